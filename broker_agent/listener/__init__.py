@@ -1,0 +1,1 @@
+"""Kafka's protocol served to clients and followers, on the data loop."""

@@ -1,0 +1,77 @@
+"""The agent's inner seams: what passive parts (log, replication) ask of the edge, where threads, sockets and ZooKeeper are.
+
+Everything here is called on the data loop, and calls back on the data loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, TopicId, TopicPartition, ZkVersion
+
+T = TypeVar("T")
+
+
+class Worker(Protocol):
+    """The worker pool: fsync, recovery, deletion, cold reads."""
+
+    def submit(self, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
+        """Run `work` on a pool thread, then `done` with its result or its exception on the data loop."""
+        ...
+
+
+class Timer(Protocol):
+    """Wakes a passive object."""
+
+    def wake_by(self, monotonic_ms: int) -> None:
+        """Call the owner's `run_due` no later than this time; an earlier wake already asked for stays."""
+        ...
+
+
+class IsrChange(msgspec.Struct, frozen=True):
+    """An ISR a leader wants committed in the state znode, at exactly `zk_version`."""
+
+    topic_partition: TopicPartition
+    topic_id: TopicId
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    controller_epoch: ControllerEpoch
+    """Epoch of the controller whose decision is being followed: written along, as Kafka's leaders do."""
+    isr: tuple[BrokerId, ...]
+    zk_version: ZkVersion
+    why: str
+
+
+class IsrWritten(msgspec.Struct, frozen=True):
+    """The change is in ZooKeeper, at this version."""
+
+    zk_version: ZkVersion
+
+
+class IsrUnknown(msgspec.Struct, frozen=True):
+    """Refused, or not known: stay pending and wait for LeaderAndIsr. Never write again on a version just read."""
+
+    why: str
+
+
+class IsrStore(Protocol):
+    """The ISR writer."""
+
+    def submit(self, change: IsrChange, done: Callable[[IsrWritten | IsrUnknown], None]) -> None:
+        """Write the change; `done` is called on the data loop, once, when the outcome is known. Never blocks."""
+        ...
+
+
+class Peers(Protocol):
+    """What replication knows of other brokers, from metadata."""
+
+    def broker_epoch(self, broker: BrokerId) -> BrokerEpoch | None:
+        """Registered incarnation of a live broker; None where it is not known to live."""
+        ...
+
+    def is_shutting_down(self, broker: BrokerId) -> bool:
+        """Whether it is leaving under controlled shutdown."""
+        ...

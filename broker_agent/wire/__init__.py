@@ -1,0 +1,1 @@
+"""Kafka's protocol as bytes: the only package that imports kafka-python's codec."""

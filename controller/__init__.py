@@ -1,0 +1,1 @@
+"""The controller daemon: elects, decides, fences, steers. Imported as regency.controller."""

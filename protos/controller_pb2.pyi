@@ -1,0 +1,168 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class ReportReplicasRequest(_message.Message):
+    __slots__ = ("broker_id", "broker_epoch", "controller_epoch", "digest", "full", "changes")
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    CONTROLLER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    FULL_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    broker_id: int
+    broker_epoch: int
+    controller_epoch: int
+    digest: int
+    full: bool
+    changes: _containers.RepeatedCompositeFieldContainer[ReplicaReports]
+    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., digest: _Optional[int] = ..., full: bool = ..., changes: _Optional[_Iterable[_Union[ReplicaReports, _Mapping]]] = ...) -> None: ...
+
+class ReplicaReports(_message.Message):
+    __slots__ = ("topic", "topic_id", "partition", "leader_epoch", "zk_version", "high_watermark", "log_end_offset", "log_start_offset", "isr_len", "isr", "directory")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ZK_VERSION_FIELD_NUMBER: _ClassVar[int]
+    HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    LOG_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    ISR_LEN_FIELD_NUMBER: _ClassVar[int]
+    ISR_FIELD_NUMBER: _ClassVar[int]
+    DIRECTORY_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    topic_id: bytes
+    partition: _containers.RepeatedScalarFieldContainer[int]
+    leader_epoch: _containers.RepeatedScalarFieldContainer[int]
+    zk_version: _containers.RepeatedScalarFieldContainer[int]
+    high_watermark: _containers.RepeatedScalarFieldContainer[int]
+    log_end_offset: _containers.RepeatedScalarFieldContainer[int]
+    log_start_offset: _containers.RepeatedScalarFieldContainer[int]
+    isr_len: _containers.RepeatedScalarFieldContainer[int]
+    isr: _containers.RepeatedScalarFieldContainer[int]
+    directory: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partition: _Optional[_Iterable[int]] = ..., leader_epoch: _Optional[_Iterable[int]] = ..., zk_version: _Optional[_Iterable[int]] = ..., high_watermark: _Optional[_Iterable[int]] = ..., log_end_offset: _Optional[_Iterable[int]] = ..., log_start_offset: _Optional[_Iterable[int]] = ..., isr_len: _Optional[_Iterable[int]] = ..., isr: _Optional[_Iterable[int]] = ..., directory: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ReportReplicasResponse(_message.Message):
+    __slots__ = ("error_code", "message", "send_full")
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    SEND_FULL_FIELD_NUMBER: _ClassVar[int]
+    error_code: int
+    message: str
+    send_full: bool
+    def __init__(self, error_code: _Optional[int] = ..., message: _Optional[str] = ..., send_full: bool = ...) -> None: ...
+
+class CreateTopicsRequest(_message.Message):
+    __slots__ = ("topics", "validate_only")
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    topics: _containers.RepeatedCompositeFieldContainer[NewTopic]
+    validate_only: bool
+    def __init__(self, topics: _Optional[_Iterable[_Union[NewTopic, _Mapping]]] = ..., validate_only: bool = ...) -> None: ...
+
+class NewTopic(_message.Message):
+    __slots__ = ("name", "num_partitions", "replication_factor", "assignments", "configs")
+    class ConfigsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    NUM_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    REPLICATION_FACTOR_FIELD_NUMBER: _ClassVar[int]
+    ASSIGNMENTS_FIELD_NUMBER: _ClassVar[int]
+    CONFIGS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    num_partitions: int
+    replication_factor: int
+    assignments: _containers.RepeatedCompositeFieldContainer[PartitionAssignment]
+    configs: _containers.ScalarMap[str, str]
+    def __init__(self, name: _Optional[str] = ..., num_partitions: _Optional[int] = ..., replication_factor: _Optional[int] = ..., assignments: _Optional[_Iterable[_Union[PartitionAssignment, _Mapping]]] = ..., configs: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class PartitionAssignment(_message.Message):
+    __slots__ = ("partition", "replicas")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    replicas: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, partition: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class CreateTopicsResponse(_message.Message):
+    __slots__ = ("error_code", "message", "topics")
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    error_code: int
+    message: str
+    topics: _containers.RepeatedCompositeFieldContainer[CreatedTopic]
+    def __init__(self, error_code: _Optional[int] = ..., message: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[CreatedTopic, _Mapping]]] = ...) -> None: ...
+
+class CreatedTopic(_message.Message):
+    __slots__ = ("name", "error_code", "message", "topic_id", "num_partitions", "replication_factor")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    NUM_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    REPLICATION_FACTOR_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    error_code: int
+    message: str
+    topic_id: bytes
+    num_partitions: int
+    replication_factor: int
+    def __init__(self, name: _Optional[str] = ..., error_code: _Optional[int] = ..., message: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., num_partitions: _Optional[int] = ..., replication_factor: _Optional[int] = ...) -> None: ...
+
+class ControlledShutdownRequest(_message.Message):
+    __slots__ = ("broker_id", "broker_epoch")
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    broker_id: int
+    broker_epoch: int
+    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ...) -> None: ...
+
+class ControlledShutdownResponse(_message.Message):
+    __slots__ = ("error_code", "message", "remaining_partitions")
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    REMAINING_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    error_code: int
+    message: str
+    remaining_partitions: int
+    def __init__(self, error_code: _Optional[int] = ..., message: _Optional[str] = ..., remaining_partitions: _Optional[int] = ...) -> None: ...
+
+class DescribeControllerRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class DescribeControllerResponse(_message.Message):
+    __slots__ = ("broker_id", "active", "controller_epoch", "state", "live_brokers", "topics", "partitions", "offline_partitions", "unacknowledged", "session_id")
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    ACTIVE_FIELD_NUMBER: _ClassVar[int]
+    CONTROLLER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    LIVE_BROKERS_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    OFFLINE_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    UNACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    broker_id: int
+    active: bool
+    controller_epoch: int
+    state: str
+    live_brokers: int
+    topics: int
+    partitions: int
+    offline_partitions: int
+    unacknowledged: int
+    session_id: int
+    def __init__(self, broker_id: _Optional[int] = ..., active: bool = ..., controller_epoch: _Optional[int] = ..., state: _Optional[str] = ..., live_brokers: _Optional[int] = ..., topics: _Optional[int] = ..., partitions: _Optional[int] = ..., offline_partitions: _Optional[int] = ..., unacknowledged: _Optional[int] = ..., session_id: _Optional[int] = ...) -> None: ...

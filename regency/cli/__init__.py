@@ -1,0 +1,1 @@
+"""The command line, regency: click commands, data on stdout, words on stderr."""

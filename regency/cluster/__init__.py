@@ -1,0 +1,1 @@
+"""Starts ZooKeeper and agents as processes, and breaks them on request. Imports neither daemon."""

@@ -1,0 +1,1 @@
+"""Facts, names, formats: what every layer may import. Imports nothing of ours."""

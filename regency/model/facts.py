@@ -1,0 +1,94 @@
+"""Facts about the cluster: frozen values that any layer may hold. No behaviour beyond what follows from the fields."""
+
+from __future__ import annotations
+
+import msgspec
+
+from regency.model.ids import (
+    NO_LEADER,
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    TopicId,
+    ZkVersion,
+)
+
+
+class Endpoint(msgspec.Struct, frozen=True):
+    """Where a listener of a broker is reached. `port` is 1 to 65535."""
+
+    listener: str
+    host: str
+    port: int
+    security_protocol: str = "PLAINTEXT"
+
+    def __str__(self) -> str:
+        return f"{self.listener}://{self.host}:{self.port}"
+
+
+class Broker(msgspec.Struct, frozen=True):
+    """A registered broker: identity, incarnation and listeners, Kafka's listeners first."""
+
+    id: BrokerId
+    epoch: BrokerEpoch
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None = None
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        """The endpoint of the listener of that name, if the broker has one."""
+        return next((endpoint for endpoint in self.endpoints if endpoint.listener == listener), None)
+
+
+class LeaderAndIsr(msgspec.Struct, frozen=True, gc=False):
+    """Who leads a partition and who is in sync, as the state znode holds it at `zk_version`."""
+
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    isr: tuple[BrokerId, ...]
+    zk_version: ZkVersion = ZkVersion(0)
+
+    @property
+    def has_leader(self) -> bool:
+        """Whether anybody leads."""
+        return self.leader != NO_LEADER
+
+
+class LeaderIsrAndControllerEpoch(msgspec.Struct, frozen=True):
+    """A leadership decision and the epoch of the controller that made or relayed it."""
+
+    leader_and_isr: LeaderAndIsr
+    controller_epoch: ControllerEpoch
+
+
+class ReplicaAssignment(msgspec.Struct, frozen=True):
+    """Brokers assigned to a partition, preferred leader first (KIP-455 for adding and removing)."""
+
+    replicas: tuple[BrokerId, ...]
+    adding: tuple[BrokerId, ...] = ()
+    removing: tuple[BrokerId, ...] = ()
+
+    @property
+    def is_reassigning(self) -> bool:
+        """Whether a reassignment is under way."""
+        return bool(self.adding or self.removing)
+
+    @property
+    def target(self) -> tuple[BrokerId, ...]:
+        """The replicas when the reassignment is done."""
+        return tuple(replica for replica in self.replicas if replica not in self.removing)
+
+    @property
+    def origin(self) -> tuple[BrokerId, ...]:
+        """The replicas before the reassignment began."""
+        return tuple(replica for replica in self.replicas if replica not in self.adding)
+
+
+class TopicAssignment(msgspec.Struct, frozen=True):
+    """Content of a topic znode at `zk_version`. `topic_id` is None where no controller has given one yet."""
+
+    topic: str
+    partitions: dict[int, ReplicaAssignment]
+    topic_id: TopicId | None = None
+    zk_version: ZkVersion = ZkVersion(0)
+    czxid: int = 0

@@ -1,0 +1,1 @@
+"""Pure planning: where replicas go. No clock, no I/O, no unsorted iteration."""

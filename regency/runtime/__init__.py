@@ -1,0 +1,1 @@
+"""Adapters to the world: ZooKeeper session, gRPC, settings files, supervised loops. Only this package imports kazoo."""
