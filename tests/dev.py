@@ -1,0 +1,205 @@
+"""The commands behind ./dev: what people who work on Regency type. Run by the interpreter of .venv."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BIN = Path(sys.executable).parent
+PROTOS = ("control", "controller")
+SUITES = {
+    "unit": ["tests/unit"],
+    "property": ["tests/property"],
+    "integration": ["tests/integration"],
+}
+
+
+def run(command: Sequence[str | Path], **options: object) -> int:
+    """Run a command from the repository's root and give its exit status; an interrupt is the command's own affair."""
+    process = subprocess.Popen([str(part) for part in command], cwd=ROOT, **options)  # type: ignore[call-overload]
+    while True:
+        try:
+            return int(process.wait())
+        except KeyboardInterrupt:
+            continue
+
+
+def stage(name: str, command: Sequence[str | Path], *, cap_s: int | None = None) -> int:
+    """Run one stage, say how long it took, and end it when it passes its cap."""
+    started = time.monotonic()
+    print(f"== {name}", flush=True)
+    try:
+        status = subprocess.run([str(part) for part in command], cwd=ROOT, check=False, timeout=cap_s).returncode
+    except subprocess.TimeoutExpired:
+        print(f"== {name}: over its cap of {cap_s} s", flush=True)
+        status = 124
+    print(
+        f"== {name}: {'ok' if status == 0 else f'failed ({status})'} in {time.monotonic() - started:.1f} s", flush=True
+    )
+    return status
+
+
+def generate(destination: Path) -> None:
+    """Generate the protobuf modules into `destination`/regency/protos."""
+    command = [sys.executable, "-m", "grpc_tools.protoc", f"-Iregency/protos={ROOT / 'protos'}"]
+    command += [f"--{kind}_out={destination}" for kind in ("python", "pyi", "grpc_python")]
+    subprocess.run([*command, *(f"regency/protos/{name}.proto" for name in PROTOS)], cwd=ROOT, check=True)
+
+
+def protos(_: list[str]) -> int:
+    """Regenerate protos/*_pb2*."""
+    with tempfile.TemporaryDirectory() as scratch:
+        generate(Path(scratch))
+        for made in sorted((Path(scratch) / "regency" / "protos").iterdir()):
+            shutil.copyfile(made, ROOT / "protos" / made.name)
+            print(f"protos/{made.name}")
+    return 0
+
+
+def check_protos() -> int:
+    """Whether the committed modules are what the .proto files give."""
+    with tempfile.TemporaryDirectory() as scratch:
+        generate(Path(scratch))
+        stale = [
+            made.name
+            for made in sorted((Path(scratch) / "regency" / "protos").iterdir())
+            if not (ROOT / "protos" / made.name).exists()
+            or (ROOT / "protos" / made.name).read_bytes() != made.read_bytes()
+        ]
+    if stale:
+        print(f"protos: {', '.join(stale)} out of date; run ./dev protos and commit")
+    return 1 if stale else 0
+
+
+def check(_: list[str]) -> int:
+    """Style, types, layers, generated code."""
+    started = time.monotonic()
+    steps: list[tuple[str, Callable[[], int]]] = [
+        ("ruff check", lambda: run([BIN / "ruff", "check", "--quiet", "."])),
+        ("ruff format", lambda: run([BIN / "ruff", "format", "--check", "--quiet", "."])),
+        ("mypy --strict", lambda: run([BIN / "mypy", "--no-error-summary"])),
+        ("import contracts", lambda: run([BIN / "lint-imports"], stdout=subprocess.DEVNULL)),
+        ("generated code", check_protos),
+    ]
+    failed = [name for name, step in steps if step() != 0]
+    for name in failed:
+        print(f"check: {name} failed")
+    print(f"check: {len(steps) - len(failed)} of {len(steps)} passed in {time.monotonic() - started:.1f} s")
+    return 1 if failed else 0
+
+
+def test(arguments: list[str]) -> int:
+    """`test [unit|property|integration] [pytest arguments]`; no name: check, then all of them."""
+    if arguments and arguments[0] in SUITES:
+        return run([sys.executable, "-m", "pytest", *SUITES[arguments[0]], *arguments[1:]])
+    if check([]) != 0:
+        return 1
+    paths = [path for suite in SUITES.values() for path in suite]
+    return run([sys.executable, "-m", "pytest", "-q", *paths, *arguments])
+
+
+def ci(_: list[str]) -> int:
+    """The longer stages after ./dev test, each with its seconds and a cap."""
+    return stage("demo", [sys.executable, "-m", "regency.cli.main", "demo", "--no-progress"], cap_s=180)
+
+
+def lock(_: list[str]) -> int:
+    """Write requirements.lock anew (needs uv on the PATH)."""
+    extras = [word for extra in ("embedded", "demo", "dev") for word in ("--extra", extra)]
+    options = ["--universal", "--python-version=3.11", "--generate-hashes", "--no-emit-index-url", "--no-header"]
+    return run(
+        ["uv", "pip", "compile", "pyproject.toml", *extras, *options, "--no-annotate", "-qo", "requirements.lock"]
+    )
+
+
+def cli(*words: str) -> Callable[[list[str]], int]:
+    """A command that is one call of the command line."""
+
+    def call(arguments: list[str]) -> int:
+        command = [sys.executable, "-m", "regency.cli.main", *words, *arguments]
+        os.chdir(ROOT)
+        os.execv(command[0], command)
+
+    call.__doc__ = f"`regency {' '.join(words)}`"
+    return call
+
+
+def up(arguments: list[str]) -> int:
+    """`up [N]`: a cluster of N agents (3) kept in .run/."""
+    count = ["--brokers", arguments.pop(0)] if arguments and arguments[0].isdigit() else []
+    return cli("up", "--detach", *count)(arguments)
+
+
+def logs(arguments: list[str]) -> int:
+    """`logs [-f] [WHO]`: the logs of the cluster in .run/, merged by time; -f follows them."""
+    follow = "-f" in arguments
+    who = [argument for argument in arguments if argument != "-f"]
+    files = [
+        path for path in sorted((ROOT / ".run").glob("**/*.log")) if not who or any(name in str(path) for name in who)
+    ]
+    if not files:
+        print(f"logs: none in .run/{' for ' + who[0] if who else ''}; start a cluster with ./dev up", file=sys.stderr)
+        return 1
+    if follow:
+        return run(["tail", "-n", "20", "-F", *files])
+    lines = [
+        (line, path.parent.name)
+        for path in files
+        for line in path.read_text(errors="replace").splitlines()
+        if line.strip()
+    ]
+    for line, name in sorted(lines):
+        print(f"{name:>10} {line}")
+    return 0
+
+
+def bench(arguments: list[str]) -> int:
+    """`bench NAME [--json FILE] [options]`: the benchmarks in tests/bench."""
+    names = sorted(path.stem.removeprefix("bench_") for path in (ROOT / "tests" / "bench").glob("bench_*.py"))
+    if not arguments or arguments[0] not in names:
+        print(f"bench: name one of {', '.join(names)}", file=sys.stderr)
+        return 2
+    return run([sys.executable, ROOT / "tests" / "bench" / f"bench_{arguments[0]}.py", *arguments[1:]])
+
+
+COMMANDS: dict[str, Callable[[list[str]], int]] = {
+    "demo": cli("demo"),
+    "test": test,
+    "check": check,
+    "up": up,
+    "logs": logs,
+    "down": cli("down"),
+    "bench": bench,
+    "protos": protos,
+    "lock": lock,
+    "ci": ci,
+}
+
+
+def main() -> int:
+    """Look the command up and run it."""
+    lines = [f"  {name:<8} {(command.__doc__ or '').splitlines()[0]}" for name, command in COMMANDS.items()]
+    parser = argparse.ArgumentParser(
+        prog="./dev",
+        usage="./dev COMMAND [ARGUMENTS]",
+        epilog="\n".join(["commands:", *lines]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("command", choices=COMMANDS, metavar="COMMAND")
+    if len(sys.argv) < 2:
+        parser.print_help()
+        return 2
+    command = parser.parse_args(sys.argv[1:2]).command
+    return COMMANDS[command](sys.argv[2:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
