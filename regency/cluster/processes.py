@@ -1,0 +1,196 @@
+"""Processes by pid and start time, so that a reused pid is never mistaken for ours. From /proc, or `ps` without it.
+
+Every process that a cluster starts leads a process group of its own; what it starts itself (an agent's controller
+child) stays in that group. Signals go to whole groups.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from enum import Enum
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+_PROC = Path("/proc")
+_POLL_S = 0.01
+_STAT_STARTED = 19  # index of `starttime` in /proc/PID/stat, counted from `state`
+
+
+class ProcessRef(msgspec.Struct, frozen=True):
+    """A process as cluster.json remembers it. `started` is opaque: equal only for the same process of the same boot."""
+
+    name: str
+    pid: int
+    started: str
+
+
+class ProcessState(Enum):
+    """What a process is doing, as far as its keeper cares."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    DEAD = "dead"
+
+
+class ProcessRow(msgspec.Struct, frozen=True, gc=False):
+    """One line of the process table. `state` is the letter that `ps` shows: T stopped, Z zombie."""
+
+    pid: int
+    parent: int
+    group: int
+    state: str
+    started: str
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can still run: a zombie cannot."""
+        return self.state not in ("Z", "X")
+
+
+def process(pid: int) -> ProcessRow | None:
+    """The row of a process that is alive; None where there is none."""
+    if _PROC.joinpath("self", "stat").exists():
+        row = _read_stat(pid)
+    else:
+        row = next((candidate for candidate in _ask_ps() if candidate.pid == pid), None)
+    return row if row is not None and row.alive else None
+
+
+def all_processes() -> list[ProcessRow]:
+    """Every process that is alive, by pid."""
+    if not _PROC.joinpath("self", "stat").exists():
+        return [row for row in _ask_ps() if row.alive]
+    pids = sorted(int(entry.name) for entry in _PROC.iterdir() if entry.name.isdecimal())
+    rows = (_read_stat(pid) for pid in pids)
+    return [row for row in rows if row is not None and row.alive]
+
+
+def reference(name: str, pid: int) -> ProcessRef | None:
+    """Remember a process that is alive; None where it is gone already."""
+    row = process(pid)
+    return None if row is None else ProcessRef(name, pid, row.started)
+
+
+def members(ref: ProcessRef) -> list[ProcessRow]:
+    """The process and all that lives in its group, itself first; empty when gone or the pid is someone else's."""
+    rows = all_processes()
+    root = next((row for row in rows if row.pid == ref.pid), None)
+    if root is not None and root.started != ref.started:
+        return []
+    boot = ref.started.partition("/")[0]
+    others = [row for row in rows if row.group == ref.pid and row.pid != ref.pid and row.started.startswith(boot)]
+    return others if root is None else [root, *others]
+
+
+def state_of(ref: ProcessRef) -> ProcessState:
+    """What the process itself (not its children) is doing."""
+    row = process(ref.pid)
+    if row is None or row.started != ref.started:
+        return ProcessState.DEAD
+    return ProcessState.PAUSED if row.state in ("T", "t") else ProcessState.RUNNING
+
+
+def send(ref: ProcessRef, signal_number: signal.Signals, *, children: bool = True) -> bool:
+    """Send a signal to the process and, with `children`, to all of its group; False when nobody was there.
+
+    A process that ended in between is no error.
+    """
+    rows = members(ref)
+    targets = rows if children else [row for row in rows if row.pid == ref.pid]
+    sent = False
+    for row in targets:
+        sent = send_one(row, signal_number) or sent
+    return sent
+
+
+def send_one(row: ProcessRow, signal_number: signal.Signals) -> bool:
+    """Send a signal to exactly this process; False when it is gone, whoever has its pid now."""
+    if sys.platform != "linux":
+        return _same_process(row) and _quietly(lambda: os.kill(row.pid, signal_number))
+    try:
+        descriptor = os.pidfd_open(row.pid)
+    except ProcessLookupError:
+        return False
+    try:
+        return _same_process(row) and _quietly(lambda: signal.pidfd_send_signal(descriptor, signal_number))
+    finally:
+        os.close(descriptor)
+
+
+def wait_gone(refs: Sequence[ProcessRef], timeout_s: float) -> list[ProcessRef]:
+    """Wait until the processes and their groups are gone; the ones that are not after `timeout_s` seconds."""
+    left = list(refs)
+    deadline = time.monotonic() + timeout_s
+    while True:
+        left = [ref for ref in left if members(ref)]
+        if not left or time.monotonic() >= deadline:
+            return left
+        time.sleep(_POLL_S)
+
+
+def end(refs: Sequence[ProcessRef], *, grace_s: float, kill_timeout_s: float = 10.0) -> list[ProcessRef]:
+    """End processes and their groups: resume, SIGTERM, up to `grace_s` seconds, SIGKILL. Returns those killed.
+
+    `grace_s` 0 kills at once. Only the process itself gets SIGTERM: it ends its children in its own order.
+    """
+    left = [ref for ref in refs if members(ref)]
+    if grace_s > 0:
+        for ref in left:
+            send(ref, signal.SIGCONT)
+            send(ref, signal.SIGTERM, children=state_of(ref) is ProcessState.DEAD)
+        left = wait_gone(left, grace_s)
+    deadline = time.monotonic() + kill_timeout_s
+    alive = left
+    while alive and time.monotonic() < deadline:
+        for ref in alive:  # again each time: a process may fork while it is being killed
+            send(ref, signal.SIGKILL)
+        alive = wait_gone(alive, 0.1)
+    return left
+
+
+def _same_process(row: ProcessRow) -> bool:
+    now = process(row.pid)
+    return now is not None and now.started == row.started
+
+
+def _quietly(call: Callable[[], None]) -> bool:
+    try:
+        call()
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _read_stat(pid: int) -> ProcessRow | None:
+    try:
+        text = _PROC.joinpath(str(pid), "stat").read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return None
+    fields = text[text.rindex(")") + 2 :].split()
+    started = f"{_boot_id()}/{fields[_STAT_STARTED]}"
+    return ProcessRow(pid=pid, parent=int(fields[1]), group=int(fields[2]), state=fields[0], started=started)
+
+
+@cache
+def _boot_id() -> str:
+    try:
+        return _PROC.joinpath("sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return "boot"
+
+
+def _ask_ps() -> list[ProcessRow]:
+    command = ["ps", "-A", "-o", "pid=,ppid=,pgid=,stat=,lstart="]
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout  # noqa: S603
+    rows = []
+    for line in output.splitlines():
+        pid, parent, group, state, started = line.split(None, 4)
+        rows.append(ProcessRow(int(pid), int(parent), int(group), state[0], f"ps/{started.strip()}"))
+    return rows
