@@ -1,0 +1,178 @@
+"""Hands clients' admin requests to the controller that rules. Decides nothing: validation is the controller's.
+
+Data loop only. Calls are awaited without blocking the loop; a controller that cannot be reached is a retriable error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+from uuid import UUID
+
+import grpc
+import msgspec
+
+from regency.broker_agent.metadata import MetadataSnapshot
+from regency.broker_agent.metadata_cache import MetadataCache, RulingController
+from regency.model.clock import Clock
+from regency.model.errors import RegencyError
+from regency.model.ids import NO_LEADER, BrokerId, TopicId
+from regency.model.kafka_errors import ErrorCode
+from regency.protos import controller_pb2
+from regency.runtime.grpc_channels import RpcFailed, call_async, open_channel
+from regency.runtime.grpc_clients import ControllerClient
+
+FORWARD_TIMEOUT_MS = 30_000
+"""Longest wait for the controller's answer, whatever the client asked for."""
+
+
+class NotController(RegencyError):
+    """The controller child of this agent does not rule, or no controller is known. The client asks another broker."""
+
+    code: ClassVar[str] = "not_controller"
+    retriable: ClassVar[bool] = True
+    error: ClassVar[ErrorCode] = ErrorCode.NOT_CONTROLLER
+
+
+class NewTopicSpec(msgspec.Struct, frozen=True):
+    """A topic to create. `num_partitions` and `replication_factor` -1: the default, or as `assignments` say."""
+
+    name: str
+    num_partitions: int = -1
+    replication_factor: int = -1
+    assignments: dict[int, tuple[BrokerId, ...]] = {}
+    configs: dict[str, str] = {}
+
+
+class CreatedTopicResult(msgspec.Struct, frozen=True):
+    """Outcome for one topic. `topic_id` is None, and the counts are -1, where it was not created."""
+
+    name: str
+    error: ErrorCode
+    message: str = ""
+    topic_id: TopicId | None = None
+    num_partitions: int = -1
+    replication_factor: int = -1
+
+
+class AdminForwarder:
+    """Forwards to the ruling controller's gRPC endpoint.
+
+    `own_endpoint` tells host:port of this agent's child, or "" while it is down: `require_local` means that this very
+    child must rule, as Kafka wants of the broker that a client takes for the controller.
+    """
+
+    def __init__(
+        self, broker: BrokerId, metadata: MetadataCache, own_endpoint: Callable[[], str], clock: Clock
+    ) -> None:
+        self._broker = broker
+        self._metadata = metadata
+        self._own_endpoint = own_endpoint
+        self._clock = clock
+        self._target = ""
+        self._channel: grpc.Channel | None = None
+
+    async def create_topics(
+        self, topics: Sequence[NewTopicSpec], *, validate_only: bool, timeout_ms: int, require_local: bool
+    ) -> list[CreatedTopicResult]:
+        """Create topics, in the order given, with one result each.
+
+        With `require_local` (a client's CreateTopics) the answer waits until this agent's metadata shows a leader for
+        every new partition, at most `timeout_ms` milliseconds; where that passes, the topic exists and its result is
+        REQUEST_TIMED_OUT. Without it (auto-creation) the controller's acknowledgement is enough.
+
+        Raises NotController. Where the controller cannot be reached every result is a retriable error.
+        """
+        deadline = self._clock.monotonic_ms() + timeout_ms
+        ruling = self._ruling(require_local)
+        request = controller_pb2.CreateTopicsRequest(validate_only=validate_only)
+        request.topics.extend(_encode(topic) for topic in topics)
+        try:
+            response = await call_async(
+                ControllerClient(self._open(ruling.endpoint)).create_topics,
+                request,
+                timeout_ms=min(max(timeout_ms, 1000), FORWARD_TIMEOUT_MS),
+                target=f"the controller at {ruling.endpoint}",
+            )
+        except RpcFailed as error:
+            return [CreatedTopicResult(topic.name, ErrorCode.REQUEST_TIMED_OUT, str(error)) for topic in topics]
+        if response.error_code == ErrorCode.NOT_CONTROLLER:
+            raise NotController(response.message or f"Broker {ruling.id} no longer rules.")
+        if response.error_code != ErrorCode.NONE:
+            code = ErrorCode(response.error_code)
+            return [CreatedTopicResult(topic.name, code, response.message) for topic in topics]
+        results = [_decode(created) for created in response.topics]
+        if validate_only or not require_local:
+            return results
+        return await self._await_leaders(results, deadline)
+
+    def close(self) -> None:
+        """Close the channel."""
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+            self._target = ""
+
+    def _ruling(self, require_local: bool) -> RulingController:
+        ruling = self._metadata.ruling
+        if ruling is None:
+            raise NotController("No controller is known yet.", hint="Try again when one has been elected.")
+        if require_local and (ruling.id != self._broker or ruling.endpoint != self._own_endpoint()):
+            raise NotController(f"Broker {ruling.id} rules, not broker {self._broker}.", hint="Ask the controller.")
+        return ruling
+
+    def _open(self, target: str) -> grpc.Channel:
+        if self._channel is None or self._target != target:
+            self.close()
+            self._channel = open_channel(target)
+            self._target = target
+        return self._channel
+
+    async def _await_leaders(self, results: list[CreatedTopicResult], deadline: int) -> list[CreatedTopicResult]:
+        created = [result for result in results if result.error is ErrorCode.NONE]
+
+        def led(view: MetadataSnapshot, result: CreatedTopicResult) -> bool:
+            topic = view.topics.get(result.name)
+            if topic is None or len(topic.partitions) < result.num_partitions:
+                return False
+            return all(partition.leader != NO_LEADER for partition in topic.partitions.values())
+
+        left_ms = deadline - self._clock.monotonic_ms()
+        if await self._metadata.wait_for(lambda view: all(led(view, result) for result in created), left_ms):
+            return results
+        view = self._metadata.current
+        late = "The topic was created; its leaders are not known here yet."
+        return [
+            msgspec.structs.replace(result, error=ErrorCode.REQUEST_TIMED_OUT, message=late)
+            if result.error is ErrorCode.NONE and not led(view, result)
+            else result
+            for result in results
+        ]
+
+
+def _encode(topic: NewTopicSpec) -> controller_pb2.NewTopic:
+    message = controller_pb2.NewTopic(
+        name=topic.name,
+        num_partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        configs=topic.configs,
+    )
+    for partition, replicas in sorted(topic.assignments.items()):
+        message.assignments.add(partition=partition, replicas=replicas)
+    return message
+
+
+def _decode(created: controller_pb2.CreatedTopic) -> CreatedTopicResult:
+    return CreatedTopicResult(
+        created.name,
+        ErrorCode(created.error_code),
+        created.message,
+        topic_id_from(created.topic_id),
+        created.num_partitions,
+        created.replication_factor,
+    )
+
+
+def topic_id_from(data: bytes) -> TopicId | None:
+    """A topic id of 16 bytes, or None where there is none."""
+    return TopicId(UUID(bytes=data)) if len(data) == 16 else None

@@ -1,0 +1,65 @@
+"""The control plane's services as typed methods over a channel (the generated stubs carry no types)."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import grpc
+from google.protobuf.message import Message
+
+from regency.protos import control_pb2, controller_pb2
+from regency.runtime.grpc_channels import Method
+
+Request = TypeVar("Request", bound=Message)
+Reply = TypeVar("Reply", bound=Message)
+
+
+def _unary(channel: grpc.Channel, path: str, request: type[Request], reply: type[Reply]) -> Method[Request, Reply]:
+    return channel.unary_unary(
+        path, request_serializer=request.SerializeToString, response_deserializer=reply.FromString
+    )
+
+
+class AgentControlClient:
+    """What a controller asks of an agent (control.proto, AgentControl)."""
+
+    def __init__(self, channel: grpc.Channel) -> None:
+        service = "/regency.control.v1.AgentControl/"
+        response = control_pb2.ControlResponse
+        self.leader_and_isr = _unary(channel, service + "LeaderAndIsr", control_pb2.LeaderAndIsrRequest, response)
+        self.update_metadata = _unary(channel, service + "UpdateMetadata", control_pb2.UpdateMetadataRequest, response)
+        self.stop_replica = _unary(channel, service + "StopReplica", control_pb2.StopReplicaRequest, response)
+        self.describe_replicas = _unary(
+            channel,
+            service + "DescribeReplicas",
+            control_pb2.DescribeReplicasRequest,
+            control_pb2.DescribeReplicasResponse,
+        )
+
+
+class ControllerClient:
+    """What agents and tools ask of a controller (controller.proto, Controller)."""
+
+    def __init__(self, channel: grpc.Channel) -> None:
+        service = "/regency.controller.v1.Controller/"
+        self.report_replicas = _unary(
+            channel,
+            service + "ReportReplicas",
+            controller_pb2.ReportReplicasRequest,
+            controller_pb2.ReportReplicasResponse,
+        )
+        self.create_topics = _unary(
+            channel, service + "CreateTopics", controller_pb2.CreateTopicsRequest, controller_pb2.CreateTopicsResponse
+        )
+        self.controlled_shutdown = _unary(
+            channel,
+            service + "ControlledShutdown",
+            controller_pb2.ControlledShutdownRequest,
+            controller_pb2.ControlledShutdownResponse,
+        )
+        self.describe = _unary(
+            channel,
+            service + "Describe",
+            controller_pb2.DescribeControllerRequest,
+            controller_pb2.DescribeControllerResponse,
+        )
