@@ -1,0 +1,49 @@
+"""The APIs this system speaks, and in which versions: one table for the listener, its ApiVersions answer and its
+clients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Final
+
+import msgspec
+
+
+class ApiKey(IntEnum):
+    """Numbers of the APIs on the wire, as Kafka assigns them."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    DESCRIBE_CLUSTER = 60
+
+
+class VersionRange(msgspec.Struct, frozen=True):
+    """Versions of one API, both ends included."""
+
+    lowest: int
+    highest: int
+
+    def __contains__(self, version: int) -> bool:
+        return self.lowest <= version <= self.highest
+
+
+OFFERED: Final[Mapping[ApiKey, VersionRange]] = {
+    ApiKey.PRODUCE: VersionRange(3, 9),
+    ApiKey.FETCH: VersionRange(4, 17),
+    ApiKey.LIST_OFFSETS: VersionRange(1, 7),
+    ApiKey.METADATA: VersionRange(1, 12),
+    ApiKey.API_VERSIONS: VersionRange(0, 4),
+    ApiKey.CREATE_TOPICS: VersionRange(2, 7),
+    ApiKey.INIT_PRODUCER_ID: VersionRange(0, 4),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: VersionRange(2, 4),
+    ApiKey.DESCRIBE_CLUSTER: VersionRange(0, 0),
+}
+"""What the listener answers. Lower versions carry message formats older than RecordBatch v2; higher ones are later
+work."""

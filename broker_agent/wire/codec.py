@@ -1,0 +1,180 @@
+"""Kafka's requests and responses as bytes and back: frames, headers, bodies. The only importer of `kafka.protocol`.
+
+A frame is a 4-byte length and that many bytes. `frame` below means those bytes without the length. Message objects
+are kafka-python's
+(schema-driven, attributes in snake_case); encoding is its own, decoding is `decoder.py`. Headers are read and
+written here,
+because kafka-python copies the whole message to read one.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import cache
+from typing import Any, Final, TypeAlias
+
+import msgspec
+from kafka.protocol.admin import (
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from kafka.protocol.consumer import (
+    FetchRequest,
+    FetchResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
+from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
+from kafka.protocol.producer import InitProducerIdRequest, InitProducerIdResponse, ProduceRequest, ProduceResponse
+
+from regency.broker_agent.wire.apis import OFFERED, ApiKey
+from regency.broker_agent.wire.decoder import Decoder, compile_decoder, skip_tags
+from regency.broker_agent.wire.errors import FrameMalformed, UnsupportedApi
+
+__all__ = [
+    "ApiVersionsRequest",
+    "ApiVersionsResponse",
+    "CreateTopicsRequest",
+    "CreateTopicsResponse",
+    "DescribeClusterRequest",
+    "DescribeClusterResponse",
+    "FetchRequest",
+    "FetchResponse",
+    "InitProducerIdRequest",
+    "InitProducerIdResponse",
+    "ListOffsetsRequest",
+    "ListOffsetsResponse",
+    "Message",
+    "MetadataRequest",
+    "MetadataResponse",
+    "OffsetForLeaderEpochRequest",
+    "OffsetForLeaderEpochResponse",
+    "ProduceRequest",
+    "ProduceResponse",
+    "Request",
+    "decode_response",
+    "encode_request",
+    "encode_response",
+    "parse_request",
+]
+
+Message: TypeAlias = Any
+"""An object of one of kafka-python's message classes, which carry no types."""
+
+_REQUESTS: Final[dict[ApiKey, Any]] = {
+    ApiKey.PRODUCE: ProduceRequest,
+    ApiKey.FETCH: FetchRequest,
+    ApiKey.LIST_OFFSETS: ListOffsetsRequest,
+    ApiKey.METADATA: MetadataRequest,
+    ApiKey.API_VERSIONS: ApiVersionsRequest,
+    ApiKey.CREATE_TOPICS: CreateTopicsRequest,
+    ApiKey.INIT_PRODUCER_ID: InitProducerIdRequest,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochRequest,
+    ApiKey.DESCRIBE_CLUSTER: DescribeClusterRequest,
+}
+_RESPONSES: Final[dict[ApiKey, Any]] = {
+    ApiKey.PRODUCE: ProduceResponse,
+    ApiKey.FETCH: FetchResponse,
+    ApiKey.LIST_OFFSETS: ListOffsetsResponse,
+    ApiKey.METADATA: MetadataResponse,
+    ApiKey.API_VERSIONS: ApiVersionsResponse,
+    ApiKey.CREATE_TOPICS: CreateTopicsResponse,
+    ApiKey.INIT_PRODUCER_ID: InitProducerIdResponse,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochResponse,
+    ApiKey.DESCRIBE_CLUSTER: DescribeClusterResponse,
+}
+_REQUEST_HEADER: Final = struct.Struct(">hhih")
+_DECODING_ERRORS: Final = (struct.error, IndexError, ValueError, OverflowError)
+
+
+class Request(msgspec.Struct, frozen=True):
+    """One request of a client. `client_id` is None where it gave none."""
+
+    api_key: ApiKey
+    version: int
+    correlation_id: int
+    client_id: str | None
+    message: Message
+
+
+def parse_request(frame: bytes | bytearray | memoryview) -> Request:
+    """Decode a request of an offered API and version; record sets in it are views into `frame`.
+
+    Raises UnsupportedApi when the header is sound but what it asks for is not offered, FrameMalformed for anything
+    else.
+    """
+    data = memoryview(frame)
+    try:
+        number, version, correlation_id, client_length = _REQUEST_HEADER.unpack_from(data)
+        api_key = _offered(number, version, correlation_id)
+        position = _REQUEST_HEADER.size + max(client_length, 0)
+        if client_length < -1 or position > len(data):
+            raise FrameMalformed(f"The client id has length {client_length} in a request of {len(data)} bytes.")
+        client_id = None if client_length < 0 else str(data[_REQUEST_HEADER.size : position], "utf-8")
+        request_class = _REQUESTS[api_key]
+        if request_class.flexible_version_q(version):
+            position = skip_tags(data, position)
+        message, _ = _decoder(request_class, version)(data, position)
+    except _DECODING_ERRORS as error:
+        raise FrameMalformed(f"A request of {len(data)} bytes cannot be decoded: {error}.") from error
+    return Request(api_key, version, correlation_id, client_id, message)
+
+
+def encode_response(api_key: ApiKey, version: int, correlation_id: int, message: Message) -> bytearray:
+    """The response, length and header included, ready to be written.
+
+    The header of an ApiVersions response has no tags in any version, so that a client which does not know ours can
+    read it (KIP-511).
+    """
+    flexible = api_key is not ApiKey.API_VERSIONS and message.flexible_version_q(version)
+    return _framed(struct.pack(">i", correlation_id) + (b"\0" if flexible else b""), message.encode(version=version))
+
+
+def encode_request(version: int, correlation_id: int, client_id: str, message: Message) -> bytearray:
+    """The request, length and header included, ready to be sent."""
+    client = client_id.encode()
+    header = _REQUEST_HEADER.pack(message.API_KEY, version, correlation_id, len(client)) + client
+    flexible = message.flexible_version_q(version)
+    return _framed(header + (b"\0" if flexible else b""), message.encode(version=version))
+
+
+def decode_response(api_key: ApiKey, version: int, frame: bytes | bytearray | memoryview) -> tuple[int, Message]:
+    """Correlation id and message of a response; record sets in it are views into `frame`. Raises FrameMalformed."""
+    data = memoryview(frame)
+    response_class = _RESPONSES[api_key]
+    try:
+        (correlation_id,) = struct.unpack_from(">i", data)
+        position = 4
+        if api_key is ApiKey.API_VERSIONS:
+            version = 0 if struct.unpack_from(">h", data, position)[0] else version
+        elif response_class.flexible_version_q(version):
+            position = skip_tags(data, position)
+        message, _ = _decoder(response_class, version)(data, position)
+    except _DECODING_ERRORS as error:
+        raise FrameMalformed(f"A {api_key.name} response of {len(data)} bytes cannot be decoded: {error}.") from error
+    return correlation_id, message
+
+
+def _offered(number: int, version: int, correlation_id: int) -> ApiKey:
+    try:
+        api_key = ApiKey(number)
+    except ValueError:
+        raise UnsupportedApi(number, version, correlation_id) from None
+    if version not in OFFERED[api_key]:
+        raise UnsupportedApi(number, version, correlation_id)
+    return api_key
+
+
+def _framed(header: bytes, body: bytearray) -> bytearray:
+    """`body` with length and header put before it, in place."""
+    body[:0] = struct.pack(">i", len(header) + len(body)) + header
+    return body
+
+
+@cache
+def _decoder(message_class: Any, version: int) -> Decoder:
+    return compile_decoder(message_class, version, flexible=message_class.flexible_version_q(version))
