@@ -5,20 +5,19 @@ producer id blocks. Import them from `regency.model.znodes`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Annotated, Final
+from typing import Annotated
 from uuid import UUID
 
 import msgspec
 
 from regency.model import znode_paths
+from regency.model.endpoints import PLAINTEXT, format_endpoint, parse_endpoint
 from regency.model.errors import ZnodeMalformed
 from regency.model.facts import Broker, Endpoint
 from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch, ProducerId
 from regency.model.topic_ids import encode_uuid
 from regency.model.znode_json import INT_MAX, LONG_MAX, Id, check_utf8, merge_fields, read_json
 
-_ENDPOINT = re.compile(r"([^:/\s]+)://(?:\[([0-9A-Fa-f:.%]+)\]|([^:/\s\[\]]*)):([0-9]{1,5})")
 _DECIMAL = re.compile(rb"0|[1-9][0-9]{0,18}")
 
 
@@ -63,33 +62,13 @@ _controller_decoder = msgspec.json.Decoder(_ControllerJson)
 _cluster_id_decoder = msgspec.json.Decoder(_ClusterIdJson)
 _producer_ids_decoder = msgspec.json.Decoder(_ProducerIdBlockJson)
 
-_KAFKA_PLAINTEXT: Final = "PLAINTEXT"
-
-
-def format_endpoint(endpoint: Endpoint) -> str:
-    """`LISTENER://host:port`, an IPv6 address in brackets."""
-    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
-    return f"{endpoint.listener}://{host}:{endpoint.port}"
-
-
-def parse_endpoint(text: str, protocols: Mapping[str, str]) -> Endpoint:
-    """Read `LISTENER://host:port`; the protocol is that of the listener's name in `protocols`, else the name itself.
-
-    The host may be empty and the port 0 to 65535. Raises ValueError.
-    """
-    match = _ENDPOINT.fullmatch(text)
-    if match is None or int(match[4]) > 65535:
-        raise ValueError(f"{text!r} is not LISTENER://host:port")
-    listener = match[1].upper()
-    return Endpoint(listener, match[2] or match[3] or "", int(match[4]), protocols.get(listener, listener))
-
 
 def encode_broker(broker: Broker, *, timestamp_ms: int, jmx_port: int = -1, previous: bytes | None = None) -> bytes:
     """Content of a registration, version 5. `timestamp_ms` is wall time; unknown fields of `previous` are kept.
 
     host and port repeat the first PLAINTEXT endpoint for clients that know version 1 only.
     """
-    plain = next((end for end in broker.endpoints if end.security_protocol == _KAFKA_PLAINTEXT), None)
+    plain = next((end for end in broker.endpoints if end.security_protocol == PLAINTEXT), None)
     fields: dict[str, object] = {
         "version": 5,
         "host": plain.host if plain else None,
@@ -115,7 +94,7 @@ def decode_broker(path: str, data: bytes, *, id: BrokerId, epoch: BrokerEpoch) -
     if content.endpoints is None:
         if not content.host or content.port < 1:
             raise ZnodeMalformed(path, f"neither endpoints nor host and port (host {content.host!r}, {content.port})")
-        return Broker(id, epoch, (Endpoint(_KAFKA_PLAINTEXT, content.host, content.port),), content.rack)
+        return Broker(id, epoch, (Endpoint(PLAINTEXT, content.host, content.port),), content.rack)
     protocols = {name.upper(): protocol for name, protocol in content.listener_security_protocol_map.items()}
     endpoints: list[Endpoint] = []
     for position, text in enumerate(content.endpoints):

@@ -1,0 +1,11 @@
+"""Settings of a broker and of topics: the place to import them from.
+
+Keys, defaults, units and ranges are those of Kafka's server.properties; `describe_settings()` lists them.
+"""
+
+from __future__ import annotations
+
+from regency.model.settings_broker import BrokerSettings
+from regency.model.settings_values import SettingsInvalid
+
+__all__ = ["BrokerSettings", "SettingsInvalid"]
