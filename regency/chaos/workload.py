@@ -105,7 +105,7 @@ def read_back(
                 on_read(len(messages))
             elif time.monotonic() - last_progress > stall_timeout_s:
                 raise WorkloadStuck(
-                    f"nothing came from {topic} for {stall_timeout_s:.0f} s; not at their end: partitions {sorted(left)}."
+                    f"nothing came from {topic} for {stall_timeout_s:.0f} s; unread partitions: {sorted(left)}."
                 )
     finally:
         consumer.close()
@@ -147,7 +147,7 @@ def _enter(message: Message, ledger: Ledger, left: dict[int, int]) -> None:
     if partition in left and offset >= left[partition] - 1:
         del left[partition]
     headers = message.headers() or []
-    number = next((value for name, value in headers if name == NUMBER_HEADER), None)
+    number = next((header[1] for header in headers if header[0] == NUMBER_HEADER), None)
     if isinstance(number, bytes) and number.isdigit():
         ledger.read(int(number), message.key() or b"", message.value() or b"")
     else:

@@ -1,0 +1,54 @@
+"""Tells decision records as a story: one line for what was decided together, with its time and its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from regency.history.records import Decision
+
+_TOGETHER_MS = 1000
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One line of a timeline: decisions of one kind, with one outcome and one reason, made within a second."""
+
+    time_ms: int
+    """Wall clock of the first of them, milliseconds since 1970."""
+    event: str
+    subjects: tuple[str, ...]
+    change: str
+    """What became what, for example `leader 1 -> 2, isr [1, 2, 3] -> [2, 3]`."""
+    why: str
+
+    def __str__(self) -> str:
+        subjects = ", ".join(self.subjects)
+        return f"{subjects}: {self.change} ({self.why})" if self.change else f"{subjects} ({self.why})"
+
+
+def timeline(decisions: Iterable[Decision], *, topic: str) -> list[Entry]:
+    """The story of the controllers, the brokers and one topic's partitions, oldest first."""
+    open_entries: dict[tuple[str, str, str, str], list[Decision]] = {}
+    groups: list[list[Decision]] = []
+    for decision in sorted(decisions, key=lambda each: each.time_ms):
+        if not _concerns(decision, topic):
+            continue
+        key = (decision.event, decision.from_, decision.to, decision.why)
+        group = open_entries.get(key)
+        if group is None or decision.time_ms - group[0].time_ms > _TOGETHER_MS:
+            group = open_entries[key] = []
+            groups.append(group)
+        group.append(decision)
+    return [_entry(group) for group in groups]
+
+
+def _concerns(decision: Decision, topic: str) -> bool:
+    name, _, partition = decision.subject.rpartition("-")
+    return not partition.isdigit() or name == topic
+
+
+def _entry(group: list[Decision]) -> Entry:
+    first = group[0]
+    change = f"{first.from_} -> {first.to}" if first.from_ else first.to
+    return Entry(first.time_ms, first.event, tuple(decision.subject for decision in group), change, first.why)
