@@ -79,14 +79,19 @@ def reference(name: str, pid: int) -> ProcessRef | None:
 
 
 def members(ref: ProcessRef) -> list[ProcessRow]:
-    """The process and all that lives in its group, itself first; empty when gone or the pid is someone else's."""
+    """The process, its descendants and all of its group, itself first; empty when gone or the pid is someone else's."""
     rows = all_processes()
     root = next((row for row in rows if row.pid == ref.pid), None)
     if root is not None and root.started != ref.started:
         return []
     boot = ref.started.partition("/")[0]
-    others = [row for row in rows if row.group == ref.pid and row.pid != ref.pid and row.started.startswith(boot)]
-    return others if root is None else [root, *others]
+    found = {ref.pid: root} if root is not None else {}
+    for row in rows:
+        if row.group == ref.pid and row.started.startswith(boot):
+            found[row.pid] = row
+    while new := [row for row in rows if row.parent in found and row.pid not in found]:
+        found.update((row.pid, row) for row in new)
+    return list(found.values())
 
 
 def state_of(ref: ProcessRef) -> ProcessState:

@@ -1,0 +1,179 @@
+"""One broker agent of a cluster: its directory, its server.properties, its process, and the moment it is ready."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from regency.cluster.errors import ClusterError, ClusterNotRunning, ClusterStartFailed
+from regency.cluster.processes import ProcessRow, ProcessState, members
+from regency.cluster.spawner import ManagedProcess, Spawner, last_lines
+from regency.cluster.state import CONTROL_LISTENER, CONTROLLER_LISTENER, LISTENERS, BrokerPorts
+from regency.model.ids import BrokerId
+from regency.model.properties import format_properties
+
+HOST = "127.0.0.1"
+AGENT_COMMAND = (sys.executable, "-P", "-m", "regency.broker_agent")
+OWN_KEYS = ("broker.id", "listeners", "advertised.listeners", "log.dirs", "log.dir", "zookeeper.connect")
+"""Keys of server.properties that the cluster decides and nobody may set."""
+
+
+class _Ready(msgspec.Struct):
+    ready: bool
+    broker: int
+
+
+def agent_properties(
+    broker: BrokerPorts,
+    directory: Path,
+    *,
+    zookeeper_connect: str,
+    session_timeout_ms: int,
+    settings: Mapping[str, str],
+) -> dict[str, str]:
+    """server.properties of an agent: what the cluster decides, then `settings`.
+
+    Raises ClusterError when `settings` has a key of OWN_KEYS.
+    """
+    if taken := [key for key in OWN_KEYS if key in settings]:
+        raise ClusterError(
+            f"{', '.join(taken)} cannot be set: the cluster gives every broker its own.",
+            hint="Remove it from the settings.",
+        )
+    listeners = [f"{name}://{HOST}:{broker.ports[name]}" for name in LISTENERS]
+    return {
+        "broker.id": str(broker.id),
+        "listeners": ",".join(listeners),
+        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in LISTENERS),
+        "control.plane.listener.name": CONTROL_LISTENER,
+        "regency.controller.listener.name": CONTROLLER_LISTENER,
+        "zookeeper.connect": zookeeper_connect,
+        "zookeeper.session.timeout.ms": str(session_timeout_ms),
+        "log.dirs": str(directory / "data"),
+        "regency.history.dir": str(directory / "history"),
+        **settings,
+    }
+
+
+class Agent:
+    """A broker agent as a process; its controller child is in its process group, so what is done is done to both."""
+
+    def __init__(
+        self, broker: BrokerPorts, directory: Path, *, spawner: Spawner, command: Sequence[str] = AGENT_COMMAND
+    ) -> None:
+        self.broker = broker
+        self.directory = directory
+        self._spawner = spawner
+        self._command = tuple(command)
+        self._process: ManagedProcess | None = None
+        self._ready = False
+
+    @property
+    def id(self) -> BrokerId:
+        """Broker id."""
+        return self.broker.id
+
+    @property
+    def name(self) -> str:
+        """Name in cluster.json and of its directory."""
+        return f"agent-{self.id}"
+
+    @property
+    def log(self) -> Path:
+        """stderr of the agent and of its child, of all its lives."""
+        return self.directory / "agent.log"
+
+    @property
+    def log_dirs(self) -> list[Path]:
+        """Where its partitions are."""
+        return [self.directory / "data"]
+
+    @property
+    def process(self) -> ManagedProcess:
+        """Its process. Raises ClusterNotRunning when it was never started, or stopped or killed on purpose."""
+        if self._process is None:
+            raise ClusterNotRunning(f"Broker {self.id} is not running.", hint=f"Start it with restart({self.id}).")
+        return self._process
+
+    @property
+    def running(self) -> ManagedProcess | None:
+        """Its process where it has one."""
+        return self._process
+
+    @property
+    def state(self) -> ProcessState:
+        """Running, paused or dead."""
+        return ProcessState.DEAD if self._process is None else self._process.state
+
+    def launch(self, properties: Mapping[str, str]) -> None:
+        """Write server.properties and start the process, without waiting for it. Harmless while it runs."""
+        if self.state is not ProcessState.DEAD:
+            return
+        self.directory.joinpath("data").mkdir(parents=True, exist_ok=True)
+        config = self.directory / "server.properties"
+        config.write_text(format_properties(properties), encoding="utf-8")
+        self._ready = False
+        self._process = self._spawner.spawn(
+            self.name,
+            [*self._command, "--config", str(config)],
+            directory=self.directory,
+            log=self.log,
+            output=self._output,
+            environment=import_path(),
+        )
+
+    def is_ready(self) -> bool:
+        """Whether it has said that it is registered. Raises ClusterStartFailed with the end of its log if it ended."""
+        if not self._ready:
+            status = self.process.exit_status()
+            self._ready = self._said_ready()
+            if status is not None and not self._ready:
+                raise ClusterStartFailed(
+                    f"Broker {self.id} ended with status {status} before it was ready.",
+                    hint=f"End of {self.log}:\n{last_lines(self.log)}",
+                )
+        return self._ready
+
+    def children(self) -> list[ProcessRow]:
+        """The processes that it started: its controller child."""
+        pid = self.process.pid
+        return [row for row in members(self.process.ref) if row.parent == pid]
+
+    def kill(self) -> None:
+        """SIGKILL to agent and child; returns when both are gone. Harmless when they are."""
+        if self._process is not None:
+            self._process.kill()
+            self._process = None
+
+    def stop(self, grace_s: float) -> bool:
+        """SIGTERM to the agent, SIGKILL to what is left after `grace_s` seconds; whether it went by itself."""
+        clean = self._process is None or self._process.stop(grace_s)
+        self._process = None
+        return clean
+
+    @property
+    def _output(self) -> Path:
+        return self.directory / "agent.out"
+
+    def _said_ready(self) -> bool:
+        for line in self._output.read_bytes().splitlines():
+            try:
+                said = msgspec.json.decode(line, type=_Ready)
+            except msgspec.DecodeError:
+                continue  # half a line, or another program's words
+            if said.ready and said.broker == self.id:
+                return True
+        return False
+
+
+def import_path() -> dict[str, str]:
+    """Environment with which a child finds this very package, also where it was started from a checkout."""
+    root = str(Path(__file__).resolve().parents[2])
+    if Path(root).name in ("site-packages", "dist-packages"):
+        return {}
+    before = os.environ.get("PYTHONPATH", "")
+    return {"PYTHONPATH": os.pathsep.join([root, before]) if before else root}

@@ -1,0 +1,148 @@
+"""What ZooKeeper says of a cluster, and what is missing before it is healthy. Reading is here, judging is pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from regency.model import znode_paths
+from regency.model.errors import RegencyError
+from regency.model.facts import LeaderAndIsr, ReplicaAssignment
+from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch, TopicPartition, ZkVersion
+from regency.model.znodes import decode_controller, decode_controller_epoch, decode_state, decode_topic
+from regency.runtime.zk_session import ZkSession
+
+_SHOWN = 10
+
+
+class PartitionView(msgspec.Struct, frozen=True):
+    """A partition as ZooKeeper holds it. `decided_at` is the zxid of its last decision, 0 before the first."""
+
+    assignment: ReplicaAssignment
+    leadership: LeaderAndIsr | None = None
+    decided_at: int = 0
+
+
+class ClusterSnapshot(msgspec.Struct, frozen=True):
+    """What health is judged by. Read in several steps, so it may mix moments: judge again before giving up."""
+
+    brokers: Mapping[BrokerId, BrokerEpoch]
+    """Registered brokers and their incarnations."""
+    controller: BrokerId | None
+    controller_epoch: ControllerEpoch
+    partitions: Mapping[TopicPartition, PartitionView]
+    deleting: tuple[str, ...] = ()
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """Names of all topics, sorted."""
+        return tuple(sorted({partition.topic for partition in self.partitions}))
+
+    @property
+    def leaderless(self) -> list[TopicPartition]:
+        """Partitions that nobody leads, or whose leader is not registered."""
+        return [partition for partition, view in self.partitions.items() if not _is_led(view, self.brokers)]
+
+    @property
+    def under_replicated(self) -> list[TopicPartition]:
+        """Partitions of which some replica is not in the ISR."""
+        return [partition for partition, view in self.partitions.items() if _absent(view)]
+
+
+def read_snapshot(session: ZkSession) -> ClusterSnapshot:
+    """Read brokers, controller, topics and states. Raises ZkError, ZnodeMalformed."""
+    ids = session.children(znode_paths.BROKER_IDS)
+    names = [broker for broker in (int(name) for name in (ids.names if ids else ())) if broker >= 0]
+    registrations = session.read_many([znode_paths.broker(BrokerId(broker)) for broker in names])
+    brokers = {
+        BrokerId(broker): BrokerEpoch(znode.stat.czxid)
+        for broker, znode in sorted(zip(names, registrations, strict=True), key=lambda pair: pair[0])
+        if znode is not None
+    }
+    controller = session.read(znode_paths.CONTROLLER)
+    epoch = session.read(znode_paths.CONTROLLER_EPOCH)
+    deleting = session.children(znode_paths.DELETE_TOPICS)
+    return ClusterSnapshot(
+        brokers=brokers,
+        controller=decode_controller(controller.path, controller.data) if controller else None,
+        controller_epoch=decode_controller_epoch(epoch.path, epoch.data) if epoch else ControllerEpoch(0),
+        partitions=_read_partitions(session),
+        deleting=deleting.names if deleting else (),
+    )
+
+
+def missing(snapshot: ClusterSnapshot, expected: Sequence[BrokerId]) -> list[str]:
+    """What keeps the cluster from being healthy, one phrase each; empty when it is.
+
+    Healthy: every expected broker is registered, one of the registered rules, every partition has a registered leader
+    and its full ISR, decided after these brokers registered, and no topic is being deleted.
+    """
+    found = [f"broker {broker} is not registered" for broker in expected if broker not in snapshot.brokers]
+    if snapshot.controller is None:
+        found.append("there is no controller")
+    elif snapshot.controller not in snapshot.brokers:
+        found.append(f"controller {snapshot.controller} is not registered")
+    for partition, view in sorted(snapshot.partitions.items()):
+        if (reason := _reason(view, snapshot.brokers)) is not None:
+            found.append(f"{partition} {reason}")
+    found.extend(f"topic {name} is being deleted" for name in snapshot.deleting)
+    return found
+
+
+def phrase(found: Sequence[str], shown: int = _SHOWN) -> str:
+    """The first `shown` phrases as one sentence, and how many more there are."""
+    more = f"; and {len(found) - shown} more" if len(found) > shown else ""
+    return "; ".join(found[:shown]) + more
+
+
+def why_unreadable(error: RegencyError) -> list[str]:
+    """The same list for a ZooKeeper that cannot be read."""
+    return [f"ZooKeeper does not answer: {error}"]
+
+
+def _reason(view: PartitionView, brokers: Mapping[BrokerId, BrokerEpoch]) -> str | None:
+    if view.leadership is None:
+        return "has no leader yet"
+    leader = view.leadership.leader
+    if not view.leadership.has_leader:
+        return "has no leader"
+    if leader not in brokers:
+        return f"is led by {leader}, which is not registered"
+    if absent := _absent(view):
+        return f"lacks {absent} in its ISR {list(view.leadership.isr)}"
+    for broker in view.leadership.isr:
+        if brokers.get(broker, 0) > view.decided_at:
+            return f"has no decision yet since broker {broker} came back"
+    return None
+
+
+def _is_led(view: PartitionView, brokers: Mapping[BrokerId, BrokerEpoch]) -> bool:
+    return view.leadership is not None and view.leadership.leader in brokers
+
+
+def _absent(view: PartitionView) -> list[BrokerId]:
+    isr = view.leadership.isr if view.leadership else ()
+    return [replica for replica in view.assignment.replicas if replica not in isr]
+
+
+def _read_partitions(session: ZkSession) -> dict[TopicPartition, PartitionView]:
+    topics = session.children(znode_paths.TOPICS)
+    names = topics.names if topics else ()
+    assignments: dict[TopicPartition, ReplicaAssignment] = {}
+    for name, znode in zip(names, session.read_many([znode_paths.topic(name) for name in names]), strict=True):
+        if znode is not None:
+            version, czxid = ZkVersion(znode.stat.version), znode.stat.czxid
+            topic = decode_topic(znode.path, znode.data, topic=name, zk_version=version, czxid=czxid)
+            assignments.update(
+                (TopicPartition(name, number), found) for number, found in sorted(topic.partitions.items())
+            )
+    states = session.read_many([znode_paths.partition_state(partition) for partition in assignments])
+    views: dict[TopicPartition, PartitionView] = {}
+    for (partition, assignment), state in zip(assignments.items(), states, strict=True):
+        if state is None:
+            views[partition] = PartitionView(assignment)
+        else:
+            decided = decode_state(state.path, state.data, zk_version=ZkVersion(state.stat.version))
+            views[partition] = PartitionView(assignment, decided.leader_and_isr, state.stat.mzxid)
+    return views

@@ -1,0 +1,81 @@
+"""Decides what a cluster in a directory consists of: what cluster.json remembers, changed as asked, ports reserved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from regency.cluster.errors import ClusterError
+from regency.cluster.ports import reserve_ports
+from regency.cluster.state import LISTENERS, BrokerPorts, ClusterState, read_state
+from regency.cluster.zookeeper import HOST
+from regency.model.ids import BrokerId
+
+DEFAULT_BROKERS = 3
+MOST_BROKERS = 100
+
+
+def plan_cluster(
+    directory: Path,
+    *,
+    brokers: int | None,
+    settings: Mapping[str, str] | None,
+    broker_settings: Mapping[int, Mapping[str, str]] | None,
+    zookeeper_connect: str | None,
+    session_timeout_ms: int,
+) -> ClusterState:
+    """The cluster to be started in `directory`: brokers 1 to `brokers`, 1 to 100 of them (None: as before, else 3).
+
+    A cluster that was there keeps its ports and ZooKeeper; settings that are given replace the old ones; brokers may be
+    added, not taken away. Raises ClusterError, ClusterFileMalformed, NoFreePorts.
+    """
+    known = read_state(directory)
+    count = brokers if brokers is not None else len(known.brokers) if known else DEFAULT_BROKERS
+    if not 1 <= count <= MOST_BROKERS:
+        raise ClusterError(f"A cluster has 1 to {MOST_BROKERS} brokers, not {count}.")
+    if known is None:
+        ports = _reserve(directory, count, own_zookeeper=zookeeper_connect is None)
+        known = ClusterState(
+            zookeeper_connect=zookeeper_connect or f"{HOST}:{ports[0]}",
+            zookeeper_port=0 if zookeeper_connect else ports[0],
+            session_timeout_ms=session_timeout_ms,
+            brokers=_number(1, ports[1:]),
+        )
+    elif zookeeper_connect not in (None, known.zookeeper_connect):
+        raise ClusterError(
+            f"The cluster in {directory} belongs to ZooKeeper {known.zookeeper_connect}, not {zookeeper_connect}.",
+            hint="Choose another directory.",
+        )
+    elif count < len(known.brokers):
+        raise ClusterError(
+            f"The cluster in {directory} has {len(known.brokers)} brokers, so it cannot be started with {count}.",
+            hint="Leave the number out, or choose another directory.",
+        )
+    elif count > len(known.brokers):
+        added = reserve_ports((count - len(known.brokers)) * len(LISTENERS), owner=directory)
+        known = msgspec.structs.replace(known, brokers=(*known.brokers, *_number(len(known.brokers) + 1, added)))
+    return msgspec.structs.replace(
+        known,
+        session_timeout_ms=session_timeout_ms,
+        settings=known.settings if settings is None else dict(settings),
+        broker_settings=known.broker_settings
+        if broker_settings is None
+        else {broker: dict(own) for broker, own in sorted(broker_settings.items())},
+    )
+
+
+def _reserve(directory: Path, brokers: int, *, own_zookeeper: bool) -> list[int]:
+    """Port of ZooKeeper (0 where it is not ours), then three for each broker."""
+    ports = reserve_ports(brokers * len(LISTENERS) + own_zookeeper, owner=directory)
+    return ports if own_zookeeper else [0, *ports]
+
+
+def _number(first: int, ports: list[int]) -> tuple[BrokerPorts, ...]:
+    width = len(LISTENERS)
+    groups = [ports[start : start + width] for start in range(0, len(ports), width)]
+    return tuple(
+        BrokerPorts(BrokerId(number), dict(zip(LISTENERS, group, strict=True)))
+        for number, group in enumerate(groups, first)
+    )

@@ -1,0 +1,106 @@
+"""cluster.json: what a cluster's directory remembers, so that anyone can end it, look at it and start it again."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from regency.cluster import processes
+from regency.cluster.errors import ClusterFileMalformed, ClusterRunning
+from regency.cluster.processes import ProcessRef
+from regency.model.ids import BrokerId
+
+FILE_NAME = "cluster.json"
+_LOCK_NAME = "cluster.lock"
+_HOST = "127.0.0.1"
+KAFKA_LISTENER = "PLAINTEXT"
+CONTROL_LISTENER = "CONTROL"
+CONTROLLER_LISTENER = "CONTROLLER"
+LISTENERS = (KAFKA_LISTENER, CONTROL_LISTENER, CONTROLLER_LISTENER)
+
+
+class BrokerPorts(msgspec.Struct, frozen=True):
+    """A broker and its port on 127.0.0.1 by listener; kept over restarts."""
+
+    id: BrokerId
+    ports: dict[str, int]
+
+    @property
+    def bootstrap_server(self) -> str:
+        """Where Kafka clients reach it."""
+        return f"{_HOST}:{self.ports[KAFKA_LISTENER]}"
+
+
+class ClusterState(msgspec.Struct, frozen=True, kw_only=True):
+    """Content of cluster.json. `zookeeper_port` is 0 where the ZooKeeper is not the cluster's own."""
+
+    version: int = 1
+    zookeeper_connect: str
+    zookeeper_port: int
+    session_timeout_ms: int
+    brokers: tuple[BrokerPorts, ...]
+    settings: dict[str, str] = {}
+    broker_settings: dict[int, dict[str, str]] = {}
+    processes: tuple[ProcessRef, ...] = ()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Addresses of all brokers, for Kafka clients."""
+        return ",".join(broker.bootstrap_server for broker in self.brokers)
+
+    def alive(self) -> list[ProcessRef]:
+        """The remembered processes of which anything still lives."""
+        return [ref for ref in self.processes if processes.members(ref)]
+
+
+def read_state(directory: Path) -> ClusterState | None:
+    """What the directory remembers; None where there was no cluster. Raises ClusterFileMalformed."""
+    path = directory / FILE_NAME
+    try:
+        data = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        state = msgspec.json.decode(data, type=ClusterState)
+    except msgspec.DecodeError as error:
+        raise ClusterFileMalformed(f"{path}: {error}.", hint="Remove the directory to start anew.") from error
+    if state.version != 1:
+        raise ClusterFileMalformed(f"{path}: version {state.version} is not known, 1 is.", hint="Use a newer regency.")
+    return state
+
+
+def write_state(directory: Path, state: ClusterState) -> None:
+    """Replace cluster.json as a whole, so that a reader never sees half of it."""
+    path = directory / FILE_NAME
+    draft = path.with_name(f"{FILE_NAME}.{os.getpid()}.tmp")
+    draft.write_bytes(msgspec.json.format(msgspec.json.encode(state), indent=2) + b"\n")
+    draft.replace(path)
+
+
+@contextmanager
+def start_lock(directory: Path) -> Iterator[None]:
+    """Held while a cluster is started, so that two commands do not start it twice. Raises ClusterRunning."""
+    with directory.joinpath(_LOCK_NAME).open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ClusterRunning(
+                f"A cluster is being started in {directory} right now.",
+                hint="Wait for it, or choose another directory.",
+            ) from error
+        yield
+
+
+def refuse_if_running(directory: Path, state: ClusterState) -> None:
+    """Raises ClusterRunning when anything of the cluster still lives."""
+    if alive := state.alive():
+        names = ", ".join(f"{ref.name} (pid {ref.pid})" for ref in alive)
+        raise ClusterRunning(
+            f"A cluster runs in {directory}: {names}.",
+            hint="Stop it with `regency down`, or choose another directory.",
+        )
