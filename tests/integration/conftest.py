@@ -1,0 +1,101 @@
+"""Clusters for tests: one ZooKeeper per session, one chroot per cluster, and what a failed test leaves to look at."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from regency.cluster import processes
+from regency.cluster.cluster import Cluster
+from regency.cluster.processes import ProcessState
+from regency.cluster.zookeeper import EmbeddedZooKeeper
+from regency.model.errors import RegencyError
+
+OUT = Path(__file__).resolve().parent.parent / "out"
+LAST_LINES = 30
+NewCluster = Callable[..., Cluster]
+REPORT = pytest.StashKey[dict[str, pytest.TestReport]]()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    report = yield
+    item.stash.setdefault(REPORT, {})[report.when] = report
+    return report
+
+
+@pytest.fixture(scope="session")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeeper]:
+    """The session's ZooKeeper. Who pauses or restarts one starts its own (`new_cluster(own_zookeeper=True)`)."""
+    server = EmbeddedZooKeeper(tmp_path_factory.mktemp("zookeeper"))
+    server.start()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def new_cluster(request: pytest.FixtureRequest, zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> Iterator[NewCluster]:
+    """Starts clusters that end with the test: `new_cluster(brokers=3, settings={...})`."""
+    clusters: list[Cluster] = []
+
+    def start(brokers: int = 3, *, own_zookeeper: bool = False, **options: object) -> Cluster:
+        connect = None if own_zookeeper else zookeeper.connect_string
+        directory = tmp_path / f"cluster-{len(clusters) + 1}"
+        cluster = Cluster(brokers=brokers, directory=directory, zookeeper_connect=connect, **options)
+        clusters.append(cluster)
+        cluster.start()
+        return cluster
+
+    yield start
+    reports = request.node.stash.get(REPORT, {})
+    failed = any(report.failed for report in reports.values())
+    for cluster in clusters:
+        if failed:
+            _leave_evidence(request.node.name, cluster)
+        cluster.close()
+
+
+@pytest.fixture
+def cluster(new_cluster: NewCluster) -> Cluster:
+    """Three brokers with a follower's lag limit of 2 s."""
+    return new_cluster(settings={"replica.lag.time.max.ms": "2000"})
+
+
+def _leave_evidence(name: str, cluster: Cluster) -> None:
+    """Copy logs, histories and thread stacks of a cluster to tests/out/NAME, and print the end of each log."""
+    target = OUT / "".join(letter if letter.isalnum() or letter in "-_" else "_" for letter in name)
+    shutil.rmtree(target, ignore_errors=True)
+    for broker in cluster.broker_ids:
+        if cluster.broker_state(broker) is ProcessState.PAUSED:
+            cluster.resume(broker)
+        with contextlib.suppress(RegencyError, ProcessLookupError):
+            for row in processes.members(cluster.pid(broker)):
+                processes.send_one(row, signal.SIGUSR1)
+    with contextlib.suppress(RegencyError):
+        (target / "znodes.txt").parent.mkdir(parents=True, exist_ok=True)
+        (target / "znodes.txt").write_text("\n".join(_znodes(cluster, "/")) + "\n")
+    shutil.copytree(
+        cluster.directory, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("data", "version-2", "*.index")
+    )
+    lines = [
+        (line, broker)
+        for broker in cluster.broker_ids
+        for line in cluster.log(broker).read_text(errors="replace").splitlines()[-LAST_LINES:]
+    ]
+    print(f"\nevidence in {target}; the last {LAST_LINES} lines of each log:")
+    for line, broker in sorted(lines):
+        print(f"agent-{broker} {line}")
+
+
+def _znodes(cluster: Cluster, path: str) -> list[str]:
+    session = cluster.session()
+    znode, children = session.read(path), session.children(path)
+    lines = [f"{path} v{znode.stat.version} {znode.data.decode(errors='replace')}"] if znode else []
+    for child in children.names if children else ():
+        lines += _znodes(cluster, f"{path.rstrip('/')}/{child}")
+    return lines
