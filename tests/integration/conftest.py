@@ -73,9 +73,9 @@ def _leave_evidence(name: str, cluster: Cluster) -> None:
     for broker in cluster.broker_ids:
         if cluster.broker_state(broker) is ProcessState.PAUSED:
             cluster.resume(broker)
-        with contextlib.suppress(RegencyError, ProcessLookupError):
-            for row in processes.members(cluster.pid(broker)):
-                processes.send_one(row, signal.SIGUSR1)
+    for reference in cluster.state.processes:
+        if reference.name.startswith("agent-"):
+            processes.send(reference, signal.SIGUSR1)
     with contextlib.suppress(RegencyError):
         (target / "znodes.txt").parent.mkdir(parents=True, exist_ok=True)
         (target / "znodes.txt").write_text("\n".join(_znodes(cluster, "/")) + "\n")
