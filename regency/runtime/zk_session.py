@@ -1,7 +1,8 @@
 """The port to ZooKeeper: what controller and agents may ask of it. Simulation replaces what is behind it.
 
-An implementation owns one client session at a time, replaces an expired one by a new one, and never hides that it did:
-`generation` grows by one with every new session, and a write is only ever sent under the generation its caller expected.
+An implementation owns one client session at a time, replaces an expired one by a new one, and never hides that it
+did: `generation` grows by one with every new session, and a write is only ever sent under the generation its caller
+expected.
 """
 
 from __future__ import annotations
@@ -196,7 +197,7 @@ class SessionEvent(Enum):
     SUSPENDED = "suspended"
     """No contact; the session may live on. Reads and writes fail with ZkConnectionLost at once until CONNECTED."""
     LOST = "lost"
-    """The session expired or must be assumed to have: its deadline passed without contact. Delivered once per generation."""
+    """The session expired or must be assumed to have: its deadline passed without contact. Once per generation."""
 
 
 WatchCallback = Callable[[WatchEvent], None]
@@ -207,8 +208,8 @@ SessionCallback = Callable[[SessionEvent, int], None]
 class ZkSession(Protocol):
     """A session with ZooKeeper. Paths are absolute below the chroot of the connect string, which callers never see.
 
-    Thread-safe. Callbacks run on the adapter's own thread and must only hand on a mark (queue.put, call_soon_threadsafe):
-    a call back into the session from a callback raises RuntimeError.
+    Thread-safe. Callbacks run on the adapter's own thread and must only hand on a mark (queue.put,
+    call_soon_threadsafe): a call back into the session from a callback raises RuntimeError.
 
     Every call takes part in the current generation; where `generation` is given and is not current, ZkSessionLost is
     raised and nothing is sent. Every call is bounded in time by the session timeout.
@@ -241,7 +242,7 @@ class ZkSession(Protocol):
         ...
 
     def read_many(self, paths: Sequence[str]) -> list[Znode | None]:
-        """Many znodes by pipelined MultiReads, in the order of `paths`. Each is atomic with its Stat; all together are not."""
+        """Many znodes by pipelined MultiReads, in the order of `paths`. Each is atomic with its Stat, all are not."""
         ...
 
     def children(self, path: str) -> Children | None:
@@ -259,7 +260,7 @@ class ZkSession(Protocol):
     def multi_pipelined(
         self, batches: Sequence[Sequence[Op]], *, generation: int | None = None
     ) -> list[MultiOutcome | ZkError]:
-        """Several multis without waiting in between, applied in order. A lost reply is an item of the result, not a raise."""
+        """Several multis without waiting in between, applied in order. A lost reply is an item of the result."""
         ...
 
     def sync(self, path: str) -> None:
@@ -267,7 +268,7 @@ class ZkSession(Protocol):
         ...
 
     def watch(self, path: str, mode: WatchMode, callback: WatchCallback) -> None:
-        """Arm a watch that stays, also over reconnects and new sessions. One per path: again with the same path replaces it."""
+        """Arm a watch that stays, also over reconnects and new sessions. A second one for a path replaces the first."""
         ...
 
     def unwatch(self, path: str) -> None:
@@ -281,5 +282,3 @@ class ZkSession(Protocol):
     def close(self) -> None:
         """End the session, so that its ephemerals vanish at once; bounded in time, never raises, harmless twice."""
         ...
-
-
