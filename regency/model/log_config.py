@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
+
+from regency.model.settings_keys import TOPIC_KEYS
+from regency.model.settings_problems import Problems
+from regency.model.settings_values import SettingsInvalid, nearest
 
 UNLIMITED = -1
 NEVER = 2**63 - 1
@@ -29,3 +35,24 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
     message_timestamp_type: str = "CreateTime"
     compression_type: str = "producer"
     preallocate: bool = False
+
+
+def topic_log_config(base: LogConfig, overrides: Mapping[str, str], *, source: str = "topic settings") -> LogConfig:
+    """`base` with the topic-level keys of `overrides` (such as `retention.ms`) in place of its own values.
+
+    Keys of Kafka that concern what is not done here (compaction, throttling, down-conversion) are checked and have no
+    effect. Raises SettingsInvalid with all problems; `source` names what the keys were read from.
+    """
+    problems = Problems(overrides, {})
+    changes: dict[str, object] = {}
+    for name in overrides:
+        if name not in TOPIC_KEYS:
+            problems.add(name, f"there is no such topic key{nearest(name, list(TOPIC_KEYS))}")
+            continue
+        kind, has_effect = TOPIC_KEYS[name]
+        value = problems.read(name, kind)
+        if has_effect and value is not None:
+            changes[name.replace(".", "_")] = value
+    if problems.found:
+        raise SettingsInvalid(source, problems.found)
+    return msgspec.structs.replace(base, **changes)

@@ -5,7 +5,17 @@ Keys, defaults, units and ranges are those of Kafka's server.properties; `descri
 
 from __future__ import annotations
 
+from regency.model.log_config import LogConfig, topic_log_config
 from regency.model.settings_broker import BrokerSettings
+from regency.model.settings_parse import SettingDescription, describe_settings, parse_settings
 from regency.model.settings_values import SettingsInvalid
 
-__all__ = ["BrokerSettings", "SettingsInvalid"]
+__all__ = [
+    "BrokerSettings",
+    "LogConfig",
+    "SettingDescription",
+    "SettingsInvalid",
+    "describe_settings",
+    "parse_settings",
+    "topic_log_config",
+]

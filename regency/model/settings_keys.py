@@ -1,0 +1,282 @@
+"""The keys of server.properties: for each its type, range, unit and meaning. Defaults stand in `BrokerSettings`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from regency.model.settings_values import INT_MAX, Boolean, Kind, ListOf, Number, Real, Text, long
+
+NO_LIMIT = "-1: without limit"
+SYSTEM_DEFAULT = "-1: the operating system's default"
+COMPRESSION = Text(("producer", "uncompressed", "zstd", "lz4", "snappy", "gzip"))
+TIMESTAMP_TYPE = Text(("CreateTime", "LogAppendTime"))
+CLEANUP_POLICY = ListOf(("delete", "compact"))
+
+
+class Key(msgspec.Struct, frozen=True):
+    """A key of server.properties."""
+
+    name: str
+    kind: Kind
+    unit: str
+    """Empty for counts, names and switches."""
+    doc: str
+    attribute: str | None = ""
+    """Attribute of BrokerSettings: empty for the key's name with underscores, None where several keys make one."""
+    default: str = ""
+    """Told where there is no attribute to read it from, and read where a file says nothing."""
+    required: bool = False
+
+    @property
+    def field(self) -> str | None:
+        """Attribute of BrokerSettings that is this key's value, if there is one."""
+        return self.name.replace(".", "_") if self.attribute == "" else self.attribute
+
+
+_BOOLEAN = Boolean()
+_POSITIVE = Number(1)
+_NATURAL = Number()
+_TEXT = Text()
+_LIST = ListOf()
+
+_IDENTITY = (
+    Key(
+        "broker.id",
+        Number(0, INT_MAX, "ids are not generated"),
+        "",
+        "Number of this broker, unlike every other's.",
+        required=True,
+    ),
+    Key("broker.rack", _TEXT, "", "Rack or zone of this broker: replicas of a partition are spread over racks."),
+)
+
+_LISTENERS = (
+    Key(
+        "listeners",
+        _LIST,
+        "",
+        "Where to listen, NAME://host:port separated by commas. No host: every interface. Port 0: any free one. "
+        "May place the two gRPC listeners too.",
+        None,
+        "PLAINTEXT://:9092",
+    ),
+    Key(
+        "advertised.listeners",
+        _LIST,
+        "",
+        "What clients and brokers shall connect to, where it differs from `listeners`. Port 0: the bound one.",
+        None,
+    ),
+    Key(
+        "listener.security.protocol.map",
+        _LIST,
+        "",
+        "Security protocol of each listener, NAME:PROTOCOL separated by commas. Only PLAINTEXT is supported.",
+        None,
+        "PLAINTEXT:PLAINTEXT",
+    ),
+    Key(
+        "inter.broker.listener.name", _TEXT, "", "The Kafka listener that other brokers fetch from.", None, "PLAINTEXT"
+    ),
+    Key(
+        "security.inter.broker.protocol",
+        Text(("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
+        "",
+        "Another way to name the listener that other brokers fetch from: the one named like this protocol.",
+        None,
+        "PLAINTEXT",
+    ),
+    Key("control.plane.listener.name", _TEXT, "", "The gRPC listener on which controllers reach this agent."),
+    Key(
+        "regency.controller.listener.name",
+        _TEXT,
+        "",
+        "The gRPC listener on which agents reach this agent's controller process.",
+        "controller_listener_name",
+    ),
+    Key("socket.send.buffer.bytes", Number(-1, INT_MAX, SYSTEM_DEFAULT), "bytes", "Send buffer of a client's socket."),
+    Key("socket.receive.buffer.bytes", Number(-1, INT_MAX, SYSTEM_DEFAULT), "bytes", "Receive buffer of a client's."),
+    Key("socket.listen.backlog.size", _POSITIVE, "", "Connections the operating system keeps waiting to be accepted."),
+    Key(
+        "socket.request.max.bytes",
+        _POSITIVE,
+        "bytes",
+        "Largest request that is read; a larger one ends its connection.",
+    ),
+    Key("max.connections", _NATURAL, "", "Connections at one time, over all listeners."),
+    Key("max.connections.per.ip", _NATURAL, "", "Connections at one time from one address."),
+    Key("connections.max.idle.ms", long(-1, "-1: never"), "ms", "A connection idle for this long is closed."),
+    Key("request.timeout.ms", _POSITIVE, "ms", "How long a broker waits for the answer of another one."),
+)
+
+_ZOOKEEPER = (
+    Key("zookeeper.connect", _TEXT, "", "Servers of the ensemble, host:port,host:port, and a chroot.", required=True),
+    Key("zookeeper.session.timeout.ms", _POSITIVE, "ms", "Silence after which ZooKeeper declares this broker dead."),
+    Key(
+        "zookeeper.connection.timeout.ms",
+        _POSITIVE,
+        "ms",
+        "How long to wait at the start for the first session. Default: zookeeper.session.timeout.ms.",
+    ),
+    Key("zookeeper.max.in.flight.requests", _POSITIVE, "", "Requests sent to ZooKeeper without waiting for an answer."),
+    Key("zookeeper.set.acl", _BOOLEAN, "", "Let only this identity change the znodes it creates."),
+    Key(
+        "regency.zookeeper.digest.auth",
+        Text(may_be_empty=True),
+        "",
+        "user:password to authenticate with at ZooKeeper.",
+        "zookeeper_digest_auth",
+    ),
+)
+
+_TOPICS = (
+    Key("num.partitions", _POSITIVE, "", "Partitions of a topic created without a count."),
+    Key("default.replication.factor", Number(1, 32767), "", "Replicas of a topic created without a factor."),
+    Key("auto.create.topics.enable", _BOOLEAN, "", "Create a topic that a client asks for and that is not there."),
+    Key("delete.topic.enable", _BOOLEAN, "", "Allow the deletion of topics."),
+    Key("min.insync.replicas", _POSITIVE, "", "In-sync replicas below which a produce with acks=all is refused."),
+    Key(
+        "unclean.leader.election.enable",
+        _BOOLEAN,
+        "",
+        "Let a replica that is not in sync lead where no other lives: records that were acknowledged are lost.",
+    ),
+)
+
+_CONTROLLER = (
+    Key("auto.leader.rebalance.enable", _BOOLEAN, "", "Give leadership back to preferred replicas from time to time."),
+    Key(
+        "leader.imbalance.per.broker.percentage",
+        Number(0, 100),
+        "percent",
+        "Share of a broker's preferred partitions led elsewhere above which they are given back.",
+    ),
+    Key("leader.imbalance.check.interval.seconds", long(1), "s", "How often that share is looked at."),
+    Key("controller.socket.timeout.ms", _POSITIVE, "ms", "How long the controller waits for an answer of a broker."),
+    Key("controlled.shutdown.enable", _BOOLEAN, "", "Hand leadership over before stopping."),
+    Key("controlled.shutdown.max.retries", _NATURAL, "", "How often that is tried again."),
+    Key("controlled.shutdown.retry.backoff.ms", long(), "ms", "Pause between two tries."),
+)
+
+_REPLICATION = (
+    Key("replica.lag.time.max.ms", long(1), "ms", "A follower behind for longer leaves the ISR."),
+    Key("replica.fetch.max.bytes", _NATURAL, "bytes", "Bytes a follower asks for of one partition."),
+    Key("replica.fetch.response.max.bytes", _NATURAL, "bytes", "Bytes a follower asks for in one request."),
+    Key("replica.fetch.min.bytes", _NATURAL, "bytes", "Bytes a leader waits for before it answers a follower."),
+    Key("replica.fetch.wait.max.ms", _NATURAL, "ms", "Longest such wait; at most replica.lag.time.max.ms."),
+    Key("replica.fetch.backoff.ms", _NATURAL, "ms", "Pause of a follower after an error."),
+    Key("replica.socket.timeout.ms", _POSITIVE, "ms", "How long a follower waits for an answer."),
+    Key("replica.socket.receive.buffer.bytes", Number(-1, INT_MAX, SYSTEM_DEFAULT), "bytes", "Buffer of its socket."),
+    Key("replica.high.watermark.checkpoint.interval.ms", long(1), "ms", "How often high watermarks go to disk."),
+    Key("num.replica.fetchers", _POSITIVE, "", "Connections to each leading broker."),
+    Key("fetch.purgatory.purge.interval.requests", _POSITIVE, "", "Waiting fetches ended before they are cleared out."),
+    Key("producer.purgatory.purge.interval.requests", _POSITIVE, "", "Waiting produces ended before clearing out."),
+    Key("max.incremental.fetch.session.cache.slots", _NATURAL, "", "Fetch sessions kept (KIP-227)."),
+    Key("fetch.max.bytes", Number(1024), "bytes", "Most bytes sent in one answer to a fetch."),
+    Key("message.max.bytes", _NATURAL, "bytes", "Largest record batch that is accepted."),
+)
+
+_LOG = (
+    Key("log.dirs", _LIST, "", "Directories of the logs. Default: log.dir.", default="/tmp/kafka-logs"),  # noqa: S108
+    Key("log.dir", _TEXT, "", "Directory of the logs, where log.dirs names none.", None, "/tmp/kafka-logs"),  # noqa: S108
+    Key(
+        "num.recovery.threads.per.data.dir", _POSITIVE, "", "Threads for each directory that recover logs at the start."
+    ),
+    Key("log.segment.bytes", Number(14), "bytes", "Size at which a new segment is begun."),
+    Key("log.roll.ms", long(1), "ms", "Age at which a new segment is begun. Default: log.roll.hours."),
+    Key("log.roll.hours", _POSITIVE, "hours", "As log.roll.ms, which counts where both stand.", None, "168"),
+    Key("log.roll.jitter.ms", long(), "ms", "Most by which that age is shortened at random."),
+    Key("log.roll.jitter.hours", _NATURAL, "hours", "As log.roll.jitter.ms, which counts where both stand.", None, "0"),
+    Key(
+        "log.retention.ms", long(-1, "-1: for ever"), "ms", "How long records are kept. Default: log.retention.minutes."
+    ),
+    Key(
+        "log.retention.minutes",
+        Number(-1, INT_MAX, "-1: for ever"),
+        "minutes",
+        "As log.retention.ms, which counts where both stand. Default: log.retention.hours.",
+        None,
+    ),
+    Key(
+        "log.retention.hours",
+        Number(-1, INT_MAX, "-1: for ever"),
+        "hours",
+        "As log.retention.ms and log.retention.minutes, which count where they stand.",
+        None,
+        "168",
+    ),
+    Key("log.retention.bytes", long(-1, NO_LIMIT), "bytes", "Size above which a partition's oldest segments go."),
+    Key("log.retention.check.interval.ms", long(1), "ms", "How often that is looked at."),
+    Key("log.cleanup.policy", CLEANUP_POLICY, "", "What happens to old segments."),
+    Key("log.index.size.max.bytes", Number(4), "bytes", "Largest index of a segment."),
+    Key("log.index.interval.bytes", _NATURAL, "bytes", "Bytes of log between two entries of an index."),
+    Key("log.flush.interval.messages", long(1), "", "Records after which a log is forced to disk."),
+    Key(
+        "log.flush.interval.ms",
+        long(),
+        "ms",
+        "Time after which a log is forced to disk. Default: log.flush.scheduler.interval.ms.",
+    ),
+    Key("log.flush.scheduler.interval.ms", long(1), "ms", "How often it is looked for logs to be forced to disk."),
+    Key("log.flush.offset.checkpoint.interval.ms", _POSITIVE, "ms", "How often recovery points go to disk."),
+    Key("log.flush.start.offset.checkpoint.interval.ms", _POSITIVE, "ms", "How often log start offsets go to disk."),
+    Key("log.segment.delete.delay.ms", long(), "ms", "Time between taking a file out of use and deleting it."),
+    Key("log.preallocate", _BOOLEAN, "", "Reserve the space of a segment when it is begun."),
+    Key("log.message.timestamp.type", TIMESTAMP_TYPE, "", "Whether records keep their own time or get the broker's."),
+    Key("compression.type", COMPRESSION, "", "`producer` keeps batches as they came; nothing else takes effect."),
+    Key("producer.id.expiration.ms", _POSITIVE, "ms", "An idempotent producer silent for longer is forgotten."),
+    Key("producer.id.expiration.check.interval.ms", _POSITIVE, "ms", "How often that is looked at."),
+)
+
+_REGENCY = (
+    Key(
+        "regency.history.dir",
+        _TEXT,
+        "",
+        "Directory of the decision records. Default: the first log directory's name with -history.",
+    ),
+    Key("regency.isr.notification.check.ms", _POSITIVE, "ms", "How often a leader looks for ISR changes to announce."),
+    Key("regency.isr.notification.quiet.ms", _NATURAL, "ms", "They are announced when the last is older than this,"),
+    Key("regency.isr.notification.max.delay.ms", _NATURAL, "ms", "or when the last announcement is older than this."),
+    Key("regency.report.interval.ms", _POSITIVE, "ms", "Shortest time between two reports to the controller."),
+)
+
+KEYS: Final[dict[str, Key]] = {
+    key.name: key
+    for key in (*_IDENTITY, *_LISTENERS, *_ZOOKEEPER, *_TOPICS, *_CONTROLLER, *_REPLICATION, *_LOG, *_REGENCY)
+}
+"""Every key that has an effect, by name."""
+
+TOPIC_KEYS: Final[dict[str, tuple[Kind, bool]]] = {
+    "segment.bytes": (Number(14), True),
+    "segment.ms": (long(1), True),
+    "segment.jitter.ms": (long(), True),
+    "segment.index.bytes": (Number(4), True),
+    "index.interval.bytes": (_NATURAL, True),
+    "flush.messages": (long(1), True),
+    "flush.ms": (long(), True),
+    "retention.ms": (long(-1, "-1: for ever"), True),
+    "retention.bytes": (long(-1, NO_LIMIT), True),
+    "file.delete.delay.ms": (long(), True),
+    "max.message.bytes": (_NATURAL, True),
+    "cleanup.policy": (CLEANUP_POLICY, True),
+    "min.insync.replicas": (_POSITIVE, True),
+    "unclean.leader.election.enable": (_BOOLEAN, True),
+    "message.timestamp.type": (TIMESTAMP_TYPE, True),
+    "compression.type": (COMPRESSION, True),
+    "preallocate": (_BOOLEAN, True),
+    "delete.retention.ms": (long(), False),
+    "min.cleanable.dirty.ratio": (Real(0, 1), False),
+    "min.compaction.lag.ms": (long(), False),
+    "max.compaction.lag.ms": (long(1), False),
+    "message.format.version": (_TEXT, False),
+    "message.timestamp.difference.max.ms": (long(), False),
+    "message.timestamp.before.max.ms": (long(), False),
+    "message.timestamp.after.max.ms": (long(), False),
+    "message.downconversion.enable": (_BOOLEAN, False),
+    "leader.replication.throttled.replicas": (Text(may_be_empty=True), False),
+    "follower.replication.throttled.replicas": (Text(may_be_empty=True), False),
+}
+"""Every key a topic may have: its type, and whether it has an effect, as the attribute of LogConfig named like it."""
