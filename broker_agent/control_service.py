@@ -1,0 +1,334 @@
+"""What the ruling controller tells this agent: LeaderAndIsr, UpdateMetadata, StopReplica, DescribeReplicas.
+
+Requests are executed one at a time, on the control server's thread; what touches partitions runs on the data loop, in
+slices, so that ten thousand partitions do not keep clients waiting. Expected failures are codes in the answer, never
+gRPC errors. Epochs and roles of partitions are the ReplicaManager's business.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Protocol, TypeVar
+
+from regency.broker_agent import control_messages
+from regency.broker_agent.control_gate import ControlGate, Header, RefusedRequest, RepeatedRequest
+from regency.broker_agent.control_messages import ControlMessageMalformed
+from regency.broker_agent.metadata_cache import MetadataCache, Refused, RulingController
+from regency.broker_agent.replication.api import (
+    AppliedState,
+    LeaderAddress,
+    PartitionState,
+    ReplicaDescription,
+    StopPartition,
+)
+from regency.model.errors import RegencyError
+from regency.model.ids import (
+    NO_LEADER_EPOCH,
+    ZERO_TOPIC_ID,
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    TopicId,
+    TopicPartition,
+)
+from regency.model.kafka_errors import ErrorCode
+from regency.protos import control_pb2
+from regency.runtime.grpc_servers import ServiceHandler, service, unary
+from regency.runtime.zk_session import ZkError
+
+logger = logging.getLogger(__name__)
+
+SLICE = 100
+"""Partitions handled by the data loop at a time."""
+
+T = TypeVar("T")
+
+LOOP_TIMEOUT_MS = 120_000
+"""Longest wait for the data loop to do one slice."""
+
+
+class Loop(Protocol):
+    """The way to the data loop."""
+
+    def call(self, work: Callable[[], T], *, timeout_ms: int) -> T:
+        """Run on the data loop and wait."""
+        ...
+
+
+class Replicas(Protocol):
+    """What the ReplicaManager does for the controller."""
+
+    def apply_states(
+        self, states: Sequence[PartitionState], leaders: Mapping[BrokerId, LeaderAddress]
+    ) -> dict[TopicPartition, AppliedState]:
+        """Become leader or follower."""
+        ...
+
+    def stop_replicas(self, stops: Sequence[StopPartition]) -> dict[TopicPartition, AppliedState]:
+        """Stop fetching, or forget and delete."""
+        ...
+
+    def describe(self, tps: Iterable[TopicPartition] | None = None) -> list[ReplicaDescription]:
+        """What is hosted."""
+        ...
+
+    def first_full_request_done(self) -> None:
+        """Every partition this broker holds has been named."""
+        ...
+
+
+class Log(Protocol):
+    """One log on disk."""
+
+    @property
+    def topic_id(self) -> TopicId | None:
+        """Of the topic it belongs to; None where none was ever recorded."""
+        ...
+
+
+class Logs(Protocol):
+    """What is on disk."""
+
+    def get(self, tp: TopicPartition, /) -> Log | None:
+        """The partition's log."""
+        ...
+
+    def all(self) -> Mapping[TopicPartition, Log]:
+        """Every log."""
+        ...
+
+    def mark_stray(self, tps: Iterable[TopicPartition], /) -> object:
+        """Set logs aside that no request named; never deletes."""
+        ...
+
+
+class Configs(Protocol):
+    """Topic settings."""
+
+    def load(self, topics: Iterable[str]) -> None:
+        """Read the settings of topics from ZooKeeper; blocks. Raises ZkError."""
+        ...
+
+
+class ControlService:
+    """Serves regency.control.v1.AgentControl.
+
+    `own_epoch` tells this broker's registered epoch, -1 before the first registration.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        replicas: Replicas,
+        logs: Logs,
+        metadata: MetadataCache,
+        configs: Configs,
+        own_epoch: Callable[[], BrokerEpoch],
+    ) -> None:
+        self._loop = loop
+        self._replicas = replicas
+        self._logs = logs
+        self._metadata = metadata
+        self._configs = configs
+        self._own_epoch = own_epoch
+        self._gate = ControlGate()
+        self._turn = threading.Lock()
+        self._named: set[TopicPartition] = set()
+
+    def handler(self) -> ServiceHandler:
+        """The service for a GrpcServer."""
+        answer = control_pb2.ControlResponse
+        return service(
+            "regency.control.v1.AgentControl",
+            {
+                "LeaderAndIsr": unary(self.leader_and_isr, control_pb2.LeaderAndIsrRequest, answer),
+                "UpdateMetadata": unary(self.update_metadata, control_pb2.UpdateMetadataRequest, answer),
+                "StopReplica": unary(self.stop_replica, control_pb2.StopReplicaRequest, answer),
+                "DescribeReplicas": unary(
+                    self.describe_replicas, control_pb2.DescribeReplicasRequest, control_pb2.DescribeReplicasResponse
+                ),
+            },
+        )
+
+    @property
+    def controller_epoch(self) -> ControllerEpoch:
+        """Newest controller epoch seen; 0 before the first request."""
+        return self._gate.controller_epoch
+
+    def leader_and_isr(self, request: control_pb2.LeaderAndIsrRequest) -> control_pb2.ControlResponse:
+        """Become leader or follower of the named partitions."""
+        return self._execute(request.header, lambda: self._leader_and_isr(request))
+
+    def stop_replica(self, request: control_pb2.StopReplicaRequest) -> control_pb2.ControlResponse:
+        """Stop fetching the named partitions, or forget and delete them."""
+        return self._execute(request.header, lambda: self._stop_replica(request))
+
+    def update_metadata(self, request: control_pb2.UpdateMetadataRequest) -> control_pb2.ControlResponse:
+        """Take deltas or a piece of a snapshot."""
+        return self._execute(request.header, lambda: self._update_metadata(request))
+
+    def describe_replicas(self, request: control_pb2.DescribeReplicasRequest) -> control_pb2.DescribeReplicasResponse:
+        """Say how far the logs of the named partitions go. Has no place in the sequence: it changes nothing."""
+        with self._turn:
+            refused = self._gate.check_epochs(_header(request.header), self._own_epoch())
+            if refused is not None:
+                return control_pb2.DescribeReplicasResponse(error_code=refused.error, message=refused.why)
+            try:
+                topics = [self._describe_topic(topic) for topic in request.topics]
+            except RegencyError as error:
+                return control_pb2.DescribeReplicasResponse(
+                    error_code=ErrorCode.UNKNOWN_SERVER_ERROR, message=str(error)
+                )
+            return control_pb2.DescribeReplicasResponse(topics=topics)
+
+    def _execute(
+        self, header: control_pb2.Header, work: Callable[[], control_pb2.ControlResponse]
+    ) -> control_pb2.ControlResponse:
+        facts = _header(header)
+        with self._turn:
+            verdict = self._gate.admit(facts, self._own_epoch())
+            if isinstance(verdict, RefusedRequest):
+                logger.info(
+                    "refused a request of controller %d, epoch %d: %s",
+                    header.controller_id,
+                    header.controller_epoch,
+                    verdict.why,
+                )
+                return self._stamp(control_pb2.ControlResponse(error_code=verdict.error, message=verdict.why))
+            if isinstance(verdict, RepeatedRequest):
+                return verdict.answer
+            if verdict:
+                self._begin(header)
+            answer = self._stamp(self._run(work))
+            self._gate.answered(facts, answer)
+            return answer
+
+    def _begin(self, header: control_pb2.Header) -> None:
+        self._named.clear()
+        ruling = RulingController(
+            BrokerId(header.controller_id), ControllerEpoch(header.controller_epoch), header.controller_endpoint
+        )
+        if ruling != self._metadata.ruling:
+            logger.info("follows controller %d at %s in epoch %d", ruling.id, ruling.endpoint, ruling.epoch)
+        self._call(lambda: self._metadata.saw_controller(ruling))
+
+    def _run(self, work: Callable[[], control_pb2.ControlResponse]) -> control_pb2.ControlResponse:
+        try:
+            return work()
+        except ControlMessageMalformed as error:
+            logger.warning("refused a control request: %s", error)
+            return control_pb2.ControlResponse(error_code=ErrorCode.INVALID_REQUEST, message=str(error))
+        except RegencyError as error:
+            logger.warning("could not do what the controller asked: %s", error)
+            return control_pb2.ControlResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR, message=str(error))
+
+    def _stamp(self, answer: control_pb2.ControlResponse) -> control_pb2.ControlResponse:
+        answer.broker_epoch = self._own_epoch()
+        answer.controller_epoch = self._gate.controller_epoch
+        return answer
+
+    def _leader_and_isr(self, request: control_pb2.LeaderAndIsrRequest) -> control_pb2.ControlResponse:
+        states = control_messages.decode_states(request.topics)
+        leaders = control_messages.decode_leaders(request.leaders)
+        if request.full:
+            self._named.update(state.topic_partition for state in states)
+            self._in_slices(states, self._set_aside_other_incarnations)
+        applied = self._read_configs(states)
+        ready = [state for state in states if state.topic_partition not in applied]
+        self._in_slices(ready, lambda piece: applied.update(self._replicas.apply_states(piece, leaders)))
+        if request.full and request.last_chunk:
+            self._call(self._replicas.first_full_request_done)
+            self._call(self._set_aside_strays)
+            self._named.clear()
+        ids = {state.topic_partition: state.topic_id for state in states}
+        return control_pb2.ControlResponse(topics=control_messages.encode_errors(applied, ids))
+
+    def _read_configs(self, states: Sequence[PartitionState]) -> dict[TopicPartition, AppliedState]:
+        """Read what new logs are configured with; the result names the partitions that must wait for it."""
+        new: list[PartitionState] = []
+
+        def collect(piece: Sequence[PartitionState]) -> None:
+            new.extend(state for state in piece if self._logs.get(state.topic_partition) is None)
+
+        self._in_slices(states, collect)
+        if not new:
+            return {}
+        try:
+            self._configs.load(sorted({state.topic_partition.topic for state in new}))
+        except ZkError as error:
+            logger.warning("%d new replicas wait: settings of their topics cannot be read: %s", len(new), error)
+            refused = AppliedState(ErrorCode.NETWORK_EXCEPTION, NO_LEADER_EPOCH)
+            return {state.topic_partition: refused for state in new}
+        return {}
+
+    def _set_aside_other_incarnations(self, states: Sequence[PartitionState]) -> None:
+        others: list[TopicPartition] = []
+        for state in states:
+            log = self._logs.get(state.topic_partition)
+            if log is not None and log.topic_id not in (None, ZERO_TOPIC_ID, state.topic_id):
+                others.append(state.topic_partition)
+        self._mark_stray(others, "it belongs to a topic of the same name that was deleted")
+
+    def _set_aside_strays(self) -> None:
+        unnamed = sorted(partition for partition in self._logs.all() if partition not in self._named)
+        self._mark_stray(unnamed, "the controller does not know this broker as a replica")
+
+    def _mark_stray(self, partitions: Sequence[TopicPartition], why: str) -> None:
+        """Set aside those that nothing here serves; a hosted replica is the controller's to stop."""
+        if not partitions:
+            return
+        hosted = {replica.topic_partition for replica in self._replicas.describe(partitions)}
+        strays = [partition for partition in partitions if partition not in hosted]
+        for partition in strays:
+            logger.warning("set aside the log of %s: %s", partition, why)
+        if strays:
+            self._logs.mark_stray(strays)
+
+    def _stop_replica(self, request: control_pb2.StopReplicaRequest) -> control_pb2.ControlResponse:
+        stops = control_messages.decode_stops(request.topics)
+        applied: dict[TopicPartition, AppliedState] = {}
+        self._in_slices(stops, lambda piece: applied.update(self._replicas.stop_replicas(piece)))
+        ids = {stop.topic_partition: stop.topic_id for stop in stops}
+        return control_pb2.ControlResponse(topics=control_messages.encode_errors(applied, ids))
+
+    def _update_metadata(self, request: control_pb2.UpdateMetadataRequest) -> control_pb2.ControlResponse:
+        prepared = self._metadata.prepare(control_messages.decode_update(request))
+        if isinstance(prepared, Refused):
+            return control_pb2.ControlResponse(error_code=ErrorCode.INVALID_REQUEST, message=prepared.why)
+        self._call(lambda: self._metadata.publish(prepared))
+        return control_pb2.ControlResponse()
+
+    def _describe_topic(self, topic: control_pb2.PartitionRefs) -> control_pb2.ReplicaDescriptions:
+        topic_id = control_messages.decode_topic_id(topic.topic_id)
+        wanted = [TopicPartition(topic.topic, partition) for partition in topic.partition]
+        held: dict[TopicPartition, ReplicaDescription] = {}
+
+        def collect(piece: Sequence[TopicPartition]) -> None:
+            held.update((replica.topic_partition, replica) for replica in self._replicas.describe(piece))
+
+        self._in_slices(wanted, collect)
+        described: list[tuple[int, ErrorCode, ReplicaDescription | None]] = []
+        for partition in wanted:
+            replica = held.get(partition)
+            if replica is None:
+                described.append((partition.partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None))
+            elif replica.topic_id != topic_id:
+                described.append((partition.partition, ErrorCode.INCONSISTENT_TOPIC_ID, None))
+            else:
+                described.append((partition.partition, ErrorCode.NONE, replica))
+        return control_messages.encode_descriptions(topic.topic, topic.topic_id, described)
+
+    def _in_slices(self, items: Sequence[T], work: Callable[[Sequence[T]], None]) -> None:
+        for start in range(0, len(items), SLICE):
+            piece = items[start : start + SLICE]
+            self._call(partial(work, piece))
+
+    def _call(self, work: Callable[[], T]) -> T:
+        return self._loop.call(work, timeout_ms=LOOP_TIMEOUT_MS)
+
+
+def _header(header: control_pb2.Header) -> Header:
+    return Header(ControllerEpoch(header.controller_epoch), BrokerEpoch(header.broker_epoch), header.seq)

@@ -1,0 +1,257 @@
+"""The ISR writer: commits ISR changes of led partitions to their state znodes, and tells the controller to look.
+
+One thread. A change is a multi of [own registration exists, set state at the known version], pipelined with others, and
+sent only on the session that owns the registration. A write whose reply was lost is sent again at the same version once
+there is contact again: had it taken effect, the version no longer fits, and what is read then shows our own content. A
+version that was just read is never written on.
+
+Notifications: changes are collected, and one notification names them `quiet_ms` after the last one, or `latest_ms`
+after the first. Kafka has 5 s and 60 s, looked at every 2.5 s; with 50 and 500 ms here, clients' metadata is fresh soon
+and a burst is still one znode.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from regency.broker_agent.ports import IsrChange, IsrUnknown, IsrWritten
+from regency.model import znode_paths, znodes
+from regency.model.clock import Clock
+from regency.model.errors import ZnodeMalformed
+from regency.model.facts import LeaderAndIsr, LeaderIsrAndControllerEpoch
+from regency.model.ids import BrokerId, TopicPartition, ZkVersion
+from regency.runtime.zk_session import (
+    Check,
+    Create,
+    MultiOutcome,
+    Op,
+    SessionEvent,
+    SetData,
+    ZkConnectionLost,
+    ZkError,
+    ZkSession,
+    ZkSessionLost,
+)
+
+logger = logging.getLogger(__name__)
+
+BATCH = 200
+"""Changes sent before their replies are waited for."""
+
+NOTIFY_PARTITIONS = 3000
+"""Partitions named by one notification, well below ZooKeeper's 1 MiB."""
+
+Outcome = IsrWritten | IsrUnknown
+Done = Callable[[Outcome], None]
+
+
+class _Pending(msgspec.Struct):
+    change: IsrChange
+    done: Done
+    generation: int
+    state: LeaderIsrAndControllerEpoch
+
+
+class IsrWriter:
+    """Implements `IsrStore`. `submit` and the callbacks belong to the data loop; `run` is the writer's thread.
+
+    `post` hands a call to the data loop; `owner` tells the generation of the session that owns this broker's
+    registration, or None while there is none; `decided` hears of every written change (for the history).
+    """
+
+    def __init__(
+        self,
+        broker: BrokerId,
+        session: ZkSession,
+        clock: Clock,
+        post: Callable[[Callable[[], None]], None],
+        owner: Callable[[], int | None],
+        decided: Callable[[IsrChange, IsrWritten], None],
+        quiet_ms: int = 50,
+        latest_ms: int = 500,
+    ) -> None:
+        self._own_path = znode_paths.broker(broker)
+        self._session = session
+        self._clock = clock
+        self._post = post
+        self._owner = owner
+        self._decided = decided
+        self._quiet_ms = quiet_ms
+        self._latest_ms = latest_ms
+        self._wake = threading.Condition()
+        self._waiting: deque[_Pending] = deque()
+        self._stopping = False
+        self._held_back = False
+        self._unannounced: dict[TopicPartition, None] = {}
+        self._first_change_ms = 0
+        self._last_change_ms = 0
+        session.listen(self._on_session)
+
+    def submit(self, change: IsrChange, done: Done) -> None:
+        """Write the change; `done` is called on the data loop, once, when the outcome is known. Never blocks."""
+        generation = self._owner()
+        if generation is None:
+            self._post(lambda: done(IsrUnknown("this broker is not registered")))
+            return
+        state = LeaderIsrAndControllerEpoch(
+            LeaderAndIsr(change.leader, change.leader_epoch, change.isr, change.zk_version), change.controller_epoch
+        )
+        with self._wake:
+            self._waiting.append(_Pending(change, done, generation, state))
+            self._wake.notify()
+
+    def stop(self) -> None:
+        """Let `run` return; changes that wait get no outcome."""
+        with self._wake:
+            self._stopping = True
+            self._wake.notify()
+
+    def run(self) -> None:
+        """Write what is submitted, until `stop`."""
+        while True:
+            batch = self._next_batch()
+            if batch is None:
+                return
+            if batch:
+                self._write(batch)
+            self._announce()
+
+    def _on_session(self, event: SessionEvent, generation: int) -> None:
+        del event, generation
+        with self._wake:
+            self._held_back = False
+            self._wake.notify()
+
+    def _next_batch(self) -> list[_Pending] | None:
+        with self._wake:
+            while not self._stopping:
+                due_in_ms = self._announcement_due_in_ms()
+                if self._waiting and not self._held_back:
+                    return [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
+                if due_in_ms is not None and due_in_ms <= 0 and not self._held_back:
+                    return []
+                wait_ms = due_in_ms if due_in_ms is not None and not self._held_back else None
+                self._wake.wait(None if wait_ms is None else wait_ms / 1000)
+            return None
+
+    def _hold_back(self) -> None:
+        """Send nothing more until the session has news; there may have been some already."""
+        with self._wake:
+            self._held_back = not self._session.connected
+
+    def _write(self, batch: Sequence[_Pending]) -> None:
+        again: list[_Pending] = []
+        for generation in sorted({pending.generation for pending in batch}):
+            of_generation = [pending for pending in batch if pending.generation == generation]
+            for pending, outcome in zip(of_generation, self._send(of_generation, generation), strict=True):
+                resolved = self._resolve(pending, outcome)
+                if resolved is None:
+                    again.append(pending)
+                else:
+                    self._finish(pending, resolved)
+        if again:
+            with self._wake:
+                self._waiting.extendleft(reversed(again))
+            self._hold_back()
+
+    def _send(self, batch: Sequence[_Pending], generation: int) -> Sequence[MultiOutcome | ZkError]:
+        multis: list[Sequence[Op]] = [
+            (
+                Check(self._own_path, None),
+                SetData(
+                    znode_paths.partition_state(pending.change.topic_partition),
+                    znodes.encode_state(pending.state),
+                    pending.change.zk_version,
+                ),
+            )
+            for pending in batch
+        ]
+        try:
+            return self._session.multi_pipelined(multis, generation=generation)
+        except ZkError as error:
+            return [error] * len(batch)
+
+    def _resolve(self, pending: _Pending, outcome: MultiOutcome | ZkError) -> Outcome | None:
+        """The outcome to report, or None: not known, send again when there is contact."""
+        if isinstance(outcome, ZkConnectionLost):
+            return None
+        if isinstance(outcome, ZkSessionLost):
+            return IsrUnknown("the session that owned the registration is gone")
+        if isinstance(outcome, ZkError):
+            return IsrUnknown(str(outcome))
+        if outcome.ok:
+            stat = outcome.results[1].stat
+            return IsrWritten(ZkVersion(stat.version if stat else pending.change.zk_version + 1))
+        if outcome.failed_index == 0:
+            return IsrUnknown("this broker's registration is gone")
+        try:
+            return self._read_back(pending)
+        except ZkConnectionLost:
+            return None
+        except (ZkError, ZnodeMalformed) as error:
+            return IsrUnknown(str(error))
+
+    def _read_back(self, pending: _Pending) -> Outcome:
+        path = znode_paths.partition_state(pending.change.topic_partition)
+        self._session.sync(path)
+        held = self._session.read(path)
+        if held is None:
+            return IsrUnknown("the partition's state is gone")
+        version = ZkVersion(held.stat.version)
+        state = znodes.decode_state(path, held.data, zk_version=version)
+        wanted = msgspec.structs.replace(
+            pending.state, leader_and_isr=msgspec.structs.replace(pending.state.leader_and_isr, zk_version=version)
+        )
+        if state == wanted:
+            return IsrWritten(version)
+        found = state.leader_and_isr
+        return IsrUnknown(
+            f"somebody else wrote the state: leader {found.leader}, leader epoch {found.leader_epoch}, "
+            f"isr {list(found.isr)}, version {version} instead of {pending.change.zk_version}"
+        )
+
+    def _finish(self, pending: _Pending, outcome: Outcome) -> None:
+        change = pending.change
+        if isinstance(outcome, IsrWritten):
+            logger.info("isr of %s is now %s: %s", change.topic_partition, list(change.isr), change.why)
+            self._decided(change, outcome)
+            now = self._clock.monotonic_ms()
+            if not self._unannounced:
+                self._first_change_ms = now
+            self._last_change_ms = now
+            self._unannounced[change.topic_partition] = None
+        else:
+            logger.warning(
+                "isr of %s may not be %s (%s): waiting for the controller",
+                change.topic_partition,
+                list(change.isr),
+                outcome.why,
+            )
+        self._post(lambda: pending.done(outcome))
+
+    def _announcement_due_in_ms(self) -> int | None:
+        if not self._unannounced:
+            return None
+        due = min(self._last_change_ms + self._quiet_ms, self._first_change_ms + self._latest_ms)
+        return max(0, due - self._clock.monotonic_ms())
+
+    def _announce(self) -> None:
+        due_in_ms = self._announcement_due_in_ms()
+        if due_in_ms is None or due_in_ms > 0:
+            return
+        named = list(self._unannounced)[:NOTIFY_PARTITIONS]
+        notification = Create(znode_paths.isr_change_prefix(), znodes.encode_isr_change(named), sequential=True)
+        try:
+            self._session.multi([notification])
+        except ZkError as error:
+            logger.info("cannot tell the controller of %d changed partitions yet: %s", len(named), error)
+            self._hold_back()
+            self._last_change_ms = self._first_change_ms = self._clock.monotonic_ms()
+            return
+        for partition in named:
+            del self._unannounced[partition]

@@ -1,0 +1,110 @@
+"""Producer ids for idempotent producers: blocks of 1000 taken by compare-and-set, handed out one by one.
+
+Source: KIP-730's block format in /latest_producer_id_block; blocks are taken by the agent itself, as Kafka did before
+3.0, so that producers start while no controller rules. An id is never handed out twice: a block whose write was not
+acknowledged is left unused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import ClassVar
+
+from regency.broker_agent.ports import Worker
+from regency.model import znode_paths, znodes
+from regency.model.errors import RegencyError, ZnodeMalformed
+from regency.model.ids import BrokerId, ProducerId
+from regency.model.kafka_errors import ErrorCode
+from regency.runtime.zk_session import Create, Op, SetData, ZkError, ZkSession
+
+logger = logging.getLogger(__name__)
+
+BLOCK_SIZE = 1000
+LARGEST_ID = 2**63 - 1
+ATTEMPTS = 10
+"""How often a block is tried for when other agents take one at the same moment."""
+
+
+class ProducerIdsUnavailable(RegencyError):
+    """No block could be taken from ZooKeeper now. The client tries again."""
+
+    code: ClassVar[str] = "producer_ids_unavailable"
+    retriable: ClassVar[bool] = True
+    error: ClassVar[ErrorCode] = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+class ProducerIdsExhausted(RegencyError):
+    """All 2^63 ids are taken, or the znode says so."""
+
+    code: ClassVar[str] = "producer_ids_exhausted"
+
+
+class ProducerIds:
+    """Hands out producer ids. Data loop only; ZooKeeper is asked on `worker`, once per block."""
+
+    def __init__(self, broker: BrokerId, session: ZkSession, worker: Worker) -> None:
+        self._broker = broker
+        self._session = session
+        self._worker = worker
+        self._next = 0
+        self._last = -1
+        self._taking: asyncio.Future[znodes.ProducerIdBlock] | None = None
+
+    async def allocate(self) -> ProducerId:
+        """An id nobody else ever gets. Raises ProducerIdsUnavailable (retriable) or ProducerIdsExhausted."""
+        while self._next > self._last:
+            await asyncio.shield(self._take_block())
+        taken = ProducerId(self._next)
+        self._next += 1
+        return taken
+
+    def _take_block(self) -> asyncio.Future[znodes.ProducerIdBlock]:
+        if self._taking is not None:
+            return self._taking
+        taking: asyncio.Future[znodes.ProducerIdBlock] = asyncio.get_running_loop().create_future()
+        self._taking = taking
+
+        def done(outcome: znodes.ProducerIdBlock | BaseException) -> None:
+            self._taking = None
+            if isinstance(outcome, BaseException):
+                if not taking.cancelled():
+                    taking.set_exception(outcome)
+                    taking.exception()  # nobody may be waiting any more: not an error of its own
+                return
+            self._next, self._last = outcome.first, outcome.last
+            if not taking.cancelled():
+                taking.set_result(outcome)
+
+        self._worker.submit(lambda: take_block(self._session, self._broker), done)
+        return taking
+
+
+def take_block(session: ZkSession, broker: BrokerId) -> znodes.ProducerIdBlock:
+    """Take the next block of ids; blocks on ZooKeeper. Raises ProducerIdsUnavailable, ProducerIdsExhausted."""
+    try:
+        for _ in range(ATTEMPTS):
+            block = _try_block(session, broker)
+            if block is not None:
+                logger.info("took producer ids %d to %d", block.first, block.last)
+                return block
+    except (ZkError, ZnodeMalformed) as error:
+        raise ProducerIdsUnavailable(f"No producer id could be taken: {error}", hint="Try again.") from error
+    raise ProducerIdsUnavailable(f"Other brokers took {ATTEMPTS} blocks of producer ids meanwhile.", hint="Try again.")
+
+
+def _try_block(session: ZkSession, broker: BrokerId) -> znodes.ProducerIdBlock | None:
+    held = session.read(znode_paths.PRODUCER_IDS)
+    newest = znodes.decode_producer_id_block(held.path, held.data) if held is not None else None
+    first = 0 if newest is None else newest.last + 1
+    last = first + BLOCK_SIZE - 1
+    if last > LARGEST_ID:
+        raise ProducerIdsExhausted(f"{znode_paths.PRODUCER_IDS} says that ids up to {first - 1} are taken.")
+    block = znodes.ProducerIdBlock(broker, ProducerId(first), ProducerId(last))
+    data = znodes.encode_producer_id_block(block)
+    write: Op
+    if held is None:
+        write = Create(znode_paths.PRODUCER_IDS, data)
+    else:
+        write = SetData(znode_paths.PRODUCER_IDS, data, held.stat.version)
+    return block if session.multi([write]).ok else None

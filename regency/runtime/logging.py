@@ -1,0 +1,21 @@
+"""One log format for every process of the cluster: a line per decision, UTC, sortable by time across processes."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+
+FORMAT = "%(asctime)s.%(msecs)03dZ %(levelname)-7s {process} %(name)s: %(message)s"
+TIME_FORMAT = "%Y-%m-%dT%H:%M:%S"
+
+
+def configure(process: str, level: int = logging.INFO) -> None:
+    """Send the log of this process to stderr. `process` names it in every line, as in `agent-1`."""
+    formatter = logging.Formatter(FORMAT.format(process=process.replace("%", "%%")), TIME_FORMAT)
+    formatter.converter = time.gmtime
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter)
+    logging.basicConfig(level=level, handlers=[handler], force=True)
+    for chatty in ("kazoo", "kafka", "asyncio", "grpc"):
+        logging.getLogger(chatty).setLevel(max(level, logging.WARNING))
