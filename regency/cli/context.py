@@ -1,0 +1,151 @@
+"""What all commands share: the options that say which cluster and how to print, words on stderr, data on stdout."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+import msgspec
+
+from regency.cli.exits import CommandFailed
+from regency.cluster.state import read_state
+
+DEFAULT_DIRECTORY = Path(".run")
+BOOTSTRAP_VARIABLE = "REGENCY_BOOTSTRAP_SERVERS"
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+@dataclass
+class CliContext:
+    """Choices that hold for one call of the command line, wherever on it they were made."""
+
+    output: str = "table"
+    bootstrap: str | None = None
+    directory: Path = DEFAULT_DIRECTORY
+
+    @property
+    def json(self) -> bool:
+        """Whether data is wanted as JSON."""
+        return self.output == "json"
+
+    def bootstrap_servers(self) -> str:
+        """Where Kafka clients connect: as told, else the cluster that runs in the directory. Raises CommandFailed."""
+        if self.bootstrap:
+            return self.bootstrap
+        state = read_state(self.directory)
+        if state is None or not state.alive():
+            raise CommandFailed(
+                f"No cluster runs in {self.directory}, and no --bootstrap-server was given.",
+                hint="Start one with `regency up --detach`, or name a broker, for example localhost:9092.",
+            )
+        return state.bootstrap_servers
+
+
+def current() -> CliContext:
+    """The choices of this call."""
+    found = click.get_current_context().find_root().ensure_object(CliContext)
+    assert isinstance(found, CliContext)
+    return found
+
+
+def output_option(command: F) -> F:
+    """Adds `-o`."""
+    option = click.option(
+        "-o",
+        "--output",
+        type=click.Choice(["table", "json"]),
+        callback=_choose("output"),
+        expose_value=False,
+        help="How to print data.  [default: table]",
+    )
+    return option(command)
+
+
+def directory_option(command: F) -> F:
+    """Adds `--dir`."""
+    option = click.option(
+        "--dir",
+        type=click.Path(file_okay=False, path_type=Path),
+        callback=_choose("directory"),
+        expose_value=False,
+        help=f"Directory of the cluster.  [default: {DEFAULT_DIRECTORY}]",
+    )
+    return option(command)
+
+
+def cluster_options(command: F) -> F:
+    """Adds `-o`, `--dir` and `--bootstrap-server`."""
+    option = click.option(
+        "--bootstrap-server",
+        metavar="HOST:PORT,...",
+        envvar=BOOTSTRAP_VARIABLE,
+        callback=_choose("bootstrap"),
+        expose_value=False,
+        help=f"Brokers to ask first.  [env: {BOOTSTRAP_VARIABLE}; default: the cluster in --dir]",
+    )
+    return output_option(directory_option(option(command)))
+
+
+def say(words: str) -> None:
+    """One line for people, on stderr."""
+    click.echo(words, err=True)
+
+
+def show(rows: Sequence[msgspec.Struct], columns: Sequence[str]) -> None:
+    """Print facts as a JSON array of objects, or as a table of `columns` (fields; upper-cased as headings)."""
+    if current().json:
+        print_json(rows)
+        return
+    table = [[column.upper().replace("_", "-") for column in columns]]
+    table.extend([_cell(getattr(row, column)) for column in columns] for row in rows)
+    print_table(table)
+
+
+def print_json(value: object) -> None:
+    """One JSON document on stdout, indented."""
+    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+
+
+def print_table(rows: Sequence[Sequence[str]]) -> None:
+    """Columns, two spaces apart, as wide as they have to be."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        click.echo("  ".join(cells).rstrip())
+
+
+def stderr_is_terminal() -> bool:
+    """Whether someone looks at progress."""
+    return sys.stderr.isatty()
+
+
+def parse_pairs(pairs: Sequence[str], option: str) -> dict[str, str]:
+    """`KEY=VALUE` words of a repeated option. Raises a usage error naming the word."""
+    parsed: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise click.BadParameter(f"{pair!r} is not KEY=VALUE.", param_hint=option)
+        parsed[key.strip()] = value
+    return parsed
+
+
+def _choose(field: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+    def remember(context: click.Context, _: click.Parameter, value: object) -> None:
+        if value is not None:
+            setattr(context.find_root().ensure_object(CliContext), field, value)
+
+    return remember
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, list | tuple):
+        return ",".join(str(item) for item in value) or "-"
+    return str(value)

@@ -1,0 +1,93 @@
+"""`regency zookeeper`, `agent` and `controller`: one process in the foreground."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import click
+
+from regency.cli.context import say
+from regency.cli.signals import exit_on_termination
+from regency.cluster.agent import import_path
+from regency.cluster.errors import ClusterStartFailed
+from regency.cluster.processes import ProcessState
+from regency.cluster.zookeeper import EmbeddedZooKeeper
+
+_LOOK_EVERY_S = 0.5
+
+
+@click.command()
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep its data here.  [default: nowhere]",
+)
+@click.option("--port", type=click.IntRange(1, 65535), help="Port on 127.0.0.1.  [default: a free one]")
+def zookeeper(directory: Path | None, port: int | None) -> None:
+    """Run a ZooKeeper of one node on 127.0.0.1 until Ctrl-C, and print its address.
+
+    \b
+    Examples:
+      regency zookeeper --port 2181
+      regency zookeeper --dir /tmp/zk
+    """
+    with exit_on_termination(), tempfile.TemporaryDirectory(prefix="regency-zookeeper-") as scratch:
+        place = directory or Path(scratch)
+        place.mkdir(parents=True, exist_ok=True)
+        with EmbeddedZooKeeper(place, port=port) as server:
+            click.echo(server.connect_string)
+            say(f"ZooKeeper is up, its log is {server.log}; Ctrl-C ends it.")
+            while server.state is not ProcessState.DEAD:
+                time.sleep(_LOOK_EVERY_S)
+            raise ClusterStartFailed("ZooKeeper ended.", hint=f"See {server.log}.")
+
+
+_CONFIG = click.option(
+    "--config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    required=True,
+    help="A server.properties with Kafka's keys.",
+)
+_OVERRIDE = click.option(
+    "--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Replaces a key of the file."
+)
+
+
+@click.command()
+@_CONFIG
+@_OVERRIDE
+def agent(config: Path, overrides: tuple[str, ...]) -> None:
+    """Run a broker agent with its controller until SIGTERM or Ctrl-C. Its log goes to stderr.
+
+    \b
+    Example:
+      regency agent --config server.properties --override broker.id=4
+    """
+    _become("regency.broker_agent", config, overrides)
+
+
+@click.command()
+@_CONFIG
+@_OVERRIDE
+def controller(config: Path, overrides: tuple[str, ...]) -> None:
+    """Run a controller alone, as one more candidate, until SIGTERM or Ctrl-C. Its log goes to stderr.
+
+    \b
+    Example:
+      regency controller --config server.properties
+    """
+    _become("regency.controller", config, overrides)
+
+
+def _become(module: str, config: Path, overrides: tuple[str, ...]) -> None:
+    for pair in overrides:
+        if "=" not in pair:
+            raise click.BadParameter(f"{pair!r} is not KEY=VALUE.", param_hint="--override")
+    words = [word for pair in overrides for word in ("--override", pair)]
+    command = [sys.executable, "-P", "-m", module, "--config", str(config), *words]
+    os.execve(command[0], command, {**os.environ, **import_path()})  # noqa: S606  (no shell is wanted)

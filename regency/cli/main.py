@@ -1,0 +1,122 @@
+"""The command `regency`: its subcommands, loaded when used, and what becomes of errors, Ctrl-C and closed pipes."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, NamedTuple, NoReturn
+
+import click
+
+from regency import __version__
+from regency.cli.context import cluster_options, say
+from regency.cli.exits import Exit, status_of
+from regency.model.errors import RegencyError
+
+
+class _Lazy(NamedTuple):
+    where: str
+    help: str
+
+
+_COMMANDS = {
+    "up": _Lazy("regency.cli.up:up", "Start ZooKeeper and broker agents on this machine."),
+    "down": _Lazy("regency.cli.down:down", "End the cluster of a directory."),
+    "status": _Lazy("regency.cli.status:status", "Show the cluster of a directory and whether it is healthy."),
+    "demo": _Lazy("regency.cli.demo:demo", "Lose a ruling broker under load, and show that nothing else is lost."),
+    "topics": _Lazy("regency.cli.topics:topics", "Create, list and describe topics."),
+    "produce": _Lazy("regency.cli.produce:produce", "Send lines to a topic."),
+    "consume": _Lazy("regency.cli.consume:consume", "Print the records of a topic."),
+    "zookeeper": _Lazy("regency.cli.daemons:zookeeper", "Run a ZooKeeper in the foreground."),
+    "agent": _Lazy("regency.cli.daemons:agent", "Run a broker agent in the foreground."),
+    "controller": _Lazy("regency.cli.daemons:controller", "Run a controller without an agent in the foreground."),
+}
+
+
+class RegencyGroup(click.Group):
+    """Loads a subcommand when it is called, and turns what went wrong into one line and an exit status."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  (click's signature)
+        """Names of the subcommands, in the order of help."""
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The subcommand of that name, or None."""
+        if cmd_name not in _COMMANDS:
+            return super().get_command(ctx, cmd_name)
+        module, _, attribute = _COMMANDS[cmd_name].where.partition(":")
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """List the subcommands without loading them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, lazy.help) for name, lazy in _COMMANDS.items()])
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the subcommand; a reader who closed the pipe has what he wanted."""
+        try:
+            result: object = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            _forget_stdout()
+            return Exit.DONE
+        return result
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,  # noqa: ARG002  (always as a program of its own)
+        **extra: Any,
+    ) -> NoReturn:
+        """Run, and end the process with the status of what happened."""
+        try:
+            result = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+            status = result if isinstance(result, int) else Exit.DONE
+        except click.ClickException as error:
+            error.show()
+            status = error.exit_code
+        except RegencyError as error:
+            say(f"Error: {error}")
+            status = status_of(error)
+        except (click.Abort, KeyboardInterrupt):
+            status = Exit.INTERRUPTED
+        sys.exit(int(status))
+
+
+@click.group(cls=RegencyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@cluster_options
+@click.version_option(__version__, prog_name="regency")
+def cli() -> None:
+    """Run and examine a Regency cluster: Kafka's protocol and files, governed by a controller elected in ZooKeeper.
+
+    \b
+    Examples:
+      regency up --detach                start three brokers, kept in .run/
+      regency topics create flights --partitions 6 --replication-factor 3
+      seq 1000 | regency produce flights
+      regency consume flights --from-beginning --max-messages 5
+      regency status                     exit status 3 when something is missing
+      regency down
+    """
+
+
+def _forget_stdout() -> None:
+    """Keep the interpreter from complaining about the closed pipe once more when it ends."""
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, sys.stdout.fileno())
+    os.close(devnull)
+
+
+def main() -> NoReturn:
+    """Entry point of the command `regency`."""
+    cli.main(prog_name="regency")
+
+
+if __name__ == "__main__":
+    main()

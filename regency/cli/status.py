@@ -1,0 +1,51 @@
+"""`regency status`: what runs, who rules, what is missing."""
+
+from __future__ import annotations
+
+import click
+
+from regency.cli.context import current, directory_option, output_option, print_json, print_table, say
+from regency.cli.exits import Exit
+from regency.cluster.status import ClusterStatus, cluster_status
+
+
+@click.command()
+@directory_option
+@output_option
+def status() -> int:
+    """Show ZooKeeper, brokers, controller and partitions of the cluster in a directory. Exit status 3 if unhealthy.
+
+    \b
+    Examples:
+      regency status
+      regency status -o json | jq .missing
+    """
+    found = cluster_status(current().directory)
+    if current().json:
+        print_json(found)
+    else:
+        _print(found)
+    return Exit.DONE if found.healthy else Exit.UNHEALTHY
+
+
+def _print(found: ClusterStatus) -> None:
+    rows = [("PROCESS", "PID", "STATE", "REGISTERED", "ADDRESS")]
+    zookeeper = found.zookeeper
+    rows.append(("zookeeper", _text(zookeeper.pid), zookeeper.state, "-", zookeeper.connect))
+    for broker in found.brokers:
+        registered = {True: "yes", False: "no", None: "-"}[broker.registered]
+        rows.append((f"broker {broker.id}", _text(broker.pid), broker.state, registered, broker.address))
+    print_table(rows)
+    if found.controller is not None:
+        rules = "nobody" if found.controller.id is None else f"broker {found.controller.id}"
+        click.echo(f"controller: {rules}, epoch {found.controller.epoch}")
+        click.echo(
+            f"topics: {found.topics}, partitions: {found.partitions}, "
+            f"under-replicated: {found.under_replicated}, without leader: {found.leaderless}"
+        )
+    for phrase in found.missing:
+        say(f"Missing: {phrase}.")
+
+
+def _text(pid: int | None) -> str:
+    return "-" if pid is None else str(pid)

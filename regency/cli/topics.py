@@ -1,0 +1,237 @@
+"""`regency topics create | list | describe`, through Kafka's admin requests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import click
+import msgspec
+from kafka.errors import KafkaTimeoutError
+
+from regency.cli.context import cluster_options, current, parse_pairs, print_json, say, show
+from regency.cli.exits import CommandFailed, Exit
+from regency.cli.kafka_clients import REQUEST_TIMEOUT_MS, admin_client
+from regency.model.kafka_errors import ErrorCode
+
+_UNDECIDED = -1
+_LEADERS_TIMEOUT_MS = 15_000
+
+
+class TopicRow(msgspec.Struct, frozen=True):
+    """A topic in `regency topics list`."""
+
+    topic: str
+    topic_id: str
+    partitions: int
+    replication_factor: int
+
+
+class PartitionRow(msgspec.Struct, frozen=True):
+    """A partition in `regency topics describe`. `leader` and `epoch` are None while nobody leads."""
+
+    topic: str
+    partition: int
+    leader: int | None
+    epoch: int | None
+    replicas: list[int]
+    isr: list[int]
+    offline: list[int]
+
+
+class _PartitionReply(msgspec.Struct):
+    partition_index: int
+    leader_id: int
+    replica_nodes: list[int]
+    isr_nodes: list[int]
+    leader_epoch: int = -1
+    offline_replicas: list[int] = []
+
+    def row(self, topic: str) -> PartitionRow:
+        led = self.leader_id >= 0
+        return PartitionRow(
+            topic=topic,
+            partition=self.partition_index,
+            leader=self.leader_id if led else None,
+            epoch=self.leader_epoch if led and self.leader_epoch >= 0 else None,
+            replicas=self.replica_nodes,
+            isr=self.isr_nodes,
+            offline=self.offline_replicas,
+        )
+
+
+class _TopicReply(msgspec.Struct):
+    error_code: int
+    name: str | None
+    partitions: list[_PartitionReply] = []
+    topic_id: object = None
+
+
+class _CreatedReply(msgspec.Struct):
+    name: str
+    error_code: int
+    error_message: str | None = None
+    num_partitions: int = _UNDECIDED
+    replication_factor: int = _UNDECIDED
+    topic_id: object = None
+
+
+class CreatedRow(msgspec.Struct, frozen=True):
+    """What `regency topics create -o json` prints. `created` is false where it was there already."""
+
+    topic: str
+    topic_id: str
+    partitions: int
+    replication_factor: int
+    created: bool
+
+
+@click.group()
+@cluster_options
+def topics() -> None:
+    """Create, list and describe topics."""
+
+
+@topics.command()
+@click.argument("name")
+@click.option("--partitions", type=click.IntRange(min=1), help="Number of partitions.  [default: the broker's]")
+@click.option("--replication-factor", type=click.IntRange(1, 32767), help="Copies of each.  [default: the broker's]")
+@click.option("--config", "pairs", multiple=True, metavar="KEY=VALUE", help="A setting of the topic.")
+@click.option("--assignment", metavar="1:2:3,2:3:1", help="Brokers of each partition, preferred leader first.")
+@click.option("--if-not-exists", is_flag=True, help="Done as well when the topic is there already.")
+@click.option("--no-wait", is_flag=True, help="Do not wait until every partition has a leader.")
+@cluster_options
+def create(
+    name: str,
+    partitions: int | None,
+    replication_factor: int | None,
+    pairs: tuple[str, ...],
+    assignment: str | None,
+    if_not_exists: bool,
+    no_wait: bool,
+) -> None:
+    """Create a topic and wait until every partition has a leader.
+
+    \b
+    Examples:
+      regency topics create flights --partitions 6 --replication-factor 3
+      regency topics create pinned --assignment 1:2,2:3,3:1 --config min.insync.replicas=2
+    """
+    if assignment is not None and (partitions is not None or replication_factor is not None):
+        raise click.UsageError("--assignment says how many partitions and replicas; leave the numbers out.")
+    wanted = {
+        "num_partitions": _UNDECIDED if partitions is None else partitions,
+        "replication_factor": _UNDECIDED if replication_factor is None else replication_factor,
+        "assignments": {} if assignment is None else parse_assignment(assignment),
+        "configs": parse_pairs(pairs, "--config"),
+    }
+    with admin_client(current().bootstrap_servers()) as client:
+        answer = client.create_topics({name: wanted}, timeout_ms=REQUEST_TIMEOUT_MS, raise_errors=False)
+        reply = msgspec.convert(answer["topics"][0], _CreatedReply)
+        exists = reply.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+        if reply.error_code != ErrorCode.NONE and not (exists and if_not_exists):
+            raise refusal(f"topic {name}", reply.error_code, reply.error_message)
+        if not no_wait:
+            try:
+                client.wait_for_topics([name], timeout_ms=_LEADERS_TIMEOUT_MS)
+            except KafkaTimeoutError as error:
+                raise CommandFailed(
+                    f"Topic {name} is created, but not every partition got a leader: {error}.",
+                    hint="`regency topics describe` and `regency status` show more.",
+                    status=Exit.IN_PROGRESS,
+                ) from error
+    say(f"Topic {name} is there already." if exists else f"Created topic {name}.")
+    if current().json:
+        row = CreatedRow(name, _id_text(reply.topic_id), reply.num_partitions, reply.replication_factor, not exists)
+        print_json(row)
+
+
+@topics.command("list")
+@cluster_options
+def list_topics() -> None:
+    """List all topics.
+
+    \b
+    Example:
+      regency topics list -o json | jq -r '.[].topic'
+    """
+    rows = [
+        TopicRow(
+            topic=reply.name or "",
+            topic_id=_id_text(reply.topic_id),
+            partitions=len(reply.partitions),
+            replication_factor=max((len(partition.replica_nodes) for partition in reply.partitions), default=0),
+        )
+        for reply in _describe(None)
+    ]
+    show(rows, ["topic", "partitions", "replication_factor", "topic_id"])
+
+
+@topics.command()
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--under-replicated", is_flag=True, help="Only partitions of which a replica is not in sync.")
+@click.option("--leaderless", is_flag=True, help="Only partitions that nobody leads.")
+@cluster_options
+def describe(names: tuple[str, ...], under_replicated: bool, leaderless: bool) -> None:
+    """Show leader, epoch, replicas and ISR of each partition, of all topics or of those named.
+
+    \b
+    Examples:
+      regency topics describe flights
+      regency topics describe --under-replicated
+    """
+    rows = [
+        partition.row(reply.name or "")
+        for reply in _describe(list(names) or None)
+        for partition in sorted(reply.partitions, key=lambda found: found.partition_index)
+    ]
+    if under_replicated:
+        rows = [row for row in rows if set(row.replicas) - set(row.isr)]
+    if leaderless:
+        rows = [row for row in rows if row.leader is None]
+    show(rows, ["topic", "partition", "leader", "epoch", "replicas", "isr", "offline"])
+
+
+def parse_assignment(text: str) -> dict[int, list[int]]:
+    """Brokers by partition from `1:2:3,2:3:1`. Raises a usage error naming the partition that is wrong."""
+    parsed: dict[int, list[int]] = {}
+    for number, replicas in enumerate(text.split(",")):
+        brokers = replicas.split(":")
+        if not all(broker.strip().isdecimal() for broker in brokers):
+            raise click.BadParameter(
+                f"partition {number}: {replicas!r} is not broker ids with ':' between them.", param_hint="--assignment"
+            )
+        parsed[number] = [int(broker) for broker in brokers]
+    return parsed
+
+
+def refusal(subject: str, code: int, message: str | None) -> CommandFailed:
+    """The error for an answer of the cluster: its own words where it gave some, else Kafka's name for the code."""
+    try:
+        known = ErrorCode(code)
+    except ValueError:
+        return CommandFailed(f"{subject}: {message or f'error {code}'}.")
+    if message:
+        return CommandFailed(message)
+    hints = {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "`regency topics list` shows what there is.",
+        ErrorCode.TOPIC_ALREADY_EXISTS: "Choose another name, or say --if-not-exists.",
+    }
+    hint = hints.get(known, "Try again." if known.retriable else "")
+    return CommandFailed(f"{subject}: {known.name}.", hint=hint)
+
+
+def _describe(names: list[str] | None) -> list[_TopicReply]:
+    with admin_client(current().bootstrap_servers()) as client:
+        replies = _convert(client.describe_topics(names))
+    for reply in replies:
+        if reply.error_code not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
+            raise refusal(f"topic {reply.name}", reply.error_code, None)
+    return sorted(replies, key=lambda reply: reply.name or "")
+
+
+def _convert(replies: Iterable[Mapping[str, object]]) -> list[_TopicReply]:
+    return [msgspec.convert(dict(reply), _TopicReply) for reply in replies]
+
+
+def _id_text(topic_id: object) -> str:
+    return "-" if topic_id is None else str(topic_id)

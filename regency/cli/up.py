@@ -1,0 +1,107 @@
+"""`regency up`: a cluster on this machine, in the foreground or left running."""
+
+from __future__ import annotations
+
+import time
+
+import click
+import msgspec
+
+from regency.cli.context import current, directory_option, output_option, parse_pairs, print_json, print_table, say
+from regency.cli.signals import exit_on_termination
+from regency.cluster.cluster import SESSION_TIMEOUT_MS, START_TIMEOUT_S, Cluster
+from regency.cluster.plan import DEFAULT_BROKERS, MOST_BROKERS
+from regency.cluster.processes import ProcessState
+from regency.model.ids import BrokerId
+
+_LOOK_EVERY_S = 0.5
+
+
+class Started(msgspec.Struct, frozen=True):
+    """What `regency up -o json` prints."""
+
+    directory: str
+    bootstrap_servers: str
+    zookeeper_connect: str
+    brokers: list[BrokerId]
+    detached: bool
+
+
+@click.command()
+@click.option(
+    "--brokers",
+    type=click.IntRange(1, MOST_BROKERS),
+    help=f"Number of brokers.  [default: as before in this directory, else {DEFAULT_BROKERS}]",
+)
+@click.option("--detach", is_flag=True, help="Leave it running; end it with `regency down`.")
+@click.option("--set", "pairs", multiple=True, metavar="KEY=VALUE", help="A key of server.properties, for all brokers.")
+@click.option("--zookeeper-connect", metavar="HOST:PORT/CHROOT", help="Use this ZooKeeper, not one of its own.")
+@click.option("--session-timeout-ms", type=click.IntRange(min=1000), default=SESSION_TIMEOUT_MS, show_default=True)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=1),
+    default=START_TIMEOUT_S,
+    show_default=True,
+    help="Seconds to be ready in.",
+)
+@directory_option
+@output_option
+def up(
+    brokers: int | None,
+    detach: bool,
+    pairs: tuple[str, ...],
+    zookeeper_connect: str | None,
+    session_timeout_ms: int,
+    timeout: float,
+) -> None:
+    """Start ZooKeeper and broker agents, each with its controller, on this machine.
+
+    The directory keeps data, logs and ports: started again in it, the cluster goes on where it ended.
+
+    \b
+    Examples:
+      regency up                              until Ctrl-C
+      regency up --detach --brokers 5         until `regency down`
+      regency up --set min.insync.replicas=2 --dir /tmp/lab
+    """
+    cluster = Cluster(
+        brokers,
+        settings=parse_pairs(pairs, "--set") if pairs else None,
+        directory=current().directory,
+        zookeeper_connect=zookeeper_connect,
+        session_timeout_ms=session_timeout_ms,
+        detached=detach,
+        start_timeout_s=timeout,
+    )
+    with exit_on_termination(), cluster:
+        _announce(cluster, detached=detach)
+        if not detach:
+            _watch(cluster)
+
+
+def _announce(cluster: Cluster, *, detached: bool) -> None:
+    started = Started(
+        directory=str(cluster.directory),
+        bootstrap_servers=cluster.bootstrap_servers,
+        zookeeper_connect=cluster.zookeeper_connect,
+        brokers=cluster.broker_ids,
+        detached=detached,
+    )
+    if current().json:
+        print_json(started)
+    else:
+        rows = [("bootstrap servers", started.bootstrap_servers), ("zookeeper", started.zookeeper_connect)]
+        print_table([*rows, ("directory", started.directory)])
+    end = "`regency down` ends them" if detached else "Ctrl-C ends them"
+    say(f"{len(started.brokers)} brokers are up; {end}.")
+
+
+def _watch(cluster: Cluster) -> None:
+    """Return when every broker was ended by someone else; say so when one dies."""
+    dead: set[BrokerId] = set()
+    while len(dead) < len(cluster.broker_ids):
+        time.sleep(_LOOK_EVERY_S)
+        now = {broker for broker in cluster.broker_ids if cluster.broker_state(broker) is ProcessState.DEAD}
+        for broker in sorted(now - dead):
+            say(f"Broker {broker} ended; its log is {cluster.log(broker)}.")
+        dead = now

@@ -1,0 +1,40 @@
+"""Ends the cluster of a directory, whoever started it: exactly the processes that its cluster.json names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from regency.cluster import processes
+from regency.cluster.state import read_state, write_state
+
+GRACE_S = 15.0
+_ZOOKEEPER_GRACE_S = 5.0
+ZOOKEEPER = "zookeeper"
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """A process that was ended. `killed`: it did not go in time by itself."""
+
+    name: str
+    pid: int
+    killed: bool
+
+
+def end_cluster(directory: Path, *, grace_s: float = GRACE_S) -> list[Ended]:
+    """End agents, then ZooKeeper, asked first, killed after `grace_s` seconds; what was ended, possibly nothing.
+
+    The directory stays, and the cluster can be started again in it. Raises ClusterFileMalformed.
+    """
+    state = read_state(directory)
+    if state is None:
+        return []
+    alive = state.alive()
+    agents = [ref for ref in alive if ref.name != ZOOKEEPER]
+    zookeepers = [ref for ref in alive if ref.name == ZOOKEEPER]
+    killed = processes.end(agents, grace_s=grace_s)
+    killed += processes.end(zookeepers, grace_s=min(grace_s, _ZOOKEEPER_GRACE_S))
+    if state.processes:
+        write_state(directory, msgspec.structs.replace(state, processes=()))
+    return [Ended(ref.name, ref.pid, ref in killed) for ref in agents + zookeepers]

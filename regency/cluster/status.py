@@ -1,0 +1,147 @@
+"""How the cluster of a directory is doing, from its processes and from ZooKeeper, whoever started it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from regency.cluster.down import ZOOKEEPER
+from regency.cluster.errors import ClusterNotRunning
+from regency.cluster.health import ClusterSnapshot, missing, read_snapshot, why_unreadable
+from regency.cluster.processes import ProcessRef, ProcessState, state_of
+from regency.cluster.state import ClusterState, read_state
+from regency.model.errors import RegencyError
+from regency.model.ids import BrokerId
+from regency.runtime import zk_client
+
+_CONNECT_TIMEOUT_MS = 3000
+
+
+class ZooKeeperStatus(msgspec.Struct, frozen=True):
+    """`state` is running, paused, dead, or external where the ZooKeeper is not the cluster's own."""
+
+    connect: str
+    state: str
+    pid: int | None
+
+
+class BrokerStatus(msgspec.Struct, frozen=True):
+    """`registered` is None where ZooKeeper cannot be asked."""
+
+    id: BrokerId
+    pid: int | None
+    state: str
+    registered: bool | None
+    address: str
+
+
+class ControllerStatus(msgspec.Struct, frozen=True):
+    """Who rules: `id` is None while nobody does."""
+
+    id: BrokerId | None
+    epoch: int
+
+
+class ClusterStatus(msgspec.Struct, frozen=True):
+    """Everything `regency status` shows. Controller and counts are None where ZooKeeper cannot be asked."""
+
+    directory: str
+    healthy: bool
+    missing: list[str]
+    bootstrap_servers: str
+    zookeeper: ZooKeeperStatus
+    brokers: list[BrokerStatus]
+    controller: ControllerStatus | None = None
+    topics: int | None = None
+    partitions: int | None = None
+    under_replicated: int | None = None
+    leaderless: int | None = None
+
+
+def cluster_status(directory: Path) -> ClusterStatus:
+    """Look at processes and ZooKeeper once. Raises ClusterNotRunning without a cluster, ClusterFileMalformed."""
+    state = read_state(directory)
+    if state is None:
+        raise ClusterNotRunning(f"There is no cluster in {directory}.", hint="Start one with `regency up --detach`.")
+    refs = {ref.name: ref for ref in state.processes}
+    zookeeper = _zookeeper(state, refs)
+    snapshot: ClusterSnapshot | None = None
+    if zookeeper.state in ("running", "external"):
+        try:
+            snapshot = _read(state)
+            unread: list[str] = []
+        except RegencyError as error:
+            unread = why_unreadable(error)
+    else:
+        unread = [f"ZooKeeper is {zookeeper.state}"]
+    return _judge(directory, state, refs, zookeeper, snapshot, unread)
+
+
+def _judge(
+    directory: Path,
+    state: ClusterState,
+    refs: dict[str, ProcessRef],
+    zookeeper: ZooKeeperStatus,
+    snapshot: ClusterSnapshot | None,
+    found: list[str],
+) -> ClusterStatus:
+    brokers = [_broker(state, refs, number, snapshot) for number in range(len(state.brokers))]
+    found = [*found, *(f"broker {broker.id} is {broker.state}" for broker in brokers if broker.state != "running")]
+    if snapshot is not None:
+        found += missing(snapshot, [broker.id for broker in brokers])
+    status = ClusterStatus(
+        directory=str(directory),
+        healthy=not found,
+        missing=found,
+        bootstrap_servers=state.bootstrap_servers,
+        zookeeper=zookeeper,
+        brokers=brokers,
+    )
+    if snapshot is None:
+        return status
+    return msgspec.structs.replace(
+        status,
+        controller=ControllerStatus(snapshot.controller, snapshot.controller_epoch),
+        topics=len(snapshot.topics),
+        partitions=len(snapshot.partitions),
+        under_replicated=len(snapshot.under_replicated),
+        leaderless=len(snapshot.leaderless),
+    )
+
+
+def _zookeeper(state: ClusterState, refs: dict[str, ProcessRef]) -> ZooKeeperStatus:
+    if state.zookeeper_port == 0:
+        return ZooKeeperStatus(state.zookeeper_connect, "external", None)
+    found, pid = _process(refs.get(ZOOKEEPER))
+    return ZooKeeperStatus(state.zookeeper_connect, found, pid)
+
+
+def _broker(
+    state: ClusterState, refs: dict[str, ProcessRef], number: int, snapshot: ClusterSnapshot | None
+) -> BrokerStatus:
+    broker = state.brokers[number]
+    found, pid = _process(refs.get(f"agent-{broker.id}"))
+    registered = None if snapshot is None else broker.id in snapshot.brokers
+    return BrokerStatus(broker.id, pid, found, registered, broker.bootstrap_server)
+
+
+def _process(ref: ProcessRef | None) -> tuple[str, int | None]:
+    if ref is None:
+        return ProcessState.DEAD.value, None
+    state = state_of(ref)
+    return state.value, None if state is ProcessState.DEAD else ref.pid
+
+
+def _read(state: ClusterState) -> ClusterSnapshot:
+    session = zk_client.connect(
+        state.zookeeper_connect,
+        session_timeout_ms=state.session_timeout_ms,
+        digest_auth=state.settings.get("regency.zookeeper.digest.auth", ""),
+        name="status",
+        connect_timeout_ms=_CONNECT_TIMEOUT_MS,
+    )
+    try:
+        return read_snapshot(session)
+    finally:
+        session.close()
