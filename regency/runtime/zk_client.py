@@ -209,7 +209,10 @@ class ZkClient:
 
     def sync(self, path: str) -> None:
         """See ZkSession."""
-        reply = self._call(OpCode.SYNC, encode_path(below(self._target.chroot, path)))
+        self._refuse_callbacks()
+        generation = self._core.generation
+        self._core.wait_connected(generation, self._core.timeout_ms)
+        reply = self._call(OpCode.SYNC, encode_path(below(self._target.chroot, path)), generation)
         self._raise_for(reply, f"sync {path}")
 
     def watch(self, path: str, mode: WatchMode, callback: WatchCallback) -> None:

@@ -114,6 +114,14 @@ class SessionCore:
             self._wake()
             return futures
 
+    def wait_connected(self, generation: int, timeout_ms: int) -> None:
+        """Block while the session of `generation` is suspended. Raises as `submit` does if it is not connected then."""
+        with self.changed:
+            self.changed.wait_for(
+                lambda: self.phase is not Phase.SUSPENDED or self.generation != generation, timeout_ms / 1000
+            )
+            self._usable_link(generation)
+
     def add_watch(self, path: str, mode: WatchMode, callback: WatchCallback) -> Future[Reply]:
         """Register a watch and queue its arming. Where this raises, it is registered, and armed on reconnect."""
         whole = below(self._chroot, path)

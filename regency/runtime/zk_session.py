@@ -264,7 +264,10 @@ class ZkSession(Protocol):
         ...
 
     def sync(self, path: str) -> None:
-        """Wait until the server we are connected to has seen every write acknowledged before this call."""
+        """Wait until the server we are connected to has seen every write acknowledged before this call.
+
+        The one call that waits while suspended, at most the session timeout: after a lost reply, sync, then read.
+        """
         ...
 
     def watch(self, path: str, mode: WatchMode, callback: WatchCallback) -> None:
