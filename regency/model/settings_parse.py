@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -18,6 +19,7 @@ from regency.model.settings_values import SettingsInvalid, format_value, nearest
 
 _HOUR_MS: Final = 3_600_000
 _MINUTE_MS: Final = 60_000
+_CONNECT_STRING: Final = re.compile(r"[^\s,/]+(,[^\s,/]+)*(/[^\s,]*)?")
 _NO_ORIGINS: Final[Mapping[str, str]] = {}
 
 
@@ -139,6 +141,9 @@ def _check_together(settings: BrokerSettings, values: Mapping[str, object], prob
     directories = [posixpath.normpath(directory) for directory in settings.log_dirs]
     if len(set(directories)) != len(directories):
         problems.add("log.dirs", "the same directory stands there twice")
+    connect = settings.zookeeper_connect
+    if connect and not _CONNECT_STRING.fullmatch(connect):
+        problems.add("zookeeper.connect", "expected host:port,host:port and, if wanted, a /chroot behind the last")
     auth = settings.zookeeper_digest_auth
     if auth and (auth.startswith(":") or ":" not in auth):
         problems.add("regency.zookeeper.digest.auth", "expected user:password")

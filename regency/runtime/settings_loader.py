@@ -41,9 +41,7 @@ def _read(path: Path) -> str:
     try:
         return path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError as error:
-        raise SettingsInvalid(
-            str(path), ["there is no such file"], hint="Give --config a server.properties."
-        ) from error
+        raise SettingsInvalid(str(path), ["there is no such file; name a server.properties"]) from error
     except OSError as error:
         raise SettingsInvalid(str(path), [f"cannot be read: {error.strerror or error}"]) from error
     except UnicodeDecodeError as error:

@@ -1,0 +1,65 @@
+"""Topic-level settings over a broker's."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from regency.model.settings import LogConfig, SettingsInvalid, topic_log_config
+
+
+def test_a_topics_keys_take_the_place_of_the_brokers() -> None:
+    base = LogConfig(segment_bytes=100, retention_ms=7)
+    overrides = {
+        "retention.ms": "-1",
+        "cleanup.policy": "compact,delete",
+        "unclean.leader.election.enable": "True",
+        "min.insync.replicas": "2",
+        "message.timestamp.type": "LogAppendTime",
+    }
+    assert topic_log_config(base, overrides) == msgspec.structs.replace(
+        base,
+        retention_ms=-1,
+        cleanup_policy=("compact", "delete"),
+        unclean_leader_election_enable=True,
+        min_insync_replicas=2,
+        message_timestamp_type="LogAppendTime",
+    )
+
+
+def test_no_keys_change_nothing() -> None:
+    base = LogConfig(segment_bytes=100)
+    assert topic_log_config(base, {}) == base
+
+
+def test_keys_of_compaction_and_throttling_are_checked_and_have_no_effect() -> None:
+    harmless = {
+        "min.cleanable.dirty.ratio": "0.5",
+        "delete.retention.ms": "1",
+        "leader.replication.throttled.replicas": "",
+    }
+    assert topic_log_config(LogConfig(), harmless) == LogConfig()
+    with pytest.raises(SettingsInvalid, match="expected a number of 0 to 1"):
+        topic_log_config(LogConfig(), {"min.cleanable.dirty.ratio": "1.5"})
+
+
+def test_every_problem_is_told_at_once_with_the_nearest_key() -> None:
+    with pytest.raises(SettingsInvalid) as caught:
+        topic_log_config(
+            LogConfig(),
+            {"retention.m": "1", "cleanup.policy": "delete,compct", "segment.bytes": "3", "flush.messages": "0"},
+            source="topic flights",
+        )
+    assert str(caught.value).splitlines() == [
+        "4 problems in topic flights:",
+        "  retention.m=1: there is no such topic key; did you mean retention.ms?",
+        "  cleanup.policy=delete,compct: expected one or more of delete, compact; did you mean compact?",
+        "  segment.bytes=3: expected 14 or more",
+        "  flush.messages=0: expected 1 or more",
+    ]
+
+
+@pytest.mark.parametrize("ratio", ["nan", "inf", "1e0", "", ".", "0_1", "-0.1"])
+def test_a_ratio_is_a_plain_number(ratio: str) -> None:
+    with pytest.raises(SettingsInvalid):
+        topic_log_config(LogConfig(), {"min.cleanable.dirty.ratio": ratio})
