@@ -1,0 +1,109 @@
+"""What tests of a whole cluster do again and again: create a topic, write numbered records, read all of them back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from regency.chaos.ledger import Ledger, Verdict
+from regency.chaos.workload import produce, read_back
+from regency.cluster.cluster import Cluster
+from regency.cluster.health import PartitionView
+from regency.model.ids import BrokerId, TopicPartition
+
+CreateTopic = Callable[..., None]
+
+
+@pytest.fixture
+def create_topic() -> CreateTopic:
+    """Creates a topic through Kafka's protocol and waits until every replica is in sync."""
+
+    def create(cluster: Cluster, name: str = "t", partitions: int = 3, replication: int = 3, **config: str) -> None:
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
+        topic = NewTopic(
+            name,
+            num_partitions=partitions,
+            replication_factor=replication,
+            config={key.replace("_", "."): value for key, value in config.items()},
+        )
+        admin.create_topics([topic], operation_timeout=20, request_timeout=25)[name].result(timeout=30)
+        cluster.wait_healthy(20)
+
+    return create
+
+
+class Books:
+    """Numbered records written to one topic of one cluster, over any number of calls, and their comparison."""
+
+    def __init__(self, cluster: Cluster, topic: str) -> None:
+        self._cluster = cluster
+        self._topic = topic
+        self.ledger = Ledger()
+
+    def write(self, count: int, *, midway: Callable[[], object] | None = None) -> None:
+        """Produce `count` records over 16 keys; `midway` is called once, when half of them were handed over."""
+        first = self.ledger.sent_count
+
+        def sent(number: int) -> None:
+            if midway is not None and number == first + count // 2:
+                midway()
+
+        produce(self._cluster.bootstrap_servers, self._topic, self._records(first, count), self.ledger, on_sent=sent)
+
+    def compare(self) -> Verdict:
+        """Read everything back, once, and compare."""
+        read_back(self._cluster.bootstrap_servers, self._topic, self.ledger, on_read=lambda _: None)
+        return self.ledger.verdict()
+
+    def assert_nothing_lost(self) -> None:
+        """Every record was acknowledged and came back once, unchanged and in order."""
+        assert self.ledger.failures == {}
+        verdict = self.compare()
+        assert verdict.acked == self.ledger.sent_count
+        assert verdict.clean, (verdict, self.ledger.missing())
+
+    @staticmethod
+    def _records(first: int, count: int) -> Iterator[tuple[bytes, bytes]]:
+        for number in range(first, first + count):
+            yield b"key-%d" % (number % 16), b"value of record %d " % number + b"x" * 80
+
+
+@pytest.fixture
+def books() -> Callable[[Cluster, str], Books]:
+    """Opens books about a topic: `books(cluster, "t")`."""
+    return Books
+
+
+class Look:
+    """Short questions about a cluster's partitions, answered from ZooKeeper."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def views(self, topic: str = "t") -> dict[TopicPartition, PartitionView]:
+        """All partitions of a topic."""
+        partitions = self._cluster.snapshot().partitions
+        return {partition: view for partition, view in partitions.items() if partition.topic == topic}
+
+    def leaders(self, topic: str = "t") -> dict[int, BrokerId]:
+        """Leader of each partition, -1 for none."""
+        views = self.views(topic).items()
+        return {partition.partition: view.leadership.leader for partition, view in views if view.leadership}
+
+    def isrs(self, topic: str = "t") -> dict[int, tuple[BrokerId, ...]]:
+        """ISR of each partition."""
+        views = self.views(topic).items()
+        return {partition.partition: view.leadership.isr for partition, view in views if view.leadership}
+
+    def in_no_isr(self, broker: int, topic: str = "t") -> bool:
+        """Whether a broker is in sync nowhere."""
+        return all(broker not in isr for isr in self.isrs(topic).values())
+
+
+@pytest.fixture
+def look() -> Callable[[Cluster], Look]:
+    """Questions about a cluster: `look(cluster).leaders()`."""
+    return Look

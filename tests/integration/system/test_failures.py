@@ -1,0 +1,124 @@
+"""Processes are killed under load: what was acknowledged stays, once and in order, and the cluster heals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from regency.cluster.cluster import Cluster
+
+pytestmark = pytest.mark.integration
+COUNT = 20_000
+
+
+def other_than(cluster: Cluster, *brokers: int) -> int:
+    return next(broker for broker in cluster.broker_ids if broker not in brokers)
+
+
+def test_the_leader_dies_and_comes_back(
+    cluster: Cluster,
+    create_topic: Callable[..., None],
+    books: Callable[..., Any],
+    look: Callable[..., Any],
+    eventually: Any,
+) -> None:
+    create_topic(cluster, partitions=1, min_insync_replicas="2")
+    victim = look(cluster).leaders()[0]
+    kept = books(cluster, "t")
+    kept.write(COUNT, midway=lambda: cluster.kill(victim))
+    assert look(cluster).leaders()[0] not in (victim, -1)
+    cluster.restart(victim)
+    cluster.wait_healthy(30)
+    kept.assert_nothing_lost()
+
+
+def test_the_ruling_agent_dies_and_comes_back(
+    cluster: Cluster, create_topic: Callable[..., None], books: Callable[..., Any], look: Callable[..., Any]
+) -> None:
+    create_topic(cluster, partitions=6, min_insync_replicas="2")
+    ruler, epoch = cluster.controller_id(), cluster.controller_epoch()
+    kept = books(cluster, "t")
+    kept.write(COUNT, midway=lambda: cluster.kill(ruler))
+    assert cluster.wait_controller() != ruler
+    assert cluster.controller_epoch() == epoch + 1
+    cluster.restart(ruler)
+    cluster.wait_healthy(30)
+    kept.assert_nothing_lost()
+
+
+def test_the_ruling_agent_and_the_leader_die_together(
+    cluster: Cluster,
+    create_topic: Callable[..., None],
+    books: Callable[..., Any],
+    look: Callable[..., Any],
+    eventually: Any,
+) -> None:
+    create_topic(cluster, partitions=6, min_insync_replicas="1")
+    ruler = cluster.controller_id()
+    leader = other_than(cluster, ruler)
+    survivor = other_than(cluster, ruler, leader)
+    kept = books(cluster, "t")
+    kept.write(COUNT // 2)
+
+    def kill_both() -> None:
+        cluster.kill(ruler)
+        cluster.kill(leader)
+
+    kept.write(COUNT // 2, midway=kill_both)
+    eventually(lambda: set(look(cluster).leaders().values()) == {survivor}, what="the survivor leads everything")
+    cluster.restart(ruler)
+    cluster.restart(leader)
+    cluster.wait_healthy(30)
+    kept.assert_nothing_lost()
+
+
+def test_the_ruling_controller_alone_dies_and_no_client_notices(
+    cluster: Cluster,
+    create_topic: Callable[..., None],
+    books: Callable[..., Any],
+    look: Callable[..., Any],
+    eventually: Any,
+) -> None:
+    create_topic(cluster)
+    leaders, epoch = look(cluster).leaders(), cluster.controller_epoch()
+    kept = books(cluster, "t")
+    kept.write(COUNT, midway=cluster.kill_controller)
+    eventually(
+        lambda: cluster.controller_epoch() > epoch and cluster.controller_id() is not None, what="a new controller"
+    )
+    cluster.wait_healthy(20)
+    assert look(cluster).leaders() == leaders
+    create_topic(cluster, "after", partitions=3)
+    kept.assert_nothing_lost()
+
+
+def test_everything_stops_and_starts_again_with_nothing_lost(
+    cluster: Cluster, create_topic: Callable[..., None], books: Callable[..., Any]
+) -> None:
+    create_topic(cluster)
+    kept = books(cluster, "t")
+    kept.write(COUNT)
+    for broker in cluster.broker_ids:
+        assert cluster.stop(broker), f"broker {broker} did not stop in order"
+    for broker in cluster.broker_ids:
+        cluster.start_broker(broker)
+    cluster.wait_healthy(30)
+    kept.write(COUNT)
+    kept.assert_nothing_lost()
+
+
+def test_every_agent_is_killed_at_once_and_the_log_recovers(
+    cluster: Cluster, create_topic: Callable[..., None], books: Callable[..., Any]
+) -> None:
+    create_topic(cluster)
+    kept = books(cluster, "t")
+    kept.write(COUNT)
+    for broker in cluster.broker_ids:
+        cluster.kill(broker)
+    for broker in cluster.broker_ids:
+        cluster.start_broker(broker)
+    cluster.wait_healthy(30)
+    kept.write(COUNT)
+    kept.assert_nothing_lost()

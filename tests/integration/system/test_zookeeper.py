@@ -1,0 +1,68 @@
+"""ZooKeeper goes away, comes back, or is edited by hand, and the cluster goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from regency.cluster.cluster import Cluster
+from regency.model import znode_paths
+from regency.runtime.zk_session import Delete
+
+pytestmark = pytest.mark.integration
+
+
+def test_zookeeper_is_restarted_under_a_running_cluster(
+    new_cluster: Callable[..., Cluster], create_topic: Callable[..., None], books: Callable[..., Any]
+) -> None:
+    cluster = new_cluster(own_zookeeper=True)
+    create_topic(cluster)
+    kept = books(cluster, "t")
+    kept.write(10_000, midway=cluster.restart_zookeeper)
+    cluster.wait_healthy(30)
+    create_topic(cluster, "after")
+    kept.write(1_000)
+    kept.assert_nothing_lost()
+
+
+def test_the_data_path_goes_on_while_zookeeper_is_paused_past_every_session(
+    new_cluster: Callable[..., Cluster], create_topic: Callable[..., None], books: Callable[..., Any], eventually: Any
+) -> None:
+    cluster = new_cluster(own_zookeeper=True)
+    create_topic(cluster)
+    epoch = cluster.controller_epoch()
+    kept = books(cluster, "t")
+    session = cluster.session()
+    cluster.pause_zookeeper()
+    kept.write(5_000)
+    eventually(lambda: not session.connected, what="the sessions are suspended")
+    kept.write(5_000)
+    cluster.resume_zookeeper()
+    cluster.wait_healthy(40)
+    assert cluster.controller_epoch() >= epoch
+    create_topic(cluster, "after")
+    kept.write(1_000)
+    kept.assert_nothing_lost()
+
+
+def test_controller_znode_deleted_by_hand_makes_a_new_term(
+    cluster: Cluster,
+    create_topic: Callable[..., None],
+    books: Callable[..., Any],
+    look: Callable[..., Any],
+    eventually: Any,
+) -> None:
+    create_topic(cluster)
+    epoch, leaders = cluster.controller_epoch(), look(cluster).leaders()
+    assert cluster.session().multi([Delete(znode_paths.CONTROLLER, None)]).ok
+    eventually(
+        lambda: cluster.controller_epoch() == epoch + 1 and cluster.controller_id() is not None, what="a new term"
+    )
+    cluster.wait_healthy(20)
+    assert look(cluster).leaders() == leaders
+    create_topic(cluster, "after")
+    kept = books(cluster, "after")
+    kept.write(1_000)
+    kept.assert_nothing_lost()
