@@ -1,4 +1,4 @@
-"""The agent's inner seams: what passive parts (log, replication) ask of the edge, where threads, sockets and ZooKeeper are.
+"""The agent's inner seams: what passive parts (log, replication) ask of the edge: threads, sockets and ZooKeeper.
 
 Everything here is called on the data loop, and calls back on the data loop.
 """
@@ -43,6 +43,8 @@ class IsrChange(msgspec.Struct, frozen=True):
     isr: tuple[BrokerId, ...]
     zk_version: ZkVersion
     why: str
+    previous: tuple[BrokerId, ...] = ()
+    """The committed ISR that this one replaces."""
 
 
 class IsrWritten(msgspec.Struct, frozen=True):

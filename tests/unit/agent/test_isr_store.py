@@ -1,0 +1,223 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from uuid import UUID
+
+import msgspec
+import pytest
+
+from regency.broker_agent.isr_store import IsrWriter
+from regency.broker_agent.ports import IsrChange, IsrUnknown, IsrWritten
+from regency.model import znode_paths, znodes
+from regency.model.clock import ManualClock
+from regency.model.facts import LeaderAndIsr, LeaderIsrAndControllerEpoch
+from regency.model.ids import BrokerId, ControllerEpoch, LeaderEpoch, TopicId, TopicPartition, ZkVersion
+
+FLIGHTS = TopicPartition("flights", 0)
+STATE = znode_paths.partition_state(FLIGHTS)
+ME = BrokerId(1)
+
+
+def isr(*brokers: int) -> tuple[BrokerId, ...]:
+    return tuple(BrokerId(broker) for broker in brokers)
+
+
+def state(members: tuple[BrokerId, ...], leader: int = 1, leader_epoch: int = 4) -> bytes:
+    decided = LeaderAndIsr(BrokerId(leader), LeaderEpoch(leader_epoch), members)
+    return znodes.encode_state(LeaderIsrAndControllerEpoch(decided, ControllerEpoch(2)))
+
+
+def change(members: tuple[BrokerId, ...], version: int = 0, partition: TopicPartition = FLIGHTS) -> IsrChange:
+    return IsrChange(
+        partition,
+        TopicId(UUID(int=1)),
+        ME,
+        LeaderEpoch(4),
+        ControllerEpoch(2),
+        members,
+        ZkVersion(version),
+        "3 stopped fetching",
+        isr(1, 2, 3),
+    )
+
+
+class Writing:
+    """A writer whose thread is run by the test until it has nothing to do."""
+
+    def __init__(self, session, loop) -> None:
+        self.session, self.loop = session, loop
+        self.clock = ManualClock()
+        self.decided: list[IsrChange] = []
+        self.outcomes: list[IsrWritten | IsrUnknown] = []
+        self.owner: int | None = session.generation
+        self.writer = IsrWriter(
+            ME, session, self.clock, loop.post, lambda: self.owner, lambda change, _: self.decided.append(change)
+        )
+
+    def submit(self, wanted: IsrChange) -> None:
+        self.writer.submit(wanted, self.outcomes.append)
+
+    def run(self) -> None:
+        """One turn of the writer's thread, then the data loop."""
+        batch = self.writer._next_batch()
+        if batch:
+            self.writer._write(batch)
+        self.writer._announce()
+        self.loop.run()
+
+    def notifications(self) -> list[tuple[TopicPartition, ...]]:
+        server = self.session.server
+        parent = znode_paths.ISR_CHANGE_NOTIFICATION
+        return [znodes.decode_isr_change(name, server.nodes[f"{parent}/{name}"].data) for name in server.names(parent)]
+
+
+@pytest.fixture
+def writing(zookeeper, session, loop) -> Writing:
+    zookeeper.put(znode_paths.broker(ME), owner=session.session_id)
+    zookeeper.put(STATE, state(isr(1, 2, 3)))
+    return Writing(session, loop)
+
+
+def test_a_change_is_written_at_the_known_version_and_goes_to_the_history(writing: Writing) -> None:
+    writing.submit(change(isr(1, 2)))
+    writing.run()
+    assert writing.outcomes == [IsrWritten(ZkVersion(1))]
+    assert writing.session.server.nodes[STATE].data == state(isr(1, 2))
+    assert [decided.why for decided in writing.decided] == ["3 stopped fetching"]
+
+
+def test_a_burst_is_announced_once_when_it_is_over(writing: Writing) -> None:
+    other = TopicPartition("flights", 1)
+    writing.session.server.put(znode_paths.partition_state(other), state(isr(1, 2, 3)))
+    writing.submit(change(isr(1, 2)))
+    writing.submit(change(isr(1, 2), partition=other))
+    writing.run()
+    assert writing.notifications() == []
+    writing.clock.advance(50)
+    writing.run()
+    assert writing.notifications() == [(FLIGHTS, other)]
+
+
+def test_a_stream_of_changes_is_announced_within_half_a_second(writing: Writing) -> None:
+    for turn in range(12):
+        writing.submit(change(isr(1, 2) if turn % 2 else isr(1, 3), version=turn))
+        writing.run()
+        writing.clock.advance(49)
+    assert writing.notifications() == [(FLIGHTS,)]
+
+
+def test_somebody_elses_write_is_left_alone(writing: Writing) -> None:
+    writing.session.server.put(STATE, state(isr(2, 3), leader=2, leader_epoch=5))
+    writing.submit(change(isr(1, 2)))
+    writing.run()
+    (outcome,) = writing.outcomes
+    assert isinstance(outcome, IsrUnknown) and "leader 2, leader epoch 5" in outcome.why
+    assert writing.session.server.nodes[STATE].data == state(isr(2, 3), leader=2, leader_epoch=5)
+    assert writing.decided == []
+
+
+def test_a_write_whose_reply_was_lost_is_recognised_when_it_is_sent_again(writing: Writing) -> None:
+    writing.session.lose_replies = 1
+    writing.submit(change(isr(1, 2)))
+    writing.run()
+    assert writing.outcomes == []
+    writing.run()
+    assert writing.outcomes == [IsrWritten(ZkVersion(1))]
+
+
+def test_a_write_that_never_left_waits_for_contact(writing: Writing) -> None:
+    writing.session.suspend()
+    writing.submit(change(isr(1, 2)))
+    writing.run()
+    assert writing.outcomes == [] and writing.session.multis == []
+    writing.session.resume()
+    writing.run()
+    assert writing.outcomes == [IsrWritten(ZkVersion(1))]
+
+
+def test_a_new_session_never_writes_what_was_decided_under_the_old_one(writing: Writing) -> None:
+    writing.session.suspend()
+    writing.submit(change(isr(1, 2)))
+    writing.run()
+    writing.session.expire()
+    writing.session.new_session()
+    writing.run()
+    assert writing.outcomes == [IsrUnknown("the session that owned the registration is gone")]
+    assert writing.session.multis == []
+
+
+def test_nothing_is_written_while_this_broker_is_not_registered(writing: Writing) -> None:
+    writing.owner = None
+    writing.submit(change(isr(1, 2)))
+    writing.loop.run()
+    assert writing.outcomes == [IsrUnknown("this broker is not registered")]
+
+
+def test_nothing_is_written_once_the_registration_was_taken_away(writing: Writing) -> None:
+    writing.session.server.remove(znode_paths.broker(ME))
+    writing.submit(change(isr(1, 2)))
+    writing.run()
+    assert writing.outcomes == [IsrUnknown("this broker's registration is gone")]
+    assert writing.session.server.nodes[STATE].data == state(isr(1, 2, 3))
+
+
+def test_a_partition_that_is_gone_is_reported_as_unknown(writing: Writing) -> None:
+    writing.session.server.remove(STATE)
+    writing.submit(change(isr(1, 2)))
+    writing.run()
+    assert writing.outcomes == [IsrUnknown("the partition's state is gone")]
+
+
+def test_a_state_nobody_can_read_is_reported_as_unknown(writing: Writing) -> None:
+    writing.session.server.put(STATE, b"{")
+    writing.submit(change(isr(1, 2)))
+    writing.run()
+    (outcome,) = writing.outcomes
+    assert isinstance(outcome, IsrUnknown) and STATE in outcome.why
+
+
+def test_an_announcement_that_could_not_be_made_is_made_later(writing: Writing) -> None:
+    writing.submit(change(isr(1, 2)))
+    writing.run()
+    writing.clock.advance(50)
+    writing.session.lose_replies = 1
+    writing.run()
+    writing.session.server.remove(
+        f"{znode_paths.ISR_CHANGE_NOTIFICATION}/" + writing.session.server.names(znode_paths.ISR_CHANGE_NOTIFICATION)[0]
+    )
+    writing.clock.advance(50)
+    writing.run()
+    assert writing.notifications() == [(FLIGHTS,)]
+
+
+def test_the_thread_writes_what_is_submitted_and_ends_when_told(writing: Writing) -> None:
+    written = threading.Event()
+    writing.loop.post = lambda work: (work(), written.set())
+    writing.writer._post = writing.loop.post
+    thread = threading.Thread(target=writing.writer.run)
+    thread.start()
+    writing.submit(change(isr(1, 2)))
+    assert written.wait(10)
+    writing.writer.stop()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert writing.outcomes == [IsrWritten(ZkVersion(1))]
+
+
+def test_changes_keep_their_order_when_they_are_sent_again(writing: Writing) -> None:
+    others = [TopicPartition("flights", number) for number in (1, 2)]
+    for other in others:
+        writing.session.server.put(znode_paths.partition_state(other), state(isr(1, 2, 3)))
+    order: list[int] = []
+
+    def note(number: int) -> Callable[[IsrWritten | IsrUnknown], None]:
+        return lambda _: order.append(number)
+
+    writing.session.suspend()
+    for number, partition in enumerate([FLIGHTS, *others]):
+        writing.writer.submit(msgspec.structs.replace(change(isr(1, 2)), topic_partition=partition), note(number))
+    writing.run()
+    writing.session.resume()
+    writing.run()
+    assert order == [0, 1, 2]
