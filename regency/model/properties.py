@@ -51,7 +51,7 @@ def parse_property_lines(text: str, source: str) -> list[Property]:
 
 def format_properties(properties: Mapping[str, str]) -> str:
     """Text that parse_properties reads as the same keys and values, in their order, one a line."""
-    return "".join(f"{_escape_key(key)}={_escape(value)}\n" for key, value in properties.items())
+    return "".join(f"{_escape_key(key)}={_escape_value(value)}\n" for key, value in properties.items())
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
@@ -116,8 +116,13 @@ def _escape_key(key: str) -> str:
     return re.sub(r"[ =:#!]", lambda match: "\\" + match[0], _escape(key))
 
 
+def _escape_value(value: str) -> str:
+    escaped = _escape(value)
+    return "\\" + escaped if escaped.startswith(" ") else escaped
+
+
 def _escape(text: str) -> str:
     escaped = text.replace("\\", "\\\\")
     for name, character in _ESCAPES.items():
         escaped = escaped.replace(character, "\\" + name)
-    return "\\" + escaped if escaped.startswith(" ") else escaped
+    return escaped
