@@ -57,8 +57,10 @@ __all__ = [
     "ProduceResponse",
     "Request",
     "decode_response",
+    "encode_body",
     "encode_request",
     "encode_response",
+    "frame_response",
     "parse_request",
 ]
 
@@ -124,14 +126,25 @@ def parse_request(frame: bytes | bytearray | memoryview) -> Request:
     return Request(api_key, version, correlation_id, client_id, message)
 
 
-def encode_response(api_key: ApiKey, version: int, correlation_id: int, message: Message) -> bytearray:
+def encode_body(version: int, message: Message) -> bytearray:
+    """A message without header and length: what may be kept and sent again under another correlation id."""
+    body: bytearray = message.encode(version=version)
+    return body
+
+
+def frame_response(api_key: ApiKey, version: int, correlation_id: int, body: bytes | bytearray) -> bytearray:
     """The response, length and header included, ready to be written.
 
     The header of an ApiVersions response has no tags in any version, so that a client which does not know ours can
     read it (KIP-511).
     """
-    flexible = api_key is not ApiKey.API_VERSIONS and message.flexible_version_q(version)
-    return _framed(struct.pack(">i", correlation_id) + (b"\0" if flexible else b""), message.encode(version=version))
+    flexible = api_key is not ApiKey.API_VERSIONS and _RESPONSES[api_key].flexible_version_q(version)
+    return _framed(struct.pack(">i", correlation_id) + (b"\0" if flexible else b""), body)
+
+
+def encode_response(api_key: ApiKey, version: int, correlation_id: int, message: Message) -> bytearray:
+    """`encode_body` and `frame_response` in one."""
+    return frame_response(api_key, version, correlation_id, encode_body(version, message))
 
 
 def encode_request(version: int, correlation_id: int, client_id: str, message: Message) -> bytearray:
@@ -139,7 +152,7 @@ def encode_request(version: int, correlation_id: int, client_id: str, message: M
     client = client_id.encode()
     header = _REQUEST_HEADER.pack(message.API_KEY, version, correlation_id, len(client)) + client
     flexible = message.flexible_version_q(version)
-    return _framed(header + (b"\0" if flexible else b""), message.encode(version=version))
+    return _framed(header + (b"\0" if flexible else b""), encode_body(version, message))
 
 
 def decode_response(api_key: ApiKey, version: int, frame: bytes | bytearray | memoryview) -> tuple[int, Message]:
@@ -169,10 +182,10 @@ def _offered(number: int, version: int, correlation_id: int) -> ApiKey:
     return api_key
 
 
-def _framed(header: bytes, body: bytearray) -> bytearray:
-    """`body` with length and header put before it, in place."""
-    body[:0] = struct.pack(">i", len(header) + len(body)) + header
-    return body
+def _framed(header: bytes, body: bytes | bytearray) -> bytearray:
+    frame = bytearray(struct.pack(">i", len(header) + len(body)) + header)
+    frame += body
+    return frame
 
 
 @cache

@@ -1,0 +1,265 @@
+"""One connection of a client or follower: frames in, answers out in the order of the requests, everything bounded.
+
+Kafka reads the next request of a connection only when the last one is answered. Here a run of produce requests goes
+on: each is appended when
+it arrives, so their order is the order in the log, and only the answers wait (for acks=all); everything else waits
+for what is
+before it. So at most one large answer is in memory per connection, and an idempotent producer's five requests in
+flight cost
+one replication round trip, not five.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import Final, Protocol, cast
+
+from regency.broker_agent.listener.exchange import Exchange
+from regency.broker_agent.listener.framing import FrameOversized, FrameReader
+from regency.broker_agent.listener.stats import Closing, ListenerStats
+from regency.broker_agent.wire.apis import ApiKey
+from regency.broker_agent.wire.codec import parse_request
+from regency.broker_agent.wire.errors import FrameMalformed, UnsupportedApi
+from regency.model.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+MAX_UNANSWERED: Final = 128
+"""Produce requests of one connection that may wait for their acknowledgements; then it is not read from."""
+
+REQUESTS_PER_TURN: Final = 16
+"""Requests of one connection handled before others get their turn on the data loop."""
+
+WRITE_BUFFER_BYTES: Final = 1 << 20
+"""Unsent answers above which no further request of the connection is begun."""
+
+
+class ConnectionHost(Protocol):
+    """The listener, as its connections see it."""
+
+    stats: ListenerStats
+    clock: Clock
+    max_request_bytes: int
+    max_idle_ms: int
+
+    def opened(self, connection: Connection) -> bool:
+        """Take the connection on; False when there are too many."""
+        ...
+
+    def closed(self, connection: Connection) -> None:
+        """It is gone."""
+        ...
+
+    def handle(self, exchange: Exchange) -> None:
+        """Call the handler of the request. What it raises goes to `failed`."""
+        ...
+
+    def failed(self, exchange: Exchange, error: Exception) -> bool:
+        """Log what a handler raised and answer an error; False when no answer is possible."""
+        ...
+
+    def reject_version(self, unsupported: UnsupportedApi) -> bytes | bytearray | None:
+        """What to answer to a version that is not offered; None: close the connection."""
+        ...
+
+
+class Connection(asyncio.Protocol):
+    """Protocol of one accepted socket on the listener called `listener`."""
+
+    def __init__(self, host: ConnectionHost, listener: str) -> None:
+        self._host = host
+        self._listener = listener
+        self._reader = FrameReader(host.max_request_bytes)
+        self._unanswered: deque[Exchange] = deque()
+        self._held: memoryview | None = None
+        self._transport: asyncio.Transport | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._last_active_ms = 0
+        self._writable = True
+        self._reading = True
+        self._pump_scheduled = False
+        self._closing = False
+        self.peer = "unknown"
+        self.peer_host = "unknown"
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """asyncio: the socket is accepted."""
+        self._transport = cast(asyncio.Transport, transport)
+        name = transport.get_extra_info("peername")
+        if name:
+            self.peer_host = str(name[0])
+            self.peer = f"{name[0]}:{name[1]} on {self._listener}"
+        self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        if not self._host.opened(self):
+            self.close_for(Closing.TOO_MANY, "try again later or raise the limit")
+            return
+        self._touch()
+        self._arm_idle_timer(self._host.max_idle_ms)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """asyncio: the socket is closed, by whichever side."""
+        self._closing = True
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        for exchange in self._unanswered:
+            exchange.abandon()
+        self._unanswered.clear()
+        self._held = None
+        if error is not None:
+            logger.debug("lost the connection from %s: %s", self.peer, error)
+        self._host.closed(self)
+
+    def data_received(self, data: bytes) -> None:
+        """asyncio: bytes have come."""
+        self._touch()
+        if not self._closing:
+            self._reader.feed(data)
+            self._pump()
+
+    def eof_received(self) -> bool:
+        """asyncio: the client sends nothing more. As in Kafka that ends the connection."""
+        if not self._closing and self._reader.is_inside_frame and self._held is None and self._reading:
+            self._host.stats.count_closing(Closing.HALF_SENT, self.peer, "end of stream")
+        return False
+
+    def pause_writing(self) -> None:
+        """asyncio: the client does not read its answers as fast as they come."""
+        self._writable = False
+
+    def resume_writing(self) -> None:
+        """asyncio: it does again."""
+        self._touch()
+        self._writable = True
+        self._schedule_pump()
+
+    def answered(self) -> None:
+        """An exchange is done: write every answer whose turn it is, then go on with what waits."""
+        while self._unanswered and self._unanswered[0].done:
+            frame = self._unanswered.popleft().frame
+            if frame is not None and self._transport is not None and not self._transport.is_closing():
+                self._transport.write(frame)
+        if self._closing and not self._unanswered:
+            self._close_gently()
+        else:
+            self._schedule_pump()
+
+    def close_for(self, reason: Closing, detail: str) -> None:
+        """End the connection now; count and log why."""
+        if not self._closing:
+            self._host.stats.count_closing(reason, self.peer, detail)
+        self.abort()
+
+    def failed(self, exchange: Exchange, error: Exception) -> None:
+        """Answer what a handler did not foresee, or end the connection where that is impossible."""
+        if not self._host.failed(exchange, error):
+            self.close_for(Closing.FAILED, f"{exchange.request.api_key.name}: {error!r}")
+
+    def finish(self) -> None:
+        """Take no more requests, answer those begun, then close."""
+        self._closing = True
+        self._pause(True)
+        if not self._unanswered:
+            self._close_gently()
+
+    def abort(self) -> None:
+        """Close at once; unsent answers are dropped."""
+        self._closing = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _pump(self) -> None:
+        """Begin the requests that may begin, at most a turn of them, and say whether more shall be received."""
+        self._pump_scheduled = False
+        try:
+            for _ in range(REQUESTS_PER_TURN):
+                frame = self._next_frame()
+                if frame is None:
+                    break
+                self._begin(frame)
+            else:
+                self._schedule_pump()
+        except FrameOversized as error:
+            self.close_for(Closing.OVERSIZED, error.message)
+        except FrameMalformed as error:
+            self.close_for(Closing.MALFORMED, error.message)
+        if not self._closing:
+            self._pause(self._held is not None or self._reader.has_input or not self._may_begin_any())
+
+    def _next_frame(self) -> memoryview | None:
+        """The next request, if it may begin now."""
+        if not self._may_begin_any():
+            return None
+        frame = self._held if self._held is not None else self._reader.next_frame()
+        self._held = None
+        if frame is None or not self._unanswered or (_is_produce(frame) and self._only_produce_is_unanswered()):
+            return frame
+        self._held = frame
+        return None
+
+    def _may_begin_any(self) -> bool:
+        return not self._closing and self._writable and len(self._unanswered) < MAX_UNANSWERED
+
+    def _only_produce_is_unanswered(self) -> bool:
+        # Whatever is no produce begins only when nothing is unanswered, and nothing but produce joins a produce.
+        return self._unanswered[0].request.api_key is ApiKey.PRODUCE
+
+    def _begin(self, frame: memoryview) -> None:
+        try:
+            request = parse_request(frame)
+        except UnsupportedApi as unsupported:
+            answer = self._host.reject_version(unsupported)
+            if answer is None or self._transport is None:
+                self.close_for(Closing.UNSUPPORTED, unsupported.message)
+            else:
+                self._transport.write(answer)
+            return
+        self._host.stats.requests[request.api_key] += 1
+        exchange = Exchange(self, self._listener, request)
+        self._unanswered.append(exchange)
+        try:
+            self._host.handle(exchange)
+        except Exception as error:  # noqa: BLE001 - a bug in a handler costs its request, not the data loop
+            exchange.fail(error)
+
+    def _schedule_pump(self) -> None:
+        """Go on soon, not now: answers come from inside other parts of the agent, which must not be entered again."""
+        if not self._pump_scheduled and not self._closing:
+            self._pump_scheduled = True
+            asyncio.get_running_loop().call_soon(self._pump)
+
+    def _pause(self, pause: bool) -> None:
+        if self._transport is None or self._transport.is_closing() or pause is not self._reading:
+            return
+        if pause:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
+        self._reading = not pause
+
+    def _close_gently(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def _touch(self) -> None:
+        self._last_active_ms = self._host.clock.monotonic_ms()
+
+    def _arm_idle_timer(self, in_ms: int) -> None:
+        if self._host.max_idle_ms >= 0:
+            self._idle_timer = asyncio.get_running_loop().call_later(in_ms / 1000, self._look_whether_idle)
+
+    def _look_whether_idle(self) -> None:
+        """Close when nothing moved for too long. A request being worked on, say a long poll, is no idleness; an
+        unread answer is."""
+        left_ms = self._last_active_ms + self._host.max_idle_ms - self._host.clock.monotonic_ms()
+        if left_ms > 0:
+            self._arm_idle_timer(left_ms)
+        elif self._unanswered and self._writable:
+            self._arm_idle_timer(self._host.max_idle_ms)
+        else:
+            self.close_for(Closing.IDLE, f"{self._host.max_idle_ms} ms")
+
+
+def _is_produce(frame: memoryview) -> bool:
+    return int.from_bytes(frame[:2], "big") == ApiKey.PRODUCE

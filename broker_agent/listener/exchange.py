@@ -1,0 +1,134 @@
+"""One request and its answer, as a handler sees them. Data loop only."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, Protocol
+
+from regency.broker_agent.listener.stats import Closing
+from regency.broker_agent.wire.codec import Message, Request, encode_body, frame_response
+
+
+class ExchangeOwner(Protocol):
+    """The connection a request came on."""
+
+    def answered(self) -> None:
+        """An exchange has its answer: write what is next in order."""
+        ...
+
+    def close_for(self, reason: Closing, detail: str) -> None:
+        """End the connection, now, without answering anything more."""
+        ...
+
+    def failed(self, exchange: Exchange, error: Exception) -> None:
+        """The handler met what it does not expect: log it, answer an error if that is possible."""
+        ...
+
+
+class Exchange:
+    """A request that is answered exactly once: by `answer`, `answer_body`, `answer_nothing` or `refuse`.
+
+    An answer to a connection that has ended is dropped, so a handler needs no care about that. `listener` is the
+    name of the
+    listener the request came in on, which decides the endpoints its answer names.
+    """
+
+    __slots__ = ("_cancel", "_owner", "done", "frame", "listener", "request")
+
+    def __init__(self, owner: ExchangeOwner, listener: str, request: Request) -> None:
+        self._owner = owner
+        self._cancel: Callable[[], None] | None = None
+        self.listener = listener
+        self.request = request
+        self.done = False
+        self.frame: bytearray | None = None
+
+    def answer(self, message: Message) -> None:
+        """Answer with a response message, which is encoded at once."""
+        if not self.done:
+            self.answer_body(encode_body(self.request.version, message))
+
+    def answer_body(self, body: bytes | bytearray) -> None:
+        """Answer with the encoded body of a response."""
+        if not self.done:
+            request = self.request
+            self.frame = frame_response(request.api_key, request.version, request.correlation_id, body)
+            self._finish()
+
+    def answer_nothing(self) -> None:
+        """The request wants no answer: produce with acks=0."""
+        if not self.done:
+            self._finish()
+
+    def refuse(self, reason: Closing, detail: str) -> None:
+        """Close the connection instead of answering."""
+        if not self.done:
+            self._owner.close_for(reason, detail)
+
+    def fail(self, error: Exception) -> None:
+        """The request could not be handled for a reason nobody foresaw."""
+        if not self.done:
+            self._owner.failed(self, error)
+
+    def cancel_with(self, cancel: Callable[[], None]) -> None:
+        """What to call when the connection ends before the answer is there."""
+        if not self.done:
+            self._cancel = cancel
+
+    def run(self, work: Coroutine[Any, Any, Message]) -> None:
+        """Answer with the outcome of a coroutine, which is cancelled when the connection ends."""
+        task = asyncio.get_running_loop().create_task(work)
+        task.add_done_callback(self._ran)
+        self.cancel_with(partial(_cancel_task, task))
+
+    def run_first(self, work: Coroutine[Any, Any, object], then: Callable[[], None]) -> None:
+        """Go on with `then` when a coroutine is done; it is cancelled when the connection ends."""
+        task = asyncio.get_running_loop().create_task(work)
+
+        def go_on(finished: asyncio.Task[object]) -> None:
+            if finished.cancelled():
+                return
+            self._cancel = None
+            error = finished.exception()
+            if isinstance(error, Exception):
+                self.fail(error)
+            elif not self.done:
+                guarded(self, then)
+
+        task.add_done_callback(go_on)
+        self.cancel_with(partial(_cancel_task, task))
+
+    def abandon(self) -> None:
+        """The connection has ended: whatever works on this request may stop."""
+        if not self.done:
+            self.done = True
+            if self._cancel is not None:
+                self._cancel()
+
+    def _ran(self, task: asyncio.Task[Message]) -> None:
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is None:
+            guarded(self, lambda: self.answer(task.result()))
+        elif isinstance(error, Exception):
+            self.fail(error)
+
+    def _finish(self) -> None:
+        self.done = True
+        self._cancel = None
+        self._owner.answered()
+
+
+def guarded(exchange: Exchange, work: Callable[[], None]) -> None:
+    """Run part of a handler; what it raises fails this exchange and nothing else."""
+    try:
+        work()
+    except Exception as error:  # noqa: BLE001 - one request must never take the data loop down
+        exchange.fail(error)
+
+
+def _cancel_task(task: asyncio.Task[Any]) -> None:
+    task.cancel()

@@ -1,0 +1,288 @@
+"""Fetch: what consumers and followers read. Records pass through as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+from uuid import UUID
+
+from regency.broker_agent.listener.exchange import Exchange, guarded
+from regency.broker_agent.listener.lookup import endpoints, refine
+from regency.broker_agent.listener.ports import FetchContext
+from regency.broker_agent.listener.services import Services
+from regency.broker_agent.metadata import MetadataSnapshot
+from regency.broker_agent.replication.api import FetchedPartition, FetchParams, FetchPartition, Isolation
+from regency.broker_agent.wire.codec import FetchResponse, Message, Request
+from regency.model.ids import (
+    NO_BROKER_EPOCH,
+    ZERO_TOPIC_ID,
+    BrokerEpoch,
+    BrokerId,
+    LeaderEpoch,
+    Offset,
+    TopicId,
+    TopicPartition,
+)
+from regency.model.kafka_errors import ErrorCode
+
+FIRST_WITH_SESSIONS: Final = 7
+FIRST_WITH_CURRENT_LEADER: Final = 12
+FIRST_WITH_TOPIC_IDS: Final = 13
+FIRST_WITH_REPLICA_STATE: Final = 15
+FIRST_WITH_NODE_ENDPOINTS: Final = 16
+
+FOLLOWER_IDS_WAIT_MS: Final = 200
+"""How long a follower's fetch waits for metadata that names its topics: LeaderAndIsr reaches a follower a little before
+UpdateMetadata reaches its leader, and an error would cost a new partition a whole replica.fetch.backoff.ms."""
+
+_TELL_LEADER: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+_FULL_WITHOUT_SESSION: Final = -1
+
+Unknown = list[tuple[TopicId, int]]
+"""Partitions asked for by an id that no known topic has."""
+
+
+def handle(services: Services, exchange: Exchange) -> None:
+    """Answer now or after a long poll, which ends when the connection does."""
+    message = exchange.request.message
+    missing = _unknown_ids(exchange.request, services.metadata.current)
+    if missing and _params(services, exchange.request).from_follower:
+        exchange.run_first(
+            services.metadata.wait_for(
+                lambda view: all(topic_id in view.names for topic_id in missing),
+                min(message.max_wait_ms, FOLLOWER_IDS_WAIT_MS),
+            ),
+            lambda: _fetch(services, exchange),
+        )
+    else:
+        _fetch(services, exchange)
+
+
+def failure(request: Request) -> Message:
+    """The answer when the handler failed: on top from version 7, before that for every partition."""
+    if request.version >= FIRST_WITH_SESSIONS:
+        return _top_level_error(request.version, ErrorCode.UNKNOWN_SERVER_ERROR)
+    failed = FetchedPartition(ErrorCode.UNKNOWN_SERVER_ERROR)
+    results = {
+        TopicPartition(topic.topic, partition.partition): failed
+        for topic in request.message.topics
+        for partition in topic.partitions
+    }
+    return _Answer(request, {}).build(0, results)
+
+
+def _fetch(services: Services, exchange: Exchange) -> None:
+    request = exchange.request
+    snapshot = services.metadata.current
+    params = _params(services, request)
+    partitions, unknown = _wanted(request, snapshot)
+    context = _session(services, request, snapshot, params, partitions, unknown)
+    if isinstance(context, ErrorCode):
+        exchange.answer(_top_level_error(request.version, context))
+        return
+    wanted = context.partitions
+
+    def respond(results: Mapping[TopicPartition, FetchedPartition]) -> None:
+        guarded(exchange, lambda: _respond(services, exchange, context, results, unknown))
+
+    exchange.cancel_with(services.replicas.fetch(params, wanted, respond))
+
+
+def _respond(
+    services: Services,
+    exchange: Exchange,
+    context: FetchContext,
+    results: Mapping[TopicPartition, FetchedPartition],
+    unknown: Unknown,
+) -> None:
+    request = exchange.request
+    snapshot = services.metadata.current
+    ids = {wanted.topic_partition: wanted.topic_id for wanted in context.partitions}
+    told = {}
+    for key, result in results.items():
+        error = refine(snapshot, key, result.error)
+        if error is ErrorCode.KAFKA_STORAGE_ERROR and request.version <= 5:
+            error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        told[key] = result if error is result.error else _with_error(result, error)
+    session_id, news = context.finish(told)
+    answer = _Answer(request, ids)
+    if request.version >= FIRST_WITH_CURRENT_LEADER:
+        answer.tell_leaders(snapshot, exchange.listener)
+    exchange.answer(answer.build(session_id, news, unknown))
+
+
+def _params(services: Services, request: Request) -> FetchParams:
+    """What holds for the whole fetch. A consumer gets at most fetch.max.bytes, a follower what it asks for."""
+    message = request.message
+    replica_id, replica_epoch = BrokerId(message.replica_id), NO_BROKER_EPOCH
+    if request.version >= FIRST_WITH_REPLICA_STATE:
+        state = message.replica_state
+        replica_id = BrokerId(state.replica_id if state is not None else -1)
+        replica_epoch = BrokerEpoch(state.replica_epoch if state is not None else -1)
+    max_bytes, min_bytes = message.max_bytes, message.min_bytes
+    if replica_id < 0:
+        max_bytes = min(max_bytes, services.settings.fetch_max_bytes)
+        min_bytes = min(min_bytes, max_bytes)
+    isolation = Isolation.READ_COMMITTED if message.isolation_level == 1 else Isolation.READ_UNCOMMITTED
+    return FetchParams(replica_id, replica_epoch, message.max_wait_ms, min_bytes, max_bytes, isolation)
+
+
+def _wanted(request: Request, snapshot: MetadataSnapshot) -> tuple[list[FetchPartition], Unknown]:
+    """What the request names, and what it names by ids that no known topic has."""
+    by_id = request.version >= FIRST_WITH_TOPIC_IDS
+    wanted: list[FetchPartition] = []
+    unknown: Unknown = []
+    for topic in request.message.topics:
+        topic_id = _topic_id(topic.topic_id) if by_id else None
+        name = snapshot.names.get(topic_id) if topic_id is not None else topic.topic
+        for partition in topic.partitions:
+            if name is None:
+                unknown.append((topic_id or ZERO_TOPIC_ID, partition.partition))
+                continue
+            wanted.append(
+                FetchPartition(
+                    TopicPartition(name, partition.partition),
+                    topic_id,
+                    Offset(partition.fetch_offset),
+                    partition.partition_max_bytes,
+                    LeaderEpoch(partition.current_leader_epoch),
+                    LeaderEpoch(partition.last_fetched_epoch),
+                    Offset(partition.log_start_offset),
+                )
+            )
+    return wanted, unknown
+
+
+def _session(
+    services: Services,
+    request: Request,
+    snapshot: MetadataSnapshot,
+    params: FetchParams,
+    partitions: list[FetchPartition],
+    unknown: Unknown,
+) -> FetchContext | ErrorCode:
+    """The fetch in its session.
+
+    A partition whose topic id is unknown cannot be remembered by name, and a client does not repeat in an incremental
+    fetch what it believes remembered. So such a full fetch gets no session, and such an incremental one
+    FETCH_SESSION_TOPIC_ID_ERROR, after which the client begins anew.
+    """
+    message = request.message
+    forgotten: list[TopicPartition] = []
+    names_unknown = bool(unknown)
+    for topic in message.forgotten_topics_data:
+        by_id = request.version >= FIRST_WITH_TOPIC_IDS
+        name = snapshot.names.get(_topic_id(topic.topic_id)) if by_id else topic.topic
+        if name is None:
+            names_unknown = True
+        else:
+            forgotten.extend(TopicPartition(name, partition) for partition in topic.partitions)
+    epoch = message.session_epoch if request.version >= FIRST_WITH_SESSIONS else _FULL_WITHOUT_SESSION
+    if names_unknown and epoch > 0:
+        return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+    if names_unknown:
+        epoch = _FULL_WITHOUT_SESSION
+    return services.sessions.resolve(
+        message.session_id, epoch, partitions, forgotten, params.from_follower, services.clock.monotonic_ms()
+    )
+
+
+def _unknown_ids(request: Request, snapshot: MetadataSnapshot) -> list[TopicId]:
+    if request.version < FIRST_WITH_TOPIC_IDS:
+        return []
+    ids = (_topic_id(topic.topic_id) for topic in request.message.topics)
+    return [topic_id for topic_id in ids if topic_id not in snapshot.names]
+
+
+def _topic_id(decoded: UUID | None) -> TopicId:
+    return ZERO_TOPIC_ID if decoded is None else TopicId(decoded)
+
+
+def _with_error(result: FetchedPartition, error: ErrorCode) -> FetchedPartition:
+    return FetchedPartition(error, leader=result.leader, leader_epoch=result.leader_epoch)
+
+
+def _top_level_error(version: int, error: ErrorCode) -> Message:
+    return FetchResponse(version=version, error_code=int(error), session_id=0, responses=[])
+
+
+class _Answer:
+    """A fetch response while it is put together."""
+
+    def __init__(self, request: Request, ids: Mapping[TopicPartition, TopicId | None]) -> None:
+        self._version = request.version
+        self._committed = request.message.isolation_level == 1
+        self._ids = ids
+        self._snapshot: MetadataSnapshot | None = None
+        self._listener = ""
+        self._leaders: set[BrokerId] = set()
+
+    def tell_leaders(self, snapshot: MetadataSnapshot, listener: str) -> None:
+        """Name current leaders, and from version 16 their addresses, with errors that mean one (KIP-951)."""
+        self._snapshot = snapshot
+        self._listener = listener
+
+    def build(
+        self, session_id: int, results: Mapping[TopicPartition, FetchedPartition], unknown: Unknown | None = None
+    ) -> Message:
+        """The response: results grouped by topic in their order, then the partitions of unknown ids."""
+        by_topic: dict[tuple[str, TopicId | None], list[Message]] = {}
+        for key, result in results.items():
+            group = by_topic.setdefault((key.topic, self._ids.get(key)), [])
+            group.append(self._partition(key, result))
+        for topic_id, partition in unknown or ():
+            group = by_topic.setdefault(("", topic_id), [])
+            group.append(self._partition(TopicPartition("", partition), FetchedPartition(ErrorCode.UNKNOWN_TOPIC_ID)))
+        topic_class = FetchResponse.FetchableTopicResponse
+        topics = [
+            topic_class(version=self._version, topic=name, topic_id=topic_id, partitions=partitions)
+            for (name, topic_id), partitions in by_topic.items()
+        ]
+        return FetchResponse(
+            version=self._version, session_id=session_id, responses=topics, node_endpoints=self._endpoints()
+        )
+
+    def _partition(self, key: TopicPartition, result: FetchedPartition) -> Message:
+        partition_class = FetchResponse.FetchableTopicResponse.PartitionData
+        partition = partition_class(
+            version=self._version,
+            partition_index=key.partition,
+            error_code=int(result.error),
+            high_watermark=result.high_watermark,
+            last_stable_offset=result.high_watermark,
+            log_start_offset=result.log_start_offset,
+            aborted_transactions=[] if self._committed else None,
+            preferred_read_replica=-1,
+            records=result.records,
+        )
+        if result.diverging is not None:
+            partition.diverging_epoch = partition_class.EpochEndOffset(
+                version=self._version, epoch=result.diverging.leader_epoch, end_offset=result.diverging.end_offset
+            )
+        if self._snapshot is not None and result.error in _TELL_LEADER:
+            self._tell_leader(self._snapshot, partition, key, result)
+        return partition
+
+    def _tell_leader(
+        self, snapshot: MetadataSnapshot, partition: Message, key: TopicPartition, result: FetchedPartition
+    ) -> None:
+        leader, epoch = result.leader, result.leader_epoch
+        known = snapshot.partition(key)
+        if known is not None and known.leader_epoch > epoch:
+            leader, epoch = known.leader, known.leader_epoch
+        if leader < 0:
+            return
+        leader_class = FetchResponse.FetchableTopicResponse.PartitionData.LeaderIdAndEpoch
+        partition.current_leader = leader_class(version=self._version, leader_id=leader, leader_epoch=epoch)
+        self._leaders.add(leader)
+
+    def _endpoints(self) -> list[Message]:
+        if self._snapshot is None or self._version < FIRST_WITH_NODE_ENDPOINTS or not self._leaders:
+            return []
+        return [
+            FetchResponse.NodeEndpoint(
+                version=self._version, node_id=broker, host=endpoint.host, port=endpoint.port, rack=rack
+            )
+            for broker, (endpoint, rack) in endpoints(self._snapshot, self._listener).items()
+            if broker in self._leaders
+        ]

@@ -1,0 +1,42 @@
+"""Which handler answers which API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from regency.broker_agent.listener import (
+    api_versions,
+    cluster,
+    fetch,
+    list_offsets,
+    metadata,
+    produce,
+    producer_ids,
+    topics,
+)
+from regency.broker_agent.listener.exchange import Exchange
+from regency.broker_agent.listener.services import Services
+from regency.broker_agent.wire.apis import ApiKey
+from regency.broker_agent.wire.codec import Message, Request
+
+
+class Handler(NamedTuple):
+    """`handle` answers the exchange, now or later. `failure` builds UNKNOWN_SERVER_ERROR, or None where nothing can
+    be said."""
+
+    handle: Callable[[Services, Exchange], None]
+    failure: Callable[[Request], Message | None]
+
+
+HANDLERS: Final[Mapping[ApiKey, Handler]] = {
+    ApiKey.PRODUCE: Handler(produce.handle, produce.failure),
+    ApiKey.FETCH: Handler(fetch.handle, fetch.failure),
+    ApiKey.LIST_OFFSETS: Handler(list_offsets.handle, list_offsets.failure),
+    ApiKey.METADATA: Handler(metadata.handle, metadata.failure),
+    ApiKey.API_VERSIONS: Handler(api_versions.handle, api_versions.failure),
+    ApiKey.CREATE_TOPICS: Handler(topics.handle, topics.failure),
+    ApiKey.INIT_PRODUCER_ID: Handler(producer_ids.handle, producer_ids.failure),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: Handler(list_offsets.handle_epochs, list_offsets.failure_of_epochs),
+    ApiKey.DESCRIBE_CLUSTER: Handler(cluster.handle, cluster.failure),
+}

@@ -1,0 +1,148 @@
+"""ListOffsets and OffsetForLeaderEpoch: where a log begins and ends, by timestamp or by leader epoch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from regency.broker_agent.listener.exchange import Exchange
+from regency.broker_agent.listener.lookup import refine
+from regency.broker_agent.listener.services import Services
+from regency.broker_agent.replication.api import EpochEndOffset, Isolation, ListedOffset
+from regency.broker_agent.wire.codec import (
+    ListOffsetsResponse,
+    Message,
+    OffsetForLeaderEpochResponse,
+    Request,
+)
+from regency.model.ids import BrokerId, LeaderEpoch, TopicPartition
+from regency.model.kafka_errors import ErrorCode
+
+FIRST_WITH_OFFSET_NOT_AVAILABLE: Final = 5
+FIRST_WITH_MAX_TIMESTAMP: Final = 7
+_MAX_TIMESTAMP: Final = -3
+
+
+def handle(services: Services, exchange: Exchange) -> None:
+    """One offset per partition; a partition named twice is INVALID_REQUEST, as in Kafka."""
+    request = exchange.request
+    named = Counter(
+        (topic.name, partition.partition_index) for topic in request.message.topics for partition in topic.partitions
+    )
+
+    def look_up(key: TopicPartition, timestamp: int, current_leader_epoch: int) -> ListedOffset:
+        if named[key] > 1:
+            return ListedOffset(ErrorCode.INVALID_REQUEST)
+        return _look_up(services, request, key, timestamp, current_leader_epoch)
+
+    topics = []
+    for topic in request.message.topics:
+        partitions = [
+            _listed(
+                request.version,
+                partition.partition_index,
+                look_up(
+                    TopicPartition(topic.name, partition.partition_index),
+                    partition.timestamp,
+                    partition.current_leader_epoch,
+                ),
+            )
+            for partition in topic.partitions
+        ]
+        topics.append(_listed_topic(request.version, topic.name, partitions))
+    exchange.answer(ListOffsetsResponse(version=request.version, topics=topics))
+
+
+def failure(request: Request) -> Message:
+    """The answer when the handler failed."""
+    failed = ListedOffset(ErrorCode.UNKNOWN_SERVER_ERROR)
+    topics = [
+        _listed_topic(
+            request.version,
+            topic.name,
+            [_listed(request.version, partition.partition_index, failed) for partition in topic.partitions],
+        )
+        for topic in request.message.topics
+    ]
+    return ListOffsetsResponse(version=request.version, topics=topics)
+
+
+def handle_epochs(services: Services, exchange: Exchange) -> None:
+    """End offset of the largest epoch not above the one asked for, per partition (KIP-101, KIP-320)."""
+    request = exchange.request
+    snapshot = services.metadata.current
+    topics = []
+    for topic in request.message.topics:
+        partitions = []
+        for partition in topic.partitions:
+            key = TopicPartition(topic.topic, partition.partition)
+            error, end = services.replicas.end_offset_for_epoch(
+                key,
+                LeaderEpoch(partition.current_leader_epoch),
+                LeaderEpoch(partition.leader_epoch),
+                BrokerId(request.message.replica_id),
+            )
+            partitions.append(_ended(request.version, key.partition, refine(snapshot, key, error), end))
+        topics.append(_ended_topic(request.version, topic.topic, partitions))
+    exchange.answer(OffsetForLeaderEpochResponse(version=request.version, topics=topics))
+
+
+def failure_of_epochs(request: Request) -> Message:
+    """The answer when the handler of OffsetForLeaderEpoch failed."""
+    topics = [
+        _ended_topic(
+            request.version,
+            topic.topic,
+            [
+                _ended(request.version, partition.partition, ErrorCode.UNKNOWN_SERVER_ERROR, EpochEndOffset())
+                for partition in topic.partitions
+            ],
+        )
+        for topic in request.message.topics
+    ]
+    return OffsetForLeaderEpochResponse(version=request.version, topics=topics)
+
+
+def _look_up(
+    services: Services, request: Request, key: TopicPartition, timestamp: int, current_leader_epoch: int
+) -> ListedOffset:
+    lowest = _MAX_TIMESTAMP if request.version >= FIRST_WITH_MAX_TIMESTAMP else _MAX_TIMESTAMP + 1
+    if timestamp < lowest:
+        return ListedOffset(ErrorCode.UNSUPPORTED_VERSION)
+    isolation = Isolation.READ_COMMITTED if request.message.isolation_level == 1 else Isolation.READ_UNCOMMITTED
+    listed = services.replicas.list_offset(
+        key, timestamp, LeaderEpoch(current_leader_epoch), BrokerId(request.message.replica_id), isolation
+    )
+    error = refine(services.metadata.current, key, listed.error)
+    if error is ErrorCode.OFFSET_NOT_AVAILABLE and request.version < FIRST_WITH_OFFSET_NOT_AVAILABLE:
+        error = ErrorCode.LEADER_NOT_AVAILABLE
+    return listed if error is listed.error else ListedOffset(error)
+
+
+def _listed(version: int, partition: int, listed: ListedOffset) -> Message:
+    return ListOffsetsResponse.ListOffsetsTopicResponse.ListOffsetsPartitionResponse(
+        version=version,
+        partition_index=partition,
+        error_code=int(listed.error),
+        timestamp=listed.timestamp,
+        offset=listed.offset,
+        leader_epoch=listed.leader_epoch,
+    )
+
+
+def _listed_topic(version: int, name: str, partitions: list[Message]) -> Message:
+    return ListOffsetsResponse.ListOffsetsTopicResponse(version=version, name=name, partitions=partitions)
+
+
+def _ended(version: int, partition: int, error: ErrorCode, end: EpochEndOffset) -> Message:
+    return OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult.EpochEndOffset(
+        version=version,
+        partition=partition,
+        error_code=int(error),
+        leader_epoch=end.leader_epoch,
+        end_offset=end.end_offset,
+    )
+
+
+def _ended_topic(version: int, name: str, partitions: list[Message]) -> Message:
+    return OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(version=version, topic=name, partitions=partitions)

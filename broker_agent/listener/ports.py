@@ -1,0 +1,127 @@
+"""What the listener asks of the rest of the agent. Everything is called, and calls back, on the data loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from regency.broker_agent.admin_forwarder import CreatedTopicResult, NewTopicSpec
+from regency.broker_agent.metadata import MetadataSnapshot
+from regency.broker_agent.replication.api import (
+    EpochEndOffset,
+    FetchedPartition,
+    FetchParams,
+    FetchPartition,
+    Isolation,
+    ListedOffset,
+    ProduceResult,
+)
+from regency.model.ids import BrokerId, LeaderEpoch, ProducerId, TopicPartition
+from regency.model.kafka_errors import ErrorCode
+
+
+class Replicas(Protocol):
+    """The ReplicaManager, as far as clients and followers reach it."""
+
+    def append(
+        self,
+        acks: int,
+        timeout_ms: int,
+        batches: Mapping[TopicPartition, bytes],
+        respond: Callable[[dict[TopicPartition, ProduceResult]], None],
+    ) -> None:
+        """Append at once and in order; `respond`, now or later, when `acks` are there or `timeout_ms` has passed."""
+        ...
+
+    def fetch(
+        self,
+        params: FetchParams,
+        partitions: Sequence[FetchPartition],
+        respond: Callable[[dict[TopicPartition, FetchedPartition]], None],
+    ) -> Callable[[], None]:
+        """Read; `respond` now, or when enough is there or the wait is over. The result cancels a fetch that waits."""
+        ...
+
+    def list_offset(
+        self,
+        topic_partition: TopicPartition,
+        timestamp: int,
+        current_leader_epoch: LeaderEpoch,
+        replica_id: BrokerId,
+        isolation: Isolation,
+    ) -> ListedOffset:
+        """The offset for a timestamp, or for -1 latest, -2 earliest, -3 the one with the largest timestamp."""
+        ...
+
+    def end_offset_for_epoch(
+        self,
+        topic_partition: TopicPartition,
+        current_leader_epoch: LeaderEpoch,
+        leader_epoch: LeaderEpoch,
+        replica_id: BrokerId,
+    ) -> tuple[ErrorCode, EpochEndOffset]:
+        """Where the largest epoch not above `leader_epoch` ends."""
+        ...
+
+
+class FetchContext(Protocol):
+    """One fetch within its session, or without one."""
+
+    @property
+    def partitions(self) -> Sequence[FetchPartition]:
+        """Everything to fetch: those of the request and those the session remembers."""
+        ...
+
+    def finish(
+        self, results: Mapping[TopicPartition, FetchedPartition]
+    ) -> tuple[int, Mapping[TopicPartition, FetchedPartition]]:
+        """The session id to answer with, 0 for none, and the results that are news to the client."""
+        ...
+
+
+class FetchSessions(Protocol):
+    """Incremental fetch sessions (KIP-227)."""
+
+    def resolve(
+        self,
+        session_id: int,
+        session_epoch: int,
+        partitions: Sequence[FetchPartition],
+        forgotten: Sequence[TopicPartition],
+        privileged: bool,
+        now: int,
+    ) -> FetchContext | ErrorCode:
+        """What a request means given its session; an error stands for the whole answer. `now`: monotonic
+        milliseconds."""
+        ...
+
+
+class Metadata(Protocol):
+    """The agent's metadata cache."""
+
+    @property
+    def current(self) -> MetadataSnapshot:
+        """The newest view."""
+        ...
+
+    async def wait_for(self, predicate: Callable[[MetadataSnapshot], bool], timeout_ms: int) -> bool:
+        """Whether a view satisfies the predicate within `timeout_ms` milliseconds."""
+        ...
+
+
+class Admin(Protocol):
+    """The way to the ruling controller."""
+
+    async def create_topics(
+        self, topics: Sequence[NewTopicSpec], *, validate_only: bool, timeout_ms: int, require_local: bool
+    ) -> list[CreatedTopicResult]:
+        """One result per topic. Raises NotController."""
+        ...
+
+
+class ProducerIdSource(Protocol):
+    """Producer ids nobody else gets."""
+
+    async def allocate(self) -> ProducerId:
+        """The next one. Raises a RegencyError, retriable when ZooKeeper cannot be asked now."""
+        ...

@@ -1,0 +1,154 @@
+"""Produce: hands record batches to the ReplicaManager. Looks at the header of a batch, never at a record."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import Final
+
+from regency.broker_agent.listener.exchange import Exchange, guarded
+from regency.broker_agent.listener.lookup import refine
+from regency.broker_agent.listener.services import Services
+from regency.broker_agent.listener.stats import Closing
+from regency.broker_agent.replication.api import ProduceResult
+from regency.broker_agent.wire.codec import Message, ProduceResponse, Request
+from regency.model.ids import TopicPartition
+from regency.model.kafka_errors import ErrorCode
+
+NO_ACKS: Final = 0
+_VALID_ACKS: Final = (-1, 0, 1)
+_BATCH_START: Final = struct.Struct(">qiibIh")
+"""Base offset, length of what follows, leader epoch, magic, CRC, attributes."""
+_BYTES_BEFORE_LENGTH_COUNTS: Final = 12
+_ZSTD: Final = 4
+_COMPRESSION: Final = 0x07
+_TRANSACTIONAL: Final = 0x10
+_CONTROL: Final = 0x20
+
+Results = Mapping[TopicPartition, ProduceResult]
+
+
+def handle(services: Services, exchange: Exchange) -> None:
+    """Append what is acceptable, at once; answer when the ReplicaManager does.
+
+    With acks=0 there is no answer, and any error closes the connection: the client learns in no other way that it
+    sends to the wrong broker.
+    """
+    message = exchange.request.message
+    refused = _refused_as_a_whole(message)
+    batches: dict[TopicPartition, bytes] = {}
+    if not refused:
+        for topic in message.topic_data:
+            for partition in topic.partition_data:
+                key = TopicPartition(topic.name, partition.index)
+                refusal = _check(partition.records, exchange.request.version)
+                if refusal is not None:
+                    refused[key] = refusal
+                else:
+                    batches[key] = bytes(partition.records)
+
+    def respond(appended: Results) -> None:
+        guarded(exchange, lambda: _respond(services, exchange, {**appended, **refused}))
+
+    if batches:
+        services.replicas.append(message.acks, message.timeout_ms, batches, respond)
+    else:
+        respond({})
+
+
+def failure(request: Request) -> Message | None:
+    """The answer when the handler failed; None with acks=0, which has none."""
+    if request.message.acks == NO_ACKS:
+        return None
+    return _answer(request, dict.fromkeys(_partitions(request.message), _result(ErrorCode.UNKNOWN_SERVER_ERROR, "")))
+
+
+def _respond(services: Services, exchange: Exchange, results: Results) -> None:
+    request = exchange.request
+    snapshot = services.metadata.current
+    told = {}
+    for key, result in results.items():
+        error = refine(snapshot, key, result.error)
+        if error is ErrorCode.KAFKA_STORAGE_ERROR and request.version <= 3:
+            error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        told[key] = result if error is result.error else _result(error, result.message)
+    if request.message.acks != NO_ACKS:
+        exchange.answer(_answer(request, told))
+        return
+    errors = [f"{key}: {result.error.name}" for key, result in told.items() if result.error is not ErrorCode.NONE]
+    if errors:
+        exchange.refuse(Closing.UNACKNOWLEDGED, "; ".join(errors[:3]))
+    else:
+        exchange.answer_nothing()
+
+
+def _answer(request: Request, results: Results) -> Message:
+    version = request.version
+    topic_class = ProduceResponse.TopicProduceResponse
+    partition_class = topic_class.PartitionProduceResponse
+    topics = []
+    for topic in request.message.topic_data:
+        partitions = []
+        for partition in topic.partition_data:
+            result = results[TopicPartition(topic.name, partition.index)]
+            partitions.append(
+                partition_class(
+                    version=version,
+                    index=partition.index,
+                    error_code=int(result.error),
+                    base_offset=result.base_offset,
+                    log_append_time_ms=result.log_append_time_ms,
+                    log_start_offset=result.log_start_offset,
+                    record_errors=[],
+                    error_message=result.message or None,
+                )
+            )
+        topics.append(topic_class(version=version, name=topic.name, partition_responses=partitions))
+    return ProduceResponse(version=version, responses=topics)
+
+
+def _refused_as_a_whole(message: Message) -> dict[TopicPartition, ProduceResult]:
+    """A refusal for every partition where the request itself cannot be done; else empty."""
+    partitions = _partitions(message)
+    if message.transactional_id is not None:
+        refusal = _result(ErrorCode.UNSUPPORTED_VERSION, "Transactions are not offered.")
+    elif message.acks not in _VALID_ACKS:
+        refusal = _result(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be -1, 0 or 1, not {message.acks}.")
+    elif len(set(partitions)) != len(partitions):
+        refusal = _result(ErrorCode.INVALID_REQUEST, "A partition is named twice in one request.")
+    else:
+        return {}
+    return dict.fromkeys(partitions, refusal)
+
+
+def _check(records: memoryview | None, version: int) -> ProduceResult | None:
+    """Why a record set is refused before the log sees it; None: it is one batch of format 2, for the log to validate.
+
+    Source: ProduceRequest.validateRecords of Kafka: exactly one batch per partition, zstd only from version 7.
+    """
+    if records is None or len(records) < _BATCH_START.size:
+        return _result(ErrorCode.INVALID_RECORD, "Every partition needs one record batch.")
+    _, length, _, magic, _, attributes = _BATCH_START.unpack_from(records)
+    if magic != 2:
+        return _result(ErrorCode.INVALID_RECORD, f"Record batches of format 2 are taken, not of format {magic}.")
+    if 0 <= length < len(records) - _BYTES_BEFORE_LENGTH_COUNTS:
+        return _result(ErrorCode.INVALID_RECORD, "Every partition takes exactly one record batch per request.")
+    if attributes & _TRANSACTIONAL:
+        return _result(ErrorCode.UNSUPPORTED_VERSION, "Transactions are not offered.")
+    if attributes & _CONTROL:
+        return _result(ErrorCode.INVALID_RECORD, "Control batches are written by brokers, not by clients.")
+    if attributes & _COMPRESSION == _ZSTD and version < 7:
+        return _result(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or newer.")
+    return None
+
+
+def _partitions(message: Message) -> list[TopicPartition]:
+    return [
+        TopicPartition(topic.name, partition.index)
+        for topic in message.topic_data
+        for partition in topic.partition_data
+    ]
+
+
+def _result(error: ErrorCode, message: str) -> ProduceResult:
+    return ProduceResult(error, message=message)

@@ -1,0 +1,168 @@
+"""The Kafka listener of an agent: accepts connections and hands their requests to the handlers. Runs on the data
+loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from typing import Final
+
+from regency.broker_agent.listener import api_versions
+from regency.broker_agent.listener.auto_creation import AutoCreation
+from regency.broker_agent.listener.connection import Connection
+from regency.broker_agent.listener.exchange import Exchange
+from regency.broker_agent.listener.handlers import HANDLERS
+from regency.broker_agent.listener.ports import (
+    Admin,
+    FetchSessions,
+    Metadata,
+    ProducerIdSource,
+    Replicas,
+)
+from regency.broker_agent.listener.services import Services
+from regency.broker_agent.listener.stats import ListenerStats, is_power_of_ten
+from regency.broker_agent.wire.apis import ApiKey
+from regency.broker_agent.wire.errors import UnsupportedApi
+from regency.model.clock import Clock
+from regency.model.facts import Endpoint
+from regency.model.settings import BrokerSettings
+
+logger = logging.getLogger(__name__)
+
+STOP_GRACE_MS: Final = 1000
+"""How long requests that have begun may take to be answered when the listener stops."""
+
+
+class KafkaListener:
+    """Serves Kafka's protocol on one or more endpoints. Built and used on the data loop.
+
+    A request for an API or version that is not offered closes the connection, as in Kafka; only ApiVersions is answered
+    (KIP-511). `stats` is for metrics.
+    """
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        replica_manager: Replicas,
+        sessions: FetchSessions,
+        metadata: Metadata,
+        admin: Admin,
+        producer_ids: ProducerIdSource,
+        cluster_id: str,
+        clock: Clock,
+    ) -> None:
+        self._auto_creation = AutoCreation(settings, admin)
+        self._services = Services(
+            settings,
+            replica_manager,
+            sessions,
+            metadata,
+            admin,
+            producer_ids,
+            cluster_id,
+            clock,
+            self._auto_creation,
+        )
+        self.stats = ListenerStats()
+        self.clock = clock
+        self.max_request_bytes = settings.socket_request_max_bytes
+        self.max_idle_ms = settings.connections_max_idle_ms
+        self._servers: list[asyncio.Server] = []
+        self._connections: dict[Connection, None] = {}
+        self._per_host: dict[str, int] = {}
+        self._all_gone = asyncio.Event()
+        self._all_gone.set()
+
+    async def start(self, endpoint: Endpoint) -> int:
+        """Listen on `endpoint`, an empty host meaning every address, and give the bound port. Raises OSError."""
+        bound = _bind(endpoint, self._services.settings.socket_listen_backlog_size)
+        server = await asyncio.get_running_loop().create_server(lambda: Connection(self, endpoint.listener), sock=bound)
+        self._servers.append(server)
+        port: int = bound.getsockname()[1]
+        logger.info("listening for %s on %s:%d", endpoint.listener, endpoint.host or "*", port)
+        return port
+
+    async def stop(self) -> None:
+        """Accept nothing more, let requests that have begun end within a second, close every connection."""
+        for server in self._servers:
+            server.close()
+        self._auto_creation.stop()
+        for connection in tuple(self._connections):
+            connection.finish()
+        try:
+            await asyncio.wait_for(self._all_gone.wait(), STOP_GRACE_MS / 1000)
+        except TimeoutError:
+            for connection in tuple(self._connections):
+                connection.abort()
+            await self._all_gone.wait()
+        for server in self._servers:
+            await server.wait_closed()
+        self._servers.clear()
+
+    def opened(self, connection: Connection) -> bool:
+        """A connection was accepted; False: there are too many."""
+        self.stats.accepted += 1
+        self.stats.open += 1
+        self._connections[connection] = None
+        self._all_gone.clear()
+        count = self._per_host.get(connection.peer_host, 0) + 1
+        self._per_host[connection.peer_host] = count
+        settings = self._services.settings
+        return self.stats.open <= settings.max_connections and count <= settings.max_connections_per_ip
+
+    def closed(self, connection: Connection) -> None:
+        """A connection is gone."""
+        del self._connections[connection]
+        self.stats.open -= 1
+        self._per_host[connection.peer_host] -= 1
+        if not self._per_host[connection.peer_host]:
+            del self._per_host[connection.peer_host]
+        if not self._connections:
+            self._all_gone.set()
+
+    def handle(self, exchange: Exchange) -> None:
+        """Call the handler of the request."""
+        HANDLERS[exchange.request.api_key].handle(self._services, exchange)
+
+    def failed(self, exchange: Exchange, error: Exception) -> bool:
+        """Log what a handler raised, with its traceback when it is new, and answer UNKNOWN_SERVER_ERROR if possible."""
+        self.stats.handler_failures += 1
+        request = exchange.request
+        if is_power_of_ten(self.stats.handler_failures):
+            logger.error(
+                "%s v%d of client %s failed; %d such failures so far",
+                request.api_key.name,
+                request.version,
+                request.client_id,
+                self.stats.handler_failures,
+                exc_info=error,
+            )
+        try:
+            answer = HANDLERS[request.api_key].failure(request)
+            if answer is None:
+                return False
+            exchange.answer(answer)
+        except Exception:
+            logger.debug("no error answer to %s v%d", request.api_key.name, request.version, exc_info=True)
+            return False
+        return True
+
+    def reject_version(self, unsupported: UnsupportedApi) -> bytes | bytearray | None:
+        """The v0 answer to an ApiVersions of an unknown version; None for everything else."""
+        if unsupported.api_key == ApiKey.API_VERSIONS:
+            return api_versions.unsupported_version(unsupported.correlation_id)
+        return None
+
+
+def _bind(endpoint: Endpoint, backlog: int) -> socket.socket:
+    """A listening socket: one, as Kafka has, so that port 0 gives one port; IPv4 where the name has both families."""
+    if not endpoint.host:
+        if socket.has_dualstack_ipv6():
+            return socket.create_server(
+                ("", endpoint.port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=backlog
+            )
+        return socket.create_server(("", endpoint.port), backlog=backlog)
+    addresses = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
+    family, *_, address = min(addresses, key=lambda found: found[0] != socket.AF_INET)
+    return socket.create_server((str(address[0]), int(address[1])), family=family, backlog=backlog)

@@ -1,0 +1,50 @@
+"""What the listener counts. Plain integers, read by the metrics collector; each kind of trouble is logged when first
+met."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from enum import Enum
+
+from regency.broker_agent.wire.apis import ApiKey
+
+logger = logging.getLogger(__name__)
+
+
+class Closing(Enum):
+    """Why the listener closed a connection. The value is a phrase for people."""
+
+    MALFORMED = "it sent what is no request"
+    OVERSIZED = "it announced a request larger than socket.request.max.bytes, or of negative size"
+    HALF_SENT = "it went away in the middle of a request"
+    UNSUPPORTED = "it asked for an API or version that is not offered"
+    UNACKNOWLEDGED = "a produce with acks=0 failed, which it can only learn this way"
+    IDLE = "it was idle for connections.max.idle.ms"
+    TOO_MANY = "max.connections or max.connections.per.ip is reached"
+    FAILED = "its request failed in an unexpected way"
+
+
+@dataclass(slots=True)
+class ListenerStats:
+    """Counters since the agent started."""
+
+    accepted: int = 0
+    open: int = 0
+    closed_for: dict[Closing, int] = field(default_factory=lambda: dict.fromkeys(Closing, 0))
+    requests: dict[ApiKey, int] = field(default_factory=lambda: dict.fromkeys(ApiKey, 0))
+    handler_failures: int = 0
+
+    def count_closing(self, reason: Closing, peer: str, detail: str) -> None:
+        """Count a connection that is closed for `reason`; log the first one, and then every tenfold number."""
+        self.closed_for[reason] += 1
+        count = self.closed_for[reason]
+        if is_power_of_ten(count):
+            logger.warning("closed the connection from %s: %s (%s); %d so far", peer, reason.value, detail, count)
+
+
+def is_power_of_ten(count: int) -> bool:
+    """Whether `count`, 1 or more, is 1, 10, 100 and so on: the repetitions worth a line."""
+    while count % 10 == 0:
+        count //= 10
+    return count == 1
