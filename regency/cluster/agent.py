@@ -96,7 +96,7 @@ class Agent:
     def process(self) -> ManagedProcess:
         """Its process. Raises ClusterNotRunning when it was never started, or stopped or killed on purpose."""
         if self._process is None:
-            raise ClusterNotRunning(f"Broker {self.id} is not running.", hint=f"Start it with restart({self.id}).")
+            raise ClusterNotRunning(f"Broker {self.id} is not running.", hint=f"Start it with start({self.id}).")
         return self._process
 
     @property

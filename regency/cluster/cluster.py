@@ -34,6 +34,7 @@ from regency.cluster.zookeeper import EmbeddedZooKeeper
 from regency.model import znode_paths
 from regency.model.errors import RegencyError
 from regency.model.ids import BrokerId, ControllerEpoch
+from regency.model.settings import parse_settings
 from regency.model.znodes import decode_controller, decode_controller_epoch
 from regency.runtime import zk_client
 from regency.runtime.zk_session import ZkError, ZkSession
@@ -166,8 +167,8 @@ class Cluster:
 
         With `broker`: start that one, which was killed or stopped, on its data and ports.
 
-        Raises ClusterRunning, EmbeddedZooKeeperMissing, NoFreePorts, and ClusterStartFailed with the end of a log. A
-        cluster of which a part cannot be started is ended again.
+        Raises ClusterRunning, SettingsInvalid, EmbeddedZooKeeperMissing, and ClusterStartFailed with the end of a log.
+        A cluster of which a part cannot be started is ended again.
         """
         if broker is not None:
             self._start_agents([self._agent(broker)])
@@ -176,6 +177,8 @@ class Cluster:
             return
         with start_lock(self.directory):
             refuse_if_running(self.directory, self._state)
+            for agent in self._agents.values():
+                self._properties(agent)
             self._started = True
             if not self._detached:
                 self._guard = Guard(self.directory, remove=self._temporary)
@@ -191,10 +194,14 @@ class Cluster:
                 self._release()
                 raise
 
-    def close(self) -> None:
-        """End every process and remove a temporary directory; a detached cluster is only let go of. Harmless twice."""
+    def close(self, grace_s: float | None = None) -> None:
+        """End every process and remove a temporary directory; a detached cluster is only let go of. Harmless twice.
+
+        Brokers get SIGTERM and `grace_s` seconds: 15 by default; 0, the default in a temporary directory, kills.
+        """
         if self._started and not self._detached:
-            self._end(grace_s=0 if self._temporary else _CLOSE_GRACE_S)
+            default = 0.0 if self._temporary else _CLOSE_GRACE_S
+            self._end(grace_s=default if grace_s is None else grace_s)
         self._release()
 
     # Faults and their repair
@@ -334,17 +341,21 @@ class Cluster:
             return None
         return EmbeddedZooKeeper(self.directory / "zookeeper", port=self._state.zookeeper_port, spawner=self._spawner)
 
+    def _properties(self, agent: Agent) -> dict[str, str]:
+        """server.properties of an agent, checked here so that a mistake is told before anything is started."""
+        properties = agent_properties(
+            agent.broker,
+            agent.directory,
+            zookeeper_connect=self.zookeeper_connect,
+            session_timeout_ms=self._state.session_timeout_ms,
+            settings={**self._state.settings, **self._state.broker_settings.get(agent.id, {})},
+        )
+        parse_settings(properties, source=f"settings of broker {agent.id}")
+        return properties
+
     def _start_agents(self, starting: Sequence[Agent]) -> None:
         for agent in starting:
-            settings = {**self._state.settings, **self._state.broker_settings.get(agent.id, {})}
-            properties = agent_properties(
-                agent.broker,
-                agent.directory,
-                zookeeper_connect=self.zookeeper_connect,
-                session_timeout_ms=self._state.session_timeout_ms,
-                settings=settings,
-            )
-            agent.launch(properties)
+            agent.launch(self._properties(agent))
             self._record()
         deadline = time.monotonic() + self._start_timeout_s
         while waiting := [agent for agent in starting if not agent.is_ready()]:

@@ -26,7 +26,7 @@ _HOST = "127.0.0.1"
 class _Register(msgspec.Struct):
     """Who has which port (directory by port), and where to look on: a port just given back is not given out at once."""
 
-    next_port: int = FIRST_PORT
+    next_port: int = 0
     reserved: dict[int, str] = {}
 
 
@@ -42,7 +42,8 @@ def reserve_ports(count: int, *, owner: Path, register: Path | None = None) -> l
         state = _read(folder / "ports.json")
         state.reserved = {port: name for port, name in state.reserved.items() if Path(name).is_dir()}
         size = LAST_PORT - FIRST_PORT + 1
-        candidates = (FIRST_PORT + (state.next_port - FIRST_PORT + step) % size for step in range(size))
+        start = max(state.next_port, FIRST_PORT)
+        candidates = (FIRST_PORT + (start - FIRST_PORT + step) % size for step in range(size))
         chosen: list[int] = []
         for port in candidates:
             if port not in state.reserved and is_free(port):

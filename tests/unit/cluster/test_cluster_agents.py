@@ -1,0 +1,49 @@
+"""What an agent is told in its server.properties."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from regency.cluster.agent import agent_properties
+from regency.cluster.errors import ClusterError
+from regency.cluster.state import BrokerPorts
+from regency.model.ids import BrokerId
+from regency.model.properties import format_properties, parse_properties
+from regency.model.settings import parse_settings
+
+BROKER = BrokerPorts(BrokerId(2), {"PLAINTEXT": 20_001, "CONTROL": 20_002, "CONTROLLER": 20_003})
+
+
+def properties(directory: Path, **settings: str) -> dict[str, str]:
+    return agent_properties(
+        BROKER,
+        directory,
+        zookeeper_connect="127.0.0.1:20000/lab",
+        session_timeout_ms=3000,
+        settings={key.replace("_", "."): value for key, value in settings.items()},
+    )
+
+
+def test_settings_of_an_agent_are_valid_and_name_its_ports_and_directories(tmp_path: Path) -> None:
+    text = format_properties(properties(tmp_path / "agent 2", min_insync_replicas="2"))
+    settings = parse_settings(parse_properties(text, "server.properties"), source="server.properties")
+    assert settings.broker_id == 2
+    assert [str(listener) for listener in settings.listeners] == ["PLAINTEXT://127.0.0.1:20001"]
+    assert str(settings.control_plane_listener) == "CONTROL://127.0.0.1:20002"
+    assert str(settings.controller_listener) == "CONTROLLER://127.0.0.1:20003"
+    assert settings.zookeeper_connect == "127.0.0.1:20000/lab"
+    assert settings.zookeeper_session_timeout_ms == 3000
+    assert settings.log_dirs == (str(tmp_path / "agent 2" / "data"),)
+    assert settings.min_insync_replicas == 2
+    assert settings.warnings == ()
+
+
+def test_settings_of_the_user_come_last(tmp_path: Path) -> None:
+    assert properties(tmp_path, zookeeper_session_timeout_ms="9000")["zookeeper.session.timeout.ms"] == "9000"
+
+
+def test_keys_that_the_cluster_decides_cannot_be_set(tmp_path: Path) -> None:
+    with pytest.raises(ClusterError, match=r"listeners, log\.dirs cannot be set"):
+        properties(tmp_path, listeners="PLAINTEXT://:9092", log_dirs="/data")

@@ -1,0 +1,70 @@
+"""A cluster that was there keeps what it had; what is asked for is added or refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from regency.cluster.errors import ClusterError
+from regency.cluster.plan import plan_cluster
+from regency.cluster.state import ClusterState, write_state
+
+
+def plan(directory: Path, **wishes: object) -> ClusterState:
+    asked = {"brokers": None, "settings": None, "broker_settings": None, "zookeeper_connect": None, **wishes}
+    return plan_cluster(directory, session_timeout_ms=3000, **asked)
+
+
+def test_new_cluster_has_three_brokers_with_three_ports_each_and_its_own_zookeeper(tmp_path: Path) -> None:
+    state = plan(tmp_path)
+    ports = [port for broker in state.brokers for port in broker.ports.values()]
+    assert [broker.id for broker in state.brokers] == [1, 2, 3]
+    assert [list(broker.ports) for broker in state.brokers] == [["PLAINTEXT", "CONTROL", "CONTROLLER"]] * 3
+    assert len({*ports, state.zookeeper_port}) == 10
+    assert state.zookeeper_connect == f"127.0.0.1:{state.zookeeper_port}"
+
+
+def test_cluster_of_another_zookeeper_has_none_of_its_own(tmp_path: Path) -> None:
+    state = plan(tmp_path, zookeeper_connect="zk1:2181,zk2:2181/lab", brokers=1)
+    assert (state.zookeeper_connect, state.zookeeper_port) == ("zk1:2181,zk2:2181/lab", 0)
+
+
+def test_cluster_is_started_again_as_it_was(tmp_path: Path) -> None:
+    first = plan(tmp_path, brokers=2, settings={"a": "1"}, broker_settings={1: {"broker.rack": "x"}})
+    write_state(tmp_path, first)
+    assert plan(tmp_path) == first
+
+
+def test_brokers_are_added_and_the_old_keep_their_ports(tmp_path: Path) -> None:
+    first = plan(tmp_path, brokers=2)
+    write_state(tmp_path, first)
+    grown = plan(tmp_path, brokers=3)
+    assert grown.brokers[:2] == first.brokers
+    assert grown.brokers[2].id == 3
+    assert not set(grown.brokers[2].ports.values()) & {
+        port for broker in first.brokers for port in broker.ports.values()
+    }
+
+
+def test_given_settings_replace_the_old(tmp_path: Path) -> None:
+    write_state(tmp_path, plan(tmp_path, settings={"a": "1"}))
+    assert plan(tmp_path, settings={"b": "2"}).settings == {"b": "2"}
+
+
+def test_fewer_brokers_than_before_are_refused(tmp_path: Path) -> None:
+    write_state(tmp_path, plan(tmp_path, brokers=3))
+    with pytest.raises(ClusterError, match=r"has 3 brokers, so it cannot be started with 2\. Leave the number out"):
+        plan(tmp_path, brokers=2)
+
+
+def test_another_zookeeper_than_before_is_refused(tmp_path: Path) -> None:
+    write_state(tmp_path, plan(tmp_path, zookeeper_connect="zk:2181"))
+    with pytest.raises(ClusterError, match="belongs to ZooKeeper zk:2181, not zk:2182"):
+        plan(tmp_path, zookeeper_connect="zk:2182")
+
+
+@pytest.mark.parametrize("count", [0, -1, 101])
+def test_number_of_brokers_has_bounds(tmp_path: Path, count: int) -> None:
+    with pytest.raises(ClusterError, match=f"1 to 100 brokers, not {count}"):
+        plan(tmp_path, brokers=count)

@@ -1,0 +1,96 @@
+"""A process that was started through the launcher ends with the one that started it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from regency.cluster import launcher, processes
+from regency.cluster.errors import ClusterStartFailed
+from regency.cluster.processes import ProcessState
+from regency.cluster.spawner import ManagedProcess, Spawner
+
+LAUNCHER = str(Path(launcher.__file__))
+SLEEPER = [sys.executable, "-I", "-S", "-c", "import signal; signal.pause()"]
+
+
+def launch(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-I", "-S", LAUNCHER, *arguments], capture_output=True, text=True, check=False
+    )
+
+
+def test_launcher_becomes_the_program() -> None:
+    done = launch(str(os.getpid()), "--", sys.executable, "-c", "print('hello')")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "hello\n", "")
+
+
+def test_launcher_starts_nothing_when_its_parent_is_another() -> None:
+    done = launch("1", "--", sys.executable, "-c", "print('hello')")
+    assert (done.returncode, done.stdout) == (launcher.EXIT_ORPHAN, "")
+    assert "process 1 ended before" in done.stderr
+
+
+def test_launcher_names_a_program_that_cannot_be_run() -> None:
+    done = launch(str(os.getpid()), "--", "/no/such/program")
+    assert done.returncode == launcher.EXIT_NO_PROGRAM
+    assert done.stderr == "launcher: cannot run /no/such/program: No such file or directory\n"
+
+
+@pytest.mark.parametrize("arguments", [[], ["12"], ["12", "--"], ["x", "--", "true"], ["12", "true", "--"]])
+def test_launcher_explains_its_use(arguments: list[str]) -> None:
+    done = launch(*arguments)
+    assert done.returncode == launcher.EXIT_USAGE
+    assert done.stderr.startswith("usage: launcher.py")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the guard ends what is left")
+def test_process_dies_when_its_parent_is_killed(
+    owner: Callable[[str], subprocess.Popen[str]], eventually: Callable[..., None], tmp_path: Path
+) -> None:
+    parent = owner(f"""
+        from pathlib import Path
+        from regency.cluster.spawner import Spawner
+        here = Path({str(tmp_path)!r})
+        print(Spawner().spawn("sleeper", {SLEEPER!r}, directory=here, log=here / "log").pid, flush=True)
+        import signal
+        signal.pause()
+    """)
+    assert parent.stdout is not None
+    pid = int(parent.stdout.readline())
+    assert processes.process(pid) is not None
+    parent.send_signal(signal.SIGKILL)
+    eventually(lambda: processes.process(pid) is None, what=f"process {pid} ends with its parent")
+
+
+def test_process_outlives_the_thread_that_asked_for_it(tmp_path: Path, eventually: Callable[..., None]) -> None:
+    spawner = Spawner()
+    started: list[ManagedProcess] = []
+
+    def ask() -> None:
+        started.append(spawner.spawn("sleeper", SLEEPER, directory=tmp_path, log=tmp_path / "log"))
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    thread.join()
+    try:
+        eventually(lambda: b"pause" in Path(f"/proc/{started[0].pid}/cmdline").read_bytes(), what="the launcher execs")
+        assert started[0].state is ProcessState.RUNNING
+    finally:
+        started[0].kill()
+        spawner.close()
+    assert started[0].state is ProcessState.DEAD
+
+
+def test_spawner_says_which_program_is_missing(tmp_path: Path) -> None:
+    spawner = Spawner(detached=True)
+    with pytest.raises(ClusterStartFailed, match=r"ghost cannot be started: .*No such file"):
+        spawner.spawn("ghost", ["/no/such/program"], directory=tmp_path, log=tmp_path / "log")
+    spawner.close()

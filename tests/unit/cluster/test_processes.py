@@ -1,0 +1,131 @@
+"""Processes are known by pid and start time; signals reach whole groups, and never a stranger with the same pid."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from regency.cluster import processes
+from regency.cluster.processes import ProcessRef, ProcessState, end, members, reference, send, state_of
+
+Sleeper = Callable[..., subprocess.Popen[bytes]]
+Eventually = Callable[..., None]
+
+WITH_CHILD = """
+import os, signal, subprocess, sys
+child = subprocess.Popen([sys.executable, "-I", "-S", "-c", "import signal; signal.pause()"])
+print(child.pid, flush=True)
+signal.pause()
+"""
+STUBBORN = """
+import signal
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("ready", flush=True)
+while True:
+    signal.pause()
+"""
+
+
+def remember(child: subprocess.Popen[bytes]) -> ProcessRef:
+    ref = reference("sleeper", child.pid)
+    assert ref is not None
+    return ref
+
+
+def first_line(child: subprocess.Popen[bytes]) -> bytes:
+    assert child.stdout is not None
+    return child.stdout.readline()
+
+
+def test_process_is_running_then_paused_then_running_then_dead(sleeper: Sleeper, eventually: Eventually) -> None:
+    child = sleeper()
+    ref = remember(child)
+    assert state_of(ref) is ProcessState.RUNNING
+    send(ref, signal.SIGSTOP)
+    eventually(lambda: state_of(ref) is ProcessState.PAUSED, what="it is paused")
+    send(ref, signal.SIGCONT)
+    eventually(lambda: state_of(ref) is ProcessState.RUNNING, what="it runs again")
+    send(ref, signal.SIGKILL)
+    eventually(lambda: state_of(ref) is ProcessState.DEAD, what="it is dead, though nobody has waited for it")
+
+
+def test_process_with_a_reused_pid_is_never_signalled(sleeper: Sleeper) -> None:
+    child = sleeper()
+    former = msgspec.structs.replace(remember(child), started="another boot/12345")
+    assert state_of(former) is ProcessState.DEAD
+    assert members(former) == []
+    assert not send(former, signal.SIGKILL)
+    assert end([former], grace_s=0) == []
+    assert child.poll() is None
+
+
+def test_signal_to_one_process_is_withheld_from_its_successor(sleeper: Sleeper) -> None:
+    row = processes.process(sleeper().pid)
+    assert row is not None
+    assert not processes.send_one(msgspec.structs.replace(row, started="another boot/1"), signal.SIGKILL)
+    assert processes.process(row.pid) is not None
+
+
+def test_kill_reaches_the_child_of_the_process(sleeper: Sleeper, eventually: Eventually) -> None:
+    parent = sleeper(WITH_CHILD)
+    grandchild = int(first_line(parent))
+    ref = remember(parent)
+    assert [row.pid for row in members(ref)] == [parent.pid, grandchild]
+    assert end([ref], grace_s=0) == [ref]
+    eventually(lambda: processes.process(grandchild) is None, what="the child is gone")
+    assert members(ref) == []
+
+
+def test_orphan_of_a_dead_process_is_still_a_member_of_its_group(sleeper: Sleeper, eventually: Eventually) -> None:
+    parent = sleeper(WITH_CHILD)
+    grandchild = int(first_line(parent))
+    ref = remember(parent)
+    os.kill(parent.pid, signal.SIGKILL)
+    parent.wait()
+    assert [row.pid for row in members(ref)] == [grandchild]
+    assert end([ref], grace_s=5) == []
+    eventually(lambda: processes.process(grandchild) is None, what="the orphan is gone")
+
+
+def test_end_resumes_a_paused_process_so_that_it_can_leave_in_order(sleeper: Sleeper) -> None:
+    child = sleeper(
+        "import signal, sys\nsignal.signal(15, lambda *_: sys.exit(7))\nprint('ready', flush=True)\nsignal.pause()"
+    )
+    first_line(child)
+    ref = remember(child)
+    send(ref, signal.SIGSTOP)
+    assert end([ref], grace_s=10) == []
+    assert child.wait() == 7
+
+
+def test_end_kills_what_does_not_listen(sleeper: Sleeper) -> None:
+    child = sleeper(STUBBORN)
+    first_line(child)
+    ref = remember(child)
+    assert end([ref], grace_s=0.05) == [ref]
+    assert child.wait() == -signal.SIGKILL
+
+
+def test_end_of_nothing_is_harmless(sleeper: Sleeper) -> None:
+    child = sleeper()
+    ref = remember(child)
+    child.kill()
+    child.wait()
+    assert end([ref], grace_s=1) == []
+    assert reference("gone", child.pid) is None
+
+
+def test_ps_gives_the_same_answer_as_proc(sleeper: Sleeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    child = sleeper()
+    by_proc = processes.process(child.pid)
+    assert by_proc is not None
+    monkeypatch.setattr(processes, "_PROC", processes.Path("/no/proc/here"))
+    by_ps = processes.process(child.pid)
+    assert by_ps is not None
+    assert (by_ps.pid, by_ps.parent, by_ps.group) == (by_proc.pid, by_proc.parent, by_proc.group)
+    assert by_ps.started in [row.started for row in processes.all_processes() if row.pid == child.pid]
