@@ -40,8 +40,20 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
 def topic_log_config(base: LogConfig, overrides: Mapping[str, str], *, source: str = "topic settings") -> LogConfig:
     """`base` with the topic-level keys of `overrides` (such as `retention.ms`) in place of its own values.
 
-    Keys of Kafka that concern what is not done here (compaction, throttling, down-conversion) are checked and have no
-    effect. Raises SettingsInvalid with all problems; `source` names what the keys were read from.
+    For settings that somebody asks for: keys of Kafka that concern what is not done here (compaction, throttling,
+    down-conversion) are checked and have no effect, and SettingsInvalid with all problems is raised where there is one.
+    `source` names what the keys were read from.
+    """
+    config, problems = applicable_log_config(base, overrides)
+    if problems:
+        raise SettingsInvalid(source, problems)
+    return config
+
+
+def applicable_log_config(base: LogConfig, overrides: Mapping[str, str]) -> tuple[LogConfig, tuple[str, ...]]:
+    """As topic_log_config, for settings that are already stored: what can be used is, the rest is told.
+
+    A key that a newer tool left behind must not cost a topic its min.insync.replicas.
     """
     problems = Problems(overrides, {})
     changes: dict[str, object] = {}
@@ -53,6 +65,4 @@ def topic_log_config(base: LogConfig, overrides: Mapping[str, str], *, source: s
         value = problems.read(name, kind)
         if has_effect and value is not None:
             changes[name.replace(".", "_")] = value
-    if problems.found:
-        raise SettingsInvalid(source, problems.found)
-    return msgspec.structs.replace(base, **changes)
+    return msgspec.structs.replace(base, **changes), tuple(problems.found)

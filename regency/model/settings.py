@@ -5,7 +5,7 @@ Keys, defaults, units and ranges are those of Kafka's server.properties; `descri
 
 from __future__ import annotations
 
-from regency.model.log_config import LogConfig, topic_log_config
+from regency.model.log_config import LogConfig, applicable_log_config, topic_log_config
 from regency.model.settings_broker import BrokerSettings
 from regency.model.settings_parse import SettingDescription, describe_settings, parse_settings
 from regency.model.settings_values import SettingsInvalid
@@ -15,6 +15,7 @@ __all__ = [
     "LogConfig",
     "SettingDescription",
     "SettingsInvalid",
+    "applicable_log_config",
     "describe_settings",
     "parse_settings",
     "topic_log_config",

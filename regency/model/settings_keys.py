@@ -276,6 +276,9 @@ TOPIC_KEYS: Final[dict[str, tuple[Kind, bool]]] = {
     "message.timestamp.before.max.ms": (long(), False),
     "message.timestamp.after.max.ms": (long(), False),
     "message.downconversion.enable": (_BOOLEAN, False),
+    "remote.storage.enable": (Text(("false",)), False),
+    "local.retention.ms": (long(-2), False),
+    "local.retention.bytes": (long(-2), False),
     "leader.replication.throttled.replicas": (Text(may_be_empty=True), False),
     "follower.replication.throttled.replicas": (Text(may_be_empty=True), False),
 }

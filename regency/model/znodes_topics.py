@@ -12,7 +12,7 @@ import msgspec
 from regency.model import znode_paths
 from regency.model.errors import ZnodeMalformed
 from regency.model.facts import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment, TopicAssignment
-from regency.model.ids import ControllerEpoch, LeaderEpoch, TopicId, ZkVersion
+from regency.model.ids import BrokerId, ControllerEpoch, LeaderEpoch, TopicId, ZkVersion
 from regency.model.topic_ids import decode_topic_id, encode_topic_id
 from regency.model.znode_json import INT_MAX, Id, IdOrNone, Natural, check_distinct, check_utf8, merge_fields, read_json
 
@@ -29,13 +29,22 @@ class _TopicJson(msgspec.Struct):
 
 
 class _StateJson(msgspec.Struct, gc=False):
-    """Version 1. leader_recovery_state (KIP-704) may stand there and means nothing here."""
+    """What is read of a state. leader_recovery_state (KIP-704) may stand there and means nothing here."""
 
     controller_epoch: Annotated[ControllerEpoch, msgspec.Meta(ge=0, le=INT_MAX)]
     leader: IdOrNone
-    version: Natural
     leader_epoch: Annotated[LeaderEpoch, msgspec.Meta(ge=0, le=INT_MAX)]
     isr: tuple[Id, ...]
+
+
+class _StateJsonV1(msgspec.Struct, gc=False):
+    """What is written, in this order."""
+
+    controller_epoch: ControllerEpoch
+    leader: BrokerId
+    version: int
+    leader_epoch: LeaderEpoch
+    isr: tuple[BrokerId, ...]
 
 
 _topic_decoder = msgspec.json.Decoder(_TopicJson)
@@ -81,7 +90,7 @@ def decode_topic(path: str, data: bytes, *, topic: str, zk_version: ZkVersion, c
 def encode_state(state: LeaderIsrAndControllerEpoch) -> bytes:
     """Content of a state znode, version 1, in Kafka's order of fields. The zk version is not content."""
     decided = state.leader_and_isr
-    return _encode(_StateJson(state.controller_epoch, decided.leader, 1, decided.leader_epoch, decided.isr))
+    return _encode(_StateJsonV1(state.controller_epoch, decided.leader, 1, decided.leader_epoch, decided.isr))
 
 
 def decode_state(path: str, data: bytes, *, zk_version: ZkVersion) -> LeaderIsrAndControllerEpoch:

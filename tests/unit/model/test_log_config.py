@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from regency.model.settings import LogConfig, SettingsInvalid, topic_log_config
+from regency.model.settings import LogConfig, SettingsInvalid, applicable_log_config, topic_log_config
 
 
 def test_a_topics_keys_take_the_place_of_the_brokers() -> None:
@@ -57,6 +57,13 @@ def test_every_problem_is_told_at_once_with_the_nearest_key() -> None:
         "  segment.bytes=3: expected 14 or more",
         "  flush.messages=0: expected 1 or more",
     ]
+
+
+def test_stored_settings_are_used_as_far_as_they_can_be() -> None:
+    stored = {"min.insync.replicas": "2", "key.of.tomorrow": "x", "retention.ms": "soon"}
+    config, problems = applicable_log_config(LogConfig(retention_ms=7), stored)
+    assert config == LogConfig(retention_ms=7, min_insync_replicas=2)
+    assert [problem.split("=")[0] for problem in problems] == ["key.of.tomorrow", "retention.ms"]
 
 
 @pytest.mark.parametrize("ratio", ["nan", "inf", "1e0", "", ".", "0_1", "-0.1"])

@@ -122,8 +122,8 @@ def test_a_state_is_written_in_kafkas_bytes_and_read_back() -> None:
     assert decode_state("/s", data, zk_version=ZkVersion(4)) == STATE
 
 
-def test_a_state_may_have_no_leader_any_order_of_fields_and_a_recovery_state() -> None:
-    data = b' {"isr":[],"leader_recovery_state":1,"leader":-1,"leader_epoch":0,"version":1,"controller_epoch":0}\n'
+def test_a_state_may_have_no_leader_no_version_any_order_of_fields_and_a_recovery_state() -> None:
+    data = b' {"isr":[],"leader_recovery_state":1,"leader":-1,"leader_epoch":0,"controller_epoch":0}\n'
     state = decode_state("/s", data, zk_version=ZkVersion(0))
     assert state == LeaderIsrAndControllerEpoch(LeaderAndIsr(BrokerId(-1), LeaderEpoch(0), ()), ControllerEpoch(0))
     assert not state.leader_and_isr.has_leader
