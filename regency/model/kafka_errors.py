@@ -1,4 +1,4 @@
-"""Kafka's error codes: the numbers in its protocol, which our control plane uses too, so that one table explains both."""
+"""Kafka's error codes: the numbers in its protocol, which our control plane uses too, so one table explains both."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """Codes this system sends or understands. Names and numbers are Kafka's; `retriable` says a client may try again."""
+    """Codes this system sends or understands, under Kafka's names; `retriable` says a client may try again."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
