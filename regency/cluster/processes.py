@@ -20,7 +20,7 @@ import msgspec
 
 _PROC = Path("/proc")
 _POLL_S = 0.01
-_STAT_STARTED = 19  # index of `starttime` in /proc/PID/stat, counted from `state`
+_STAT_THREADS, _STAT_STARTED = 17, 19  # fields of /proc/PID/stat, counted from `state`
 
 
 class ProcessRef(msgspec.Struct, frozen=True):
@@ -180,7 +180,10 @@ def _read_stat(pid: int) -> ProcessRow | None:
         return None
     fields = text[text.rindex(")") + 2 :].split()
     started = f"{_boot_id()}/{fields[_STAT_STARTED]}"
-    return ProcessRow(pid=pid, parent=int(fields[1]), group=int(fields[2]), state=fields[0], started=started)
+    state = fields[0]
+    if state == "Z" and int(fields[_STAT_THREADS]) > 1:
+        state = "R"  # only the first thread has ended; the others still hold ports and files
+    return ProcessRow(pid=pid, parent=int(fields[1]), group=int(fields[2]), state=state, started=started)
 
 
 @cache

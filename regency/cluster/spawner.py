@@ -6,6 +6,7 @@ short-lived thread, so all forks happen on a thread of the spawner's own.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import signal
@@ -22,6 +23,7 @@ from regency.cluster.processes import ProcessRef, ProcessState
 
 _LAUNCHER = Path(__file__).with_name("launcher.py")
 _LAST_LINES = 20
+_REAP_TIMEOUT_S = 5.0
 
 
 class ManagedProcess:
@@ -51,13 +53,18 @@ class ManagedProcess:
     def kill(self, timeout_s: float = 10.0) -> None:
         """SIGKILL the whole group and wait until it is gone. Harmless when it is."""
         processes.end([self.ref], grace_s=0, kill_timeout_s=timeout_s)
-        self.exit_status()
+        self._reap()
 
     def stop(self, grace_s: float) -> bool:
         """SIGTERM, wait up to `grace_s` seconds, then SIGKILL; whether it went by itself."""
         killed = processes.end([self.ref], grace_s=grace_s)
-        self.exit_status()
+        self._reap()
         return not killed
+
+    def _reap(self) -> None:
+        # A process may be gone for /proc a moment before it can be reaped.
+        with self._lock, contextlib.suppress(subprocess.TimeoutExpired):
+            self._child.wait(_REAP_TIMEOUT_S)
 
     def pause(self) -> None:
         """SIGSTOP the whole group. Raises nothing when it is gone."""

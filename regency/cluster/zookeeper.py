@@ -11,7 +11,7 @@ from typing import Self
 
 from regency.cluster import java
 from regency.cluster.errors import ClusterNotRunning, ClusterStartFailed
-from regency.cluster.ports import reserve_ports
+from regency.cluster.ports import is_free, reserve_ports
 from regency.cluster.processes import ProcessState
 from regency.cluster.spawner import ManagedProcess, Spawner
 
@@ -98,6 +98,10 @@ class EmbeddedZooKeeper:
         self._write_config()
         if self._spawner is None:
             raise ClusterNotRunning(f"The ZooKeeper of {self.directory} is closed.", hint="Make a new one.")
+        if not is_free(self.port, HOST):
+            raise ClusterStartFailed(
+                f"Port {self.port} of ZooKeeper is taken by another program.", hint="Stop that, or choose another port."
+            )
         self._process = self._spawner.spawn("zookeeper", command, directory=self.directory, log=self._console)
 
     def wait_ready(self, timeout_s: float = _READY_TIMEOUT_S) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -32,6 +33,10 @@ def cluster(stub_command: tuple[str, ...]) -> Iterator[Cluster]:
 
 def ref_of(cluster: Cluster, broker: int) -> ProcessRef:
     return next(ref for ref in cluster.state.processes if ref.name == f"agent-{broker}")
+
+
+def children() -> list[int]:
+    return [row.pid for row in processes.all_processes() if row.parent == os.getpid()]
 
 
 def test_started_cluster_stands_in_cluster_json(cluster: Cluster) -> None:
@@ -99,12 +104,13 @@ def test_questions_about_nobody_are_answered_with_what_to_do(cluster: Cluster) -
 
 
 def test_end_of_the_block_leaves_no_process_and_no_file(stub_command: tuple[str, ...]) -> None:
+    before = children()
     with Cluster(1, zookeeper_connect=NOWHERE, agent_command=stub_command) as cluster:
         ref = ref_of(cluster, 1)
         cluster.pause(1)
     assert members(ref) == []
     assert not cluster.directory.exists()
-    assert not [row for row in processes.all_processes() if row.parent == processes.os.getpid()]
+    assert children() == before
 
 
 def test_directory_that_was_given_is_kept_and_started_again(stub_command: tuple[str, ...], tmp_path: Path) -> None:
