@@ -97,6 +97,7 @@ class ZkClient:
         set_acl: bool,
     ) -> None:
         self._target = target
+        self._clock = clock
         self._restrict = set_acl
         waker = Waker()
         self._dispatcher = Dispatcher(name, clock)
@@ -211,8 +212,16 @@ class ZkClient:
         """See ZkSession."""
         self._refuse_callbacks()
         generation = self._core.generation
-        self._core.wait_connected(generation, self._core.timeout_ms)
-        reply = self._call(OpCode.SYNC, encode_path(below(self._target.chroot, path)), generation)
+        payload = encode_path(below(self._target.chroot, path))
+        deadline_ms = self._clock.monotonic_ms() + self._core.timeout_ms
+        while True:
+            self._core.wait_connected(generation, max(deadline_ms - self._clock.monotonic_ms(), 0))
+            try:
+                reply = self._call(OpCode.SYNC, payload, generation)
+                break
+            except ZkConnectionLost:
+                if self._clock.monotonic_ms() >= deadline_ms:
+                    raise
         self._raise_for(reply, f"sync {path}")
 
     def watch(self, path: str, mode: WatchMode, callback: WatchCallback) -> None:

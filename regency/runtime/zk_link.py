@@ -110,7 +110,7 @@ class Link:
         self._in_flight.clear()
         self._waiting.clear()
         for request in requests:
-            request.future.set_exception(error)
+            request.future.set_exception(type(error)(error.message, hint=error.hint))
 
     def _may_send(self) -> bool:
         if not self._in_flight:

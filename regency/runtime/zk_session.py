@@ -266,7 +266,8 @@ class ZkSession(Protocol):
     def sync(self, path: str) -> None:
         """Wait until the server we are connected to has seen every write acknowledged before this call.
 
-        The one call that waits while suspended, at most the session timeout: after a lost reply, sync, then read.
+        The one call that waits while suspended and is sent again, for about the session timeout: after a lost reply,
+        sync, then read.
         """
         ...
 
