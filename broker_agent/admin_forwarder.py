@@ -58,16 +58,14 @@ class CreatedTopicResult(msgspec.Struct, frozen=True):
 class AdminForwarder:
     """Forwards to the ruling controller's gRPC endpoint.
 
-    `own_endpoint` tells host:port of this agent's child, or "" while it is down: `require_local` means that this very
-    child must rule, as Kafka wants of the broker that a client takes for the controller.
+    `own_port` tells the port of this agent's child: `require_local` means that this very child must rule, as Kafka
+    wants of the broker that a client takes for the controller.
     """
 
-    def __init__(
-        self, broker: BrokerId, metadata: MetadataCache, own_endpoint: Callable[[], str], clock: Clock
-    ) -> None:
+    def __init__(self, broker: BrokerId, metadata: MetadataCache, own_port: Callable[[], int], clock: Clock) -> None:
         self._broker = broker
         self._metadata = metadata
-        self._own_endpoint = own_endpoint
+        self._own_port = own_port
         self._clock = clock
         self._target = ""
         self._channel: grpc.Channel | None = None
@@ -117,7 +115,8 @@ class AdminForwarder:
         ruling = self._metadata.ruling
         if ruling is None:
             raise NotController("No controller is known yet.", hint="Try again when one has been elected.")
-        if require_local and (ruling.id != self._broker or ruling.endpoint != self._own_endpoint()):
+        own = ruling.id == self._broker and ruling.endpoint.rpartition(":")[2] == str(self._own_port())
+        if require_local and not own:
             raise NotController(f"Broker {ruling.id} rules, not broker {self._broker}.", hint="Ask the controller.")
         return ruling
 

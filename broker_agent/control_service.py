@@ -27,11 +27,9 @@ from regency.broker_agent.replication.api import (
 from regency.model.errors import RegencyError
 from regency.model.ids import (
     NO_LEADER_EPOCH,
-    ZERO_TOPIC_ID,
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
-    TopicId,
     TopicPartition,
 )
 from regency.model.kafka_errors import ErrorCode
@@ -76,32 +74,15 @@ class Replicas(Protocol):
         ...
 
     def first_full_request_done(self) -> None:
-        """Every partition this broker holds has been named."""
-        ...
-
-
-class Log(Protocol):
-    """One log on disk."""
-
-    @property
-    def topic_id(self) -> TopicId | None:
-        """Of the topic it belongs to; None where none was ever recorded."""
+        """Every partition this broker holds has been named: other logs are strays."""
         ...
 
 
 class Logs(Protocol):
     """What is on disk."""
 
-    def get(self, tp: TopicPartition, /) -> Log | None:
+    def get(self, topic_partition: TopicPartition, /) -> object | None:
         """The partition's log."""
-        ...
-
-    def all(self) -> Mapping[TopicPartition, Log]:
-        """Every log."""
-        ...
-
-    def mark_stray(self, tps: Iterable[TopicPartition], /) -> object:
-        """Set logs aside that no request named; never deletes."""
         ...
 
 
@@ -136,7 +117,6 @@ class ControlService:
         self._own_epoch = own_epoch
         self._gate = ControlGate()
         self._turn = threading.Lock()
-        self._named: set[TopicPartition] = set()
 
     def handler(self) -> ServiceHandler:
         """The service for a GrpcServer."""
@@ -207,7 +187,6 @@ class ControlService:
             return answer
 
     def _begin(self, header: control_pb2.Header) -> None:
-        self._named.clear()
         ruling = RulingController(
             BrokerId(header.controller_id), ControllerEpoch(header.controller_epoch), header.controller_endpoint
         )
@@ -233,16 +212,11 @@ class ControlService:
     def _leader_and_isr(self, request: control_pb2.LeaderAndIsrRequest) -> control_pb2.ControlResponse:
         states = control_messages.decode_states(request.topics)
         leaders = control_messages.decode_leaders(request.leaders)
-        if request.full:
-            self._named.update(state.topic_partition for state in states)
-            self._in_slices(states, self._set_aside_other_incarnations)
         applied = self._read_configs(states)
         ready = [state for state in states if state.topic_partition not in applied]
         self._in_slices(ready, lambda piece: applied.update(self._replicas.apply_states(piece, leaders)))
         if request.full and request.last_chunk:
             self._call(self._replicas.first_full_request_done)
-            self._call(self._set_aside_strays)
-            self._named.clear()
         ids = {state.topic_partition: state.topic_id for state in states}
         return control_pb2.ControlResponse(topics=control_messages.encode_errors(applied, ids))
 
@@ -263,29 +237,6 @@ class ControlService:
             refused = AppliedState(ErrorCode.NETWORK_EXCEPTION, NO_LEADER_EPOCH)
             return {state.topic_partition: refused for state in new}
         return {}
-
-    def _set_aside_other_incarnations(self, states: Sequence[PartitionState]) -> None:
-        others: list[TopicPartition] = []
-        for state in states:
-            log = self._logs.get(state.topic_partition)
-            if log is not None and log.topic_id not in (None, ZERO_TOPIC_ID, state.topic_id):
-                others.append(state.topic_partition)
-        self._mark_stray(others, "it belongs to a topic of the same name that was deleted")
-
-    def _set_aside_strays(self) -> None:
-        unnamed = sorted(partition for partition in self._logs.all() if partition not in self._named)
-        self._mark_stray(unnamed, "the controller does not know this broker as a replica")
-
-    def _mark_stray(self, partitions: Sequence[TopicPartition], why: str) -> None:
-        """Set aside those that nothing here serves; a hosted replica is the controller's to stop."""
-        if not partitions:
-            return
-        hosted = {replica.topic_partition for replica in self._replicas.describe(partitions)}
-        strays = [partition for partition in partitions if partition not in hosted]
-        for partition in strays:
-            logger.warning("set aside the log of %s: %s", partition, why)
-        if strays:
-            self._logs.mark_stray(strays)
 
     def _stop_replica(self, request: control_pb2.StopReplicaRequest) -> control_pb2.ControlResponse:
         stops = control_messages.decode_stops(request.topics)

@@ -115,9 +115,8 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     regency_history_dir: str = ""
     """Never empty once constructed: the first log directory's name with `-history` where nothing else was said."""
-    regency_isr_notification_check_ms: int = 2_500
-    regency_isr_notification_quiet_ms: int = 5_000
-    regency_isr_notification_max_delay_ms: int = 60_000
+    regency_isr_notification_quiet_ms: int = 50
+    regency_isr_notification_max_delay_ms: int = 500
     regency_report_interval_ms: int = 1_000
 
     def __post_init__(self) -> None:

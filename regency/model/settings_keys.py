@@ -237,9 +237,8 @@ _REGENCY = (
         "",
         "Directory of the decision records. Default: the first log directory's name with -history.",
     ),
-    Key("regency.isr.notification.check.ms", _POSITIVE, "ms", "How often a leader looks for ISR changes to announce."),
-    Key("regency.isr.notification.quiet.ms", _NATURAL, "ms", "They are announced when the last is older than this,"),
-    Key("regency.isr.notification.max.delay.ms", _NATURAL, "ms", "or when the last announcement is older than this."),
+    Key("regency.isr.notification.quiet.ms", _NATURAL, "ms", "ISR changes are announced when the last is this old,"),
+    Key("regency.isr.notification.max.delay.ms", _NATURAL, "ms", "or when the first of them is this old."),
     Key("regency.report.interval.ms", _POSITIVE, "ms", "Shortest time between two reports to the controller."),
 )
 

@@ -1,0 +1,52 @@
+"""`python -m regency.broker_agent --config server.properties [--override key=value]...`: one broker agent.
+
+Starts its own controller process. One JSON line on stdout when it is registered; the log goes to stderr.
+SIGTERM and SIGINT stop it in order, a second one hurries it; SIGUSR1 writes the stacks of all threads to stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import faulthandler
+import logging
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from regency.broker_agent.agent import run_agent
+from regency.model.errors import RegencyError
+from regency.runtime import logging as log_format
+from regency.runtime.settings_loader import load_settings
+
+logger = logging.getLogger("regency.broker_agent")
+
+SWITCH_INTERVAL_S = 0.0005
+"""How long a thread may keep the interpreter: the data loop never waits longer for another thread's Python code."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run an agent until it is told to stop. The exit status: 0 stopped, 1 failed."""
+    parser = argparse.ArgumentParser(prog="python -m regency.broker_agent", description="One broker agent.")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="server.properties")
+    parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="in place of its key")
+    options = parser.parse_args(arguments)
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    log_format.configure("agent")
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    try:
+        settings = load_settings(options.config, options.override)
+        log_format.configure(f"agent-{settings.broker_id}")
+        inherited = [*(["--config", str(options.config)] if options.config else [])]
+        for override in options.override:
+            inherited += ["--override", override]
+        return asyncio.run(run_agent(settings, inherited))
+    except RegencyError as error:
+        sys.stderr.write(f"Error: {error}\n")
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

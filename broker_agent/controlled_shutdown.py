@@ -1,0 +1,67 @@
+"""Leaving in order: the ruling controller moves leadership away before this broker stops serving.
+
+Data loop only. Source: kafka-controller 8.2 (controlled.shutdown.* settings); the broker then stops in any case.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import grpc
+
+from regency.broker_agent.metadata_cache import MetadataCache
+from regency.model.ids import BrokerEpoch, BrokerId
+from regency.model.kafka_errors import ErrorCode
+from regency.model.settings import BrokerSettings
+from regency.protos import controller_pb2
+from regency.runtime.grpc_channels import RpcFailed, call_async, open_channel
+from regency.runtime.grpc_clients import ControllerClient
+
+logger = logging.getLogger(__name__)
+
+
+async def leave(
+    settings: BrokerSettings,
+    broker: BrokerId,
+    metadata: MetadataCache,
+    broker_epoch: Callable[[], BrokerEpoch],
+) -> bool:
+    """Ask to be relieved of leadership, as often as the settings allow; whether nothing is led here any more.
+
+    Bounded by (retries + 1) × (controller.socket.timeout.ms + retry backoff); cancelling ends it at once.
+    """
+    for attempt in range(settings.controlled_shutdown_max_retries + 1):
+        if attempt:
+            await asyncio.sleep(settings.controlled_shutdown_retry_backoff_ms / 1000)
+        why = await _ask(settings, broker, metadata, broker_epoch())
+        if why is None:
+            logger.info("leadership has been moved away; stopping")
+            return True
+        logger.info("controlled shutdown, attempt %d: %s", attempt + 1, why)
+    logger.warning("stopping although leadership could not be moved away: clients wait until the controller notices")
+    return False
+
+
+async def _ask(settings: BrokerSettings, broker: BrokerId, metadata: MetadataCache, epoch: BrokerEpoch) -> str | None:
+    ruling = metadata.ruling
+    if ruling is None or epoch < 0:
+        return "no controller is known"
+    channel: grpc.Channel = open_channel(ruling.endpoint)
+    try:
+        answer = await call_async(
+            ControllerClient(channel).controlled_shutdown,
+            controller_pb2.ControlledShutdownRequest(broker_id=broker, broker_epoch=epoch),
+            timeout_ms=settings.controller_socket_timeout_ms,
+            target=f"the controller at {ruling.endpoint}",
+        )
+    except RpcFailed as error:
+        return str(error)
+    finally:
+        channel.close()
+    if answer.error_code != ErrorCode.NONE:
+        return f"controller {ruling.id} refused: {answer.message or ErrorCode(answer.error_code).name}"
+    if answer.remaining_partitions:
+        return f"{answer.remaining_partitions} partitions are still led here"
+    return None
