@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import pytest
+
+from regency.broker_agent.topic_configs import TopicConfigs
+from regency.model import znode_paths, znodes
+from regency.model.log_config import LogConfig
+from regency.runtime.zk_session import ZkConnectionLost
+
+BASE = LogConfig(retention_ms=1000)
+
+
+class Following:
+    """Topic settings over a ZooKeeper in memory."""
+
+    def __init__(self, session, loop) -> None:
+        self.server, self.session, self.loop = session.server, session, loop
+        self.changes: list[tuple[str, int]] = []
+        self.configs = TopicConfigs(
+            BASE,
+            session,
+            loop,
+            loop.post,
+            loop.later,
+            lambda topic, config: self.changes.append((topic, config.retention_ms)),
+        )
+        self.configs.watch()
+
+    def put(self, topic: str, **config: str) -> None:
+        named = {key.replace("_", "."): value for key, value in config.items()}
+        self.server.put(znode_paths.topic_config(topic), znodes.encode_config(named))
+
+    def notify(self, entity: str) -> None:
+        number = self.server.zxid
+        self.server.put(f"{znode_paths.config_change_prefix()}{number:010d}", znodes.encode_config_change(entity))
+        self.loop.run()
+
+
+@pytest.fixture
+def following(session, loop) -> Following:
+    return Following(session, loop)
+
+
+def test_a_topic_without_settings_has_the_brokers(following: Following) -> None:
+    following.configs.load(["flights"])
+    assert following.configs.of("flights") == following.configs.of("never heard of") == BASE
+
+
+def test_settings_are_read_over_the_brokers(following: Following) -> None:
+    following.put("flights", retention_ms="5", min_insync_replicas="2")
+    following.configs.load(["flights"])
+    held = following.configs.of("flights")
+    assert (held.retention_ms, held.min_insync_replicas, held.segment_bytes) == (5, 2, BASE.segment_bytes)
+
+
+def test_a_notification_brings_the_new_settings(following: Following) -> None:
+    following.configs.load(["flights", "planes"])
+    following.put("flights", retention_ms="7")
+    following.notify("topics/flights")
+    assert following.changes == [("flights", 7)]
+    following.notify("topics/flights")
+    assert following.changes == [("flights", 7)], "nothing changed the second time"
+
+
+def test_notifications_about_others_are_left_alone(following: Following) -> None:
+    following.put("flights", retention_ms="7")
+    following.notify("topics/flights")
+    following.notify("brokers/1")
+    assert following.changes == []
+
+
+def test_a_notification_nobody_can_read_does_not_stop_the_next(following: Following) -> None:
+    following.configs.load(["flights"])
+    following.put("flights", retention_ms="7")
+    following.server.put(f"{znode_paths.config_change_prefix()}0000000001", b"{")
+    following.loop.run()
+    following.notify("topics/flights")
+    assert following.changes == [("flights", 7)]
+
+
+def test_after_a_reconnect_everything_known_is_read_again(following: Following) -> None:
+    following.configs.load(["flights"])
+    following.session.suspend()
+    following.put("flights", retention_ms="9")
+    following.loop.run()
+    following.session.resume()
+    following.loop.run()
+    assert following.changes == [("flights", 9)]
+
+
+def test_a_read_that_failed_is_tried_again(following: Following) -> None:
+    following.configs.load(["flights"])
+    following.put("flights", retention_ms="9")
+    following.session.suspend()
+    following.notify("topics/flights")
+    assert following.changes == []
+    following.session.connected = True
+    following.loop.run_delayed()
+    assert following.changes == [("flights", 9)]
+
+
+def test_settings_of_a_topic_created_again_replace_those_of_the_first(following: Following) -> None:
+    following.put("flights", retention_ms="7")
+    following.configs.load(["flights"])
+    following.server.remove(znode_paths.topic_config("flights"))
+    following.configs.load(["flights"])
+    assert following.configs.of("flights") == BASE
+
+
+def test_settings_nobody_can_read_leave_the_brokers(following: Following) -> None:
+    following.server.put(znode_paths.topic_config("flights"), b"[")
+    following.configs.load(["flights"])
+    assert following.configs.of("flights") == BASE
+
+
+def test_without_contact_loading_says_so(following: Following) -> None:
+    following.session.suspend()
+    with pytest.raises(ZkConnectionLost):
+        following.configs.load(["flights"])
