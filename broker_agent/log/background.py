@@ -1,0 +1,113 @@
+"""Disk work that may happen later, on the worker pool: syncing replaced files, removing deleted ones."""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from regency.broker_agent.log.checkpoints import sync_file
+from regency.broker_agent.ports import Worker
+from regency.model.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+_SYNCS_PER_JOB = 128
+_REMOVALS_PER_JOB = 128
+
+
+class BackgroundSync:
+    """Syncs files and directories by path, each soon and at least once after it was asked for. Data loop only."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._waiting: dict[Path, Callable[[OSError], None]] = {}
+        self._running = False
+
+    def later(self, path: Path, failed: Callable[[OSError], None]) -> None:
+        """Sync `path`, unless it is gone by then; `failed` is called on the data loop if that is impossible."""
+        self._waiting[path] = failed
+        if not self._running:
+            self._start()
+
+    def _start(self) -> None:
+        paths = list(self._waiting)[:_SYNCS_PER_JOB]
+        batch = {path: self._waiting.pop(path) for path in paths}
+        self._running = True
+        self._worker.submit(lambda: _sync_all(paths), lambda outcome: self._done(batch, outcome))
+
+    def _done(self, batch: dict[Path, Callable[[OSError], None]], outcome: dict[Path, OSError] | BaseException) -> None:
+        self._running = False
+        if isinstance(outcome, BaseException):
+            logger.error("could not sync %d files in the background", len(batch), exc_info=outcome)
+        else:
+            for path, error in outcome.items():
+                batch[path](error)
+        if self._waiting:
+            self._start()
+
+
+class Trash:
+    """Removes files and directories some time after they were renamed out of use. Data loop only."""
+
+    def __init__(self, clock: Clock, worker: Worker) -> None:
+        self._clock = clock
+        self._worker = worker
+        self._due: list[tuple[int, Path]] = []
+
+    def __len__(self) -> int:
+        return len(self._due)
+
+    def put(self, paths: Iterable[Path], delay_ms: int) -> None:
+        """Remove `paths` no sooner than `delay_ms` from now."""
+        due = self._clock.monotonic_ms() + delay_ms
+        for path in paths:
+            heapq.heappush(self._due, (due, path))
+
+    def remove_due(self) -> int | None:
+        """Remove what is due; returns the monotonic millisecond at which more will be, if there is more."""
+        now = self._clock.monotonic_ms()
+        paths: list[Path] = []
+        while self._due and self._due[0][0] <= now:
+            paths.append(heapq.heappop(self._due)[1])
+        for start in range(0, len(paths), _REMOVALS_PER_JOB):
+            self._submit(paths[start : start + _REMOVALS_PER_JOB])
+        return self._due[0][0] if self._due else None
+
+    def _submit(self, paths: list[Path]) -> None:
+        self._worker.submit(lambda: _remove_all(paths), _report_removal)
+
+
+def _sync_all(paths: list[Path]) -> dict[Path, OSError]:
+    failed: dict[Path, OSError] = {}
+    for path in paths:
+        try:
+            sync_file(path)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            failed[path] = error
+    return failed
+
+
+def _remove_all(paths: list[Path]) -> dict[Path, OSError]:
+    failed: dict[Path, OSError] = {}
+    for path in paths:
+        try:
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+        except OSError as error:
+            failed[path] = error
+    return failed
+
+
+def _report_removal(outcome: dict[Path, OSError] | BaseException) -> None:
+    if isinstance(outcome, BaseException):
+        logger.error("could not remove deleted files", exc_info=outcome)
+        return
+    for path, error in outcome.items():
+        logger.warning("%s stays on the disk until the next start: %s", path, error)

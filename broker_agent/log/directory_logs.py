@@ -1,0 +1,101 @@
+"""The open logs of one log directory, its checkpoints, and its clean close. Data loop only; the worker writes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from regency.broker_agent.log.checkpoints import OffsetCheckpoint
+from regency.broker_agent.log.log_directory import LogDirectory
+from regency.broker_agent.log.partition_log import PartitionLog
+from regency.broker_agent.ports import Worker
+from regency.model.ids import Offset, TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+class DirectoryLogs:
+    """Logs by partition, and the high watermarks last decided to be checkpointed for them."""
+
+    def __init__(
+        self, directory: LogDirectory, worker: Worker, high_watermarks: Mapping[TopicPartition, Offset]
+    ) -> None:
+        self.directory = directory
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.high_watermarks = dict(high_watermarks)
+        self._worker = worker
+
+    @property
+    def is_working(self) -> bool:
+        """Whether the directory has not failed."""
+        return self.directory.failure is None
+
+    def add(self, log: PartitionLog) -> None:
+        """Take a log that is in the directory."""
+        self.logs[log.topic_partition] = log
+        log.on_cut_back = self.write_cut_back
+
+    def remove(self, topic_partition: TopicPartition) -> None:
+        """Forget a log, its checkpointed offsets with it."""
+        self.logs.pop(topic_partition, None)
+        self.high_watermarks.pop(topic_partition, None)
+
+    def write_cut_back(self, start_lowered: bool) -> None:
+        """Checkpoint recovery points, and log starts if one was lowered, before returning. Raises OSError."""
+        checkpoint = self.directory.recovery_points
+        checkpoint.write(self._recovery_points(), checkpoint.decide())
+        if start_lowered:
+            checkpoint = self.directory.log_start_offsets
+            checkpoint.write(self._log_starts(), checkpoint.decide())
+
+    def write_recovery_points_later(self) -> None:
+        """Checkpoint the recovery points soon."""
+        self._write_later(self.directory.recovery_points, self._recovery_points())
+
+    def write_log_starts_later(self) -> None:
+        """Checkpoint soon where logs start."""
+        self._write_later(self.directory.log_start_offsets, self._log_starts())
+
+    def write_high_watermarks_later(self, changed: Mapping[TopicPartition, Offset]) -> None:
+        """Checkpoint these high watermarks soon, with what is known of the others (KAFKA-1647)."""
+        self.high_watermarks.update(changed)
+        self._write_later(self.directory.high_watermarks, self._known_high_watermarks())
+
+    def close(self) -> None:
+        """Flush and close every log, write the checkpoints, and only then the clean-shutdown marker.
+
+        Raises OSError or LogStorageError; no marker is left then.
+        """
+        for log in self.logs.values():
+            log.close()
+        for checkpoint, offsets in (
+            (self.directory.recovery_points, self._recovery_points()),
+            (self.directory.log_start_offsets, self._log_starts()),
+            (self.directory.high_watermarks, self._known_high_watermarks()),
+        ):
+            checkpoint.write(offsets, checkpoint.decide())
+        self.directory.leave_clean_marker()
+
+    def _recovery_points(self) -> dict[TopicPartition, Offset]:
+        return {partition: log.recovery_point for partition, log in self.logs.items()}
+
+    def _log_starts(self) -> dict[TopicPartition, Offset]:
+        return {
+            partition: log.log_start_offset
+            for partition, log in self.logs.items()
+            if log.log_start_offset > log.first_base_offset
+        }
+
+    def _known_high_watermarks(self) -> dict[TopicPartition, Offset]:
+        return {partition: offset for partition, offset in self.high_watermarks.items() if partition in self.logs}
+
+    def _write_later(self, checkpoint: OffsetCheckpoint, offsets: Mapping[TopicPartition, Offset]) -> None:
+        number = checkpoint.decide()
+
+        def done(outcome: BaseException | None) -> None:
+            if isinstance(outcome, OSError):
+                self.directory.fail(outcome)
+            elif outcome is not None:
+                logger.error("could not write %s", checkpoint.path, exc_info=outcome)
+
+        self._worker.submit(lambda: checkpoint.write(offsets, number), done)

@@ -1,0 +1,64 @@
+"""What a log refuses, and how it fails."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from regency.model.errors import RegencyError
+from regency.model.ids import Offset, TopicPartition
+from regency.model.kafka_errors import ErrorCode
+
+
+class LogStorageError(RegencyError):
+    """A log directory failed or is offline. Its replicas are out of reach until the agent is started again."""
+
+    code = "log_storage_error"
+    retriable = True
+
+    def __init__(self, directory: Path | None, reason: str, *, hint: str = "") -> None:
+        where = f"log directory {directory}" if directory else "log directories"
+        super().__init__(f"{where}: {reason}.", hint=hint)
+        self.directory = directory
+        self.reason = reason
+
+
+class OffsetOutOfRange(RegencyError):
+    """The log does not hold this offset: below its start, deleted, or beyond its end."""
+
+    code = "offset_out_of_range"
+
+    def __init__(self, partition: TopicPartition, offset: Offset, start: Offset, end: Offset) -> None:
+        super().__init__(f"{partition} holds offsets {start} to {end}, not {offset}.")
+        self.offset = offset
+        self.start = start
+        self.end = end
+
+
+class RecordsRejected(RegencyError):
+    """An append that was refused; nothing was written. `error` is what the producer or the fetcher is told."""
+
+    code = "records_rejected"
+
+    def __init__(self, error: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.error = error
+
+
+class LogDirInvalid(RegencyError):
+    """A log directory that this agent must not use: in use, of another broker or cluster, or contradictory."""
+
+    code = "log_dir_invalid"
+
+    def __init__(self, directory: Path, reason: str, *, hint: str = "") -> None:
+        super().__init__(f"log directory {directory}: {reason}.", hint=hint)
+        self.directory = directory
+
+
+class CheckpointMalformed(RegencyError):
+    """A checkpoint file that does not read as Kafka's text format."""
+
+    code = "checkpoint_malformed"
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"{path}: {reason}.")
+        self.path = path

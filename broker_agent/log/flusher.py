@@ -1,0 +1,106 @@
+"""Getting one log's bytes onto the disk, at once or on the worker pool. Holds the recovery point."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from regency.broker_agent.log.background import BackgroundSync
+from regency.broker_agent.log.checkpoints import sync_file
+from regency.broker_agent.log.leader_epoch_cache import LeaderEpochCache
+from regency.broker_agent.log.log_directory import LogDirectory
+from regency.broker_agent.log.segments import Segments
+from regency.broker_agent.ports import Worker
+from regency.model.clock import Clock
+from regency.model.ids import Offset
+
+
+class LogFlusher:
+    """Syncs a log's segments, its epoch file always before the data of those epochs."""
+
+    def __init__(
+        self,
+        home: LogDirectory,
+        segments: Segments,
+        epochs: LeaderEpochCache,
+        recovery_point: Offset,
+        *,
+        clock: Clock,
+        worker: Worker,
+        syncs: BackgroundSync,
+    ) -> None:
+        self.recovery_point = recovery_point
+        """Records below were synced to the disk."""
+        self._home = home
+        self._segments = segments
+        self._epochs = epochs
+        self._clock = clock
+        self._worker = worker
+        self._syncs = syncs
+        self._epochs_unsynced = False
+        self._truncations = 0
+        self._last_flush_ms = clock.monotonic_ms()
+        epochs.on_written = self._epochs_written
+
+    def flush(self, log_end: Offset) -> None:
+        """Sync everything below `log_end` before returning. Raises OSError."""
+        if self._epochs_unsynced:
+            sync_file(self._epochs.path)
+            self._epochs_unsynced = False
+        if self.recovery_point < log_end:
+            for segment in self._segments.from_offset(self.recovery_point):
+                for file in segment.files:
+                    file.sync()
+            self.recovery_point = log_end
+        self._last_flush_ms = self._clock.monotonic_ms()
+
+    def flush_in_background(self, log_end: Offset) -> None:
+        """Sync what is below `log_end` now, soon; the recovery point follows when that is done."""
+        if self.recovery_point >= log_end:
+            return
+        self._last_flush_ms = self._clock.monotonic_ms()
+        epochs_path = self._epochs.path if self._epochs_unsynced else None
+        descriptors: list[int] = []
+        for segment in self._segments.from_offset(self.recovery_point):
+            if segment.base_offset < log_end:
+                descriptors.extend(file.duplicate() for file in segment.files)
+        truncations = self._truncations
+
+        def done(outcome: BaseException | None) -> None:
+            if isinstance(outcome, OSError):
+                self._home.fail(outcome)
+            elif outcome is None and truncations == self._truncations:
+                self.recovery_point = max(self.recovery_point, log_end)
+
+        self._worker.submit(lambda: _sync_descriptors(epochs_path, descriptors), done)
+
+    def is_due(self, log_end: Offset, flush_ms: int) -> bool:
+        """Whether `flush_ms` has passed since the last flush and there is something to flush."""
+        return self.recovery_point < log_end and self._clock.monotonic_ms() - self._last_flush_ms >= flush_ms
+
+    def ends_at(self, log_end: Offset) -> bool:
+        """Note that the log was cut off at `log_end`; returns whether the recovery point had to go back."""
+        self._truncations += 1
+        lowered = self.recovery_point > log_end
+        self.recovery_point = min(self.recovery_point, log_end)
+        return lowered
+
+    def restarts_at(self, log_end: Offset) -> None:
+        """Note that the log is empty and begins at `log_end`."""
+        self._truncations += 1
+        self.recovery_point = log_end
+
+    def _epochs_written(self) -> None:
+        self._epochs_unsynced = True
+        self._syncs.later(self._epochs.path, self._home.failed)
+
+
+def _sync_descriptors(epochs_path: Path | None, descriptors: list[int]) -> None:
+    try:
+        if epochs_path is not None and epochs_path.exists():
+            sync_file(epochs_path)
+        for descriptor in descriptors:
+            os.fsync(descriptor)
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)

@@ -1,0 +1,106 @@
+"""Which leader epoch begins where in a log: what replicas compare to find where they differ (KIP-101, KIP-279).
+
+The file `leader-epoch-checkpoint` is replaced at every change, at once and unsynced; who flushes data syncs it before.
+An unreadable or lost file is rebuilt from the batches.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from regency.broker_agent.log.checkpoints import format_epochs, replace_file
+from regency.broker_agent.replication.api import EpochEndOffset
+from regency.model.ids import LeaderEpoch, Offset
+
+logger = logging.getLogger(__name__)
+
+
+class LeaderEpochCache:
+    """Entries (epoch, start offset), strictly rising in both."""
+
+    def __init__(
+        self,
+        path: Path,
+        entries: Sequence[tuple[LeaderEpoch, Offset]] = (),
+        *,
+        on_written: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.path = path
+        self.on_written = on_written
+        """Called after each write of the file, which is not on the disk yet."""
+        self._entries = list(entries)
+
+    @property
+    def entries(self) -> tuple[tuple[LeaderEpoch, Offset], ...]:
+        """All entries, oldest first."""
+        return tuple(self._entries)
+
+    @property
+    def latest(self) -> LeaderEpoch | None:
+        """The newest epoch, with or without batches."""
+        return self._entries[-1][0] if self._entries else None
+
+    def assign(self, epoch: LeaderEpoch, start: Offset) -> None:
+        """Note that `epoch` (0 or more) begins at `start`, dropping whatever contradicts it. Known epochs stay."""
+        if epoch < 0 or start < 0:
+            raise ValueError(f"{self.path}: epoch {epoch} cannot begin at offset {start}")
+        entries = self._entries
+        if entries and entries[-1][0] == epoch and entries[-1][1] <= start:
+            return
+        kept = [entry for entry in entries if entry[0] < epoch and entry[1] < start]
+        if len(kept) < len(entries) and (entries[-1][0] >= epoch or entries[-1][1] > start):
+            logger.warning("%s: epoch %d at %d replaces %s", self.path, epoch, start, entries[len(kept) :])
+        self._replace([*kept, (epoch, start)])
+
+    def end_offset_for(self, epoch: LeaderEpoch, log_end: Offset) -> EpochEndOffset:
+        """The greatest epoch not above `epoch`, and where it ends in a log that ends at `log_end`; (-1, -1) if unknown.
+
+        An epoch below the first is answered with itself and the start of the first: known history begins there.
+        """
+        entries = self._entries
+        if epoch < 0 or not entries or epoch > entries[-1][0]:
+            return EpochEndOffset()
+        if epoch == entries[-1][0]:
+            return EpochEndOffset(epoch, log_end)
+        found = epoch
+        for entry_epoch, start in entries:
+            if entry_epoch > epoch:
+                return EpochEndOffset(found, start)
+            found = entry_epoch
+        raise AssertionError("the last entry is above the epoch asked for")
+
+    def epoch_at(self, offset: Offset) -> LeaderEpoch | None:
+        """The epoch of the batch at `offset`; None below the first entry."""
+        for epoch, start in reversed(self._entries):
+            if start <= offset:
+                return epoch
+        return None
+
+    def truncate_from_end(self, offset: Offset) -> None:
+        """Drop epochs that begin at `offset` or later. Nothing for a negative offset."""
+        if offset >= 0 and self._entries and self._entries[-1][1] >= offset:
+            self._replace([entry for entry in self._entries if entry[1] < offset])
+
+    def truncate_from_start(self, offset: Offset) -> None:
+        """Drop what lies below `offset`; the epoch it falls into begins there now. Nothing for a negative offset."""
+        if offset < 0 or not self._entries or self._entries[0][1] >= offset:
+            return
+        above = [entry for entry in self._entries if entry[1] > offset]
+        below = self._entries[len(self._entries) - len(above) - 1]
+        self._replace([(below[0], offset), *above])
+
+    def clear(self) -> None:
+        """Drop everything."""
+        if self._entries:
+            self._replace([])
+
+    def save(self) -> None:
+        """Write the file as it should be."""
+        replace_file(self.path, format_epochs(self._entries), sync=False)
+        self.on_written()
+
+    def _replace(self, entries: list[tuple[LeaderEpoch, Offset]]) -> None:
+        self._entries = entries
+        self.save()

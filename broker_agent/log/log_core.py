@@ -1,0 +1,206 @@
+"""The state of one partition's log, and the steps that change it. PartitionLog says which steps make an operation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from regency.broker_agent.log.background import BackgroundSync, Trash
+from regency.broker_agent.log.flusher import LogFlusher
+from regency.broker_agent.log.leader_epoch_cache import LeaderEpochCache
+from regency.broker_agent.log.log_directory import LogDirectory
+from regency.broker_agent.log.open_files import OpenFiles
+from regency.broker_agent.log.producer_snapshots import remove_snapshots, write_snapshot
+from regency.broker_agent.log.producer_state import ProducerStates
+from regency.broker_agent.log.results import LogPosition
+from regency.broker_agent.log.retention import must_roll
+from regency.broker_agent.log.segment import Segment
+from regency.broker_agent.log.segments import Segments
+from regency.broker_agent.ports import Worker
+from regency.model.clock import Clock
+from regency.model.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId, TopicPartition
+from regency.model.log_config import LogConfig
+from regency.model.record_batch import BatchHeader, Buffer
+
+
+class LogServices(NamedTuple):
+    """What all logs of an agent share."""
+
+    clock: Clock
+    worker: Worker
+    files: OpenFiles
+    trash: Trash
+    syncs: BackgroundSync
+
+
+class LogParts(NamedTuple):
+    """A log as it was found or made on the disk."""
+
+    topic_partition: TopicPartition
+    topic_id: TopicId
+    directory: Path
+    config: LogConfig
+    segments: Segments
+    epochs: LeaderEpochCache
+    producers: ProducerStates
+    log_start: Offset
+    log_end: Offset
+    recovery_point: Offset
+
+
+class LogCore:
+    """Log start <= high watermark <= log end, and recovery point <= log end, always. Its steps raise OSError."""
+
+    def __init__(self, parts: LogParts, home: LogDirectory, services: LogServices) -> None:
+        self.topic_partition = parts.topic_partition
+        self.topic_id = parts.topic_id
+        self.directory = parts.directory
+        self.config = parts.config
+        self.home = home
+        self.on_cut_back: Callable[[bool], None] = _ignore
+        """Called when the recovery point has gone back, and told whether the log start has: checkpoints them."""
+        self._services = services
+        self._segments = parts.segments
+        self._epochs = parts.epochs
+        self._producers = parts.producers
+        self._log_start = parts.log_start
+        self._log_end = parts.log_end
+        self._high_watermark = parts.log_start
+        self._segments.move_to(services.files)
+        self._flusher = LogFlusher(
+            home,
+            parts.segments,
+            parts.epochs,
+            parts.recovery_point,
+            clock=services.clock,
+            worker=services.worker,
+            syncs=services.syncs,
+        )
+
+    @property
+    def log_start_offset(self) -> Offset:
+        """The first offset that is still offered."""
+        return self._log_start
+
+    @property
+    def log_end_offset(self) -> Offset:
+        """The offset of the next record."""
+        return self._log_end
+
+    @property
+    def high_watermark(self) -> Offset:
+        """Records below are committed; between log start and log end."""
+        return self._high_watermark
+
+    @property
+    def recovery_point(self) -> Offset:
+        """Records below were synced to the disk."""
+        return self._flusher.recovery_point
+
+    @property
+    def latest_epoch(self) -> LeaderEpoch | None:
+        """The newest leader epoch known, with or without records."""
+        return self._epochs.latest
+
+    @property
+    def last_batch_epoch(self) -> LeaderEpoch:
+        """The leader epoch of the last batch; -1 where there is none."""
+        if self._log_end == self._log_start:
+            return NO_LEADER_EPOCH
+        epoch = self._epochs.epoch_at(Offset(self._log_end - 1))
+        return NO_LEADER_EPOCH if epoch is None else epoch
+
+    @property
+    def epoch_entries(self) -> tuple[tuple[LeaderEpoch, Offset], ...]:
+        """Every (leader epoch, start offset) known, oldest first."""
+        return self._epochs.entries
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of batches on the disk."""
+        return self._segments.size_bytes
+
+    @property
+    def first_base_offset(self) -> Offset:
+        """Where the oldest segment begins, at or below the log start."""
+        return self._segments.first.base_offset
+
+    @property
+    def segment_base_offsets(self) -> tuple[Offset, ...]:
+        """Where each segment begins, oldest first."""
+        return tuple(segment.base_offset for segment in self._segments)
+
+    def _write(self, records: Buffer, batches: Sequence[tuple[int, BatchHeader]], now_ms: int) -> None:
+        view = memoryview(records)
+        begin = 0
+        while begin < len(batches):
+            first_at, first = batches[begin]
+            segment = self._segment_for(first, now_ms)
+            stop, end_at = self._that_fit(segment, batches, begin)
+            group = (
+                batches[begin:stop] if not first_at else [(at - first_at, header) for at, header in batches[begin:stop]]
+            )
+            for _, header in group:
+                if header.leader_epoch != self._epochs.latest and header.leader_epoch >= 0:
+                    self._epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
+            segment.append(view[first_at:end_at], group)
+            for _, header in group:
+                self._producers.update(header)
+            self._log_end = group[-1][1].next_offset
+            begin = stop
+        if self._log_end - self.recovery_point >= self.config.flush_messages:
+            self._flusher.flush(self._log_end)
+
+    def _that_fit(self, segment: Segment, batches: Sequence[tuple[int, BatchHeader]], begin: int) -> tuple[int, int]:
+        """Which batches from `begin` on go into `segment`, at least one: index and byte after the last."""
+        start, header = batches[begin]
+        room = self.config.segment_bytes - segment.size
+        stop, end_at = begin + 1, start + header.size
+        for at, header in batches[begin + 1 :]:
+            if at + header.size - start > room or not segment.has_room(header.last_offset):
+                break
+            stop, end_at = stop + 1, at + header.size
+        return stop, end_at
+
+    def _segment_for(self, first: BatchHeader, now_ms: int) -> Segment:
+        active = self._segments.active
+        if active.size and must_roll(active, self.config, first, now_ms, partition=self.topic_partition):
+            self._roll(now_ms)
+        return self._segments.active
+
+    def _roll(self, now_ms: int) -> None:
+        active = self._segments.active
+        if not active.size:
+            return
+        active.seal()
+        write_snapshot(self.directory, self._producers)
+        self._segments.create(self._log_end, self.config, now_ms)
+        self._flusher.flush_in_background(self._log_end)
+
+    def _restart_at(self, offset: Offset) -> None:
+        removed = self._segments.drop_all()
+        self._services.trash.put(removed, self.config.file_delete_delay_ms)
+        self._segments.create(offset, self.config, self._services.clock.wall_ms())
+        self._producers.clear(offset)
+        remove_snapshots(self.directory, above=Offset(-1))
+        self._epochs.clear()
+        start_lowered = offset < self._log_start
+        self._log_end = self._log_start = self._high_watermark = offset
+        self._flusher.restarts_at(offset)
+        self.on_cut_back(start_lowered)
+
+    def _ends_at(self, end: Offset) -> None:
+        start_lowered = end < self._log_start
+        self._log_end = end
+        self._log_start = min(self._log_start, end)
+        self._high_watermark = min(self._high_watermark, end)
+        if self._flusher.ends_at(end) or start_lowered:
+            self.on_cut_back(start_lowered)
+
+    def _position_of(self, offset: Offset) -> LogPosition:
+        return self._segments.end if offset == self._log_end else self._segments.position_of(offset)
+
+
+def _ignore(_start_lowered: bool) -> None:
+    pass

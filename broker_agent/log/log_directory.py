@@ -1,0 +1,140 @@
+"""One log directory: its lock, identity, clean-shutdown marker and checkpoints, and whether it still works.
+
+An I/O error makes the whole directory fail, once; from then on everything in it raises LogStorageError until the next
+start.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from regency.broker_agent.log.checkpoints import OffsetCheckpoint, replace_file, sync_directory
+from regency.broker_agent.log.errors import CheckpointMalformed, LogDirInvalid, LogStorageError
+from regency.broker_agent.log.file_names import (
+    CLEAN_SHUTDOWN,
+    HIGH_WATERMARKS,
+    LOCK,
+    LOG_START_OFFSETS,
+    META_PROPERTIES,
+    RECOVERY_POINTS,
+)
+from regency.model.ids import BrokerId, Offset, TopicPartition
+
+logger = logging.getLogger(__name__)
+
+_META_VERSION = "0"
+
+
+class LogDirectory:
+    """A directory that is locked for this agent. I/O errors of its own methods are OSErrors."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.on_failure: Callable[[LogDirectory], None] = _ignore
+        """Called once, inside the call that failed."""
+        self.failure: str | None = None
+        """Why it is offline; None while it works."""
+        self.recovery_points = OffsetCheckpoint(path / RECOVERY_POINTS)
+        self.log_start_offsets = OffsetCheckpoint(path / LOG_START_OFFSETS)
+        self.high_watermarks = OffsetCheckpoint(path / HIGH_WATERMARKS)
+        self._lock_fd = -1
+
+    def lock(self) -> None:
+        """Create the directory where it is missing, and keep other agents and Kafka out until `unlock`.
+
+        Raises LogDirInvalid where somebody else has it.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        fd = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(fd)
+            raise LogDirInvalid(
+                self.path, "it is in use by another process", hint="Stop that agent, or choose another of log.dirs."
+            ) from error
+        except OSError:
+            os.close(fd)
+            raise
+        self._lock_fd = fd
+
+    def unlock(self) -> None:
+        """Let others have it."""
+        if self._lock_fd >= 0:
+            os.close(self._lock_fd)
+            self._lock_fd = -1
+
+    def claim(self, broker_id: BrokerId, cluster_id: str) -> None:
+        """Check that the directory belongs to this broker and cluster, or mark a new one as theirs.
+
+        Raises LogDirInvalid where meta.properties says otherwise.
+        """
+        path = self.path / META_PROPERTIES
+        try:
+            found = _parse_meta(path.read_text("utf-8"))
+        except FileNotFoundError:
+            content = f"#\nbroker.id={broker_id}\nversion={_META_VERSION}\ncluster.id={cluster_id}\n"
+            replace_file(path, content.encode(), sync=True)
+            return
+        expected = {"version": _META_VERSION, "broker.id": str(broker_id), "cluster.id": cluster_id}
+        for key, value in expected.items():
+            if found.get(key, value) != value:
+                raise LogDirInvalid(
+                    self.path,
+                    f"{META_PROPERTIES} says {key}={found[key]}, this agent has {key}={value}",
+                    hint="Start the broker it belongs to, or empty the directory if its data is not needed.",
+                )
+
+    def take_clean_marker(self) -> bool:
+        """Whether the last shutdown was clean. The marker is gone, for good, before any log is touched."""
+        marker = self.path / CLEAN_SHUTDOWN
+        try:
+            marker.unlink()
+        except FileNotFoundError:
+            return False
+        sync_directory(self.path)
+        return True
+
+    def leave_clean_marker(self) -> None:
+        """Say that every log was flushed and closed."""
+        replace_file(self.path / CLEAN_SHUTDOWN, b"", sync=True)
+
+    def read_checkpoint(self, checkpoint: OffsetCheckpoint) -> dict[TopicPartition, Offset]:
+        """Content of one of its checkpoints; an unreadable one counts as empty, which only costs time."""
+        try:
+            return checkpoint.read()
+        except CheckpointMalformed as error:
+            logger.warning("ignored a checkpoint: %s", error)
+            return {}
+
+    def check(self) -> None:
+        """Raise LogStorageError if the directory has failed."""
+        if self.failure is not None:
+            raise LogStorageError(self.path, self.failure)
+
+    def fail(self, error: OSError) -> LogStorageError:
+        """Take the directory offline, and tell once; returns what to raise."""
+        if self.failure is None:
+            self.failure = f"offline since an I/O error: {error}"
+            logger.error("log directory %s is offline, with all its replicas: %s", self.path, error)
+            self.on_failure(self)
+        return LogStorageError(self.path, self.failure)
+
+    def failed(self, error: OSError) -> None:
+        """Take the directory offline because of work in the background."""
+        self.fail(error)
+
+
+def _parse_meta(text: str) -> dict[str, str]:
+    lines = (line.strip() for line in text.splitlines())
+    pairs = (line.partition("=") for line in lines if line and line[0] not in "#!")
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def _ignore(_directory: LogDirectory) -> None:
+    pass

@@ -1,0 +1,167 @@
+"""Opening log directories at start: lock, identity, clean-shutdown marker, then every log, on threads of its own.
+
+A directory that cannot be read is offline from the start; one that must not be used ends the start.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+from regency.broker_agent.log.errors import LogDirInvalid
+from regency.broker_agent.log.file_names import DirectoryKind, directory_kind, parse_partition
+from regency.broker_agent.log.log_core import LogParts
+from regency.broker_agent.log.log_directory import LogDirectory
+from regency.broker_agent.log.recovery import FoundLog, open_log
+from regency.model.ids import BrokerId, Offset, TopicPartition
+from regency.model.log_config import LogConfig
+
+logger = logging.getLogger(__name__)
+
+Progress = Callable[[int, int], None]
+
+
+class OpenedDirectory(NamedTuple):
+    """A directory and what was found in it; nothing where it is offline."""
+
+    directory: LogDirectory
+    logs: list[LogParts]
+    deleted: list[Path]
+    """Directories of deleted logs, to be removed."""
+    high_watermarks: dict[TopicPartition, Offset]
+
+
+class _Found(NamedTuple):
+    directory: LogDirectory
+    logs: list[FoundLog]
+    deleted: list[Path]
+
+
+def open_directories(
+    paths: Sequence[Path],
+    config: LogConfig,
+    *,
+    broker_id: BrokerId,
+    cluster_id: str,
+    now_ms: int,
+    threads_per_directory: int,
+    progress: Progress | None,
+) -> list[OpenedDirectory]:
+    """Open every directory in `paths`. Raises LogDirInvalid, and leaves none locked then."""
+    directories = [LogDirectory(path) for path in dict.fromkeys(path.absolute() for path in paths)]
+    try:
+        found = [_find(directory, broker_id, cluster_id) for directory in directories]
+        _refuse_duplicates(found)
+        opened = _open_all(found, config, now_ms, threads_per_directory, progress)
+        _refuse_none_working(directories)
+    except BaseException:  # whatever ends the start must not leave directories locked
+        for directory in directories:
+            directory.unlock()
+        raise
+    return opened
+
+
+def _find(directory: LogDirectory, broker_id: BrokerId, cluster_id: str) -> _Found:
+    """Lock a directory, check whose it is, and list what is in it."""
+    found = _Found(directory, [], [])
+    try:
+        directory.lock()
+        directory.claim(broker_id, cluster_id)
+        clean = directory.take_clean_marker()
+        recovery_points = directory.read_checkpoint(directory.recovery_points)
+        log_starts = directory.read_checkpoint(directory.log_start_offsets)
+        for path in sorted(directory.path.iterdir()):
+            if not path.is_dir():
+                continue
+            partition = parse_partition(path.name)
+            if partition is not None:
+                point, start = recovery_points.get(partition, Offset(0)), log_starts.get(partition, Offset(0))
+                found.logs.append(FoundLog(partition, path, clean, point, start))
+            elif directory_kind(path.name) is DirectoryKind.DELETE:
+                found.deleted.append(path)
+            elif directory_kind(path.name) is not DirectoryKind.STRAY:
+                logger.warning("%s is left alone: its name is not that of a partition", path)
+    except OSError as error:
+        directory.fail(error)
+        return _Found(directory, [], [])
+    return found
+
+
+def _refuse_duplicates(directories: Sequence[_Found]) -> None:
+    seen: dict[TopicPartition, Path] = {}
+    for found in directories:
+        for log in found.logs:
+            if (other := seen.setdefault(log.topic_partition, log.directory)) is not log.directory:
+                raise LogDirInvalid(
+                    found.directory.path,
+                    f"{log.topic_partition} is both in {other} and in {log.directory}",
+                    hint="Move the one with less data out of the way by hand.",
+                )
+
+
+def _refuse_none_working(directories: Sequence[LogDirectory]) -> None:
+    failures = [directory.failure for directory in directories if directory.failure is not None]
+    if len(failures) == len(directories):
+        raise LogDirInvalid(directories[0].path, failures[0], hint="No log directory works: repair one of log.dirs.")
+
+
+def _open_all(
+    directories: Sequence[_Found], config: LogConfig, now_ms: int, threads_per_directory: int, progress: Progress | None
+) -> list[OpenedDirectory]:
+    total = sum(len(found.logs) for found in directories)
+    counter = _Counter(total, progress)
+    threads = max(threads_per_directory, 1)
+    pools = [ThreadPoolExecutor(threads, thread_name_prefix="log-recovery") for _ in directories]
+    try:
+        futures = [
+            [pool.submit(_open_one, found.directory, log, config, now_ms, counter) for log in found.logs]
+            for pool, found in zip(pools, directories, strict=True)
+        ]
+        opened = [[future.result() for future in of_directory] for of_directory in futures]
+    finally:
+        for pool in pools:
+            pool.shutdown(cancel_futures=True)
+    return [
+        OpenedDirectory(
+            found.directory,
+            [parts for parts in logs if parts is not None] if found.directory.failure is None else [],
+            found.deleted,
+            found.directory.read_checkpoint(found.directory.high_watermarks) if found.directory.failure is None else {},
+        )
+        for found, logs in zip(directories, opened, strict=True)
+    ]
+
+
+def _open_one(
+    directory: LogDirectory, found: FoundLog, config: LogConfig, now_ms: int, counter: _Counter
+) -> LogParts | None:
+    if directory.failure is not None:
+        return None
+    try:
+        return open_log(found, config, now_ms)
+    except OSError as error:
+        directory.fail(error)
+        return None
+    finally:
+        counter.add()
+
+
+class _Counter:
+    """Tells how many logs are open, from many threads."""
+
+    def __init__(self, total: int, progress: Progress | None) -> None:
+        self._total = total
+        self._progress = progress
+        self._done = 0
+        self._lock = threading.Lock()
+
+    def add(self) -> None:
+        """One more."""
+        with self._lock:
+            self._done += 1
+            if self._progress is not None:
+                self._progress(self._done, self._total)

@@ -1,0 +1,281 @@
+"""All logs of an agent in all its directories: opening, creating, deleting, checkpoints, retention, clean close.
+
+Data loop only, but for opening, which comes before the loop and uses threads of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import resource
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from uuid import uuid4
+
+from regency.broker_agent.log.background import BackgroundSync, Trash
+from regency.broker_agent.log.directory_logs import DirectoryLogs
+from regency.broker_agent.log.errors import LogStorageError
+from regency.broker_agent.log.file_names import DirectoryKind, aside_name
+from regency.broker_agent.log.log_core import LogServices
+from regency.broker_agent.log.log_directory import LogDirectory
+from regency.broker_agent.log.log_loading import OpenedDirectory, open_directories
+from regency.broker_agent.log.open_files import OpenFiles
+from regency.broker_agent.log.partition_log import PartitionLog
+from regency.broker_agent.log.recovery import create_log
+from regency.broker_agent.ports import Worker
+from regency.model.clock import Clock
+from regency.model.ids import ZERO_TOPIC_ID, BrokerId, Offset, TopicId, TopicPartition
+from regency.model.log_config import LogConfig
+
+logger = logging.getLogger(__name__)
+
+PRODUCER_EXPIRATION_MS = 86_400_000
+"""How long an idle idempotent producer is remembered: the default of producer.id.expiration.ms (KIP-854)."""
+
+_MAX_OPEN_FILES = 16_384
+
+
+class LogManager:
+    """Logs by partition. A directory that fails takes its logs out of here, and new ones go elsewhere."""
+
+    def __init__(
+        self,
+        opened: Sequence[OpenedDirectory],
+        default: LogConfig,
+        services: LogServices,
+        on_dir_failure: Callable[[Path, str], None],
+    ) -> None:
+        self._services = services
+        self._on_dir_failure = on_dir_failure
+        self._logs: dict[TopicPartition, PartitionLog] = {}
+        self._directories: dict[LogDirectory, DirectoryLogs] = {}
+        for found in opened:
+            logs = DirectoryLogs(found.directory, services.worker, found.high_watermarks)
+            self._directories[found.directory] = logs
+            found.directory.on_failure = self._directory_failed
+            for parts in found.logs:
+                self._add(logs, PartitionLog(parts, found.directory, services))
+            services.trash.put(found.deleted, default.file_delete_delay_ms)
+
+    @classmethod
+    def open(
+        cls,
+        dirs: Sequence[Path],
+        default: LogConfig,
+        *,
+        broker_id: BrokerId,
+        cluster_id: str,
+        clock: Clock,
+        worker: Worker,
+        recovery_threads: int,
+        on_dir_failure: Callable[[Path, str], None],
+        progress: Callable[[int, int], None] | None = None,
+    ) -> LogManager:
+        """Lock the directories and open every log in them, recovering what was not closed cleanly. Blocks.
+
+        `recovery_threads` work per directory; `progress` is told (logs opened, logs found). A directory that cannot be
+        read is offline, and `on_dir_failure` is told so before this returns. At run time `on_dir_failure` is called
+        inside the call that failed, once per directory: it must only take note. Raises LogDirInvalid where no
+        directory is usable, one is in use, belongs to another broker or cluster, or two hold the same partition.
+        """
+        services = LogServices(
+            clock=clock,
+            worker=worker,
+            files=OpenFiles(_open_files_limit()),
+            trash=Trash(clock, worker),
+            syncs=BackgroundSync(worker),
+        )
+        opened = open_directories(
+            dirs,
+            default,
+            broker_id=broker_id,
+            cluster_id=cluster_id,
+            now_ms=clock.wall_ms(),
+            threads_per_directory=recovery_threads,
+            progress=progress,
+        )
+        for found in opened:
+            if found.directory.failure is not None:
+                on_dir_failure(found.directory.path, found.directory.failure)
+        return cls(opened, default, services, on_dir_failure)
+
+    def get(self, topic_partition: TopicPartition) -> PartitionLog | None:
+        """The log of a partition; None where there is none, or its directory is offline."""
+        return self._logs.get(topic_partition)
+
+    def all(self) -> Mapping[TopicPartition, PartitionLog]:
+        """Every log, live."""
+        return MappingProxyType(self._logs)
+
+    @property
+    def offline_dirs(self) -> tuple[Path, ...]:
+        """Directories that have failed."""
+        return tuple(directory.path for directory in self._directories if directory.failure is not None)
+
+    def create(
+        self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig, *, is_new: bool
+    ) -> PartitionLog:
+        """The log of a partition, made in the directory with the fewest logs where there is none yet.
+
+        Raises LogStorageError where no directory works, or where one is offline and the partition is not `is_new`: its
+        log may be there.
+        """
+        existing = self._logs.get(topic_partition)
+        if existing is not None:
+            return existing
+        if not is_new and self.offline_dirs:
+            raise LogStorageError(
+                self.offline_dirs[0],
+                f"it is offline and may hold {topic_partition}",
+                hint="Repair the disk and restart the agent, or remove it from log.dirs.",
+            )
+        for logs in sorted(self._working(), key=lambda logs: len(logs.logs)):
+            try:
+                log = self._create_in(logs.directory, topic_partition, topic_id, config)
+            except OSError as error:
+                logs.directory.fail(error)
+                continue
+            self._add(logs, log)
+            return log
+        raise LogStorageError(None, f"all are offline, {topic_partition} has no place")
+
+    def delete_async(self, topic_partition: TopicPartition) -> None:
+        """Take a log out of use now and remove it later. Nothing where there is none. Raises LogStorageError."""
+        log = self._put_aside(topic_partition, DirectoryKind.DELETE)
+        if log is not None:
+            self._services.trash.put([log.directory], log.config.file_delete_delay_ms)
+
+    def mark_stray(self, topic_partitions: Sequence[TopicPartition]) -> None:
+        """Take logs out of use that the cluster does not know, and keep them on the disk. Raises LogStorageError."""
+        for topic_partition in topic_partitions:
+            log = self._put_aside(topic_partition, DirectoryKind.STRAY)
+            if log is not None:
+                logger.warning("%s is not assigned to this broker any more; kept as %s", topic_partition, log.directory)
+
+    def set_config(self, topic: str, config: LogConfig) -> None:
+        """Let all logs of a topic go by `config` from now on."""
+        for topic_partition, log in self._logs.items():
+            if topic_partition.topic == topic:
+                log.config = config
+
+    def high_watermark_checkpoint(self, topic_partition: TopicPartition) -> Offset:
+        """The high watermark last checkpointed for a log that is open; 0 where there is none."""
+        log = self._logs.get(topic_partition)
+        marks = self._directories[log.home].high_watermarks if log else {}
+        return marks.get(topic_partition, Offset(0))
+
+    def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, Offset]) -> None:
+        """Checkpoint these, soon; logs not named keep what was checkpointed for them."""
+        changed: dict[LogDirectory, dict[TopicPartition, Offset]] = {}
+        for topic_partition, offset in high_watermarks.items():
+            log = self._logs.get(topic_partition)
+            if log is not None:
+                changed.setdefault(log.home, {})[topic_partition] = offset
+        for directory, offsets in changed.items():
+            self._directories[directory].write_high_watermarks_later(offsets)
+
+    def checkpoint_recovery_points(self) -> None:
+        """Checkpoint up to where each log was synced, soon, and remove snapshots that no recovery would begin with."""
+        for logs in self._working():
+            logs.write_recovery_points_later()
+            for log in list(logs.logs.values()):
+                if not self._tried(log.remove_old_snapshots):
+                    break
+
+    def checkpoint_log_start_offsets(self) -> None:
+        """Checkpoint, soon, log starts that do not follow from the segments."""
+        for logs in self._working():
+            logs.write_log_starts_later()
+
+    def run_retention(self, now_ms: int) -> None:
+        """Take expired segments out of use, forget idle producers, and remove what was deleted long enough ago.
+
+        `now_ms` is wall time.
+        """
+        for logs in self._working():
+            for log in list(logs.logs.values()):
+                log.expire_producers(now_ms - PRODUCER_EXPIRATION_MS)
+                if not self._tried(functools.partial(log.delete_old_segments, now_ms)):
+                    break
+        self.remove_deleted_files()
+
+    def remove_deleted_files(self) -> int | None:
+        """Remove what was deleted long enough ago; returns the monotonic time of the next such moment, if any."""
+        return self._services.trash.remove_due()
+
+    def flush_dirty_logs(self) -> None:
+        """Flush, in the background, logs whose flush.ms has passed."""
+        for logs in self._working():
+            for log in list(logs.logs.values()):
+                if log.is_flush_due and not self._tried(log.flush_in_background):
+                    break
+
+    def close(self) -> None:
+        """Flush and close everything, write all checkpoints, mark each directory that closed whole as clean. Blocks."""
+        for logs in self._working():
+            try:
+                logs.close()
+            except (OSError, LogStorageError) as error:
+                logger.warning("%s is not closed cleanly and will be recovered: %s", logs.directory.path, error)
+        self._services.files.close_all()
+        self._logs.clear()
+        for directory in self._directories:
+            directory.unlock()
+
+    def _add(self, logs: DirectoryLogs, log: PartitionLog) -> None:
+        self._logs[log.topic_partition] = log
+        logs.add(log)
+
+    def _create_in(
+        self, directory: LogDirectory, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig
+    ) -> PartitionLog:
+        path = directory.path / str(topic_partition)
+        path.mkdir()
+        now_ms = self._services.clock.wall_ms()
+        parts = create_log(path, topic_partition, topic_id, config, now_ms, self._services.files)
+        log = PartitionLog(parts, directory, self._services)
+        if topic_id != ZERO_TOPIC_ID:
+            log.set_topic_id(topic_id)
+        for created in (path, directory.path):
+            self._services.syncs.later(created, directory.failed)
+        return log
+
+    def _working(self) -> list[DirectoryLogs]:
+        return [logs for logs in self._directories.values() if logs.is_working]
+
+    def _tried(self, work: Callable[[], object]) -> bool:
+        """Do something with one log; False where its directory failed, of which everybody knows by then."""
+        try:
+            work()
+        except LogStorageError:
+            return False
+        return True
+
+    def _put_aside(self, topic_partition: TopicPartition, fate: DirectoryKind) -> PartitionLog | None:
+        log = self._logs.pop(topic_partition, None)
+        if log is None:
+            return None
+        self._directories[log.home].remove(topic_partition)
+        log.abandon()
+        target = log.directory.with_name(aside_name(topic_partition, uuid4(), fate))
+        try:
+            log.directory.rename(target)
+        except OSError as error:
+            raise log.home.fail(error) from error
+        log.directory = target
+        self._services.syncs.later(log.home.path, log.home.failed)
+        return log
+
+    def _directory_failed(self, directory: LogDirectory) -> None:
+        for topic_partition, log in self._directories[directory].logs.items():
+            del self._logs[topic_partition]
+            log.abandon()
+        self._directories[directory].logs.clear()
+        self._on_dir_failure(directory.path, directory.failure or "")
+
+
+def _open_files_limit() -> int:
+    """Half of the process's limit: the rest is for connections."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return min(soft // 2, _MAX_OPEN_FILES)

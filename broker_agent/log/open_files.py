@@ -1,0 +1,117 @@
+"""Files that are open only while they are used: thousands of partitions share a bounded number of descriptors.
+
+A pool belongs to one thread: a descriptor taken from it stays valid until the next file is opened through the pool.
+Work that goes to another thread takes a duplicate.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+
+from regency.model.record_batch import Buffer
+
+MIN_LIMIT = 8
+"""Fewest files a pool keeps open."""
+
+
+class OpenFiles:
+    """A pool of descriptors; opening one more than `limit` closes the one that was not used for the longest time."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = max(limit, MIN_LIMIT)
+        self._open: OrderedDict[LogFile, None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def used(self, file: LogFile) -> None:
+        """Note that an open file is in use."""
+        self._open.move_to_end(file)
+
+    def opened(self, file: LogFile) -> None:
+        """Take a file that has just been opened, at the cost of the least recently used one."""
+        self._open[file] = None
+        if len(self._open) > self._limit:
+            next(iter(self._open)).close()
+
+    def closed(self, file: LogFile) -> None:
+        """Forget a file."""
+        self._open.pop(file, None)
+
+    def close_all(self) -> None:
+        """Close every file; each is opened again when it is used."""
+        while self._open:
+            next(iter(self._open)).close()
+
+
+class LogFile:
+    """A file read and written by position. Created empty where it is missing; errors are OSErrors."""
+
+    __slots__ = ("_fd", "_pool", "on_close", "path")
+
+    def __init__(self, path: Path, pool: OpenFiles) -> None:
+        self.path = path
+        self.on_close: Callable[[], None] | None = None
+        """Called when the descriptor is closed: whatever is cached of the content goes with it."""
+        self._pool = pool
+        self._fd = -1
+
+    def fileno(self) -> int:
+        """The descriptor, opened if need be; valid until another file of the pool is opened."""
+        fd = self._fd
+        if fd >= 0:
+            self._pool.used(self)
+            return fd
+        self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._pool.opened(self)
+        return self._fd
+
+    def read(self, size: int, position: int) -> bytes:
+        """At most `size` bytes from `position`; fewer only at the end of the file."""
+        return os.pread(self.fileno(), size, position)
+
+    def write(self, data: Buffer, position: int) -> None:
+        """Write all of `data` at `position` in one call; a short write is an error."""
+        written = os.pwrite(self.fileno(), data, position)
+        if written != len(data):
+            raise OSError(errno.EIO, f"only {written} of {len(data)} bytes were written", str(self.path))
+
+    def size(self) -> int:
+        """Bytes in the file."""
+        return os.fstat(self.fileno()).st_size
+
+    def truncate(self, size: int) -> None:
+        """Cut the file off at `size` bytes."""
+        os.ftruncate(self.fileno(), size)
+
+    def sync(self) -> None:
+        """Wait until the content is on the disk."""
+        os.fsync(self.fileno())
+
+    def duplicate(self) -> int:
+        """A descriptor of one's own, for another thread, which closes it. Survives renaming and deletion."""
+        return os.dup(self.fileno())
+
+    def close(self) -> None:
+        """Give the descriptor back; the next use opens the file again."""
+        if self._fd < 0:
+            return
+        fd, self._fd = self._fd, -1
+        self._pool.closed(self)
+        if self.on_close is not None:
+            self.on_close()
+        os.close(fd)
+
+    def rename(self, path: Path) -> None:
+        """Move the file; it stays open."""
+        self.path.rename(path)
+        self.path = path
+
+    def move_to(self, pool: OpenFiles) -> None:
+        """Close the file and let `pool` keep its descriptor from now on."""
+        self.close()
+        self._pool = pool

@@ -1,0 +1,291 @@
+"""One partition's log: appends, reads, epochs, truncation, the high watermark. Passive; data loop only.
+
+Only flushes, syncs and removals leave the data loop, through the worker, on duplicates of descriptors or on renamed
+files. An I/O error fails the whole log directory: the call raises LogStorageError, and so does every later one.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable
+from typing import Concatenate, ParamSpec, TypeVar
+
+from regency.broker_agent.log.append_rules import LOG_APPEND_TIME, check_produced, check_replicated
+from regency.broker_agent.log.checkpoints import format_partition_metadata, replace_file
+from regency.broker_agent.log.errors import OffsetOutOfRange, RecordsRejected
+from regency.broker_agent.log.file_names import PARTITION_METADATA
+from regency.broker_agent.log.log_core import LogCore
+from regency.broker_agent.log.producer_snapshots import remove_snapshots, restore, write_snapshot
+from regency.broker_agent.log.results import AppendInfo, LogPosition, ReadInfo
+from regency.broker_agent.log.retention import SegmentFacts, expired_segments
+from regency.broker_agent.log.time_lookup import TimestampAndOffset, find_greatest, find_timestamp
+from regency.broker_agent.replication.api import EpochEndOffset
+from regency.model.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId
+from regency.model.kafka_errors import ErrorCode
+from regency.model.log_config import NEVER
+from regency.model.record_batch import Buffer, CorruptBatch, iter_batches, read_header, stamp
+from regency.model.record_batch import stamp_log_append_time as stamp_time
+
+logger = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _on_disk(method: Callable[Concatenate[PartitionLog, P], T]) -> Callable[Concatenate[PartitionLog, P], T]:
+    """Refuse the call if the directory has failed, and fail the directory if the call cannot read or write."""
+
+    @functools.wraps(method)
+    def guarded(self: PartitionLog, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        home = self.home
+        if home.failure is not None:
+            home.check()
+        try:
+            return method(self, *args, **kwargs)
+        except OSError as error:
+            raise home.fail(error) from error
+
+    return guarded
+
+
+class PartitionLog(LogCore):
+    """The log of one replica. log start <= high watermark <= log end, and recovery point <= log end, always."""
+
+    @_on_disk
+    def append_as_leader(self, records: Buffer, leader_epoch: LeaderEpoch, now_ms: int) -> AppendInfo:
+        """Append what a producer sent, which must be one batch; `now_ms` is wall time.
+
+        Raises RecordsRejected; a batch that is already there is not written again but answered with its old place.
+        """
+        header = check_produced(records, self.config)
+        stamps_time = self.config.message_timestamp_type == LOG_APPEND_TIME
+        if header.producer_id >= 0 and (known := self._producers.check(header)):
+            appended_ms = known.timestamp if stamps_time else -1
+            return AppendInfo(known.first_offset, known.last_offset, appended_ms, self._log_start, duplicate=True)
+        data = bytearray(records)
+        stamp(data, self._log_end, leader_epoch)
+        if stamps_time:
+            stamp_time(data, header, now_ms)
+        header = read_header(data)
+        self._write(data, [(0, header)], now_ms)
+        return AppendInfo(
+            Offset(header.base_offset), header.last_offset, now_ms if stamps_time else -1, self._log_start
+        )
+
+    @_on_disk
+    def append_as_follower(self, records: Buffer) -> AppendInfo:
+        """Append what the leader sent: whole batches from the log end on; an incomplete last one is left out.
+
+        Raises RecordsRejected: CORRUPT_MESSAGE where fetching again may help, OFFSET_OUT_OF_RANGE where the batches do
+        not begin at the log end. An empty log may begin lower, with a batch that straddles its start.
+        """
+        try:
+            batches = list(iter_batches(records))
+        except CorruptBatch as error:
+            raise RecordsRejected(ErrorCode.CORRUPT_MESSAGE, error.message) from error
+        if not batches:
+            return AppendInfo(self._log_end, Offset(self._log_end - 1), -1, self._log_start)
+        check_replicated(records, batches)
+        base = Offset(batches[0][1].base_offset)
+        if base != self._log_end:
+            if self._log_end != self._log_start or not base < self._log_end < batches[0][1].next_offset:
+                raise RecordsRejected(
+                    ErrorCode.OFFSET_OUT_OF_RANGE,
+                    f"{self.topic_partition} ends at {self._log_end}; records from {base} on do not fit there",
+                )
+            self._restart_at(base)
+        self._write(records, batches, self._services.clock.wall_ms())
+        return AppendInfo(base, Offset(self._log_end - 1), -1, self._log_start)
+
+    @_on_disk
+    def read(self, offset: Offset, max_bytes: int, *, max_offset: Offset, min_one_batch: bool) -> ReadInfo:
+        """Whole batches from the one that holds `offset` on, ending below `max_offset`, at most `max_bytes`.
+
+        With `min_one_batch` the first one is returned whatever its size. Empty where `offset` is at or above
+        `max_offset`. Raises OffsetOutOfRange below the log start and above the log end.
+        """
+        if not self._log_start <= offset <= self._log_end:
+            raise OffsetOutOfRange(self.topic_partition, offset, self._log_start, self._log_end)
+        if offset >= max_offset or offset == self._log_end:
+            return ReadInfo(b"", self._position_of(offset))
+        return self._segments.read(
+            offset, max_bytes, max_offset=max_offset, log_end=self._log_end, min_one_batch=min_one_batch
+        )
+
+    @_on_disk
+    def position_of(self, offset: Offset) -> LogPosition:
+        """Where the batch that holds `offset` is. Raises OffsetOutOfRange."""
+        if not self._log_start <= offset <= self._log_end:
+            raise OffsetOutOfRange(self.topic_partition, offset, self._log_start, self._log_end)
+        return self._position_of(offset)
+
+    @_on_disk
+    def bytes_between(self, lower: Offset, upper: Offset) -> int | None:
+        """Bytes of the batches from `lower` up to `upper`; 0 where upper is lower, None where the log lacks either."""
+        if not (self._log_start <= lower <= self._log_end and self._log_start <= upper <= self._log_end):
+            return None
+        if upper <= lower:
+            return 0
+        return self._segments.bytes_between(self._position_of(lower), self._position_of(upper))
+
+    @_on_disk
+    def assign_epoch(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
+        """Note that `epoch` begins at `start_offset`; what contradicts it is forgotten."""
+        self._epochs.assign(epoch, start_offset)
+
+    def end_offset_for_epoch(self, epoch: LeaderEpoch) -> EpochEndOffset:
+        """The greatest known epoch not above `epoch`, and where it ends; (-1, -1) where that is not known."""
+        return self._epochs.end_offset_for(epoch, self._log_end)
+
+    def epoch_at(self, offset: Offset) -> LeaderEpoch:
+        """The leader epoch that `offset` belongs to; -1 where that is not known."""
+        epoch = self._epochs.epoch_at(offset)
+        return NO_LEADER_EPOCH if epoch is None else epoch
+
+    @_on_disk
+    def offset_for_timestamp(self, timestamp: int, max_offset: Offset) -> TimestampAndOffset | None:
+        """The first record below `max_offset` whose timestamp is not below `timestamp`; None where there is none.
+
+        In a batch compressed with snappy, lz4 or zstd that straddles `timestamp`, the batch's first offset stands for
+        the record's.
+        """
+        found = find_timestamp(self._segments, timestamp, self._log_start)
+        return found if found and found.offset < max_offset else None
+
+    @_on_disk
+    def greatest_timestamp(self, max_offset: Offset) -> TimestampAndOffset | None:
+        """The greatest timestamp of a record below `max_offset` (KIP-734); None where there is no such record."""
+        return find_greatest(self._segments, self._log_start, max_offset)
+
+    @_on_disk
+    def truncate_to(self, offset: Offset) -> bool:
+        """Drop the batch that holds `offset` and all after it; returns whether there were any.
+
+        The log ends at `offset` then, or below where a batch straddled it. Epochs that begin at the end are forgotten
+        in any case (KAFKA-10706). The lowered recovery point is on the disk when this returns.
+        """
+        if offset >= self._log_end:
+            self._epochs.truncate_from_end(self._log_end)
+            return False
+        logger.info("%s: truncated to %d, it ended at %d", self.topic_partition, offset, self._log_end)
+        if offset < self._segments.first.base_offset:
+            self._restart_at(offset)
+            return True
+        end, removed = self._segments.truncate(offset)
+        self._services.trash.put(removed, self.config.file_delete_delay_ms)
+        self._producers = restore(self.directory, self._segments, trusted=end, log_end=end)
+        self._epochs.truncate_from_end(end)
+        self._ends_at(end)
+        return True
+
+    @_on_disk
+    def truncate_fully_and_start_at(self, offset: Offset) -> None:
+        """Drop everything; the log is empty and begins at `offset`."""
+        logger.info(
+            "%s: emptied to begin at %d, it held %d to %d", self.topic_partition, offset, self._log_start, self._log_end
+        )
+        self._restart_at(offset)
+
+    def set_high_watermark(self, offset: Offset) -> Offset:
+        """Set it, kept between log start and log end; it may go down. Returns what it became."""
+        self._high_watermark = max(self._log_start, min(offset, self._log_end))
+        return self._high_watermark
+
+    def maybe_increment_high_watermark(self, offset: Offset) -> bool:
+        """Raise it to `offset`, which is not above the log end; returns whether it rose."""
+        if offset > self._log_end:
+            raise ValueError(f"{self.topic_partition}: high watermark {offset} above the log end {self._log_end}")
+        if offset <= self._high_watermark:
+            return False
+        self._high_watermark = offset
+        return True
+
+    @_on_disk
+    def maybe_increment_log_start(self, offset: Offset) -> bool:
+        """Offer nothing below `offset` any more; returns whether that is news. Raises OffsetOutOfRange above the HW."""
+        if offset > self._high_watermark:
+            raise OffsetOutOfRange(self.topic_partition, offset, self._log_start, self._high_watermark)
+        if offset <= self._log_start:
+            return False
+        self._log_start = offset
+        self._flusher.recovery_point = max(self._flusher.recovery_point, offset)
+        self._epochs.truncate_from_start(offset)
+        return True
+
+    @_on_disk
+    def delete_old_segments(self, now_ms: int) -> int:
+        """Take expired segments out of use, oldest first and only below the high watermark; returns how many.
+
+        `now_ms` is wall time. The log start rises before the first is gone.
+        """
+        facts = [
+            SegmentFacts(segment.size, segment.largest_timestamp(), upper)
+            for segment, upper in self._segments.upper_bounds(self._log_end)
+        ]
+        expired = expired_segments(
+            facts, self.config, log_start=self._log_start, high_watermark=self._high_watermark, now_ms=now_ms
+        )
+        if not expired.segments:
+            return 0
+        if expired.segments == len(self._segments):
+            self._roll(now_ms)
+        start = facts[expired.segments - 1].upper_bound
+        self.maybe_increment_log_start(start)
+        removed = self._segments.drop_first(expired.segments)
+        self._services.trash.put(removed, self.config.file_delete_delay_ms)
+        logger.info(
+            "%s: %d segments expired, it starts at %d: %s", self.topic_partition, expired.segments, start, expired.why
+        )
+        return expired.segments
+
+    @_on_disk
+    def roll(self) -> None:
+        """Begin a new segment, unless the active one is empty."""
+        self._roll(self._services.clock.wall_ms())
+
+    @_on_disk
+    def flush(self) -> None:
+        """Sync everything to the disk before returning."""
+        self._flusher.flush(self._log_end)
+
+    @_on_disk
+    def flush_in_background(self) -> None:
+        """Sync what is there now, soon; the recovery point follows when it is done."""
+        self._flusher.flush_in_background(self._log_end)
+
+    @property
+    def is_flush_due(self) -> bool:
+        """Whether flush.ms has passed since the last flush and there is something to flush."""
+        return self.config.flush_ms != NEVER and self._flusher.is_due(self._log_end, self.config.flush_ms)
+
+    @_on_disk
+    def set_topic_id(self, topic_id: TopicId) -> None:
+        """Keep the topic's identity with the log."""
+        path = self.directory / PARTITION_METADATA
+        replace_file(path, format_partition_metadata(topic_id), sync=False)
+        self.topic_id = topic_id
+        self._services.syncs.later(path, self.home.failed)
+
+    def expire_producers(self, older_than_ms: int) -> None:
+        """Forget idempotent producers whose last batch is older than this wall time."""
+        self._producers.expire(older_than_ms)
+
+    @_on_disk
+    def remove_old_snapshots(self) -> None:
+        """Remove snapshots of producers that no recovery would begin with."""
+        bases = self.segment_base_offsets
+        needed = self._segments.floor(self.recovery_point).base_offset
+        remove_snapshots(self.directory, below=min(needed, bases[-2] if len(bases) > 1 else bases[-1]))
+
+    @_on_disk
+    def close(self) -> None:
+        """Leave the files as after a clean shutdown: flushed, with last index entries and a snapshot of producers."""
+        self._segments.active.seal()
+        write_snapshot(self.directory, self._producers)
+        self.flush()
+        self._segments.close()
+
+    def abandon(self) -> None:
+        """Give the files up as they are."""
+        self._segments.close()

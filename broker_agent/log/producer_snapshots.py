@@ -1,0 +1,65 @@
+"""Snapshot files of producer states, and rebuilding the states from a snapshot and the batches after it."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from regency.broker_agent.log.errors import CheckpointMalformed
+from regency.broker_agent.log.file_names import SNAPSHOT, offset_file, parse_offset_file
+from regency.broker_agent.log.producer_state import ProducerStates
+from regency.broker_agent.log.segments import Segments
+from regency.model.ids import Offset
+
+logger = logging.getLogger(__name__)
+
+
+def snapshot_offsets(directory: Path) -> list[Offset]:
+    """Offsets at which snapshots were taken, rising."""
+    parsed = (parse_offset_file(path.name) for path in directory.iterdir() if path.name.endswith(SNAPSHOT))
+    return sorted(found[0] for found in parsed if found)
+
+
+def write_snapshot(directory: Path, producers: ProducerStates) -> None:
+    """Take a snapshot at the states' end offset."""
+    producers.write_snapshot(offset_file(directory, producers.end_offset, SNAPSHOT))
+
+
+def remove_snapshots(directory: Path, *, below: Offset | None = None, above: Offset | None = None) -> None:
+    """Remove snapshots taken below or above these offsets."""
+    for offset in snapshot_offsets(directory):
+        if (below is not None and offset < below) or (above is not None and offset > above):
+            offset_file(directory, offset, SNAPSHOT).unlink(missing_ok=True)
+
+
+def restore(directory: Path, segments: Segments, *, trusted: Offset, log_end: Offset) -> ProducerStates:
+    """States at `log_end`: the newest sound snapshot not above `trusted`, and the batches after it.
+
+    Snapshots above `trusted` are removed, damaged ones too; one is written at each segment the batches are read from.
+    """
+    remove_snapshots(directory, above=trusted)
+    producers = _newest(directory)
+    start = producers.end_offset
+    for segment in segments.from_offset(start) if start < log_end else ():
+        if segment.base_offset > start:
+            producers.end_offset = segment.base_offset
+            write_snapshot(directory, producers)
+        for _, header in segment.headers(segment.offsets.lookup(start)):
+            if header.base_offset >= start:
+                producers.update(header)
+    producers.end_offset = log_end
+    return producers
+
+
+def _newest(directory: Path) -> ProducerStates:
+    producers = ProducerStates()
+    for offset in reversed(snapshot_offsets(directory)):
+        path = offset_file(directory, offset, SNAPSHOT)
+        try:
+            producers.load_snapshot(path, offset)
+        except CheckpointMalformed as error:
+            logger.warning("removed a damaged snapshot of producers: %s", error)
+            path.unlink()
+        else:
+            break
+    return producers

@@ -1,0 +1,188 @@
+"""What a log remembers of idempotent producers: their epoch and last five batches (KIP-98, KIP-360).
+
+The state is a function of the batches; snapshots (`.snapshot`, Kafka's version 1) only spare reading them all again.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from regency.broker_agent.log.checkpoints import replace_file
+from regency.broker_agent.log.errors import CheckpointMalformed, RecordsRejected
+from regency.model.ids import Offset
+from regency.model.kafka_errors import ErrorCode
+from regency.model.record_batch import MAX_SEQUENCE, BatchHeader
+
+REMEMBERED_BATCHES = 5
+"""How far back a retry is recognized as a duplicate."""
+
+_VERSION = 1
+_PREFIX = struct.Struct(">hIi")
+_CRC_ENDS_AT = 6
+_ENTRY = struct.Struct(">qhiqiqiq")
+_NO_COORDINATOR = -1
+_NO_TRANSACTION = -1
+
+
+class ProducedBatch(NamedTuple):
+    """A batch of a producer in this log."""
+
+    last_sequence: int
+    last_offset: Offset
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_offset(self) -> Offset:
+        """Offset of its first record."""
+        return Offset(self.last_offset - self.offset_delta)
+
+    @property
+    def first_sequence(self) -> int:
+        """Sequence number of its first record."""
+        return (self.last_sequence - self.offset_delta) & MAX_SEQUENCE
+
+
+class Producer:
+    """One producer id: its epoch, and its last batches under that epoch, oldest first."""
+
+    __slots__ = ("batches", "epoch", "last_timestamp")
+
+    def __init__(self, epoch: int, last_timestamp: int) -> None:
+        self.epoch = epoch
+        self.last_timestamp = last_timestamp
+        self.batches: deque[ProducedBatch] = deque(maxlen=REMEMBERED_BATCHES)
+
+    def find(self, header: BatchHeader) -> ProducedBatch | None:
+        """The batch that `header` repeats."""
+        if header.producer_epoch != self.epoch:
+            return None
+        for batch in self.batches:
+            if batch.first_sequence == header.base_sequence and batch.last_sequence == header.last_sequence:
+                return batch
+        return None
+
+
+class ProducerStates:
+    """Every producer of one log, up to and not including `end_offset`."""
+
+    def __init__(self) -> None:
+        self.end_offset = Offset(0)
+        self._producers: dict[int, Producer] = {}
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    @property
+    def producers(self) -> Mapping[int, Producer]:
+        """Producers by id."""
+        return self._producers
+
+    def check(self, header: BatchHeader) -> ProducedBatch | None:
+        """What a leader asks before it appends a batch of a client: None to go on, or the batch that this one repeats.
+
+        Raises RecordsRejected: INVALID_PRODUCER_EPOCH for an older epoch, OUT_OF_ORDER_SEQUENCE_NUMBER for a gap, a
+        partial repetition, one too old to be remembered, or a new epoch that does not begin at 0.
+        """
+        producer = self._producers.get(header.producer_id)
+        if producer is None:
+            return None
+        if header.producer_epoch < producer.epoch:
+            raise RecordsRejected(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"producer {header.producer_id} is in epoch {producer.epoch}; this batch is of {header.producer_epoch}",
+            )
+        if duplicate := producer.find(header):
+            return duplicate
+        expected = 0
+        if header.producer_epoch == producer.epoch and producer.batches:
+            expected = (producer.batches[-1].last_sequence + 1) & MAX_SEQUENCE
+        if header.base_sequence != expected:
+            raise RecordsRejected(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {header.producer_id} in epoch {header.producer_epoch} sent sequence number "
+                f"{header.base_sequence}; {expected} is next",
+            )
+        return None
+
+    def update(self, header: BatchHeader) -> None:
+        """Count in a batch of the log, whatever its sequence numbers: followers and recovery trust the leader."""
+        self.end_offset = header.next_offset
+        if header.producer_id < 0:
+            return
+        producer = self._producers.get(header.producer_id)
+        if producer is None:
+            producer = self._producers[header.producer_id] = Producer(header.producer_epoch, header.max_timestamp)
+        elif header.producer_epoch > producer.epoch:
+            producer.epoch = header.producer_epoch
+            producer.batches.clear()
+        producer.last_timestamp = header.max_timestamp
+        if not header.is_control and header.base_sequence >= 0:
+            producer.batches.append(
+                ProducedBatch(header.last_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp)
+            )
+
+    def expire(self, older_than_ms: int) -> None:
+        """Forget producers whose last batch is older than this wall time."""
+        expired = [id_ for id_, producer in self._producers.items() if producer.last_timestamp < older_than_ms]
+        for producer_id in expired:
+            del self._producers[producer_id]
+
+    def clear(self, end_offset: Offset) -> None:
+        """Know nobody, at the end of an empty log."""
+        self._producers.clear()
+        self.end_offset = end_offset
+
+    def encode(self) -> bytes:
+        """Content of a snapshot: Kafka keeps only the last batch of each producer."""
+        entries = bytearray()
+        for producer_id, producer in self._producers.items():
+            last = producer.batches[-1] if producer.batches else ProducedBatch(-1, Offset(-1), 0, -1)
+            entries += _ENTRY.pack(
+                producer_id,
+                producer.epoch,
+                last.last_sequence,
+                last.last_offset,
+                last.offset_delta,
+                producer.last_timestamp,
+                _NO_COORDINATOR,
+                _NO_TRANSACTION,
+            )
+        count = struct.pack(">i", len(self._producers))
+        return struct.pack(">hI", _VERSION, crc32c(count + entries)) + count + entries
+
+    def write_snapshot(self, path: Path) -> None:
+        """Write what is known now; a torn file is recognized by its checksum."""
+        replace_file(path, self.encode(), sync=False)
+
+    def load_snapshot(self, path: Path, end_offset: Offset) -> None:
+        """Replace everything by the snapshot at `path`, taken at `end_offset`. Raises CheckpointMalformed."""
+        producers = decode_snapshot(path, path.read_bytes())
+        self._producers = producers
+        self.end_offset = end_offset
+
+
+def decode_snapshot(path: Path, content: bytes) -> dict[int, Producer]:
+    """Producers of a snapshot's content. Raises CheckpointMalformed naming `path`."""
+    if len(content) < _PREFIX.size:
+        raise CheckpointMalformed(path, f"{len(content)} bytes are no snapshot")
+    version, crc, count = _PREFIX.unpack_from(content)
+    if version != _VERSION:
+        raise CheckpointMalformed(path, f"unrecognized version {version}; expected {_VERSION}")
+    if crc32c(memoryview(content)[_CRC_ENDS_AT:]) != crc:
+        raise CheckpointMalformed(path, "its checksum is wrong")
+    if len(content) != _PREFIX.size + count * _ENTRY.size:
+        raise CheckpointMalformed(path, f"{count} producers do not fill {len(content)} bytes")
+    producers: dict[int, Producer] = {}
+    for entry in _ENTRY.iter_unpack(memoryview(content)[_PREFIX.size :]):
+        producer_id, epoch, sequence, offset, delta, timestamp, _coordinator, _transaction = entry
+        producer = producers[producer_id] = Producer(epoch, timestamp)
+        if sequence >= 0:
+            producer.batches.append(ProducedBatch(sequence, Offset(offset), delta, timestamp))
+    return producers

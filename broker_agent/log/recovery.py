@@ -1,0 +1,279 @@
+"""Opening the log of one partition from its directory, and making it whole first where the last shutdown was not clean.
+
+Runs on a worker thread, one log per thread at a time, with open files of its own. What follows the first damaged batch
+is dropped: the leader has it, or nobody has.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from regency.broker_agent.log.checkpoints import read_epochs, read_partition_metadata
+from regency.broker_agent.log.errors import CheckpointMalformed, LogDirInvalid
+from regency.broker_agent.log.file_names import (
+    CLEANED,
+    DELETED,
+    EPOCH_CHECKPOINT,
+    INDEX,
+    LOG,
+    SWAP,
+    TIME_INDEX,
+    TMP,
+    TXN_INDEX,
+    parse_offset_file,
+)
+from regency.broker_agent.log.leader_epoch_cache import LeaderEpochCache
+from regency.broker_agent.log.log_core import LogParts
+from regency.broker_agent.log.open_files import LogFile, OpenFiles
+from regency.broker_agent.log.producer_snapshots import restore
+from regency.broker_agent.log.producer_state import ProducerStates
+from regency.broker_agent.log.segment import Segment
+from regency.broker_agent.log.segments import Segments
+from regency.model.ids import NO_LEADER_EPOCH, ZERO_TOPIC_ID, LeaderEpoch, Offset, TopicId, TopicPartition
+from regency.model.log_config import LogConfig
+from regency.model.record_batch import (
+    HEADER_BYTES,
+    BatchHeader,
+    CorruptBatch,
+    batch_size,
+    crc_matches,
+    iter_batches,
+)
+
+logger = logging.getLogger(__name__)
+
+_OPEN_FILES = 16
+_SCAN_CHUNK = 1 << 20
+
+
+class FoundLog(NamedTuple):
+    """A partition's directory and what the checkpoints of its log directory say about it."""
+
+    topic_partition: TopicPartition
+    directory: Path
+    clean: bool
+    """Whether the last shutdown was clean."""
+    recovery_point: Offset
+    log_start: Offset
+
+
+def open_log(found: FoundLog, config: LogConfig, now_ms: int) -> LogParts:
+    """Read the log from the disk, recovered from its recovery point on if that is needed. Raises OSError."""
+    files = OpenFiles(_OPEN_FILES)
+    try:
+        return _Opening(found, config, files, now_ms).open()
+    finally:
+        files.close_all()
+
+
+def create_log(
+    directory: Path,
+    topic_partition: TopicPartition,
+    topic_id: TopicId,
+    config: LogConfig,
+    now_ms: int,
+    files: OpenFiles,
+) -> LogParts:
+    """Make an empty log in `directory`, which is new. Raises OSError."""
+    segments = Segments(directory, files, [])
+    segments.create(Offset(0), config, now_ms)
+    epochs = LeaderEpochCache(directory / EPOCH_CHECKPOINT)
+    epochs.save()
+    return LogParts(
+        topic_partition=topic_partition,
+        topic_id=topic_id,
+        directory=directory,
+        config=config,
+        segments=segments,
+        epochs=epochs,
+        producers=ProducerStates(),
+        log_start=Offset(0),
+        log_end=Offset(0),
+        recovery_point=Offset(0),
+    )
+
+
+class _Opening:
+    """One log being opened."""
+
+    def __init__(self, found: FoundLog, config: LogConfig, files: OpenFiles, now_ms: int) -> None:
+        self._found = found
+        self._directory = found.directory
+        self._config = config
+        self._files = files
+        self._now_ms = now_ms
+        self._recovered_epochs: list[tuple[LeaderEpoch, Offset]] = []
+
+    def open(self) -> LogParts:
+        """All steps in order."""
+        bases = self._tidy()
+        segments, log_end = self._load_segments(bases)
+        log_start = max(self._found.log_start, bases[0] if bases else Offset(0))
+        if not segments or log_end < log_start:
+            _remove(segments)
+            segments, log_end = [], log_start
+        chain = Segments(self._directory, self._files, segments)
+        if not segments:
+            chain.create(log_start, self._config, self._now_ms)
+        epochs = self._load_epochs(chain)
+        epochs.truncate_from_end(log_end)
+        epochs.truncate_from_start(log_start)
+        synced = log_end if self._found.clean else min(self._found.recovery_point, log_end)
+        return LogParts(
+            topic_partition=self._found.topic_partition,
+            topic_id=self._topic_id(),
+            directory=self._directory,
+            config=self._config,
+            segments=chain,
+            epochs=epochs,
+            producers=restore(self._directory, chain, trusted=synced, log_end=log_end),
+            log_start=log_start,
+            log_end=log_end,
+            recovery_point=max(synced, log_start),
+        )
+
+    def _tidy(self) -> list[Offset]:
+        """Remove what earlier deletions and crashes left; returns base offsets of segments, rising."""
+        names = sorted(path.name for path in self._directory.iterdir())
+        bases = [parsed[0] for parsed in map(parse_offset_file, names) if parsed and parsed[1] == LOG]
+        for name in names:
+            path = self._directory / name
+            if name.endswith(LOG + SWAP):
+                raise LogDirInvalid(
+                    self._directory.parent,
+                    f"{path} was left by a Kafka broker that stopped while it compacted",
+                    hint="Start and stop that broker once, so that it finishes.",
+                )
+            parsed = parse_offset_file(name)
+            is_lone_index = parsed and parsed[1] in (INDEX, TIME_INDEX, TXN_INDEX) and parsed[0] not in bases
+            if is_lone_index or name.endswith((DELETED, CLEANED, TMP, SWAP)):
+                path.unlink()
+        return sorted(bases)
+
+    def _load_segments(self, bases: list[Offset]) -> tuple[list[Segment], Offset]:
+        """Segments up to the first damage, and the offset they end at."""
+        segments: list[Segment] = []
+        end = Offset(0)
+        for base, following in zip(bases, [*bases[1:], None], strict=True):
+            segment = Segment(self._directory, base, self._config, self._files, self._now_ms)
+            segments.append(segment)
+            unsynced = not self._found.clean and (following is None or following > self._found.recovery_point)
+            loaded = None if unsynced else _load_sound(segment, following)
+            if loaded is not None:
+                end = loaded
+                continue
+            whole, end = self._recover(segment)
+            hole = unsynced and following is not None and end < following
+            if following is not None and (hole or not whole):
+                later = bases[len(segments) :]
+                logger.warning("%s: dropped the segments %s, the log ends at %d", self._directory, later, end)
+                _remove([Segment(self._directory, gone, self._config, self._files, self._now_ms) for gone in later])
+                break
+        return segments, end
+
+    def _recover(self, segment: Segment) -> tuple[bool, Offset]:
+        """Check every batch and index it anew, cutting the file off at the first damage.
+
+        Returns whether there was none, and the offset the segment ends at.
+        """
+        size = segment.log.size()
+        segment.reset_indexes()
+        good, end = 0, segment.base_offset
+        why = "an incomplete batch"
+        try:
+            for position, header in _checked_batches(segment.log, size):
+                if header.base_offset < end or not segment.has_room(header.last_offset):
+                    why = f"offset {header.base_offset} cannot follow {end - 1}"
+                    break
+                if position == 0:
+                    segment.first_timestamp = header.max_timestamp
+                segment.index(position, header)
+                self._note_epoch(header)
+                good, end = position + header.size, header.next_offset
+        except CorruptBatch as error:
+            why = error.reason
+        segment.size = good
+        segment.seal()
+        if good < size:
+            segment.log.truncate(good)
+            logger.warning(
+                "%s: cut off %d bytes at byte %d, offset %d: %s", segment.log.path, size - good, good, end, why
+            )
+        return good == size, end
+
+    def _note_epoch(self, header: BatchHeader) -> None:
+        latest = self._recovered_epochs[-1][0] if self._recovered_epochs else NO_LEADER_EPOCH
+        if header.leader_epoch > latest:
+            self._recovered_epochs.append((LeaderEpoch(header.leader_epoch), Offset(header.base_offset)))
+
+    def _load_epochs(self, chain: Segments) -> LeaderEpochCache:
+        path = self._directory / EPOCH_CHECKPOINT
+        try:
+            cache = LeaderEpochCache(path, read_epochs(path))
+        except (FileNotFoundError, CheckpointMalformed) as error:
+            logger.warning("%s: leader epochs are read from the batches instead: %s", self._directory, error)
+            self._recovered_epochs.clear()
+            for segment in chain:
+                for _, header in segment.headers():
+                    self._note_epoch(header)
+            cache = LeaderEpochCache(path, self._recovered_epochs)
+            cache.save()
+        for epoch, start in self._recovered_epochs:
+            if cache.latest is None or epoch > cache.latest:
+                cache.assign(epoch, start)
+        return cache
+
+    def _topic_id(self) -> TopicId:
+        try:
+            return read_partition_metadata(self._directory) or ZERO_TOPIC_ID
+        except CheckpointMalformed as error:
+            logger.warning("%s: the topic id is not known until the controller says it: %s", self._directory, error)
+            return ZERO_TOPIC_ID
+
+
+def _load_sound(segment: Segment, following: Offset | None) -> Offset | None:
+    """Take a segment as it is; returns where it ends, or None where its files contradict each other."""
+    if not all(file.path.exists() for file in segment.files):
+        return None
+    if not segment.offsets.fits(segment.log.size()) or not segment.times.fits():
+        return None
+    try:
+        segment.load()
+        if following is not None:
+            return following
+        tail = segment.read_tail()
+    except CorruptBatch:
+        return None
+    return tail.next_offset if tail else segment.base_offset
+
+
+def _checked_batches(log: LogFile, size: int) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of every whole batch. Raises CorruptBatch at the first whose checksum is wrong."""
+    position = 0
+    while size - position >= HEADER_BYTES:
+        chunk = log.read(min(_SCAN_CHUNK, size - position), position)
+        needed = batch_size(chunk)
+        if needed > size - position:
+            return
+        if needed > len(chunk):
+            chunk = log.read(needed, position)
+        consumed = 0
+        for at, header in iter_batches(chunk):
+            if not crc_matches(chunk, header, at):
+                raise CorruptBatch(position + at, "its checksum is wrong")
+            yield position + at, header
+            consumed = at + header.size
+        if not consumed:
+            return
+        position += consumed
+
+
+def _remove(segments: Sequence[Segment]) -> None:
+    """Delete segments, newest first, so that what is left is always a prefix."""
+    for segment in reversed(segments):
+        for file in segment.files:
+            file.close()
+            file.path.unlink(missing_ok=True)

@@ -1,0 +1,116 @@
+"""When a segment is full, and when it is old enough to go. Pure."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
+
+from regency.model.ids import Offset, TopicPartition
+from regency.model.log_config import LogConfig
+from regency.model.record_batch import BatchHeader
+
+
+class SegmentFacts(NamedTuple):
+    """What retention looks at. `largest_timestamp` is wall milliseconds, `upper_bound` the offset after its last."""
+
+    size: int
+    largest_timestamp: int
+    upper_bound: Offset
+
+
+class Expired(NamedTuple):
+    """How many of the oldest segments go, and why."""
+
+    segments: int
+    why: str
+
+
+def expired_segments(
+    segments: Iterable[SegmentFacts], config: LogConfig, *, log_start: Offset, high_watermark: Offset, now_ms: int
+) -> Expired:
+    """How many leading segments have expired: below the log start, beyond retention.bytes, or older than retention.ms.
+
+    Never one that holds offsets at or above the high watermark; the first that stays ends the run. A policy without
+    `delete` removes only what lies below the log start.
+    """
+    segments = list(segments)
+    excess = sum(segment.size for segment in segments) - config.retention_bytes
+    by_size = "delete" in config.cleanup_policy and config.retention_bytes >= 0
+    by_time = "delete" in config.cleanup_policy and config.retention_ms >= 0
+    count = 0
+    whys: list[str] = []
+    for segment in segments:
+        if segment.upper_bound > high_watermark or not segment.size:
+            break
+        if segment.upper_bound <= log_start:
+            why = f"below the log start {log_start}"
+        elif by_size and excess >= segment.size:
+            why = f"retention.bytes {config.retention_bytes}"
+        elif by_time and now_ms - segment.largest_timestamp > config.retention_ms:
+            why = f"retention.ms {config.retention_ms}"
+        else:
+            break
+        count += 1
+        excess -= segment.size
+        if why not in whys:
+            whys.append(why)
+    return Expired(count, ", ".join(whys))
+
+
+class Rollable(Protocol):
+    """What rolling looks at of the active segment."""
+
+    @property
+    def base_offset(self) -> Offset:
+        """Its first possible offset."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Bytes of its batches."""
+        ...
+
+    @property
+    def first_timestamp(self) -> int:
+        """Timestamp of its first batch; -1 where it has none."""
+        ...
+
+    @property
+    def created_ms(self) -> int:
+        """Wall milliseconds when it was created or opened."""
+        ...
+
+    @property
+    def is_index_full(self) -> bool:
+        """Whether one of its indexes takes no more entries."""
+        ...
+
+    def has_room(self, last_offset: Offset) -> bool:
+        """Whether an index entry can hold this offset."""
+        ...
+
+
+def must_roll(
+    active: Rollable, config: LogConfig, batch: BatchHeader, now_ms: int, *, partition: TopicPartition
+) -> bool:
+    """Whether `batch` begins a new segment: the active one is too large, too old or its indexes are full.
+
+    Age is the distance of record timestamps where both have one, else wall time since the segment was opened.
+    """
+    if active.size + batch.size > config.segment_bytes or active.is_index_full:
+        return True
+    if not active.has_room(batch.last_offset):
+        return True
+    if active.first_timestamp >= 0 and batch.max_timestamp >= 0:
+        waited = batch.max_timestamp - active.first_timestamp
+    else:
+        waited = now_ms - active.created_ms
+    return waited > config.segment_ms - roll_jitter_ms(config, partition, active.base_offset)
+
+
+def roll_jitter_ms(config: LogConfig, partition: TopicPartition, base_offset: Offset) -> int:
+    """How much earlier than segment.ms a segment rolls: spread over segment.jitter.ms, the same at every start."""
+    if config.segment_jitter_ms <= 0:
+        return 0
+    return zlib.crc32(f"{partition}/{base_offset}".encode()) % config.segment_jitter_ms

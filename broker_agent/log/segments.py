@@ -1,0 +1,153 @@
+"""The segments of one log in order: finding, adding and dropping them. Never empty once the log is open."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from pathlib import Path
+
+from regency.broker_agent.log.open_files import OpenFiles
+from regency.broker_agent.log.results import LogPosition, ReadInfo
+from regency.broker_agent.log.segment import Segment
+from regency.model.ids import Offset
+from regency.model.log_config import LogConfig
+from regency.model.record_batch import HEADER_BYTES, read_header
+
+
+class Segments:
+    """Segments by rising base offset; the last is the active one, which takes appends."""
+
+    def __init__(self, directory: Path, files: OpenFiles, segments: list[Segment]) -> None:
+        self.directory = directory
+        self._files = files
+        self._segments = segments
+        self._bases: list[int] = [segment.base_offset for segment in segments]
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._segments)
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    @property
+    def first(self) -> Segment:
+        """The oldest segment."""
+        return self._segments[0]
+
+    @property
+    def active(self) -> Segment:
+        """The segment that takes appends."""
+        return self._segments[-1]
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of batches in all segments."""
+        return sum(segment.size for segment in self._segments)
+
+    def floor(self, offset: Offset) -> Segment:
+        """The segment whose range holds `offset`, which is not below the first base offset."""
+        return self._segments[max(bisect_right(self._bases, offset) - 1, 0)]
+
+    def from_offset(self, offset: Offset) -> list[Segment]:
+        """The segment whose range holds `offset`, and all later ones."""
+        return self._segments[max(bisect_right(self._bases, offset) - 1, 0) :]
+
+    def upper_bounds(self, log_end: Offset) -> Iterator[tuple[Segment, Offset]]:
+        """Every segment with the offset that its last one cannot reach."""
+        for index, segment in enumerate(self._segments):
+            following = index + 1
+            yield segment, Offset(self._bases[following]) if following < len(self._bases) else log_end
+
+    def read(
+        self, offset: Offset, max_bytes: int, *, max_offset: Offset, log_end: Offset, min_one_batch: bool
+    ) -> ReadInfo:
+        """Batches from the one that holds `offset` on, within one segment, below `max_offset`."""
+        index = max(bisect_right(self._bases, offset) - 1, 0)
+        while index < len(self._segments):
+            segment = self._segments[index]
+            start = segment.position_of(offset)
+            if start < segment.size:
+                break
+            index += 1
+        else:
+            return ReadInfo(b"", self.end)
+        is_active = index == len(self._segments) - 1
+        reaches_end = max_offset >= (log_end if is_active else self._bases[index + 1])
+        upper = segment.size if reaches_end else segment.position_of(max_offset)
+        records = segment.read(start, upper, max_bytes, min_one_batch=min_one_batch)
+        if is_active and start + len(records) == segment.size:
+            segment.remember_end(log_end)
+        return ReadInfo(records, LogPosition(segment.base_offset, start))
+
+    @property
+    def end(self) -> LogPosition:
+        """Where the next batch goes, unless the log rolls."""
+        return LogPosition(self.active.base_offset, self.active.size)
+
+    def position_of(self, offset: Offset) -> LogPosition:
+        """Where the first batch begins that reaches `offset`; the end where none does."""
+        for segment in self.from_offset(offset):
+            position = segment.position_of(offset)
+            if position < segment.size:
+                return LogPosition(segment.base_offset, position)
+        return self.end
+
+    def bytes_between(self, lower: LogPosition, upper: LogPosition) -> int:
+        """Bytes of batches from `lower` to `upper`, which must not lie before it."""
+        if lower.segment == upper.segment:
+            return upper.byte - lower.byte
+        between = [
+            segment.size
+            for segment in self.from_offset(lower.segment)
+            if lower.segment <= segment.base_offset < upper.segment
+        ]
+        return sum(between) - lower.byte + upper.byte
+
+    def create(self, base_offset: Offset, config: LogConfig, now_ms: int) -> Segment:
+        """Add an empty active segment, whatever is in files of its names."""
+        segment = Segment(self.directory, base_offset, config, self._files, now_ms)
+        segment.create()
+        self._segments.append(segment)
+        self._bases.append(base_offset)
+        return segment
+
+    def drop_first(self, count: int) -> list[Path]:
+        """Take the oldest `count` segments out of use; returns the renamed files."""
+        dropped, self._segments = self._segments[:count], self._segments[count:]
+        del self._bases[:count]
+        return [path for segment in dropped for path in segment.mark_deleted()]
+
+    def drop_all(self) -> list[Path]:
+        """Take every segment out of use, newest first, so that what is left is always a prefix."""
+        dropped = self._segments[::-1]
+        self._segments, self._bases = [], []
+        return [path for segment in dropped for path in segment.mark_deleted()]
+
+    def truncate(self, offset: Offset) -> tuple[Offset, list[Path]]:
+        """Cut off the batch that holds `offset`, and all after it; `offset` is not below the first base offset.
+
+        Returns where the log ends now (below `offset` where a batch straddles it), and files taken out of use.
+        """
+        kept = max(bisect_right(self._bases, offset), 1)
+        dropped, self._segments = self._segments[kept:], self._segments[:kept]
+        del self._bases[kept:]
+        paths = [path for segment in reversed(dropped) for path in segment.mark_deleted()]
+        segment = self.active
+        position = segment.position_of(offset)
+        end = offset
+        if position < segment.size:
+            end = min(offset, Offset(read_header(segment.log.read(HEADER_BYTES, position)).base_offset))
+        segment.truncate(position, end)
+        return end, paths
+
+    def move_to(self, files: OpenFiles) -> None:
+        """Let another pool keep the open files."""
+        self._files = files
+        for segment in self._segments:
+            for file in segment.files:
+                file.move_to(files)
+
+    def close(self) -> None:
+        """Give all descriptors back."""
+        for segment in self._segments:
+            segment.close()
