@@ -90,7 +90,7 @@ class FetchedPartition(msgspec.Struct, frozen=True):
     log_start_offset: Offset = UNKNOWN_OFFSET
     records: bytes | memoryview = b""
     diverging: EpochEndOffset | None = None
-    """Set where the fetcher's log differs from the leader's below the fetch offset (KIP-595): truncate, nothing else."""
+    """Set where the fetcher's log differs from the leader's below the fetch offset (KIP-595): only truncate."""
     leader: BrokerId = BrokerId(-1)
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
     """Current leader, on NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH; -1 where not known."""

@@ -1,0 +1,205 @@
+"""Fetch: reads of consumers and followers, what a follower's fetch tells its leader, and the wait for data.
+
+Records are never looked into. A follower's fetch says that it has everything below its fetch offset; that may move the
+high watermark and let it join the ISR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from regency.broker_agent.log.errors import LogStorageError, OffsetOutOfRange
+from regency.broker_agent.replication.api import FetchedPartition, FetchParams, FetchPartition
+from regency.broker_agent.replication.hosting import Hosting
+from regency.broker_agent.replication.isr_maintenance import IsrMaintenance
+from regency.broker_agent.replication.partition import Partition
+from regency.broker_agent.replication.purgatory import DelayedOperation
+from regency.model.ids import NO_LEADER_EPOCH, UNKNOWN_OFFSET, Offset, TopicPartition
+from regency.model.kafka_errors import ErrorCode
+
+Respond = Callable[[dict[TopicPartition, FetchedPartition]], None]
+Cancel = Callable[[], None]
+
+
+class FetchPath:
+    """Reads. Callers hold `hosting.completions`."""
+
+    def __init__(self, hosting: Hosting, isr: IsrMaintenance) -> None:
+        self._hosting = hosting
+        self._isr = isr
+
+    def fetch(self, params: FetchParams, partitions: Sequence[FetchPartition], respond: Respond) -> Cancel:
+        """Read; answer now if there is enough, an error or nothing to wait for, else when there is or after max_wait_ms.
+
+        The returned call withdraws a fetch whose client is gone.
+        """
+        hosting = self._hosting
+        reading = _Reading(params)
+        for wanted in partitions:
+            self._read(reading, wanted, counting=params.from_follower)
+        if params.max_wait_ms <= 0 or not partitions or reading.is_answer:
+            hosting.completions.add(lambda: respond(reading.results))
+            return _nothing_to_cancel
+        waiting = _DelayedFetch(self, hosting.clock.monotonic_ms() + params.max_wait_ms, params, partitions, respond)
+        if reading.size and waiting.progress_any():
+            hosting.completions.add(lambda: respond(reading.results))
+            return _nothing_to_cancel
+        hosting.wait(hosting.fetches, waiting)
+        return lambda: hosting.fetches.cancel(waiting)
+
+    def read_again(
+        self, params: FetchParams, partitions: Sequence[FetchPartition]
+    ) -> dict[TopicPartition, FetchedPartition]:
+        """What there is now. A follower's state was updated when it asked, and is not again."""
+        reading = _Reading(params)
+        for wanted in partitions:
+            self._read(reading, wanted, counting=False)
+        return reading.results
+
+    def available(self, params: FetchParams, wanted: FetchPartition) -> int | None:
+        """Bytes that could be answered for one partition now; None where there is reason to answer at once.
+
+        Such reasons: an error, a truncated log, or data in another segment than the one being read.
+        """
+        partition = self._hosting.find_led(wanted.topic_partition, wanted.current_leader_epoch, wanted.topic_id)
+        if isinstance(partition, ErrorCode):
+            return None
+        log = partition.log
+        end = log.log_end_offset if params.from_follower else log.high_watermark
+        offset = wanted.fetch_offset
+        if offset >= end:
+            return None if offset > log.log_end_offset else 0
+        if params.min_bytes <= 1:
+            return 1
+        distance = log.bytes_between(offset, end)
+        return None if distance is None else min(distance, wanted.max_bytes)
+
+    def _read(self, reading: _Reading, wanted: FetchPartition, *, counting: bool) -> None:
+        params = reading.params
+        found = self._hosting.find_led(wanted.topic_partition, wanted.current_leader_epoch, wanted.topic_id)
+        if isinstance(found, ErrorCode):
+            reading.add(wanted, self._refusal(found, wanted.topic_partition))
+            return
+        if params.from_follower:
+            error = found.admit_follower(params.replica_id, params.replica_epoch, wanted.current_leader_epoch)
+            if error is not ErrorCode.NONE:
+                reading.add(wanted, FetchedPartition(error))
+                return
+        leader_end = found.log.log_end_offset
+        fetched = _read_log(found, reading, wanted)
+        reading.add(wanted, fetched)
+        if counting and fetched.error is ErrorCode.NONE and fetched.diverging is None:
+            self._count(params, found, wanted, leader_end)
+
+    def _count(self, params: FetchParams, partition: Partition, wanted: FetchPartition, leader_end: Offset) -> None:
+        now_ms = self._hosting.clock.monotonic_ms()
+        if partition.count_fetch(params.replica_id, params.replica_epoch, wanted, leader_end, now_ms):
+            self._hosting.changed(partition.topic_partition)
+        if params.replica_id not in partition.isr.maximal:
+            self._isr.expand(partition, now_ms)
+
+    def _refusal(self, error: ErrorCode, topic_partition: TopicPartition) -> FetchedPartition:
+        partition = self._hosting.partitions.get(topic_partition)
+        if partition is None or error not in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
+            return FetchedPartition(error)
+        return FetchedPartition(error, leader=partition.leader, leader_epoch=partition.leader_epoch)
+
+
+class _Reading:
+    """One pass over the partitions of a fetch, in their order, within its byte limit."""
+
+    __slots__ = ("is_answer", "params", "remaining", "results", "size")
+
+    def __init__(self, params: FetchParams) -> None:
+        self.params = params
+        self.remaining = params.max_bytes
+        self.size = 0
+        self.is_answer = False
+        """Whether there is reason to answer at once."""
+        self.results: dict[TopicPartition, FetchedPartition] = {}
+
+    def add(self, wanted: FetchPartition, fetched: FetchedPartition) -> None:
+        self.results[wanted.topic_partition] = fetched
+        size = len(fetched.records)
+        self.size += size
+        self.remaining = max(0, self.remaining - size)
+        if fetched.error is not ErrorCode.NONE or fetched.diverging is not None or self.size >= self.params.min_bytes:
+            self.is_answer = True
+
+
+class _DelayedFetch(DelayedOperation):
+    """A long poll. Counts the bytes each partition offers, and answers when they are enough."""
+
+    def __init__(
+        self,
+        path: FetchPath,
+        deadline_ms: int,
+        params: FetchParams,
+        partitions: Sequence[FetchPartition],
+        respond: Respond,
+    ) -> None:
+        super().__init__(deadline_ms)
+        self._path = path
+        self._params = params
+        self._partitions = partitions
+        self._wanted = {wanted.topic_partition: wanted for wanted in partitions}
+        self._offered: dict[TopicPartition, int] = {}
+        self._total = 0
+        self._respond = respond
+
+    def partitions(self) -> Iterable[TopicPartition]:
+        return self._wanted
+
+    def progress_any(self) -> bool:
+        """Count what every partition offers; whether that is enough."""
+        enough = False
+        for partition in self._wanted:
+            enough = self.progress(partition) or enough
+        return enough
+
+    def progress(self, partition: TopicPartition) -> bool:
+        offered = self._path.available(self._params, self._wanted[partition])
+        if offered is None:
+            return True
+        self._total += offered - self._offered.get(partition, 0)
+        self._offered[partition] = offered
+        return 0 < self._total >= self._params.min_bytes
+
+    def finish(self) -> None:
+        self._respond(self._path.read_again(self._params, self._partitions))
+
+
+def _read_log(partition: Partition, reading: _Reading, wanted: FetchPartition) -> FetchedPartition:
+    """Whole batches from the fetch offset to the LEO (followers) or the high watermark (consumers).
+
+    Below the log start is out of range whatever the epochs say (KAFKA-12996); then diverging epochs, then beyond the end.
+    """
+    log = partition.log
+    offset, start, end = wanted.fetch_offset, log.log_start_offset, log.log_end_offset
+    high_watermark = log.high_watermark
+    if offset < start:
+        return FetchedPartition(ErrorCode.OFFSET_OUT_OF_RANGE)
+    if wanted.last_fetched_epoch != NO_LEADER_EPOCH:
+        diverging = partition.diverging_epoch(offset, wanted.last_fetched_epoch)
+        if diverging is not None:
+            if diverging.end_offset == UNKNOWN_OFFSET:
+                return FetchedPartition(ErrorCode.OFFSET_OUT_OF_RANGE)
+            return FetchedPartition(ErrorCode.NONE, high_watermark, start, diverging=diverging)
+    if offset > end:
+        return FetchedPartition(ErrorCode.OFFSET_OUT_OF_RANGE)
+    bound = end if reading.params.from_follower else high_watermark
+    limit = min(wanted.max_bytes, reading.remaining)
+    first = reading.size == 0
+    if offset >= bound or (limit <= 0 and not first):
+        return FetchedPartition(ErrorCode.NONE, high_watermark, start)
+    try:
+        read = log.read(offset, limit, max_offset=bound, min_one_batch=first)
+    except OffsetOutOfRange:
+        return FetchedPartition(ErrorCode.OFFSET_OUT_OF_RANGE)
+    except LogStorageError:
+        return FetchedPartition(ErrorCode.KAFKA_STORAGE_ERROR)
+    return FetchedPartition(ErrorCode.NONE, high_watermark, start, read.records)
+
+
+def _nothing_to_cancel() -> None:
+    """The answer is on its way."""

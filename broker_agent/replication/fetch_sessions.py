@@ -1,0 +1,203 @@
+"""The leader's side of incremental fetch sessions (KIP-227): what a client fetches is remembered, so that requests and
+answers carry only what changed.
+
+Passive, data loop only; `now` is monotonic milliseconds. Partition order is kept, and one that brought records goes to the end,
+so that no partition starves behind busy ones.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+
+from regency.broker_agent.replication.api import FetchedPartition, FetchPartition
+from regency.model.ids import UNKNOWN_OFFSET, Offset, TopicPartition
+from regency.model.kafka_errors import ErrorCode
+
+NO_SESSION = 0
+"""Session id of a fetch outside any session."""
+INITIAL_EPOCH = 0
+"""Session epoch of a full fetch that asks for a session."""
+FINAL_EPOCH = -1
+"""Session epoch of a full fetch without one, which closes the session it names."""
+
+EVICTION_MS = 120_000
+"""A session this long idle gives way to any other; one this old to a larger one."""
+
+_MAX_EPOCH = 2**31 - 1
+
+Results = Mapping[TopicPartition, FetchedPartition]
+
+
+class _Entry:
+    """A partition in a session, and what its client was last told."""
+
+    __slots__ = ("high_watermark", "log_start_offset", "wanted")
+
+    def __init__(self, wanted: FetchPartition) -> None:
+        self.wanted = wanted
+        self.high_watermark: Offset = UNKNOWN_OFFSET
+        self.log_start_offset: Offset = wanted.log_start_offset
+
+    def must_tell(self, fetched: FetchedPartition) -> bool:
+        """Whether this is news to the client, who is then told. An error is told as long as it lasts, and its end too."""
+        if fetched.error is not ErrorCode.NONE:
+            self.high_watermark = UNKNOWN_OFFSET
+            return True
+        news = (
+            bool(fetched.records)
+            or fetched.diverging is not None
+            or fetched.high_watermark != self.high_watermark
+            or fetched.log_start_offset != self.log_start_offset
+        )
+        self.high_watermark = fetched.high_watermark
+        self.log_start_offset = fetched.log_start_offset
+        return news
+
+
+class _Session:
+    __slots__ = ("created_ms", "entries", "epoch", "id", "privileged", "used_ms")
+
+    def __init__(self, number: int, entries: OrderedDict[TopicPartition, _Entry], privileged: bool, now: int) -> None:
+        self.id = number
+        self.entries = entries
+        self.privileged = privileged
+        self.epoch = 1
+        """Epoch that the next request must carry."""
+        self.created_ms = now
+        self.used_ms = now
+
+    @property
+    def rank(self) -> tuple[bool, int, int]:
+        return (self.privileged, len(self.entries), self.id)
+
+    def tell(self, results: Results) -> dict[TopicPartition, FetchedPartition]:
+        told: dict[TopicPartition, FetchedPartition] = {}
+        for name, fetched in results.items():
+            entry = self.entries.get(name)
+            if entry is not None and entry.must_tell(fetched):
+                told[name] = fetched
+                if fetched.records:
+                    self.entries.move_to_end(name)
+        return told
+
+
+class FetchContext:
+    """One fetch on its way: what to read, and afterwards what of it to send."""
+
+    def __init__(
+        self,
+        partitions: Sequence[FetchPartition],
+        finish: Callable[[Results], tuple[int, dict[TopicPartition, FetchedPartition]]],
+    ) -> None:
+        self.partitions = partitions
+        """What to read, in order."""
+        self._finish = finish
+
+    def finish(self, results: Results) -> tuple[int, dict[TopicPartition, FetchedPartition]]:
+        """Session id of the answer, and the results to send. Call once, with a result for every partition."""
+        return self._finish(results)
+
+
+class FetchSessionCache:
+    """All sessions of a broker, at most `slots` of them (max.incremental.fetch.session.cache.slots)."""
+
+    def __init__(self, slots: int, *, new_id: Callable[[], int] = lambda: 1 + secrets.randbelow(_MAX_EPOCH)) -> None:
+        self._slots = slots
+        self._new_id = new_id
+        self._sessions: OrderedDict[int, _Session] = OrderedDict()
+        """Least recently used first."""
+        self.evictions = 0
+        """Sessions that gave way to others, since the start."""
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def partitions(self) -> int:
+        """Partitions in all sessions together."""
+        return sum(len(session.entries) for session in self._sessions.values())
+
+    def resolve(
+        self,
+        session_id: int,
+        session_epoch: int,
+        partitions: Sequence[FetchPartition],
+        forgotten: Sequence[TopicPartition],
+        privileged: bool,
+        now: int,
+    ) -> FetchContext | ErrorCode:
+        """What a fetch is about, or the error that answers it as a whole: FETCH_SESSION_ID_NOT_FOUND or
+        INVALID_FETCH_SESSION_EPOCH. `privileged` fetches come from followers. Below Fetch v7: id 0, epoch -1.
+        """
+        if session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
+            self._sessions.pop(session_id, None)
+            if session_epoch == FINAL_EPOCH:
+                return FetchContext(partitions, lambda results: (NO_SESSION, dict(results)))
+            return FetchContext(
+                partitions, lambda results: self._open(partitions, results, privileged=privileged, now=now)
+            )
+        session = self._sessions.get(session_id)
+        if session is None:
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        if session_epoch != session.epoch:
+            return ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        self._update(session, partitions, forgotten, now)
+        if not session.entries:
+            del self._sessions[session.id]
+            return FetchContext((), lambda _: (NO_SESSION, {}))
+        wanted = [entry.wanted for entry in session.entries.values()]
+        return FetchContext(wanted, lambda results: (session.id, session.tell(results)))
+
+    def _update(
+        self, session: _Session, partitions: Sequence[FetchPartition], forgotten: Sequence[TopicPartition], now: int
+    ) -> None:
+        session.epoch = 1 if session.epoch == _MAX_EPOCH else session.epoch + 1
+        session.used_ms = now
+        self._sessions.move_to_end(session.id)
+        for wanted in partitions:
+            entry = session.entries.get(wanted.topic_partition)
+            if entry is None or entry.wanted.topic_id != wanted.topic_id:
+                session.entries[wanted.topic_partition] = _Entry(wanted)
+            else:
+                entry.wanted = wanted
+        for name in forgotten:
+            session.entries.pop(name, None)
+
+    def _open(
+        self, partitions: Sequence[FetchPartition], results: Results, *, privileged: bool, now: int
+    ) -> tuple[int, dict[TopicPartition, FetchedPartition]]:
+        """A full answer, and a session from now on if there is room. A refused one costs the client only longer requests."""
+        if not partitions or not self._make_room(len(partitions), privileged=privileged, now=now):
+            return NO_SESSION, dict(results)
+        number = self._new_id()
+        while number in self._sessions:
+            number = self._new_id()
+        entries = OrderedDict((wanted.topic_partition, _Entry(wanted)) for wanted in partitions)
+        session = self._sessions[number] = _Session(number, entries, privileged, now)
+        session.tell(results)
+        return number, dict(results)
+
+    def _make_room(self, size: int, *, privileged: bool, now: int) -> bool:
+        if len(self._sessions) < self._slots:
+            return True
+        if not self._sessions:
+            return False
+        oldest = next(iter(self._sessions.values()))
+        if now - oldest.used_ms > EVICTION_MS:
+            return self._evict(oldest)
+        yielding = [
+            session
+            for session in self._sessions.values()
+            if now - session.created_ms > EVICTION_MS or (privileged and not session.privileged)
+        ]
+        smallest = min(yielding, key=lambda session: session.rank, default=None)
+        if smallest is None or (privileged, size) < (smallest.privileged, len(smallest.entries)):
+            return False
+        return self._evict(smallest)
+
+    def _evict(self, session: _Session) -> bool:
+        del self._sessions[session.id]
+        self.evictions += 1
+        return True

@@ -1,0 +1,481 @@
+"""What a fetcher asks of one leader next, and what a reply does: per partition state, truncation, out of range, delays.
+
+Passive, on the data loop: `next(now)` says what to send or how long to wait, `on_reply` and `on_failure` take in what came
+of it. One bad partition never stops the others. Source: KIP-101, 279, 320, 595; AbstractFetcherThread's tables.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from itertools import count
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from regency.broker_agent.log.errors import LogStorageError, RecordsRejected
+from regency.broker_agent.replication.api import EpochEndOffset, FetchedPartition, FetchPartition, ListedOffset
+from regency.broker_agent.replication.fetch_session_client import ClientFetchSession
+from regency.model.ids import (
+    NO_LEADER_EPOCH,
+    UNKNOWN_OFFSET,
+    BrokerEpoch,
+    LeaderEpoch,
+    Offset,
+    TopicId,
+    TopicPartition,
+)
+from regency.model.kafka_errors import ErrorCode
+
+logger = logging.getLogger(__name__)
+
+_FIRST_RETRY_MS = 50
+"""First delay where the leader is not ready yet, probably for want of the LeaderAndIsr we have; doubles up to the backoff."""
+
+T = TypeVar("T")
+
+_SESSION_LOST = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
+
+_NOT_READY = frozenset(
+    {
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    }
+)
+
+
+class Follower(Protocol):
+    """The local replica of a followed partition."""
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Its name."""
+        ...
+
+    @property
+    def topic_id(self) -> TopicId:
+        """The topic's identity, by which the leader is asked."""
+        ...
+
+    @property
+    def log_start_offset(self) -> Offset:
+        """The first offset that can be read."""
+        ...
+
+    @property
+    def log_end_offset(self) -> Offset:
+        """Where the next record will be written."""
+        ...
+
+    @property
+    def latest_epoch(self) -> LeaderEpoch:
+        """Newest epoch of its epoch cache; -1 for none."""
+        ...
+
+    def end_offset_for_epoch(self, epoch: LeaderEpoch) -> EpochEndOffset:
+        """Largest epoch not above `epoch` in this log, and where it ends; (-1, -1) where that is not known."""
+        ...
+
+    def append_fetched(self, fetched: FetchedPartition) -> None:
+        """Append, then take high watermark and log start. Raises RecordsRejected, LogStorageError."""
+        ...
+
+    def truncate_to(self, offset: Offset) -> None:
+        """Drop every record from `offset` on, and every epoch that starts there. Raises LogStorageError."""
+        ...
+
+    def truncate_fully_and_start_at(self, offset: Offset) -> None:
+        """Drop everything and begin again at `offset`. Raises LogStorageError."""
+        ...
+
+
+class FetcherLimits(msgspec.Struct, frozen=True):
+    """Bounds of a fetcher's requests, from the broker's settings."""
+
+    max_bytes: int
+    """replica.fetch.response.max.bytes"""
+    partition_max_bytes: int
+    """replica.fetch.max.bytes"""
+    min_bytes: int
+    max_wait_ms: int
+    backoff_ms: int
+
+
+class FetchPlan(msgspec.Struct, frozen=True):
+    """A Fetch request to send. In an incremental session it names only what changed."""
+
+    replica_epoch: BrokerEpoch
+    """Our own incarnation, so that the leader never takes us for an older one (KIP-903)."""
+    session_id: int
+    session_epoch: int
+    partitions: Sequence[FetchPartition]
+    forgotten: Sequence[tuple[TopicPartition, TopicId]]
+    names: Mapping[tuple[TopicId, int], TopicPartition]
+    """Every partition a reply may speak of."""
+    limits: FetcherLimits
+
+
+class OffsetsPlan(msgspec.Struct, frozen=True):
+    """A ListOffsets request to send, as a replica: `timestamp` -1 the leader's LEO, -2 its log start."""
+
+    timestamp: int
+    partitions: Sequence[tuple[TopicPartition, LeaderEpoch]]
+
+
+class Pause(msgspec.Struct, frozen=True):
+    """Nothing to send for that long; None: until told otherwise."""
+
+    milliseconds: int | None
+
+
+class FetchReply(msgspec.Struct, frozen=True):
+    """Answer to a FetchPlan."""
+
+    error: ErrorCode
+    session_id: int
+    partitions: Sequence[tuple[TopicPartition, FetchedPartition]]
+
+
+class OffsetsReply(msgspec.Struct, frozen=True):
+    """Answer to an OffsetsPlan."""
+
+    partitions: Sequence[tuple[TopicPartition, ListedOffset]]
+
+
+Plan = FetchPlan | OffsetsPlan
+Reply = FetchReply | OffsetsReply
+
+LATEST, EARLIEST = -1, -2
+
+
+class _Phase(Enum):
+    FETCHING = "fetching"
+    LATEST = "asking for the leader's end"
+    EARLIEST = "asking for the leader's start"
+
+
+class _State:
+    __slots__ = ("delayed_until", "epoch", "offset", "phase", "refusals", "replica", "requested")
+
+    def __init__(self, replica: Follower, epoch: LeaderEpoch) -> None:
+        self.replica = replica
+        self.epoch = epoch
+        self.offset = replica.log_end_offset
+        self.phase = _Phase.FETCHING
+        self.delayed_until: int | None = None
+        self.refusals = 0
+        self.requested: Offset | None = None
+        """Offset named to the leader in the running request or session; None: this state is not known there."""
+
+
+class FetcherLogic:
+    """Followed partitions of one leader, one request at a time."""
+
+    def __init__(
+        self,
+        name: str,
+        limits: FetcherLimits,
+        broker_epoch: Callable[[], BrokerEpoch],
+        failed: dict[TopicPartition, str] | None = None,
+    ) -> None:
+        self._name = name
+        self._limits = limits
+        self._broker_epoch = broker_epoch
+        self._states: dict[TopicPartition, _State] = {}
+        self._session = ClientFetchSession()
+        self._delays: list[tuple[int, int, TopicPartition]] = []
+        self._numbers = count()
+        self._asking: dict[TopicPartition, _State] = {}
+        """Partitions that need the leader's end or start before they can go on."""
+        self._resume_at: int | None = None
+        self.failed = {} if failed is None else failed
+        """Partitions given up until the next LeaderAndIsr, and why; a broker's fetchers share one table."""
+        self.connection_failures = 0
+        """Exchanges in a row that failed."""
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def __contains__(self, topic_partition: TopicPartition) -> bool:
+        return topic_partition in self._states
+
+    # Membership
+
+    def add(self, replica: Follower, epoch: LeaderEpoch) -> None:
+        """Follow from the replica's end, in this leader epoch. The same epoch again changes nothing unless it failed."""
+        name = replica.topic_partition
+        self.failed.pop(name, None)
+        held = self._states.get(name)
+        if held is not None and held.epoch == epoch:
+            return
+        self._asking.pop(name, None)
+        self._states[name] = _State(replica, epoch)
+        self._session.changed(name)
+
+    def remove(self, topic_partition: TopicPartition) -> None:
+        """Follow no more. What a running request brings for it is ignored."""
+        self.failed.pop(topic_partition, None)
+        self._drop(topic_partition)
+
+    def restart(self) -> None:
+        """The leader is reached anew: a new session, and no waiting for the old connection's sake."""
+        self._session.reset()
+        self._resume_at = None
+
+    def _drop(self, topic_partition: TopicPartition) -> None:
+        if self._states.pop(topic_partition, None) is not None:
+            self._asking.pop(topic_partition, None)
+            self._session.left(topic_partition)
+
+    # Requests
+
+    def next(self, now_ms: int) -> Plan | Pause:
+        """What to send now, or how long to wait."""
+        if self._resume_at is not None:
+            if now_ms < self._resume_at:
+                return Pause(self._resume_at - now_ms)
+            self._resume_at = None
+        self._release(now_ms)
+        plan = self._offsets_plan()
+        if plan is not None:
+            return plan
+        return self._fetch_plan(now_ms)
+
+    def _release(self, now_ms: int) -> None:
+        while self._delays and self._delays[0][0] <= now_ms:
+            due, _, name = heapq.heappop(self._delays)
+            state = self._states.get(name)
+            if state is not None and state.delayed_until == due:
+                state.delayed_until = None
+                self._session.changed(name)
+
+    def _offsets_plan(self) -> OffsetsPlan | None:
+        for phase, timestamp in ((_Phase.LATEST, LATEST), (_Phase.EARLIEST, EARLIEST)):
+            asked = [(name, state.epoch) for name, state in self._asking.items() if state.phase is phase]
+            if asked:
+                return OffsetsPlan(timestamp, asked)
+        return None
+
+    def _fetch_plan(self, now_ms: int) -> FetchPlan | Pause:
+        ready = self._session.candidates(self._states)
+        wanted = []
+        for name in ready:
+            state = self._states[name]
+            if state.delayed_until is None and state.phase is _Phase.FETCHING:
+                state.requested = state.offset
+                wanted.append(self._entry(state))
+        if self._session.would_be_empty(wanted):
+            return Pause(self._delays[0][0] - now_ms if self._delays else None)
+        session_id, epoch, forgotten = self._session.build(wanted)
+        return FetchPlan(self._broker_epoch(), session_id, epoch, wanted, forgotten, self._session.names, self._limits)
+
+    def _entry(self, state: _State) -> FetchPartition:
+        replica = state.replica
+        return FetchPartition(
+            replica.topic_partition,
+            replica.topic_id,
+            state.offset,
+            self._limits.partition_max_bytes,
+            state.epoch,
+            replica.latest_epoch,
+            replica.log_start_offset,
+        )
+
+    # Replies
+
+    def on_failure(self, now_ms: int, why: str) -> None:
+        """The exchange failed and nothing is known of it: a new session after the backoff."""
+        self.connection_failures += 1
+        if self.connection_failures == 1:
+            logger.warning("%s: %s Trying again every %d ms.", self._name, why, self._limits.backoff_ms)
+        self._session.failed()
+        self._resume_at = now_ms + self._limits.backoff_ms
+
+    def on_reply(self, plan: Plan, reply: Reply, now_ms: int) -> None:
+        """Take in the answer to `plan`, the last thing `next` returned."""
+        if self.connection_failures:
+            logger.info("%s: answered again after %d failed attempts", self._name, self.connection_failures)
+            self.connection_failures = 0
+        if isinstance(reply, OffsetsReply):
+            asked = set(plan.partitions) if isinstance(plan, OffsetsPlan) else set()
+            for name, listed in reply.partitions:
+                state = self._asking.get(name)
+                if state is not None and (name, state.epoch) in asked:
+                    self._attempt(state, self._take_offset, listed, now_ms)
+            return
+        if reply.error is not ErrorCode.NONE:
+            self._refused(reply.error, now_ms)
+            return
+        self._session.answered(reply.session_id)
+        for name, fetched in reply.partitions:
+            state = self._states.get(name)
+            if state is not None and state.requested == state.offset:
+                self._attempt(state, self._take_fetched, fetched, now_ms)
+
+    def _refused(self, error: ErrorCode, now_ms: int) -> None:
+        self._session.refused(error)
+        if error not in _SESSION_LOST:
+            logger.warning("%s: fetch refused with %s", self._name, error.name)
+            self._resume_at = now_ms + self._limits.backoff_ms
+
+    def _attempt(self, state: _State, take: Callable[[_State, T, int], None], what: T, now_ms: int) -> None:
+        """Take in one partition's part of a reply; whatever goes wrong stays with that partition."""
+        try:
+            take(state, what, now_ms)
+        except RecordsRejected as error:
+            logger.warning("%s: %s sent unusable records: %s", state.replica.topic_partition, self._name, error)
+            self._delay(state, now_ms, self._limits.backoff_ms)
+        except LogStorageError as error:
+            self._fail(state, str(error))
+        except Exception as error:  # a defect met by one partition must not stop the others
+            logger.exception("%s: taking in a reply of %s failed", state.replica.topic_partition, self._name)
+            self._fail(state, f"unexpected {type(error).__name__}: {error}")
+
+    def _take_fetched(self, state: _State, fetched: FetchedPartition, now_ms: int) -> None:
+        error = fetched.error
+        if error is ErrorCode.NONE:
+            state.refusals = 0
+            if fetched.diverging is not None:
+                self._truncate(state, fetched.diverging, now_ms)
+            else:
+                self._append(state, fetched, now_ms)
+        elif error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._ask(state, _Phase.LATEST)
+        else:
+            self._take_error(state, error, now_ms)
+
+    def _take_error(self, state: _State, error: ErrorCode, now_ms: int) -> None:
+        if error is ErrorCode.FENCED_LEADER_EPOCH:
+            self._fail(state, f"the leader is beyond leader epoch {state.epoch}")
+            return
+        backoff = self._limits.backoff_ms
+        if error in _NOT_READY:
+            self._delay(state, now_ms, min(backoff, _FIRST_RETRY_MS << min(state.refusals, 10)))
+            state.refusals += 1
+            return
+        logger.warning("%s: %s answered %s", state.replica.topic_partition, self._name, error.name)
+        self._delay(state, now_ms, backoff)
+
+    def _append(self, state: _State, fetched: FetchedPartition, now_ms: int) -> None:
+        replica = state.replica
+        replica.append_fetched(fetched)
+        if replica.log_end_offset != state.offset:
+            self._moved(state)
+        elif fetched.records:
+            self._delay(state, now_ms, self._limits.backoff_ms)
+
+    def _truncate(self, state: _State, diverging: EpochEndOffset, now_ms: int) -> None:
+        """Cut to where both logs may still agree; the next fetch asks again, until they do."""
+        replica = state.replica
+        before = (replica.log_end_offset, replica.latest_epoch)
+        target = truncation_point(replica, diverging)
+        if target is not None:
+            self._cut(replica, target)
+        if target is None or (replica.log_end_offset, replica.latest_epoch) == before:
+            self._delay(state, now_ms, self._limits.backoff_ms)
+            return
+        logger.info(
+            "truncated %s from %d to %d: epoch %d of its leader ends at %d",
+            replica.topic_partition,
+            before[0],
+            target,
+            diverging.leader_epoch,
+            diverging.end_offset,
+        )
+        self._moved(state)
+
+    def _take_offset(self, state: _State, listed: ListedOffset, now_ms: int) -> None:
+        """Out of range (KIP-101's fallback): cut to a leader that ends earlier, start over at one that begins later."""
+        if listed.error is not ErrorCode.NONE:
+            self._settle(state)
+            self._take_error(state, listed.error, now_ms)
+            return
+        replica = state.replica
+        end = replica.log_end_offset
+        if state.phase is _Phase.LATEST:
+            if listed.offset >= end:
+                state.phase = _Phase.EARLIEST
+                return
+            logger.warning("truncating %s from %d to its leader's end %d", replica.topic_partition, end, listed.offset)
+            self._cut(replica, listed.offset)
+        elif listed.offset > end:
+            logger.warning(
+                "dropping all of %s, which ends at %d: its leader begins at %d",
+                replica.topic_partition,
+                end,
+                listed.offset,
+            )
+            replica.truncate_fully_and_start_at(listed.offset)
+        self._settle(state)
+        if replica.log_end_offset == end:
+            self._delay(state, now_ms, self._limits.backoff_ms)
+        else:
+            self._moved(state)
+
+    def _cut(self, replica: Follower, target: Offset) -> None:
+        if target < replica.log_start_offset:
+            replica.truncate_fully_and_start_at(target)
+        else:
+            replica.truncate_to(target)
+
+    # What becomes of a partition
+
+    def _moved(self, state: _State) -> None:
+        """Its end changed: ask from there, after the others."""
+        name = state.replica.topic_partition
+        state.offset = state.replica.log_end_offset
+        state.requested = None
+        self._states[name] = self._states.pop(name)
+        self._session.changed(name)
+
+    def _ask(self, state: _State, phase: _Phase) -> None:
+        state.phase = phase
+        state.requested = None
+        self._asking[state.replica.topic_partition] = state
+        self._session.left(state.replica.topic_partition)
+
+    def _settle(self, state: _State) -> None:
+        state.phase = _Phase.FETCHING
+        self._asking.pop(state.replica.topic_partition, None)
+
+    def _delay(self, state: _State, now_ms: int, milliseconds: int) -> None:
+        name = state.replica.topic_partition
+        state.requested = None
+        state.delayed_until = now_ms + milliseconds
+        heapq.heappush(self._delays, (state.delayed_until, next(self._numbers), name))
+        self._session.left(name)
+
+    def _fail(self, state: _State, why: str) -> None:
+        name = state.replica.topic_partition
+        logger.warning("%s is not followed until the controller says so again: %s", name, why)
+        self._drop(name)
+        self.failed[name] = why
+
+
+def truncation_point(replica: Follower, leader: EpochEndOffset) -> Offset | None:
+    """Where a replica cuts its log, given the leader's greatest epoch not above its own and where that ends (KIP-279).
+
+    None: the leader cannot say. A replica that does not know the leader's epoch cuts to the end of the greatest one it
+    knows below it, and asks again.
+    """
+    end = replica.log_end_offset
+    if leader.end_offset == UNKNOWN_OFFSET:
+        return None
+    if leader.leader_epoch == NO_LEADER_EPOCH:
+        return min(leader.end_offset, end)
+    own = replica.end_offset_for_epoch(leader.leader_epoch)
+    if own.end_offset == UNKNOWN_OFFSET:
+        return min(leader.end_offset, end)
+    if own.leader_epoch != leader.leader_epoch:
+        return min(own.end_offset, end)
+    return min(own.end_offset, leader.end_offset, end)

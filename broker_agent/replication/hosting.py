@@ -1,0 +1,130 @@
+"""The partitions a broker hosts, and what all paths through the ReplicaManager share: lookups, waiting, time.
+
+Data loop only; passive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from regency.broker_agent.ports import Peers, Timer
+from regency.broker_agent.replication.completions import Completions
+from regency.broker_agent.replication.partition import Partition, ReplicationRules, Role
+from regency.broker_agent.replication.purgatory import DelayedOperation, Purgatory
+from regency.model.clock import Clock
+from regency.model.ids import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, TopicId, TopicPartition
+from regency.model.kafka_errors import ErrorCode
+from regency.model.log_config import LogConfig
+from regency.model.settings import BrokerSettings
+
+if TYPE_CHECKING:
+    from regency.broker_agent.log.log_manager import LogManager
+
+
+class Hosting:
+    """Partitions by name, topics by id, and the operations that wait for them."""
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        settings: BrokerSettings,
+        logs: LogManager,
+        clock: Clock,
+        timer: Timer,
+        peers: Peers,
+        topic_config: Callable[[str], LogConfig],
+    ) -> None:
+        self.broker_id = broker_id
+        self.settings = settings
+        self.logs = logs
+        self.clock = clock
+        self.topic_config = topic_config
+        self.rules = ReplicationRules(broker_id, settings.replica_lag_time_max_ms, peers, self.min_insync)
+        self.partitions: dict[TopicPartition, Partition] = {}
+        self.completions = Completions()
+        self.produces = Purgatory(self.completions)
+        self.fetches = Purgatory(self.completions)
+        self._timer = timer
+        self._names: dict[TopicId, tuple[str, int]] = {}
+        self._wake_at: int | None = None
+
+    def min_insync(self, topic: str) -> int:
+        """min.insync.replicas of a topic."""
+        return self.topic_config(topic).min_insync_replicas
+
+    # Partitions
+
+    def host(self, partition: Partition) -> None:
+        """Hold a partition from now on; harmless for one that is held."""
+        if partition.topic_partition in self.partitions:
+            return
+        self.partitions[partition.topic_partition] = partition
+        name, count = self._names.get(partition.topic_id, (partition.topic_partition.topic, 0))
+        self._names[partition.topic_id] = (name, count + 1)
+
+    def forget(self, partition: Partition) -> None:
+        """Hold a partition no more."""
+        del self.partitions[partition.topic_partition]
+        name, count = self._names.pop(partition.topic_id)
+        if count > 1:
+            self._names[partition.topic_id] = (name, count - 1)
+
+    def topic_name(self, topic_id: TopicId) -> str | None:
+        """Name of a topic by its id, if a partition of it is hosted here: known before any metadata says so."""
+        held = self._names.get(topic_id)
+        return held[0] if held else None
+
+    def find(
+        self, topic_partition: TopicPartition, current: LeaderEpoch = NO_LEADER_EPOCH, topic_id: TopicId | None = None
+    ) -> Partition | ErrorCode:
+        """The hosted partition, if a request may speak to it with the leader epoch and topic id it names, or what to answer.
+
+        Whether a partition that is not hosted exists elsewhere is for the caller to tell from metadata.
+        """
+        partition = self.partitions.get(topic_partition)
+        if partition is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if topic_id is not None and topic_id != partition.topic_id:
+            return ErrorCode.INCONSISTENT_TOPIC_ID
+        if partition.role is Role.OFFLINE:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        error = partition.check_epoch(current)
+        return partition if error is ErrorCode.NONE else error
+
+    def find_led(
+        self, topic_partition: TopicPartition, current: LeaderEpoch = NO_LEADER_EPOCH, topic_id: TopicId | None = None
+    ) -> Partition | ErrorCode:
+        """As `find`, and this broker leads it."""
+        found = self.find(topic_partition, current, topic_id)
+        if isinstance(found, Partition) and not found.is_leader:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return found
+
+    # Events of partitions
+
+    def records_added(self, topic_partition: TopicPartition) -> None:
+        """The log grew, the high watermark stayed: followers may have something to read."""
+        self.fetches.check(topic_partition)
+
+    def changed(self, topic_partition: TopicPartition) -> None:
+        """The high watermark or the role changed: everybody who waits looks again."""
+        self.produces.check(topic_partition)
+        self.fetches.check(topic_partition)
+
+    # Time
+
+    def wait(self, purgatory: Purgatory, operation: DelayedOperation) -> None:
+        """Let an operation wait, and be woken for its deadline."""
+        purgatory.watch(operation)
+        self.wake_by(operation.deadline_ms)
+
+    def wake_by(self, monotonic_ms: int) -> None:
+        """Ask for `run_due` no later than then."""
+        if self._wake_at is None or monotonic_ms < self._wake_at:
+            self._wake_at = monotonic_ms
+            self._timer.wake_by(monotonic_ms)
+
+    def woken(self) -> None:
+        """`run_due` was called: what was asked of the timer is spent."""
+        self._wake_at = None

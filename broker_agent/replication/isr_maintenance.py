@@ -1,0 +1,102 @@
+"""ISR changes of led partitions: when they are looked for, how they reach the ISR writer, what an outcome does.
+
+Whether a partition's ISR has to change is the partition's decision. One change per partition is under way at a time;
+one whose outcome stays unknown is left pending until a LeaderAndIsr says what holds.
+"""
+
+from __future__ import annotations
+
+from regency.broker_agent.ports import IsrChange, IsrStore, IsrUnknown, IsrWritten, Peers
+from regency.broker_agent.replication.hosting import Hosting
+from regency.broker_agent.replication.isr_state import Pending, PendingShrink
+from regency.broker_agent.replication.partition import Partition, brokers_of
+from regency.model.ids import BrokerEpoch, BrokerId, TopicPartition
+
+_SLICE = 2000
+"""Partitions looked at in one go; the next go comes a millisecond later, so that clients are served in between."""
+
+
+class IsrMaintenance:
+    """Shrinks and expands. Callers hold `hosting.completions`."""
+
+    def __init__(self, hosting: Hosting, store: IsrStore, peers: Peers) -> None:
+        self._hosting = hosting
+        self._store = store
+        self._peers = peers
+        self._sweep: list[TopicPartition] = []
+        self._seen_peers: dict[BrokerId, tuple[BrokerEpoch | None, bool]] = {}
+        self.shrinks = 0
+        """ISR shrinks that are in ZooKeeper, since the start."""
+        self.expands = 0
+        """ISR expansions that are in ZooKeeper, since the start."""
+        self.failures = 0
+        """Changes that were refused or whose outcome is not known, since the start."""
+
+    def expand(self, partition: Partition, now_ms: int) -> None:
+        """Add who is in sync again, if anybody is."""
+        change = partition.propose_expand(now_ms)
+        if change is not None:
+            self._submit(partition, change)
+
+    def start_sweep(self) -> None:
+        """Look at every led partition, in slices; due twice per replica.lag.time.max.ms. A running sweep goes on."""
+        if not self._sweep:
+            self._sweep = [name for name, partition in self._hosting.partitions.items() if partition.remotes]
+
+    def continue_sweep(self, now_ms: int) -> None:
+        """The next slice of a sweep, and a wake for the one after it."""
+        for topic_partition in self._sweep[-_SLICE:]:
+            partition = self._hosting.partitions.get(topic_partition)
+            if partition is not None and partition.is_leader:
+                self._look(partition, now_ms)
+        del self._sweep[-_SLICE:]
+        if self._sweep:
+            self._hosting.wake_by(now_ms + 1)
+
+    def peers_changed(self, now_ms: int) -> None:
+        """Metadata changed: brokers that came, went or are leaving change who may join and whom a high watermark awaits."""
+        led = [partition for partition in self._hosting.partitions.values() if partition.remotes]
+        seen = {
+            broker: (self._peers.broker_epoch(broker), self._peers.is_shutting_down(broker))
+            for broker in brokers_of(led)
+        }
+        if seen == self._seen_peers:
+            return
+        self._seen_peers = seen
+        for partition in led:
+            self._advance(partition, now_ms)
+            self.expand(partition, now_ms)
+
+    def _look(self, partition: Partition, now_ms: int) -> None:
+        change = partition.propose_shrink(now_ms)
+        if change is not None:
+            self._submit(partition, change)
+        self._advance(partition, now_ms)
+
+    def _advance(self, partition: Partition, now_ms: int) -> None:
+        if partition.maybe_advance_high_watermark(now_ms):
+            self._hosting.changed(partition.topic_partition)
+
+    def _submit(self, partition: Partition, change: IsrChange) -> None:
+        pending = partition.isr
+        assert isinstance(pending, Pending)
+
+        def done(outcome: IsrWritten | IsrUnknown) -> None:
+            with self._hosting.completions:
+                self._finish(partition, pending, outcome)
+
+        self._hosting.completions.add(lambda: self._store.submit(change, done))
+
+    def _finish(self, partition: Partition, pending: Pending, outcome: IsrWritten | IsrUnknown) -> None:
+        if isinstance(outcome, IsrUnknown):
+            self.failures += 1
+            return
+        if not partition.isr_written(pending, outcome.zk_version):
+            return
+        if isinstance(pending, PendingShrink):
+            self.shrinks += 1
+        else:
+            self.expands += 1
+        now_ms = self._hosting.clock.monotonic_ms()
+        self._advance(partition, now_ms)
+        self.expand(partition, now_ms)

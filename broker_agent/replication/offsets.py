@@ -1,0 +1,78 @@
+"""ListOffsets and OffsetsForLeaderEpoch: questions about offsets, answered by leaders only."""
+
+from __future__ import annotations
+
+from regency.broker_agent.log.errors import LogStorageError
+from regency.broker_agent.replication.api import CONSUMER, EpochEndOffset, Isolation, ListedOffset
+from regency.broker_agent.replication.hosting import Hosting
+from regency.broker_agent.replication.partition import Partition
+from regency.model.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
+from regency.model.kafka_errors import ErrorCode
+
+LATEST = -1
+"""Timestamp that asks for the end: LEO for replicas, high watermark for consumers."""
+EARLIEST = -2
+"""Timestamp that asks for the log start."""
+GREATEST_TIMESTAMP = -3
+"""Timestamp that asks for the record with the greatest one (KIP-734)."""
+
+
+class OffsetQueries:
+    """Reads of offsets. Changes nothing."""
+
+    def __init__(self, hosting: Hosting) -> None:
+        self._hosting = hosting
+
+    def list_offset(
+        self,
+        topic_partition: TopicPartition,
+        timestamp: int,
+        current: LeaderEpoch,
+        replica_id: BrokerId,
+        isolation: Isolation,
+    ) -> ListedOffset:
+        """The offset for a timestamp (wall milliseconds, -1 latest, -2 earliest).
+
+        A new leader whose high watermark has not reached its epoch's start answers a consumer OFFSET_NOT_AVAILABLE
+        where the answer might go backwards (KIP-207).
+        """
+        del isolation  # without transactions the last stable offset is the high watermark
+        partition = self._hosting.find_led(topic_partition, current)
+        if isinstance(partition, ErrorCode):
+            return ListedOffset(partition)
+        if timestamp == EARLIEST:
+            start = partition.log_start_offset
+            return ListedOffset(ErrorCode.NONE, -1, start, partition.log.epoch_at(start))
+        from_consumer = replica_id <= CONSUMER
+        end = partition.log.high_watermark if from_consumer else partition.log_end_offset
+        settled = not from_consumer or end >= partition.epoch_start
+        if timestamp == LATEST:
+            if not settled:
+                return ListedOffset(ErrorCode.OFFSET_NOT_AVAILABLE)
+            return ListedOffset(ErrorCode.NONE, -1, end, partition.leader_epoch)
+        if timestamp < GREATEST_TIMESTAMP:
+            return ListedOffset(ErrorCode.UNSUPPORTED_VERSION)
+        return self._by_timestamp(partition, timestamp, end, settled=settled)
+
+    def end_offset_for_epoch(
+        self, topic_partition: TopicPartition, current: LeaderEpoch, epoch: LeaderEpoch
+    ) -> tuple[ErrorCode, EpochEndOffset]:
+        """Largest epoch not above `epoch` in the leader's log, and where it ends."""
+        partition = self._hosting.find_led(topic_partition, current)
+        if isinstance(partition, ErrorCode):
+            return partition, EpochEndOffset()
+        return ErrorCode.NONE, partition.end_offset_for_epoch(epoch)
+
+    def _by_timestamp(self, partition: Partition, timestamp: int, end: Offset, *, settled: bool) -> ListedOffset:
+        try:
+            if timestamp == GREATEST_TIMESTAMP:
+                found = partition.log.greatest_timestamp(end)
+            else:
+                found = partition.log.offset_for_timestamp(timestamp, end if settled else partition.log_end_offset)
+        except LogStorageError:
+            return ListedOffset(ErrorCode.KAFKA_STORAGE_ERROR)
+        if not settled and (found is None or found.offset >= end):
+            return ListedOffset(ErrorCode.OFFSET_NOT_AVAILABLE)
+        if found is None:
+            return ListedOffset(ErrorCode.NONE)
+        return ListedOffset(ErrorCode.NONE, found.timestamp, found.offset, found.leader_epoch)

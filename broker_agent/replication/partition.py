@@ -1,0 +1,377 @@
+"""One hosted partition: its role, its high watermark, and what its leader decides about the ISR.
+
+Passive and without I/O of its own: it decides and changes the log and itself. Answering clients, writing ZooKeeper and
+fetching are the ReplicaManager's. Every method belongs to the data loop; `now_ms` is monotonic time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from regency.broker_agent.ports import IsrChange, Peers
+from regency.broker_agent.replication.api import EpochEndOffset, FetchedPartition, FetchPartition, PartitionState
+from regency.broker_agent.replication.isr_state import (
+    NOT_LEADING,
+    Committed,
+    IsrState,
+    Pending,
+    PendingExpand,
+    PendingShrink,
+)
+from regency.broker_agent.replication.replica import RemoteReplica
+from regency.model.facts import ReplicaAssignment
+from regency.model.ids import (
+    NO_BROKER_EPOCH,
+    NO_LEADER,
+    NO_LEADER_EPOCH,
+    UNKNOWN_OFFSET,
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    Offset,
+    TopicId,
+    TopicPartition,
+    ZkVersion,
+)
+from regency.model.kafka_errors import ErrorCode
+
+if TYPE_CHECKING:
+    from regency.broker_agent.log.partition_log import PartitionLog
+
+
+class Role(Enum):
+    """What this broker is to a partition it hosts."""
+
+    NONE = "none"
+    """Hosted, but neither led nor followed: stopped, or not told yet."""
+    LEADER = "leader"
+    FOLLOWER = "follower"
+    OFFLINE = "offline"
+    """Its log directory failed."""
+
+
+class ReplicationRules(msgspec.Struct, frozen=True):
+    """What all partitions of a broker decide by."""
+
+    broker_id: BrokerId
+    lag_ms: int
+    """replica.lag.time.max.ms"""
+    peers: Peers
+    min_insync: Callable[[str], int]
+    """min.insync.replicas of a topic."""
+
+
+class Partition:
+    """A replica on this broker. `leader_epoch` is -1 until the first LeaderAndIsr has been applied."""
+
+    __slots__ = (
+        "_rules",
+        "assignment",
+        "controller_epoch",
+        "epoch_start",
+        "isr",
+        "leader",
+        "leader_broker_epoch",
+        "leader_epoch",
+        "log",
+        "remotes",
+        "role",
+        "topic_id",
+        "topic_partition",
+        "zk_version",
+    )
+
+    def __init__(
+        self, topic_partition: TopicPartition, topic_id: TopicId, log: PartitionLog, rules: ReplicationRules
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.log = log
+        self._rules = rules
+        self.role = Role.NONE
+        self.leader: BrokerId = NO_LEADER
+        self.leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+        self.leader_broker_epoch: BrokerEpoch = NO_BROKER_EPOCH
+        self.controller_epoch = ControllerEpoch(0)
+        self.zk_version = ZkVersion(-1)
+        self.assignment = ReplicaAssignment(())
+        self.isr: IsrState = NOT_LEADING
+        self.epoch_start: Offset = UNKNOWN_OFFSET
+        """LEO when this broker became leader in the current epoch; -1 where it does not lead."""
+        self.remotes: dict[BrokerId, RemoteReplica] = {}
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this broker leads."""
+        return self.role is Role.LEADER
+
+    def check_epoch(self, current: LeaderEpoch) -> ErrorCode:
+        """NONE, or how the epoch a request names misses ours; -1 names none. Comes before leadership (KIP-320)."""
+        if current == NO_LEADER_EPOCH or current == self.leader_epoch:
+            return ErrorCode.NONE
+        return ErrorCode.FENCED_LEADER_EPOCH if current < self.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
+
+    # Roles
+
+    def become_leader(self, state: PartitionState, now_ms: int) -> None:
+        """Lead in the state's epoch. Raises LogStorageError before anything is changed; the epoch is published last.
+
+        The epoch and where it starts are written even if no record ever follows (KIP-279), and whatever was known of
+        followers is forgotten: only fetches that carry the new epoch count.
+        """
+        start = self.log.log_end_offset
+        self.log.assign_epoch(state.leader_epoch, start)
+        self.epoch_start = start
+        self._take_assignment(state)
+        for replica in self.remotes.values():
+            replica.forget(now_ms, in_sync=replica.broker in state.isr)
+        self._publish(state, Role.LEADER, Committed(state.isr, state.zk_version))
+
+    def become_follower(self, state: PartitionState) -> None:
+        """Follow the state's leader, or wait for one if it names none. Nothing here can fail."""
+        self.epoch_start = UNKNOWN_OFFSET
+        self.remotes = {}
+        self.assignment = ReplicaAssignment(state.replicas, state.adding, state.removing)
+        self._publish(state, Role.FOLLOWER, NOT_LEADING)
+
+    def update_state(self, state: PartitionState) -> None:
+        """Take assignment, ISR and version of a newer write in the same epoch; it supersedes an ISR change under way."""
+        isr: IsrState = NOT_LEADING
+        if self.is_leader:
+            self._take_assignment(state)
+            isr = Committed(state.isr, state.zk_version)
+        else:
+            self.assignment = ReplicaAssignment(state.replicas, state.adding, state.removing)
+        self._publish(state, self.role, isr)
+
+    def stop(self, role: Role = Role.NONE) -> None:
+        """Give up leading or following; epoch and log stay."""
+        self.role = role
+        self.isr = NOT_LEADING
+        self.epoch_start = UNKNOWN_OFFSET
+        self.remotes = {}
+
+    def _take_assignment(self, state: PartitionState) -> None:
+        """Swap the followers in one step: a moment without them lets the high watermark run ahead (KAFKA-10301)."""
+        held = self.remotes
+        self.assignment = ReplicaAssignment(state.replicas, state.adding, state.removing)
+        self.remotes = {
+            broker: held.get(broker) or RemoteReplica(broker)
+            for broker in state.replicas
+            if broker != self._rules.broker_id
+        }
+
+    def _publish(self, state: PartitionState, role: Role, isr: IsrState) -> None:
+        self.controller_epoch = state.controller_epoch
+        self.zk_version = state.zk_version
+        self.isr = isr
+        self.leader = state.leader
+        self.role = role
+        self.leader_epoch = state.leader_epoch
+
+    # High watermark
+
+    def maybe_advance_high_watermark(self, now_ms: int) -> bool:
+        """Raise the high watermark to what everybody who counts has; whether it moved.
+
+        Who counts: the maximal ISR, and nearly caught-up replicas that may join, lest a lone leader outrun them for
+        ever. Unknown (-1) blocks. It stands still while fewer are in sync than min.insync.replicas, or all (KIP-966).
+        """
+        if len(self.isr.committed) < min(self._rules.min_insync(self.topic_partition.topic), self.replication_factor):
+            return False
+        lowest = self.log.log_end_offset
+        if self.remotes:
+            maximal = self.isr.maximal
+            for replica in self.remotes.values():
+                if replica.log_end_offset < lowest and (
+                    replica.broker in maximal
+                    or (replica.caught_up_within(self._rules.lag_ms, now_ms) and self._may_join(replica))
+                ):
+                    lowest = replica.log_end_offset
+        if lowest <= self.log.high_watermark:
+            return False
+        return self.log.maybe_increment_high_watermark(lowest)
+
+    @property
+    def replication_factor(self) -> int:
+        """How many replicas are assigned."""
+        return max(1, len(self.assignment.replicas))
+
+    # Fetches of followers
+
+    def admit_follower(self, broker: BrokerId, broker_epoch: BrokerEpoch, current: LeaderEpoch) -> ErrorCode:
+        """NONE if the broker may fetch as a follower: it is assigned, and not an older incarnation than we know of."""
+        replica = self.remotes.get(broker)
+        if replica is None:
+            if current == NO_LEADER_EPOCH:
+                return ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return ErrorCode.UNKNOWN_LEADER_EPOCH
+        if broker_epoch != NO_BROKER_EPOCH:
+            known = self._rules.peers.broker_epoch(broker)
+            if broker_epoch < replica.broker_epoch or (known is not None and broker_epoch < known):
+                return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.NONE
+
+    def count_fetch(
+        self, broker: BrokerId, broker_epoch: BrokerEpoch, wanted: FetchPartition, leader_end: Offset, now_ms: int
+    ) -> bool:
+        """Take in that an admitted follower has everything below its fetch offset; whether the high watermark moved.
+
+        Counts only with the current leader epoch and a broker epoch; without them the fetch reads, and proves nothing.
+        """
+        if wanted.current_leader_epoch != self.leader_epoch or broker_epoch == NO_BROKER_EPOCH:
+            return False
+        moved = self.remotes[broker].count_fetch(
+            fetch_offset=wanted.fetch_offset,
+            log_start_offset=wanted.log_start_offset,
+            leader_end=leader_end,
+            leader_epoch=self.leader_epoch,
+            broker_epoch=broker_epoch,
+            now_ms=now_ms,
+        )
+        return moved and self.maybe_advance_high_watermark(now_ms)
+
+    def diverging_epoch(self, fetch_offset: Offset, last_fetched_epoch: LeaderEpoch) -> EpochEndOffset | None:
+        """Where the fetcher's log leaves ours (both -1: not known), or None where it does not; epoch -1 asks nothing (KIP-595)."""
+        if last_fetched_epoch == NO_LEADER_EPOCH:
+            return None
+        end = self.log.end_offset_for_epoch(last_fetched_epoch)
+        if end.leader_epoch < last_fetched_epoch or end.end_offset < fetch_offset:
+            return end
+        return None
+
+    # ISR
+
+    def propose_expand(self, now_ms: int) -> IsrChange | None:
+        """Add who is in sync again: has the committed records and the start of this epoch by a fetch of this epoch,
+        is the incarnation that metadata knows, and is not shutting down (KAFKA-7128, KIP-841, KIP-903).
+
+        Sets the pending state; the caller submits the change.
+        """
+        if not self.is_leader or not isinstance(self.isr, Committed):
+            return None
+        members = self.isr.committed
+        if len(members) > len(self.remotes):
+            return None
+        least = max(self.log.high_watermark, self.epoch_start)
+        joining = tuple(
+            replica.broker
+            for replica in self.remotes.values()
+            if replica.broker not in members
+            and replica.log_end_offset >= least
+            and replica.fetch_epoch == self.leader_epoch
+            and replica.fetched_within(self._rules.lag_ms, now_ms)
+            and self._may_join(replica)
+        )
+        if not joining:
+            return None
+        pending = PendingExpand(members, joining, self.zk_version)
+        return self._submit(pending, f"{list(joining)} caught up with {least}")
+
+    def propose_shrink(self, now_ms: int) -> IsrChange | None:
+        """Drop who has been behind for longer than replica.lag.time.max.ms, or is not assigned any more.
+
+        Sets the pending state; the caller submits the change.
+        """
+        if not self.is_leader or not isinstance(self.isr, Committed) or len(self.isr.committed) < 2:
+            return None
+        end = self.log.log_end_offset
+        leaving = tuple(
+            member
+            for member in self.isr.committed
+            if member != self._rules.broker_id
+            and (
+                (replica := self.remotes.get(member)) is None or replica.is_out_of_sync(end, self._rules.lag_ms, now_ms)
+            )
+        )
+        if not leaving:
+            return None
+        behind = ", ".join(f"{member} at {self._known_end(member)}" for member in leaving)
+        pending = PendingShrink(self.isr.committed, leaving, self.zk_version)
+        return self._submit(pending, f"not caught up with {end} for {self._rules.lag_ms} ms: {behind}")
+
+    def isr_written(self, pending: Pending, zk_version: ZkVersion) -> bool:
+        """A change is in ZooKeeper. False and ignored where something newer replaced the state it was decided on."""
+        if self.isr is not pending or zk_version < pending.zk_version:
+            return False
+        self.isr = Committed(pending.target, zk_version)
+        self.zk_version = zk_version
+        return True
+
+    def _submit(self, pending: Pending, why: str) -> IsrChange:
+        self.isr = pending
+        return IsrChange(
+            self.topic_partition,
+            self.topic_id,
+            self.leader,
+            self.leader_epoch,
+            self.controller_epoch,
+            pending.target,
+            pending.zk_version,
+            why,
+        )
+
+    def _may_join(self, replica: RemoteReplica) -> bool:
+        peers = self._rules.peers
+        return (
+            replica.broker_epoch != NO_BROKER_EPOCH
+            and peers.broker_epoch(replica.broker) == replica.broker_epoch
+            and not peers.is_shutting_down(replica.broker)
+        )
+
+    def _known_end(self, broker: BrokerId) -> str:
+        replica = self.remotes.get(broker)
+        if replica is None:
+            return "no assigned offset"
+        return "an unknown offset" if replica.log_end_offset == UNKNOWN_OFFSET else str(replica.log_end_offset)
+
+    # Following (fetcher_logic.Follower)
+
+    @property
+    def log_end_offset(self) -> Offset:
+        """Where the next record will be written."""
+        return self.log.log_end_offset
+
+    @property
+    def log_start_offset(self) -> Offset:
+        """The first offset that can be read."""
+        return self.log.log_start_offset
+
+    @property
+    def latest_epoch(self) -> LeaderEpoch:
+        """Newest epoch of the log's epoch cache; -1 where it knows none."""
+        latest = self.log.latest_epoch
+        return NO_LEADER_EPOCH if latest is None else latest
+
+    def end_offset_for_epoch(self, epoch: LeaderEpoch) -> EpochEndOffset:
+        """Largest epoch not above `epoch` in this log, and where it ends."""
+        return self.log.end_offset_for_epoch(epoch)
+
+    def append_fetched(self, fetched: FetchedPartition) -> None:
+        """Write what the leader sent, then take its high watermark and log start, within what is here.
+
+        Raises RecordsRejected (corrupt, not at our end), LogStorageError.
+        """
+        if fetched.records:
+            self.log.append_as_follower(fetched.records)
+        self.log.set_high_watermark(fetched.high_watermark)
+        if fetched.log_start_offset > self.log.log_start_offset:
+            self.log.maybe_increment_log_start(fetched.log_start_offset)
+
+    def truncate_to(self, offset: Offset) -> None:
+        """Drop every record from `offset` on, and every epoch that starts there. Raises LogStorageError."""
+        self.log.truncate_to(offset)
+
+    def truncate_fully_and_start_at(self, offset: Offset) -> None:
+        """Drop everything and begin again at `offset`. Raises LogStorageError."""
+        self.log.truncate_fully_and_start_at(offset)
+
+
+def brokers_of(partitions: Sequence[Partition]) -> tuple[BrokerId, ...]:
+    """Every broker that follows one of the partitions, sorted."""
+    return tuple(sorted({broker for partition in partitions for broker in partition.remotes}))

@@ -1,0 +1,105 @@
+"""Where operations wait for partitions: produces for the high watermark, fetches for data. Costs nothing while idle.
+
+Passive: an event of a partition looks at the operations that wait for that partition, and only at what the event changed
+in them; time is a heap of deadlines that somebody asks about. Completed exactly once, through Completions.
+"""
+
+from __future__ import annotations
+
+import heapq
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from itertools import count
+
+from regency.broker_agent.replication.completions import Completions
+from regency.model.ids import TopicPartition
+
+_COMPACT_ABOVE = 256
+"""Dead deadlines are swept when the heap is longer than this and mostly dead."""
+
+
+class DelayedOperation(ABC):
+    """Something that waits for partitions until `deadline_ms` (monotonic). Watched by one purgatory at most once."""
+
+    def __init__(self, deadline_ms: int) -> None:
+        self.deadline_ms = deadline_ms
+        self.done = False
+
+    @abstractmethod
+    def partitions(self) -> Iterable[TopicPartition]:
+        """The partitions whose events matter to it; always the same ones."""
+
+    @abstractmethod
+    def progress(self, partition: TopicPartition) -> bool:
+        """Look at one partition that changed; whether the operation is complete. Changes nothing but itself."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Answer. Called once, from Completions, after completion or at the deadline."""
+
+
+class Purgatory:
+    """Operations waiting by partition."""
+
+    def __init__(self, completions: Completions) -> None:
+        self._completions = completions
+        self._waiting: dict[TopicPartition, dict[DelayedOperation, None]] = {}
+        self._deadlines: list[tuple[int, int, DelayedOperation]] = []
+        self._numbers = count()
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When `expire_due` has something to do; None while nothing waits."""
+        while self._deadlines and self._deadlines[0][2].done:
+            heapq.heappop(self._deadlines)
+        return self._deadlines[0][0] if self._deadlines else None
+
+    def watch(self, operation: DelayedOperation) -> None:
+        """Let an operation wait that is not complete yet."""
+        for key in operation.partitions():
+            self._waiting.setdefault(key, {})[operation] = None
+        self._size += 1
+        heapq.heappush(self._deadlines, (operation.deadline_ms, next(self._numbers), operation))
+        if len(self._deadlines) > _COMPACT_ABOVE and len(self._deadlines) > 2 * self._size:
+            self._deadlines = [entry for entry in self._deadlines if not entry[2].done]
+            heapq.heapify(self._deadlines)
+
+    def check(self, partition: TopicPartition) -> None:
+        """Something about the partition changed: complete what it completes."""
+        waiting = self._waiting.get(partition)
+        if waiting:
+            for operation in [operation for operation in waiting if operation.progress(partition)]:
+                self._complete(operation)
+
+    def expire_due(self, now_ms: int) -> None:
+        """Complete every operation whose deadline has come."""
+        while (deadline := self.next_deadline_ms) is not None and deadline <= now_ms:
+            self._complete(self._deadlines[0][2])
+
+    def complete_all(self) -> None:
+        """Complete whatever waits, as at a deadline: the broker stops."""
+        for _, _, operation in sorted(self._deadlines, key=lambda entry: entry[1]):
+            if not operation.done:
+                self._complete(operation)
+
+    def cancel(self, operation: DelayedOperation) -> None:
+        """Nobody wants the answer any more. Harmless when the operation is complete."""
+        if not operation.done:
+            self._forget(operation)
+
+    def _complete(self, operation: DelayedOperation) -> None:
+        self._forget(operation)
+        self._completions.add(operation.finish)
+
+    def _forget(self, operation: DelayedOperation) -> None:
+        operation.done = True
+        self._size -= 1
+        for key in operation.partitions():
+            waiting = self._waiting[key]
+            del waiting[operation]
+            if not waiting:
+                del self._waiting[key]

@@ -1,0 +1,257 @@
+"""The ReplicaManager: the one door to the replicas of a broker, for clients, followers, controllers and the clock.
+
+Data loop only; passive. Each method changes state first and answers afterwards: whatever became ready is run when nothing
+is half changed, and may call back in. The parts: produce.py, fetch.py, offsets.py, control.py, isr_maintenance.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from regency.broker_agent.ports import IsrStore, Peers, Timer
+from regency.broker_agent.replication.api import (
+    AppliedState,
+    EpochEndOffset,
+    FetchedPartition,
+    FetchParams,
+    FetchPartition,
+    Isolation,
+    LeaderAddress,
+    ListedOffset,
+    PartitionState,
+    ProduceResult,
+    ReplicaDescription,
+    StopPartition,
+)
+from regency.broker_agent.replication.control import ControlPath
+from regency.broker_agent.replication.fetch import Cancel, FetchPath
+from regency.broker_agent.replication.fetcher_pool import FetcherPool
+from regency.broker_agent.replication.hosting import Hosting
+from regency.broker_agent.replication.isr_maintenance import IsrMaintenance
+from regency.broker_agent.replication.offsets import OffsetQueries
+from regency.broker_agent.replication.partition import Partition, Role
+from regency.broker_agent.replication.produce import ProducePath
+from regency.broker_agent.replication.schedule import Schedule
+from regency.model.clock import Clock
+from regency.model.ids import (
+    BrokerId,
+    LeaderEpoch,
+    Offset,
+    TopicId,
+    TopicPartition,
+)
+from regency.model.kafka_errors import ErrorCode
+from regency.model.log_config import LogConfig
+from regency.model.settings import BrokerSettings
+
+if TYPE_CHECKING:
+    from regency.broker_agent.log.log_manager import LogManager
+
+
+class ReplicaManager:
+    """Replicas hosted by one broker. The owner calls `run_due` when the timer wakes it."""
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        settings: BrokerSettings,
+        logs: LogManager,
+        clock: Clock,
+        timer: Timer,
+        isr_store: IsrStore,
+        peers: Peers,
+        fetchers: FetcherPool,
+        topic_config: Callable[[str], LogConfig],
+    ) -> None:
+        self._hosting = Hosting(broker_id, settings, logs, clock, timer, peers, topic_config)
+        self._isr = IsrMaintenance(self._hosting, isr_store, peers)
+        self._produce = ProducePath(self._hosting)
+        self._fetch = FetchPath(self._hosting, self._isr)
+        self._offsets = OffsetQueries(self._hosting)
+        self._control = ControlPath(self._hosting, self._isr, fetchers)
+        self._fetchers = fetchers
+        self._complete = False
+        self._checkpointed: Mapping[TopicPartition, Offset] = {}
+        self._schedule = self._make_schedule(settings, clock.monotonic_ms())
+        self._wake_for_schedule()
+
+    # Clients and followers
+
+    def append(
+        self,
+        acks: int,
+        timeout_ms: int,
+        batches: Mapping[TopicPartition, bytes | bytearray | memoryview],
+        respond: Callable[[dict[TopicPartition, ProduceResult]], None],
+    ) -> None:
+        """Append one record set per partition. `acks`: 0 and 1 answer once the leader has it, -1 once all in sync have.
+
+        `respond` is called once, now or later, with a result for every partition.
+        """
+        with self._hosting.completions:
+            self._produce.append(acks, timeout_ms, batches, respond)
+
+    def fetch(
+        self,
+        params: FetchParams,
+        partitions: Sequence[FetchPartition],
+        respond: Callable[[dict[TopicPartition, FetchedPartition]], None],
+    ) -> Cancel:
+        """Read in the given order, as soon as there are `min_bytes`, or what there is after `max_wait_ms`.
+
+        `respond` is called once, unless the returned call withdraws the fetch before.
+        """
+        with self._hosting.completions:
+            return self._fetch.fetch(params, partitions, respond)
+
+    def list_offset(
+        self,
+        tp: TopicPartition,
+        timestamp: int,
+        current_leader_epoch: LeaderEpoch,
+        replica_id: BrokerId,
+        isolation: Isolation,
+    ) -> ListedOffset:
+        """The offset for a timestamp in wall milliseconds; -1 latest (LEO for replicas), -2 earliest, -3 the largest."""
+        return self._offsets.list_offset(tp, timestamp, current_leader_epoch, replica_id, isolation)
+
+    def end_offset_for_epoch(
+        self, tp: TopicPartition, current_leader_epoch: LeaderEpoch, leader_epoch: LeaderEpoch, replica_id: BrokerId
+    ) -> tuple[ErrorCode, EpochEndOffset]:
+        """Largest epoch not above `leader_epoch` in the leader's log, and where it ends."""
+        del replica_id  # only leaders answer, whoever asks
+        return self._offsets.end_offset_for_epoch(tp, current_leader_epoch, leader_epoch)
+
+    def topic_name(self, topic_id: TopicId) -> str | None:
+        """Name of a topic with a partition hosted here: known from LeaderAndIsr, often before metadata has it."""
+        return self._hosting.topic_name(topic_id)
+
+    # Control
+
+    def apply_states(
+        self, states: Sequence[PartitionState], leaders: Mapping[BrokerId, LeaderAddress]
+    ) -> dict[TopicPartition, AppliedState]:
+        """Apply a slice of a LeaderAndIsr request; outcomes by partition."""
+        with self._hosting.completions:
+            return self._control.apply_states(states, leaders)
+
+    def first_full_request_done(self) -> None:
+        """Every partition this broker holds has been named: a checkpoint of high watermarks is whole from now on."""
+        self._complete = True
+
+    def stop_replicas(self, stops: Sequence[StopPartition]) -> dict[TopicPartition, AppliedState]:
+        """Apply a StopReplica request; outcomes by partition."""
+        with self._hosting.completions:
+            return self._control.stop_replicas(stops)
+
+    def on_metadata_changed(self) -> None:
+        """Brokers may have come, gone or begun to leave: ISR joins and high watermarks are looked at again."""
+        with self._hosting.completions:
+            self._isr.peers_changed(self._hosting.clock.monotonic_ms())
+
+    def handle_dir_failure(self, path: Path, reason: str) -> None:
+        """A log directory failed: its replicas are offline until the agent is started again.
+
+        May be called from inside the call that failed: it takes effect when nothing is half changed.
+        """
+        with self._hosting.completions:
+            self._hosting.completions.add(lambda: self._control.handle_dir_failure(path, reason))
+
+    # Reports
+
+    def describe(self, tps: Iterable[TopicPartition] | None = None) -> list[ReplicaDescription]:
+        """Hosted partitions, or those asked for; what is not hosted is left out, even where its log is here."""
+        held = self._hosting.partitions
+        wanted = held if tps is None else [name for name in tps if name in held]
+        return [_described(held[name]) for name in wanted]
+
+    @property
+    def fetchers(self) -> FetcherPool:
+        """Who follows what."""
+        return self._fetchers
+
+    @property
+    def isr(self) -> IsrMaintenance:
+        """Counts of ISR changes."""
+        return self._isr
+
+    @property
+    def partitions(self) -> Mapping[TopicPartition, Partition]:
+        """Hosted partitions, to look at."""
+        return self._hosting.partitions
+
+    # Time
+
+    def run_due(self, now_ms: int) -> None:
+        """Do whatever has become due: deadlines, ISR checks, checkpoints, retention."""
+        hosting = self._hosting
+        hosting.woken()
+        with hosting.completions:
+            hosting.produces.expire_due(now_ms)
+            hosting.fetches.expire_due(now_ms)
+            self._schedule.run_due(now_ms)
+            self._isr.continue_sweep(now_ms)
+        self._wake_for_schedule()
+        for purgatory in (hosting.produces, hosting.fetches):
+            if purgatory.next_deadline_ms is not None:
+                hosting.wake_by(purgatory.next_deadline_ms)
+
+    def shutdown(self) -> None:
+        """Stop following, answer everybody who waits, and write the high watermarks a last time."""
+        hosting = self._hosting
+        self._fetchers.close()
+        with hosting.completions:
+            hosting.produces.complete_all()
+            hosting.fetches.complete_all()
+        self._checkpoint_high_watermarks(hosting.clock.monotonic_ms())
+
+    def _make_schedule(self, settings: BrokerSettings, now_ms: int) -> Schedule:
+        logs, clock = self._hosting.logs, self._hosting.clock
+        schedule = Schedule(now_ms)
+        schedule.every(max(1, settings.replica_lag_time_max_ms // 2), lambda _: self._isr.start_sweep())
+        schedule.every(settings.replica_high_watermark_checkpoint_interval_ms, self._checkpoint_high_watermarks)
+        schedule.every(settings.log_retention_check_interval_ms, lambda _: logs.run_retention(clock.wall_ms()))
+        schedule.every(settings.log_flush_scheduler_interval_ms, lambda _: logs.flush_dirty_logs())
+        schedule.every(settings.log_flush_offset_checkpoint_interval_ms, lambda _: logs.checkpoint_recovery_points())
+        schedule.every(
+            settings.log_flush_start_offset_checkpoint_interval_ms, lambda _: logs.checkpoint_log_start_offsets()
+        )
+        return schedule
+
+    def _wake_for_schedule(self) -> None:
+        due_ms = self._schedule.next_due_ms
+        if due_ms is not None:
+            self._hosting.wake_by(due_ms)
+
+    def _checkpoint_high_watermarks(self, _: int) -> None:
+        """Write every high watermark, if any moved; not before the first full LeaderAndIsr has named them all."""
+        if not self._complete:
+            return
+        current = {
+            name: partition.log.high_watermark
+            for name, partition in self._hosting.partitions.items()
+            if partition.role is not Role.OFFLINE
+        }
+        if current != self._checkpointed:
+            self._checkpointed = current
+            self._hosting.logs.checkpoint_high_watermarks(current)
+
+
+def _described(partition: Partition) -> ReplicaDescription:
+    log = partition.log
+    return ReplicaDescription(
+        partition.topic_partition,
+        partition.topic_id,
+        partition.leader,
+        partition.leader_epoch,
+        partition.zk_version,
+        partition.isr.committed,
+        log.high_watermark,
+        log.log_end_offset,
+        log.log_start_offset,
+        log.last_batch_epoch,
+        str(log.directory.parent),
+        partition.leader_broker_epoch,
+    )
