@@ -1,7 +1,7 @@
 """Answers that are ready, kept until no partition is half changed.
 
-Every entry into the ReplicaManager holds them back; leaving the outermost one makes the calls. What is called may come back in
-and add more, so nothing ever runs inside a state change (KAFKA-8334).
+Every entry into the ReplicaManager holds them back; leaving the outermost one makes the calls. What is called may come
+back in and add more, so nothing ever runs inside a state change (KAFKA-8334).
 """
 
 from __future__ import annotations

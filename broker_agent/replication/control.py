@@ -1,7 +1,8 @@
 """What controllers order: LeaderAndIsr and StopReplica for partitions of this broker; and failed log directories.
 
 The order of steps is the point: fetchers are stopped before state changes and started after it with a freshly read
-offset; everything that can fail is done before a leader epoch is published; who waits is answered when all of it is done.
+offset; everything that can fail is done before a leader epoch is published; who waits is answered when all of it is
+done.
 """
 
 from __future__ import annotations
@@ -142,9 +143,12 @@ class ControlPath:
                 followers.append(partition)
         except LogStorageError as error:
             logger.error("%s cannot be hosted: %s", state.topic_partition, error)  # noqa: TRY400 (expected, without a stack)
-            if partition is not None:
+            if partition is None:
+                self._hosting.homeless.add(state.topic_partition)
+            else:
                 self._take_offline(partition)
             return ErrorCode.KAFKA_STORAGE_ERROR
+        self._hosting.homeless.discard(state.topic_partition)
         self._hosting.host(partition)
         self._hosting.changed(partition.topic_partition)
         return ErrorCode.NONE
@@ -230,7 +234,8 @@ class ControlPath:
         if held_id not in (ZERO_TOPIC_ID, stop.topic_id):
             return ErrorCode.INCONSISTENT_TOPIC_ID
         if partition is None:
-            return ErrorCode.NONE
+            homeless = stop.delete and stop.topic_partition in self._hosting.homeless
+            return ErrorCode.KAFKA_STORAGE_ERROR if homeless else ErrorCode.NONE
         if partition.role is Role.OFFLINE and stop.delete:
             return ErrorCode.KAFKA_STORAGE_ERROR
         unchecked = stop.leader_epoch in (NO_LEADER_EPOCH, EPOCH_DURING_DELETE)

@@ -29,18 +29,19 @@ class FetchPath:
         self._isr = isr
 
     def fetch(self, params: FetchParams, partitions: Sequence[FetchPartition], respond: Respond) -> Cancel:
-        """Read; answer now if there is enough, an error or nothing to wait for, else when there is or after max_wait_ms.
+        """Read; answer now if there is enough, an error or nothing to wait for, else when there is or time is up.
 
         The returned call withdraws a fetch whose client is gone.
         """
         hosting = self._hosting
+        now_ms = hosting.clock.monotonic_ms()
         reading = _Reading(params)
         for wanted in partitions:
-            self._read(reading, wanted, counting=params.from_follower)
+            self._read(reading, wanted, now_ms if params.from_follower else None)
         if params.max_wait_ms <= 0 or not partitions or reading.is_answer:
             hosting.completions.add(lambda: respond(reading.results))
             return _nothing_to_cancel
-        waiting = _DelayedFetch(self, hosting.clock.monotonic_ms() + params.max_wait_ms, params, partitions, respond)
+        waiting = _DelayedFetch(self, now_ms + params.max_wait_ms, params, partitions, respond)
         if reading.size and waiting.progress_any():
             hosting.completions.add(lambda: respond(reading.results))
             return _nothing_to_cancel
@@ -53,7 +54,7 @@ class FetchPath:
         """What there is now. A follower's state was updated when it asked, and is not again."""
         reading = _Reading(params)
         for wanted in partitions:
-            self._read(reading, wanted, counting=False)
+            self._read(reading, wanted, None)
         return reading.results
 
     def available(self, params: FetchParams, wanted: FetchPartition) -> int | None:
@@ -74,7 +75,8 @@ class FetchPath:
         distance = log.bytes_between(offset, end)
         return None if distance is None else min(distance, wanted.max_bytes)
 
-    def _read(self, reading: _Reading, wanted: FetchPartition, *, counting: bool) -> None:
+    def _read(self, reading: _Reading, wanted: FetchPartition, counted_ms: int | None) -> None:
+        """Read one partition; a follower's fetch is counted as of `counted_ms`, unless that is None."""
         params = reading.params
         found = self._hosting.find_led(wanted.topic_partition, wanted.current_leader_epoch, wanted.topic_id)
         if isinstance(found, ErrorCode):
@@ -88,11 +90,12 @@ class FetchPath:
         leader_end = found.log.log_end_offset
         fetched = _read_log(found, reading, wanted)
         reading.add(wanted, fetched)
-        if counting and fetched.error is ErrorCode.NONE and fetched.diverging is None:
-            self._count(params, found, wanted, leader_end)
+        if counted_ms is not None and fetched.error is ErrorCode.NONE and fetched.diverging is None:
+            self._count(params, found, wanted, leader_end, counted_ms)
 
-    def _count(self, params: FetchParams, partition: Partition, wanted: FetchPartition, leader_end: Offset) -> None:
-        now_ms = self._hosting.clock.monotonic_ms()
+    def _count(
+        self, params: FetchParams, partition: Partition, wanted: FetchPartition, leader_end: Offset, now_ms: int
+    ) -> None:
         if partition.count_fetch(params.replica_id, params.replica_epoch, wanted, leader_end, now_ms):
             self._hosting.changed(partition.topic_partition)
         if params.replica_id not in partition.isr.maximal:
@@ -172,7 +175,8 @@ class _DelayedFetch(DelayedOperation):
 def _read_log(partition: Partition, reading: _Reading, wanted: FetchPartition) -> FetchedPartition:
     """Whole batches from the fetch offset to the LEO (followers) or the high watermark (consumers).
 
-    Below the log start is out of range whatever the epochs say (KAFKA-12996); then diverging epochs, then beyond the end.
+    Below the log start is out of range whatever the epochs say (KAFKA-12996); then diverging epochs, then beyond the
+    end.
     """
     log = partition.log
     offset, start, end = wanted.fetch_offset, log.log_start_offset, log.log_end_offset

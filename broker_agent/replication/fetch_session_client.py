@@ -68,10 +68,10 @@ class ClientFetchSession:
                 self.names.pop((topic_id, name.partition), None)
                 forgotten.append((name, topic_id))
         for entry in wanted:
-            name, topic_id = entry.topic_partition, entry.topic_id
-            assert topic_id is not None
-            self._held[name] = topic_id
-            self.names[topic_id, name.partition] = name
+            name, asked_id = entry.topic_partition, entry.topic_id
+            assert asked_id is not None
+            self._held[name] = asked_id
+            self.names[asked_id, name.partition] = name
         self._changed.clear()
         self._leaving.clear()
         return self._id, self._epoch, forgotten

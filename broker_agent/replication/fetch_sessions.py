@@ -1,8 +1,8 @@
 """The leader's side of incremental fetch sessions (KIP-227): what a client fetches is remembered, so that requests and
 answers carry only what changed.
 
-Passive, data loop only; `now` is monotonic milliseconds. Partition order is kept, and one that brought records goes to the end,
-so that no partition starves behind busy ones.
+Passive, data loop only; `now` is monotonic milliseconds. Partition order is kept, and one that brought records goes to
+the end, so that no partition starves behind busy ones.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Entry:
         self.log_start_offset: Offset = wanted.log_start_offset
 
     def must_tell(self, fetched: FetchedPartition) -> bool:
-        """Whether this is news to the client, who is then told. An error is told as long as it lasts, and its end too."""
+        """Whether this is news to the client, who is then told. An error is told as long as it lasts, and its end."""
         if fetched.error is not ErrorCode.NONE:
             self.high_watermark = UNKNOWN_OFFSET
             return True
@@ -168,7 +168,7 @@ class FetchSessionCache:
     def _open(
         self, partitions: Sequence[FetchPartition], results: Results, *, privileged: bool, now: int
     ) -> tuple[int, dict[TopicPartition, FetchedPartition]]:
-        """A full answer, and a session from now on if there is room. A refused one costs the client only longer requests."""
+        """A full answer, and a session from now on if there is room; without one requests are longer, that is all."""
         if not partitions or not self._make_room(len(partitions), privileged=privileged, now=now):
             return NO_SESSION, dict(results)
         number = self._new_id()

@@ -1,23 +1,31 @@
 """What a fetcher asks of one leader next, and what a reply does: per partition state, truncation, out of range, delays.
 
-Passive, on the data loop: `next(now)` says what to send or how long to wait, `on_reply` and `on_failure` take in what came
-of it. One bad partition never stops the others. Source: KIP-101, 279, 320, 595; AbstractFetcherThread's tables.
+Passive, on the data loop: `next(now)` says what to send or how long to wait, `on_reply` and `on_failure` take in what
+came of it. One bad partition never stops the others. Source: KIP-101, 279, 320, 595; AbstractFetcherThread's tables.
 """
 
 from __future__ import annotations
 
 import heapq
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from enum import Enum
 from itertools import count
-from typing import Protocol, TypeVar
-
-import msgspec
+from typing import TypeVar
 
 from regency.broker_agent.log.errors import LogStorageError, RecordsRejected
 from regency.broker_agent.replication.api import EpochEndOffset, FetchedPartition, FetchPartition, ListedOffset
+from regency.broker_agent.replication.fetch_plans import (
+    FetcherLimits,
+    FetchPlan,
+    OffsetsPlan,
+    OffsetsReply,
+    Pause,
+    Plan,
+    Reply,
+)
 from regency.broker_agent.replication.fetch_session_client import ClientFetchSession
+from regency.broker_agent.replication.follower import Follower, truncation_point
 from regency.model.ids import (
     NO_LEADER_EPOCH,
     UNKNOWN_OFFSET,
@@ -32,7 +40,7 @@ from regency.model.kafka_errors import ErrorCode
 logger = logging.getLogger(__name__)
 
 _FIRST_RETRY_MS = 50
-"""First delay where the leader is not ready yet, probably for want of the LeaderAndIsr we have; doubles up to the backoff."""
+"""First delay where the leader seems not to have the LeaderAndIsr we have; doubles up to the backoff."""
 
 T = TypeVar("T")
 
@@ -53,107 +61,6 @@ _NOT_READY = frozenset(
     }
 )
 
-
-class Follower(Protocol):
-    """The local replica of a followed partition."""
-
-    @property
-    def topic_partition(self) -> TopicPartition:
-        """Its name."""
-        ...
-
-    @property
-    def topic_id(self) -> TopicId:
-        """The topic's identity, by which the leader is asked."""
-        ...
-
-    @property
-    def log_start_offset(self) -> Offset:
-        """The first offset that can be read."""
-        ...
-
-    @property
-    def log_end_offset(self) -> Offset:
-        """Where the next record will be written."""
-        ...
-
-    @property
-    def latest_epoch(self) -> LeaderEpoch:
-        """Newest epoch of its epoch cache; -1 for none."""
-        ...
-
-    def end_offset_for_epoch(self, epoch: LeaderEpoch) -> EpochEndOffset:
-        """Largest epoch not above `epoch` in this log, and where it ends; (-1, -1) where that is not known."""
-        ...
-
-    def append_fetched(self, fetched: FetchedPartition) -> None:
-        """Append, then take high watermark and log start. Raises RecordsRejected, LogStorageError."""
-        ...
-
-    def truncate_to(self, offset: Offset) -> None:
-        """Drop every record from `offset` on, and every epoch that starts there. Raises LogStorageError."""
-        ...
-
-    def truncate_fully_and_start_at(self, offset: Offset) -> None:
-        """Drop everything and begin again at `offset`. Raises LogStorageError."""
-        ...
-
-
-class FetcherLimits(msgspec.Struct, frozen=True):
-    """Bounds of a fetcher's requests, from the broker's settings."""
-
-    max_bytes: int
-    """replica.fetch.response.max.bytes"""
-    partition_max_bytes: int
-    """replica.fetch.max.bytes"""
-    min_bytes: int
-    max_wait_ms: int
-    backoff_ms: int
-
-
-class FetchPlan(msgspec.Struct, frozen=True):
-    """A Fetch request to send. In an incremental session it names only what changed."""
-
-    replica_epoch: BrokerEpoch
-    """Our own incarnation, so that the leader never takes us for an older one (KIP-903)."""
-    session_id: int
-    session_epoch: int
-    partitions: Sequence[FetchPartition]
-    forgotten: Sequence[tuple[TopicPartition, TopicId]]
-    names: Mapping[tuple[TopicId, int], TopicPartition]
-    """Every partition a reply may speak of."""
-    limits: FetcherLimits
-
-
-class OffsetsPlan(msgspec.Struct, frozen=True):
-    """A ListOffsets request to send, as a replica: `timestamp` -1 the leader's LEO, -2 its log start."""
-
-    timestamp: int
-    partitions: Sequence[tuple[TopicPartition, LeaderEpoch]]
-
-
-class Pause(msgspec.Struct, frozen=True):
-    """Nothing to send for that long; None: until told otherwise."""
-
-    milliseconds: int | None
-
-
-class FetchReply(msgspec.Struct, frozen=True):
-    """Answer to a FetchPlan."""
-
-    error: ErrorCode
-    session_id: int
-    partitions: Sequence[tuple[TopicPartition, FetchedPartition]]
-
-
-class OffsetsReply(msgspec.Struct, frozen=True):
-    """Answer to an OffsetsPlan."""
-
-    partitions: Sequence[tuple[TopicPartition, ListedOffset]]
-
-
-Plan = FetchPlan | OffsetsPlan
-Reply = FetchReply | OffsetsReply
 
 LATEST, EARLIEST = -1, -2
 
@@ -212,7 +119,7 @@ class FetcherLogic:
     # Membership
 
     def add(self, replica: Follower, epoch: LeaderEpoch) -> None:
-        """Follow from the replica's end, in this leader epoch. The same epoch again changes nothing unless it failed."""
+        """Follow from the replica's end, in this leader epoch. The same again changes nothing unless it failed."""
         name = replica.topic_partition
         self.failed.pop(name, None)
         held = self._states.get(name)
@@ -333,7 +240,7 @@ class FetcherLogic:
         try:
             take(state, what, now_ms)
         except RecordsRejected as error:
-            logger.warning("%s: %s sent unusable records: %s", state.replica.topic_partition, self._name, error)
+            self._complain(state, f"sent unusable records: {error}")
             self._delay(state, now_ms, self._limits.backoff_ms)
         except LogStorageError as error:
             self._fail(state, str(error))
@@ -344,7 +251,6 @@ class FetcherLogic:
     def _take_fetched(self, state: _State, fetched: FetchedPartition, now_ms: int) -> None:
         error = fetched.error
         if error is ErrorCode.NONE:
-            state.refusals = 0
             if fetched.diverging is not None:
                 self._truncate(state, fetched.diverging, now_ms)
             else:
@@ -361,10 +267,14 @@ class FetcherLogic:
         backoff = self._limits.backoff_ms
         if error in _NOT_READY:
             self._delay(state, now_ms, min(backoff, _FIRST_RETRY_MS << min(state.refusals, 10)))
-            state.refusals += 1
             return
-        logger.warning("%s: %s answered %s", state.replica.topic_partition, self._name, error.name)
+        self._complain(state, f"answered {error.name}")
         self._delay(state, now_ms, backoff)
+
+    def _complain(self, state: _State, what: str) -> None:
+        """Once per trouble, not once per attempt."""
+        if state.refusals == 0:
+            logger.warning("%s: %s %s", state.replica.topic_partition, self._name, what)
 
     def _append(self, state: _State, fetched: FetchedPartition, now_ms: int) -> None:
         replica = state.replica
@@ -372,7 +282,10 @@ class FetcherLogic:
         if replica.log_end_offset != state.offset:
             self._moved(state)
         elif fetched.records:
+            self._complain(state, "sent records that add nothing")
             self._delay(state, now_ms, self._limits.backoff_ms)
+        else:
+            state.refusals = 0
 
     def _truncate(self, state: _State, diverging: EpochEndOffset, now_ms: int) -> None:
         """Cut to where both logs may still agree; the next fetch asks again, until they do."""
@@ -435,6 +348,7 @@ class FetcherLogic:
         name = state.replica.topic_partition
         state.offset = state.replica.log_end_offset
         state.requested = None
+        state.refusals = 0
         self._states[name] = self._states.pop(name)
         self._session.changed(name)
 
@@ -451,6 +365,7 @@ class FetcherLogic:
     def _delay(self, state: _State, now_ms: int, milliseconds: int) -> None:
         name = state.replica.topic_partition
         state.requested = None
+        state.refusals += 1
         state.delayed_until = now_ms + milliseconds
         heapq.heappush(self._delays, (state.delayed_until, next(self._numbers), name))
         self._session.left(name)
@@ -460,22 +375,3 @@ class FetcherLogic:
         logger.warning("%s is not followed until the controller says so again: %s", name, why)
         self._drop(name)
         self.failed[name] = why
-
-
-def truncation_point(replica: Follower, leader: EpochEndOffset) -> Offset | None:
-    """Where a replica cuts its log, given the leader's greatest epoch not above its own and where that ends (KIP-279).
-
-    None: the leader cannot say. A replica that does not know the leader's epoch cuts to the end of the greatest one it
-    knows below it, and asks again.
-    """
-    end = replica.log_end_offset
-    if leader.end_offset == UNKNOWN_OFFSET:
-        return None
-    if leader.leader_epoch == NO_LEADER_EPOCH:
-        return min(leader.end_offset, end)
-    own = replica.end_offset_for_epoch(leader.leader_epoch)
-    if own.end_offset == UNKNOWN_OFFSET:
-        return min(leader.end_offset, end)
-    if own.leader_epoch != leader.leader_epoch:
-        return min(own.end_offset, end)
-    return min(own.end_offset, leader.end_offset, end)

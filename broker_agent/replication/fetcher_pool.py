@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from regency.broker_agent.replication.api import LeaderAddress
-from regency.broker_agent.replication.fetcher_logic import FetcherLimits, FetcherLogic, Follower, Pause, Plan
+from regency.broker_agent.replication.fetch_plans import FetcherLimits, Pause, Plan
+from regency.broker_agent.replication.fetcher_logic import FetcherLogic
 from regency.broker_agent.replication.fetcher_thread import Failed, FetcherThread, Outcome, Rested, Transport
+from regency.broker_agent.replication.follower import Follower
 from regency.model.clock import Clock
 from regency.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, TopicPartition
 from regency.model.settings import BrokerSettings
@@ -204,7 +206,7 @@ class FetcherPool:
 
 
 def slot(topic_partition: TopicPartition, slots: int) -> int:
-    """Which of a leader's fetchers a partition belongs to, as in Kafka: |31 * Java's string hash + partition| mod slots."""
+    """Which fetcher of a leader a partition has, as in Kafka: |31 * Java's string hash + partition| mod slots."""
     hashed = _int32(31 * java_hash(topic_partition.topic) + topic_partition.partition)
     return 0 if hashed == -(2**31) else abs(hashed) % slots
 

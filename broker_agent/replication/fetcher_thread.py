@@ -9,13 +9,14 @@ import logging
 import queue
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 import msgspec
 
 from regency.broker_agent.replication import fetch_wire
 from regency.broker_agent.replication.api import LeaderAddress
-from regency.broker_agent.replication.fetcher_logic import FetchPlan, Pause, Plan, Reply
+from regency.broker_agent.replication.fetch_plans import FetchPlan, Pause, Plan, Reply
 from regency.broker_agent.wire.codec import Message
 from regency.broker_agent.wire.peer import PeerConnection, PeerUnavailable
 from regency.model.ids import BrokerId
@@ -40,7 +41,7 @@ Outcome = Reply | Failed | Rested
 
 
 class Transport(Protocol):
-    """What a fetcher talks through. One outcome per plan, Rested for a pause that runs out; delivered on the data loop."""
+    """What a fetcher talks through. One outcome per plan, Rested for a pause that ran out, on the data loop."""
 
     def send(self, command: Command) -> None:
         """Do this next. A plan is only given when the last one is answered; a pause is ended by any command."""
@@ -117,7 +118,7 @@ class FetcherThread:
             outcome = self._exchange(command)
             if self._closed:
                 return
-            self._post(lambda outcome=outcome: self._deliver(outcome))
+            self._post(partial(self._deliver, outcome))
             command = self._commands.get()
 
     def _rest(self, pause: Pause) -> Command | None:
@@ -126,7 +127,7 @@ class FetcherThread:
         try:
             return self._commands.get(timeout=pause.milliseconds / 1000)
         except queue.Empty:
-            self._post(lambda: self._deliver(Rested()))
+            self._post(partial(self._deliver, Rested()))
             return self._commands.get()
 
     def _exchange(self, plan: Plan) -> Outcome:

@@ -46,6 +46,8 @@ class Hosting:
         self.produces = Purgatory(self.completions)
         self.fetches = Purgatory(self.completions)
         self._timer = timer
+        self.homeless: set[TopicPartition] = set()
+        """Partitions told to be here whose log could not be made or may be in a directory that is offline."""
         self._names: dict[TopicId, tuple[str, int]] = {}
         self._wake_at: int | None = None
 
@@ -78,7 +80,7 @@ class Hosting:
     def find(
         self, topic_partition: TopicPartition, current: LeaderEpoch = NO_LEADER_EPOCH, topic_id: TopicId | None = None
     ) -> Partition | ErrorCode:
-        """The hosted partition, if a request may speak to it with the leader epoch and topic id it names, or what to answer.
+        """The hosted partition, if a request with that leader epoch and topic id may speak to it, or what to answer.
 
         Whether a partition that is not hosted exists elsewhere is for the caller to tell from metadata.
         """

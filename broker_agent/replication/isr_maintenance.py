@@ -54,7 +54,7 @@ class IsrMaintenance:
             self._hosting.wake_by(now_ms + 1)
 
     def peers_changed(self, now_ms: int) -> None:
-        """Metadata changed: brokers that came, went or are leaving change who may join and whom a high watermark awaits."""
+        """Metadata changed: who comes, goes or is leaving changes who may join and whom a high watermark awaits."""
         led = [partition for partition in self._hosting.partitions.values() if partition.remotes]
         seen = {
             broker: (self._peers.broker_epoch(broker), self._peers.is_shutting_down(broker))

@@ -140,7 +140,7 @@ class Partition:
         self._publish(state, Role.FOLLOWER, NOT_LEADING)
 
     def update_state(self, state: PartitionState) -> None:
-        """Take assignment, ISR and version of a newer write in the same epoch; it supersedes an ISR change under way."""
+        """Take assignment, ISR and version of a newer write in the same epoch; it supersedes a pending ISR change."""
         isr: IsrState = NOT_LEADING
         if self.is_leader:
             self._take_assignment(state)
@@ -237,9 +237,11 @@ class Partition:
         return moved and self.maybe_advance_high_watermark(now_ms)
 
     def diverging_epoch(self, fetch_offset: Offset, last_fetched_epoch: LeaderEpoch) -> EpochEndOffset | None:
-        """Where the fetcher's log leaves ours (both -1: not known), or None where it does not; epoch -1 asks nothing (KIP-595)."""
+        """Where the fetcher's log leaves ours (both -1: not known), or None; epoch -1 asks nothing (KIP-595)."""
         if last_fetched_epoch == NO_LEADER_EPOCH:
             return None
+        if last_fetched_epoch == self.leader_epoch and fetch_offset <= self.log.log_end_offset:
+            return None  # what everybody sends who is up to date
         end = self.log.end_offset_for_epoch(last_fetched_epoch)
         if end.leader_epoch < last_fetched_epoch or end.end_offset < fetch_offset:
             return end
@@ -314,6 +316,7 @@ class Partition:
             pending.target,
             pending.zk_version,
             why,
+            pending.committed,
         )
 
     def _may_join(self, replica: RemoteReplica) -> bool:
@@ -330,7 +333,7 @@ class Partition:
             return "no assigned offset"
         return "an unknown offset" if replica.log_end_offset == UNKNOWN_OFFSET else str(replica.log_end_offset)
 
-    # Following (fetcher_logic.Follower)
+    # Following (follower.Follower)
 
     @property
     def log_end_offset(self) -> Offset:

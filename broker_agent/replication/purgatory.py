@@ -1,7 +1,7 @@
 """Where operations wait for partitions: produces for the high watermark, fetches for data. Costs nothing while idle.
 
-Passive: an event of a partition looks at the operations that wait for that partition, and only at what the event changed
-in them; time is a heap of deadlines that somebody asks about. Completed exactly once, through Completions.
+Passive: an event of a partition looks at the operations that wait for that partition, and only at what the event
+changed in them; time is a heap of deadlines that somebody asks about. Completed exactly once, through Completions.
 """
 
 from __future__ import annotations

@@ -59,7 +59,8 @@ class RemoteReplica:
         """Take in a fetch of the current leader epoch; returns whether the LEO changed.
 
         `leader_end` is the leader's LEO before the read. The follower is caught up now if it asked for the leader's
-        end, and was so at its previous fetch if it asks for what was the end then. Another broker epoch means another incarnation, about which the old one's fetches say nothing (KIP-903).
+        end, and was so at its previous fetch if it asks for what was the end then. Another broker epoch means another
+        incarnation, about which the old one's fetches say nothing (KIP-903).
         """
         if self.broker_epoch not in (NO_BROKER_EPOCH, broker_epoch):
             self._forget_offsets()

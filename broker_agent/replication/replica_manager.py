@@ -1,7 +1,8 @@
 """The ReplicaManager: the one door to the replicas of a broker, for clients, followers, controllers and the clock.
 
-Data loop only; passive. Each method changes state first and answers afterwards: whatever became ready is run when nothing
-is half changed, and may call back in. The parts: produce.py, fetch.py, offsets.py, control.py, isr_maintenance.py.
+Data loop only; passive. Each method changes state first and answers afterwards: whatever became ready is run when
+nothing is half changed, and may call back in. The parts: produce.py, fetch.py, offsets.py, control.py,
+isr_maintenance.py.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ class ReplicaManager:
         replica_id: BrokerId,
         isolation: Isolation,
     ) -> ListedOffset:
-        """The offset for a timestamp in wall milliseconds; -1 latest (LEO for replicas), -2 earliest, -3 the largest."""
+        """The offset for a timestamp (wall milliseconds); -1 latest (LEO for replicas), -2 earliest, -3 largest."""
         return self._offsets.list_offset(tp, timestamp, current_leader_epoch, replica_id, isolation)
 
     def end_offset_for_epoch(
@@ -214,6 +215,7 @@ class ReplicaManager:
         schedule.every(settings.replica_high_watermark_checkpoint_interval_ms, self._checkpoint_high_watermarks)
         schedule.every(settings.log_retention_check_interval_ms, lambda _: logs.run_retention(clock.wall_ms()))
         schedule.every(settings.log_flush_scheduler_interval_ms, lambda _: logs.flush_dirty_logs())
+        schedule.every(max(1_000, settings.log_segment_delete_delay_ms), lambda _: logs.remove_deleted_files())
         schedule.every(settings.log_flush_offset_checkpoint_interval_ms, lambda _: logs.checkpoint_recovery_points())
         schedule.every(
             settings.log_flush_start_offset_checkpoint_interval_ms, lambda _: logs.checkpoint_log_start_offsets()

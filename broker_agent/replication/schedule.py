@@ -14,7 +14,7 @@ class Schedule:
         self._start_ms = start_ms
         self._tasks: list[_Task] = []
 
-    def every(self, interval_ms: int, call: Callable[[int], None]) -> None:
+    def every(self, interval_ms: int, call: Callable[[int], object]) -> None:
         """Call with the time every `interval_ms` (1 or more), first after one interval."""
         if interval_ms < NEVER:
             self._tasks.append(_Task(interval_ms, self._start_ms + interval_ms, call))
@@ -35,7 +35,7 @@ class Schedule:
 class _Task:
     __slots__ = ("call", "due_ms", "interval_ms")
 
-    def __init__(self, interval_ms: int, due_ms: int, call: Callable[[int], None]) -> None:
+    def __init__(self, interval_ms: int, due_ms: int, call: Callable[[int], object]) -> None:
         self.interval_ms = interval_ms
         self.due_ms = due_ms
         self.call = call
