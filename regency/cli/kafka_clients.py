@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -24,6 +25,7 @@ _silent.propagate = False
 def admin_client(servers: str) -> Iterator[KafkaAdminClient]:
     """A client for admin requests. Raises CommandFailed when no broker answers, and for what goes wrong inside."""
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
+    check_addresses(servers)
     try:
         client = KafkaAdminClient(
             bootstrap_servers=servers.split(","),
@@ -31,7 +33,7 @@ def admin_client(servers: str) -> Iterator[KafkaAdminClient]:
             request_timeout_ms=REQUEST_TIMEOUT_MS,
             bootstrap_timeout_ms=int(CONNECT_TIMEOUT_S * 1000),
         )
-    except (KafkaError, ValueError) as error:
+    except KafkaError as error:
         raise unreachable(servers) from error
     try:
         yield client
@@ -52,8 +54,23 @@ def client_config(servers: str) -> dict[str, object]:
     return {"bootstrap.servers": servers, "client.id": "regency-cli", "logger": _silent}
 
 
+def check_addresses(servers: str) -> None:
+    """Raises CommandFailed when nobody listens at any of the addresses `host:port`, and for what is no address."""
+    for server in servers.split(","):
+        host, colon, port = server.strip().rpartition(":")
+        if not colon or not port.isdecimal():
+            raise CommandFailed(f"{server!r} is not HOST:PORT.", hint="Name brokers such as localhost:9092.")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_S).close()
+        except (OSError, OverflowError):
+            continue
+        return
+    raise unreachable(servers)
+
+
 def check_reachable(client: confluent_kafka.Producer | confluent_kafka.Consumer, servers: str) -> None:
     """Raises CommandFailed when no broker answers in 10 s."""
+    check_addresses(servers)
     try:
         client.list_topics(timeout=CONNECT_TIMEOUT_S)
     except confluent_kafka.KafkaException as error:
@@ -63,7 +80,7 @@ def check_reachable(client: confluent_kafka.Producer | confluent_kafka.Consumer,
 def unreachable(servers: str) -> CommandFailed:
     """Nobody answered."""
     return CommandFailed(
-        f"No broker answered at {servers} within {CONNECT_TIMEOUT_S:g} s.",
+        f"No broker answers at {servers}.",
         hint="Check the address, or start a cluster with `regency up --detach`.",
         status=Exit.TIMED_OUT,
     )

@@ -129,11 +129,11 @@ class Agent:
     def is_ready(self) -> bool:
         """Whether it has said that it is registered. Raises ClusterStartFailed with the end of its log if it ended."""
         if not self._ready:
-            status = self.process.exit_status()
+            end = self.process.how_it_ended()
             self._ready = self._said_ready()
-            if status is not None and not self._ready:
+            if end is not None and not self._ready:
                 raise ClusterStartFailed(
-                    f"Broker {self.id} ended with status {status} before it was ready.",
+                    f"Broker {self.id} ended with {end} before it was ready.",
                     hint=f"End of {self.log}:\n{last_lines(self.log)}",
                 )
         return self._ready

@@ -1,8 +1,10 @@
-"""Ties a process to the life of the one that started it, then becomes the program: `launcher.py PID -- PROGRAM ARG…`.
+"""Starts a program that dies with its parent (`launcher.py tied PID -- PROGRAM ARG…`), or one that nobody is the parent
+of (`launcher.py detached FD -- PROGRAM ARG…`).
 
 Run as a plain script, so that it starts in milliseconds and imports nothing of ours. PID is the one that must still
 be the parent. On Linux the kernel is asked to kill the process when the thread that forked it ends (PR_SET_PDEATHSIG
-survives exec); elsewhere nothing can be asked for, and the guard process (guard.py) ends what is left.
+survives exec); elsewhere nothing can be asked for, and the guard process (guard.py) ends what is left. FD is where the
+pid of a detached program is written.
 """
 
 from __future__ import annotations
@@ -33,15 +35,39 @@ def die_with_parent() -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Become the program. Returns an exit status only where that is not possible."""
-    if len(arguments) < 3 or not arguments[0].isdecimal() or arguments[1] != "--":
-        sys.stderr.write("usage: launcher.py PARENT_PID -- PROGRAM [ARGUMENT]...\n")
-        return EXIT_USAGE
-    parent, command = int(arguments[0]), arguments[2:]
+    """Become the program, or its starter. Returns an exit status where there is nothing to become."""
+    match arguments:
+        case ["tied", number, "--", _, *_] if number.isdecimal():
+            return start_tied(int(number), arguments[3:])
+        case ["detached", number, "--", _, *_] if number.isdecimal():
+            return start_detached(int(number), arguments[3:])
+        case _:
+            sys.stderr.write("usage: launcher.py tied PARENT_PID|detached PIPE_FD -- PROGRAM [ARGUMENT]...\n")
+            return EXIT_USAGE
+
+
+def start_tied(parent: int, command: list[str]) -> int:
+    """Become the program, unless `parent` is no longer the parent."""
     die_with_parent()
     if os.getppid() != parent:
         sys.stderr.write(f"launcher: process {parent} ended before {command[0]} was started\n")
         return EXIT_ORPHAN
+    return become(command)
+
+
+def start_detached(pipe: int, command: list[str]) -> int:
+    """Fork a session of its own that becomes the program, and write its pid to `pipe`."""
+    pid = os.fork()
+    if pid == 0:
+        os.close(pipe)
+        os.setsid()
+        return become(command)
+    os.write(pipe, f"{pid}\n".encode())
+    return 0
+
+
+def become(command: list[str]) -> int:
+    """Replace this process by the program. Returns only where that is not possible."""
     try:
         os.execvp(command[0], command)  # noqa: S606  (no shell is wanted)
     except OSError as error:

@@ -27,9 +27,12 @@ _REAP_TIMEOUT_S = 5.0
 
 
 class ManagedProcess:
-    """A process this one started: who it is, how it ended, and signals that reach its whole group."""
+    """A process this one started: who it is, how it ended, and signals that reach its whole group.
 
-    def __init__(self, ref: ProcessRef, child: subprocess.Popen[bytes], log: Path) -> None:
+    `child` is None for a detached process, which is nobody's child.
+    """
+
+    def __init__(self, ref: ProcessRef, child: subprocess.Popen[bytes] | None, log: Path) -> None:
         self.ref = ref
         self.log = log
         self._child = child
@@ -40,15 +43,20 @@ class ManagedProcess:
         """Process id, which is also the id of its process group."""
         return self.ref.pid
 
-    def exit_status(self) -> int | None:
-        """Exit status; negative is the signal that ended it; None while it lives."""
+    def how_it_ended(self) -> str | None:
+        """Words for its end, such as "status 1" or "signal 9"; None while it lives."""
+        if self._child is None:
+            return "a status that is not known" if processes.state_of(self.ref) is ProcessState.DEAD else None
         with self._lock:
-            return self._child.poll()
+            status = self._child.poll()
+        if status is None:
+            return None
+        return f"signal {-status}" if status < 0 else f"status {status}"
 
     @property
     def state(self) -> ProcessState:
         """Running, paused or dead."""
-        return ProcessState.DEAD if self.exit_status() is not None else processes.state_of(self.ref)
+        return ProcessState.DEAD if self.how_it_ended() is not None else processes.state_of(self.ref)
 
     def kill(self, timeout_s: float = 10.0) -> None:
         """SIGKILL the whole group and wait until it is gone. Harmless when it is."""
@@ -63,8 +71,9 @@ class ManagedProcess:
 
     def _reap(self) -> None:
         # A process may be gone for /proc a moment before it can be reaped.
-        with self._lock, contextlib.suppress(subprocess.TimeoutExpired):
-            self._child.wait(_REAP_TIMEOUT_S)
+        if self._child is not None:
+            with self._lock, contextlib.suppress(subprocess.TimeoutExpired):
+                self._child.wait(_REAP_TIMEOUT_S)
 
     def pause(self) -> None:
         """SIGSTOP the whole group. Raises nothing when it is gone."""
@@ -105,22 +114,20 @@ class Spawner:
 
         `environment` is added to this process's. Raises ClusterStartFailed when it ended at once or cannot be started.
         """
-        request = _Request(self._full_command(command), directory, log, output, dict(environment or {}))
+        request = _Request(command, directory, log, output, dict(environment or {}), detached=self._detached)
         with self._lock:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._serve, name="cluster-spawner", daemon=True)
                 self._thread.start()
         self._requests.put(request)
         try:
-            child = request.started.result()
+            pid, child = request.started.result()
         except OSError as error:
             raise ClusterStartFailed(f"{name} cannot be started: {error}.") from error
-        ref = processes.reference(name, child.pid)
+        ref = processes.reference(name, pid)
         if ref is None:
-            child.wait()
-            raise ClusterStartFailed(
-                f"{name} ended at once with status {child.returncode}.", hint=f"End of {log}:\n{last_lines(log)}"
-            )
+            status = f" with status {child.wait()}" if child is not None else ""
+            raise ClusterStartFailed(f"{name} ended at once{status}.", hint=f"End of {log}:\n{last_lines(log)}")
         return ManagedProcess(ref, child, log)
 
     def close(self) -> None:
@@ -131,11 +138,6 @@ class Spawner:
             self._requests.put(None)
             thread.join()
 
-    def _full_command(self, command: Sequence[str]) -> list[str]:
-        if self._detached:
-            return list(command)
-        return [sys.executable, "-I", "-S", str(_LAUNCHER), str(os.getpid()), "--", *command]
-
     def _serve(self) -> None:
         while (request := self._requests.get()) is not None:
             try:
@@ -145,29 +147,55 @@ class Spawner:
 
 
 class _Request:
-    """One process to be started, and the promise of it."""
+    """One process to be started, and the promise of its pid; with it the child, unless it is detached."""
 
     def __init__(
-        self, command: list[str], directory: Path, log: Path, output: Path | None, environment: dict[str, str]
+        self,
+        command: Sequence[str],
+        directory: Path,
+        log: Path,
+        output: Path | None,
+        environment: dict[str, str],
+        *,
+        detached: bool,
     ) -> None:
-        self.command = command
-        self.directory = directory
-        self.log = log
-        self.output = output
-        self.environment = environment
-        self.started: Future[subprocess.Popen[bytes]] = Future()
+        self._command = command
+        self._directory = directory
+        self._log = log
+        self._output = output
+        self._environment = environment
+        self._detached = detached
+        self.started: Future[tuple[int, subprocess.Popen[bytes] | None]] = Future()
 
-    def run(self) -> subprocess.Popen[bytes]:
+    def run(self) -> tuple[int, subprocess.Popen[bytes] | None]:
         """Fork and exec."""
-        with self.log.open("ab") as log, (self.output or Path(os.devnull)).open("wb") as output:
+        if not self._detached:
+            child = self._launch("tied", os.getpid())
+            return child.pid, child
+        read_end, write_end = os.pipe()
+        with open(read_end, "rb") as pipe:  # noqa: PTH123  (a descriptor, not a path)
+            try:
+                starter = self._launch("detached", write_end)
+            finally:
+                os.close(write_end)
+            answer = pipe.read()
+        starter.wait()
+        if not answer:
+            raise OSError(f"its launcher failed, see {self._log}")
+        return int(answer), None
+
+    def _launch(self, how: str, number: int) -> subprocess.Popen[bytes]:
+        launcher = [sys.executable, "-I", "-S", str(_LAUNCHER), how, str(number), "--"]
+        with self._log.open("ab") as log, (self._output or Path(os.devnull)).open("wb") as output:
             return subprocess.Popen(  # noqa: S603  (the command is built here, no shell)
-                self.command,
+                [*launcher, *self._command],
                 stdin=subprocess.DEVNULL,
-                stdout=output if self.output else log,
+                stdout=output if self._output else log,
                 stderr=log,
-                cwd=self.directory,
-                env={**os.environ, **self.environment},
+                cwd=self._directory,
+                env={**os.environ, **self._environment},
                 start_new_session=True,
+                pass_fds=[number] if self._detached else [],
             )
 
 

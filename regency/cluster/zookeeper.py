@@ -108,9 +108,9 @@ class EmbeddedZooKeeper:
         """Wait until it serves clients. Raises ClusterStartFailed when it ended or `timeout_s` seconds passed."""
         deadline = time.monotonic() + timeout_s
         while not is_serving(HOST, self.port):
-            status = self.process.exit_status()
-            if status is not None:
-                raise ClusterStartFailed(f"ZooKeeper ended with status {status}.", hint=self._ends_of_logs())
+            end = self.process.how_it_ended()
+            if end is not None:
+                raise ClusterStartFailed(f"ZooKeeper ended with {end}.", hint=self._ends_of_logs())
             if time.monotonic() >= deadline:
                 raise ClusterStartFailed(
                     f"ZooKeeper did not answer on {self.connect_string} within {timeout_s:g} s.",

@@ -28,23 +28,25 @@ def launch(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_launcher_becomes_the_program() -> None:
-    done = launch(str(os.getpid()), "--", sys.executable, "-c", "print('hello')")
+    done = launch("tied", str(os.getpid()), "--", sys.executable, "-c", "print('hello')")
     assert (done.returncode, done.stdout, done.stderr) == (0, "hello\n", "")
 
 
 def test_launcher_starts_nothing_when_its_parent_is_another() -> None:
-    done = launch("1", "--", sys.executable, "-c", "print('hello')")
+    done = launch("tied", "1", "--", sys.executable, "-c", "print('hello')")
     assert (done.returncode, done.stdout) == (launcher.EXIT_ORPHAN, "")
     assert "process 1 ended before" in done.stderr
 
 
 def test_launcher_names_a_program_that_cannot_be_run() -> None:
-    done = launch(str(os.getpid()), "--", "/no/such/program")
+    done = launch("tied", str(os.getpid()), "--", "/no/such/program")
     assert done.returncode == launcher.EXIT_NO_PROGRAM
     assert done.stderr == "launcher: cannot run /no/such/program: No such file or directory\n"
 
 
-@pytest.mark.parametrize("arguments", [[], ["12"], ["12", "--"], ["x", "--", "true"], ["12", "true", "--"]])
+@pytest.mark.parametrize(
+    "arguments", [[], ["tied"], ["tied", "12", "--"], ["tied", "x", "--", "true"], ["detached", "true", "--"]]
+)
 def test_launcher_explains_its_use(arguments: list[str]) -> None:
     done = launch(*arguments)
     assert done.returncode == launcher.EXIT_USAGE
@@ -89,8 +91,34 @@ def test_process_outlives_the_thread_that_asked_for_it(tmp_path: Path, eventuall
     assert started[0].state is ProcessState.DEAD
 
 
-def test_spawner_says_which_program_is_missing(tmp_path: Path) -> None:
+def test_detached_process_is_nobodys_child(tmp_path: Path) -> None:
     spawner = Spawner(detached=True)
+    process = spawner.spawn("sleeper", SLEEPER, directory=tmp_path, log=tmp_path / "log")
+    spawner.close()
+    row = processes.process(process.pid)
+    assert row is not None
+    assert (process.state, row.group) == (ProcessState.RUNNING, process.pid)
+    assert row.parent != os.getpid()
+    process.kill()
+    assert process.how_it_ended() == "a status that is not known"
+
+
+def test_end_of_a_process_is_told_in_words(tmp_path: Path, eventually: Callable[..., None]) -> None:
+    spawner = Spawner()
+    log = tmp_path / "log"
+    process = spawner.spawn("failing", [sys.executable, "-c", "exit(3)"], directory=tmp_path, log=log)
+    eventually(lambda: process.how_it_ended() == "status 3", what="it ends by itself")
+    process = spawner.spawn("ghost", ["/no/such/program"], directory=tmp_path, log=log)
+    eventually(lambda: process.how_it_ended() == "status 127", what="the launcher gives up")
+    assert process.last_lines() == "launcher: cannot run /no/such/program: No such file or directory"
+    process = spawner.spawn("sleeper", SLEEPER, directory=tmp_path, log=log)
+    process.kill()
+    assert process.how_it_ended() == "signal 9"
+    spawner.close()
+
+
+def test_spawner_says_that_a_directory_is_missing(tmp_path: Path) -> None:
+    spawner = Spawner()
     with pytest.raises(ClusterStartFailed, match=r"ghost cannot be started: .*No such file"):
-        spawner.spawn("ghost", ["/no/such/program"], directory=tmp_path, log=tmp_path / "log")
+        spawner.spawn("ghost", SLEEPER, directory=tmp_path / "absent", log=tmp_path / "log")
     spawner.close()

@@ -1,0 +1,172 @@
+"""up, status and down on a cluster whose agents are stubs."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from click.testing import Result
+
+from regency.cluster import status
+from regency.cluster.agent import Agent
+from regency.cluster.down import end_cluster
+from regency.cluster.health import ClusterSnapshot
+from regency.cluster.processes import send
+from regency.cluster.state import read_state
+from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch
+from regency.runtime.zk_session import ZkError
+
+Run = Callable[..., Result]
+SNAPSHOT = ClusterSnapshot(
+    brokers={BrokerId(1): BrokerEpoch(5), BrokerId(2): BrokerEpoch(6)},
+    controller=BrokerId(2),
+    controller_epoch=ControllerEpoch(4),
+    partitions={},
+)
+STUB = """
+    import signal, sys
+    config = sys.argv[sys.argv.index("--config") + 1]
+    broker = next(line.split("=")[1].strip() for line in open(config) if line.startswith("broker.id"))
+    print('{"ready": true, "broker": %s, "ports": {}}' % broker, flush=True)
+    signal.pause()
+"""
+
+
+@pytest.fixture
+def up(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Result]]:
+    """`regency up --detach` with stub agents and a ZooKeeper that is only imagined."""
+    stub = tmp_path / "stub.py"
+    stub.write_text(textwrap.dedent(STUB))
+    command = (sys.executable, "-I", "-S", str(stub))
+    real = Agent.__init__
+
+    def with_stub(self: Agent, *words: object, **options: object) -> None:
+        real(self, *words, **{**options, "command": command})
+
+    monkeypatch.setattr(Agent, "__init__", with_stub)
+    monkeypatch.setattr(status, "_read", lambda _: SNAPSHOT)
+    yield lambda *words: run("up", "--detach", "--zookeeper-connect", "zk:2181/lab", *words)
+    end_cluster(tmp_path / ".run", grace_s=0)
+
+
+def test_up_prints_where_the_cluster_is(up: Callable[..., Result], tmp_path: Path) -> None:
+    result = up("--brokers", "2", "-o", "json")
+    state = read_state(tmp_path / ".run")
+    assert state is not None
+    assert result.exit_code == 0
+    assert json.loads(result.stdout) == {
+        "directory": str(tmp_path / ".run"),
+        "bootstrap_servers": state.bootstrap_servers,
+        "zookeeper_connect": "zk:2181/lab",
+        "brokers": [1, 2],
+        "detached": True,
+    }
+    assert result.stderr == "2 brokers are up; `regency down` ends them.\n"
+
+
+def test_second_up_is_refused_and_harms_nobody(up: Callable[..., Result], tmp_path: Path) -> None:
+    up("--brokers", "1")
+    state = read_state(tmp_path / ".run")
+    second = up()
+    assert second.exit_code == 6
+    assert f"agent-1 (pid {state.processes[0].pid}). Stop it with `regency down`" in second.stderr
+    assert read_state(tmp_path / ".run") == state
+    assert len(state.alive()) == 1
+
+
+def test_down_says_what_it_ended_and_up_starts_the_same_again(
+    up: Callable[..., Result], run: Run, tmp_path: Path
+) -> None:
+    up("--brokers", "2", "--set", "num.partitions=7")
+    before = read_state(tmp_path / ".run")
+    down = run("down")
+    assert (down.exit_code, down.stdout) == (0, "")
+    assert down.stderr == "".join(f"Ended {ref.name} (pid {ref.pid}).\n" for ref in before.processes)
+    assert before.alive() == []
+    assert run("down").stderr == "Nothing runs in .run.\n"
+    assert up().exit_code == 0
+    after = read_state(tmp_path / ".run")
+    assert (after.brokers, after.settings) == (before.brokers, {"num.partitions": "7"})
+
+
+def test_status_of_a_healthy_cluster(up: Callable[..., Result], run: Run, tmp_path: Path) -> None:
+    up("--brokers", "2")
+    state = read_state(tmp_path / ".run")
+    one, two = state.processes
+    result = run("status")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert [line.split() for line in result.stdout.splitlines()] == [
+        ["PROCESS", "PID", "STATE", "REGISTERED", "ADDRESS"],
+        ["zookeeper", "-", "external", "-", "zk:2181/lab"],
+        ["broker", "1", str(one.pid), "running", "yes", state.brokers[0].bootstrap_server],
+        ["broker", "2", str(two.pid), "running", "yes", state.brokers[1].bootstrap_server],
+        ["controller:", "broker", "2,", "epoch", "4"],
+        ["topics:", "0,", "partitions:", "0,", "under-replicated:", "0,", "without", "leader:", "0"],
+    ]
+
+
+def test_status_of_a_cluster_with_a_paused_and_a_dead_broker(
+    up: Callable[..., Result], run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    up("--brokers", "3")
+    state = read_state(tmp_path / ".run")
+    send(state.processes[0], signal.SIGSTOP)
+    send(state.processes[1], signal.SIGKILL)
+    monkeypatch.setattr(status, "_read", lambda _: msgspec.structs.replace(SNAPSHOT, controller=None))
+    result = run("status", "-o", "json")
+    found = json.loads(result.stdout)
+    assert result.exit_code == 3
+    assert [broker["registered"] for broker in found["brokers"]] == [True, True, False]
+    assert found["controller"] == {"id": None, "epoch": 4}
+    assert found["healthy"] is False
+    assert found["missing"][-2:] == ["broker 3 is not registered", "there is no controller"]
+    assert "broker 2 is dead" in found["missing"]
+
+
+def test_status_when_zookeeper_does_not_answer(
+    up: Callable[..., Result], run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: object) -> None:
+        raise ZkError("no server of zk:2181 gave a session.")
+
+    up("--brokers", "1")
+    monkeypatch.setattr(status, "_read", refuse)
+    result = run("status")
+    assert result.exit_code == 3
+    assert result.stderr == "Missing: ZooKeeper does not answer: no server of zk:2181 gave a session..\n"
+
+
+def test_termination_of_a_foreground_cluster_ends_its_agents(tmp_path: Path) -> None:
+    stub = tmp_path / "stub.py"
+    stub.write_text(textwrap.dedent(STUB))
+    program = f"""if True:
+        import sys
+        from regency.cluster import agent, cluster
+        cluster.Cluster.__init__.__kwdefaults__["agent_command"] = ({sys.executable!r}, {str(stub)!r})
+        from regency.cli.main import cli
+        cli.main(["up", "--brokers", "1", "--zookeeper-connect", "zk:2181"])
+    """
+    root = Path(__file__).resolve().parents[3]
+    child = subprocess.Popen(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(root)},
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline().startswith("bootstrap servers")
+    state = read_state(tmp_path / ".run")
+    child.send_signal(signal.SIGTERM)
+    _, err = child.communicate()
+    assert (child.returncode, err) == (143, "1 brokers are up; Ctrl-C ends them.\n")
+    assert state.alive() == []

@@ -1,0 +1,131 @@
+"""Errors are one line on stderr with an exit status; data goes to stdout."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import Result
+
+from regency.cli import main as cli_main
+from regency.cli.exits import CommandFailed, Exit
+from regency.cluster.errors import ClusterRunning, ClusterTimeout, NoFreePorts
+from regency.model.errors import RegencyError
+
+Run = Callable[..., Result]
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException], None]:
+    """Makes `regency down` raise."""
+
+    def arrange(error: BaseException) -> None:
+        @click.command()
+        def broken() -> None:
+            raise error
+
+        monkeypatch.setattr("regency.cli.down.down", broken)
+
+    return arrange
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (RegencyError("It broke.", hint="Mend it."), Exit.FAILED),
+        (NoFreePorts("It broke.", hint="Mend it."), Exit.FAILED),
+        (ClusterTimeout("It broke.", hint="Mend it."), Exit.TIMED_OUT),
+        (ClusterRunning("It broke.", hint="Mend it."), Exit.REFUSED),
+        (CommandFailed("It broke.", hint="Mend it.", status=Exit.IN_PROGRESS), Exit.IN_PROGRESS),
+    ],
+)
+def test_expected_error_is_one_line_and_a_status(
+    run: Run, failing: Callable[[BaseException], None], error: RegencyError, status: Exit
+) -> None:
+    failing(error)
+    result = run("down")
+    assert (result.exit_code, result.stdout, result.stderr) == (status, "", "Error: It broke. Mend it.\n")
+
+
+def test_interrupt_is_quiet(run: Run, failing: Callable[[BaseException], None]) -> None:
+    failing(KeyboardInterrupt())
+    result = run("down")
+    assert (result.exit_code, result.stdout, result.stderr.strip()) == (130, "", "")
+
+
+def test_mistake_of_ours_is_not_hidden(run: Run, failing: Callable[[BaseException], None]) -> None:
+    failing(ZeroDivisionError())
+    assert isinstance(run("down").exception, ZeroDivisionError)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("tpics",),
+        ("topics", "create"),
+        ("topics", "create", "t", "--partitions", "0"),
+        ("topics", "create", "t", "--config", "no-equals-sign"),
+        ("topics", "create", "t", "--assignment", "1:2,x"),
+        ("topics", "create", "t", "--assignment", "1:2", "--partitions", "1"),
+        ("up", "--brokers", "0"),
+        ("up", "--set", "nothing"),
+        ("consume", "t", "--offset", "5"),
+        ("consume", "t", "--offset", "5", "--partition", "1", "--from-beginning"),
+        ("agent",),
+        ("agent", "--config", "/no/such/file"),
+        ("status", "-o", "yaml"),
+    ],
+)
+def test_wrong_use_is_status_2(run: Run, words: tuple[str, ...]) -> None:
+    result = run(*words)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "Error: " in result.stderr
+
+
+def test_every_command_has_help_with_an_example(run: Run) -> None:
+    paths = [
+        (name,) for name in cli_main.cli.list_commands(click.Context(cli_main.cli)) if name not in ("demo", "topics")
+    ]
+    for path in [(), *paths, ("topics", "create"), ("topics", "list"), ("topics", "describe")]:
+        result = run(*path, "--help")
+        assert result.exit_code == 0, path
+        assert "Example" in result.stdout, path
+
+
+def test_commands_that_need_brokers_say_how_to_get_some(run: Run) -> None:
+    for words in [("topics", "list"), ("produce", "t"), ("consume", "t")]:
+        result = run(*words)
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert result.stderr == (
+            "Error: No cluster runs in .run, and no --bootstrap-server was given. "
+            "Start one with `regency up --detach`, or name a broker, for example localhost:9092.\n"
+        )
+
+
+def test_status_and_down_without_a_cluster(run: Run) -> None:
+    status = run("status", "--dir", "lab")
+    assert (status.exit_code, status.stdout) == (1, "")
+    assert status.stderr == "Error: There is no cluster in lab. Start one with `regency up --detach`.\n"
+    down = run("down", "-o", "json")
+    assert (down.exit_code, down.stdout, down.stderr) == (0, '{\n  "ended": []\n}\n', "Nothing runs in .run.\n")
+
+
+def test_closed_pipe_is_quiet() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as closed:
+        done = subprocess.run(
+            [sys.executable, "-m", "regency.cli.main", "down", "-o", "json", "--dir", "/no/such/lab"],
+            stdout=closed,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,184 @@
+"""The topics commands: what is asked of the cluster, and how its answers are shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from uuid import UUID
+
+import pytest
+from click.testing import Result
+from kafka.errors import KafkaTimeoutError
+
+from regency.cli import topics
+
+Run = Callable[..., Result]
+TOPIC_ID = UUID(int=7)
+AT = ("--bootstrap-server", "nobody:1")
+
+
+class FakeAdmin:
+    """Answers as kafka-python's admin client does."""
+
+    def __init__(self) -> None:
+        self.created: dict[str, object] = {}
+        self.reply: dict[str, object] = {"error_code": 0, "error_message": None}
+        self.never_ready = False
+        self.topics: list[dict[str, object]] = []
+
+    def create_topics(self, wanted: Mapping[str, object], **_: object) -> dict[str, object]:
+        self.created.update(wanted)
+        sizes = {"num_partitions": 6, "replication_factor": 3, "topic_id": TOPIC_ID}
+        return {"topics": [{"name": name, **sizes, **self.reply} for name in wanted]}
+
+    def wait_for_topics(self, names: list[str], timeout_ms: int) -> None:
+        if self.never_ready:
+            raise KafkaTimeoutError(f"{names} not ready after {timeout_ms} ms")
+
+    def describe_topics(self, names: list[str] | None) -> list[dict[str, object]]:
+        return [topic for topic in self.topics if names is None or topic["name"] in names]
+
+
+@pytest.fixture
+def admin(monkeypatch: pytest.MonkeyPatch) -> FakeAdmin:
+    fake = FakeAdmin()
+
+    @contextmanager
+    def connect(_: str) -> Iterator[FakeAdmin]:
+        yield fake
+
+    monkeypatch.setattr(topics, "admin_client", connect)
+    return fake
+
+
+def partition(number: int, leader: int, isr: list[int]) -> dict[str, object]:
+    return {
+        "error_code": 0,
+        "partition_index": number,
+        "leader_id": leader,
+        "leader_epoch": 4,
+        "replica_nodes": [1, 2, 3],
+        "isr_nodes": isr,
+        "offline_replicas": [] if leader >= 0 else [1],
+    }
+
+
+def topic(name: str, *partitions: dict[str, object], error_code: int = 0) -> dict[str, object]:
+    return {"name": name, "error_code": error_code, "topic_id": TOPIC_ID, "partitions": list(partitions)}
+
+
+def test_create_asks_for_what_was_said_and_leaves_the_rest_to_the_broker(run: Run, admin: FakeAdmin) -> None:
+    result = run("topics", "create", "flights", *AT, "--replication-factor", "3", "--config", "min.insync.replicas=2")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "Created topic flights.\n")
+    assert admin.created == {
+        "flights": {
+            "num_partitions": -1,
+            "replication_factor": 3,
+            "assignments": {},
+            "configs": {"min.insync.replicas": "2"},
+        }
+    }
+
+
+def test_create_with_an_assignment(run: Run, admin: FakeAdmin) -> None:
+    assert run("topics", "create", "pinned", *AT, "--assignment", "1:2,2:3").exit_code == 0
+    assert admin.created["pinned"] == {
+        "num_partitions": -1,
+        "replication_factor": -1,
+        "assignments": {0: [1, 2], 1: [2, 3]},
+        "configs": {},
+    }
+
+
+def test_create_prints_what_was_made_as_json(run: Run, admin: FakeAdmin) -> None:
+    result = run("-o", "json", *AT, "topics", "create", "flights")
+    assert json.loads(result.stdout) == {
+        "topic": "flights",
+        "topic_id": str(TOPIC_ID),
+        "partitions": 6,
+        "replication_factor": 3,
+        "created": True,
+    }
+
+
+def test_refusal_is_said_in_the_words_of_the_controller(run: Run, admin: FakeAdmin) -> None:
+    words = "replication factor 5 needs 5 live brokers, 3 are live (1, 2, 3)."
+    admin.reply = {"error_code": 38, "error_message": words}
+    result = run("topics", "create", "flights", *AT, "--replication-factor", "5")
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "", f"Error: {words}\n")
+
+
+def test_topic_that_exists_is_refused_unless_that_is_welcome(run: Run, admin: FakeAdmin) -> None:
+    admin.reply = {"error_code": 36, "error_message": None}
+    refused = run("topics", "create", "flights", *AT)
+    assert refused.exit_code == 1
+    assert refused.stderr == (
+        "Error: topic flights: TOPIC_ALREADY_EXISTS. Choose another name, or say --if-not-exists.\n"
+    )
+    assert run("topics", "create", "flights", *AT, "--if-not-exists").stderr == "Topic flights is there already.\n"
+
+
+def test_topic_without_leaders_is_still_in_progress(run: Run, admin: FakeAdmin) -> None:
+    admin.never_ready = True
+    result = run("topics", "create", "flights", *AT)
+    assert result.exit_code == 4
+    assert "Topic flights is created, but not every partition got a leader" in result.stderr
+    assert run("topics", "create", "flights", *AT, "--no-wait").exit_code == 0
+
+
+def test_list_is_sorted(run: Run, admin: FakeAdmin) -> None:
+    admin.topics = [topic("b", partition(0, 1, [1])), topic("a", partition(0, 1, [1]), partition(1, 2, [2]))]
+    result = run("topics", "list", *AT)
+    assert [line.split() for line in result.stdout.splitlines()] == [
+        ["TOPIC", "PARTITIONS", "REPLICATION-FACTOR", "TOPIC-ID"],
+        ["a", "2", "3", str(TOPIC_ID)],
+        ["b", "1", "3", str(TOPIC_ID)],
+    ]
+    assert [row["topic"] for row in json.loads(run("topics", "list", *AT, "-o", "json").stdout)] == ["a", "b"]
+
+
+def test_list_of_nothing_is_an_empty_array(run: Run, admin: FakeAdmin) -> None:
+    assert run("topics", "list", *AT, "-o", "json").stdout == "[]\n"
+
+
+def test_describe_shows_each_partition(run: Run, admin: FakeAdmin) -> None:
+    admin.topics = [topic("flights", partition(1, -1, [1]), partition(0, 2, [2, 1, 3]))]
+    result = run("topics", "describe", "flights", *AT)
+    assert result.stdout == (
+        "TOPIC    PARTITION  LEADER  EPOCH  REPLICAS  ISR    OFFLINE\n"
+        "flights  0          2       4      1,2,3     2,1,3  -\n"
+        "flights  1          -       -      1,2,3     1      1\n"
+    )
+
+
+@pytest.mark.parametrize(("option", "partitions"), [("--under-replicated", [1, 2]), ("--leaderless", [2])])
+def test_describe_shows_only_what_is_wrong(run: Run, admin: FakeAdmin, option: str, partitions: list[int]) -> None:
+    admin.topics = [topic("t", partition(0, 2, [1, 2, 3]), partition(1, 1, [1, 2]), partition(2, -1, [1]))]
+    result = run("topics", "describe", *AT, option, "-o", "json")
+    assert [row["partition"] for row in json.loads(result.stdout)] == partitions
+
+
+def test_describe_of_an_unknown_topic_says_where_to_look(run: Run, admin: FakeAdmin) -> None:
+    admin.topics = [topic("ghost", error_code=3)]
+    result = run("topics", "describe", "ghost", *AT)
+    assert (result.exit_code, result.stderr) == (
+        1,
+        "Error: topic ghost: UNKNOWN_TOPIC_OR_PARTITION. `regency topics list` shows what there is.\n",
+    )
+
+
+def test_address_that_is_none_is_named(run: Run) -> None:
+    result = run("topics", "list", "--bootstrap-server", "localhost")
+    assert (result.exit_code, result.stderr) == (
+        1,
+        "Error: 'localhost' is not HOST:PORT. Name brokers such as localhost:9092.\n",
+    )
+
+
+def test_nobody_at_the_address(run: Run) -> None:
+    result = run("topics", "list", "--bootstrap-server", "127.0.0.1:1")
+    assert (result.exit_code, result.stdout) == (5, "")
+    assert result.stderr == (
+        "Error: No broker answers at 127.0.0.1:1. Check the address, or start a cluster with `regency up --detach`.\n"
+    )
