@@ -5,13 +5,14 @@ Data loop only. Source: kafka-controller 8.2 (controlled.shutdown.* settings); t
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 
 import grpc
 
-from regency.broker_agent.metadata_cache import MetadataCache
+from regency.broker_agent.metadata import MetadataSnapshot
+from regency.broker_agent.metadata_cache import MetadataCache, RulingController
 from regency.model.ids import BrokerEpoch, BrokerId
 from regency.model.kafka_errors import ErrorCode
 from regency.model.settings import BrokerSettings
@@ -30,24 +31,32 @@ async def leave(
 ) -> bool:
     """Ask to be relieved of leadership, as often as the settings allow; whether nothing is led here any more.
 
-    Bounded by (retries + 1) × (controller.socket.timeout.ms + retry backoff); cancelling ends it at once.
+    A new controller is asked at once, the same one again after controlled.shutdown.retry.backoff.ms. Bounded by
+    retries × (controller.socket.timeout.ms + backoff); cancelling ends it at once.
     """
-    for attempt in range(settings.controlled_shutdown_max_retries + 1):
-        if attempt:
-            await asyncio.sleep(settings.controlled_shutdown_retry_backoff_ms / 1000)
-        why = await _ask(settings, broker, metadata, broker_epoch())
+    if metadata.ruling is None:
+        logger.info("no controller ever made this broker lead anything; stopping")
+        return True
+    for attempt in range(1, settings.controlled_shutdown_max_retries + 1):
+        asked = metadata.ruling
+        assert asked is not None
+        why = await _ask(settings, broker, asked, broker_epoch())
         if why is None:
             logger.info("leadership has been moved away; stopping")
             return True
-        logger.info("controlled shutdown, attempt %d: %s", attempt + 1, why)
+        logger.info("controlled shutdown, attempt %d: %s", attempt, why)
+        if attempt < settings.controlled_shutdown_max_retries:
+            await metadata.wait_for(partial(_succeeded, metadata, asked), settings.controlled_shutdown_retry_backoff_ms)
     logger.warning("stopping although leadership could not be moved away: clients wait until the controller notices")
     return False
 
 
-async def _ask(settings: BrokerSettings, broker: BrokerId, metadata: MetadataCache, epoch: BrokerEpoch) -> str | None:
-    ruling = metadata.ruling
-    if ruling is None or epoch < 0:
-        return "no controller is known"
+def _succeeded(metadata: MetadataCache, asked: RulingController, _: MetadataSnapshot) -> bool:
+    return metadata.ruling != asked
+
+
+async def _ask(settings: BrokerSettings, broker: BrokerId, ruling: RulingController, epoch: BrokerEpoch) -> str | None:
+    """What stands in the way; None: nothing is led here any more."""
     channel: grpc.Channel = open_channel(ruling.endpoint)
     try:
         answer = await call_async(
