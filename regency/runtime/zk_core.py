@@ -222,6 +222,12 @@ class SessionCore:
             self._expire_if_due()
             return Attempt(self.generation, self.session_id, self._password, self._last_zxid, self._watches.all())
 
+    def wants(self, attempt: Attempt) -> bool:
+        """Whether what `attempt` asks for is still wanted: not where the session was given up or closed meanwhile."""
+        with self.changed:
+            now = (self.generation, self.session_id)
+            return self.phase is not Phase.CLOSED and now == (attempt.generation, attempt.session_id)
+
     def connected(self, attempt: Attempt, reply: ConnectReply, asked_ms: int, reader: FrameReader) -> Link | None:
         """A server granted what `attempt` asked for at `asked_ms`, and the watches of the attempt are armed.
 
@@ -229,10 +235,7 @@ class SessionCore:
         """
         with self.changed:
             self._expire_if_due()
-            if self.phase is Phase.CLOSED or (attempt.generation, attempt.session_id) != (
-                self.generation,
-                self.session_id,
-            ):
+            if not self.wants(attempt):
                 return None
             if not self.session_id:
                 self.generation += 1

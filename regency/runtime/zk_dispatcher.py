@@ -25,7 +25,7 @@ class Dispatcher:
     def __init__(self, name: str, clock: Clock) -> None:
         self._clock = clock
         self._queue: queue.SimpleQueue[Delivery | None] = queue.SimpleQueue()
-        self._listeners: tuple[SessionCallback, ...] = ()
+        self._listeners: list[SessionCallback] = []
         self._thread = threading.Thread(target=self._run, name=f"zk-callbacks-{name}", daemon=True)
         self._core: SessionCore | None = None
 
@@ -40,11 +40,7 @@ class Dispatcher:
 
     def listen(self, callback: SessionCallback) -> None:
         """Add a listener of session events."""
-        self._listeners = (*self._listeners, callback)
-
-    def nudge(self) -> None:
-        """Look at the deadline again: there is a session now, or another."""
-        self._queue.put(None)
+        self._listeners.append(callback)
 
     def on_this_thread(self) -> bool:
         """Whether the caller is a callback."""
@@ -83,5 +79,5 @@ class Dispatcher:
             if core.is_current(delivery.watch):
                 delivery.watch.callback(delivery.watch_event)
         elif delivery.session_event:
-            for listener in self._listeners:
+            for listener in tuple(self._listeners):
                 listener(delivery.session_event, delivery.generation)

@@ -55,6 +55,11 @@ class Handshake:
         self._wanted = wanted
         self._frames: deque[bytes] = deque()
 
+    def establish(self) -> None:
+        """Wait until the connection is made."""
+        while not self._connection.established():
+            self._wait()
+
     def connect(self, session_id: int, password: bytes, timeout_ms: int, last_zxid: int) -> ConnectReply:
         """Ask for a session (a new one where `session_id` is 0). Raises SessionExpired."""
         self._send(encode_connect(session_id, password, timeout_ms, last_zxid))
@@ -117,5 +122,5 @@ class Handshake:
             raise Interrupted
         left_ms = self._deadline_ms - self._clock.monotonic_ms()
         if left_ms <= 0:
-            raise TimeoutError("the server accepted the connection but did not answer in time")
+            raise TimeoutError("no answer in time")
         self._connection.wait(left_ms / 1000)

@@ -60,6 +60,9 @@ class IoThread:
     def _wanted(self) -> bool:
         return self._core.phase is not Phase.CLOSED and not self._stopping.is_set()
 
+    def _wants(self, attempt: Attempt) -> bool:
+        return self._core.wants(attempt) and not self._stopping.is_set()
+
     def _run(self) -> None:
         pause_s = _FIRST_PAUSE_S
         while self._wanted():
@@ -125,9 +128,9 @@ class IoThread:
     def _open(self, connection: ZkSocket, attempt: Attempt, candidates: int) -> Link | None:
         patience_ms = max(self._core.timeout_ms // max(candidates, 1), _SHORTEST_ATTEMPT_MS)
         deadline_ms = self._clock.monotonic_ms() + patience_ms
-        connection.finish_connect(patience_ms / 1000)
         reader = FrameReader()
-        handshake = Handshake(connection, reader, self._clock, deadline_ms, self._wanted)
+        handshake = Handshake(connection, reader, self._clock, deadline_ms, lambda: self._wants(attempt))
+        handshake.establish()
         asked_ms = self._clock.monotonic_ms()
         reply = handshake.connect(
             attempt.session_id, attempt.password, self._core.requested_timeout_ms, attempt.last_zxid

@@ -48,21 +48,25 @@ class ZkSocket:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._selector = selectors.DefaultSelector()
         self._selector.register(waker.receiver, selectors.EVENT_READ)
-        self._selector.register(self._socket, selectors.EVENT_READ)
+        self._selector.register(self._socket, selectors.EVENT_WRITE)
         code = self._socket.connect_ex(address)
         if code not in (0, errno.EINPROGRESS, errno.EWOULDBLOCK):
             self.close()
             raise OSError(code, os.strerror(code))
 
-    def finish_connect(self, timeout_s: float) -> None:
-        """Wait until the connection is made."""
-        self._selector.modify(self._socket, selectors.EVENT_WRITE)
-        self.wait(timeout_s)
-        ready = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if ready:
-            raise OSError(ready, os.strerror(ready))
-        self._socket.getpeername()
+    def established(self) -> bool:
+        """Whether the connection is made; until it is, `wait` waits for that."""
+        code = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            raise OSError(code, os.strerror(code))
+        try:
+            self._socket.getpeername()
+        except OSError as error:
+            if error.errno != errno.ENOTCONN:
+                raise
+            return False
         self._selector.modify(self._socket, selectors.EVENT_READ)
+        return True
 
     def wait(self, timeout_s: float) -> None:
         """Until there is something to read, room for what is unsent, a wake, or time is up."""
