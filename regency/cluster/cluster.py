@@ -83,14 +83,18 @@ class Cluster:
         self._lock = threading.RLock()
         self._session: ZkSession | None = None
         self._started = False
-        self._state = plan_cluster(
-            self.directory,
-            brokers=brokers,
-            settings=settings,
-            broker_settings=broker_settings,
-            zookeeper_connect=zookeeper_connect,
-            session_timeout_ms=session_timeout_ms,
-        )
+        try:
+            self._state = plan_cluster(
+                self.directory,
+                brokers=brokers,
+                settings=settings,
+                broker_settings=broker_settings,
+                zookeeper_connect=zookeeper_connect,
+                session_timeout_ms=session_timeout_ms,
+            )
+        except BaseException:
+            self._release()
+            raise
         self._zookeeper = self._make_zookeeper()
         self._agents = {
             broker.id: Agent(
@@ -175,24 +179,18 @@ class Cluster:
             return
         if self._started:
             return
-        with start_lock(self.directory):
-            refuse_if_running(self.directory, self._state)
-            for agent in self._agents.values():
-                self._properties(agent)
-            self._started = True
-            if not self._detached:
-                self._guard = Guard(self.directory, remove=self._temporary)
-                atexit.register(self.close)
-            try:
-                if self._zookeeper is not None:
-                    self._zookeeper.launch()
-                    self._record()
-                    self._zookeeper.wait_ready(self._start_timeout_s)
-                self._start_agents(list(self._agents.values()))
-            except BaseException:  # also Ctrl-C: a half-started cluster must not stay
+        try:
+            with start_lock(self.directory):
+                refuse_if_running(self.directory, self._state)
+                for agent in self._agents.values():
+                    self._properties(agent)
+                self._started = True
+                self._start_all()
+        except BaseException:  # also Ctrl-C: a half-started cluster must not stay
+            if self._started:
                 self._end(grace_s=0)
-                self._release()
-                raise
+            self._release()
+            raise
 
     def close(self, grace_s: float | None = None) -> None:
         """End every process and remove a temporary directory; a detached cluster is only let go of. Harmless twice.
@@ -352,6 +350,16 @@ class Cluster:
         )
         parse_settings(properties, source=f"settings of broker {agent.id}")
         return properties
+
+    def _start_all(self) -> None:
+        if not self._detached:
+            self._guard = Guard(self.directory, remove=self._temporary)
+            atexit.register(self.close)
+        if self._zookeeper is not None:
+            self._zookeeper.launch()
+            self._record()
+            self._zookeeper.wait_ready(self._start_timeout_s)
+        self._start_agents(list(self._agents.values()))
 
     def _start_agents(self, starting: Sequence[Agent]) -> None:
         for agent in starting:

@@ -98,7 +98,7 @@ def phrase(found: Sequence[str], shown: int = _SHOWN) -> str:
 
 def why_unreadable(error: RegencyError) -> list[str]:
     """The same list for a ZooKeeper that cannot be read."""
-    return [f"ZooKeeper does not answer: {error}"]
+    return [f"ZooKeeper does not answer: {str(error).rstrip('.')}"]
 
 
 def _reason(view: PartitionView, brokers: Mapping[BrokerId, BrokerEpoch]) -> str | None:

@@ -141,7 +141,7 @@ def test_status_when_zookeeper_does_not_answer(
     monkeypatch.setattr(status, "_read", refuse)
     result = run("status")
     assert result.exit_code == 3
-    assert result.stderr == "Missing: ZooKeeper does not answer: no server of zk:2181 gave a session..\n"
+    assert result.stderr == "Missing: ZooKeeper does not answer: no server of zk:2181 gave a session.\n"
 
 
 def test_termination_of_a_foreground_cluster_ends_its_agents(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from regency.cluster.down import end_cluster
 from regency.cluster.errors import ClusterError, ClusterNotRunning, ClusterRunning, ClusterStartFailed, UnknownBroker
 from regency.cluster.processes import ProcessRef, ProcessState, members
 from regency.cluster.state import read_state
+from regency.model.errors import RegencyError
 from regency.model.settings import SettingsInvalid
 
 Eventually = Callable[..., None]
@@ -153,6 +155,18 @@ def test_wrong_settings_are_told_before_anything_is_started(tmp_path: Path) -> N
     with pytest.raises(SettingsInvalid, match=r"min\.insync\.replicas"):
         cluster.start()
     assert not (tmp_path / "agent-1").exists()
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"brokers": 0}, {"settings": {"min.insinc.replicas": "2"}}, {"agent_command": ("/no/such",)}]
+)
+def test_cluster_that_cannot_be_started_leaves_no_directory(
+    wrong: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(RegencyError):
+        Cluster(**{"brokers": 1, "zookeeper_connect": NOWHERE, **wrong}).start()
+    assert not list(tmp_path.glob("regency-????????"))
 
 
 OWNER = """
