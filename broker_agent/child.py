@@ -20,6 +20,8 @@ from regency.model.errors import RegencyError
 
 logger = logging.getLogger(__name__)
 
+CONTROLLER_COMMAND = (sys.executable, *(["-P"] if sys.flags.safe_path else []), "-m", "regency.controller")
+
 LOOK_MS = 100
 """How often the child is looked at."""
 
@@ -43,10 +45,15 @@ class _PortLine(msgspec.Struct):
 
 
 class ControllerChild:
-    """Runs `python -m regency.controller` with `arguments`, plus what `fix_port` adds for a restart on a known port."""
+    """Runs `command` with `arguments`, plus what `fix_port` adds for a restart on a known port."""
 
-    def __init__(self, arguments: Sequence[str], fix_port: Callable[[int], Sequence[str]]) -> None:
-        self._arguments = tuple(arguments)
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        fix_port: Callable[[int], Sequence[str]],
+        command: Sequence[str] = CONTROLLER_COMMAND,
+    ) -> None:
+        self._arguments = (*command, *arguments)
         self._fix_port = fix_port
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe = -1
@@ -123,15 +130,7 @@ class ControllerChild:
     def _spawn(self) -> None:
         read_end, self._pipe = os.pipe()
         fixed = self._fix_port(self._port) if self._port else ()
-        command = [
-            sys.executable,
-            "-m",
-            "regency.controller",
-            *self._arguments,
-            *fixed,
-            "--parent-pipe",
-            str(read_end),
-        ]
+        command = [*self._arguments, *fixed, "--parent-pipe", str(read_end)]
         try:
             self._process = subprocess.Popen(  # noqa: S603 (our own program)
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, pass_fds=(read_end,)

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from regency.broker_agent.child import ChildFailed, ControllerChild
+
+PLAYED = """
+import json, os, signal, sys
+port = int(sys.argv[1]) if len(sys.argv) == 4 else 9093
+open(os.environ["LIVES"], "a").write(f"{os.getpid()} {port}\\n")
+signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+print(json.dumps({"port": port}), flush=True)
+os.read(int(sys.argv[-1]), 1)
+open(os.environ["LIVES"], "a").write("orphan\\n")
+"""
+
+
+@pytest.fixture
+def lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "lives"
+    path.touch()
+    monkeypatch.setenv("LIVES", str(path))
+    return path
+
+
+def child(script: str = PLAYED) -> ControllerChild:
+    def fix_port(port: int) -> Sequence[str]:
+        return [str(port)]
+
+    return ControllerChild([], fix_port, (sys.executable, "-c", script))
+
+
+async def until(path: Path, lines: int) -> list[str]:
+    while len(found := path.read_text().splitlines()) < lines:
+        await asyncio.sleep(0.01)
+    return found
+
+
+def test_the_child_tells_its_port_and_ends_when_told(lives: Path) -> None:
+    async def scenario() -> tuple[int, bool, bool]:
+        one = child()
+        port = await one.start()
+        ran = one.running
+        await one.stop()
+        return port, ran, one.running
+
+    assert asyncio.run(scenario()) == (9093, True, False)
+
+
+def test_a_child_that_dies_is_started_again_on_its_port(lives: Path) -> None:
+    async def scenario() -> list[str]:
+        one = child()
+        await one.start()
+        watch = asyncio.ensure_future(one.watch())
+        pid = int((await until(lives, 1))[0].split()[0])
+        os.kill(pid, signal.SIGKILL)
+        found = await until(lives, 2)
+        watch.cancel()
+        await one.stop()
+        return found
+
+    first, second = asyncio.run(scenario())
+    assert first.split()[0] != second.split()[0]
+    assert second.split()[1] == "9093"
+
+
+def test_a_child_sees_its_parents_end_by_the_pipe(lives: Path) -> None:
+    async def scenario() -> list[str]:
+        one = child()
+        await one.start()
+        os.close(one._pipe)
+        one._pipe = -1
+        found = await until(lives, 2)
+        await one.stop()
+        return found
+
+    assert asyncio.run(scenario())[-1] == "orphan"
+
+
+def test_a_child_that_cannot_start_is_an_error(lives: Path) -> None:
+    with pytest.raises(ChildFailed, match="ended with status 3"):
+        asyncio.run(child("import sys; sys.exit(3)").start())
+
+
+def test_words_before_a_port_are_not_taken_for_one(lives: Path) -> None:
+    with pytest.raises(ChildFailed):
+        asyncio.run(child("print('hello')").start())
