@@ -83,23 +83,6 @@ class Exchange:
         task.add_done_callback(self._ran)
         self.cancel_with(partial(_cancel_task, task))
 
-    def run_first(self, work: Coroutine[Any, Any, object], then: Callable[[], None]) -> None:
-        """Go on with `then` when a coroutine is done; it is cancelled when the connection ends."""
-        task = asyncio.get_running_loop().create_task(work)
-
-        def go_on(finished: asyncio.Task[object]) -> None:
-            if finished.cancelled():
-                return
-            self._cancel = None
-            error = finished.exception()
-            if isinstance(error, Exception):
-                self.fail(error)
-            elif not self.done:
-                guarded(self, then)
-
-        task.add_done_callback(go_on)
-        self.cancel_with(partial(_cancel_task, task))
-
     def abandon(self) -> None:
         """The connection has ended: whatever works on this request may stop."""
         if not self.done:
@@ -130,5 +113,5 @@ def guarded(exchange: Exchange, work: Callable[[], None]) -> None:
         exchange.fail(error)
 
 
-def _cancel_task(task: asyncio.Task[Any]) -> None:
+def _cancel_task(task: asyncio.Task[Message]) -> None:
     task.cancel()

@@ -7,7 +7,7 @@ from typing import Final
 from uuid import UUID
 
 from regency.broker_agent.listener.exchange import Exchange, guarded
-from regency.broker_agent.listener.lookup import endpoints, refine
+from regency.broker_agent.listener.lookup import endpoints
 from regency.broker_agent.listener.ports import FetchContext
 from regency.broker_agent.listener.services import Services
 from regency.broker_agent.metadata import MetadataSnapshot
@@ -31,10 +31,6 @@ FIRST_WITH_TOPIC_IDS: Final = 13
 FIRST_WITH_REPLICA_STATE: Final = 15
 FIRST_WITH_NODE_ENDPOINTS: Final = 16
 
-FOLLOWER_IDS_WAIT_MS: Final = 200
-"""How long a follower's fetch waits for metadata that names its topics: LeaderAndIsr reaches a follower a little before
-UpdateMetadata reaches its leader, and an error would cost a new partition a whole replica.fetch.backoff.ms."""
-
 _TELL_LEADER: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 _FULL_WITHOUT_SESSION: Final = -1
 
@@ -44,18 +40,18 @@ Unknown = list[tuple[TopicId, int]]
 
 def handle(services: Services, exchange: Exchange) -> None:
     """Answer now or after a long poll, which ends when the connection does."""
-    message = exchange.request.message
-    missing = _unknown_ids(exchange.request, services.metadata.current)
-    if missing and _params(services, exchange.request).from_follower:
-        exchange.run_first(
-            services.metadata.wait_for(
-                lambda view: all(topic_id in view.names for topic_id in missing),
-                min(message.max_wait_ms, FOLLOWER_IDS_WAIT_MS),
-            ),
-            lambda: _fetch(services, exchange),
-        )
-    else:
-        _fetch(services, exchange)
+    request = exchange.request
+    params = _params(services, request)
+    partitions, unknown = _wanted(services, request)
+    context = _session(services, request, params, partitions, names_unknown=bool(unknown))
+    if isinstance(context, ErrorCode):
+        exchange.answer(_top_level_error(request.version, context))
+        return
+
+    def respond(results: Mapping[TopicPartition, FetchedPartition]) -> None:
+        guarded(exchange, lambda: _respond(services, exchange, context, results, unknown))
+
+    exchange.cancel_with(services.replicas.fetch(params, context.partitions, respond))
 
 
 def failure(request: Request) -> Message:
@@ -71,23 +67,6 @@ def failure(request: Request) -> Message:
     return _Answer(request, {}).build(0, results)
 
 
-def _fetch(services: Services, exchange: Exchange) -> None:
-    request = exchange.request
-    snapshot = services.metadata.current
-    params = _params(services, request)
-    partitions, unknown = _wanted(request, snapshot)
-    context = _session(services, request, snapshot, params, partitions, unknown)
-    if isinstance(context, ErrorCode):
-        exchange.answer(_top_level_error(request.version, context))
-        return
-    wanted = context.partitions
-
-    def respond(results: Mapping[TopicPartition, FetchedPartition]) -> None:
-        guarded(exchange, lambda: _respond(services, exchange, context, results, unknown))
-
-    exchange.cancel_with(services.replicas.fetch(params, wanted, respond))
-
-
 def _respond(
     services: Services,
     exchange: Exchange,
@@ -96,18 +75,11 @@ def _respond(
     unknown: Unknown,
 ) -> None:
     request = exchange.request
-    snapshot = services.metadata.current
     ids = {wanted.topic_partition: wanted.topic_id for wanted in context.partitions}
-    told = {}
-    for key, result in results.items():
-        error = refine(snapshot, key, result.error)
-        if error is ErrorCode.KAFKA_STORAGE_ERROR and request.version <= 5:
-            error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        told[key] = result if error is result.error else _with_error(result, error)
-    session_id, news = context.finish(told)
+    session_id, news = context.finish(results)
     answer = _Answer(request, ids)
     if request.version >= FIRST_WITH_CURRENT_LEADER:
-        answer.tell_leaders(snapshot, exchange.listener)
+        answer.tell_leaders(services.metadata.current, exchange.listener)
     exchange.answer(answer.build(session_id, news, unknown))
 
 
@@ -127,14 +99,19 @@ def _params(services: Services, request: Request) -> FetchParams:
     return FetchParams(replica_id, replica_epoch, message.max_wait_ms, min_bytes, max_bytes, isolation)
 
 
-def _wanted(request: Request, snapshot: MetadataSnapshot) -> tuple[list[FetchPartition], Unknown]:
+def _name(services: Services, topic_id: TopicId) -> str | None:
+    """Name of a topic, from metadata or, as LeaderAndIsr comes before UpdateMetadata, from what is hosted here."""
+    return services.metadata.current.names.get(topic_id) or services.replicas.topic_name(topic_id)
+
+
+def _wanted(services: Services, request: Request) -> tuple[list[FetchPartition], Unknown]:
     """What the request names, and what it names by ids that no known topic has."""
     by_id = request.version >= FIRST_WITH_TOPIC_IDS
     wanted: list[FetchPartition] = []
     unknown: Unknown = []
     for topic in request.message.topics:
         topic_id = _topic_id(topic.topic_id) if by_id else None
-        name = snapshot.names.get(topic_id) if topic_id is not None else topic.topic
+        name = topic.topic if topic_id is None else _name(services, topic_id)
         for partition in topic.partitions:
             if name is None:
                 unknown.append((topic_id or ZERO_TOPIC_ID, partition.partition))
@@ -156,10 +133,10 @@ def _wanted(request: Request, snapshot: MetadataSnapshot) -> tuple[list[FetchPar
 def _session(
     services: Services,
     request: Request,
-    snapshot: MetadataSnapshot,
     params: FetchParams,
     partitions: list[FetchPartition],
-    unknown: Unknown,
+    *,
+    names_unknown: bool,
 ) -> FetchContext | ErrorCode:
     """The fetch in its session.
 
@@ -169,10 +146,10 @@ def _session(
     """
     message = request.message
     forgotten: list[TopicPartition] = []
-    names_unknown = bool(unknown)
     for topic in message.forgotten_topics_data:
-        by_id = request.version >= FIRST_WITH_TOPIC_IDS
-        name = snapshot.names.get(_topic_id(topic.topic_id)) if by_id else topic.topic
+        name = topic.topic
+        if request.version >= FIRST_WITH_TOPIC_IDS:
+            name = _name(services, _topic_id(topic.topic_id))
         if name is None:
             names_unknown = True
         else:
@@ -187,19 +164,8 @@ def _session(
     )
 
 
-def _unknown_ids(request: Request, snapshot: MetadataSnapshot) -> list[TopicId]:
-    if request.version < FIRST_WITH_TOPIC_IDS:
-        return []
-    ids = (_topic_id(topic.topic_id) for topic in request.message.topics)
-    return [topic_id for topic_id in ids if topic_id not in snapshot.names]
-
-
 def _topic_id(decoded: UUID | None) -> TopicId:
     return ZERO_TOPIC_ID if decoded is None else TopicId(decoded)
-
-
-def _with_error(result: FetchedPartition, error: ErrorCode) -> FetchedPartition:
-    return FetchedPartition(error, leader=result.leader, leader_epoch=result.leader_epoch)
 
 
 def _top_level_error(version: int, error: ErrorCode) -> Message:
@@ -247,7 +213,7 @@ class _Answer:
         partition = partition_class(
             version=self._version,
             partition_index=key.partition,
-            error_code=int(result.error),
+            error_code=int(self._told(result.error)),
             high_watermark=result.high_watermark,
             last_stable_offset=result.high_watermark,
             log_start_offset=result.log_start_offset,
@@ -255,13 +221,18 @@ class _Answer:
             preferred_read_replica=-1,
             records=result.records,
         )
-        if result.diverging is not None:
+        if result.diverging is not None and self._version >= FIRST_WITH_CURRENT_LEADER:
             partition.diverging_epoch = partition_class.EpochEndOffset(
                 version=self._version, epoch=result.diverging.leader_epoch, end_offset=result.diverging.end_offset
             )
         if self._snapshot is not None and result.error in _TELL_LEADER:
             self._tell_leader(self._snapshot, partition, key, result)
         return partition
+
+    def _told(self, error: ErrorCode) -> ErrorCode:
+        """Clients up to version 5 do not know KAFKA_STORAGE_ERROR (KIP-112)."""
+        hidden = error is ErrorCode.KAFKA_STORAGE_ERROR and self._version <= 5
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER if hidden else error
 
     def _tell_leader(
         self, snapshot: MetadataSnapshot, partition: Message, key: TopicPartition, result: FetchedPartition

@@ -6,7 +6,6 @@ from collections import Counter
 from typing import Final
 
 from regency.broker_agent.listener.exchange import Exchange
-from regency.broker_agent.listener.lookup import refine
 from regency.broker_agent.listener.services import Services
 from regency.broker_agent.replication.api import EpochEndOffset, Isolation, ListedOffset
 from regency.broker_agent.wire.codec import (
@@ -70,7 +69,6 @@ def failure(request: Request) -> Message:
 def handle_epochs(services: Services, exchange: Exchange) -> None:
     """End offset of the largest epoch not above the one asked for, per partition (KIP-101, KIP-320)."""
     request = exchange.request
-    snapshot = services.metadata.current
     topics = []
     for topic in request.message.topics:
         partitions = []
@@ -82,7 +80,7 @@ def handle_epochs(services: Services, exchange: Exchange) -> None:
                 LeaderEpoch(partition.leader_epoch),
                 BrokerId(request.message.replica_id),
             )
-            partitions.append(_ended(request.version, key.partition, refine(snapshot, key, error), end))
+            partitions.append(_ended(request.version, key.partition, error, end))
         topics.append(_ended_topic(request.version, topic.topic, partitions))
     exchange.answer(OffsetForLeaderEpochResponse(version=request.version, topics=topics))
 
@@ -113,10 +111,9 @@ def _look_up(
     listed = services.replicas.list_offset(
         key, timestamp, LeaderEpoch(current_leader_epoch), BrokerId(request.message.replica_id), isolation
     )
-    error = refine(services.metadata.current, key, listed.error)
-    if error is ErrorCode.OFFSET_NOT_AVAILABLE and request.version < FIRST_WITH_OFFSET_NOT_AVAILABLE:
-        error = ErrorCode.LEADER_NOT_AVAILABLE
-    return listed if error is listed.error else ListedOffset(error)
+    if listed.error is ErrorCode.OFFSET_NOT_AVAILABLE and request.version < FIRST_WITH_OFFSET_NOT_AVAILABLE:
+        return ListedOffset(ErrorCode.LEADER_NOT_AVAILABLE)
+    return listed
 
 
 def _listed(version: int, partition: int, listed: ListedOffset) -> Message:

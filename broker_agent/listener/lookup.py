@@ -4,24 +4,8 @@ from __future__ import annotations
 
 from regency.broker_agent.metadata import MetadataSnapshot, PartitionMetadata
 from regency.model.facts import Endpoint
-from regency.model.ids import NO_LEADER, BrokerId, TopicPartition
+from regency.model.ids import NO_LEADER, BrokerId
 from regency.model.kafka_errors import ErrorCode
-
-_NOT_HERE = frozenset(
-    {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.REPLICA_NOT_AVAILABLE}
-)
-
-
-def refine(snapshot: MetadataSnapshot, topic_partition: TopicPartition, error: ErrorCode) -> ErrorCode:
-    """Tell a partition that is elsewhere from one that nobody knows (KAFKA-10223).
-
-    The ReplicaManager knows what this broker hosts; that a partition exists at all is in the metadata.
-    """
-    if error not in _NOT_HERE:
-        return error
-    if snapshot.partition(topic_partition) is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def endpoints(snapshot: MetadataSnapshot, listener: str) -> dict[BrokerId, tuple[Endpoint, str | None]]:

@@ -16,7 +16,7 @@ from regency.broker_agent.replication.api import (
     ListedOffset,
     ProduceResult,
 )
-from regency.model.ids import BrokerId, LeaderEpoch, ProducerId, TopicPartition
+from regency.model.ids import BrokerId, LeaderEpoch, ProducerId, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 
 
@@ -27,7 +27,7 @@ class Replicas(Protocol):
         self,
         acks: int,
         timeout_ms: int,
-        batches: Mapping[TopicPartition, bytes],
+        batches: Mapping[TopicPartition, memoryview],
         respond: Callable[[dict[TopicPartition, ProduceResult]], None],
     ) -> None:
         """Append at once and in order; `respond`, now or later, when `acks` are there or `timeout_ms` has passed."""
@@ -61,6 +61,10 @@ class Replicas(Protocol):
         replica_id: BrokerId,
     ) -> tuple[ErrorCode, EpochEndOffset]:
         """Where the largest epoch not above `leader_epoch` ends."""
+        ...
+
+    def topic_name(self, topic_id: TopicId) -> str | None:
+        """Name of a topic with a partition hosted here, often known before metadata has it."""
         ...
 
 

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from regency.broker_agent.listener.exchange import Exchange, guarded
-from regency.broker_agent.listener.lookup import refine
 from regency.broker_agent.listener.services import Services
 from regency.broker_agent.listener.stats import Closing
 from regency.broker_agent.replication.api import ProduceResult
@@ -36,7 +35,7 @@ def handle(services: Services, exchange: Exchange) -> None:
     """
     message = exchange.request.message
     refused = _refused_as_a_whole(message)
-    batches: dict[TopicPartition, bytes] = {}
+    batches: dict[TopicPartition, memoryview] = {}
     if not refused:
         for topic in message.topic_data:
             for partition in topic.partition_data:
@@ -45,10 +44,10 @@ def handle(services: Services, exchange: Exchange) -> None:
                 if refusal is not None:
                     refused[key] = refusal
                 else:
-                    batches[key] = bytes(partition.records)
+                    batches[key] = partition.records
 
     def respond(appended: Results) -> None:
-        guarded(exchange, lambda: _respond(services, exchange, {**appended, **refused}))
+        guarded(exchange, lambda: _respond(exchange, {**appended, **refused}))
 
     if batches:
         services.replicas.append(message.acks, message.timeout_ms, batches, respond)
@@ -63,19 +62,12 @@ def failure(request: Request) -> Message | None:
     return _answer(request, dict.fromkeys(_partitions(request.message), _result(ErrorCode.UNKNOWN_SERVER_ERROR, "")))
 
 
-def _respond(services: Services, exchange: Exchange, results: Results) -> None:
+def _respond(exchange: Exchange, results: Results) -> None:
     request = exchange.request
-    snapshot = services.metadata.current
-    told = {}
-    for key, result in results.items():
-        error = refine(snapshot, key, result.error)
-        if error is ErrorCode.KAFKA_STORAGE_ERROR and request.version <= 3:
-            error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        told[key] = result if error is result.error else _result(error, result.message)
     if request.message.acks != NO_ACKS:
-        exchange.answer(_answer(request, told))
+        exchange.answer(_answer(request, results))
         return
-    errors = [f"{key}: {result.error.name}" for key, result in told.items() if result.error is not ErrorCode.NONE]
+    errors = [f"{key}: {result.error.name}" for key, result in results.items() if result.error is not ErrorCode.NONE]
     if errors:
         exchange.refuse(Closing.UNACKNOWLEDGED, "; ".join(errors[:3]))
     else:
@@ -95,7 +87,7 @@ def _answer(request: Request, results: Results) -> Message:
                 partition_class(
                     version=version,
                     index=partition.index,
-                    error_code=int(result.error),
+                    error_code=int(_told(result.error, version)),
                     base_offset=result.base_offset,
                     log_append_time_ms=result.log_append_time_ms,
                     log_start_offset=result.log_start_offset,
@@ -105,6 +97,11 @@ def _answer(request: Request, results: Results) -> Message:
             )
         topics.append(topic_class(version=version, name=topic.name, partition_responses=partitions))
     return ProduceResponse(version=version, responses=topics)
+
+
+def _told(error: ErrorCode, version: int) -> ErrorCode:
+    """Clients of version 3 do not know KAFKA_STORAGE_ERROR (KIP-112)."""
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER if error is ErrorCode.KAFKA_STORAGE_ERROR and version <= 3 else error
 
 
 def _refused_as_a_whole(message: Message) -> dict[TopicPartition, ProduceResult]:

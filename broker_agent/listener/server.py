@@ -83,15 +83,15 @@ class KafkaListener:
         logger.info("listening for %s on %s:%d", endpoint.listener, endpoint.host or "*", port)
         return port
 
-    async def stop(self) -> None:
-        """Accept nothing more, let requests that have begun end within a second, close every connection."""
+    async def stop(self, *, grace_ms: int = STOP_GRACE_MS) -> None:
+        """Accept nothing more, let requests that have begun end within `grace_ms`, close every connection."""
         for server in self._servers:
             server.close()
         self._auto_creation.stop()
         for connection in tuple(self._connections):
             connection.finish()
         try:
-            await asyncio.wait_for(self._all_gone.wait(), STOP_GRACE_MS / 1000)
+            await asyncio.wait_for(self._all_gone.wait(), grace_ms / 1000)
         except TimeoutError:
             for connection in tuple(self._connections):
                 connection.abort()

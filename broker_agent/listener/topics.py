@@ -17,6 +17,7 @@ from regency.model.log_config import topic_log_config
 from regency.model.settings import BrokerSettings
 from regency.model.topic_names import InvalidTopicName, validate_topic_name
 
+FIRST_WITH_CONFIGS: Final = 5
 USE_DEFAULT: Final = -1
 _TOPIC_CONFIG: Final = 1
 """Source of a topic's own configuration in the protocol."""
@@ -147,6 +148,7 @@ def _result(version: int, result: CreatedTopicResult, configs: Sequence[Message]
     success."""
     result_class = CreateTopicsResponse.CreatableTopicResult
     failed = result.error is not ErrorCode.NONE
+    told = [] if failed or version < FIRST_WITH_CONFIGS else configs
     return result_class(
         version=version,
         name=result.name,
@@ -155,9 +157,7 @@ def _result(version: int, result: CreatedTopicResult, configs: Sequence[Message]
         error_message=(result.message or result.error.name) if failed else None,
         num_partitions=USE_DEFAULT if failed else result.num_partitions,
         replication_factor=USE_DEFAULT if failed else result.replication_factor,
-        configs=[]
-        if failed
-        else [
+        configs=[
             result_class.CreatableTopicConfigs(
                 version=version,
                 name=config.name,
@@ -166,6 +166,6 @@ def _result(version: int, result: CreatedTopicResult, configs: Sequence[Message]
                 config_source=_TOPIC_CONFIG,
                 is_sensitive=False,
             )
-            for config in configs
+            for config in told
         ],
     )

@@ -34,6 +34,7 @@ from kafka.protocol.producer import InitProducerIdRequest, InitProducerIdRespons
 from regency.broker_agent.wire.apis import OFFERED, ApiKey
 from regency.broker_agent.wire.decoder import Decoder, compile_decoder, skip_tags
 from regency.broker_agent.wire.errors import FrameMalformed, UnsupportedApi
+from regency.model.kafka_errors import ErrorCode
 
 __all__ = [
     "ApiVersionsRequest",
@@ -163,7 +164,8 @@ def decode_response(api_key: ApiKey, version: int, frame: bytes | bytearray | me
         (correlation_id,) = struct.unpack_from(">i", data)
         position = 4
         if api_key is ApiKey.API_VERSIONS:
-            version = 0 if struct.unpack_from(">h", data, position)[0] else version
+            refused = struct.unpack_from(">h", data, position)[0] == ErrorCode.UNSUPPORTED_VERSION
+            version = 0 if refused else version
         elif response_class.flexible_version_q(version):
             position = skip_tags(data, position)
         message, _ = _decoder(response_class, version)(data, position)

@@ -64,6 +64,7 @@ class FakeReplicas:
         self.cancelled = 0
         self.fail: Exception | None = None
         self.errors: dict[TopicPartition, FetchedPartition] = {}
+        self.names: dict[TopicId, str] = {}
         self.produce_errors: dict[TopicPartition, ProduceResult] = {}
 
     def end(self, key: TopicPartition) -> int:
@@ -73,7 +74,7 @@ class FakeReplicas:
         self,
         acks: int,
         timeout_ms: int,
-        batches: Mapping[TopicPartition, bytes],
+        batches: Mapping[TopicPartition, memoryview],
         respond: Callable[[dict[TopicPartition, ProduceResult]], None],
     ) -> None:
         if self.fail is not None:
@@ -88,7 +89,7 @@ class FakeReplicas:
                 base = self.end(key)
                 (last_delta,) = struct.unpack_from(">i", batch, 23)
                 self.logs[key].append((last_delta + 1, struct.pack(">q", base) + batch[8:]))
-                self.appended.append((key, batch))
+                self.appended.append((key, bytes(batch)))
                 results[key] = ProduceResult(ErrorCode.NONE, Offset(base), -1, Offset(0))
         if acks == -1 and self.hold:
             self.held.append(lambda: respond(results))
@@ -139,13 +140,16 @@ class FakeReplicas:
         if key in self.errors:
             return self.errors[key]
         if key not in self.logs:
-            return FetchedPartition(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return FetchedPartition(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         base, records = 0, b""
         for count, batch in self.logs[key]:
             if base + count > wanted.fetch_offset:
                 records += batch
             base += count
         return FetchedPartition(ErrorCode.NONE, Offset(base), Offset(0), records)
+
+    def topic_name(self, topic_id: TopicId) -> str | None:
+        return self.names.get(topic_id)
 
     def list_offset(
         self,
@@ -378,7 +382,7 @@ class Harness:
     async def stop(self) -> None:
         for client in self._clients:
             await client.close()
-        await self.listener.stop()
+        await self.listener.stop(grace_ms=0)
 
 
 Scenario = Callable[[Harness], Awaitable[None]]

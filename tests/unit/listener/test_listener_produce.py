@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from regency.broker_agent.listener.stats import Closing
+from regency.broker_agent.replication.api import ProduceResult
+from regency.broker_agent.wire.apis import ApiKey
+from regency.broker_agent.wire.codec import MetadataRequest, ProduceRequest, encode_request
+from regency.model.ids import Offset, TopicPartition
+from regency.model.kafka_errors import ErrorCode
+
+Serve = Callable[..., None]
+Batch = Callable[..., bytes]
+TOPIC = ProduceRequest.TopicProduceData
+
+
+def produce(*records: tuple[str, int, bytes | None], acks: int = -1, transactional_id: str | None = None) -> Any:
+    topics: dict[str, list[Any]] = {}
+    for topic, partition, batch in records:
+        topics.setdefault(topic, []).append(TOPIC.PartitionProduceData(index=partition, records=batch))
+    return ProduceRequest(
+        transactional_id=transactional_id,
+        acks=acks,
+        timeout_ms=1000,
+        topic_data=[TOPIC(name=name, partition_data=partitions) for name, partitions in topics.items()],
+    )
+
+
+def outcomes(answer: Any) -> dict[tuple[str, int], tuple[int, int]]:
+    return {
+        (topic.name, partition.index): (partition.error_code, partition.base_offset)
+        for topic in answer.responses
+        for partition in topic.partition_responses
+    }
+
+
+@pytest.mark.parametrize("version", range(3, 10))
+def test_every_version_appends(serve: Serve, batch: Batch, version: int) -> None:
+    async def scenario(h: Any) -> None:
+        h.with_topic("t", 2)
+        client = await h.connect()
+
+        answer = await client.ask(produce(("t", 0, batch(3)), ("t", 1, batch())), version)
+        again = await client.ask(produce(("t", 0, batch())), version)
+
+        assert outcomes(answer) == {("t", 0): (0, 0), ("t", 1): (0, 0)}
+        assert outcomes(again) == {("t", 0): (0, 3)}
+
+    serve(scenario)
+
+
+def test_each_partition_has_its_own_outcome(serve: Serve, batch: Batch) -> None:
+    async def scenario(h: Any) -> None:
+        h.with_topic("t", 2)
+        h.replicas.produce_errors[TopicPartition("t", 1)] = ProduceResult(
+            ErrorCode.NOT_ENOUGH_REPLICAS, log_start_offset=Offset(4), message="1 in sync, 2 needed"
+        )
+        client = await h.connect()
+
+        answer = await client.ask(
+            produce(("t", 0, batch()), ("t", 1, batch()), ("t", 7, batch()), ("t", 8, b"short")), 9
+        )
+
+        assert outcomes(answer) == {
+            ("t", 0): (0, 0),
+            ("t", 1): (ErrorCode.NOT_ENOUGH_REPLICAS, -1),
+            ("t", 7): (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1),
+            ("t", 8): (ErrorCode.INVALID_RECORD, -1),
+        }
+        refused = answer.responses[0].partition_responses[1]
+        assert (refused.error_message, refused.log_start_offset) == ("1 in sync, 2 needed", 4)
+
+    serve(scenario)
+
+
+@pytest.mark.parametrize(
+    ("what", "change", "version", "error"),
+    [
+        ("format 1", {"magic": 1}, 9, ErrorCode.INVALID_RECORD),
+        ("a transaction", {"attributes": 0x10}, 9, ErrorCode.UNSUPPORTED_VERSION),
+        ("a control batch", {"attributes": 0x20}, 9, ErrorCode.INVALID_RECORD),
+        ("zstd from an old client", {"attributes": 4}, 6, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+        ("zstd", {"attributes": 4}, 7, ErrorCode.NONE),
+        ("gzip", {"attributes": 1}, 3, ErrorCode.NONE),
+    ],
+)
+def test_batches_are_judged_by_their_header(
+    serve: Serve, batch: Batch, what: str, change: dict[str, int], version: int, error: ErrorCode
+) -> None:
+    async def scenario(h: Any) -> None:
+        h.with_topic("t")
+        answer = await (await h.connect()).ask(produce(("t", 0, batch(**change))), version)
+        assert outcomes(answer)["t", 0][0] == error
+
+    serve(scenario)
+
+
+@pytest.mark.parametrize("records", [None, b"", b"\0" * 22])
+def test_a_partition_without_a_batch_is_refused(serve: Serve, records: bytes | None) -> None:
+    async def scenario(h: Any) -> None:
+        h.with_topic("t")
+        answer = await (await h.connect()).ask(produce(("t", 0, records)), 9)
+        assert outcomes(answer) == {("t", 0): (ErrorCode.INVALID_RECORD, -1)}
+        assert h.replicas.appended == []
+
+    serve(scenario)
+
+
+def test_two_batches_for_one_partition_are_refused(serve: Serve, batch: Batch) -> None:
+    async def scenario(h: Any) -> None:
+        h.with_topic("t")
+        answer = await (await h.connect()).ask(produce(("t", 0, batch() + batch())), 9)
+        assert outcomes(answer) == {("t", 0): (ErrorCode.INVALID_RECORD, -1)}
+
+    serve(scenario)
+
+
+def test_a_partition_named_twice_is_refused(serve: Serve, batch: Batch) -> None:
+    async def scenario(h: Any) -> None:
+        h.with_topic("t")
+        answer = await (await h.connect()).ask(produce(("t", 0, batch()), ("t", 0, batch())), 9)
+        assert [partition.error_code for partition in answer.responses[0].partition_responses] == [42, 42]
+        assert h.replicas.appended == []
+
+    serve(scenario)
+
+
+@pytest.mark.parametrize("acks", [2, -2, 100])
+def test_other_acks_are_refused(serve: Serve, batch: Batch, acks: int) -> None:
+    async def scenario(h: Any) -> None:
+        h.with_topic("t")
+        answer = await (await h.connect()).ask(produce(("t", 0, batch()), acks=acks), 9)
+        assert outcomes(answer) == {("t", 0): (ErrorCode.INVALID_REQUIRED_ACKS, -1)}
+
+    serve(scenario)
+
+
+def test_transactional_producers_are_refused(serve: Serve, batch: Batch) -> None:
+    async def scenario(h: Any) -> None:
+        h.with_topic("t")
+        answer = await (await h.connect()).ask(produce(("t", 0, batch()), transactional_id="tx"), 9)
+        assert outcomes(answer) == {("t", 0): (ErrorCode.UNSUPPORTED_VERSION, -1)}
+
+    serve(scenario)
+
+
+@pytest.mark.parametrize(
+    ("version", "told"), [(3, ErrorCode.NOT_LEADER_OR_FOLLOWER), (4, ErrorCode.KAFKA_STORAGE_ERROR)]
+)
+def test_old_clients_are_told_what_they_understand(serve: Serve, batch: Batch, version: int, told: ErrorCode) -> None:
+    async def scenario(h: Any) -> None:
+        h.with_topic("t")
+        h.replicas.produce_errors[TopicPartition("t", 0)] = ProduceResult(ErrorCode.KAFKA_STORAGE_ERROR)
+        answer = await (await h.connect()).ask(produce(("t", 0, batch())), version)
+        assert outcomes(answer) == {("t", 0): (told, -1)}
+
+    serve(scenario)
+
+
+def test_acks_0_has_no_answer(serve: Serve, batch: Batch) -> None:
+    async def scenario(h: Any) -> None:
+        h.with_topic("t")
+        client = await h.connect()
+        for _ in range(3):
+            client.writer.write(_unanswered(produce(("t", 0, batch()), acks=0)))
+
+        assert (await client.ask(MetadataRequest(topics=[]), 9)).controller_id == 1
+        assert len(h.replicas.appended) == 3
+
+    serve(scenario)
+
+
+def test_a_failed_produce_with_acks_0_closes_the_connection(serve: Serve, batch: Batch) -> None:
+    async def scenario(h: Any) -> None:
+        client = await h.connect()
+        client.writer.write(_unanswered(produce(("elsewhere", 0, batch()), acks=0)))
+
+        assert await client.closed_by_listener()
+        assert h.listener.stats.closed_for[Closing.UNACKNOWLEDGED] == 1
+        assert h.listener.stats.requests[ApiKey.PRODUCE] == 1
+
+    serve(scenario)
+
+
+def test_a_produce_of_nothing_is_answered(serve: Serve) -> None:
+    async def scenario(h: Any) -> None:
+        assert (await (await h.connect()).ask(produce(), 9)).responses == []
+
+    serve(scenario)
+
+
+def _unanswered(message: Any) -> bytes:
+    return bytes(encode_request(9, 0, "x", message))
