@@ -92,8 +92,10 @@ def _announce(cluster: Cluster, *, detached: bool) -> None:
     else:
         rows = [("bootstrap servers", started.bootstrap_servers), ("zookeeper", started.zookeeper_connect)]
         print_table([*rows, ("directory", started.directory)])
-    end = "`regency down` ends them" if detached else "Ctrl-C ends them"
-    say(f"{len(started.brokers)} brokers are up; {end}.")
+    count = len(started.brokers)
+    say(
+        f"{count} {'broker' if count == 1 else 'brokers'} up; {'`regency down`' if detached else 'Ctrl-C'} ends it all."
+    )
 
 
 def _watch(cluster: Cluster) -> None:

@@ -13,7 +13,7 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -23,28 +23,24 @@ import msgspec
 from regency.cluster import agent as agents
 from regency.cluster import processes
 from regency.cluster.agent import Agent, agent_properties
-from regency.cluster.errors import ClusterError, ClusterNotRunning, ClusterStartFailed, ClusterTimeout, UnknownBroker
+from regency.cluster.errors import ClusterError, ClusterNotRunning, ClusterStartFailed, UnknownBroker
 from regency.cluster.guarded import Guard
-from regency.cluster.health import ClusterSnapshot, missing, phrase, read_snapshot, why_unreadable
+from regency.cluster.health import ClusterSnapshot, missing
+from regency.cluster.observer import ClusterObserver
 from regency.cluster.plan import plan_cluster
 from regency.cluster.processes import ProcessRow, ProcessState
 from regency.cluster.spawner import ManagedProcess, Spawner
 from regency.cluster.state import ClusterState, refuse_if_running, start_lock, write_state
 from regency.cluster.zookeeper import EmbeddedZooKeeper
-from regency.model import znode_paths
-from regency.model.errors import RegencyError
 from regency.model.ids import BrokerId, ControllerEpoch
 from regency.model.settings import parse_settings
-from regency.model.znodes import decode_controller, decode_controller_epoch
-from regency.runtime import zk_client
-from regency.runtime.zk_session import ZkError, ZkSession
+from regency.runtime.zk_session import ZkSession
 
 SESSION_TIMEOUT_MS = 3000
 START_TIMEOUT_S = 60.0
 _STOP_GRACE_S = 30.0
 _CLOSE_GRACE_S = 15.0
 _POLL_S = 0.02
-_HEALTH_POLL_S = 0.1
 
 
 class Cluster:
@@ -80,9 +76,8 @@ class Cluster:
         self._start_timeout_s = start_timeout_s
         self._spawner = Spawner(detached=detached)
         self._guard: Guard | None = None
-        self._lock = threading.RLock()
-        self._session: ZkSession | None = None
         self._started = False
+        self._recording = threading.Lock()
         try:
             self._state = plan_cluster(
                 self.directory,
@@ -93,8 +88,13 @@ class Cluster:
                 session_timeout_ms=session_timeout_ms,
             )
         except BaseException:
-            self._release()
+            self._remove()
             raise
+        self._observer = ClusterObserver(
+            self._state.zookeeper_connect,
+            session_timeout_ms=session_timeout_ms,
+            digest_auth=self._state.settings.get("regency.zookeeper.digest.auth", ""),
+        )
         self._zookeeper = self._make_zookeeper()
         self._agents = {
             broker.id: Agent(
@@ -260,51 +260,30 @@ class Cluster:
 
     def session(self) -> ZkSession:
         """A ZooKeeper session of the cluster's keeper, opened on first use. Raises ZkError."""
-        with self._lock:
-            if self._session is None:
-                auth = self._state.settings.get("regency.zookeeper.digest.auth", "")
-                self._session = zk_client.connect(
-                    self.zookeeper_connect,
-                    session_timeout_ms=self._state.session_timeout_ms,
-                    digest_auth=auth,
-                    name="cluster",
-                )
-            return self._session
+        return self._observer.session()
 
     def controller_id(self) -> BrokerId | None:
         """The broker whose controller rules, by /controller; None while nobody does. Raises ZkError."""
-        znode = self.session().read(znode_paths.CONTROLLER)
-        return decode_controller(znode.path, znode.data) if znode else None
+        return self._observer.controller_id()
 
     def controller_epoch(self) -> ControllerEpoch:
         """How many controllers have ruled; 0 before the first. Raises ZkError."""
-        znode = self.session().read(znode_paths.CONTROLLER_EPOCH)
-        return decode_controller_epoch(znode.path, znode.data) if znode else ControllerEpoch(0)
+        return self._observer.controller_epoch()
 
     def snapshot(self) -> ClusterSnapshot:
         """Brokers, controller and partitions as ZooKeeper holds them. Raises ZkError."""
-        return read_snapshot(self.session())
+        return self._observer.snapshot()
+
+    def wait_controller(self, timeout: float = 30.0) -> BrokerId:
+        """Wait until somebody rules whose broker is registered. Raises ClusterTimeout after `timeout` seconds."""
+        return self._observer.wait_controller(timeout)
 
     def wait_healthy(self, timeout: float = 30.0) -> None:
         """Wait until every broker is registered, somebody rules, and every partition has a leader and its full ISR.
 
         Raises ClusterTimeout after `timeout` seconds, saying what is missing.
         """
-        self._wait(self._what_is_missing, timeout)
-
-    def wait_controller(self, timeout: float = 30.0) -> BrokerId:
-        """Wait until somebody rules whose broker is registered. Raises ClusterTimeout after `timeout` seconds."""
-        deadline = time.monotonic() + timeout
-        while True:
-            try:
-                snapshot = self.snapshot()
-            except ZkError:
-                snapshot = None
-            if snapshot is not None and snapshot.controller is not None and snapshot.controller in snapshot.brokers:
-                return snapshot.controller
-            if time.monotonic() >= deadline:
-                raise ClusterTimeout(f"Nobody ruled within {timeout:g} s.", hint=f"See the logs in {self.directory}.")
-            time.sleep(_HEALTH_POLL_S)
+        self._observer.wait_for(self._what_is_missing, timeout)
 
     def _what_is_missing(self) -> list[str]:
         dead = [
@@ -312,19 +291,7 @@ class Cluster:
             for broker, agent in self._agents.items()
             if agent.state is not ProcessState.RUNNING
         ]
-        try:
-            return dead + missing(self.snapshot(), self.broker_ids)
-        except RegencyError as error:
-            return dead + why_unreadable(error)
-
-    def _wait(self, still_missing: Callable[[], list[str]], timeout_s: float) -> None:
-        deadline = time.monotonic() + timeout_s
-        while left := still_missing():
-            if time.monotonic() >= deadline:
-                raise ClusterTimeout(
-                    f"Not healthy within {timeout_s:g} s: {phrase(left)}.", hint=f"See the logs in {self.directory}."
-                )
-            time.sleep(_HEALTH_POLL_S)
+        return dead or missing(self.snapshot(), self.broker_ids)
 
     # Inside
 
@@ -379,7 +346,7 @@ class Cluster:
         return [agent.running for agent in self._agents.values() if agent.running is not None]
 
     def _record(self) -> None:
-        with self._lock:
+        with self._recording:
             refs = [process.ref for process in self._running()]
             if self._zookeeper is not None and self._zookeeper.state is not ProcessState.DEAD:
                 refs.insert(0, self._zookeeper.process.ref)
@@ -387,7 +354,7 @@ class Cluster:
             write_state(self.directory, self._state)
 
     def _end(self, *, grace_s: float) -> None:
-        self._close_session()
+        self._observer.close()
         processes.end([process.ref for process in self._running()], grace_s=grace_s)
         for agent in self._agents.values():
             agent.kill()
@@ -398,19 +365,16 @@ class Cluster:
         if not self._temporary:
             self._record()
 
-    def _close_session(self) -> None:
-        with self._lock:
-            session, self._session = self._session, None
-        if session is not None:
-            session.close()
-
     def _release(self) -> None:
-        self._close_session()
+        self._observer.close()
         self._spawner.close()
-        if self._temporary:
-            shutil.rmtree(self.directory, ignore_errors=True)
+        self._remove()
         if self._guard is not None:
             self._guard.dismiss()
             self._guard = None
         atexit.unregister(self.close)
         self._started = False
+
+    def _remove(self) -> None:
+        if self._temporary:
+            shutil.rmtree(self.directory, ignore_errors=True)

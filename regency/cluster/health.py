@@ -96,9 +96,9 @@ def phrase(found: Sequence[str], shown: int = _SHOWN) -> str:
     return "; ".join(found[:shown]) + more
 
 
-def why_unreadable(error: RegencyError) -> list[str]:
-    """The same list for a ZooKeeper that cannot be read."""
-    return [f"ZooKeeper does not answer: {str(error).rstrip('.')}"]
+def why_unreadable(error: RegencyError) -> str:
+    """The same for a ZooKeeper that cannot be read."""
+    return f"ZooKeeper does not answer: {str(error).rstrip('.')}"
 
 
 def _reason(view: PartitionView, brokers: Mapping[BrokerId, BrokerEpoch]) -> str | None:

@@ -8,12 +8,12 @@ import msgspec
 
 from regency.cluster.down import ZOOKEEPER
 from regency.cluster.errors import ClusterNotRunning
-from regency.cluster.health import ClusterSnapshot, missing, read_snapshot, why_unreadable
+from regency.cluster.health import ClusterSnapshot, missing, why_unreadable
+from regency.cluster.observer import ClusterObserver
 from regency.cluster.processes import ProcessRef, ProcessState, state_of
 from regency.cluster.state import ClusterState, read_state
 from regency.model.errors import RegencyError
 from regency.model.ids import BrokerId
-from regency.runtime import zk_client
 
 _CONNECT_TIMEOUT_MS = 3000
 
@@ -72,7 +72,7 @@ def cluster_status(directory: Path) -> ClusterStatus:
             snapshot = _read(state)
             unread: list[str] = []
         except RegencyError as error:
-            unread = why_unreadable(error)
+            unread = [why_unreadable(error)]
     else:
         unread = [f"ZooKeeper is {zookeeper.state}"]
     return _judge(directory, state, refs, zookeeper, snapshot, unread)
@@ -134,14 +134,13 @@ def _process(ref: ProcessRef | None) -> tuple[str, int | None]:
 
 
 def _read(state: ClusterState) -> ClusterSnapshot:
-    session = zk_client.connect(
+    observer = ClusterObserver(
         state.zookeeper_connect,
         session_timeout_ms=state.session_timeout_ms,
         digest_auth=state.settings.get("regency.zookeeper.digest.auth", ""),
-        name="status",
         connect_timeout_ms=_CONNECT_TIMEOUT_MS,
     )
     try:
-        return read_snapshot(session)
+        return observer.snapshot()
     finally:
-        session.close()
+        observer.close()

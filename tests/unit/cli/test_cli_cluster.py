@@ -69,7 +69,7 @@ def test_up_prints_where_the_cluster_is(up: Callable[..., Result], tmp_path: Pat
         "brokers": [1, 2],
         "detached": True,
     }
-    assert result.stderr == "2 brokers are up; `regency down` ends them.\n"
+    assert result.stderr == "2 brokers up; `regency down` ends it all.\n"
 
 
 def test_second_up_is_refused_and_harms_nobody(up: Callable[..., Result], tmp_path: Path) -> None:
@@ -165,8 +165,10 @@ def test_termination_of_a_foreground_cluster_ends_its_agents(tmp_path: Path) -> 
     )
     assert child.stdout is not None
     assert child.stdout.readline().startswith("bootstrap servers")
+    assert child.stderr is not None
+    assert child.stderr.readline() == "1 broker up; Ctrl-C ends it all.\n"
     state = read_state(tmp_path / ".run")
     child.send_signal(signal.SIGTERM)
     _, err = child.communicate()
-    assert (child.returncode, err) == (143, "1 brokers are up; Ctrl-C ends them.\n")
+    assert (child.returncode, err) == (143, "")
     assert state.alive() == []
