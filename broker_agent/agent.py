@@ -145,7 +145,13 @@ class Agent:
         logs = await asyncio.to_thread(self._open_logs, cluster_id)
         stack.callback(logs.close)
         configs = TopicConfigs(
-            settings.log_config(), session, self._zookeeper_worker, self._loop.post, self._later, logs.set_config
+            self._broker_id,
+            settings.log_config(),
+            session,
+            self._zookeeper_worker,
+            self._loop.post,
+            self._later,
+            logs.set_config,
         )
         await asyncio.to_thread(self._read_configs, configs, logs)
         self._registration = self._build_registration(session)

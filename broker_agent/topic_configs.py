@@ -1,43 +1,68 @@
-"""Settings of topics as this agent knows them: read from /config/topics, kept fresh through /config/changes.
+"""Settings of topics as this agent knows them: read from /config, kept fresh through /config/changes.
 
-A topic's settings are read before its first log is created, and again when a notification names it; after every
-reconnect all that are known are read again. Settings nobody can read are logged and leave the broker's defaults.
+A topic's own settings stand over the broker's, these over those of all brokers, these over server.properties (KIP-226,
+as far as logs are concerned). A topic's are read before its first log is created, and again when a notification names
+it; after every reconnect all that are known are read again. What nobody can read is logged and has no effect.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
 from regency.broker_agent.ports import Worker
 from regency.model import znode_paths, znodes
 from regency.model.errors import ZnodeMalformed
-from regency.model.log_config import LogConfig
-from regency.model.settings import SettingsInvalid, topic_log_config
+from regency.model.ids import BrokerId
+from regency.model.log_config import LogConfig, applicable_log_config
 from regency.runtime.zk_session import WatchEvent, WatchEventType, WatchMode, ZkError, ZkSession, Znode
 
 logger = logging.getLogger(__name__)
 
 RETRY_MS = 1000
 TOPICS_PREFIX = "topics/"
+BROKERS_PREFIX = "brokers/"
+
+TOPIC_KEY_OF = {
+    "compression.type": "compression.type",
+    "log.cleanup.policy": "cleanup.policy",
+    "log.flush.interval.messages": "flush.messages",
+    "log.flush.interval.ms": "flush.ms",
+    "log.index.interval.bytes": "index.interval.bytes",
+    "log.index.size.max.bytes": "segment.index.bytes",
+    "log.message.timestamp.type": "message.timestamp.type",
+    "log.preallocate": "preallocate",
+    "log.retention.bytes": "retention.bytes",
+    "log.retention.ms": "retention.ms",
+    "log.roll.jitter.ms": "segment.jitter.ms",
+    "log.roll.ms": "segment.ms",
+    "log.segment.bytes": "segment.bytes",
+    "log.segment.delete.delay.ms": "file.delete.delay.ms",
+    "message.max.bytes": "max.message.bytes",
+    "min.insync.replicas": "min.insync.replicas",
+    "unclean.leader.election.enable": "unclean.leader.election.enable",
+}
+"""Keys that can be changed for running brokers, and what they are called for a topic (Kafka's DynamicLogConfig)."""
 
 
 class _Held(msgspec.Struct, frozen=True):
     mzxid: int
+    overrides: Mapping[str, str]
     config: LogConfig
 
 
 class TopicConfigs:
-    """What logs are configured with. `of` belongs to the data loop, `load` blocks and belongs to other threads.
+    """What logs are configured with. `of` belongs to the data loop; `watch` and `load` block, on other threads.
 
     `changed` is called on the data loop with a topic and its new settings.
     """
 
     def __init__(
         self,
+        broker: BrokerId,
         base: LogConfig,
         session: ZkSession,
         worker: Worker,
@@ -45,6 +70,8 @@ class TopicConfigs:
         later: Callable[[int, Callable[[], None]], object],
         changed: Callable[[str, LogConfig], None],
     ) -> None:
+        self._broker_paths = (znode_paths.DEFAULT_BROKER_CONFIG, znode_paths.broker_config(broker))
+        self._static = base
         self._base = base
         self._session = session
         self._worker = worker
@@ -64,10 +91,14 @@ class TopicConfigs:
         return held.config if held is not None else self._base
 
     def watch(self) -> None:
-        """Follow /config/changes from now on; before anything is loaded. Blocks. Raises ZkError."""
+        """Follow /config/changes from now on, and read the broker's own settings; before anything is loaded. Blocks.
+
+        Raises ZkError.
+        """
         self._session.watch(znode_paths.CONFIG_CHANGES, WatchMode.PERSISTENT_RECURSIVE, self._on_event)
         children = self._session.children(znode_paths.CONFIG_CHANGES)
         self._seen_notification = max(children.names, default="") if children is not None else ""
+        self._read_base()
 
     def load(self, topics: Iterable[str]) -> None:
         """Read the settings of topics, whether or not they are known; blocks. Raises ZkError."""
@@ -80,22 +111,33 @@ class TopicConfigs:
         with self._lock:
             for topic, znode in zip(topics, znode_of, strict=True):
                 before = self._held.get(topic)
-                held = _Held(znode.stat.mzxid if znode is not None else 0, self._parse(topic, znode))
-                if before is not None and 0 < held.mzxid < before.mzxid:
+                mzxid = znode.stat.mzxid if znode is not None else 0
+                if before is not None and 0 < mzxid < before.mzxid:
                     continue
+                overrides = _decode(znode)
+                held = _Held(mzxid, overrides, _over(self._base, overrides, f"topic {topic}"))
                 self._held[topic] = held
                 if before is None or before.config != held.config:
                     different.append(topic)
         return different
 
-    def _parse(self, topic: str, znode: Znode | None) -> LogConfig:
-        if znode is None:
-            return self._base
-        try:
-            return topic_log_config(self._base, znodes.decode_config(znode.path, znode.data))
-        except (ZnodeMalformed, SettingsInvalid) as error:
-            logger.warning("settings of topic %s are ignored: %s", topic, error)
-            return self._base
+    def _read_base(self) -> list[str]:
+        """Read what brokers are told; the topics whose settings are not what they were."""
+        base = self._static
+        for znode in self._session.read_many(self._broker_paths):
+            named = {TOPIC_KEY_OF[key]: value for key, value in _decode(znode).items() if key in TOPIC_KEY_OF}
+            base = _over(base, named, "this broker")
+        different: list[str] = []
+        with self._lock:
+            if base == self._base:
+                return []
+            self._base = base
+            for topic, held in self._held.items():
+                config = _over(base, held.overrides, f"topic {topic}")
+                if config != held.config:
+                    self._held[topic] = msgspec.structs.replace(held, config=config)
+                    different.append(topic)
+        return different
 
     def _on_event(self, event: WatchEvent) -> None:
         everything = event.type is WatchEventType.LOOK_AGAIN
@@ -115,29 +157,25 @@ class TopicConfigs:
         children = self._session.children(znode_paths.CONFIG_CHANGES)
         names = children.names if children is not None else ()
         fresh = [name for name in names if name > self._seen_notification]
-        if everything:
-            topics = sorted(self._held)
-        else:
-            named = self._named([f"{znode_paths.CONFIG_CHANGES}/{name}" for name in fresh])
-            topics = [topic for topic in named if topic in self._held]
-        different = self._read(topics)
+        named = self._named([f"{znode_paths.CONFIG_CHANGES}/{name}" for name in fresh])
+        brokers = everything or any(entity.startswith(BROKERS_PREFIX) for entity in named)
+        different = self._read_base() if brokers else []
+        topics = list(self._held) if everything else [entity.removeprefix(TOPICS_PREFIX) for entity in named]
+        different += self._read([topic for topic in topics if topic in self._held])
         if fresh:
             self._seen_notification = fresh[-1]
-        return different
+        return sorted(set(different))
 
     def _named(self, notifications: Sequence[str]) -> list[str]:
-        topics: dict[str, None] = {}
+        entities: dict[str, None] = {}
         for znode in self._session.read_many(notifications):
             if znode is None:
                 continue
             try:
-                entity = znodes.decode_config_change(znode.path, znode.data)
+                entities[znodes.decode_config_change(znode.path, znode.data)] = None
             except ZnodeMalformed as error:
                 logger.warning("a notification of changed settings is ignored: %s", error)
-                continue
-            if entity.startswith(TOPICS_PREFIX):
-                topics[entity.removeprefix(TOPICS_PREFIX)] = None
-        return list(topics)
+        return list(entities)
 
     def _refreshed(self, outcome: list[str] | BaseException, everything: bool) -> None:
         self._busy = False
@@ -154,3 +192,20 @@ class TopicConfigs:
         if self._again:
             self._again = False
             self._look(everything=False)
+
+
+def _decode(znode: Znode | None) -> Mapping[str, str]:
+    if znode is None or not znode.data:
+        return {}
+    try:
+        return znodes.decode_config(znode.path, znode.data)
+    except ZnodeMalformed as error:
+        logger.warning("stored settings are ignored: %s", error)
+        return {}
+
+
+def _over(base: LogConfig, overrides: Mapping[str, str], whose: str) -> LogConfig:
+    config, problems = applicable_log_config(base, overrides)
+    for problem in problems:
+        logger.warning("a setting of %s is ignored: %s", whose, problem)
+    return config

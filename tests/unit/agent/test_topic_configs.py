@@ -4,6 +4,7 @@ import pytest
 
 from regency.broker_agent.topic_configs import TopicConfigs
 from regency.model import znode_paths, znodes
+from regency.model.ids import BrokerId
 from regency.model.log_config import LogConfig
 from regency.runtime.zk_session import ZkConnectionLost
 
@@ -17,6 +18,7 @@ class Following:
         self.server, self.session, self.loop = session.server, session, loop
         self.changes: list[tuple[str, int]] = []
         self.configs = TopicConfigs(
+            BrokerId(1),
             BASE,
             session,
             loop,
@@ -117,3 +119,36 @@ def test_without_contact_loading_says_so(following: Following) -> None:
     following.session.suspend()
     with pytest.raises(ZkConnectionLost):
         following.configs.load(["flights"])
+
+
+def tell_brokers(following: Following, which: str, **config: str) -> None:
+    named = {key.replace("_", "."): value for key, value in config.items()}
+    following.server.put(f"{znode_paths.CONFIG_BROKERS}/{which}", znodes.encode_config(named))
+    following.notify(f"brokers/{which}")
+
+
+def test_what_all_brokers_are_told_stands_below_what_one_is_told_and_both_below_the_topics(
+    following: Following,
+) -> None:
+    following.put("flights", retention_ms="7")
+    following.configs.load(["flights", "planes"])
+    tell_brokers(following, "<default>", log_retention_ms="20", log_segment_bytes="4096")
+    assert following.changes == [("flights", 7), ("planes", 20)]
+    tell_brokers(following, "1", log_retention_ms="30")
+    assert following.changes[2:] == [("planes", 30)]
+    planes, flights = following.configs.of("planes"), following.configs.of("flights")
+    assert (planes.segment_bytes, flights.segment_bytes, flights.retention_ms) == (4096, 4096, 7)
+    assert following.configs.of("new").retention_ms == 30
+
+
+def test_what_other_brokers_are_told_is_none_of_ours(following: Following) -> None:
+    following.configs.load(["flights"])
+    tell_brokers(following, "2", log_retention_ms="30")
+    assert following.changes == []
+
+
+def test_one_bad_setting_does_not_cost_the_others(following: Following) -> None:
+    following.put("flights", retention_ms="soon", min_insync_replicas="2", no_such="1")
+    following.configs.load(["flights"])
+    held = following.configs.of("flights")
+    assert (held.retention_ms, held.min_insync_replicas) == (BASE.retention_ms, 2)
