@@ -145,6 +145,8 @@ def _session(
     FETCH_SESSION_TOPIC_ID_ERROR, after which the client begins anew.
     """
     message = request.message
+    # A topic that was deleted and created again is forgotten by its old id and added by its new one, under one name.
+    added = {wanted.topic_partition for wanted in partitions}
     forgotten: list[TopicPartition] = []
     for topic in message.forgotten_topics_data:
         name = topic.topic
@@ -153,7 +155,8 @@ def _session(
         if name is None:
             names_unknown = True
         else:
-            forgotten.extend(TopicPartition(name, partition) for partition in topic.partitions)
+            named = (TopicPartition(name, partition) for partition in topic.partitions)
+            forgotten.extend(key for key in named if key not in added)
     epoch = message.session_epoch if request.version >= FIRST_WITH_SESSIONS else _FULL_WITHOUT_SESSION
     if names_unknown and epoch > 0:
         return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR

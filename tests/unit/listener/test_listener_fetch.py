@@ -205,6 +205,22 @@ def test_sessions_are_asked_with_what_the_request_says(serve: Serve) -> None:
     serve(scenario)
 
 
+def test_a_topic_created_again_is_added_and_not_forgotten(serve: Serve) -> None:
+    async def scenario(h: Any) -> None:
+        h.with_topic("t")
+        h.replicas.names[topic_id("old t")] = "t"
+        old = FetchRequest.ForgottenTopic(topic_id=topic_id("old t"), partitions=[0, 1])
+        request = fetch(("t", 0, 0), session_id=9, session_epoch=3, forgotten_topics_data=[old])
+
+        await (await h.connect()).ask(request, 13)
+
+        (_, _, wanted, forgotten, _) = h.sessions.asked[0]
+        assert [entry.topic_partition for entry in wanted] == [T0]
+        assert forgotten == [TopicPartition("t", 1)]
+
+    serve(scenario)
+
+
 def test_versions_without_sessions_ask_for_none(serve: Serve) -> None:
     async def scenario(h: Any) -> None:
         h.with_topic("t")
