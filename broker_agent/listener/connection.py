@@ -157,10 +157,10 @@ class Connection(asyncio.Protocol):
             self.close_for(Closing.FAILED, f"{exchange.request.api_key.name}: {error!r}")
 
     def finish(self) -> None:
-        """Take no more requests, answer those begun, then close."""
+        """Take no more requests, answer those begun, then close. A fetch that waits changes nothing and is dropped."""
         self._closing = True
         self._pause(True)
-        if not self._unanswered:
+        if not self._unanswered or self._unanswered[0].request.api_key is ApiKey.FETCH:
             self._close_gently()
 
     def abort(self) -> None:

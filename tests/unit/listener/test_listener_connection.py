@@ -361,17 +361,34 @@ def test_stopping_answers_what_has_begun_and_takes_nothing_new(serve: Serve, bat
     serve(scenario)
 
 
-def test_stopping_does_not_wait_for_a_long_poll_for_ever(serve: Serve) -> None:
+def test_stopping_drops_a_long_poll(serve: Serve) -> None:
     async def scenario(h: Any) -> None:
         h.with_topic("t")
         client = await h.connect()
         client.send(long_poll(max_wait_ms=0x7FFFFFFF), 12)
         await h.eventually(lambda: len(h.replicas.waiting) == 1, "the fetch waits")
 
-        await h.listener.stop(grace_ms=20)
+        await h.listener.stop(grace_ms=60_000)
 
         assert h.replicas.cancelled == 1
         assert h.listener.stats.open == 0
+
+    serve(scenario)
+
+
+def test_stopping_does_not_wait_for_an_acknowledgement_for_ever(serve: Serve, batch: Callable[..., bytes]) -> None:
+    async def scenario(h: Any) -> None:
+        h.with_topic("t")
+        h.replicas.hold = True
+        client = await h.connect()
+        client.send(produce(batch()), 9)
+        await h.eventually(lambda: len(h.replicas.held) == 1, "the produce waits")
+
+        await h.listener.stop(grace_ms=20)
+        h.replicas.held[0]()
+
+        assert h.listener.stats.open == 0
+        assert await client.closed_by_listener()
 
     serve(scenario)
 
