@@ -69,9 +69,10 @@ def fenced_write(
     without it, after two such aborts each item alone. Where a reply is lost: sync, read back; an item whose content is
     there is written, one that left no trace is sent again, anything else is a conflict.
 
-    Raises ControllerMoved, ZkSessionLost (`generation` is over), ZkConnectionLost (three replies lost in a row; items
-    may or may not be written), ZkAuthFailed, ZkRequestTooLarge (before anything is sent; one item is too large) and
-    ValueError for an item without operations, a version below 0 or a sequential create, which cannot be read back.
+    Raises ControllerMoved, ZkSessionLost (`generation` is over), ZkConnectionLost (contact was lost three times in a
+    row; items may or may not be written), ZkAuthFailed, ZkRequestTooLarge (before anything is sent; one item is too
+    large) and ValueError for an item without operations, a version below 0 or a sequential create, which cannot be
+    read back.
     """
     for item in items:
         _refuse_unfenceable(item)
@@ -112,7 +113,16 @@ class _FencedWrite:
         batches = self._in_batches(range(len(self._items)))
         losses = 0
         while batches:
-            sent = self._session.multi_pipelined([self._ops(batch) for batch in batches], generation=self._generation)
+            try:
+                sent = self._session.multi_pipelined(
+                    [self._ops(batch) for batch in batches], generation=self._generation
+                )
+            except ZkConnectionLost:  # nothing was sent: there is no connection now
+                losses += 1
+                if losses >= _LOSSES_BEFORE_GIVING_UP:
+                    raise
+                self._session.sync(self._fence.path)
+                continue
             again: list[_Batch] = []
             lost: list[int] = []
             for batch, outcome in zip(batches, sent, strict=True):

@@ -26,7 +26,14 @@ def codes(outcome) -> list[ZkCode]:
 
 def test_a_multi_writes_all_and_tells_paths_and_stats(session):
     outcome = session.multi(
-        [Create("/a", b"1"), Create("/gone"), SetData("/a", b"2", 0), Check("/a", 1), Check("/", None), Delete("/gone", 0)]
+        [
+            Create("/a", b"1"),
+            Create("/gone"),
+            SetData("/a", b"2", 0),
+            Check("/a", 1),
+            Check("/", None),
+            Delete("/gone", 0),
+        ]
     )
     assert codes(outcome) == [OK] * 6
     assert (outcome.ok, outcome.failed_index) == (True, -1)

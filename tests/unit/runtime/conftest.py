@@ -28,8 +28,11 @@ from regency.runtime.zk_wire import ConnectReply, FrameReader
 
 
 class ZkInMemory:
-    """What fenced_write uses of a ZkSession. `faults` are taken one per multi: "", "before", "after" (the reply is lost
-    before or after the multi is applied), "over" (the session ends instead)."""
+    """What fenced_write uses of a ZkSession.
+
+    `faults` are taken one per multi: "", "before", "after" (the reply is lost before or after the multi is applied),
+    "over" (the session ends instead). `away`: how many calls find no connection.
+    """
 
     def __init__(self) -> None:
         self.generation = 1
@@ -37,6 +40,7 @@ class ZkInMemory:
         self.znodes: dict[str, Znode] = {}
         self.faults: list[str] = []
         self.sync_faults = 0
+        self.away = 0
         self.sent: list[list[Op]] = []
         self.between = lambda: None
 
@@ -48,6 +52,9 @@ class ZkInMemory:
     ) -> list[MultiOutcome | ZkError]:
         if generation != self.generation:
             raise ZkSessionLost("over")
+        if self.away:
+            self.away -= 1
+            raise ZkConnectionLost("no contact")
         return [self._multi(list(ops)) for ops in batches]
 
     def _multi(self, ops: list[Op]) -> MultiOutcome | ZkError:

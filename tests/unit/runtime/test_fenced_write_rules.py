@@ -147,6 +147,15 @@ def test_a_reply_lost_again_and_again_is_given_up_as_unknown(zk):
         write(zk, items(Create("/a")))
 
 
+def test_a_write_that_finds_no_connection_waits_for_one_but_own_content_is_then_no_success(zk):
+    zk.put("/a", b"ours")
+    zk.away = 2
+    assert write(zk, items(Create("/a", b"ours"), Create("/b"))) == [NODE_EXISTS, OK]
+    zk.away = 3
+    with pytest.raises(ZkConnectionLost, match="no contact"):
+        write(zk, items(Create("/c")))
+
+
 def test_a_read_back_that_is_lost_itself_is_tried_again_but_not_for_ever(zk):
     zk.faults, zk.sync_faults = ["after"], 1
     assert write(zk, items(Create("/a"))) == [OK]
