@@ -1,0 +1,164 @@
+"""`python -m regency.controller`: one candidate as a process. Wiring, signals and the end; nothing else."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import faulthandler
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from regency.controller.admin_service import AdminService
+from regency.controller.channel_manager import open_channels
+from regency.controller.config import controller_config
+from regency.controller.controller import Controller
+from regency.controller.event_loop import EventLoop, EventQueue
+from regency.controller.events import ShutDown
+from regency.history.writer import HistoryWriter
+from regency.model.clock import SystemClock
+from regency.model.errors import RegencyError
+from regency.model.settings import BrokerSettings
+from regency.runtime.grpc_servers import GrpcServer
+from regency.runtime.logging import configure
+from regency.runtime.settings_loader import load_settings
+from regency.runtime.supervise import start_thread
+from regency.runtime.zk_client import connect
+
+logger = logging.getLogger(__name__)
+
+SWITCH_INTERVAL_S = 0.0005
+END_WAIT_S = 1.0
+"""How long the end may take, seconds; then the process goes as it stands."""
+RPC_THREADS = 16
+
+
+class ControllerProcess:
+    """What one controller process consists of. Connects to ZooKeeper at once; raises RegencyError."""
+
+    def __init__(self, settings: BrokerSettings) -> None:
+        clock = SystemClock()
+        config = controller_config(settings)
+        self._settings = settings
+        self._ended = threading.Event()
+        self._failed = False
+        self._session = connect(
+            settings.zookeeper_connect,
+            session_timeout_ms=settings.zookeeper_session_timeout_ms,
+            digest_auth=settings.zookeeper_digest_auth,
+            name=f"controller-{config.broker_id}",
+            clock=clock,
+            connect_timeout_ms=settings.zookeeper_connection_timeout_ms,
+            set_acl=settings.zookeeper_set_acl,
+        )
+        self._queue = EventQueue(clock)
+        self._controller = Controller(
+            config,
+            self._session,
+            self._queue,
+            open_channels=open_channels(
+                control_listener=config.control_listener,
+                inter_broker_listener=config.inter_broker_listener,
+                timeout_ms=config.request_timeout_ms,
+                clock=clock,
+            ),
+            clock=clock,
+            history=None if config.history_dir is None else HistoryWriter(config.history_dir, "controller"),
+        )
+        self._loop = EventLoop(self._queue, self._controller.process)
+        service = AdminService(
+            self._controller,
+            self._queue,
+            self._loop,
+            broker=config.broker_id,
+            session_id=lambda: self._session.session_id,
+            timeout_ms=config.request_timeout_ms,
+        )
+        self._server = GrpcServer([service.handler()], threads=RPC_THREADS, name="controller-rpc")
+
+    def start(self) -> int:
+        """Serve, and begin to race. Returns the port. Raises PortUnavailable, ZkError."""
+        listener = self._settings.controller_listener
+        port = self._server.bind(listener.host, listener.port)
+        self._server.start()
+        reached = self._settings.advertised(listener, bound_port=port, hostname=socket.gethostname())
+        start_thread("controller-event-thread", self._loop.run, self._on_death, ends=True)
+        self._controller.start(f"{reached.host}:{reached.port}")
+        return port
+
+    def wait(self) -> bool:
+        """Wait until the end is asked for, or something ended that must not. Returns whether all was well."""
+        self._ended.wait()
+        return not self._failed
+
+    def end(self) -> None:
+        """Ask for the end. From any thread, also from a signal handler."""
+        self._ended.set()
+
+    def close(self) -> None:
+        """Resign, give the session up so that /controller vanishes at once, stop serving."""
+        self._controller.patience.abandon()
+        self._queue.preempt_all(ShutDown())
+        self._session.close()
+        self._server.stop(0)
+
+    def _on_death(self, name: str, error: BaseException) -> None:
+        logger.critical("%s ended, so this process ends: %s", name, error, exc_info=error)
+        self._failed = True
+        self._ended.set()
+
+
+def watch_parent(pipe: int, process: ControllerProcess) -> None:
+    """End the process when the other end of `pipe` is closed, as it is when the parent dies."""
+    with contextlib.suppress(OSError):
+        while os.read(pipe, 1024):
+            pass
+    logger.info("the parent is gone, so this process ends")
+    process.end()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one candidate until it is told to end. Returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m regency.controller", description=__doc__)
+    parser.add_argument("--config", type=Path, required=True, help="server.properties")
+    parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="in place of the file's")
+    parser.add_argument("--parent-pipe", type=int, metavar="FD", help="end when this pipe is closed")
+    options = parser.parse_args(arguments)
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    configure("controller")
+    try:
+        settings = load_settings(options.config, options.override)
+        configure(f"controller-{settings.broker_id}")
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
+        process = ControllerProcess(settings)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: process.end())
+        if options.parent_pipe is not None:
+            start_thread(
+                "parent-watch", lambda: watch_parent(options.parent_pipe, process), lambda *_: process.end(), ends=True
+            )
+        port = process.start()
+    except RegencyError as error:
+        sys.stderr.write(f"Error: {error}\n")
+        return 1
+    sys.stdout.write(json.dumps({"port": port}) + "\n")
+    sys.stdout.flush()
+    well = process.wait()
+    last_resort = threading.Timer(END_WAIT_S, os._exit, (0 if well else 1,))
+    last_resort.daemon = True
+    last_resort.start()
+    process.close()
+    return 0 if well else 1
+
+
+if __name__ == "__main__":
+    status = main()
+    logging.shutdown()
+    os._exit(status)  # threads of gRPC and of calls that hang must not keep the process

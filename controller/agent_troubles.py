@@ -1,0 +1,61 @@
+"""Agents' answers that say the controller's picture may be wrong: read the truth in ZooKeeper again, then act on it.
+
+The sender keeps repeating what was refused, ever more slowly; newer content replaces it. Source: design section 5.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from regency.controller.brokers import on_brokers_changed, take_offline
+from regency.controller.partition_state_machine import refresh_leadership
+from regency.controller.sender import Trouble
+from regency.controller.term import Term
+from regency.controller.topics import take_in
+from regency.model.ids import PartitionReplica
+
+logger = logging.getLogger(__name__)
+
+
+def on_trouble(term: Term, trouble: Trouble) -> None:
+    """Act on an agent's answer, unless it is of an incarnation that is over."""
+    broker = term.context.brokers.get(trouble.broker)
+    if broker is None or broker.epoch != trouble.broker_epoch:
+        return
+    if trouble.stale_broker:
+        on_brokers_changed(term)
+        return
+    if trouble.fenced:
+        _read_fenced(term, trouble)
+    if trouble.unknown:
+        logger.warning(
+            "broker %d does not know %d partitions as they are assigned, such as %s: reading their topics again",
+            trouble.broker,
+            len(trouble.unknown),
+            trouble.unknown[0],
+        )
+        take_in(term, sorted({each.topic for each in trouble.unknown if each.topic in term.context.topics}))
+    if trouble.failed_storage:
+        _fail_storage(term, trouble)
+
+
+def _read_fenced(term: Term, trouble: Trouble) -> None:
+    logger.warning(
+        "broker %d holds higher leader epochs for %d partitions, such as %s: reading their states again",
+        trouble.broker,
+        len(trouble.fenced),
+        trouble.fenced[0],
+    )
+    for partition in refresh_leadership(term.context, term.store, trouble.fenced):
+        term.batch.host(term.context.assignment(partition).replicas, partition)
+
+
+def _fail_storage(term: Term, trouble: Trouble) -> None:
+    known = term.context.offline_replicas.get(trouble.broker, set())
+    failed = [each for each in trouble.failed_storage if each not in known]
+    if not failed:
+        return
+    why = f"it answered KAFKA_STORAGE_ERROR for {len(failed)} partitions, such as {failed[0]}"
+    term.decisions.note(f"broker {trouble.broker}", "live", "with a failed directory", why)
+    term.context.mark_offline(trouble.broker, failed)
+    take_offline(term, [PartitionReplica(each.topic, each.partition, trouble.broker) for each in failed])

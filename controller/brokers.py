@@ -1,0 +1,174 @@
+"""Brokers that start, die, restart unnoticed or change their endpoints; replicas that stop working on live brokers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import msgspec
+
+from regency.controller.states import PartitionState, ReplicaState
+from regency.controller.term import Term
+from regency.model.facts import Broker
+from regency.model.ids import BrokerId, PartitionReplica, TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+class BrokerChanges(msgspec.Struct, frozen=True):
+    """How the registered brokers differ from the known ones, each by id."""
+
+    new: tuple[Broker, ...]
+    bounced: tuple[Broker, ...]
+    """Registered again: another incarnation than the known one."""
+    dead: tuple[BrokerId, ...]
+    modified: tuple[Broker, ...]
+    """The same incarnation with other endpoints or another rack."""
+
+    @property
+    def any(self) -> bool:
+        """Whether anything differs."""
+        return bool(self.new or self.bounced or self.dead or self.modified)
+
+
+def compare_brokers(known: Mapping[BrokerId, Broker], registered: Mapping[BrokerId, Broker]) -> BrokerChanges:
+    """What happened to the brokers since `known`. A higher czxid under the same id is a bounce (KIP-380)."""
+    both = sorted(known.keys() & registered.keys())
+    return BrokerChanges(
+        new=tuple(registered[broker] for broker in sorted(registered.keys() - known.keys())),
+        bounced=tuple(registered[broker] for broker in both if registered[broker].epoch != known[broker].epoch),
+        dead=tuple(sorted(known.keys() - registered.keys())),
+        modified=tuple(
+            registered[broker]
+            for broker in both
+            if registered[broker].epoch == known[broker].epoch and registered[broker] != known[broker]
+        ),
+    )
+
+
+def read_brokers(term: Term) -> dict[BrokerId, Broker]:
+    """The registered brokers this controller can steer. Others are reported once and left out.
+
+    A registration that became unreadable does not kill its broker: what was known of the same incarnation stays.
+    """
+    registered = term.store.registered_brokers()
+    brokers = dict(registered.brokers)
+    for broker, epoch in registered.malformed.items():
+        known = term.context.brokers.get(broker)
+        if known is not None and known.epoch == epoch:
+            brokers[broker] = known
+    listener = term.config.control_listener
+    for broker in sorted(brokers):
+        if brokers[broker].endpoint(listener) is None:
+            del brokers[broker]
+            if term.report_once(f"broker {broker} without {listener}"):
+                logger.warning(
+                    "broker %d has no listener %s: it is left out, as a foreign broker or one under another "
+                    "control.plane.listener.name.",
+                    broker,
+                    listener,
+                )
+    return dict(sorted(brokers.items()))
+
+
+def on_brokers_changed(term: Term) -> None:
+    """Read /brokers/ids again and act on what differs.
+
+    Those that are gone are forgotten first and those that came are known before anybody is elected, so that no election
+    chooses a dead broker; a bounce is a failure and a start.
+    """
+    context = term.context
+    changes = compare_brokers(context.brokers, read_brokers(term))
+    if not changes.any:
+        return
+    _note(term, changes)
+    failed = [*changes.dead, *(broker.id for broker in changes.bounced)]
+    for broker in failed:
+        context.remove_broker(broker)
+        term.channels.remove(broker)
+    for new in (*changes.new, *changes.modified):
+        context.add_broker(new)
+    term.batch.brokers_changed()
+    if failed:
+        fail_brokers(term, failed)
+    for bounced in changes.bounced:
+        context.add_broker(bounced)
+    started = [*changes.new, *changes.bounced]
+    if started:
+        start_brokers(term, sorted(started, key=lambda broker: broker.id))
+
+
+def fail_brokers(term: Term, brokers: Collection[BrokerId]) -> None:
+    """Move what the dead brokers led, and take their replicas out of the ISRs. They are no longer in the context."""
+    dead = sorted(brokers)
+    replicas = [
+        PartitionReplica(partition.topic, partition.partition, broker)
+        for partition in term.context.partitions_on(dead)
+        for broker in dead
+        if broker in term.context.assignment(partition).replicas
+    ]
+    take_offline(term, replicas)
+
+
+def start_brokers(term: Term, brokers: Sequence[Broker]) -> None:
+    """Tell brokers that started all they host, and elect where they make it possible. They are in the context."""
+    for broker in brokers:
+        term.context.clear_offline(broker.id)
+        term.channels.add(broker)
+        term.batch.start(broker.id)
+    term.batch.snapshot()
+    bring_online(term, [broker.id for broker in brokers])
+
+
+def bring_online(term: Term, brokers: Collection[BrokerId]) -> None:
+    """Let the replicas on these live brokers take part again."""
+    context = term.context
+    replicas = [
+        PartitionReplica(partition.topic, partition.partition, broker)
+        for partition in context.partitions_on(brokers)
+        if not context.is_queued_for_deletion(partition.topic)
+        for broker in sorted(brokers)
+        if broker in context.assignment(partition).replicas
+    ]
+    known = [each for each in replicas if _exists(term, each)]
+    term.replicas.handle(known, ReplicaState.ONLINE)
+    term.partitions.trigger_online()
+
+
+def take_offline(term: Term, replicas: Sequence[PartitionReplica]) -> None:
+    """Replicas stopped working: elect for what they led, then take them out of the ISRs."""
+    context = term.context
+    gone = [each for each in replicas if not context.is_queued_for_deletion(each.topic)]
+    leaderless = [partition for partition in _partitions(gone) if _lost_its_leader(term, partition)]
+    term.partitions.handle(leaderless, PartitionState.OFFLINE)
+    term.partitions.trigger_online()
+    term.replicas.handle([each for each in gone if _exists(term, each)], ReplicaState.OFFLINE)
+
+
+def _lost_its_leader(term: Term, partition: TopicPartition) -> bool:
+    leadership = term.context.leadership(partition)
+    return leadership is not None and not term.context.is_online(leadership.leader_and_isr.leader, partition)
+
+
+def _exists(term: Term, replica: PartitionReplica) -> bool:
+    state = term.context.replica_state(replica.topic_partition, replica.broker)
+    return state is not ReplicaState.NON_EXISTENT
+
+
+def _partitions(replicas: Iterable[PartitionReplica]) -> list[TopicPartition]:
+    return list(dict.fromkeys(replica.topic_partition for replica in replicas))
+
+
+def _note(term: Term, changes: BrokerChanges) -> None:
+    for broker in changes.new:
+        term.decisions.note(f"broker {broker.id}", "absent", f"live, epoch {broker.epoch}", "it registered")
+    for broker in changes.bounced:
+        known = term.context.brokers[broker.id]
+        why = "it restarted: its registration is another one"
+        term.decisions.note(f"broker {broker.id}", f"live, epoch {known.epoch}", f"live, epoch {broker.epoch}", why)
+    for dead in changes.dead:
+        epoch = term.context.brokers[dead].epoch
+        term.decisions.note(f"broker {dead}", f"live, epoch {epoch}", "dead", "its registration is gone")
+    for broker in changes.modified:
+        endpoints = ", ".join(map(str, broker.endpoints))
+        term.decisions.note(f"broker {broker.id}", "registered", endpoints, "it changed its registration")

@@ -1,0 +1,323 @@
+"""ControllerChannelManager: one thread and one gRPC channel per live broker, driving its passive Sender.
+
+A slow broker delays nobody but itself. Belongs to one controller epoch; `close` ends everything it started.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import msgspec
+
+from regency.controller.desired_state import Wanted
+from regency.controller.messages import Origin
+from regency.controller.metadata_log import MetadataLog
+from regency.controller.sender import Message, Outgoing, Rpc, Sender, Trouble
+from regency.model.clock import Clock
+from regency.model.errors import RegencyError
+from regency.model.facts import Broker, Endpoint
+from regency.model.ids import BrokerId, TopicPartition
+from regency.protos import control_pb2 as pb
+from regency.runtime.grpc_channels import call, open_channel
+from regency.runtime.grpc_clients import AgentControlClient
+
+logger = logging.getLogger(__name__)
+
+CLOSE_WAIT_S = 1.0
+"""How long `close` waits for the threads together, seconds; they are daemons."""
+
+
+class AgentPort(Protocol):
+    """A connection to one incarnation of an agent."""
+
+    def call(self, message: Message) -> pb.ControlResponse:
+        """Send a request and wait for its answer. Raises RpcFailed."""
+        ...
+
+    def close(self) -> None:
+        """End the connection, and whatever call runs on it."""
+        ...
+
+
+Connect = Callable[[Endpoint], AgentPort]
+
+
+class Listener(Protocol):
+    """What the channels tell the controller, on their own threads: it must only hand the word on."""
+
+    def on_trouble(self, trouble: Trouble) -> None:
+        """An answer obliges the controller to look at something."""
+        ...
+
+    def on_snapshot_wanted(self) -> None:
+        """A broker needs a metadata snapshot, and there is none."""
+        ...
+
+
+class Channels(Protocol):
+    """The way to the brokers in one controller epoch: what the controller asks of a ControllerChannelManager."""
+
+    @property
+    def metadata(self) -> MetadataLog:
+        """The metadata every broker gets."""
+        ...
+
+    @property
+    def unacknowledged(self) -> int:
+        """Desired states that no agent has acknowledged yet."""
+        ...
+
+    def set_brokers(self, brokers: Mapping[BrokerId, Broker]) -> None:
+        """Where leaders are reached from now on."""
+        ...
+
+    def add(self, broker: Broker) -> None:
+        """Open a channel to a broker, in place of an older one."""
+        ...
+
+    def remove(self, broker: BrokerId) -> None:
+        """End the channel to a broker."""
+        ...
+
+    def start(self, broker: BrokerId) -> None:
+        """The broker has been told all it hosts."""
+        ...
+
+    def send(self, requests: Mapping[BrokerId, BrokerRequests]) -> None:
+        """Hand over what brokers are newly wanted to do."""
+        ...
+
+    def close(self) -> None:
+        """End every channel."""
+        ...
+
+
+OpenChannels = Callable[[Origin, Listener], Channels]
+
+
+class BrokerRequests(msgspec.Struct, frozen=True):
+    """What one broker is newly wanted to do: pairs of partition and content, and which partitions are new."""
+
+    wanted: list[tuple[TopicPartition, Wanted]]
+    new: frozenset[TopicPartition]
+
+
+class GrpcAgent:
+    """AgentPort over gRPC."""
+
+    def __init__(self, endpoint: Endpoint, *, timeout_ms: int) -> None:
+        self._target = f"{endpoint.host}:{endpoint.port}"
+        self._timeout_ms = timeout_ms
+        self._channel = open_channel(self._target)
+        self._client = AgentControlClient(self._channel)
+
+    def call(self, message: Message) -> pb.ControlResponse:
+        """Send a request and wait for its answer. Raises RpcFailed."""
+        if isinstance(message, pb.LeaderAndIsrRequest):
+            return call(self._client.leader_and_isr, message, timeout_ms=self._timeout_ms, target=self._target)
+        if isinstance(message, pb.UpdateMetadataRequest):
+            return call(self._client.update_metadata, message, timeout_ms=self._timeout_ms, target=self._target)
+        return call(self._client.stop_replica, message, timeout_ms=self._timeout_ms, target=self._target)
+
+    def close(self) -> None:
+        """End the connection, and whatever call runs on it."""
+        self._channel.close()
+
+
+class ControllerChannelManager:
+    """The senders of one controller epoch. Called by the controller's thread, but for `unacknowledged`."""
+
+    def __init__(
+        self,
+        origin: Origin,
+        *,
+        metadata: MetadataLog,
+        control_listener: str,
+        inter_broker_listener: str,
+        connect: Connect,
+        listener: Listener,
+        clock: Clock,
+    ) -> None:
+        self._metadata = metadata
+        self._origin = origin
+        self._control_listener = control_listener
+        self._inter_broker_listener = inter_broker_listener
+        self._connect = connect
+        self._listener = listener
+        self._clock = clock
+        self._channels: dict[BrokerId, _Channel] = {}
+        self._brokers: Mapping[BrokerId, Broker] = {}
+
+    @property
+    def metadata(self) -> MetadataLog:
+        """The metadata every broker gets."""
+        return self._metadata
+
+    @property
+    def unacknowledged(self) -> int:
+        """Desired states that no agent has acknowledged yet. Any thread."""
+        return sum(channel.unacknowledged() for channel in list(self._channels.values()))
+
+    def set_brokers(self, brokers: Mapping[BrokerId, Broker]) -> None:
+        """Where leaders are reached from now on. The mapping is not changed afterwards."""
+        self._brokers = brokers
+
+    def add(self, broker: Broker) -> None:
+        """Open a channel to a broker; nothing is sent before `start`."""
+        endpoint = broker.endpoint(self._control_listener)
+        assert endpoint is not None, f"broker {broker.id} has no listener {self._control_listener}"
+        self.remove(broker.id)
+        sender = Sender(self._origin, broker.id, broker.epoch, self._metadata)
+        self._channels[broker.id] = _Channel(sender, self._connect(endpoint), self._encode, self._listener, self._clock)
+
+    def remove(self, broker: BrokerId) -> None:
+        """End the channel to a broker and forget what it was to be told; harmless where there is none."""
+        channel = self._channels.pop(broker, None)
+        if channel is not None:
+            channel.close()
+
+    def start(self, broker: BrokerId) -> None:
+        """What the broker is wanted to do by now is all it hosts: the conversation may begin. Harmless twice."""
+        channel = self._channels.get(broker)
+        if channel is not None:
+            channel.start()
+
+    def send(self, requests: Mapping[BrokerId, BrokerRequests]) -> None:
+        """Hand over what brokers are newly wanted to do; those without a channel are skipped. Wakes every sender."""
+        for broker, channel in self._channels.items():
+            channel.want(requests.get(broker))
+
+    def close(self) -> None:
+        """End every channel. Calls that run are cancelled; their outcome is nobody's business any more."""
+        channels, self._channels = self._channels, {}
+        for channel in channels.values():
+            channel.close()
+        for channel in channels.values():
+            channel.join(CLOSE_WAIT_S / max(len(channels), 1))
+
+    def _encode(self, sender: Sender, outgoing: Outgoing) -> Message:
+        return sender.encode(outgoing, self._brokers, self._inter_broker_listener)
+
+
+class _Channel:
+    """One broker's sender, its lock and its thread."""
+
+    def __init__(
+        self,
+        sender: Sender,
+        port: AgentPort,
+        encode: Callable[[Sender, Outgoing], Message],
+        listener: Listener,
+        clock: Clock,
+    ) -> None:
+        self._sender = sender
+        self._port = port
+        self._encode = encode
+        self._listener = listener
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._closed = False
+        self._thread: threading.Thread | None = None
+
+    def unacknowledged(self) -> int:
+        with self._changed:
+            return self._sender.desired.unacknowledged
+
+    def want(self, requests: BrokerRequests | None) -> None:
+        with self._changed:
+            if requests is not None:
+                desired = self._sender.desired
+                for partition, wanted in requests.wanted:
+                    desired.want(partition, wanted, is_new=partition in requests.new)
+            self._changed.notify()
+
+    def start(self) -> None:
+        with self._changed:
+            self._sender.start()
+            self._changed.notify()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=f"sender to {self._sender.label}", daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        self._port.close()
+
+    def join(self, timeout_s: float) -> None:
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        while True:
+            outgoing = self._wait_for_next()
+            if outgoing is None:
+                return
+            self._exchange(outgoing)
+
+    def _wait_for_next(self) -> Outgoing | None:
+        asked = False
+        with self._changed:
+            while not self._closed:
+                now = self._clock.monotonic_ms()
+                outgoing = self._sender.next(now)
+                if outgoing is not None:
+                    return outgoing
+                if self._sender.snapshot_wanted and not asked:
+                    asked = True
+                    self._listener.on_snapshot_wanted()
+                wake_at = self._sender.wake_at(now)
+                self._changed.wait(None if wake_at is None else max(wake_at - now, 1) / 1000)
+        return None
+
+    def _exchange(self, outgoing: Outgoing) -> None:
+        try:
+            answer = self._port.call(self._encode(self._sender, outgoing))
+        except (RegencyError, ValueError) as error:  # ValueError: gRPC's word for a channel closed meanwhile
+            self._failed(outgoing.rpc, str(error))
+            return
+        with self._changed:
+            failures = self._sender.failures
+            trouble = self._sender.on_answer(answer, self._clock.monotonic_ms())
+            self._report(outgoing.rpc, failures)
+        if trouble is not None:
+            self._listener.on_trouble(trouble)
+
+    def _failed(self, rpc: Rpc, why: str) -> None:
+        with self._changed:
+            if not self._closed:
+                failures = self._sender.failures
+                self._sender.on_no_answer(why, self._clock.monotonic_ms())
+                self._report(rpc, failures)
+
+    def _report(self, rpc: Rpc, failures_before: int) -> None:
+        if failures_before == 0 and self._sender.failures:
+            logger.warning(
+                "%s to %s is not acknowledged, it is repeated until it is: %s",
+                rpc.value,
+                self._sender.label,
+                self._sender.last_failure,
+            )
+        elif failures_before and not self._sender.failures:
+            logger.info("%s answers again after %d failed requests", self._sender.label, failures_before)
+
+
+def open_channels(*, control_listener: str, inter_broker_listener: str, timeout_ms: int, clock: Clock) -> OpenChannels:
+    """Channels over gRPC, with a thread each, whose calls take at most `timeout_ms` milliseconds."""
+
+    def open_for(origin: Origin, listener: Listener) -> Channels:
+        return ControllerChannelManager(
+            origin,
+            metadata=MetadataLog(),
+            control_listener=control_listener,
+            inter_broker_listener=inter_broker_listener,
+            connect=lambda endpoint: GrpcAgent(endpoint, timeout_ms=timeout_ms),
+            listener=listener,
+            clock=clock,
+        )
+
+    return open_for

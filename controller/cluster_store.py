@@ -1,0 +1,310 @@
+"""The controller's view of ZooKeeper: domain verbs in bulk, every write fenced by the epoch it was decided in.
+
+Batch verbs return per-item results, single verbs raise, ControllerMoved always raises. A lost connection is waited
+out, within the session; ZkSessionLost is raised when that is gone. Nobody else in this package spells a znode path.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
+
+import msgspec
+
+from regency.controller.patience import Patience
+from regency.model import znode_paths as paths
+from regency.model import znodes
+from regency.model.errors import ZnodeMalformed
+from regency.model.facts import Broker, LeaderIsrAndControllerEpoch, TopicAssignment
+from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch, TopicPartition, ZkVersion
+from regency.runtime.fenced import FencedItem, ItemOutcome, fenced_write
+from regency.runtime.zk_session import Create, Delete, SetData, ZkCode, ZkSession, Znode
+
+logger = logging.getLogger(__name__)
+
+
+class Fence(msgspec.Struct, frozen=True):
+    """What a ruling controller's writes are checked against: its epoch, and the session that won it."""
+
+    epoch: ControllerEpoch
+    zk_version: int
+    """Version of /controller_epoch as long as nobody else has won."""
+    generation: int
+
+
+class Registered(msgspec.Struct, frozen=True):
+    """The brokers in /brokers/ids, by id; `malformed` ones are left out, under their id and czxid."""
+
+    brokers: Mapping[BrokerId, Broker]
+    malformed: Mapping[BrokerId, BrokerEpoch]
+
+
+class TopicsRead(msgspec.Struct, frozen=True):
+    """Topic znodes that exist and can be read, by name; with the content of those that lack a topic id."""
+
+    topics: Mapping[str, TopicAssignment]
+    without_id: Mapping[str, bytes]
+
+
+class StatesRead(msgspec.Struct, frozen=True):
+    """State znodes that exist and can be read, with the zxid of their last write; `malformed` ones are named."""
+
+    states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch]
+    mzxids: Mapping[TopicPartition, int]
+    malformed: frozenset[TopicPartition]
+
+
+class WriteCode(Enum):
+    """What became of one write of a batch."""
+
+    WRITTEN = "written"
+    CONFLICT = "conflict"
+    """The znode has another version: read it and decide again."""
+    EXISTS = "exists"
+    MISSING = "missing"
+    FAILED = "failed"
+
+
+class WriteResult(msgspec.Struct, frozen=True):
+    """Outcome of one write; `zk_version` after it, where it was written."""
+
+    code: WriteCode
+    zk_version: ZkVersion = ZkVersion(-1)
+    why: str = ""
+
+
+_CODES = {
+    ZkCode.BAD_VERSION: WriteCode.CONFLICT,
+    ZkCode.NODE_EXISTS: WriteCode.EXISTS,
+    ZkCode.NO_NODE: WriteCode.MISSING,
+}
+
+
+class ClusterStore:
+    """Verbs over one ZkSession, in one controller epoch. The controller's thread calls them."""
+
+    def __init__(self, session: ZkSession, patience: Patience, fence: Fence) -> None:
+        self.fence = fence
+        self._session = session
+        self._patience = patience
+        self._reported: set[tuple[str, int]] = set()
+
+    # Reads
+
+    def registered_brokers(self) -> Registered:
+        """Every broker registered now."""
+        brokers: dict[BrokerId, Broker] = {}
+        malformed: dict[BrokerId, BrokerEpoch] = {}
+        names = self._children(paths.BROKER_IDS)
+        wanted = [broker for name in names if (broker := paths.parse_broker(f"{paths.BROKER_IDS}/{name}")) is not None]
+        for broker, znode in zip(wanted, self._read_many([paths.broker(each) for each in wanted]), strict=True):
+            if znode is None:
+                continue
+            epoch = BrokerEpoch(znode.stat.czxid)
+            try:
+                brokers[broker] = znodes.decode_broker(znode.path, znode.data, id=broker, epoch=epoch)
+            except ZnodeMalformed as error:
+                malformed[broker] = epoch
+                self._report(error, znode)
+        return Registered(brokers, malformed)
+
+    def topic_names(self) -> tuple[str, ...]:
+        """Names of the topics that have a znode, sorted."""
+        return self._children(paths.TOPICS)
+
+    def read_topics(self, names: Sequence[str]) -> TopicsRead:
+        """Assignments of these topics. A malformed one is reported once and left out, as is one that is gone."""
+        topics: dict[str, TopicAssignment] = {}
+        without_id: dict[str, bytes] = {}
+        for name, znode in zip(names, self._read_many([paths.topic(name) for name in names]), strict=True):
+            if znode is None:
+                continue
+            try:
+                topic = znodes.decode_topic(
+                    znode.path,
+                    znode.data,
+                    topic=name,
+                    zk_version=ZkVersion(znode.stat.version),
+                    czxid=znode.stat.czxid,
+                )
+                check_partition_numbers(znode.path, topic)
+            except ZnodeMalformed as error:
+                self._report(error, znode)
+                continue
+            topics[name] = topic
+            if topic.topic_id is None:
+                without_id[name] = znode.data
+        return TopicsRead(topics, without_id)
+
+    def read_states(self, partitions: Sequence[TopicPartition]) -> StatesRead:
+        """Leadership of these partitions; those without a state znode are left out."""
+        states: dict[TopicPartition, LeaderIsrAndControllerEpoch] = {}
+        mzxids: dict[TopicPartition, int] = {}
+        malformed = []
+        found = self._read_many([paths.partition_state(partition) for partition in partitions])
+        decode = znodes.decode_state
+        for partition, znode in zip(partitions, found, strict=True):
+            if znode is None:
+                continue
+            stat = znode.stat
+            try:
+                states[partition] = decode(znode.path, znode.data, zk_version=ZkVersion(stat.version))
+            except ZnodeMalformed as error:
+                malformed.append(partition)
+                self._report(error, znode)
+                continue
+            mzxids[partition] = stat.mzxid
+        return StatesRead(states, mzxids, frozenset(malformed))
+
+    def isr_notifications(self) -> tuple[str, ...]:
+        """Paths of the ISR change notifications there are."""
+        parent = paths.ISR_CHANGE_NOTIFICATION
+        return tuple(f"{parent}/{name}" for name in self._children(parent))
+
+    def read_isr_notifications(self, listed: Sequence[str]) -> tuple[TopicPartition, ...]:
+        """Partitions these notifications name, each once; malformed ones are reported and skipped."""
+        named: dict[TopicPartition, None] = {}
+        for znode in self._read_many(listed):
+            if znode is None:
+                continue
+            try:
+                named.update(dict.fromkeys(znodes.decode_isr_change(znode.path, znode.data)))
+            except ZnodeMalformed as error:
+                self._report(error, znode)
+        return tuple(named)
+
+    def topic_configs(self, topics: Sequence[str]) -> dict[str, dict[str, str] | None]:
+        """Settings of these topics that differ from the brokers'; None where they cannot be read."""
+        configs: dict[str, dict[str, str] | None] = {}
+        for topic, znode in zip(topics, self._read_many([paths.topic_config(each) for each in topics]), strict=True):
+            try:
+                configs[topic] = {} if znode is None else znodes.decode_config(znode.path, znode.data)
+            except ZnodeMalformed as error:
+                configs[topic] = None
+                if znode is not None:
+                    self._report(error, znode)
+        return configs
+
+    def pending_requests(self) -> tuple[str, ...]:
+        """Paths of admin requests and log directory notifications that stand in ZooKeeper now."""
+        parents = (paths.DELETE_TOPICS, paths.LOG_DIR_EVENT_NOTIFICATION)
+        single = (paths.REASSIGN_PARTITIONS, paths.PREFERRED_ELECTION)
+        found = [f"{parent}/{name}" for parent in parents for name in self._children(parent)]
+        found.extend(znode.path for znode in self._read_many(single) if znode is not None)
+        return tuple(found)
+
+    def cluster_id(self) -> str | None:
+        """Id of the cluster; None where no broker has given it one. Raises ZnodeMalformed."""
+        (znode,) = self._read_many([paths.CLUSTER_ID])
+        return None if znode is None else znodes.decode_cluster_id(znode.path, znode.data)
+
+    # Fenced writes
+
+    def create_topics(self, topics: Mapping[str, tuple[TopicAssignment, Mapping[str, str]]]) -> dict[str, WriteResult]:
+        """Create topics, each with its settings in one piece. EXISTS: somebody else has created it."""
+        names = list(topics)
+        existing = self._read_many([paths.topic_config(name) for name in names])
+        items = []
+        for (name, (assignment, config)), found in zip(topics.items(), existing, strict=True):
+            path, data = paths.topic_config(name), znodes.encode_config(config)
+            settings = Create(path, data) if found is None else SetData(path, data, found.stat.version)
+            items.append(FencedItem((settings, Create(paths.topic(name), znodes.encode_topic(assignment)))))
+        return dict(zip(names, map(_result, self._write(items)), strict=True))
+
+    def set_topic_ids(self, topics: Iterable[tuple[TopicAssignment, bytes]]) -> list[WriteResult]:
+        """Write topic znodes again with the id they now have; the bytes are their present content."""
+        items = [
+            FencedItem(
+                (SetData(paths.topic(topic.topic), znodes.encode_topic(topic, previous=content), topic.zk_version),)
+            )
+            for topic, content in topics
+        ]
+        return [_result(outcome) for outcome in self._write(items)]
+
+    def create_states(
+        self, states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch]
+    ) -> dict[TopicPartition, WriteResult]:
+        """Create state znodes with their parents. EXISTS: one stands there already."""
+        topics = dict.fromkeys(partition.topic for partition in states)
+        self._write([FencedItem((Create(paths.topic_partitions(topic)),)) for topic in topics])
+        results = self._create_states(states, with_parent=True)
+        again = {
+            partition: states[partition] for partition, result in results.items() if result.code is WriteCode.EXISTS
+        }
+        results.update(self._create_states(again, with_parent=False))
+        return results
+
+    def update_states(
+        self, states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch]
+    ) -> dict[TopicPartition, WriteResult]:
+        """Replace state znodes, each at the version its value was decided from (`zk_version` of the value)."""
+        encode = znodes.encode_state
+        items = [
+            FencedItem((SetData(paths.partition_state(partition), encode(state), state.leader_and_isr.zk_version),))
+            for partition, state in states.items()
+        ]
+        outcomes = self._write(items)
+        return {partition: _result(outcome) for partition, outcome in zip(states, outcomes, strict=True)}
+
+    def delete_notifications(self, listed: Sequence[str]) -> None:
+        """Delete these notifications; those already gone do not matter."""
+        self._write([FencedItem((Delete(path, None),)) for path in listed])
+
+    def _create_states(
+        self,
+        states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch],
+        *,
+        with_parent: bool,
+    ) -> dict[TopicPartition, WriteResult]:
+        items = []
+        for partition, state in states.items():
+            create = Create(paths.partition_state(partition), znodes.encode_state(state))
+            parent = Create(paths.topic_partition(partition))
+            items.append(FencedItem((parent, create) if with_parent else (create,)))
+        outcomes = self._write(items)
+        return {partition: _result(outcome) for partition, outcome in zip(states, outcomes, strict=True)}
+
+    def _write(self, items: Sequence[FencedItem]) -> list[ItemOutcome]:
+        if not items:
+            return []
+        return self._patience.until_done(
+            lambda: fenced_write(
+                self._session,
+                items,
+                epoch_path=paths.CONTROLLER_EPOCH,
+                epoch_version=self.fence.zk_version,
+                generation=self.fence.generation,
+            )
+        )
+
+    def _children(self, path: str) -> tuple[str, ...]:
+        children = self._patience.until_done(lambda: self._session.children(path))
+        return () if children is None else children.names
+
+    def _read_many(self, wanted: Sequence[str]) -> list[Znode | None]:
+        return self._patience.until_done(lambda: self._session.read_many(wanted)) if wanted else []
+
+    def _report(self, error: ZnodeMalformed, znode: Znode) -> None:
+        seen = (znode.path, znode.stat.mzxid)
+        if seen not in self._reported:
+            self._reported.add(seen)
+            logger.error("%s It is left out until it is corrected; everything else goes on.", error)
+
+
+MAX_PARTITION_NUMBER = 99_999
+"""Highest partition number taken from a topic znode: far above what fits into one, and it bounds memory."""
+
+
+def check_partition_numbers(path: str, topic: TopicAssignment) -> None:
+    """Raise ZnodeMalformed where a partition number would need absurd room."""
+    highest = max(topic.partitions, default=0)
+    if highest > MAX_PARTITION_NUMBER:
+        raise ZnodeMalformed(path, f"partition {highest} is beyond {MAX_PARTITION_NUMBER}")
+
+
+def _result(outcome: ItemOutcome) -> WriteResult:
+    if not outcome.ok:
+        return WriteResult(_CODES.get(outcome.code, WriteCode.FAILED), why=outcome.code.value)
+    stat = outcome.results[-1].stat
+    return WriteResult(WriteCode.WRITTEN, ZkVersion(0 if stat is None else stat.version))

@@ -1,0 +1,47 @@
+"""What the controller takes from `server.properties`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from regency.model.facts import Endpoint
+from regency.model.ids import BrokerId
+from regency.model.log_config import LogConfig
+from regency.model.settings import BrokerSettings
+
+
+class ControllerConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of one controller process. Times in milliseconds."""
+
+    broker_id: BrokerId
+    listener: Endpoint = Endpoint("CONTROLLER", "", 0)
+    """Where its gRPC server listens; port 0 takes any."""
+    endpoint: str = ""
+    """host:port at which agents reach that server, once it is bound."""
+    control_listener: str = "CONTROL"
+    """Listener of agents at which they take requests."""
+    inter_broker_listener: str = "PLAINTEXT"
+    """Listener of agents from which followers fetch."""
+    num_partitions: int = 1
+    default_replication_factor: int = 1
+    log_config: LogConfig = LogConfig()
+    """Defaults of topic settings."""
+    request_timeout_ms: int = 30_000
+    history_dir: Path | None = None
+
+
+def controller_config(settings: BrokerSettings) -> ControllerConfig:
+    """The controller's part of an agent's settings."""
+    return ControllerConfig(
+        broker_id=settings.broker_id,
+        listener=settings.controller_listener,
+        control_listener=settings.control_plane_listener_name,
+        inter_broker_listener=settings.inter_broker_listener_name,
+        num_partitions=settings.num_partitions,
+        default_replication_factor=settings.default_replication_factor,
+        log_config=settings.log_config(),
+        request_timeout_ms=settings.controller_socket_timeout_ms,
+        history_dir=Path(settings.regency_history_dir),
+    )

@@ -1,0 +1,278 @@
+"""ControllerContext: what the ruling controller knows, in one controller epoch. Only the controller's thread uses it.
+
+Per topic there are lists by partition number, and tuples that repeat (ISRs, assignments, replica states) are shared, so
+that two million partitions fit into memory. No I/O, no decisions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import TypeVar
+
+from regency.controller.states import PartitionState, ReplicaState
+from regency.model.facts import (
+    Broker,
+    LeaderIsrAndControllerEpoch,
+    ReplicaAssignment,
+    TopicAssignment,
+)
+from regency.model.ids import ZERO_TOPIC_ID, BrokerId, TopicId, TopicPartition, ZkVersion
+
+ReplicaStates = tuple[tuple[BrokerId, ReplicaState], ...]
+T = TypeVar("T")
+
+NO_ASSIGNMENT = ReplicaAssignment(())
+"""Assignment of a partition that is not known."""
+
+
+class TopicEntry:
+    """One topic: identity, and one list entry per partition number (None where there is no such one)."""
+
+    __slots__ = (
+        "assignments",
+        "czxid",
+        "leadership",
+        "name",
+        "partition_states",
+        "replica_states",
+        "topic_id",
+        "zk_version",
+    )
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.topic_id: TopicId = ZERO_TOPIC_ID
+        self.czxid = 0
+        self.zk_version = ZkVersion(0)
+        self.assignments: list[ReplicaAssignment | None] = []
+        self.leadership: list[LeaderIsrAndControllerEpoch | None] = []
+        self.partition_states: list[PartitionState] = []
+        self.replica_states: list[ReplicaStates] = []
+
+    def grow(self, partition: int) -> None:
+        """Make room for partition number `partition`."""
+        missing = partition + 1 - len(self.assignments)
+        if missing > 0:
+            self.assignments.extend([None] * missing)
+            self.leadership.extend([None] * missing)
+            self.partition_states.extend([PartitionState.NON_EXISTENT] * missing)
+            self.replica_states.extend([()] * missing)
+
+    def partitions(self) -> Iterator[tuple[int, ReplicaAssignment]]:
+        """Numbers and assignments of the partitions there are, in order."""
+        for number, assignment in enumerate(self.assignments):
+            if assignment is not None:
+                yield number, assignment
+
+
+class ControllerContext:
+    """Brokers, assignments, leadership, states and deletion sets."""
+
+    def __init__(self) -> None:
+        self.brokers: dict[BrokerId, Broker] = {}
+        """Live brokers, those shutting down included."""
+        self.shutting_down: set[BrokerId] = set()
+        self.offline_replicas: dict[BrokerId, set[TopicPartition]] = {}
+        """Replicas on live brokers that do not work: their directory failed, or the broker restarted unnoticed."""
+        self.topics: dict[str, TopicEntry] = {}
+        self.partition_count = 0
+        self.topics_to_delete: set[str] = set()
+        self.topics_deletion_started: set[str] = set()
+        self.leaderless: set[TopicPartition] = set()
+        """Partitions in state New or Offline."""
+        self.usable: frozenset[BrokerId] = frozenset()
+        """Brokers that are live and not shutting down."""
+        self._isrs: dict[tuple[BrokerId, ...], tuple[BrokerId, ...]] = {}
+        self._assignments: dict[ReplicaAssignment, ReplicaAssignment] = {}
+        self._replica_states: dict[ReplicaStates, ReplicaStates] = {}
+        self._changed_states: dict[tuple[ReplicaStates, BrokerId, ReplicaState], ReplicaStates] = {}
+
+    # Brokers
+
+    def add_broker(self, broker: Broker) -> None:
+        """Add a live broker, or replace what is known of it."""
+        self.brokers[broker.id] = broker
+        self._refresh_usable()
+
+    def remove_broker(self, broker: BrokerId) -> None:
+        """Forget a broker that died, with its shutdown and its failed directories."""
+        self.brokers.pop(broker, None)
+        self.shutting_down.discard(broker)
+        self.offline_replicas.pop(broker, None)
+        self._refresh_usable()
+
+    def begin_shutdown(self, broker: BrokerId) -> None:
+        """Note that a live broker is leaving under controlled shutdown."""
+        self.shutting_down.add(broker)
+        self._refresh_usable()
+
+    def mark_offline(self, broker: BrokerId, partitions: Iterable[TopicPartition]) -> None:
+        """Note that these replicas do not work although their broker lives."""
+        self.offline_replicas.setdefault(broker, set()).update(partitions)
+
+    def clear_offline(self, broker: BrokerId) -> None:
+        """Forget which replicas of the broker did not work."""
+        self.offline_replicas.pop(broker, None)
+
+    def is_online(self, broker: BrokerId, partition: TopicPartition) -> bool:
+        """Whether the broker could serve the partition now."""
+        return broker in self.usable and partition not in self.offline_replicas.get(broker, ())
+
+    def online(self, partition: TopicPartition, *, including_shutting_down: bool = False) -> Collection[BrokerId]:
+        """Brokers that could serve the partition, if it were assigned to them; for membership tests."""
+        live: Collection[BrokerId] = self.brokers if including_shutting_down else self.usable
+        if not self.offline_replicas:
+            return live
+        return [broker for broker in sorted(live) if partition not in self.offline_replicas.get(broker, ())]
+
+    def offline(self, partition: TopicPartition) -> tuple[BrokerId, ...]:
+        """Assigned replicas that do not work: their broker is dead or shutting down, or their directory failed."""
+        online = self.online(partition)
+        return tuple(replica for replica in self.assignment(partition).replicas if replica not in online)
+
+    # Topics and assignments
+
+    def put_topic(self, topic: TopicAssignment) -> list[TopicPartition]:
+        """Take in a topic znode. Returns the partitions that were not known before.
+
+        What is known of a partition's replicas is not replaced: only a reassignment changes them.
+        """
+        entry = self.topics.get(topic.topic)
+        if entry is None:
+            entry = self.topics[topic.topic] = TopicEntry(topic.topic)
+        entry.zk_version = topic.zk_version
+        entry.czxid = topic.czxid
+        if topic.topic_id is not None:
+            entry.topic_id = topic.topic_id
+        added = []
+        for number, assignment in sorted(topic.partitions.items()):
+            entry.grow(number)
+            if entry.assignments[number] is None:
+                entry.assignments[number] = _shared(self._assignments, assignment)
+                added.append(TopicPartition(topic.topic, number))
+        self.partition_count += len(added)
+        return added
+
+    def remove_topic(self, topic: str) -> None:
+        """Forget a topic whose znode is gone."""
+        entry = self.topics.pop(topic, None)
+        if entry is not None:
+            partitions = [TopicPartition(topic, number) for number, _ in entry.partitions()]
+            self.partition_count -= len(partitions)
+            self.leaderless.difference_update(partitions)
+        for offline in self.offline_replicas.values():
+            offline.difference_update([each for each in offline if each.topic == topic])
+        self.topics_to_delete.discard(topic)
+        self.topics_deletion_started.discard(topic)
+
+    def assignment(self, partition: TopicPartition) -> ReplicaAssignment:
+        """The assignment; without replicas where the partition is not known."""
+        entry = self.topics.get(partition.topic)
+        if entry is None or partition.partition >= len(entry.assignments):
+            return NO_ASSIGNMENT
+        return entry.assignments[partition.partition] or NO_ASSIGNMENT
+
+    def set_assignment(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
+        """Replace the assignment of a partition of a known topic."""
+        entry = self.topics[partition.topic]
+        entry.grow(partition.partition)
+        entry.assignments[partition.partition] = _shared(self._assignments, assignment)
+
+    def topic_id(self, topic: str) -> TopicId:
+        """The topic's id; all zero where it has none."""
+        entry = self.topics.get(topic)
+        return ZERO_TOPIC_ID if entry is None else entry.topic_id
+
+    def partitions(self) -> Iterator[TopicPartition]:
+        """Every partition, by topic in order of arrival, then by number."""
+        for name, entry in self.topics.items():
+            for number, _ in entry.partitions():
+                yield TopicPartition(name, number)
+
+    def partitions_on(self, brokers: Collection[BrokerId]) -> list[TopicPartition]:
+        """Partitions with a replica on one of the brokers."""
+        wanted = frozenset(brokers)
+        found = []
+        for name, entry in self.topics.items():
+            for number, assignment in enumerate(entry.assignments):
+                if assignment is not None and not wanted.isdisjoint(assignment.replicas):
+                    found.append(TopicPartition(name, number))
+        return found
+
+    def is_queued_for_deletion(self, topic: str) -> bool:
+        """Whether somebody asked for the topic's deletion."""
+        return topic in self.topics_to_delete
+
+    # Leadership
+
+    def leadership(self, partition: TopicPartition) -> LeaderIsrAndControllerEpoch | None:
+        """Who leads and who is in sync, as last read or written; None where no state znode exists."""
+        entry = self.topics.get(partition.topic)
+        if entry is None or partition.partition >= len(entry.leadership):
+            return None
+        return entry.leadership[partition.partition]
+
+    def set_leadership(self, partition: TopicPartition, leadership: LeaderIsrAndControllerEpoch) -> None:
+        """Note what the state znode holds."""
+        self.topics[partition.topic].leadership[partition.partition] = leadership
+
+    def shared_isr(self, isr: tuple[BrokerId, ...]) -> tuple[BrokerId, ...]:
+        """The one tuple kept for all partitions with this ISR."""
+        return _shared(self._isrs, isr)
+
+    # States
+
+    def partition_state(self, partition: TopicPartition) -> PartitionState:
+        """The partition's state; NON_EXISTENT where it is not known."""
+        entry = self.topics.get(partition.topic)
+        if entry is None or partition.partition >= len(entry.partition_states):
+            return PartitionState.NON_EXISTENT
+        return entry.partition_states[partition.partition]
+
+    def set_partition_state(self, partition: TopicPartition, state: PartitionState) -> None:
+        """Move a partition of a known topic into a state."""
+        self.topics[partition.topic].partition_states[partition.partition] = state
+        if state is PartitionState.NEW or state is PartitionState.OFFLINE:
+            self.leaderless.add(partition)
+        else:
+            self.leaderless.discard(partition)
+
+    def replica_state(self, partition: TopicPartition, broker: BrokerId) -> ReplicaState:
+        """The replica's state; NON_EXISTENT where it is not known."""
+        entry = self.topics.get(partition.topic)
+        if entry is None or partition.partition >= len(entry.replica_states):
+            return ReplicaState.NON_EXISTENT
+        for replica, state in entry.replica_states[partition.partition]:
+            if replica == broker:
+                return state
+        return ReplicaState.NON_EXISTENT
+
+    def set_replica_state(self, partition: TopicPartition, broker: BrokerId, state: ReplicaState) -> None:
+        """Move a replica of a known topic into a state; NON_EXISTENT forgets it."""
+        entry = self.topics[partition.topic]
+        entry.grow(partition.partition)
+        states = entry.replica_states[partition.partition]
+        key = (states, broker, state)
+        changed = self._changed_states.get(key)
+        if changed is None:
+            others = [each for each in states if each[0] != broker]
+            kept = others if state is ReplicaState.NON_EXISTENT else [*others, (broker, state)]
+            ordered = tuple(sorted(kept, key=lambda each: each[0]))
+            changed = self._changed_states[key] = _shared(self._replica_states, ordered)
+        entry.replica_states[partition.partition] = changed
+
+    def offline_partitions(self) -> int:
+        """Partitions without a leader whose deletion has not begun."""
+        deleting = self.topics_deletion_started
+        return sum(
+            1
+            for partition in self.leaderless
+            if partition.topic not in deleting and self.partition_state(partition) is PartitionState.OFFLINE
+        )
+
+    def _refresh_usable(self) -> None:
+        self.usable = frozenset(self.brokers) - self.shutting_down
+
+
+def _shared(pool: dict[T, T], value: T) -> T:
+    return pool.setdefault(value, value)

@@ -1,0 +1,51 @@
+"""A broker asks to leave: move what it leads to others, and take it out of the ISRs, before it goes."""
+
+from __future__ import annotations
+
+from regency.controller.election import ElectionKind
+from regency.controller.events import ShutdownOutcome
+from regency.controller.states import PartitionState, ReplicaState
+from regency.controller.term import Term
+from regency.model.ids import NO_BROKER_EPOCH, BrokerEpoch, BrokerId, PartitionReplica, TopicPartition
+from regency.model.kafka_errors import ErrorCode
+
+
+def shut_down_broker(term: Term, broker: BrokerId, broker_epoch: BrokerEpoch) -> ShutdownOutcome:
+    """Move leaders off the broker and shrink the ISRs it is in. May be repeated: only what is left is handled.
+
+    `remaining` are the partitions with other replicas that it still leads, because none of those is in sync. A
+    partition whose only replica it holds goes away with it. Source: reference section 8.2.
+    """
+    context = term.context
+    known = context.brokers.get(broker)
+    if known is None:
+        return ShutdownOutcome(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker} is not registered.")
+    if broker_epoch != NO_BROKER_EPOCH and broker_epoch < known.epoch:
+        why = f"broker epoch {broker_epoch} is over, broker {broker} is registered under {known.epoch}."
+        return ShutdownOutcome(ErrorCode.STALE_BROKER_EPOCH, why)
+    if broker not in context.shutting_down:
+        term.decisions.note(f"broker {broker}", "live", "shutting down", "it asked for a controlled shutdown")
+        context.begin_shutdown(broker)
+        term.batch.brokers_changed()
+    hosted = [each for each in context.partitions_on([broker]) if _may_move(term, each)]
+    led = [each for each in hosted if _leader(term, each) == broker]
+    term.partitions.handle(led, PartitionState.ONLINE, ElectionKind.CONTROLLED_SHUTDOWN)
+    followed = [
+        PartitionReplica(each.topic, each.partition, broker) for each in hosted if _leader(term, each) != broker
+    ]
+    term.replicas.handle(followed, ReplicaState.OFFLINE)
+    return ShutdownOutcome(remaining=tuple(each for each in hosted if _leader(term, each) == broker))
+
+
+def _may_move(term: Term, partition: TopicPartition) -> bool:
+    context = term.context
+    return (
+        len(context.assignment(partition).replicas) > 1
+        and context.leadership(partition) is not None
+        and not context.is_queued_for_deletion(partition.topic)
+    )
+
+
+def _leader(term: Term, partition: TopicPartition) -> BrokerId | None:
+    leadership = term.context.leadership(partition)
+    return None if leadership is None else leadership.leader_and_isr.leader

@@ -1,0 +1,311 @@
+"""The controller: races, takes over, routes events to their handlers, resigns. Routing and order, nothing else.
+
+All of it runs on one thread. Other threads put events, and read `view`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from regency.controller.agent_troubles import on_trouble
+from regency.controller.brokers import on_brokers_changed
+from regency.controller.channel_manager import OpenChannels
+from regency.controller.cluster_store import ClusterStore, Fence
+from regency.controller.config import ControllerConfig
+from regency.controller.controlled_shutdown import shut_down_broker
+from regency.controller.elector import Elector
+from regency.controller.event_loop import EventQueue
+from regency.controller.events import (
+    AgentTroubled,
+    AssignmentsChanged,
+    BrokersChanged,
+    ConfigsChanged,
+    ControlledShutdown,
+    ControllerChanged,
+    CreateTopics,
+    Event,
+    IsrsChanged,
+    RequestsChanged,
+    SessionEnded,
+    ShutDown,
+    SnapshotWanted,
+    TopicsChanged,
+)
+from regency.controller.failover import take_over
+from regency.controller.isr_changes import on_isrs_changed
+from regency.controller.messages import Origin
+from regency.controller.patience import Patience
+from regency.controller.reports import ReplicaReports
+from regency.controller.requests import report_pending_requests
+from regency.controller.sender import Trouble
+from regency.controller.term import Term, TermListener
+from regency.controller.topic_creation import create_topics
+from regency.controller.topic_watches import TopicWatches
+from regency.controller.topics import on_assignments_changed, on_topics_changed
+from regency.history.writer import HistoryWriter
+from regency.model import znode_paths as paths
+from regency.model.clock import Clock
+from regency.model.errors import ControllerMoved, RegencyError
+from regency.model.ids import NO_LEADER, BrokerEpoch, BrokerId, ControllerEpoch
+from regency.runtime.zk_session import (
+    SessionEvent,
+    WatchCallback,
+    WatchMode,
+    ZkError,
+    ZkSession,
+    ZkSessionLost,
+)
+
+logger = logging.getLogger(__name__)
+
+FIRST_RETRY_MS = 100
+LAST_RETRY_MS = 10_000
+FORGIVEN_AFTER_MS = 60_000
+"""A failure this long after the one before begins a new series."""
+REPEATED_FAILURES = 10
+"""From the tenth failure of a series on they are counted, not logged."""
+
+
+class View(msgspec.Struct, frozen=True):
+    """What other threads may know: replaced as a whole after every event."""
+
+    ruling: bool = False
+    epoch: ControllerEpoch = ControllerEpoch(0)
+    """Of the term, or of the last one here; 0 before the first."""
+    incumbent: BrokerId = NO_LEADER
+    """Who rules as far as is known."""
+    brokers: Mapping[BrokerId, BrokerEpoch] = {}
+    topics: int = 0
+    partitions: int = 0
+    offline_partitions: int = 0
+
+
+class Controller:
+    """One candidate of one broker, over one ZkSession."""
+
+    def __init__(
+        self,
+        config: ControllerConfig,
+        session: ZkSession,
+        queue: EventQueue,
+        *,
+        open_channels: OpenChannels,
+        clock: Clock,
+        history: HistoryWriter | None = None,
+    ) -> None:
+        self.view = View()
+        self.reports = ReplicaReports()
+        self.patience = Patience(session)
+        self._config = config
+        self._session = session
+        self._queue = queue
+        self._open_channels = open_channels
+        self._clock = clock
+        self._history = history
+        self._elector = Elector(session, self.patience, config.broker_id, clock)
+        self._term: Term | None = None
+        self._failures = 0
+        self._last_failure_ms = 0
+        self._handlers: Mapping[type[Event], Callable[[Term], None]] = {
+            BrokersChanged: on_brokers_changed,
+            TopicsChanged: on_topics_changed,
+            IsrsChanged: on_isrs_changed,
+            RequestsChanged: report_pending_requests,
+            AssignmentsChanged: lambda term: on_assignments_changed(term, queue.take_marked_topics()),
+            ConfigsChanged: _elect_offline,
+            SnapshotWanted: lambda term: term.batch.snapshot(),
+        }
+
+    @property
+    def unacknowledged(self) -> int:
+        """Desired states that no agent has acknowledged yet. Any thread."""
+        term = self._term
+        return 0 if term is None else term.channels.unacknowledged
+
+    def start(self, endpoint: str) -> None:
+        """Listen to the session, arm the watches that stay, and ask for the first race. Raises ZkError.
+
+        `endpoint` is the host:port at which agents reach this controller.
+        """
+        self._config = msgspec.structs.replace(self._config, endpoint=endpoint)
+        self._session.listen(self._on_session_event)
+        for path in (paths.CONTROLLER, paths.CONTROLLER_EPOCH):
+            self._watch(path, WatchMode.PERSISTENT, ControllerChanged())
+        self._watch(paths.TOPICS, WatchMode.PERSISTENT, TopicsChanged())
+        recursive = WatchMode.PERSISTENT_RECURSIVE
+        self._watch(paths.BROKER_IDS, recursive, BrokersChanged())
+        self._watch(paths.ISR_CHANGE_NOTIFICATION, recursive, IsrsChanged())
+        self._watch(paths.ADMIN, recursive, RequestsChanged())
+        self._watch(paths.LOG_DIR_EVENT_NOTIFICATION, recursive, RequestsChanged())
+        self._watch(paths.CONFIG_CHANGES, recursive, ConfigsChanged())
+        self._queue.put(ControllerChanged())
+
+    def process(self, event: Event) -> None:
+        """React to one event. Never raises but for what ends the process."""
+        try:
+            self._route(event)
+        except ControllerMoved as error:
+            logger.info("%s", error)
+            self._resign("another controller rules")
+            self._queue.put(ControllerChanged())
+        except ZkSessionLost as error:
+            self._resign(str(error))
+        except RegencyError as error:
+            self._give_up(str(error))
+        except Exception as error:
+            # Whatever it was: what is in memory may be half done, so it is thrown away and read again from ZooKeeper.
+            logger.exception("handling %s failed", type(event).__name__)
+            self._give_up(f"{type(error).__name__} while handling {type(event).__name__}")
+        self._refresh_view()
+
+    def _route(self, event: Event) -> None:
+        if isinstance(event, ControllerChanged):
+            self._on_controller_changed()
+        elif isinstance(event, SessionEnded):
+            if self._term is not None and self._term.store.fence.generation <= event.generation:
+                self._resign("the session with ZooKeeper ended")
+        elif isinstance(event, ShutDown):
+            self._resign("this process ends")
+        elif self._term is not None:
+            self._handle(self._term, event)
+
+    def _handle(self, term: Term, event: Event) -> None:
+        term.decisions.begin(type(event).__name__)
+        handler = self._handlers.get(type(event))
+        if handler is not None:
+            handler(term)
+            term.hand_over()
+        elif isinstance(event, CreateTopics):
+            created = create_topics(term, event.topics, validate_only=event.validate_only)
+            term.hand_over()
+            event.reply.set_result(created)
+        elif isinstance(event, ControlledShutdown):
+            outcome = shut_down_broker(term, event.broker, event.broker_epoch)
+            term.hand_over()
+            event.reply.set_result(outcome)
+        elif isinstance(event, AgentTroubled) and event.epoch == term.epoch:
+            self._on_trouble(term, event.trouble)
+            term.hand_over()
+
+    def _on_trouble(self, term: Term, trouble: Trouble) -> None:
+        if trouble.stale_controller and not self._elector.still_rules(term.store.fence):
+            raise ControllerMoved(f"Broker {trouble.broker} has seen a newer controller, and so has ZooKeeper.")
+        on_trouble(term, trouble)
+
+    # Ruling
+
+    def _on_controller_changed(self) -> None:
+        if self._term is not None:
+            if self._elector.still_rules(self._term.store.fence):
+                return
+            self._resign("/controller is no longer this session's, or the epoch has moved")
+        outcome = self._elector.elect()
+        if isinstance(outcome, Fence):
+            self._take_over(outcome)
+        elif outcome.incumbent is not None and outcome.incumbent.broker != self.view.incumbent:
+            self.view = msgspec.structs.replace(self.view, incumbent=outcome.incumbent.broker)
+            logger.info("broker %d rules", outcome.incumbent.broker)
+
+    def _take_over(self, fence: Fence) -> None:
+        began = self._clock.monotonic_ms()
+        store = ClusterStore(self._session, self.patience, fence)
+        self._queue.take_marked_topics()
+        cluster_id = store.cluster_id()
+        assert cluster_id is not None, "the elector creates it"
+        self.view = View(epoch=fence.epoch, incumbent=self._config.broker_id)
+        self._term = term = Term(
+            self._config,
+            store,
+            cluster_id=cluster_id,
+            watches=TopicWatches(self._session, self._queue.mark_topic),
+            channels=self._open_channels(
+                Origin(self._config.broker_id, fence.epoch, self._config.endpoint),
+                TermListener(self._queue.put, fence.epoch),
+            ),
+            history=self._history,
+            clock=self._clock,
+        )
+        term.decisions.begin("failover")
+        why = "won the race for /controller"
+        term.decisions.note("controller", "a candidate", f"broker {self._config.broker_id}, epoch {fence.epoch}", why)
+        take_over(term)
+        term.hand_over()
+        logger.info(
+            "broker %d rules in epoch %d: %d live brokers, %d topics, %d partitions, %d offline, taken over in %d ms",
+            self._config.broker_id,
+            fence.epoch,
+            len(term.context.brokers),
+            len(term.context.topics),
+            term.context.partition_count,
+            term.context.offline_partitions(),
+            self._clock.monotonic_ms() - began,
+        )
+
+    def _resign(self, why: str) -> None:
+        """Stop ruling at once. Nothing is written and nothing more is sent."""
+        term, self._term = self._term, None
+        if term is None:
+            return
+        self.view = View(epoch=term.epoch)
+        term.decisions.begin("resignation")
+        term.decisions.note("controller", f"broker {self._config.broker_id}, epoch {term.epoch}", "a candidate", why)
+        term.close()
+        self.reports.clear()
+
+    def _give_up(self, why: str) -> None:
+        """Stop ruling after a failure, let another rule, and race again after a growing delay."""
+        term = self._term
+        self._resign(why)
+        now = self._clock.monotonic_ms()
+        if now - self._last_failure_ms > FORGIVEN_AFTER_MS:
+            self._failures = 0
+        delay = min(FIRST_RETRY_MS << min(self._failures, 16), LAST_RETRY_MS)
+        self._failures += 1
+        self._last_failure_ms = now
+        if self._failures < REPEATED_FAILURES:
+            logger.warning("racing again in %d ms: %s", delay, why)
+        self._queue.put_later(ControllerChanged(), delay)
+        if term is not None:
+            try:
+                self._elector.release(term.store.fence)
+            except ZkError as error:
+                logger.info("/controller is left to vanish with the session: %s", error)
+
+    def _refresh_view(self) -> None:
+        term = self._term
+        if term is None:
+            return
+        context = term.context
+        brokers = {broker.id: broker.epoch for broker in context.brokers.values()}
+        if brokers != self.view.brokers:
+            self.reports.retain(brokers)
+        self.view = View(
+            ruling=True,
+            epoch=term.epoch,
+            incumbent=self._config.broker_id,
+            brokers=brokers,
+            topics=len(context.topics),
+            partitions=context.partition_count,
+            offline_partitions=context.offline_partitions(),
+        )
+
+    # The session
+
+    def _watch(self, path: str, mode: WatchMode, event: Event) -> None:
+        callback: WatchCallback = lambda _: self._queue.put(event)  # noqa: E731
+        self._session.watch(path, mode, callback)
+
+    def _on_session_event(self, event: SessionEvent, generation: int) -> None:
+        if event is SessionEvent.LOST:
+            self._queue.preempt_all(SessionEnded(generation))
+        elif event is SessionEvent.CONNECTED:
+            self._queue.put(ControllerChanged())
+
+
+def _elect_offline(term: Term) -> None:
+    """Settings changed: an unclean election may be allowed where none was."""
+    if term.context.leaderless:
+        term.partitions.trigger_online()

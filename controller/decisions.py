@@ -1,0 +1,126 @@
+"""What was decided in one event, for the log and for the history. Nothing here changes what is decided.
+
+Formatting waits until the requests are on their way: a failover may decide for a hundred thousand partitions.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterator
+from enum import Enum
+from typing import NamedTuple
+
+from regency.history.records import Decision
+from regency.history.writer import HistoryWriter
+from regency.model.clock import Clock
+from regency.model.facts import LeaderAndIsr
+from regency.model.ids import BrokerId, ControllerEpoch, TopicPartition
+
+logger = logging.getLogger(__name__)
+
+LINES_PER_EVENT = 100
+"""More decisions of one event than this are logged as one summary."""
+
+
+class Outcome(Enum):
+    """What a decision did, in a word for summaries."""
+
+    CREATED = "created"
+    ELECTED = "elected"
+    LEFT_LEADERLESS = "left without a leader"
+    SHRUNK = "out of the ISR"
+    FENCED = "with a new leader epoch"
+
+
+class _Leadership(NamedTuple):
+    partition: TopicPartition
+    outcome: Outcome
+    before: LeaderAndIsr | None
+    after: LeaderAndIsr
+    why: str
+
+
+class DecisionLog:
+    """Decisions of one controller epoch, numbered from 1. `writer` None: only the log."""
+
+    def __init__(self, writer: HistoryWriter | None, epoch: ControllerEpoch, broker: BrokerId, clock: Clock) -> None:
+        self._writer = writer
+        self._epoch = epoch
+        self._broker = broker
+        self._clock = clock
+        self._number = 0
+        self._event = ""
+        self._pending: list[_Leadership] = []
+
+    def begin(self, event: str) -> None:
+        """What is decided from now on is because of this event."""
+        self._event = event
+
+    def leadership(
+        self,
+        partition: TopicPartition,
+        outcome: Outcome,
+        before: LeaderAndIsr | None,
+        after: LeaderAndIsr,
+        why: str,
+    ) -> None:
+        """Note a committed decision about a partition."""
+        self._pending.append(_Leadership(partition, outcome, before, after, why))
+
+    def note(self, subject: str, before: str, after: str, why: str) -> None:
+        """Record and log a decision about something else than a partition, at once."""
+        logger.info("%s: %s (was %s): %s", subject, after, before, why)
+        self._write([(subject, before, after, why)])
+
+    def commit(self) -> None:
+        """Write what was noted since the last commit: a line each, or one block and a summary."""
+        pending, self._pending = self._pending, []
+        if len(pending) > LINES_PER_EVENT:
+            counts = Counter(decision.outcome.value for decision in pending)
+            listed = ", ".join(f"{count} {what}" for what, count in sorted(counts.items()))
+            logger.info("%s decided for %d partitions: %s", self._event, len(pending), listed)
+        else:
+            for decision in pending:
+                logger.info("%s", _line(decision))
+        if pending and self._writer is not None:
+            self._write(list(_texts(pending)))
+
+    def _write(self, texts: list[tuple[str, str, str, str]]) -> None:
+        if self._writer is None:
+            return
+        now = self._clock.wall_ms()
+        decisions = []
+        for subject, before, after, why in texts:
+            self._number += 1
+            decisions.append(
+                Decision(self._epoch, self._number, self._event, subject, before, after, why, now, self._broker)
+            )
+        self._writer.write(decisions)
+
+
+def _texts(pending: list[_Leadership]) -> Iterator[tuple[str, str, str, str]]:
+    for decision in pending:
+        before = "nothing" if decision.before is None else _describe(decision.before)
+        yield str(decision.partition), before, _describe(decision.after), decision.why
+
+
+def _describe(state: LeaderAndIsr) -> str:
+    return f"leader {state.leader}, isr {list(state.isr)}, leader epoch {state.leader_epoch}"
+
+
+def _line(decision: _Leadership) -> str:
+    partition, outcome, before, after, why = decision
+    was = f" (was {before.leader})" if before is not None and before.leader != after.leader else ""
+    rest = f"{why}; isr {list(after.isr)}, leader epoch {after.leader_epoch}"
+    match outcome:
+        case Outcome.CREATED:
+            return f"created {partition} with leader {after.leader}: {rest}"
+        case Outcome.ELECTED:
+            return f"elected {after.leader} for {partition}{was}: {rest}"
+        case Outcome.LEFT_LEADERLESS:
+            return f"no leader for {partition}{was}: {rest}"
+        case Outcome.SHRUNK:
+            return f"shrank the ISR of {partition}: {rest}"
+        case Outcome.FENCED:
+            return f"fenced {partition}: {rest}"

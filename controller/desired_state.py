@@ -1,0 +1,195 @@
+"""What one incarnation of a broker still has to be told, one slot per partition, newest content only. Pure rules.
+
+A request is desired state, not a message (design section 5): newer content replaces what was not sent; what was sent
+and failed comes back unless something newer took its place; `is_new` and deletions survive until acknowledged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+import msgspec
+
+from regency.model.facts import LeaderIsrAndControllerEpoch, ReplicaAssignment
+from regency.model.ids import LeaderEpoch, TopicId, TopicPartition
+
+FIRST_RETRY_MS = 100
+LAST_RETRY_MS = 10_000
+
+
+class Host(msgspec.Struct, frozen=True):
+    """Lead or follow: the decision says which. One value serves all brokers and the metadata."""
+
+    topic_id: TopicId
+    leadership: LeaderIsrAndControllerEpoch
+    assignment: ReplicaAssignment
+
+
+class Stop(msgspec.Struct, frozen=True):
+    """Stop serving the partition, and delete its log if `delete`. `leader_epoch` -1 unknown, -2 topic being deleted."""
+
+    topic_id: TopicId
+    leader_epoch: LeaderEpoch
+    delete: bool
+
+
+Wanted = Host | Stop
+WantedT = TypeVar("WantedT", Host, Stop)
+
+
+class _Delayed(msgspec.Struct):
+    wanted: Wanted
+    retry_at_ms: int
+
+
+def merge(current: Wanted | None, newer: Wanted) -> Wanted:
+    """Content of a slot whose unsent content is `current`, once `newer` is wanted. A Stop never undoes a deletion."""
+    if isinstance(current, Stop) and current.delete and isinstance(newer, Stop):
+        return current if not newer.delete else newer
+    return newer
+
+
+def retry_delay_ms(attempts: int) -> int:
+    """Delay before the next attempt after `attempts` (1 or more) failed ones: 100 ms, doubling to 10 s."""
+    return min(FIRST_RETRY_MS << min(attempts - 1, 16), LAST_RETRY_MS)
+
+
+class DesiredState:
+    """The slots of one broker epoch. Not thread-safe: the sender's owner guards it."""
+
+    def __init__(self) -> None:
+        self._hosts: dict[TopicPartition, Host] = {}
+        self._stops: dict[TopicPartition, Stop] = {}
+        self._delayed: dict[TopicPartition, _Delayed] = {}
+        self._behind_delete: dict[TopicPartition, Host] = {}
+        self._deleting: set[TopicPartition] = set()
+        self._new: set[TopicPartition] = set()
+        self._attempts: dict[TopicPartition, int] = {}
+        self._in_flight: Mapping[TopicPartition, Wanted] = {}
+
+    @property
+    def unacknowledged(self) -> int:
+        """Slots the broker has not acknowledged."""
+        waiting = self._hosts.keys() | self._stops.keys() | self._delayed.keys() | self._behind_delete.keys()
+        return len(waiting | self._in_flight.keys()) if self._in_flight else len(waiting)
+
+    @property
+    def has_hosts(self) -> bool:
+        """Whether a LeaderAndIsr can be sent now."""
+        return bool(self._hosts)
+
+    @property
+    def has_stops(self) -> bool:
+        """Whether a StopReplica can be sent now."""
+        return bool(self._stops)
+
+    def want(self, partition: TopicPartition, wanted: Wanted, *, is_new: bool = False) -> None:
+        """Set what the broker shall do about the partition."""
+        delayed = self._delayed.pop(partition, None)
+        self._attempts.pop(partition, None)
+        if isinstance(wanted, Host):
+            if is_new:
+                self._new.add(partition)
+            if partition in self._deleting:
+                self._behind_delete[partition] = wanted
+                if delayed is not None:
+                    self._delayed[partition] = delayed
+                return
+            self._stops.pop(partition, None)
+            self._hosts[partition] = wanted
+            return
+        self._hosts.pop(partition, None)
+        self._behind_delete.pop(partition, None)
+        current = self._stops.get(partition) or (delayed.wanted if delayed is not None else None)
+        merged = merge(current, wanted)
+        if isinstance(merged, Stop):
+            self._put_stop(partition, merged)
+
+    def is_new(self, partition: TopicPartition) -> bool:
+        """Whether the broker has yet to acknowledge that it was told the partition is new."""
+        return partition in self._new
+
+    def take_hosts(self, max_bytes: int) -> dict[TopicPartition, Host]:
+        """Take the next LeaderAndIsr's content in order of arrival, about `max_bytes` at most, at least one entry."""
+        return self._take(self._hosts, max_bytes)
+
+    def take_stops(self, max_bytes: int) -> dict[TopicPartition, Stop]:
+        """Take the next StopReplica's content, about `max_bytes` at most, at least one entry."""
+        return self._take(self._stops, max_bytes)
+
+    def settle(self, failed: Iterable[TopicPartition], dropped: Iterable[TopicPartition], now_ms: int) -> None:
+        """The request in flight was answered: `failed` is tried again later, `dropped` not at all, the rest is done."""
+        again, forgotten = frozenset(failed), frozenset(dropped)
+        in_flight, self._in_flight = self._in_flight, {}
+        for partition, wanted in in_flight.items():
+            if partition in again:
+                self._retry(partition, wanted, now_ms)
+            else:
+                self._finish(partition, wanted, acknowledged=partition not in forgotten)
+
+    def release_due(self, now_ms: int) -> None:
+        """Let what failed be sent again once its delay is over."""
+        due = [partition for partition, delayed in self._delayed.items() if delayed.retry_at_ms <= now_ms]
+        for partition in due:
+            wanted = self._delayed.pop(partition).wanted
+            if isinstance(wanted, Host):
+                self._hosts.setdefault(partition, wanted)
+            else:
+                self._stops.setdefault(partition, wanted)
+
+    def next_retry_ms(self) -> int | None:
+        """When the next delay is over; None where nothing is delayed."""
+        return min((delayed.retry_at_ms for delayed in self._delayed.values()), default=None)
+
+    def _take(self, slots: dict[TopicPartition, WantedT], max_bytes: int) -> dict[TopicPartition, WantedT]:
+        taken: dict[TopicPartition, WantedT] = {}
+        size, topic = 0, ""
+        for partition, wanted in slots.items():
+            size += _estimate(wanted) + (0 if partition.topic == topic else 64 + len(partition.topic))
+            topic = partition.topic
+            if taken and size > max_bytes:
+                break
+            taken[partition] = wanted
+        if len(taken) == len(slots):
+            slots.clear()
+        else:
+            for partition in taken:
+                del slots[partition]
+        self._in_flight = taken
+        return taken
+
+    def _put_stop(self, partition: TopicPartition, stop: Stop) -> None:
+        if partition in self._deleting and not stop.delete:
+            return
+        if stop.delete:
+            self._new.discard(partition)
+            self._deleting.add(partition)
+        self._stops[partition] = stop
+
+    def _retry(self, partition: TopicPartition, wanted: Wanted, now_ms: int) -> None:
+        newer: Wanted | None = self._hosts.get(partition) or self._stops.get(partition)
+        if newer is not None or partition in self._delayed:
+            return
+        attempts = self._attempts[partition] = self._attempts.get(partition, 0) + 1
+        self._delayed[partition] = _Delayed(wanted, now_ms + retry_delay_ms(attempts))
+
+    def _finish(self, partition: TopicPartition, wanted: Wanted, *, acknowledged: bool) -> None:
+        self._attempts.pop(partition, None)
+        if isinstance(wanted, Host):
+            if acknowledged and partition not in self._hosts:
+                self._new.discard(partition)
+            return
+        if wanted.delete and partition not in self._stops:
+            self._deleting.discard(partition)
+            behind = self._behind_delete.pop(partition, None)
+            if behind is not None:
+                self._hosts[partition] = behind
+
+
+def _estimate(wanted: Wanted) -> int:
+    if isinstance(wanted, Stop):
+        return 16
+    replicas = wanted.assignment
+    others = len(replicas.replicas) + len(replicas.adding) + len(replicas.removing)
+    return 32 + 3 * (len(wanted.leadership.leader_and_isr.isr) + others)

@@ -1,0 +1,146 @@
+"""Who leads: leader elections and ISR changes as pure functions that say why. Nothing here reads, writes or logs.
+
+"Online" replicas are those whose broker is live, not shutting down, and holds the replica on a working directory.
+Source: reference section 4; design section 5 for the unclean ranking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from enum import Enum
+
+import msgspec
+
+from regency.model.ids import NO_LEADER, BrokerId, LeaderEpoch, Offset
+
+
+class ElectionKind(Enum):
+    """Why a leader is elected, which decides by which rule."""
+
+    OFFLINE = "offline"
+    REASSIGN = "reassign"
+    PREFERRED = "preferred"
+    CONTROLLED_SHUTDOWN = "controlled_shutdown"
+
+
+class Election(msgspec.Struct, frozen=True):
+    """Outcome. `leader` is None when no replica may lead, and then nothing changes; `why` is for people and history."""
+
+    leader: BrokerId | None
+    isr: tuple[BrokerId, ...]
+    why: str
+    unclean: bool = False
+    """The leader was not in sync: records acknowledged before may be lost."""
+
+
+class LogEnd(msgspec.Struct, frozen=True):
+    """How far a replica's log goes: epoch of its last batch, and LEO."""
+
+    last_batch_epoch: LeaderEpoch
+    log_end_offset: Offset
+
+
+def elect_offline(
+    assignment: Sequence[BrokerId],
+    isr: Sequence[BrokerId],
+    online: Collection[BrokerId],
+    *,
+    unclean_allowed: bool = False,
+) -> Election:
+    """Elect for a partition without a working leader: the first assigned replica that is online and in sync.
+
+    The ISR shrinks to its online members. Only when none is online, and only if allowed, the first online replica leads
+    alone. Source: OfflinePartitionLeaderElection, KIP-106.
+    """
+    online_isr = tuple(replica for replica in isr if replica in online)
+    for replica in assignment:
+        if replica in online_isr:
+            return Election(replica, online_isr, f"first live replica of {list(assignment)} that is in sync")
+    if online_isr:
+        return Election(None, tuple(isr), f"no live member of the ISR {list(isr)} is assigned")
+    if unclean_allowed:
+        for replica in assignment:
+            if replica in online:
+                why = f"unclean: no member of the ISR {list(isr)} is live, first live replica of {list(assignment)}"
+                return Election(replica, (replica,), why, unclean=True)
+    return Election(None, tuple(isr), f"no member of the ISR {list(isr)} is live")
+
+
+def elect_reassigned(target: Sequence[BrokerId], isr: Sequence[BrokerId], online: Collection[BrokerId]) -> Election:
+    """Elect when a reassignment completes: the first target replica that is online and in sync; the ISR stays."""
+    for replica in target:
+        if replica in online and replica in isr:
+            return Election(replica, tuple(isr), f"first live replica of the target {list(target)} that is in sync")
+    return Election(None, tuple(isr), f"no live replica of the target {list(target)} is in the ISR {list(isr)}")
+
+
+def elect_preferred(assignment: Sequence[BrokerId], isr: Sequence[BrokerId], online: Collection[BrokerId]) -> Election:
+    """Elect the preferred replica, the first assigned one, if it is online and in sync; the ISR stays."""
+    if not assignment:
+        return Election(None, tuple(isr), "no replica is assigned")
+    preferred = assignment[0]
+    if preferred not in online:
+        return Election(None, tuple(isr), f"preferred replica {preferred} is not live")
+    if preferred not in isr:
+        return Election(None, tuple(isr), f"preferred replica {preferred} is not in the ISR {list(isr)}")
+    return Election(preferred, tuple(isr), f"preferred replica of {list(assignment)}")
+
+
+def elect_for_shutdown(
+    assignment: Sequence[BrokerId],
+    isr: Sequence[BrokerId],
+    live: Collection[BrokerId],
+    shutting_down: Collection[BrokerId],
+) -> Election:
+    """Elect because the leader's broker shuts down: the first assigned, live, in-sync replica that stays.
+
+    `live` includes the brokers shutting down. They leave the ISR. When all of it shuts down the leader stays.
+    """
+    staying = tuple(replica for replica in isr if replica not in shutting_down)
+    for replica in assignment:
+        if replica in live and replica in staying:
+            return Election(replica, staying, f"first live replica of {list(assignment)} in sync and not shutting down")
+    return Election(None, tuple(isr), f"every live member of the ISR {list(isr)} is shutting down")
+
+
+def rank_unclean(assignment: Sequence[BrokerId], logs: Mapping[BrokerId, LogEnd]) -> list[BrokerId]:
+    """Replicas in the order in which they should lead uncleanly: longest log first, those that said nothing last.
+
+    Compared by (epoch of the last batch, LEO), ties in order of assignment.
+    """
+    silent = LogEnd(LeaderEpoch(-2), Offset(-2))
+
+    def reach(replica: BrokerId) -> tuple[int, int]:
+        log = logs.get(replica, silent)
+        return -log.last_batch_epoch, -log.log_end_offset
+
+    return sorted(assignment, key=reach)
+
+
+class IsrRemoval(msgspec.Struct, frozen=True):
+    """Leader and ISR after replicas went offline; `why` says what was kept."""
+
+    leader: BrokerId
+    isr: tuple[BrokerId, ...]
+    why: str
+
+
+def remove_from_isr(
+    assignment: Sequence[BrokerId], leader: BrokerId, isr: Sequence[BrokerId], offline: Collection[BrokerId]
+) -> IsrRemoval | None:
+    """Leader and ISR once the replicas `offline` are out; None where none of them is in the ISR and so nothing changes.
+
+    A leader that goes leaves the partition without one. The ISR never becomes empty: if all of it goes, the last known
+    leader stays in it, as it has every committed record; if that is not known, the first of the assignment in it.
+    """
+    if leader not in offline and not any(replica in offline for replica in isr):
+        return None
+    remaining = tuple(replica for replica in isr if replica not in offline)
+    gone = [replica for replica in isr if replica in offline]
+    new_leader = NO_LEADER if leader in offline else leader
+    if remaining or not isr:
+        return IsrRemoval(new_leader, remaining or tuple(isr), f"{gone} went offline")
+    kept = leader if leader in isr else next((replica for replica in assignment if replica in isr), isr[0])
+    if (kept,) == tuple(isr) and new_leader == leader:
+        return None
+    return IsrRemoval(new_leader, (kept,), f"{gone} went offline; {kept} is kept as the last known to be in sync")

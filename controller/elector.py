@@ -1,0 +1,142 @@
+"""The race for /controller. Wins or loses; never rules, never decides about partitions.
+
+Who owns /controller is told by its ephemeral owner, never by the broker id in it: the znode of an earlier session of
+this broker is a foreign one (KAFKA-13407), and the epoch changes only by winning (KAFKA-1096).
+"""
+
+from __future__ import annotations
+
+import logging
+from uuid import uuid4
+
+import msgspec
+
+from regency.controller.cluster_store import Fence
+from regency.controller.patience import Patience
+from regency.model import znode_paths as paths
+from regency.model import znodes
+from regency.model.clock import Clock
+from regency.model.errors import ZnodeMalformed
+from regency.model.ids import NO_LEADER, BrokerId, ControllerEpoch
+from regency.runtime.zk_session import (
+    Check,
+    Create,
+    Delete,
+    Op,
+    SetData,
+    ZkCode,
+    ZkConnectionLost,
+    ZkSession,
+    ZkSessionLost,
+)
+
+logger = logging.getLogger(__name__)
+
+
+class Incumbent(msgspec.Struct, frozen=True):
+    """Who stands in /controller. `broker` is -1 where the content cannot be read."""
+
+    broker: BrokerId
+    session_id: int
+    version: int
+
+
+class Lost(msgspec.Struct, frozen=True):
+    """Somebody else rules, or was faster."""
+
+    incumbent: Incumbent | None
+
+
+class Elector:
+    """Takes part in elections for one broker, over one ZkSession."""
+
+    def __init__(self, session: ZkSession, patience: Patience, broker: BrokerId, clock: Clock) -> None:
+        self._session = session
+        self._patience = patience
+        self._broker = broker
+        self._clock = clock
+        self._reported = ""
+
+    def elect(self) -> Fence | Lost:
+        """Race for /controller unless somebody has it. Raises ZkError, ZnodeMalformed for /controller_epoch."""
+        generation = self._session.generation
+        incumbent = self.incumbent()
+        if incumbent is not None:
+            if incumbent.session_id != self._session.session_id:
+                return Lost(incumbent)
+            logger.info("removing /controller of this very session, which does not rule, to race again")
+            self._delete(incumbent, generation)
+        self._create_parents(generation)
+        epoch, version = self._read_epoch()
+        return self._race(ControllerEpoch(epoch + 1), version, generation)
+
+    def incumbent(self) -> Incumbent | None:
+        """Who stands in /controller now."""
+        znode = self._patience.until_done(lambda: self._session.read(paths.CONTROLLER))
+        if znode is None:
+            return None
+        try:
+            broker = znodes.decode_controller(znode.path, znode.data)
+        except ZnodeMalformed as error:
+            broker = NO_LEADER
+            if self._reported != str(error):
+                self._reported = str(error)
+                logger.exception("whoever wrote it rules until the znode is gone")
+        return Incumbent(broker, znode.stat.ephemeral_owner, znode.stat.version)
+
+    def still_rules(self, fence: Fence) -> bool:
+        """Whether /controller is of this session and nobody has won since. Reads what is committed now."""
+        incumbent = self.incumbent()
+        if incumbent is None or incumbent.session_id != self._session.session_id:
+            return False
+        znode = self._patience.until_done(lambda: self._session.read(paths.CONTROLLER_EPOCH))
+        return znode is not None and znode.stat.version == fence.zk_version
+
+    def release(self, fence: Fence) -> None:
+        """Give /controller up if it is still ours, so that another may rule at once. Raises ZkError."""
+        incumbent = self.incumbent()
+        if incumbent is not None and incumbent.session_id == self._session.session_id:
+            check = Check(paths.CONTROLLER_EPOCH, fence.zk_version)
+            self._session.multi([check, Delete(paths.CONTROLLER, incumbent.version)], generation=fence.generation)
+
+    def _race(self, epoch: ControllerEpoch, version: int, generation: int) -> Fence | Lost:
+        data = znodes.encode_controller(self._broker, timestamp_ms=self._clock.wall_ms())
+        race: list[Op] = [
+            Create(paths.CONTROLLER, data, ephemeral=True),
+            SetData(paths.CONTROLLER_EPOCH, znodes.encode_controller_epoch(epoch), version),
+        ]
+        fence = Fence(epoch, version + 1, generation)
+        try:
+            outcome = self._session.multi(race, generation=generation)
+        except ZkConnectionLost:
+            self._resync(generation)
+            return fence if self.still_rules(fence) else Lost(None)
+        return fence if outcome.ok else Lost(None)
+
+    def _resync(self, generation: int) -> None:
+        self._patience.until_done(lambda: self._session.sync(paths.CONTROLLER))
+        if self._session.generation != generation:
+            raise ZkSessionLost("The session with ZooKeeper ended during an election.")
+
+    def _read_epoch(self) -> tuple[ControllerEpoch, int]:
+        znode = self._patience.until_done(lambda: self._session.read(paths.CONTROLLER_EPOCH))
+        assert znode is not None, "created before"
+        return znodes.decode_controller_epoch(znode.path, znode.data), znode.stat.version
+
+    def _delete(self, incumbent: Incumbent, generation: int) -> None:
+        delete = Delete(paths.CONTROLLER, incumbent.version)
+        self._patience.until_done(lambda: self._session.multi([delete], generation=generation))
+
+    def _create_parents(self, generation: int) -> None:
+        """Create what is missing below which a controller works, so that it may start before any broker."""
+        wanted = dict.fromkeys(paths.PERSISTENT_PARENTS, b"")
+        wanted[paths.CONTROLLER_EPOCH] = znodes.encode_controller_epoch(ControllerEpoch(0))
+        wanted[paths.CLUSTER_ID] = znodes.encode_cluster_id(znodes.new_cluster_id(uuid4()))
+        found = self._patience.until_done(lambda: self._session.read_many(list(wanted)))
+        for (path, data), znode in zip(wanted.items(), found, strict=True):
+            if znode is None:
+                self._create(Create(path, data), generation)
+
+    def _create(self, create: Create, generation: int) -> None:
+        outcome = self._patience.until_done(lambda: self._session.multi([create], generation=generation))
+        assert outcome.ok or outcome.results[0].code is ZkCode.NODE_EXISTS, f"cannot create {create.path}: {outcome}"

@@ -1,0 +1,208 @@
+"""The closed set of things the controller's thread reacts to.
+
+Notifications carry no data, their handlers read again; equal ones that wait are one. Requests carry theirs and a reply
+that is always given. What comes from a controller epoch names it, and is dropped when that is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Future
+from enum import Enum
+from typing import ClassVar
+
+import msgspec
+
+from regency.controller.sender import Trouble
+from regency.model.errors import RegencyError
+from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch, TopicId, TopicPartition
+from regency.model.kafka_errors import ErrorCode
+
+
+class ControllerState(Enum):
+    """What the controller's thread does. Names and numbers are Kafka's gauge values."""
+
+    IDLE = ("Idle", 0)
+    CONTROLLER_CHANGE = ("ControllerChange", 1)
+    BROKER_CHANGE = ("BrokerChange", 2)
+    TOPIC_CHANGE = ("TopicChange", 3)
+    TOPIC_DELETION = ("TopicDeletion", 4)
+    CONTROLLED_SHUTDOWN = ("ControlledShutdown", 8)
+    ISR_CHANGE = ("IsrChange", 9)
+    LEADER_AND_ISR_RESPONSE_RECEIVED = ("LeaderAndIsrResponseReceived", 10)
+    CONTROLLER_SHUTDOWN = ("ControllerShutdown", 12)
+    TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE = ("TopicUncleanLeaderElectionEnable", 14)
+    UPDATE_METADATA_RESPONSE_RECEIVED = ("UpdateMetadataResponseReceived", 16)
+
+    def __init__(self, label: str, gauge: int) -> None:
+        self.label = label
+        self.gauge = gauge
+
+
+class NotController(RegencyError):
+    """This controller does not rule, or stopped ruling before it came to the request: ask the one that does."""
+
+    code = "not_controller"
+    retriable = True
+
+
+class Event:
+    """One thing to react to."""
+
+    __slots__ = ()
+    state: ClassVar[ControllerState]
+    coalesces: ClassVar[bool] = False
+    """Whether an equal event that waits already makes this one superfluous."""
+
+    def preempt(self) -> None:
+        """It will not be processed: whoever waits for an answer gets one now."""
+
+
+class _Notification(Event):
+    """Says "look again". All of one kind are equal."""
+
+    __slots__ = ()
+    coalesces = True
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other)
+
+    def __hash__(self) -> int:
+        return hash(type(self))
+
+
+class ControllerChanged(_Notification):
+    """/controller or /controller_epoch changed, or a session began: rule, resign or race."""
+
+    state = ControllerState.CONTROLLER_CHANGE
+
+
+class BrokersChanged(_Notification):
+    """/brokers/ids or something below it changed."""
+
+    state = ControllerState.BROKER_CHANGE
+
+
+class TopicsChanged(_Notification):
+    """Children of /brokers/topics changed."""
+
+    state = ControllerState.TOPIC_CHANGE
+
+
+class AssignmentsChanged(_Notification):
+    """Topic znodes changed: those marked in the queue."""
+
+    state = ControllerState.TOPIC_CHANGE
+
+
+class IsrsChanged(_Notification):
+    """ISR change notifications were written."""
+
+    state = ControllerState.ISR_CHANGE
+
+
+class RequestsChanged(_Notification):
+    """Something below /admin or /log_dir_event_notification changed."""
+
+    state = ControllerState.TOPIC_DELETION
+
+
+class ConfigsChanged(_Notification):
+    """Settings changed: an unclean election may be allowed now."""
+
+    state = ControllerState.TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE
+
+
+class SnapshotWanted(_Notification):
+    """A broker needs a metadata snapshot, and there is none."""
+
+    state = ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED
+
+
+class SessionEnded(Event):
+    """The session of this generation is lost: whatever it won is over."""
+
+    state = ControllerState.CONTROLLER_CHANGE
+
+    def __init__(self, generation: int) -> None:
+        self.generation = generation
+
+
+class ShutDown(Event):
+    """The process ends: stop ruling, stop the loop."""
+
+    state = ControllerState.CONTROLLER_SHUTDOWN
+
+
+class AgentTroubled(Event):
+    """An agent's answer obliges the controller of that epoch to look at something."""
+
+    state = ControllerState.LEADER_AND_ISR_RESPONSE_RECEIVED
+
+    def __init__(self, trouble: Trouble, epoch: ControllerEpoch) -> None:
+        self.trouble = trouble
+        self.epoch = epoch
+
+
+class NewTopic(msgspec.Struct, frozen=True):
+    """A topic somebody wants. -1 for the broker's default, or where `assignments` tells."""
+
+    name: str
+    num_partitions: int = -1
+    replication_factor: int = -1
+    assignments: Mapping[int, tuple[BrokerId, ...]] = {}
+    configs: Mapping[str, str] = {}
+
+
+class CreatedTopic(msgspec.Struct, frozen=True):
+    """What became of a NewTopic."""
+
+    name: str
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    topic_id: TopicId | None = None
+    num_partitions: int = -1
+    replication_factor: int = -1
+
+
+class CreateTopics(Event):
+    """Create topics; the answer comes when they are in ZooKeeper and their leaders are elected."""
+
+    state = ControllerState.TOPIC_CHANGE
+
+    def __init__(self, topics: tuple[NewTopic, ...], *, validate_only: bool) -> None:
+        self.topics = topics
+        self.validate_only = validate_only
+        self.reply: Future[tuple[CreatedTopic, ...]] = Future()
+
+    def preempt(self) -> None:
+        """Answer NotController."""
+        _answer_not_controller(self.reply)
+
+
+class ShutdownOutcome(msgspec.Struct, frozen=True):
+    """What became of a controlled shutdown: refused, or which partitions the broker still leads."""
+
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    remaining: tuple[TopicPartition, ...] = ()
+
+
+class ControlledShutdown(Event):
+    """A broker wants to leave: move what it leads."""
+
+    state = ControllerState.CONTROLLED_SHUTDOWN
+
+    def __init__(self, broker: BrokerId, broker_epoch: BrokerEpoch) -> None:
+        self.broker = broker
+        self.broker_epoch = broker_epoch
+        self.reply: Future[ShutdownOutcome] = Future()
+
+    def preempt(self) -> None:
+        """Answer NotController."""
+        _answer_not_controller(self.reply)
+
+
+def _answer_not_controller(reply: Future[tuple[CreatedTopic, ...]] | Future[ShutdownOutcome]) -> None:
+    if not reply.done():
+        reply.set_exception(NotController("This controller does not rule."))

@@ -1,0 +1,98 @@
+"""What a controller does when it has just won: read everything, in order, and put right what happened meanwhile.
+
+Order: notifications, brokers, topics, states, senders, replicas, partitions, dead replicas, bounced ones.
+Source: reference section 2.4, design section 4.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+
+from regency.controller.brokers import bring_online, read_brokers
+from regency.controller.context import ControllerContext
+from regency.controller.requests import report_pending_requests
+from regency.controller.states import ReplicaState
+from regency.controller.term import Term
+from regency.controller.topics import load_topics
+from regency.model.errors import ControllerMoved
+from regency.model.facts import LeaderIsrAndControllerEpoch
+from regency.model.ids import BrokerId, ControllerEpoch, TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+def take_over(term: Term) -> None:
+    """Begin to rule. Watches are armed already. Raises ControllerMoved, ZkError."""
+    term.store.delete_notifications(term.store.isr_notifications())
+    bounced = _mark_bounced(term, _load(term))
+    for broker in term.context.brokers.values():
+        term.channels.add(broker)
+        term.batch.start(broker.id)
+    term.batch.brokers_changed()
+    term.batch.snapshot()
+    offline = term.replicas.startup()
+    term.partitions.startup()
+    term.replicas.handle(offline, ReplicaState.OFFLINE)
+    if bounced:
+        for broker_id in bounced:
+            term.context.clear_offline(broker_id)
+        bring_online(term, bounced)
+    report_pending_requests(term)
+
+
+def _load(term: Term) -> Mapping[TopicPartition, int]:
+    """Fill the context. Returns the zxid of each state znode's last write."""
+    context = term.context
+    for broker in read_brokers(term).values():
+        context.add_broker(broker)
+    load_topics(term, term.store.topic_names())
+    read = term.store.read_states(list(context.partitions()))
+    for partition, state in read.states.items():
+        _refuse_newer(partition, state, term.epoch)
+        context.set_leadership(partition, state)
+    return read.mzxids
+
+
+def _refuse_newer(partition: TopicPartition, state: LeaderIsrAndControllerEpoch, epoch: ControllerEpoch) -> None:
+    if state.controller_epoch > epoch:
+        raise ControllerMoved(
+            f"The state of {partition} was written under controller epoch {state.controller_epoch}, ours is {epoch}.",
+            hint="Another controller rules: resign.",
+        )
+
+
+def _mark_bounced(term: Term, mzxids: Mapping[TopicPartition, int]) -> list[BrokerId]:
+    """Take replicas whose broker restarted since the last decision about them as not working, for the moment."""
+    bounced = find_bounced(term.context, mzxids)
+    for broker, partitions in bounced.items():
+        term.context.mark_offline(broker, partitions)
+        why = f"it restarted unnoticed: {len(partitions)} of its partitions have not been decided about since"
+        term.decisions.note(f"broker {broker}", "live", "bounced", why)
+    return sorted(bounced)
+
+
+def find_bounced(
+    context: ControllerContext, mzxids: Mapping[TopicPartition, int]
+) -> dict[BrokerId, list[TopicPartition]]:
+    """Live brokers that registered after the last write of a state znode that names them leader or ISR member.
+
+    They have restarted since that decision: for these partitions they are handled as bounced.
+    """
+    epochs = {broker.id: int(broker.epoch) for broker in context.brokers.values()}
+    newest = max(epochs.values(), default=0)
+    bounced: dict[BrokerId, list[TopicPartition]] = {}
+    for partition, mzxid in mzxids.items():
+        if mzxid >= newest:
+            continue
+        leadership = context.leadership(partition)
+        assert leadership is not None, "read together with its mzxid"
+        for member in _members(leadership):
+            if epochs.get(member, 0) > mzxid:
+                bounced.setdefault(member, []).append(partition)
+    return bounced
+
+
+def _members(leadership: LeaderIsrAndControllerEpoch) -> Sequence[BrokerId]:
+    now = leadership.leader_and_isr
+    return now.isr if now.leader in now.isr else (now.leader, *now.isr)

@@ -1,0 +1,75 @@
+"""The cluster's metadata as numbered deltas with a snapshot, each encoded once for all brokers.
+
+Written by the controller's thread, read by every sender with a cursor of its own; a lock guards it. Nothing is decided
+here. Source: design section 5, protos/control.proto (UpdateMetadataRequest).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Sequence
+
+import msgspec
+
+CHUNK_BYTES = 2 << 20
+"""Encoded deltas or pieces of a snapshot that travel in one request, about; 2 MiB."""
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """Everything as of delta `as_of`, encoded in pieces, at least one."""
+
+    as_of: int
+    pieces: tuple[bytes, ...]
+
+
+class MetadataLog:
+    """Deltas of one controller epoch, numbered from 1, the newest `retained_bytes` kept; and the last snapshot."""
+
+    def __init__(self, *, retained_bytes: int = 16 << 20) -> None:
+        self._lock = threading.Lock()
+        self._deltas: deque[bytes] = deque()
+        self._first = 1
+        self._size = 0
+        self._retained_bytes = retained_bytes
+        self._snapshot: Snapshot | None = None
+
+    @property
+    def last(self) -> int:
+        """Number of the newest delta, 0 before the first."""
+        with self._lock:
+            return self._first + len(self._deltas) - 1
+
+    def append(self, deltas: Sequence[bytes]) -> None:
+        """Add deltas; the oldest are forgotten when there are too many bytes."""
+        with self._lock:
+            self._deltas.extend(deltas)
+            self._size += sum(map(len, deltas))
+            while self._size > self._retained_bytes and len(self._deltas) > 1:
+                self._size -= len(self._deltas.popleft())
+                self._first += 1
+
+    def set_snapshot(self, pieces: Sequence[bytes]) -> None:
+        """Keep the pieces as the snapshot of everything up to the newest delta."""
+        with self._lock:
+            self._snapshot = Snapshot(self._first + len(self._deltas) - 1, tuple(pieces))
+
+    def snapshot(self) -> Snapshot | None:
+        """The snapshot, if every delta since it is still kept; None: a new one must be made."""
+        with self._lock:
+            usable = self._snapshot is not None and self._snapshot.as_of + 1 >= self._first
+            return self._snapshot if usable else None
+
+    def read(self, first: int, max_bytes: int = CHUNK_BYTES) -> list[bytes] | None:
+        """Deltas from number `first` on, about `max_bytes`; empty at the end; None where `first` is forgotten."""
+        with self._lock:
+            if first < self._first:
+                return None
+            taken: list[bytes] = []
+            size = 0
+            for number in range(first - self._first, len(self._deltas)):
+                size += len(self._deltas[number])
+                if taken and size > max_bytes:
+                    break
+                taken.append(self._deltas[number])
+            return taken

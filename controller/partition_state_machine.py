@@ -1,0 +1,311 @@
+"""PartitionStateMachine: what entering a state means for a partition: ZooKeeper writes, context, desired states.
+
+Source: reference section 3.1. Elections decide from the context and write with compare-and-set; only partitions whose
+state znode changed meanwhile are read again and decided again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+
+from regency.controller.cluster_store import ClusterStore, WriteCode
+from regency.controller.context import ControllerContext
+from regency.controller.decisions import DecisionLog, Outcome
+from regency.controller.election import (
+    Election,
+    ElectionKind,
+    elect_for_shutdown,
+    elect_offline,
+    elect_preferred,
+    elect_reassigned,
+)
+from regency.controller.request_batch import RequestBatch
+from regency.controller.states import PartitionState
+from regency.model.errors import ControllerMoved
+from regency.model.facts import LeaderAndIsr, LeaderIsrAndControllerEpoch
+from regency.model.ids import BrokerId, LeaderEpoch, TopicPartition, ZkVersion
+
+logger = logging.getLogger(__name__)
+
+ROUNDS = 10
+"""How often a decision is made again because its znode changed, before it is left to a later event."""
+
+UNCLEAN_KEY = "unclean.leader.election.enable"
+
+
+class PartitionStateMachine:
+    """Moves partitions between states, in one controller epoch."""
+
+    def __init__(
+        self,
+        context: ControllerContext,
+        store: ClusterStore,
+        batch: RequestBatch,
+        decisions: DecisionLog,
+        *,
+        unclean_default: bool,
+    ) -> None:
+        self._context = context
+        self._store = store
+        self._batch = batch
+        self._decisions = decisions
+        self._unclean_default = unclean_default
+
+    def startup(self) -> None:
+        """Give every partition its first state from its leadership, and elect for those without a working leader."""
+        context = self._context
+        for partition in context.partitions():
+            leadership = context.leadership(partition)
+            if leadership is None:
+                state = PartitionState.NEW
+            elif context.is_online(leadership.leader_and_isr.leader, partition):
+                state = PartitionState.ONLINE
+            else:
+                state = PartitionState.OFFLINE
+            context.set_partition_state(partition, state)
+        self.trigger_online()
+
+    def trigger_online(self) -> dict[TopicPartition, str]:
+        """Try to elect for every partition that is New or Offline and not being deleted. Returns those that failed."""
+        context = self._context
+        waiting = [each for each in sorted(context.leaderless) if not context.is_queued_for_deletion(each.topic)]
+        return self.handle(waiting, PartitionState.ONLINE, ElectionKind.OFFLINE)
+
+    def handle(
+        self,
+        partitions: Iterable[TopicPartition],
+        target: PartitionState,
+        kind: ElectionKind = ElectionKind.OFFLINE,
+        *,
+        unclean: bool = False,
+    ) -> dict[TopicPartition, str]:
+        """Move partitions into `target`, by an election of `kind` where they need a leader.
+
+        `unclean` allows a leader out of sync whatever the settings say. Returns why, for those that did not move.
+        Raises ControllerMoved, ZkError.
+        """
+        valid, refused = self._validate(partitions, target)
+        if target is not PartitionState.ONLINE:
+            for partition in valid:
+                self._context.set_partition_state(partition, target)
+            return refused
+        new = [each for each in valid if self._context.partition_state(each) is PartitionState.NEW]
+        known = [each for each in valid if self._context.partition_state(each) is not PartitionState.NEW]
+        return {**refused, **self._initialise(new), **self._elect(known, kind, unclean=unclean)}
+
+    def _validate(
+        self, partitions: Iterable[TopicPartition], target: PartitionState
+    ) -> tuple[list[TopicPartition], dict[TopicPartition, str]]:
+        allowed = target.valid_previous
+        valid = []
+        refused = {}
+        for partition in partitions:
+            current = self._context.partition_state(partition)
+            if current in allowed and partition.topic in self._context.topics:
+                valid.append(partition)
+                continue
+            names = ", ".join(sorted(state.value for state in allowed))
+            refused[partition] = f"{partition} cannot go from {current.value} to {target.value}, only from {names}"
+            logger.error("%s", refused[partition])
+        return valid, refused
+
+    def _initialise(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, str]:
+        """First leader and ISR: the first live replica, and all live ones."""
+        context = self._context
+        first: dict[TopicPartition, LeaderIsrAndControllerEpoch] = {}
+        failed = {}
+        for partition in partitions:
+            replicas = context.assignment(partition).replicas
+            online = context.online(partition)
+            live = context.shared_isr(tuple(replica for replica in replicas if replica in online))
+            if live:
+                decided = LeaderAndIsr(live[0], LeaderEpoch(0), live, ZkVersion(0))
+                first[partition] = LeaderIsrAndControllerEpoch(decided, self._store.fence.epoch)
+            else:
+                failed[partition] = f"no replica of {list(replicas)} is live"
+        adopted = []
+        for partition, result in self._store.create_states(first).items():
+            if result.code is WriteCode.WRITTEN:
+                self._begin(partition, first[partition])
+            elif result.code is WriteCode.EXISTS:
+                adopted.append(partition)
+            else:
+                failed[partition] = f"its state znode cannot be created: {result.why}"
+        return {**failed, **self._adopt(adopted)}
+
+    def _begin(self, partition: TopicPartition, first: LeaderIsrAndControllerEpoch) -> None:
+        decided = first.leader_and_isr
+        self._context.set_leadership(partition, first)
+        self._context.set_partition_state(partition, PartitionState.ONLINE)
+        self._batch.host(decided.isr, partition, is_new=True)
+        why = f"first live replica of {list(self._context.assignment(partition).replicas)}"
+        self._decisions.leadership(partition, Outcome.CREATED, None, decided, why)
+
+    def _adopt(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, str]:
+        """Take over state znodes that stand there already, and elect where their leader does not work."""
+        if not partitions:
+            return {}
+        self._read_again(partitions)
+        failed = {}
+        leaderless = []
+        for partition in partitions:
+            leadership = self._context.leadership(partition)
+            if leadership is None:
+                failed[partition] = "its state znode exists and cannot be read"
+            elif self._context.is_online(leadership.leader_and_isr.leader, partition):
+                self._context.set_partition_state(partition, PartitionState.ONLINE)
+                self._batch.host(self._context.assignment(partition).replicas, partition)
+            else:
+                self._context.set_partition_state(partition, PartitionState.OFFLINE)
+                leaderless.append(partition)
+        return {**failed, **self._elect(leaderless, ElectionKind.OFFLINE, unclean=False)}
+
+    def _elect(
+        self, partitions: Sequence[TopicPartition], kind: ElectionKind, *, unclean: bool
+    ) -> dict[TopicPartition, str]:
+        failed: dict[TopicPartition, str] = {}
+        pending = list(partitions)
+        for _ in range(ROUNDS):
+            elections = self._decide(pending, kind, failed, unclean=unclean)
+            pending = self._commit(elections, kind, failed)
+            if not pending:
+                return failed
+            self._read_again(pending)
+        failed.update(dict.fromkeys(pending, f"its state znode changed {ROUNDS} times during the election"))
+        return failed
+
+    def _decide(
+        self,
+        partitions: Sequence[TopicPartition],
+        kind: ElectionKind,
+        failed: dict[TopicPartition, str],
+        *,
+        unclean: bool,
+    ) -> dict[TopicPartition, Election]:
+        elections: dict[TopicPartition, Election] = {}
+        without_isr = []
+        for partition in partitions:
+            leadership = self._context.leadership(partition)
+            if leadership is None:
+                failed[partition] = "it has no state znode"
+                continue
+            election = self._elect_one(partition, leadership.leader_and_isr, kind, unclean=unclean)
+            if election.leader is not None:
+                elections[partition] = election
+                continue
+            failed[partition] = election.why
+            if kind is ElectionKind.OFFLINE and self._context.assignment(partition).replicas:
+                without_isr.append(partition)
+        for partition in self._allowing_unclean(without_isr):
+            leadership = self._context.leadership(partition)
+            assert leadership is not None, "checked above"
+            election = self._elect_one(partition, leadership.leader_and_isr, kind, unclean=True)
+            if election.leader is not None:
+                elections[partition] = election
+                del failed[partition]
+        return elections
+
+    def _elect_one(
+        self, partition: TopicPartition, now: LeaderAndIsr, kind: ElectionKind, *, unclean: bool
+    ) -> Election:
+        context = self._context
+        assignment = context.assignment(partition)
+        online = context.online(partition)
+        match kind:
+            case ElectionKind.OFFLINE:
+                return elect_offline(assignment.replicas, now.isr, online, unclean_allowed=unclean)
+            case ElectionKind.REASSIGN:
+                return elect_reassigned(assignment.target, now.isr, online)
+            case ElectionKind.PREFERRED:
+                return elect_preferred(assignment.replicas, now.isr, online)
+            case ElectionKind.CONTROLLED_SHUTDOWN:
+                live = context.online(partition, including_shutting_down=True)
+                return elect_for_shutdown(assignment.replicas, now.isr, live, context.shutting_down)
+
+    def _allowing_unclean(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+        """Those with a live replica whose settings allow a leader out of sync; settings that cannot be read do not."""
+        usable = self._context.usable
+        able = [each for each in partitions if not usable.isdisjoint(self._context.assignment(each).replicas)]
+        topics = sorted({partition.topic for partition in able})
+        configs = self._store.topic_configs(topics) if topics else {}
+        allowing = {topic for topic, config in configs.items() if config is not None and self._allows_unclean(config)}
+        return [partition for partition in able if partition.topic in allowing]
+
+    def _allows_unclean(self, config: Mapping[str, str]) -> bool:
+        value = config.get(UNCLEAN_KEY)
+        return self._unclean_default if value is None else value.strip().lower() == "true"
+
+    def _commit(
+        self, elections: Mapping[TopicPartition, Election], kind: ElectionKind, failed: dict[TopicPartition, str]
+    ) -> list[TopicPartition]:
+        """Write elections. Returns those to be decided again."""
+        decided = {partition: self._next_state(partition, election) for partition, election in elections.items()}
+        again = []
+        for partition, result in self._store.update_states(decided).items():
+            if result.code is WriteCode.WRITTEN:
+                self._enter(partition, decided[partition].leader_and_isr, result.zk_version, kind, elections[partition])
+            elif result.code is WriteCode.CONFLICT:
+                again.append(partition)
+            else:
+                failed[partition] = f"its state znode cannot be written: {result.why}"
+        return again
+
+    def _next_state(self, partition: TopicPartition, election: Election) -> LeaderIsrAndControllerEpoch:
+        leadership = self._context.leadership(partition)
+        assert leadership is not None and election.leader is not None, "only decided partitions are written"
+        now = leadership.leader_and_isr
+        isr = self._context.shared_isr(election.isr)
+        elected = LeaderAndIsr(election.leader, LeaderEpoch(now.leader_epoch + 1), isr, now.zk_version)
+        return LeaderIsrAndControllerEpoch(elected, self._store.fence.epoch)
+
+    def _enter(
+        self,
+        partition: TopicPartition,
+        written: LeaderAndIsr,
+        zk_version: ZkVersion,
+        kind: ElectionKind,
+        election: Election,
+    ) -> None:
+        context = self._context
+        before = context.leadership(partition)
+        assert before is not None, "only known partitions are elected for"
+        after = LeaderAndIsr(written.leader, written.leader_epoch, written.isr, zk_version)
+        context.set_leadership(partition, LeaderIsrAndControllerEpoch(after, self._store.fence.epoch))
+        context.set_partition_state(partition, PartitionState.ONLINE)
+        self._batch.host(self._recipients(partition, kind), partition)
+        self._decisions.leadership(partition, Outcome.ELECTED, before.leader_and_isr, after, election.why)
+
+    def _recipients(self, partition: TopicPartition, kind: ElectionKind) -> Sequence[BrokerId]:
+        assignment = self._context.assignment(partition)
+        if kind is ElectionKind.REASSIGN:
+            return assignment.target
+        if kind is not ElectionKind.OFFLINE:
+            return assignment.replicas
+        online = self._context.online(partition)
+        return [replica for replica in assignment.replicas if replica in online]
+
+    def _read_again(self, partitions: Sequence[TopicPartition]) -> None:
+        refresh_leadership(self._context, self._store, partitions)
+
+
+def refresh_leadership(
+    context: ControllerContext, store: ClusterStore, partitions: Sequence[TopicPartition]
+) -> list[TopicPartition]:
+    """Read the state znodes of known partitions into the context. Returns those that differ from what was known.
+
+    Raises ControllerMoved where a state was written under a newer controller epoch.
+    """
+    changed = []
+    known = [each for each in partitions if context.assignment(each).replicas]
+    for partition, state in store.read_states(known).states.items():
+        if state.controller_epoch > store.fence.epoch:
+            raise ControllerMoved(
+                f"The state of {partition} was written under controller epoch {state.controller_epoch}, "
+                f"ours is {store.fence.epoch}.",
+                hint="Another controller rules: resign.",
+            )
+        if context.leadership(partition) != state:
+            context.set_leadership(partition, state)
+            changed.append(partition)
+    return changed

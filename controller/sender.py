@@ -1,0 +1,303 @@
+"""What is sent next to one incarnation of a broker, and what its answers mean. Passive: no thread, network or clock.
+
+One request is in flight at a time. LeaderAndIsr goes first, then metadata, then StopReplica, and metadata follows at
+least every other request. The first LeaderAndIsr is `full`, in chunks; stops wait for its last chunk.
+Source: design section 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import NamedTuple
+
+import msgspec
+
+from regency.controller import messages
+from regency.controller.desired_state import DesiredState, Host, Stop, retry_delay_ms
+from regency.controller.metadata_log import CHUNK_BYTES, MetadataLog, Snapshot
+from regency.model.facts import Broker
+from regency.model.ids import BrokerEpoch, BrokerId, TopicPartition
+from regency.model.kafka_errors import ErrorCode
+from regency.protos import control_pb2 as pb
+
+
+class Rpc(Enum):
+    """The methods of AgentControl that change something."""
+
+    LEADER_AND_ISR = "LeaderAndIsr"
+    UPDATE_METADATA = "UpdateMetadata"
+    STOP_REPLICA = "StopReplica"
+
+
+Message = pb.LeaderAndIsrRequest | pb.UpdateMetadataRequest | pb.StopReplicaRequest
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    first_delta: int
+    deltas: tuple[bytes, ...]
+    snapshot: bool = False
+    first_chunk: bool = False
+    last_chunk: bool = False
+
+
+class Outgoing(msgspec.Struct, frozen=True):
+    """Content of one request, not yet encoded."""
+
+    rpc: Rpc
+    seq: int
+    hosts: Mapping[TopicPartition, Host] = {}
+    new: frozenset[TopicPartition] = frozenset()
+    full: bool = False
+    last_chunk: bool = False
+    stops: Mapping[TopicPartition, Stop] = {}
+    metadata: _Metadata | None = None
+
+
+class Trouble(msgspec.Struct, frozen=True):
+    """What an answer obliges the controller to look at. The affected slots stay, and are retried meanwhile."""
+
+    broker: BrokerId
+    broker_epoch: BrokerEpoch
+    stale_controller: bool = False
+    """It has seen a newer controller: read /controller_epoch."""
+    stale_broker: bool = False
+    """It is another incarnation: read /brokers/ids."""
+    fenced: tuple[TopicPartition, ...] = ()
+    """It holds a higher leader epoch: read these states."""
+    failed_storage: tuple[TopicPartition, ...] = ()
+    """Their directory failed; these slots are dropped."""
+    unknown: tuple[TopicPartition, ...] = ()
+    """It knows the topic under another id, or is not assigned: read the assignment."""
+
+
+class Sender:
+    """The conversation with one broker epoch. Not thread-safe: its owner guards it."""
+
+    def __init__(
+        self, origin: messages.Origin, broker: BrokerId, broker_epoch: BrokerEpoch, metadata: MetadataLog
+    ) -> None:
+        self.desired = DesiredState()
+        self.snapshot_wanted = False
+        """No usable snapshot exists: somebody must make one."""
+        self.failures = 0
+        """Requests that got no answer, or an answer that refused all of it, since the last good one."""
+        self.last_failure = ""
+        self._origin = origin
+        self._broker = broker
+        self._broker_epoch = broker_epoch
+        self._metadata = metadata
+        self._started = False
+        self._full = True
+        self._seq = 0
+        self._in_flight: Outgoing | None = None
+        self._awaiting = False
+        self._hold_until_ms = 0
+        self._cursor: int | None = None
+        self._snapshot: Snapshot | None = None
+        self._piece = 0
+        self._last_rpc = Rpc.UPDATE_METADATA
+
+    @property
+    def label(self) -> str:
+        """The broker and its epoch, for people."""
+        return f"broker {self._broker} (epoch {self._broker_epoch})"
+
+    @property
+    def settled(self) -> bool:
+        """Whether the broker has acknowledged everything."""
+        return self._started and not self._full and self._in_flight is None and not self.desired.unacknowledged
+
+    def start(self) -> None:
+        """What is wanted by now is the whole of what the broker hosts: begin with the full LeaderAndIsr."""
+        self._started = True
+
+    def next(self, now_ms: int) -> Outgoing | None:
+        """The next request to send; None: wait until `wake_at`, or until something changes."""
+        if not self._started or self._awaiting or now_ms < self._hold_until_ms:
+            return None
+        if self._in_flight is None:
+            self.desired.release_due(now_ms)
+            self._in_flight = self._choose()
+        self._awaiting = self._in_flight is not None
+        return self._in_flight
+
+    def wake_at(self, now_ms: int) -> int | None:
+        """When `next` may have something without anything else changing; None: not before."""
+        if not self._started or self._awaiting:
+            return None
+        if now_ms < self._hold_until_ms:
+            return self._hold_until_ms
+        return self.desired.next_retry_ms()
+
+    def encode(self, outgoing: Outgoing, brokers: Mapping[BrokerId, Broker], listener: str) -> Message:
+        """The request as a message. Reads nothing that changes, so it needs no guard."""
+        header = messages.header(self._origin, self._broker_epoch, outgoing.seq)
+        if outgoing.rpc is Rpc.LEADER_AND_ISR:
+            return pb.LeaderAndIsrRequest(
+                header=header,
+                full=outgoing.full,
+                last_chunk=outgoing.last_chunk,
+                topics=messages.partition_states(outgoing.hosts, is_new=outgoing.new.__contains__),
+                leaders=messages.leader_endpoints(outgoing.hosts.values(), brokers, listener),
+            )
+        if outgoing.rpc is Rpc.STOP_REPLICA:
+            return pb.StopReplicaRequest(header=header, topics=messages.stop_partitions(outgoing.stops))
+        assert outgoing.metadata is not None
+        return pb.UpdateMetadataRequest(
+            header=header,
+            snapshot=outgoing.metadata.snapshot,
+            first_chunk=outgoing.metadata.first_chunk,
+            last_chunk=outgoing.metadata.last_chunk,
+            first_delta=outgoing.metadata.first_delta,
+            deltas=outgoing.metadata.deltas,
+        )
+
+    def on_no_answer(self, why: str, now_ms: int) -> None:
+        """The request in flight got no answer: the same is sent again, under the same number, after a growing delay."""
+        self._awaiting = False
+        self._hold(why, now_ms)
+
+    def on_answer(self, answer: pb.ControlResponse, now_ms: int) -> Trouble | None:
+        """Take in the answer to the request in flight."""
+        sent = self._in_flight
+        assert sent is not None, "an answer without a request"
+        self._awaiting = False
+        if answer.error_code == ErrorCode.NONE:
+            self._in_flight = None
+            self.failures = 0
+            return self._accepted(sent, answer, now_ms)
+        self._hold(f"{_name(answer.error_code)} {answer.message}".strip(), now_ms)
+        if sent.rpc is Rpc.UPDATE_METADATA and answer.error_code == ErrorCode.INVALID_REQUEST:
+            self._in_flight = None
+            self._cursor = self._snapshot = None
+            return None
+        if sent.full or sent.metadata is not None:
+            self._in_flight = msgspec.structs.replace(sent, seq=self._next_seq())
+        else:
+            self._in_flight = None
+            self.desired.settle((*sent.hosts, *sent.stops), (), now_ms)
+        if answer.error_code == ErrorCode.STALE_CONTROLLER_EPOCH:
+            return Trouble(self._broker, self._broker_epoch, stale_controller=True)
+        if answer.error_code == ErrorCode.STALE_BROKER_EPOCH:
+            return Trouble(self._broker, self._broker_epoch, stale_broker=True)
+        return None
+
+    def _choose(self) -> Outgoing | None:
+        if self._full:
+            return self._leader_and_isr()
+        metadata_first = self._last_rpc is Rpc.LEADER_AND_ISR
+        if self.desired.has_hosts and not metadata_first:
+            return self._leader_and_isr()
+        outgoing = self._update_metadata()
+        if outgoing is None and self.desired.has_hosts:
+            return self._leader_and_isr()
+        if outgoing is None and self.desired.has_stops:
+            stops = self.desired.take_stops(CHUNK_BYTES)
+            outgoing = Outgoing(Rpc.STOP_REPLICA, self._next_seq(), stops=stops)
+        if outgoing is not None:
+            self._last_rpc = outgoing.rpc
+        return outgoing
+
+    def _leader_and_isr(self) -> Outgoing:
+        self._last_rpc = Rpc.LEADER_AND_ISR
+        hosts = self.desired.take_hosts(CHUNK_BYTES)
+        return Outgoing(
+            Rpc.LEADER_AND_ISR,
+            self._next_seq(),
+            hosts=hosts,
+            new=frozenset(filter(self.desired.is_new, hosts)),
+            full=self._full,
+            last_chunk=self._full and not self.desired.has_hosts,
+        )
+
+    def _update_metadata(self) -> Outgoing | None:
+        if self._cursor is not None:
+            deltas = self._metadata.read(self._cursor)
+            if deltas is not None:
+                return self._metadata_request(_Metadata(self._cursor, tuple(deltas))) if deltas else None
+            self._cursor = None
+        if self._snapshot is None:
+            self._snapshot, self._piece = self._metadata.snapshot(), 0
+        self.snapshot_wanted = self._snapshot is None
+        if self._snapshot is None:
+            return None
+        pieces = self._snapshot.pieces
+        return self._metadata_request(
+            _Metadata(
+                self._snapshot.as_of + 1,
+                (pieces[self._piece],),
+                snapshot=True,
+                first_chunk=self._piece == 0,
+                last_chunk=self._piece == len(pieces) - 1,
+            )
+        )
+
+    def _metadata_request(self, metadata: _Metadata) -> Outgoing:
+        return Outgoing(Rpc.UPDATE_METADATA, self._next_seq(), metadata=metadata)
+
+    def _accepted(self, sent: Outgoing, answer: pb.ControlResponse, now_ms: int) -> Trouble | None:
+        if sent.metadata is not None:
+            self._advance(sent.metadata)
+            return None
+        verdict = _judge(sent.rpc, answer)
+        self.desired.settle(verdict.retried, verdict.failed_storage, now_ms)
+        if sent.full and sent.last_chunk:
+            self._full = False
+        if not (verdict.fenced or verdict.failed_storage or verdict.unknown):
+            return None
+        return Trouble(
+            self._broker,
+            self._broker_epoch,
+            fenced=verdict.fenced,
+            failed_storage=verdict.failed_storage,
+            unknown=verdict.unknown,
+        )
+
+    def _advance(self, sent: _Metadata) -> None:
+        if not sent.snapshot:
+            self._cursor = sent.first_delta + len(sent.deltas)
+        elif sent.last_chunk:
+            self._cursor, self._snapshot = sent.first_delta, None
+        else:
+            self._piece += 1
+
+    def _hold(self, why: str, now_ms: int) -> None:
+        self.failures += 1
+        self.last_failure = why
+        self._hold_until_ms = now_ms + retry_delay_ms(self.failures)
+
+    def _next_seq(self) -> int:
+        self._seq += 1
+        return self._seq
+
+
+class _Verdict(NamedTuple):
+    retried: tuple[TopicPartition, ...]
+    fenced: tuple[TopicPartition, ...]
+    failed_storage: tuple[TopicPartition, ...]
+    unknown: tuple[TopicPartition, ...]
+
+
+def _judge(rpc: Rpc, answer: pb.ControlResponse) -> _Verdict:
+    by_code: dict[int, list[TopicPartition]] = {}
+    for topic in answer.topics:
+        for number, code in zip(topic.partition, topic.error_code, strict=False):
+            by_code.setdefault(code, []).append(TopicPartition(topic.topic, number))
+    by_code.pop(ErrorCode.NONE, None)
+    fenced = tuple(by_code.get(ErrorCode.FENCED_LEADER_EPOCH, ()))
+    failed_storage = tuple(by_code.pop(ErrorCode.KAFKA_STORAGE_ERROR, ()))
+    unassigned = tuple(by_code.get(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ()))
+    if rpc is Rpc.STOP_REPLICA:
+        by_code.pop(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)  # nothing there is what was wanted
+        unassigned = ()
+    unknown = (*by_code.get(ErrorCode.INCONSISTENT_TOPIC_ID, ()), *unassigned)
+    retried = tuple(partition for code in sorted(by_code) for partition in by_code[code])
+    return _Verdict(retried, fenced, failed_storage, unknown)
+
+
+def _name(code: int) -> str:
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"error {code}"

@@ -1,0 +1,69 @@
+"""States of partitions and replicas, each with the states it may be entered from. The tables of reference section 3."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class PartitionState(Enum):
+    """Where a partition is in its life."""
+
+    NON_EXISTENT = "NonExistentPartition"
+    """Never created, or deleted."""
+    NEW = "NewPartition"
+    """Has replicas, but neither leader nor ISR yet."""
+    ONLINE = "OnlinePartition"
+    """Has a leader."""
+    OFFLINE = "OfflinePartition"
+    """Its leader died."""
+
+    @property
+    def valid_previous(self) -> frozenset[PartitionState]:
+        """States from which this one may be entered."""
+        return _VALID_PREVIOUS_PARTITION_STATES[self]
+
+
+class ReplicaState(Enum):
+    """Where one replica of a partition is in its life."""
+
+    NON_EXISTENT = "NonExistentReplica"
+    """Never created, or deleted."""
+    NEW = "NewReplica"
+    """Created with its topic or by a reassignment; can only follow."""
+    ONLINE = "OnlineReplica"
+    """On a live broker: leads or follows."""
+    OFFLINE = "OfflineReplica"
+    """Its broker died, its directory failed, or it is being stopped."""
+    DELETION_STARTED = "ReplicaDeletionStarted"
+    """Its broker was told to delete it."""
+    DELETION_SUCCESSFUL = "ReplicaDeletionSuccessful"
+    """Its broker deleted it."""
+    DELETION_INELIGIBLE = "ReplicaDeletionIneligible"
+    """It cannot be deleted now: its broker is dead or refused."""
+
+    @property
+    def valid_previous(self) -> frozenset[ReplicaState]:
+        """States from which this one may be entered."""
+        return _VALID_PREVIOUS_REPLICA_STATES[self]
+
+
+_VALID_PREVIOUS_PARTITION_STATES = {
+    PartitionState.NEW: frozenset({PartitionState.NON_EXISTENT}),
+    PartitionState.ONLINE: frozenset({PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE}),
+    PartitionState.OFFLINE: frozenset({PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE}),
+    PartitionState.NON_EXISTENT: frozenset({PartitionState.OFFLINE}),
+}
+
+_VALID_PREVIOUS_REPLICA_STATES = {
+    ReplicaState.NEW: frozenset({ReplicaState.NON_EXISTENT}),
+    ReplicaState.ONLINE: frozenset(
+        {ReplicaState.NEW, ReplicaState.ONLINE, ReplicaState.OFFLINE, ReplicaState.DELETION_INELIGIBLE}
+    ),
+    ReplicaState.OFFLINE: frozenset(
+        {ReplicaState.NEW, ReplicaState.ONLINE, ReplicaState.OFFLINE, ReplicaState.DELETION_INELIGIBLE}
+    ),
+    ReplicaState.DELETION_STARTED: frozenset({ReplicaState.OFFLINE}),
+    ReplicaState.DELETION_SUCCESSFUL: frozenset({ReplicaState.DELETION_STARTED}),
+    ReplicaState.DELETION_INELIGIBLE: frozenset({ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED}),
+    ReplicaState.NON_EXISTENT: frozenset({ReplicaState.DELETION_SUCCESSFUL}),
+}

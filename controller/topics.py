@@ -1,0 +1,115 @@
+"""Topics and partitions that appear in ZooKeeper, whoever wrote them, and topics whose znode is gone."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import msgspec
+
+from regency.controller.cluster_store import TopicsRead, WriteCode
+from regency.controller.states import PartitionState, ReplicaState
+from regency.controller.term import Term
+from regency.model.facts import TopicAssignment
+from regency.model.ids import PartitionReplica, TopicPartition
+from regency.model.topic_ids import derive_topic_id
+
+logger = logging.getLogger(__name__)
+
+MAX_PARTITIONS = 25_000
+"""Partitions a topic created through the controller may have: its znode must stay well below 1 MiB."""
+
+
+def on_topics_changed(term: Term) -> None:
+    """Read the list of topics again: take in new ones, forget those that are gone."""
+    names = term.store.topic_names()
+    known = term.context.topics
+    listed = frozenset(names)
+    for gone in sorted(name for name in known if name not in listed):
+        forget_topic(term, gone)
+    take_in(term, [name for name in names if name not in known])
+
+
+def on_assignments_changed(term: Term, marked: Sequence[str]) -> None:
+    """Read these topics' znodes again: create partitions that were added, notice a topic that was created anew."""
+    take_in(term, [name for name in marked if name in term.context.topics])
+
+
+def take_in(term: Term, names: Sequence[str]) -> None:
+    """Read these topics, give them ids where they have none, and create the partitions that are not known yet."""
+    if not names:
+        return
+    added = load_topics(term, names)
+    if added:
+        create_partitions(term, added)
+
+
+def load_topics(term: Term, names: Sequence[str]) -> list[TopicPartition]:
+    """Read these topics into the context, watched and with ids. Returns the partitions that were not known."""
+    for name in names:
+        term.watches.arm(name)
+    read = term.store.read_topics(names)
+    added = []
+    for name, topic in _with_ids(term, read).items():
+        entry = term.context.topics.get(name)
+        if entry is not None and topic.topic_id != entry.topic_id:
+            logger.warning("topic %s was deleted and created again outside: it is taken in as a new one", name)
+            forget_topic(term, name)
+            term.watches.arm(name)
+        added.extend(term.context.put_topic(topic))
+        if any(each.is_reassigning for each in topic.partitions.values()) and term.report_once(f"reassigning {name}"):
+            logger.warning("topic %s is being reassigned, which is not handled yet: its replicas stay as listed", name)
+    return added
+
+
+def create_partitions(term: Term, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, str]:
+    """Bring new partitions to life. Returns why, for those that have no leader yet; they wait for a live replica."""
+    replicas = [
+        PartitionReplica(partition.topic, partition.partition, broker)
+        for partition in partitions
+        for broker in term.context.assignment(partition).replicas
+    ]
+    term.partitions.handle(partitions, PartitionState.NEW)
+    term.replicas.handle(replicas, ReplicaState.NEW)
+    failed = term.partitions.handle(partitions, PartitionState.ONLINE)
+    online = [each for each in replicas if term.context.is_online(each.broker, each.topic_partition)]
+    term.replicas.handle(online, ReplicaState.ONLINE)
+    offline = [each for each in replicas if not term.context.is_online(each.broker, each.topic_partition)]
+    term.replicas.handle(offline, ReplicaState.OFFLINE)
+    for partition, why in list(failed.items())[:10]:
+        logger.warning("%s waits for a leader: %s", partition, why)
+    if len(failed) > 10:
+        logger.warning("%d partitions more wait for a leader", len(failed) - 10)
+    return failed
+
+
+def forget_topic(term: Term, name: str) -> None:
+    """Drop a topic whose znode is gone. Its replicas are left as they are: nobody asked for their deletion."""
+    topic_id = term.context.topic_id(name)
+    term.context.remove_topic(name)
+    term.batch.topic_removed(name, topic_id)
+    term.watches.disarm(name)
+    term.decisions.note(f"topic {name}", f"id {topic_id}", "gone", "its znode is gone")
+
+
+def _with_ids(term: Term, read: TopicsRead) -> dict[str, TopicAssignment]:
+    """The topics that were read, each with an id, written where there was none.
+
+    An id that was known under the same czxid comes back, whoever lost it; a new one is derived, so that every
+    controller computes the same. A topic that somebody changes meanwhile is brought here again by its watch.
+    """
+    topics = dict(read.topics)
+    given = []
+    for name, content in read.without_id.items():
+        topic = topics[name]
+        entry = term.context.topics.get(name)
+        known = entry is not None and entry.czxid == topic.czxid
+        topic_id = term.context.topic_id(name) if known else derive_topic_id(term.cluster_id, name, topic.czxid)
+        topics[name] = msgspec.structs.replace(topic, topic_id=topic_id)
+        given.append((topics[name], content))
+    for (topic, _), result in zip(given, term.store.set_topic_ids(given), strict=True):
+        if result.code is WriteCode.WRITTEN:
+            topics[topic.topic] = msgspec.structs.replace(topic, zk_version=result.zk_version)
+        elif result.code is WriteCode.MISSING:
+            del topics[topic.topic]
+    return topics
