@@ -67,6 +67,7 @@ class LogCore:
         self._log_start = parts.log_start
         self._log_end = parts.log_end
         self._high_watermark = parts.log_start
+        self._snapshots_kept_from = parts.segments.first.base_offset
         self._segments.move_to(services.files)
         self._flusher = LogFlusher(
             home,

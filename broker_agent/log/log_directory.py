@@ -23,6 +23,7 @@ from regency.broker_agent.log.file_names import (
     RECOVERY_POINTS,
 )
 from regency.model.ids import BrokerId, Offset, TopicPartition
+from regency.model.properties import parse_properties
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +77,7 @@ class LogDirectory:
         """
         path = self.path / META_PROPERTIES
         try:
-            found = _parse_meta(path.read_text("utf-8"))
+            found = parse_properties(path.read_text("utf-8", errors="replace"), str(path))
         except FileNotFoundError:
             content = f"#\nbroker.id={broker_id}\nversion={_META_VERSION}\ncluster.id={cluster_id}\n"
             replace_file(path, content.encode(), sync=True)
@@ -128,12 +129,6 @@ class LogDirectory:
     def failed(self, error: OSError) -> None:
         """Take the directory offline because of work in the background."""
         self.fail(error)
-
-
-def _parse_meta(text: str) -> dict[str, str]:
-    lines = (line.strip() for line in text.splitlines())
-    pairs = (line.partition("=") for line in lines if line and line[0] not in "#!")
-    return {key.strip(): value.strip() for key, _, value in pairs}
 
 
 def _ignore(_directory: LogDirectory) -> None:

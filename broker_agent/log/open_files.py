@@ -42,6 +42,13 @@ class OpenFiles:
         """Forget a file."""
         self._open.pop(file, None)
 
+    def make_room(self) -> bool:
+        """Close the half that was used least recently; returns whether there was any."""
+        victims = list(self._open)[: (len(self._open) + 1) // 2]
+        for file in victims:
+            file.close()
+        return bool(victims)
+
     def close_all(self) -> None:
         """Close every file; each is opened again when it is used."""
         while self._open:
@@ -66,7 +73,7 @@ class LogFile:
         if fd >= 0:
             self._pool.used(self)
             return fd
-        self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._fd = self._with_room(lambda: os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
         self._pool.opened(self)
         return self._fd
 
@@ -94,7 +101,7 @@ class LogFile:
 
     def duplicate(self) -> int:
         """A descriptor of one's own, for another thread, which closes it. Survives renaming and deletion."""
-        return os.dup(self.fileno())
+        return self._with_room(lambda: os.dup(self.fileno()))
 
     def close(self) -> None:
         """Give the descriptor back; the next use opens the file again."""
@@ -115,3 +122,12 @@ class LogFile:
         """Close the file and let `pool` keep its descriptor from now on."""
         self.close()
         self._pool = pool
+
+    def _with_room(self, get_descriptor: Callable[[], int]) -> int:
+        """Take a descriptor; where the process has no more of them, give back some of the pool's first."""
+        try:
+            return get_descriptor()
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE) or not self._pool.make_room():
+                raise
+        return get_descriptor()

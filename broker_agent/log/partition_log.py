@@ -13,7 +13,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from regency.broker_agent.log.append_rules import LOG_APPEND_TIME, check_produced, check_replicated
 from regency.broker_agent.log.checkpoints import format_partition_metadata, replace_file
-from regency.broker_agent.log.errors import OffsetOutOfRange, RecordsRejected
+from regency.broker_agent.log.errors import LogStorageError, OffsetOutOfRange, RecordsRejected
 from regency.broker_agent.log.file_names import PARTITION_METADATA
 from regency.broker_agent.log.log_core import LogCore
 from regency.broker_agent.log.producer_snapshots import remove_snapshots, restore, write_snapshot
@@ -45,6 +45,8 @@ def _on_disk(method: Callable[Concatenate[PartitionLog, P], T]) -> Callable[Conc
             return method(self, *args, **kwargs)
         except OSError as error:
             raise home.fail(error) from error
+        except CorruptBatch as error:
+            raise LogStorageError(self.directory, f"damaged below the log end: {error.message}") from error
 
     return guarded
 
@@ -174,7 +176,9 @@ class PartitionLog(LogCore):
             return True
         end, removed = self._segments.truncate(offset)
         self._services.trash.put(removed, self.config.file_delete_delay_ms)
-        self._producers = restore(self.directory, self._segments, trusted=end, log_end=end)
+        remove_snapshots(self.directory, above=end)
+        if not self._producers.truncate_to(end):
+            self._producers = restore(self.directory, self._segments, trusted=end, log_end=end)
         self._epochs.truncate_from_end(end)
         self._ends_at(end)
         return True
@@ -274,9 +278,10 @@ class PartitionLog(LogCore):
     @_on_disk
     def remove_old_snapshots(self) -> None:
         """Remove snapshots of producers that no recovery would begin with."""
-        bases = self.segment_base_offsets
-        needed = self._segments.floor(self.recovery_point).base_offset
-        remove_snapshots(self.directory, below=min(needed, bases[-2] if len(bases) > 1 else bases[-1]))
+        kept_from = min(self._segments.floor(self.recovery_point).base_offset, self._segments.second_newest.base_offset)
+        if kept_from > self._snapshots_kept_from:
+            remove_snapshots(self.directory, below=kept_from)
+            self._snapshots_kept_from = kept_from
 
     @_on_disk
     def close(self) -> None:

@@ -128,6 +128,18 @@ class ProducerStates:
                 ProducedBatch(header.last_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp)
             )
 
+    def truncate_to(self, end_offset: Offset) -> bool:
+        """Forget batches that reach `end_offset`; False, and nothing done, where those before are not known."""
+        for producer in self._producers.values():
+            if not producer.batches or producer.batches[0].last_offset >= end_offset:
+                return False
+        for producer in self._producers.values():
+            while producer.batches[-1].last_offset >= end_offset:
+                producer.batches.pop()
+            producer.last_timestamp = producer.batches[-1].timestamp
+        self.end_offset = end_offset
+        return True
+
     def expire(self, older_than_ms: int) -> None:
         """Forget producers whose last batch is older than this wall time."""
         expired = [id_ for id_, producer in self._producers.items() if producer.last_timestamp < older_than_ms]

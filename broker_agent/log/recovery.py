@@ -64,7 +64,12 @@ def open_log(found: FoundLog, config: LogConfig, now_ms: int) -> LogParts:
     """Read the log from the disk, recovered from its recovery point on if that is needed. Raises OSError."""
     files = OpenFiles(_OPEN_FILES)
     try:
-        return _Opening(found, config, files, now_ms).open()
+        try:
+            return _Opening(found, config, files, now_ms).open()
+        except CorruptBatch as error:
+            logger.warning("%s: recovered from its first batch on, it is damaged: %s", found.directory, error)
+            files.close_all()
+            return _Opening(found._replace(clean=False, recovery_point=Offset(0)), config, files, now_ms).open()
     finally:
         files.close_all()
 

@@ -80,6 +80,8 @@ class Segment:
         """The greatest timestamp of its records, or when its file was written where they have none."""
         if self.max_timestamp >= 0:
             return self.max_timestamp
+        if not self.size:
+            return self.created_ms
         return int(os.fstat(self.log.fileno()).st_mtime * 1000)
 
     def has_room(self, last_offset: Offset) -> bool:

@@ -40,6 +40,11 @@ class Segments:
         return self._segments[-1]
 
     @property
+    def second_newest(self) -> Segment:
+        """The segment before the active one, or the active one where it is alone."""
+        return self._segments[max(len(self._segments) - 2, 0)]
+
+    @property
     def size_bytes(self) -> int:
         """Bytes of batches in all segments."""
         return sum(segment.size for segment in self._segments)
@@ -129,14 +134,14 @@ class Segments:
         Returns where the log ends now (below `offset` where a batch straddles it), and files taken out of use.
         """
         kept = max(bisect_right(self._bases, offset), 1)
-        dropped, self._segments = self._segments[kept:], self._segments[:kept]
-        del self._bases[kept:]
-        paths = [path for segment in reversed(dropped) for path in segment.mark_deleted()]
-        segment = self.active
+        segment = self._segments[kept - 1]
         position = segment.position_of(offset)
         end = offset
         if position < segment.size:
             end = min(offset, Offset(read_header(segment.log.read(HEADER_BYTES, position)).base_offset))
+        dropped, self._segments = self._segments[kept:], self._segments[:kept]
+        del self._bases[kept:]
+        paths = [path for newer in reversed(dropped) for path in newer.mark_deleted()]
         segment.truncate(position, end)
         return end, paths
 
