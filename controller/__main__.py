@@ -126,7 +126,7 @@ def watch_parent(pipe: int, process: ControllerProcess) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one candidate until it is told to end. Returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m regency.controller", description=__doc__)
-    parser.add_argument("--config", type=Path, required=True, help="server.properties")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="server.properties")
     parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="in place of the file's")
     parser.add_argument("--parent-pipe", type=int, metavar="FD", help="end when this pipe is closed")
     options = parser.parse_args(arguments)

@@ -28,11 +28,9 @@ def shut_down_broker(term: Term, broker: BrokerId, broker_epoch: BrokerEpoch) ->
         context.begin_shutdown(broker)
         term.batch.brokers_changed()
     hosted = [each for each in context.partitions_on([broker]) if _may_move(term, each)]
-    led = [each for each in hosted if _leader(term, each) == broker]
+    led = dict.fromkeys(each for each in hosted if _leader(term, each) == broker)
+    followed = [PartitionReplica(each.topic, each.partition, broker) for each in hosted if each not in led]
     term.partitions.handle(led, PartitionState.ONLINE, ElectionKind.CONTROLLED_SHUTDOWN)
-    followed = [
-        PartitionReplica(each.topic, each.partition, broker) for each in hosted if _leader(term, each) != broker
-    ]
     term.replicas.handle(followed, ReplicaState.OFFLINE)
     return ShutdownOutcome(remaining=tuple(each for each in hosted if _leader(term, each) == broker))
 
