@@ -41,13 +41,15 @@ class _Entry:
         self.log_start_offset: Offset = wanted.log_start_offset
 
     def must_tell(self, fetched: FetchedPartition) -> bool:
-        """Whether this is news to the client, who is then told. An error is told as long as it lasts, and its end."""
-        if fetched.error is not ErrorCode.NONE:
+        """Whether this is news to the client, who is then told.
+
+        An error is told as long as it lasts, and its end. Who is told to truncate takes in nothing else of that answer.
+        """
+        if fetched.error is not ErrorCode.NONE or fetched.diverging is not None:
             self.high_watermark = UNKNOWN_OFFSET
             return True
         news = (
             bool(fetched.records)
-            or fetched.diverging is not None
             or fetched.high_watermark != self.high_watermark
             or fetched.log_start_offset != self.log_start_offset
         )

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from regency.broker_agent.replication.api import EpochEndOffset, FetchedPartition, FetchPartition, ListedOffset
-from regency.broker_agent.replication.fetch_session_client import grouped
 from regency.broker_agent.replication.fetch_plans import FetchPlan, FetchReply, OffsetsPlan, OffsetsReply
+from regency.broker_agent.replication.fetch_session_client import grouped
 from regency.broker_agent.wire.codec import FetchRequest, ListOffsetsRequest, Message
 from regency.model.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode

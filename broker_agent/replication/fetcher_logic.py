@@ -27,12 +27,9 @@ from regency.broker_agent.replication.fetch_plans import (
 from regency.broker_agent.replication.fetch_session_client import ClientFetchSession
 from regency.broker_agent.replication.follower import Follower, truncation_point
 from regency.model.ids import (
-    NO_LEADER_EPOCH,
-    UNKNOWN_OFFSET,
     BrokerEpoch,
     LeaderEpoch,
     Offset,
-    TopicId,
     TopicPartition,
 )
 from regency.model.kafka_errors import ErrorCode

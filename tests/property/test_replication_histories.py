@@ -1,0 +1,222 @@
+"""Whatever happens to three brokers, acknowledged records stay: random histories of produces, fetches, crashes, cuts and elections."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import tempfile
+from pathlib import Path
+from types import ModuleType
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from regency.model.ids import NO_LEADER
+from regency.model.kafka_errors import ErrorCode
+
+
+def _load_builders() -> ModuleType:
+    path = Path(__file__).parents[1] / "unit" / "replication" / "conftest.py"
+    spec = importlib.util.spec_from_file_location("replication_builders", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+builders = _load_builders()
+TP = builders.TP
+
+
+class History:
+    """A cluster, its controller, and everything it has promised so far."""
+
+    def __init__(self, root: Path, min_insync: int) -> None:
+        self.cluster = builders.Cluster(root, min_insync_replicas=min_insync)
+        self.acknowledged: dict[int, str] = {}
+        self.waiting: list[tuple[str, list]] = []
+        self.produced = 0
+        self.high_watermarks: dict[tuple[int, int, int], int] = {}
+        self.cluster.lead(1)
+
+    # What happens
+
+    def produce(self, acks: int) -> None:
+        leader = self.believed_leader()
+        if leader is None:
+            return
+        self.produced += 1
+        value = f"v{self.produced}"
+        results = self.cluster[leader].produce(value, acks=acks)
+        if acks == -1:
+            self.waiting.append((value, results))
+
+    def produce_to(self, number: int) -> None:
+        """To whoever still believes to lead."""
+        broker = self.cluster[number]
+        if broker.up and TP in broker.manager.partitions:
+            self.produced += 1
+            value = f"v{self.produced}"
+            self.waiting.append((value, broker.produce(value)))
+
+    def elect(self, number: int) -> None:
+        """Move the leadership to a live member of the ISR."""
+        state = self.cluster.states[TP]
+        if number in state.isr and self.cluster[number].up:
+            self.cluster.decide(number, state.isr)
+
+    def shrink(self, number: int) -> None:
+        """The controller takes a broker for dead that is not."""
+        state = self.cluster.states[TP]
+        rest = [member for member in state.isr if member != number and self.cluster[member].up]
+        if number in state.isr and rest:
+            self.cluster.decide(state.leader if state.leader in rest else rest[0], rest)
+
+    def crash(self, number: int) -> None:
+        if not self.cluster[number].up:
+            return
+        self.cluster.crash(number)
+        state = self.cluster.states[TP]
+        live = [member for member in state.isr if self.cluster[member].up]
+        if live:
+            self.cluster.decide(state.leader if state.leader in live else live[0], live)
+        else:
+            self.cluster.decide(NO_LEADER, state.isr)
+
+    def restart(self, number: int) -> None:
+        if self.cluster[number].up:
+            return
+        self.cluster.restart(number)
+        state = self.cluster.states[TP]
+        if state.leader == NO_LEADER and number in state.isr:
+            self.cluster.decide(number, [number])
+        self.tell(number)
+
+    def tell(self, number: int) -> None:
+        broker = self.cluster[number]
+        if not broker.up:
+            return
+        led = TP in broker.manager.partitions and broker.partition().is_leader
+        epoch = broker.partition().leader_epoch if TP in broker.manager.partitions else -1
+        self.cluster.tell(number)
+        partition = broker.partition()
+        if partition.is_leader and (not led or partition.leader_epoch > epoch):
+            self.note_acknowledged()
+            self.check_holds_acknowledged(number)
+
+    def step(self, number: int) -> None:
+        """One thing moves at one broker."""
+        if self.cluster[number].up:
+            self.cluster._move(self.cluster[number])
+
+    # What must hold
+
+    def believed_leader(self) -> int | None:
+        leader = self.cluster.states[TP].leader
+        return leader if leader != NO_LEADER and self.cluster[leader].up else None
+
+    def note_acknowledged(self) -> None:
+        for value, results in self.waiting:
+            if results and results[0].error is ErrorCode.NONE:
+                offset = results[0].base_offset
+                assert self.acknowledged.setdefault(offset, value) == value
+        self.waiting = [(value, results) for value, results in self.waiting if not results]
+
+    def check_holds_acknowledged(self, number: int) -> None:
+        values = self.cluster[number].values()
+        for offset, value in self.acknowledged.items():
+            assert values[offset : offset + 1] == [value], f"{value} is not at {offset} on leader {number}: {values}"
+
+    def check(self) -> None:
+        self.note_acknowledged()
+        hosting = [broker for broker in self.cluster.brokers.values() if broker.up and TP in broker.manager.partitions]
+        for broker in hosting:
+            partition = broker.partition()
+            if partition.is_leader:
+                key = (broker.id, broker.epoch, partition.leader_epoch)
+                assert partition.log.high_watermark >= self.high_watermarks.get(key, 0)
+                self.high_watermarks[key] = partition.log.high_watermark
+        for one in hosting:
+            for other in hosting:
+                agreed = min(one.log().high_watermark, other.log().high_watermark)
+                assert one.values()[:agreed] == other.values()[:agreed]
+        self.check_high_watermark_is_everywhere()
+
+    def check_high_watermark_is_everywhere(self) -> None:
+        state = self.cluster.states[TP]
+        if state.leader == NO_LEADER or not self.cluster[state.leader].up:
+            return
+        leader = self.cluster[state.leader]
+        if TP not in leader.manager.partitions or leader.partition().leader_epoch != state.leader_epoch:
+            return
+        partition = leader.partition()
+        for member in {*state.isr, *partition.isr.maximal}:
+            broker = self.cluster[member]
+            if broker.up and TP in broker.manager.partitions:
+                assert broker.log().log_end_offset >= partition.log.high_watermark
+
+    def end_well(self) -> None:
+        """Everything heals: one leader, equal logs, everything acknowledged there, the ISR full."""
+        self.cluster.heal()
+        for number in (1, 2, 3):
+            self.restart(number)
+        state = self.cluster.states[TP]
+        if state.leader == NO_LEADER or not self.cluster[state.leader].up:
+            live = [member for member in state.isr if self.cluster[member].up]
+            self.cluster.decide(live[0], live)
+        for number in (1, 2, 3):
+            self.tell(number)
+        self.cluster.advance(4_000)
+        self.check()
+        final = self.cluster.states[TP]
+        assert sorted(final.isr) == [1, 2, 3]
+        self.check_holds_acknowledged(final.leader)
+        logs = [self.cluster[number].values() for number in (1, 2, 3)]
+        assert logs[0] == logs[1] == logs[2]
+        assert {self.cluster[number].log().high_watermark for number in (1, 2, 3)} == {len(logs[0])}
+
+
+NUMBERS = st.sampled_from([1, 2, 3])
+EVENTS = st.one_of(
+    st.tuples(st.just("produce"), st.sampled_from([-1, -1, 1])),
+    st.tuples(st.just("produce_to"), NUMBERS),
+    st.tuples(st.just("step"), NUMBERS),
+    st.tuples(st.just("step"), NUMBERS),
+    st.tuples(st.just("run"), st.none()),
+    st.tuples(st.just("advance"), st.sampled_from([100, 1_000, 12_000])),
+    st.tuples(st.just("elect"), NUMBERS),
+    st.tuples(st.just("shrink"), NUMBERS),
+    st.tuples(st.just("tell"), NUMBERS),
+    st.tuples(st.just("crash"), NUMBERS),
+    st.tuples(st.just("restart"), NUMBERS),
+    st.tuples(st.just("sever"), st.sampled_from([(1, 2), (1, 3), (2, 3)])),
+    st.tuples(st.just("heal"), st.none()),
+)
+
+
+@given(min_insync=st.sampled_from([1, 2]), events=st.lists(EVENTS, min_size=5, max_size=40))
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+def test_acknowledged_records_survive_every_history(min_insync: int, events: list[tuple[str, object]]) -> None:
+    with tempfile.TemporaryDirectory() as root:
+        history = History(Path(root), min_insync)
+        try:
+            for event, argument in events:
+                play(history, event, argument)
+                history.check()
+            history.end_well()
+        finally:
+            history.cluster.close()
+
+
+def play(history: History, event: str, argument: object) -> None:
+    if event == "run":
+        history.cluster.run()
+    elif event == "heal":
+        history.cluster.heal()
+    elif event == "advance":
+        history.cluster.advance(argument, step=500)  # type: ignore[arg-type]
+    elif event == "sever":
+        history.cluster.sever(*argument)  # type: ignore[misc]
+    else:
+        getattr(history, event)(argument)
