@@ -21,12 +21,14 @@ logger = logging.getLogger(__name__)
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 1.0
 _SHORTEST_ATTEMPT_MS: Final = 200
+_SHORTEST_WAIT_MS: Final = 50
+"""While the socket takes no more, a ping that is due cannot be sent, and there is nothing to hurry for."""
 
 _Address = tuple[int, tuple[str, int]]
 
 
 class IoThread:
-    """Serves `core` until it is closed. Pauses between rounds over all servers, 50 ms doubling to 1 s."""
+    """Serves `core` until it is closed. Pauses after a session and between rounds over all servers: 50 ms to 1 s."""
 
     def __init__(
         self,
@@ -64,18 +66,15 @@ class IoThread:
         return self._core.wants(attempt) and not self._stopping.is_set()
 
     def _run(self) -> None:
-        pause_s = _FIRST_PAUSE_S
+        pause_s = _FIRST_PAUSE_S / 2
         while self._wanted():
             try:
                 served = self._round()
             except Exception:  # whatever it is, a connection thread that ended would be worse than another attempt
                 logger.exception("the ZooKeeper connection thread failed and goes on")
                 served = False
-            if served:
-                pause_s = _FIRST_PAUSE_S
-            else:
-                self._stopping.wait(pause_s)
-                pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+            pause_s = _FIRST_PAUSE_S if served else min(pause_s * 2, _LONGEST_PAUSE_S)
+            self._stopping.wait(pause_s)
         self._waker.close()
 
     def _round(self) -> bool:
@@ -161,7 +160,7 @@ class IoThread:
                 idle_ms = self._core.idle_ms(link)
                 if idle_ms is None:
                     raise TimeoutError("it has gone silent")
-                connection.wait(idle_ms / 1000)
+                connection.wait(max(idle_ms, _SHORTEST_WAIT_MS if connection.has_unsent else 0) / 1000)
         except (OSError, WireError) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             self._core.disconnected(link, f"{where}: {reason}")

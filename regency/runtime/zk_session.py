@@ -212,7 +212,7 @@ class ZkSession(Protocol):
     call_soon_threadsafe): a call back into the session from a callback raises RuntimeError.
 
     Every call takes part in the current generation; where `generation` is given and is not current, ZkSessionLost is
-    raised and nothing is sent. Every call is bounded in time by the session timeout.
+    raised and nothing is sent. Every call is bounded in time: none waits for an answer longer than the session timeout.
 
     Raises, all calls: ZkConnectionLost, ZkSessionLost, ZkAuthFailed.
     """
@@ -254,7 +254,11 @@ class ZkSession(Protocol):
         ...
 
     def multi(self, ops: Sequence[Op], *, generation: int | None = None) -> MultiOutcome:
-        """All or nothing. Raises ZkRequestTooLarge before sending more than 512 KiB or 501 operations."""
+        """All or nothing.
+
+        Raises ZkRequestTooLarge before sending more than 501 operations or 512 KiB (nearly 1 MiB where one operation
+        alone is larger, as the znode of a topic of very many partitions).
+        """
         ...
 
     def multi_pipelined(

@@ -96,7 +96,7 @@ def test_a_write_under_way_when_zookeeper_is_paused_ends_with_an_unknown_outcome
 
 
 def test_a_pause_shorter_than_the_session_keeps_it(breakable, new_session, observe, eventually):
-    session = new_session(port=breakable.port, session_timeout_ms=9000)
+    session = new_session(port=breakable.port, session_timeout_ms=6000)
     seen = observe(session)
     old_id = session.session_id
     breakable.pause()
