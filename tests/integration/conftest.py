@@ -44,7 +44,8 @@ def new_cluster(request: pytest.FixtureRequest, zookeeper: EmbeddedZooKeeper, tm
     clusters: list[Cluster] = []
 
     def start(brokers: int = 3, *, own_zookeeper: bool = False, **options: object) -> Cluster:
-        connect = None if own_zookeeper else zookeeper.connect_string
+        chroot = f"/{tmp_path.name}-{len(clusters) + 1}"
+        connect = None if own_zookeeper else zookeeper.connect_string + chroot
         directory = tmp_path / f"cluster-{len(clusters) + 1}"
         cluster = Cluster(brokers=brokers, directory=directory, zookeeper_connect=connect, **options)
         clusters.append(cluster)
