@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = ["Cluster", "__version__"]
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())  # a library is silent unless its user configures logging
 
 
 def __getattr__(name: str) -> object:

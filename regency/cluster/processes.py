@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 _PROC = Path("/proc")
-_POLL_S = 0.01
+_POLL_S = 0.02
 _STAT_THREADS, _STAT_STARTED = 17, 19  # fields of /proc/PID/stat, counted from `state`
 
 
@@ -80,7 +80,10 @@ def reference(name: str, pid: int) -> ProcessRef | None:
 
 def members(ref: ProcessRef) -> list[ProcessRow]:
     """The process, its descendants and all of its group, itself first; empty when gone or the pid is someone else's."""
-    rows = all_processes()
+    return _members(ref, all_processes())
+
+
+def _members(ref: ProcessRef, rows: Sequence[ProcessRow]) -> list[ProcessRow]:
     root = next((row for row in rows if row.pid == ref.pid), None)
     if root is not None and root.started != ref.started:
         return []
@@ -134,7 +137,8 @@ def wait_gone(refs: Sequence[ProcessRef], timeout_s: float) -> list[ProcessRef]:
     left = list(refs)
     deadline = time.monotonic() + timeout_s
     while True:
-        left = [ref for ref in left if members(ref)]
+        rows = all_processes()
+        left = [ref for ref in left if _members(ref, rows)]
         if not left or time.monotonic() >= deadline:
             return left
         time.sleep(_POLL_S)

@@ -1,0 +1,110 @@
+"""The tour, typed: up, a topic, records in, records out, a dead broker, down, and up again with the data."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from regency.cluster.down import end_cluster
+from regency.cluster.processes import send
+from regency.cluster.state import read_state
+
+pytestmark = pytest.mark.integration
+ROOT = Path(__file__).resolve().parents[3]
+LINES = [f"{number % 7}:{number}" for number in range(500)]
+
+
+class Shell:
+    """Runs `regency` in a directory, as a person does."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("REGENCY_")}
+        self._environment = {**environment, "PYTHONPATH": str(ROOT)}
+
+    def __call__(self, *words: str, given: str = "", status: int = 0) -> str:
+        """stdout of a command that ends with `status`."""
+        command = [sys.executable, "-m", "regency.cli.main", *words]
+        done = subprocess.run(
+            command, input=given, capture_output=True, text=True, cwd=self.directory, env=self._environment, check=False
+        )
+        assert done.returncode == status, f"{' '.join(words)}: {done.stdout}{done.stderr}"
+        self.words = done.stderr
+        return done.stdout
+
+
+@pytest.fixture
+def regency(tmp_path: Path) -> Iterator[Shell]:
+    yield Shell(tmp_path)
+    end_cluster(tmp_path / ".run", grace_s=0)
+
+
+def consumed(output: str) -> list[tuple[str, str]]:
+    records = [json.loads(line) for line in output.splitlines()]
+    return [(record["key"], record["value"]) for record in sorted(records, key=lambda one: int(one["value"]))]
+
+
+def test_tour(regency: Shell, tmp_path: Path, eventually: Callable[..., object]) -> None:
+    started = json.loads(regency("up", "--detach", "-o", "json"))
+    assert started["brokers"] == [1, 2, 3]
+    regency("topics", "create", "flights", "--partitions", "4", "--replication-factor", "3")
+    assert [row["topic"] for row in json.loads(regency("topics", "list", "-o", "json"))] == ["flights"]
+    sent = json.loads(
+        regency("produce", "flights", "--key-separator", ":", "-o", "json", given="\n".join(LINES) + "\n")
+    )
+    assert (sent["delivered"], sent["failed"]) == (len(LINES), 0)
+    expected = [tuple(line.split(":")) for line in LINES]
+    read = (
+        "consume",
+        "flights",
+        "--from-beginning",
+        "--max-messages",
+        str(len(LINES)),
+        "--timeout",
+        "30",
+        "-o",
+        "json",
+    )
+    assert consumed(regency(*read)) == expected
+
+    state = read_state(tmp_path / ".run")
+    send(next(ref for ref in state.processes if ref.name == "agent-3"), signal.SIGKILL)
+    status = json.loads(regency("status", "-o", "json", status=3))
+    assert status["brokers"][2]["state"] == "dead"
+    assert "broker 3 is dead" in status["missing"]
+
+    regency("down")
+    assert state.alive() == []
+    assert json.loads(regency("up", "--detach", "-o", "json"))["bootstrap_servers"] == started["bootstrap_servers"]
+    assert consumed(regency(*read)) == expected
+    eventually(lambda: healthy(regency), within=60, what="the cluster is healthy again")
+    regency("up", "--detach", status=6)
+
+
+def healthy(regency: Shell) -> bool:
+    try:
+        regency("status")
+    except AssertionError:
+        return False
+    return True
+
+
+def test_refusals_of_the_cluster_are_told_in_its_words(regency: Shell) -> None:
+    regency("up", "--detach", "--brokers", "1")
+    regency("topics", "create", "flights", "--replication-factor", "3", status=1)
+    assert "eplication factor 3 needs 3 live brokers" in regency.words
+    regency("topics", "create", "bad name", status=1)
+    assert regency.words.startswith("Error: ")
+    regency("topics", "create", "flights", "--config", "min.insinc.replicas=2", status=1)
+    assert "min.insync.replicas" in regency.words
+    regency("topics", "describe", "ghost", status=1)
+    assert "ghost" in regency.words
+    regency("consume", "ghost", "--from-beginning", "--timeout", "1", status=1)
+    assert "`regency topics create ghost`" in regency.words

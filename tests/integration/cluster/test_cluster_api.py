@@ -1,0 +1,75 @@
+"""The Python API on real brokers: what it says of the cluster is so, and what it breaks can be mended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from regency.cluster.cluster import Cluster
+from regency.cluster.errors import ClusterTimeout
+from regency.cluster.processes import ProcessState
+
+pytestmark = pytest.mark.integration
+Eventually = Callable[..., object]
+TIMEOUT_S = 60
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> object:
+    """Three brokers with a ZooKeeper of their own; every test leaves them healthy."""
+    with Cluster(3, directory=tmp_path_factory.mktemp("shared") / "cluster") as cluster:
+        cluster.wait_healthy(TIMEOUT_S)
+        yield cluster
+
+
+def test_started_cluster_has_registered_brokers_and_a_controller(shared: Cluster) -> None:
+    snapshot = shared.snapshot()
+    assert list(snapshot.brokers) == shared.broker_ids == [1, 2, 3]
+    assert shared.controller_id() in shared.broker_ids
+    assert shared.controller_epoch() >= 1
+    assert all(directory.is_dir() for broker in shared.broker_ids for directory in shared.log_dirs(broker))
+
+
+def test_killed_broker_is_missing_until_it_is_started(shared: Cluster) -> None:
+    shared.kill(3)
+    with pytest.raises(ClusterTimeout, match="the agent of broker 3 is dead"):
+        shared.wait_healthy(0.2)
+    shared.start(3)
+    shared.wait_healthy(TIMEOUT_S)
+
+
+def test_killed_controller_is_replaced_and_its_agent_lives_on(shared: Cluster, eventually: Eventually) -> None:
+    epoch = shared.controller_epoch()
+    pids = [shared.pid(broker) for broker in shared.broker_ids]
+    shared.kill_controller()
+    eventually(lambda: shared.controller_epoch() > epoch, within=TIMEOUT_S, what="another controller is elected")
+    shared.wait_healthy(TIMEOUT_S)
+    assert [shared.pid(broker) for broker in shared.broker_ids] == pids
+
+
+def test_broker_paused_past_its_session_is_gone_and_comes_back(shared: Cluster, eventually: Eventually) -> None:
+    shared.pause(2)
+    eventually(lambda: 2 not in shared.snapshot().brokers, within=TIMEOUT_S, what="its session expires")
+    assert shared.broker_state(2) is ProcessState.PAUSED
+    shared.resume(2)
+    shared.wait_healthy(TIMEOUT_S)
+
+
+def test_cluster_outlives_a_restart_and_a_pause_of_zookeeper(shared: Cluster) -> None:
+    shared.restart_zookeeper()
+    shared.wait_healthy(TIMEOUT_S)
+    shared.pause_zookeeper()
+    with pytest.raises(ClusterTimeout, match="ZooKeeper does not answer"):
+        shared.wait_healthy(0.2)
+    shared.resume_zookeeper()
+    shared.wait_healthy(TIMEOUT_S)
+
+
+def test_restarted_broker_keeps_its_address(shared: Cluster) -> None:
+    before = shared.snapshot().brokers
+    servers = shared.bootstrap_servers
+    shared.restart(1)
+    shared.wait_healthy(TIMEOUT_S)
+    assert shared.snapshot().brokers[1] > before[1]
+    assert shared.bootstrap_servers == servers
