@@ -70,7 +70,7 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, host: ConnectionHost, listener: str) -> None:
         self._host = host
-        self._listener = listener
+        self.listener = listener
         self._reader = FrameReader(host.max_request_bytes)
         self._unanswered: deque[Exchange] = deque()
         self._held: memoryview | None = None
@@ -90,7 +90,7 @@ class Connection(asyncio.Protocol):
         name = transport.get_extra_info("peername")
         if name:
             self.peer_host = str(name[0])
-            self.peer = f"{name[0]}:{name[1]} on {self._listener}"
+            self.peer = f"{name[0]}:{name[1]} on {self.listener}"
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         if not self._host.opened(self):
             self.close_for(Closing.TOO_MANY, "try again later or raise the limit")
@@ -216,7 +216,7 @@ class Connection(asyncio.Protocol):
                 self._transport.write(answer)
             return
         self._host.stats.requests[request.api_key] += 1
-        exchange = Exchange(self, self._listener, request)
+        exchange = Exchange(self, self.listener, request)
         self._unanswered.append(exchange)
         try:
             self._host.handle(exchange)

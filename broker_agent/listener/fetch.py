@@ -13,6 +13,7 @@ from regency.broker_agent.listener.services import Services
 from regency.broker_agent.metadata import MetadataSnapshot
 from regency.broker_agent.replication.api import FetchedPartition, FetchParams, FetchPartition, Isolation
 from regency.broker_agent.wire.codec import FetchResponse, Message, Request
+from regency.broker_agent.wire.rows import FetchedRow
 from regency.model.ids import (
     NO_BROKER_EPOCH,
     ZERO_TOPIC_ID,
@@ -195,7 +196,7 @@ class _Answer:
         self, session_id: int, results: Mapping[TopicPartition, FetchedPartition], unknown: Unknown | None = None
     ) -> Message:
         """The response: results grouped by topic in their order, then the partitions of unknown ids."""
-        by_topic: dict[tuple[str, TopicId | None], list[Message]] = {}
+        by_topic: dict[tuple[str, TopicId | None], list[FetchedRow]] = {}
         for key, result in results.items():
             group = by_topic.setdefault((key.topic, self._ids.get(key)), [])
             group.append(self._partition(key, result))
@@ -211,26 +212,23 @@ class _Answer:
             version=self._version, session_id=session_id, responses=topics, node_endpoints=self._endpoints()
         )
 
-    def _partition(self, key: TopicPartition, result: FetchedPartition) -> Message:
-        partition_class = FetchResponse.FetchableTopicResponse.PartitionData
-        partition = partition_class(
-            version=self._version,
+    def _partition(self, key: TopicPartition, result: FetchedPartition) -> FetchedRow:
+        row = FetchedRow(
             partition_index=key.partition,
             error_code=int(self._told(result.error)),
             high_watermark=result.high_watermark,
             last_stable_offset=result.high_watermark,
             log_start_offset=result.log_start_offset,
-            aborted_transactions=[] if self._committed else None,
-            preferred_read_replica=-1,
             records=result.records,
+            aborted_transactions=() if self._committed else None,
         )
-        if result.diverging is not None and self._version >= FIRST_WITH_CURRENT_LEADER:
-            partition.diverging_epoch = partition_class.EpochEndOffset(
-                version=self._version, epoch=result.diverging.leader_epoch, end_offset=result.diverging.end_offset
+        if result.diverging is not None:
+            row.diverging_epoch = FetchResponse.FetchableTopicResponse.PartitionData.EpochEndOffset(
+                epoch=result.diverging.leader_epoch, end_offset=result.diverging.end_offset
             )
         if self._snapshot is not None and result.error in _TELL_LEADER:
-            self._tell_leader(self._snapshot, partition, key, result)
-        return partition
+            self._tell_leader(self._snapshot, row, key, result)
+        return row
 
     def _told(self, error: ErrorCode) -> ErrorCode:
         """Clients up to version 5 do not know KAFKA_STORAGE_ERROR (KIP-112)."""
@@ -238,7 +236,7 @@ class _Answer:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER if hidden else error
 
     def _tell_leader(
-        self, snapshot: MetadataSnapshot, partition: Message, key: TopicPartition, result: FetchedPartition
+        self, snapshot: MetadataSnapshot, row: FetchedRow, key: TopicPartition, result: FetchedPartition
     ) -> None:
         leader, epoch = result.leader, result.leader_epoch
         known = snapshot.partition(key)
@@ -247,7 +245,7 @@ class _Answer:
         if leader < 0:
             return
         leader_class = FetchResponse.FetchableTopicResponse.PartitionData.LeaderIdAndEpoch
-        partition.current_leader = leader_class(version=self._version, leader_id=leader, leader_epoch=epoch)
+        row.current_leader = leader_class(leader_id=leader, leader_epoch=epoch)
         self._leaders.add(leader)
 
     def _endpoints(self) -> list[Message]:

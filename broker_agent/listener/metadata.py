@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Final
+from uuid import UUID
 
 from regency.broker_agent.listener.cluster import CLUSTER_OPERATIONS
 from regency.broker_agent.listener.exchange import Exchange
@@ -15,6 +16,7 @@ from regency.broker_agent.listener.lookup import endpoints, leader_error
 from regency.broker_agent.listener.services import Services
 from regency.broker_agent.metadata import MetadataSnapshot, PartitionMetadata, TopicMetadata
 from regency.broker_agent.wire.codec import Message, MetadataResponse, Request, encode_body
+from regency.broker_agent.wire.rows import LeaderRow
 from regency.model.ids import BrokerId, TopicId
 from regency.model.kafka_errors import ErrorCode
 from regency.model.topic_names import is_internal, is_valid_topic_name
@@ -33,20 +35,21 @@ def handle(services: Services, exchange: Exchange) -> None:
     request = exchange.request
     message = request.message
     snapshot = services.metadata.current
+    asked = None if message.topics is None else tuple(dict.fromkeys((t.topic_id, t.name) for t in message.topics))
     key = (
         request.version,
         exchange.listener,
-        None if message.topics is None else tuple((topic.topic_id, topic.name) for topic in message.topics),
+        asked,
         message.include_cluster_authorized_operations,
         message.include_topic_authorized_operations,
     )
     body = services.metadata_answers.get(snapshot.version, key)
     if body is None:
         builder = _Builder(request, snapshot, exchange.listener)
-        if message.topics is None:
+        if asked is None:
             topics = [builder.known(snapshot.topics[name]) for name in sorted(snapshot.topics)]
         else:
-            topics = list(builder.asked_for(services))
+            topics = list(builder.asked_for(asked, services))
         body = encode_body(request.version, builder.response(services.cluster_id, topics))
         if not builder.unknown:
             services.metadata_answers.put(snapshot.version, key, body)
@@ -96,19 +99,19 @@ class _Builder:
             ),
         )
 
-    def asked_for(self, services: Services) -> Iterable[Message]:
+    def asked_for(self, asked: Iterable[tuple[UUID | None, str | None]], services: Services) -> Iterable[Message]:
         """An entry for every topic the request names, by id from version 10 or by name."""
         create = self._request.message.allow_auto_topic_creation and services.auto_creation.enabled
-        for asked in self._request.message.topics:
-            by_id = asked.topic_id is not None
-            name = self._snapshot.names.get(TopicId(asked.topic_id)) if by_id else asked.name
+        for asked_id, asked_name in asked:
+            topic_id = None if asked_id is None else TopicId(asked_id)
+            name = asked_name if topic_id is None else self._snapshot.names.get(topic_id)
             topic = self._snapshot.topics.get(name) if name is not None else None
             if topic is not None:
                 yield self.known(topic)
                 continue
             self.unknown = True
-            if by_id:
-                yield self._missing(None, ErrorCode.UNKNOWN_TOPIC_ID, TopicId(asked.topic_id))
+            if topic_id is not None:
+                yield self._missing(None, ErrorCode.UNKNOWN_TOPIC_ID, topic_id)
             elif name is None or not is_valid_topic_name(name):
                 yield self._missing(name, ErrorCode.INVALID_TOPIC_EXCEPTION)
             elif create:
@@ -130,12 +133,11 @@ class _Builder:
             ),
         )
 
-    def _partition(self, partition: PartitionMetadata) -> Message:
+    def _partition(self, partition: PartitionMetadata) -> LeaderRow:
         error, leader = leader_error(self._snapshot, partition, self._listener)
         if error is ErrorCode.LISTENER_NOT_FOUND and self._version < FIRST_WITH_LISTENER_NOT_FOUND:
             error = ErrorCode.LEADER_NOT_AVAILABLE
-        return MetadataResponse.MetadataResponseTopic.MetadataResponsePartition(
-            version=self._version,
+        return LeaderRow(
             error_code=int(error),
             partition_index=partition.partition,
             leader_id=leader,

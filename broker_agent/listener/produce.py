@@ -11,6 +11,7 @@ from regency.broker_agent.listener.services import Services
 from regency.broker_agent.listener.stats import Closing
 from regency.broker_agent.replication.api import ProduceResult
 from regency.broker_agent.wire.codec import Message, ProduceResponse, Request
+from regency.broker_agent.wire.rows import ProducedRow
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
 
@@ -77,21 +78,18 @@ def _respond(exchange: Exchange, results: Results) -> None:
 def _answer(request: Request, results: Results) -> Message:
     version = request.version
     topic_class = ProduceResponse.TopicProduceResponse
-    partition_class = topic_class.PartitionProduceResponse
     topics = []
     for topic in request.message.topic_data:
         partitions = []
         for partition in topic.partition_data:
             result = results[TopicPartition(topic.name, partition.index)]
             partitions.append(
-                partition_class(
-                    version=version,
+                ProducedRow(
                     index=partition.index,
                     error_code=int(_told(result.error, version)),
                     base_offset=result.base_offset,
                     log_append_time_ms=result.log_append_time_ms,
                     log_start_offset=result.log_start_offset,
-                    record_errors=[],
                     error_message=result.message or None,
                 )
             )

@@ -76,7 +76,7 @@ class KafkaListener:
 
     async def start(self, endpoint: Endpoint) -> int:
         """Listen on `endpoint`, an empty host meaning every address, and give the bound port. Raises OSError."""
-        bound = _bind(endpoint, self._services.settings.socket_listen_backlog_size)
+        bound = _bind(endpoint, self._services.settings)
         server = await asyncio.get_running_loop().create_server(lambda: Connection(self, endpoint.listener), sock=bound)
         self._servers.append(server)
         port: int = bound.getsockname()[1]
@@ -101,7 +101,10 @@ class KafkaListener:
         self._servers.clear()
 
     def opened(self, connection: Connection) -> bool:
-        """A connection was accepted; False: there are too many."""
+        """A connection was accepted; False: there are too many.
+
+        Where followers have a listener of their own, clients cannot take their places: it is exempt, as in Kafka.
+        """
         self.stats.accepted += 1
         self.stats.open += 1
         self._connections[connection] = None
@@ -109,6 +112,8 @@ class KafkaListener:
         count = self._per_host.get(connection.peer_host, 0) + 1
         self._per_host[connection.peer_host] = count
         settings = self._services.settings
+        if len(settings.listeners) > 1 and connection.listener == settings.inter_broker_listener_name:
+            return True
         return self.stats.open <= settings.max_connections and count <= settings.max_connections_per_ip
 
     def closed(self, connection: Connection) -> None:
@@ -155,14 +160,23 @@ class KafkaListener:
         return None
 
 
-def _bind(endpoint: Endpoint, backlog: int) -> socket.socket:
+def _bind(endpoint: Endpoint, settings: BrokerSettings) -> socket.socket:
     """A listening socket: one, as Kafka has, so that port 0 gives one port; IPv4 where the name has both families."""
-    if not endpoint.host:
-        if socket.has_dualstack_ipv6():
-            return socket.create_server(
-                ("", endpoint.port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=backlog
-            )
-        return socket.create_server(("", endpoint.port), backlog=backlog)
-    addresses = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
-    family, *_, address = min(addresses, key=lambda found: found[0] != socket.AF_INET)
-    return socket.create_server((str(address[0]), int(address[1])), family=family, backlog=backlog)
+    backlog = settings.socket_listen_backlog_size
+    if endpoint.host:
+        addresses = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
+        family, *_, address = min(addresses, key=lambda found: found[0] != socket.AF_INET)
+        bound = socket.create_server((str(address[0]), int(address[1])), family=family, backlog=backlog)
+    elif socket.has_dualstack_ipv6():
+        address = ("", endpoint.port)
+        bound = socket.create_server(address, family=socket.AF_INET6, dualstack_ipv6=True, backlog=backlog)
+    else:
+        bound = socket.create_server(("", endpoint.port), backlog=backlog)
+    # Accepted sockets inherit both. -1 leaves them to the operating system.
+    for option, size in (
+        (socket.SO_SNDBUF, settings.socket_send_buffer_bytes),
+        (socket.SO_RCVBUF, settings.socket_receive_buffer_bytes),
+    ):
+        if size > 0:
+            bound.setsockopt(socket.SOL_SOCKET, option, size)
+    return bound

@@ -22,7 +22,7 @@ from uuid import UUID
 
 from regency.broker_agent.wire.errors import FrameMalformed
 
-MAX_ELEMENTS: Final = 1_000_000
+MAX_ELEMENTS: Final = 250_000
 """Array elements allowed in one message, nested ones included: bounds memory and time of decoding whatever the frame
 claims."""
 

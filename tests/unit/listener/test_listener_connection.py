@@ -18,6 +18,7 @@ from regency.broker_agent.wire.codec import (
     decode_response,
     encode_request,
 )
+from regency.model.facts import Endpoint
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
 
@@ -337,6 +338,39 @@ def test_one_connection_too_many_is_closed(serve: Serve, limit: str) -> None:
         assert (await (await h.connect()).ask(MetadataRequest(topics=[]), 9)).controller_id == 1
 
     serve(scenario, **{limit: 2})
+
+
+def test_followers_find_a_place_when_clients_have_taken_all(serve: Serve) -> None:
+    async def scenario(h: Any) -> None:
+        inner = await h.listener.start(Endpoint("INNER", "127.0.0.1", 0))
+        client = await h.connect()
+        await client.ask(MetadataRequest(topics=[]), 9)
+
+        follower = await h.connect(inner)
+        another = await h.connect()
+
+        assert (await follower.ask(MetadataRequest(topics=[]), 9)).controller_id == 1
+        assert await another.closed_by_listener()
+
+    listeners = (Endpoint("PLAINTEXT", "127.0.0.1", 0), Endpoint("INNER", "127.0.0.1", 0))
+    serve(scenario, max_connections=1, listeners=listeners, inter_broker_listener_name="INNER")
+
+
+@pytest.mark.parametrize("host", ["", "localhost", "127.0.0.1"])
+def test_a_host_name_or_none_is_listened_on(serve: Serve, host: str) -> None:
+    async def scenario(h: Any) -> None:
+        port = await h.listener.start(Endpoint("PLAINTEXT", host, 0))
+        assert (await (await h.connect(port)).ask(MetadataRequest(topics=[]), 9)).controller_id == 1
+
+    serve(scenario)
+
+
+def test_a_port_that_is_taken_is_an_error(serve: Serve) -> None:
+    async def scenario(h: Any) -> None:
+        with pytest.raises(OSError, match="in use"):
+            await h.listener.start(Endpoint("PLAINTEXT", "127.0.0.1", h.port))
+
+    serve(scenario)
 
 
 def test_stopping_answers_what_has_begun_and_takes_nothing_new(serve: Serve, batch: Callable[..., bytes]) -> None:

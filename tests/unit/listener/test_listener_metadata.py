@@ -82,6 +82,15 @@ def test_no_list_means_all_topics_and_an_empty_one_none(serve: Serve) -> None:
     serve(scenario)
 
 
+def test_a_topic_named_twice_is_told_once(serve: Serve) -> None:
+    async def scenario(h: Any) -> None:
+        h.with_topic("t")
+        answer = await (await h.connect()).ask(named("t", "u", "t", create=False), 9)
+        assert [topic.name for topic in answer.topics] == ["t", "u"]
+
+    serve(scenario)
+
+
 @pytest.mark.parametrize("version", [10, 11, 12])
 def test_topics_are_found_by_id(serve: Serve, version: int) -> None:
     async def scenario(h: Any) -> None:

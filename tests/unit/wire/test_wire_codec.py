@@ -9,6 +9,7 @@ import pytest
 from regency.broker_agent.wire import codec
 from regency.broker_agent.wire.apis import OFFERED, ApiKey
 from regency.broker_agent.wire.codec import decode_response, encode_request, encode_response, parse_request
+from regency.broker_agent.wire.decoder import MAX_ELEMENTS
 from regency.broker_agent.wire.errors import FrameMalformed, UnsupportedApi
 
 NAMES = {
@@ -168,10 +169,10 @@ def test_hostile_lengths_are_refused(what: str, version: int, body: bytes) -> No
 
 
 def test_the_number_of_elements_in_a_message_is_bounded() -> None:
-    empty_names = b"\0\0" * 1_000_001
-    frame = struct.pack(">hhihi", 3, 1, 1, -1, 1_000_001) + empty_names
+    empty_names = b"\0\0" * (MAX_ELEMENTS + 1)
+    frame = struct.pack(">hhihi", 3, 1, 1, -1, MAX_ELEMENTS + 1) + empty_names
 
-    with pytest.raises(FrameMalformed, match="1000001 elements"):
+    with pytest.raises(FrameMalformed, match=f"{MAX_ELEMENTS + 1} elements"):
         parse_request(frame)
 
 
