@@ -18,6 +18,8 @@ from regency.model.properties import format_properties
 
 HOST = "127.0.0.1"
 AGENT_COMMAND = (sys.executable, "-P", "-m", "regency.broker_agent")
+SHUTDOWN_RETRY_MS = 500
+"""Kafka's 5 s make the last broker of a cluster, whose leadership nobody can take, wait for 10 s."""
 OWN_KEYS = ("broker.id", "listeners", "advertised.listeners", "log.dirs", "log.dir", "zookeeper.connect")
 """Keys of server.properties that the cluster decides and nobody may set."""
 
@@ -55,6 +57,7 @@ def agent_properties(
         "zookeeper.session.timeout.ms": str(session_timeout_ms),
         "log.dirs": str(directory / "data"),
         "regency.history.dir": str(directory / "history"),
+        "controlled.shutdown.retry.backoff.ms": str(SHUTDOWN_RETRY_MS),
         **settings,
     }
 

@@ -19,7 +19,7 @@ from regency.cluster import status
 from regency.cluster.agent import Agent
 from regency.cluster.down import end_cluster
 from regency.cluster.health import ClusterSnapshot
-from regency.cluster.processes import send
+from regency.cluster.processes import end, send
 from regency.cluster.state import read_state
 from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch
 from regency.runtime.zk_session import ZkError
@@ -119,7 +119,7 @@ def test_status_of_a_cluster_with_a_paused_and_a_dead_broker(
     up("--brokers", "3")
     state = read_state(tmp_path / ".run")
     send(state.processes[0], signal.SIGSTOP)
-    send(state.processes[1], signal.SIGKILL)
+    end([state.processes[1]], grace_s=0)
     monkeypatch.setattr(status, "_read", lambda _: msgspec.structs.replace(SNAPSHOT, controller=None))
     result = run("status", "-o", "json")
     found = json.loads(result.stdout)
