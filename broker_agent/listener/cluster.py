@@ -11,8 +11,7 @@ from regency.broker_agent.wire.codec import DescribeClusterResponse, Message, Re
 from regency.model.kafka_errors import ErrorCode
 
 CLUSTER_OPERATIONS: Final = frozenset({5, 7, 8, 9, 10, 11, 12})
-"""Create, alter, describe, cluster action, describe and alter configs, idempotent write: all, as there is no
-authorizer."""
+"""Create, alter, describe, cluster action, configs, idempotent write: all, as there is no authorizer."""
 
 
 def handle(services: Services, exchange: Exchange) -> None:

@@ -1,12 +1,9 @@
 """One connection of a client or follower: frames in, answers out in the order of the requests, everything bounded.
 
-Kafka reads the next request of a connection only when the last one is answered. Here a run of produce requests goes
-on: each is appended when
-it arrives, so their order is the order in the log, and only the answers wait (for acks=all); everything else waits
-for what is
-before it. So at most one large answer is in memory per connection, and an idempotent producer's five requests in
-flight cost
-one replication round trip, not five.
+Kafka reads the next request of a connection only when the last one is answered. Here a run of produce requests goes on:
+each is appended when it arrives, so their order is the order in the log, and only the answers wait (for acks=all).
+Everything else waits for what is before it. So at most one large answer is in memory per connection, and an idempotent
+producer's five requests in flight cost one replication round trip, not five.
 """
 
 from __future__ import annotations
@@ -100,6 +97,8 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """asyncio: the socket is closed, by whichever side."""
+        if not self._closing and self._reading and self._held is None and self._reader.is_inside_frame:
+            self._host.stats.count_closing(Closing.HALF_SENT, self.peer, str(error or "end of stream"))
         self._closing = True
         if self._idle_timer is not None:
             self._idle_timer.cancel()
@@ -120,8 +119,6 @@ class Connection(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """asyncio: the client sends nothing more. As in Kafka that ends the connection."""
-        if not self._closing and self._reader.is_inside_frame and self._held is None and self._reading:
-            self._host.stats.count_closing(Closing.HALF_SENT, self.peer, "end of stream")
         return False
 
     def pause_writing(self) -> None:
@@ -146,10 +143,14 @@ class Connection(asyncio.Protocol):
             self._schedule_pump()
 
     def close_for(self, reason: Closing, detail: str) -> None:
-        """End the connection now; count and log why."""
-        if not self._closing:
+        """Answer nothing more; count and log why. What is written already may still go out, until the idle timer
+        says no."""
+        if self._closing:
+            self.abort()
+        else:
             self._host.stats.count_closing(reason, self.peer, detail)
-        self.abort()
+            self._closing = True
+            self._close_gently()
 
     def failed(self, exchange: Exchange, error: Exception) -> None:
         """Answer what a handler did not foresee, or end the connection where that is impossible."""
@@ -250,8 +251,7 @@ class Connection(asyncio.Protocol):
             self._idle_timer = asyncio.get_running_loop().call_later(in_ms / 1000, self._look_whether_idle)
 
     def _look_whether_idle(self) -> None:
-        """Close when nothing moved for too long. A request being worked on, say a long poll, is no idleness; an
-        unread answer is."""
+        """Close when nothing moved for too long. A long poll is no idleness; an answer that nobody reads is."""
         left_ms = self._last_active_ms + self._host.max_idle_ms - self._host.clock.monotonic_ms()
         if left_ms > 0:
             self._arm_idle_timer(left_ms)
@@ -259,6 +259,7 @@ class Connection(asyncio.Protocol):
             self._arm_idle_timer(self._host.max_idle_ms)
         else:
             self.close_for(Closing.IDLE, f"{self._host.max_idle_ms} ms")
+            self.abort()
 
 
 def _is_produce(frame: memoryview) -> bool:

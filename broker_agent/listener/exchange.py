@@ -30,9 +30,8 @@ class ExchangeOwner(Protocol):
 class Exchange:
     """A request that is answered exactly once: by `answer`, `answer_body`, `answer_nothing` or `refuse`.
 
-    An answer to a connection that has ended is dropped, so a handler needs no care about that. `listener` is the
-    name of the
-    listener the request came in on, which decides the endpoints its answer names.
+    An answer to a connection that has ended is dropped, so a handler needs no care about that. `listener` is the name
+    of the listener the request came in on, which decides the endpoints its answer names.
     """
 
     __slots__ = ("_cancel", "_owner", "done", "frame", "listener", "request")

@@ -16,8 +16,7 @@ class FrameOversized(RegencyError):
 
 
 class FrameReader:
-    """Frames of at most `limit` bytes out of received pieces. Memory grows with what arrives, not with what is
-    announced."""
+    """Frames of at most `limit` bytes out of received pieces. Memory grows with what arrives, not with promises."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit

@@ -22,8 +22,7 @@ from regency.broker_agent.wire.codec import Message, Request
 
 
 class Handler(NamedTuple):
-    """`handle` answers the exchange, now or later. `failure` builds UNKNOWN_SERVER_ERROR, or None where nothing can
-    be said."""
+    """`handle` answers, now or later. `failure` builds UNKNOWN_SERVER_ERROR, or None where nothing can be said."""
 
     handle: Callable[[Services, Exchange], None]
     failure: Callable[[Request], Message | None]

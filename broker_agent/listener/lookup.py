@@ -20,8 +20,7 @@ def endpoints(snapshot: MetadataSnapshot, listener: str) -> dict[BrokerId, tuple
 
 
 def leader_error(snapshot: MetadataSnapshot, partition: PartitionMetadata, listener: str) -> tuple[ErrorCode, BrokerId]:
-    """Error and leader to show to a client that came in on `listener`: -1 and why, where it could not reach the
-    leader."""
+    """Error and leader to show to a client on `listener`: -1 and why, where it could not reach the leader."""
     node = snapshot.brokers.get(partition.leader)
     if partition.leader < 0 or node is None:
         return ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER

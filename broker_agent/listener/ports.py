@@ -95,8 +95,7 @@ class FetchSessions(Protocol):
         privileged: bool,
         now: int,
     ) -> FetchContext | ErrorCode:
-        """What a request means given its session; an error stands for the whole answer. `now`: monotonic
-        milliseconds."""
+        """What a request means in its session, or the error that answers it. `now`: monotonic milliseconds."""
         ...
 
 

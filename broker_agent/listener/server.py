@@ -1,5 +1,4 @@
-"""The Kafka listener of an agent: accepts connections and hands their requests to the handlers. Runs on the data
-loop."""
+"""The Kafka listener of an agent: accepts connections, hands requests to their handlers. Runs on the data loop."""
 
 from __future__ import annotations
 

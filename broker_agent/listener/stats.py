@@ -1,5 +1,4 @@
-"""What the listener counts. Plain integers, read by the metrics collector; each kind of trouble is logged when first
-met."""
+"""What the listener counts, in plain integers for the metrics; each kind of trouble is logged when first met."""
 
 from __future__ import annotations
 

@@ -144,8 +144,7 @@ def _answer(request: Request, results: Mapping[str, CreatedTopicResult]) -> Mess
 
 
 def _result(version: int, result: CreatedTopicResult, configs: Sequence[Message]) -> Message:
-    """One topic. From version 5 the settings it was given, never null: Java's client cannot read null beside
-    success."""
+    """One topic. From version 5 with its settings, never null: Java's client cannot read null beside success."""
     result_class = CreateTopicsResponse.CreatableTopicResult
     failed = result.error is not ErrorCode.NONE
     told = [] if failed or version < FIRST_WITH_CONFIGS else configs

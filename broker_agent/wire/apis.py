@@ -1,5 +1,4 @@
-"""The APIs this system speaks, and in which versions: one table for the listener, its ApiVersions answer and its
-clients."""
+"""The APIs this system speaks, and in which versions: one table for the listener and for its ApiVersions answer."""
 
 from __future__ import annotations
 
@@ -45,5 +44,4 @@ OFFERED: Final[Mapping[ApiKey, VersionRange]] = {
     ApiKey.OFFSET_FOR_LEADER_EPOCH: VersionRange(2, 4),
     ApiKey.DESCRIBE_CLUSTER: VersionRange(0, 0),
 }
-"""What the listener answers. Lower versions carry message formats older than RecordBatch v2; higher ones are later
-work."""
+"""What the listener answers. Lower versions of Produce and Fetch carry formats older than RecordBatch v2."""

@@ -1,10 +1,8 @@
 """Kafka's requests and responses as bytes and back: frames, headers, bodies. The only importer of `kafka.protocol`.
 
-A frame is a 4-byte length and that many bytes. `frame` below means those bytes without the length. Message objects
-are kafka-python's
-(schema-driven, attributes in snake_case); encoding is its own, decoding is `decoder.py`. Headers are read and
-written here,
-because kafka-python copies the whole message to read one.
+A frame is a 4-byte length and that many bytes. `frame` below means those bytes without the length. Message objects are
+kafka-python's (schema-driven, attributes in snake_case); encoding is its own, decoding is `decoder.py`. Headers are
+read and written here, because kafka-python copies the whole message to read one.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, Met
 from kafka.protocol.producer import InitProducerIdRequest, InitProducerIdResponse, ProduceRequest, ProduceResponse
 
 from regency.broker_agent.wire.apis import OFFERED, ApiKey
-from regency.broker_agent.wire.decoder import Decoder, compile_decoder, skip_tags
+from regency.broker_agent.wire.decoder import DECODING_ERRORS, Decoder, compile_decoder, skip_tags
 from regency.broker_agent.wire.errors import FrameMalformed, UnsupportedApi
 from regency.model.kafka_errors import ErrorCode
 
@@ -91,7 +89,6 @@ _RESPONSES: Final[dict[ApiKey, Any]] = {
     ApiKey.DESCRIBE_CLUSTER: DescribeClusterResponse,
 }
 _REQUEST_HEADER: Final = struct.Struct(">hhih")
-_DECODING_ERRORS: Final = (struct.error, IndexError, ValueError, OverflowError)
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -122,7 +119,7 @@ def parse_request(frame: bytes | bytearray | memoryview) -> Request:
         if request_class.flexible_version_q(version):
             position = skip_tags(data, position)
         message, _ = _decoder(request_class, version)(data, position)
-    except _DECODING_ERRORS as error:
+    except DECODING_ERRORS as error:
         raise FrameMalformed(f"A request of {len(data)} bytes cannot be decoded: {error}.") from error
     return Request(api_key, version, correlation_id, client_id, message)
 
@@ -169,7 +166,7 @@ def decode_response(api_key: ApiKey, version: int, frame: bytes | bytearray | me
         elif response_class.flexible_version_q(version):
             position = skip_tags(data, position)
         message, _ = _decoder(response_class, version)(data, position)
-    except _DECODING_ERRORS as error:
+    except DECODING_ERRORS as error:
         raise FrameMalformed(f"A {api_key.name} response of {len(data)} bytes cannot be decoded: {error}.") from error
     return correlation_id, message
 

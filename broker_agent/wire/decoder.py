@@ -1,41 +1,39 @@
 """A strict decoder, compiled per message and version from kafka-python's schemas.
 
 kafka-python decodes what its own client asked for; a listener decodes what strangers send. Its decoder (3.0.12) follows
-a varint for as long as its bytes say so, which makes a long run of 0xff quadratic work; copies the rest of the
-message for every
-non-empty tag section; takes a string or bytes field that ends early for a shorter one; takes a negative length for
-an empty array;
-and gives None where the schema allows no null. This one shares its schemas and data classes and has none of that: a
-varint has at most
-five bytes, every length is checked against what is left before anything is built, the number of array elements in a
-message is
-bounded, null is refused where the schema has none, and `records` are memoryviews of the frame, not copies.
-Bytes after the end of a message are ignored, as Kafka does.
+a varint for as long as its bytes say so, which makes a long run of 0xff quadratic work; copies the rest of the message
+for every non-empty tag section; takes a string or bytes field that ends early for a shorter one; takes a negative
+length for an empty array; and gives None where the schema allows no null.
+
+This one shares its schemas and data classes and has none of that: a varint has at most five bytes, every length is
+checked against what is left before anything is built, the number of array elements in a message is bounded, null is
+refused where the schema has none, and `records` are memoryviews of the frame, not copies. Bytes after the end of a
+message are ignored, as Kafka does.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
-from struct import unpack_from
 from typing import Any, Final
 from uuid import UUID
 
 from regency.broker_agent.wire.errors import FrameMalformed
 
 MAX_ELEMENTS: Final = 250_000
-"""Array elements allowed in one message, nested ones included: bounds memory and time of decoding whatever the frame
-claims."""
+"""Array elements allowed in one message, nested ones included: bounds memory and time whatever a frame claims."""
 
 Decoder = Callable[[memoryview, int], tuple[Any, int]]
-"""From a frame and a position in it to the value there and the position after it. Raises FrameMalformed,
-struct.error, IndexError, ValueError."""
+"""From frame and position to the value there and the position after it. Raises what `DECODING_ERRORS` lists."""
+
+DECODING_ERRORS: Final = (FrameMalformed, struct.error, IndexError, ValueError)
+"""What reading beyond the end, bytes that are not UTF-8 and refused lengths raise."""
 
 _ZERO_UUID: Final = UUID(int=0)
 
 
 def read_uvarint(data: memoryview, position: int) -> tuple[int, int]:
-    """The unsigned varint at `position` and the position after it. Raises FrameMalformed beyond five bytes or 32
-    bits."""
+    """The unsigned varint at `position` and the position after it. Raises FrameMalformed beyond 32 bits."""
     value = 0
     for shift in range(0, 35, 7):
         byte = data[position]
@@ -102,7 +100,7 @@ class _Source:
         self._depth = 0
         self._names = 0
         self._globals: dict[str, Any] = {
-            "unpack_from": unpack_from,
+            "unpack_from": struct.unpack_from,
             "uvarint": read_uvarint,
             "UUID": UUID,
             "ZERO_UUID": _ZERO_UUID,

@@ -6,8 +6,7 @@ from regency.model.errors import RegencyError
 
 
 class FrameMalformed(RegencyError):
-    """The bytes of a request or response are not what the protocol allows there. Close the connection they came
-    from."""
+    """Bytes of a request or response that the protocol does not allow there. Close the connection they came from."""
 
     code = "frame_malformed"
 

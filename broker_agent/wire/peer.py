@@ -17,12 +17,11 @@ from regency.broker_agent.wire.errors import FrameMalformed
 from regency.model.errors import RegencyError
 
 MAX_RESPONSE_BYTES: Final = 256 << 20
-"""Largest response accepted: well above replica.fetch.response.max.bytes with one oversized batch, well below a
-forged length."""
+"""Largest response accepted: far above replica.fetch.response.max.bytes, far below a forged length."""
 
 
 class PeerUnavailable(RegencyError):
-    """No answer from another broker: not reachable, too slow, gone, or it sent what is no answer. The connection is
+    """No answer from another broker: not reachable, too slow, gone, or it sent what is none. The connection is
     closed."""
 
     code = "peer_unavailable"
@@ -32,9 +31,8 @@ class PeerUnavailable(RegencyError):
 class PeerConnection:
     """Requests to one broker, in order. Connects with the first exchange and again after a failure, until closed.
 
-    `connect_timeout_ms` bounds connecting to each address the host name has, `request_timeout_ms` a whole exchange
-    from the
-    first byte sent to the last byte received, long poll included.
+    `connect_timeout_ms` bounds connecting to each address the host name has, `request_timeout_ms` a whole exchange from
+    the first byte sent to the last byte received, long poll included.
     """
 
     def __init__(
@@ -55,8 +53,7 @@ class PeerConnection:
         return f"{self._host}:{self._port}"
 
     def exchange(self, message: Message, version: int) -> Message:
-        """Send a request in `version` and wait for its answer. Raises PeerUnavailable, after which nothing is known
-        of the request."""
+        """Send a request in `version` and wait for its answer. After PeerUnavailable its outcome is not known."""
         with self._lock:
             self._check_open()
             if self._exchanging:

@@ -1,8 +1,7 @@
 """The innermost rows of large answers, one per partition, under the names of Kafka's schemas.
 
-kafka-python's encoder takes any object with these attributes. Its own containers take ten times as long to build,
-which a
-broker with tens of thousands of partitions would notice. What a version does not have is not encoded.
+kafka-python's encoder takes any object with these attributes. Its own containers take ten times as long to build, which
+a broker with tens of thousands of partitions would notice. What a version does not have is not encoded.
 """
 
 from __future__ import annotations

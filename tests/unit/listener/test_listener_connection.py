@@ -229,14 +229,27 @@ def test_trouble_is_logged_once_and_then_counted(serve: Serve, caplog: pytest.Lo
 def test_requests_before_a_malformed_one_are_answered(serve: Serve) -> None:
     async def scenario(h: Any) -> None:
         client = await h.connect()
-        client.send(MetadataRequest(topics=[]), 9)
-        await client.writer.drain()
-        assert (await client.receive()).controller_id == 1
+        for _ in range(3):
+            client.send(MetadataRequest(topics=[]), 9)
         client.writer.write(struct.pack(">i", 0))
 
+        assert [(await client.receive()).controller_id for _ in range(3)] == [1, 1, 1]
         assert await client.closed_by_listener()
 
     serve(scenario)
+
+
+def test_a_client_that_does_not_read_its_last_answer_is_given_up(serve: Serve, batch: Callable[..., bytes]) -> None:
+    async def scenario(h: Any) -> None:
+        h.with_topic("t")
+        h.replicas.logs[TopicPartition("t", 0)] = [(1, batch(payload=bytes(30 << 20)))]
+        client = await h.connect()
+        client.send(long_poll(), 12)
+
+        await h.eventually(lambda: h.listener.stats.closed_for[Closing.IDLE] == 1, "it is idle")
+        await h.eventually(lambda: h.listener.stats.open == 0, "it is closed")
+
+    serve(scenario, connections_max_idle_ms=50)
 
 
 def test_an_unknown_version_of_api_versions_is_answered_with_the_table(serve: Serve) -> None:
