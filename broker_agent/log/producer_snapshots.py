@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 
 from regency.broker_agent.log.errors import CheckpointMalformed
-from regency.broker_agent.log.file_names import SNAPSHOT, offset_file, parse_offset_file
+from regency.broker_agent.log.file_names import SNAPSHOT, names_in, offset_file, parse_offset_file
 from regency.broker_agent.log.producer_state import ProducerStates
 from regency.broker_agent.log.segments import Segments
 from regency.model.ids import Offset
@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 def snapshot_offsets(directory: Path) -> list[Offset]:
     """Offsets at which snapshots were taken, rising."""
-    parsed = (parse_offset_file(path.name) for path in directory.iterdir() if path.name.endswith(SNAPSHOT))
+    parsed = (parse_offset_file(name) for name in names_in(directory) if name.endswith(SNAPSHOT))
     return sorted(found[0] for found in parsed if found)
 
 
@@ -37,8 +37,7 @@ def restore(directory: Path, segments: Segments, *, trusted: Offset, log_end: Of
 
     Snapshots above `trusted` are removed, damaged ones too; one is written at each segment the batches are read from.
     """
-    remove_snapshots(directory, above=trusted)
-    producers = _newest(directory)
+    producers = _newest(directory, trusted)
     start = producers.end_offset
     for segment in segments.from_offset(start) if start < log_end else ():
         if segment.base_offset > start:
@@ -51,10 +50,13 @@ def restore(directory: Path, segments: Segments, *, trusted: Offset, log_end: Of
     return producers
 
 
-def _newest(directory: Path) -> ProducerStates:
+def _newest(directory: Path, trusted: Offset) -> ProducerStates:
     producers = ProducerStates()
     for offset in reversed(snapshot_offsets(directory)):
         path = offset_file(directory, offset, SNAPSHOT)
+        if offset > trusted:
+            path.unlink()
+            continue
         try:
             producers.load_snapshot(path, offset)
         except CheckpointMalformed as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ from regency.broker_agent.log.file_names import (
     TIME_INDEX,
     TMP,
     TXN_INDEX,
+    names_in,
     parse_offset_file,
 )
 from regency.broker_agent.log.leader_epoch_cache import LeaderEpochCache
@@ -69,7 +71,7 @@ def open_log(found: FoundLog, config: LogConfig, now_ms: int) -> LogParts:
         except CorruptBatch as error:
             logger.warning("%s: recovered from its first batch on, it is damaged: %s", found.directory, error)
             files.close_all()
-            return _Opening(found._replace(clean=False, recovery_point=Offset(0)), config, files, now_ms).open()
+            return _Opening(found, config, files, now_ms, check_all=True).open()
     finally:
         files.close_all()
 
@@ -85,15 +87,13 @@ def create_log(
     """Make an empty log in `directory`, which is new. Raises OSError."""
     segments = Segments(directory, files, [])
     segments.create(Offset(0), config, now_ms)
-    epochs = LeaderEpochCache(directory / EPOCH_CHECKPOINT)
-    epochs.save()
     return LogParts(
         topic_partition=topic_partition,
         topic_id=topic_id,
         directory=directory,
         config=config,
         segments=segments,
-        epochs=epochs,
+        epochs=LeaderEpochCache(directory / EPOCH_CHECKPOINT),
         producers=ProducerStates(),
         log_start=Offset(0),
         log_end=Offset(0),
@@ -104,8 +104,12 @@ def create_log(
 class _Opening:
     """One log being opened."""
 
-    def __init__(self, found: FoundLog, config: LogConfig, files: OpenFiles, now_ms: int) -> None:
+    def __init__(
+        self, found: FoundLog, config: LogConfig, files: OpenFiles, now_ms: int, *, check_all: bool = False
+    ) -> None:
         self._found = found
+        self._checked_from = Offset(0) if check_all else found.recovery_point
+        self._trusts_files = found.clean and not check_all
         self._directory = found.directory
         self._config = config
         self._files = files
@@ -123,10 +127,9 @@ class _Opening:
         chain = Segments(self._directory, self._files, segments)
         if not segments:
             chain.create(log_start, self._config, self._now_ms)
-        epochs = self._load_epochs(chain)
-        epochs.truncate_from_end(log_end)
+        epochs = self._load_epochs(chain, log_end)
         epochs.truncate_from_start(log_start)
-        synced = log_end if self._found.clean else min(self._found.recovery_point, log_end)
+        synced = log_end if self._trusts_files else min(self._found.recovery_point, log_end)
         return LogParts(
             topic_partition=self._found.topic_partition,
             topic_id=self._topic_id(),
@@ -142,37 +145,35 @@ class _Opening:
 
     def _tidy(self) -> list[Offset]:
         """Remove what earlier deletions and crashes left; returns base offsets of segments, rising."""
-        names = sorted(path.name for path in self._directory.iterdir())
+        names = names_in(self._directory)
         bases = [parsed[0] for parsed in map(parse_offset_file, names) if parsed and parsed[1] == LOG]
         for name in names:
-            path = self._directory / name
             if name.endswith(LOG + SWAP):
                 raise LogDirInvalid(
                     self._directory.parent,
-                    f"{path} was left by a Kafka broker that stopped while it compacted",
+                    f"{self._directory / name} was left by a Kafka broker that stopped while it compacted",
                     hint="Start and stop that broker once, so that it finishes.",
                 )
             parsed = parse_offset_file(name)
             is_lone_index = parsed and parsed[1] in (INDEX, TIME_INDEX, TXN_INDEX) and parsed[0] not in bases
             if is_lone_index or name.endswith((DELETED, CLEANED, TMP, SWAP)):
-                path.unlink()
+                (self._directory / name).unlink()
         return sorted(bases)
 
     def _load_segments(self, bases: list[Offset]) -> tuple[list[Segment], Offset]:
         """Segments up to the first damage, and the offset they end at."""
         segments: list[Segment] = []
         end = Offset(0)
-        for base, following in zip(bases, [*bases[1:], None], strict=True):
+        for base, following in zip_longest(bases, bases[1:]):
             segment = Segment(self._directory, base, self._config, self._files, self._now_ms)
             segments.append(segment)
-            unsynced = not self._found.clean and (following is None or following > self._found.recovery_point)
-            loaded = None if unsynced else _load_sound(segment, following)
+            must_check = not self._trusts_files and (following is None or following > self._checked_from)
+            loaded = None if must_check else _load_sound(segment, following)
             if loaded is not None:
                 end = loaded
                 continue
             whole, end = self._recover(segment)
-            hole = unsynced and following is not None and end < following
-            if following is not None and (hole or not whole):
+            if following is not None and (not whole or self._is_hole(end, following)):
                 later = bases[len(segments) :]
                 logger.warning("%s: dropped the segments %s, the log ends at %d", self._directory, later, end)
                 _remove([Segment(self._directory, gone, self._config, self._files, self._now_ms) for gone in later])
@@ -190,7 +191,8 @@ class _Opening:
         why = "an incomplete batch"
         try:
             for position, header in _checked_batches(segment.log, size):
-                if header.base_offset < end or not segment.has_room(header.last_offset):
+                base = Offset(header.base_offset)
+                if base < end or self._is_hole(end, base) or not segment.has_room(header.last_offset):
                     why = f"offset {header.base_offset} cannot follow {end - 1}"
                     break
                 if position == 0:
@@ -209,23 +211,30 @@ class _Opening:
             )
         return good == size, end
 
+    def _is_hole(self, end: Offset, base: Offset) -> bool:
+        """Whether offsets are missing that only a crash can have lost: what was synced may have been compacted."""
+        return base > end >= self._found.recovery_point and not self._found.clean
+
     def _note_epoch(self, header: BatchHeader) -> None:
         latest = self._recovered_epochs[-1][0] if self._recovered_epochs else NO_LEADER_EPOCH
         if header.leader_epoch > latest:
             self._recovered_epochs.append((LeaderEpoch(header.leader_epoch), Offset(header.base_offset)))
 
-    def _load_epochs(self, chain: Segments) -> LeaderEpochCache:
+    def _load_epochs(self, chain: Segments, log_end: Offset) -> LeaderEpochCache:
         path = self._directory / EPOCH_CHECKPOINT
         try:
             cache = LeaderEpochCache(path, read_epochs(path))
         except (FileNotFoundError, CheckpointMalformed) as error:
-            logger.warning("%s: leader epochs are read from the batches instead: %s", self._directory, error)
+            if chain.size_bytes:
+                logger.warning("%s: leader epochs are read from the batches instead: %s", self._directory, error)
             self._recovered_epochs.clear()
             for segment in chain:
                 for _, header in segment.headers():
                     self._note_epoch(header)
             cache = LeaderEpochCache(path, self._recovered_epochs)
-            cache.save()
+            if self._recovered_epochs:
+                cache.save()
+        cache.truncate_from_end(log_end)
         for epoch, start in self._recovered_epochs:
             if cache.latest is None or epoch > cache.latest:
                 cache.assign(epoch, start)

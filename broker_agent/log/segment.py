@@ -20,8 +20,9 @@ from regency.model.record_batch import (
     Buffer,
     CorruptBatch,
     batch_size,
-    iter_batches,
+    end_of_whole,
     read_header,
+    skip_below,
 )
 
 _LOOKUP_CHUNK = 8 * 1024
@@ -121,7 +122,7 @@ class Segment:
         self._bytes_since_index = 0
         self._positions.clear()
 
-    def headers(self, start: int = 0, *, chunk: int = _REPLAY_CHUNK) -> Iterator[tuple[int, BatchHeader]]:
+    def headers(self, start: int = 0) -> Iterator[tuple[int, BatchHeader]]:
         """Position and header of every whole batch from byte `start`, where a batch must begin; bodies are skipped.
 
         Raises CorruptBatch at bytes that are no batch.
@@ -129,7 +130,7 @@ class Segment:
         buffer, buffer_at, position = b"", start, start
         while position + HEADER_BYTES <= self.size:
             if position + HEADER_BYTES > buffer_at + len(buffer):
-                buffer, buffer_at = self.log.read(min(chunk, self.size - position), position), position
+                buffer, buffer_at = self.log.read(min(_REPLAY_CHUNK, self.size - position), position), position
             header = read_header(buffer, position - buffer_at)
             following = position + header.size
             if following > self.size:
@@ -142,10 +143,17 @@ class Segment:
         known = self._positions.get(offset)
         if known is not None:
             return known
-        for position, header in self.headers(self.offsets.lookup(offset), chunk=_LOOKUP_CHUNK):
-            if header.last_offset >= offset:
+        position = self.offsets.lookup(offset)
+        while position + HEADER_BYTES <= self.size:
+            chunk = self.log.read(min(_LOOKUP_CHUNK, self.size - position), position)
+            skipped = skip_below(chunk, offset)
+            position += skipped
+            if skipped + HEADER_BYTES <= len(chunk):
+                read_header(chunk, skipped)
                 self._remember(offset, position)
                 return position
+            if not skipped:
+                raise CorruptBatch(position, f"{self.log.path} ends before byte {self.size}")
         return self.size
 
     def read(self, start: int, upper: int, max_bytes: int, *, min_one_batch: bool) -> bytes:
@@ -164,13 +172,11 @@ class Segment:
         first = batch_size(data)
         if first > max_bytes:
             return self.log.read(first, start) if min_one_batch else b""
-        whole = max(self.offsets.position_at_or_below(start + max_bytes) - start, 0)
-        next_offset = -1
+        indexed = max(self.offsets.position_at_or_below(start + max_bytes) - start, 0)
         with memoryview(data)[:max_bytes] as view:
-            for at, header in iter_batches(view, whole):
-                whole, next_offset = at + header.size, header.next_offset
-        if next_offset >= 0:
-            self._remember(next_offset, start + whole)
+            last, whole = end_of_whole(view, indexed)
+        if whole > last:
+            self._remember(read_header(data, last).next_offset, start + whole)
         return data[:whole]
 
     def remember_end(self, next_offset: Offset) -> None:

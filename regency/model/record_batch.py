@@ -41,6 +41,7 @@ NO_TIMESTAMP: Final = -1
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _LENGTH = struct.Struct(">i")
+_PLACE = struct.Struct(">qi11xi")
 _BASE_OFFSET = struct.Struct(">q")
 _LEADER_EPOCH = struct.Struct(">i")
 _CRC = struct.Struct(">I")
@@ -168,6 +169,38 @@ def iter_batches(buffer: Buffer, at: int = 0) -> Iterator[tuple[int, BatchHeader
             return
         yield at, header
         at = following
+
+
+def end_of_whole(buffer: Buffer, at: int = 0) -> tuple[int, int]:
+    """Where the last whole batch from byte `at` on begins, and where it ends; (at, at) where there is none.
+
+    Looks at lengths only, for bytes that were checked before. Raises CorruptBatch where a length is impossible.
+    """
+    last, end = at, len(buffer)
+    while end - at >= HEADER_BYTES:
+        length = _LENGTH.unpack_from(buffer, at + _LENGTH_AT)[0]
+        if length < MIN_LENGTH:
+            raise CorruptBatch(at, f"its length {length} is less than {MIN_LENGTH}")
+        if at + length + OVERHEAD_BYTES > end:
+            break
+        last, at = at, at + length + OVERHEAD_BYTES
+    return last, at
+
+
+def skip_below(buffer: Buffer, offset: Offset, at: int = 0) -> int:
+    """Where the first batch from byte `at` on begins that reaches `offset`, or whose header or body is not all there.
+
+    Looks at offsets and lengths only, for bytes that were checked before. Raises CorruptBatch at an impossible length.
+    """
+    end = len(buffer)
+    while end - at >= HEADER_BYTES:
+        base_offset, length, last_offset_delta = _PLACE.unpack_from(buffer, at)
+        if length < MIN_LENGTH:
+            raise CorruptBatch(at, f"its length {length} is less than {MIN_LENGTH}")
+        if base_offset + last_offset_delta >= offset:
+            break
+        at += length + OVERHEAD_BYTES
+    return at
 
 
 def compute_crc(buffer: Buffer, header: BatchHeader, at: int = 0) -> int:

@@ -1,4 +1,4 @@
-"""Builders for tests of the log: batches made by a client library's own builder, a worker that runs by hand, an open manager."""
+"""Builders for tests of the log: batches of a client library, a worker run by hand, directories that crash."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class QueuedWorker:
             outcome: T | BaseException
             try:
                 outcome = work()
-            except Exception as error:  # handed to `done`, as the port says
+            except OSError as error:
                 outcome = error
             done(outcome)
 
@@ -85,7 +85,7 @@ def make_batch(
     for number, timestamp in enumerate(timestamps or (1000,)):
         assert builder.append(number, timestamp=timestamp, key=None, value=value, headers=[])
     batch = bytearray(builder.build())
-    stamp(batch, base, epoch)  # type: ignore[arg-type]
+    stamp(batch, base, epoch)
     return bytes(batch)
 
 
@@ -117,7 +117,7 @@ class Disk:
             clock=self.clock,
             worker=self.worker,
             on_dir_failure=lambda path, reason: self.failures.append((path, reason)),
-            **options,  # type: ignore[arg-type]
+            **options,
         )
         return self.manager
 

@@ -29,7 +29,9 @@ from regency.model.ids import TopicId, TopicPartition
 
 def test_offsets_are_a_version_a_count_and_lines_in_order(tmp_path):
     checkpoint = OffsetCheckpoint(tmp_path / "replication-offset-checkpoint")
-    checkpoint.write({TopicPartition("b", 0): 7, TopicPartition("a", 10): 3, TopicPartition("a", 2): 0}, checkpoint.decide())
+    checkpoint.write(
+        {TopicPartition("b", 0): 7, TopicPartition("a", 10): 3, TopicPartition("a", 2): 0}, checkpoint.decide()
+    )
     assert checkpoint.path.read_text() == "0\n3\na 2 0\na 10 3\nb 0 7\n"
     assert checkpoint.read() == {("a", 2): 0, ("a", 10): 3, ("b", 0): 7}
     assert [path.name for path in tmp_path.iterdir()] == ["replication-offset-checkpoint"]
@@ -69,7 +71,9 @@ def test_epochs_are_written_as_kafka_does(tmp_path):
     assert read_epochs(path) == [(0, 0), (3, 120)]
 
 
-@pytest.mark.parametrize("content", [b"0\n2\n1 5\n1 6\n", b"0\n2\n1 5\n2 5\n", b"0\n1\n1 2 3\n", b"\xff\xfe", b"0\n1\na b\n"])
+@pytest.mark.parametrize(
+    "content", [b"0\n2\n1 5\n1 6\n", b"0\n2\n1 5\n2 5\n", b"0\n1\n1 2 3\n", b"\xff\xfe", b"0\n1\na b\n"]
+)
 def test_epochs_that_do_not_rise_or_are_not_numbers_are_malformed(tmp_path, content):
     path = tmp_path / "leader-epoch-checkpoint"
     path.write_bytes(content)
@@ -85,7 +89,9 @@ def test_the_topic_id_is_kept_as_kafka_keeps_it(tmp_path):
     assert read_partition_metadata(tmp_path) == topic_id
 
 
-@pytest.mark.parametrize("content", [b"", b"version: x\ntopic_id: ABEiM0RVZneImaq7zN3u_w", b"version: 0\ntopic_id: short", b"\xff"])
+@pytest.mark.parametrize(
+    "content", [b"", b"version: x\ntopic_id: ABEiM0RVZneImaq7zN3u_w", b"version: 0\ntopic_id: short", b"\xff"]
+)
 def test_partition_metadata_that_says_nothing_is_malformed(tmp_path, content):
     (tmp_path / "partition.metadata").write_bytes(content)
     with pytest.raises(CheckpointMalformed):

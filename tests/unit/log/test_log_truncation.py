@@ -169,10 +169,13 @@ def test_index_and_time_lookups_hold_after_a_cut(disk, batch):
     for timestamp in range(200, 240):
         log.append_as_leader(batch(timestamp), 0, NOW)
     end = log.log_end_offset
-    assert [header.base_offset for _, header in iter_batches(
-        log.read(30, 1, max_offset=end, min_one_batch=True).records
-    )] == [30]
+    assert [
+        header.base_offset for _, header in iter_batches(log.read(30, 1, max_offset=end, min_one_batch=True).records)
+    ] == [30]
     assert [log.offset_for_timestamp(at, end)[:2] for at in (110, 119, 120, 205)] == [
-        (110, 10), (119, 19), (200, 20), (205, 25)
+        (110, 10),
+        (119, 19),
+        (200, 20),
+        (205, 25),
     ]
     assert log.offset_for_timestamp(240, end) is None

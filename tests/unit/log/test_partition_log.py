@@ -287,7 +287,7 @@ def test_jitter_rolls_earlier_and_always_at_the_same_age(disk, batch):
     ages = []
     for log in logs:
         log.append_as_leader(batch(0), 0, 0)
-        ages.append(next(age for age in range(0, 1001) if len(rolled_at(log, batch, age)) == 2))
+        ages.append(next(age for age in range(1001) if len(rolled_at(log, batch, age)) == 2))
     assert all(100 <= age <= 1001 for age in ages)
     assert len(set(ages)) > 1
 

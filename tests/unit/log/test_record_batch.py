@@ -13,8 +13,10 @@ from regency.model.record_batch import (
     CorruptBatch,
     batch_size,
     crc_matches,
+    end_of_whole,
     iter_batches,
     read_header,
+    skip_below,
     stamp,
     stamp_log_append_time,
 )
@@ -41,7 +43,12 @@ def test_the_header_of_a_producers_batch_reads_field_by_field(batch):
         "record_count": 3,
     }
     assert (header.size, header.last_offset, header.next_offset, header.last_sequence) == (len(built), 2, 3, 19)
-    assert (header.codec, header.is_transactional, header.is_control, header.is_log_append_time) == (1, False, False, False)
+    assert (header.codec, header.is_transactional, header.is_control, header.is_log_append_time) == (
+        1,
+        False,
+        False,
+        False,
+    )
 
 
 @pytest.mark.parametrize("builder_class", [DefaultRecordBatchBuilder, KafkaPythonBuilder])
@@ -102,6 +109,21 @@ def test_walking_stops_at_an_incomplete_last_batch(batch):
     assert [at for at, _ in iter_batches(whole)] == [0, len(first)]
     assert [at for at, _ in iter_batches(whole, len(first))] == [len(first)]
     assert batch_size(whole, len(first)) == len(second)
+
+
+def test_skipping_by_lengths_alone_agrees_with_walking(batch):
+    built = [batch(*[1] * count, base=base) for base, count in ((10, 2), (12, 1), (20, 3))]
+    whole = b"".join(built)
+    begins = [0, len(built[0]), len(built[0]) + len(built[1]), len(whole)]
+    assert [skip_below(whole, offset) for offset in (0, 10, 11, 12, 13, 20, 22, 23)] == [
+        0, 0, 0, begins[1], begins[2], begins[2], begins[2], begins[3]
+    ]  # fmt: skip
+    for cut in range(len(whole) + 1):
+        ends = [begin for begin in begins if begin <= cut]
+        assert end_of_whole(whole[:cut]) == (ends[-2] if len(ends) > 1 else 0, ends[-1])
+    for walk in (lambda: skip_below(b"\0" * 70, 5), lambda: end_of_whole(b"\0" * 70)):
+        with pytest.raises(CorruptBatch, match="length 0"):
+            walk()
 
 
 @pytest.mark.parametrize(

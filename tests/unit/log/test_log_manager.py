@@ -1,0 +1,330 @@
+"""Directories of logs: whose they are, what opens, what is created where, what a failure takes away."""
+
+from __future__ import annotations
+
+import errno
+import os
+from uuid import UUID
+
+import pytest
+
+from regency.broker_agent.log.checkpoints import read_offsets
+from regency.broker_agent.log.errors import LogDirInvalid, LogStorageError
+from regency.broker_agent.log.log_manager import LogManager
+from regency.model.ids import BrokerId, TopicId, TopicPartition
+from regency.model.log_config import LogConfig
+
+NOW = 1_700_000_000_000
+TP = TopicPartition("flights", 3)
+
+
+def names(directory):
+    return sorted(path.name for path in directory.iterdir())
+
+
+def test_a_new_directory_is_claimed_for_broker_and_cluster(disk):
+    disk.open()
+    text = (disk.dirs[0] / "meta.properties").read_text()
+    assert sorted(text.split()) == ["#", "broker.id=1", "cluster.id=q5uOQi2bQFOuDqYkzT1kXg", "version=0"]
+
+
+@pytest.mark.parametrize(("option", "value"), [("broker_id", BrokerId(2)), ("cluster_id", "another")])
+def test_a_directory_of_another_broker_or_cluster_is_refused_and_not_kept_locked(disk, option, value):
+    disk.open().close()
+    with pytest.raises(LogDirInvalid, match=r"meta.properties says"):
+        disk.open(**{option: value})
+    disk.open()
+
+
+def test_a_directory_in_use_is_refused(disk):
+    disk.open()
+    with pytest.raises(LogDirInvalid, match="in use by another process"):
+        LogManager.open(
+            disk.dirs, disk.config, broker_id=1, cluster_id="x", clock=disk.clock, worker=disk.worker,
+            recovery_threads=1, on_dir_failure=lambda path, why: None,
+        )  # fmt: skip
+
+
+def test_the_clean_marker_is_there_only_between_a_clean_close_and_the_next_start(disk):
+    marker = disk.dirs[0] / ".kafka_cleanshutdown"
+    disk.log()
+    assert not marker.exists()
+    disk.manager.close()
+    assert marker.exists()
+    disk.open()
+    assert not marker.exists()
+    disk.crash()
+    assert not marker.exists()
+
+
+def test_a_log_has_kafkas_files(disk):
+    log = disk.log()
+    assert log.directory == disk.dirs[0] / "flights-3"
+    assert names(log.directory) == [
+        "00000000000000000000.index",
+        "00000000000000000000.log",
+        "00000000000000000000.timeindex",
+        "partition.metadata",
+    ]
+    log.assign_epoch(0, 0)
+    assert (log.directory / "leader-epoch-checkpoint").read_text() == "0\n1\n0 0\n"
+    assert (log.directory / "partition.metadata").read_text().startswith("version: 0\ntopic_id: ")
+    assert disk.log() is log
+    assert dict(disk.manager.all()) == {TP: log}
+    assert disk.reopen(clean=True).topic_id == log.topic_id
+
+
+def test_a_topic_id_can_be_given_later(disk):
+    disk.log()
+    topic_id = TopicId(UUID(int=5))
+    disk.manager.get(TP).set_topic_id(topic_id)
+    assert disk.reopen(clean=False).topic_id == topic_id
+
+
+def test_new_logs_go_where_the_fewest_are(disk):
+    disk.dirs = [disk.root / "a", disk.root / "b"]
+    homes = [disk.log(TopicPartition("t", number)).directory.parent.name for number in range(4)]
+    assert homes == ["a", "b", "a", "b"]
+
+
+def test_one_partition_in_two_directories_ends_the_start(disk):
+    disk.dirs = [disk.root / "a", disk.root / "b"]
+    disk.log()
+    disk.manager.close()
+    (disk.root / "b" / "flights-3").mkdir()
+    with pytest.raises(LogDirInvalid, match="flights-3 is both in"):
+        disk.open()
+
+
+def test_foreign_entries_are_left_alone(disk, caplog):
+    disk.log()
+    disk.manager.close()
+    stray = "old-1.00112233445566778899aabbccddeeff-stray"
+    for name in ("lost+found", stray):
+        (disk.dirs[0] / name).mkdir()
+    (disk.dirs[0] / "notes.txt").write_text("x")
+    disk.open()
+    assert list(disk.manager.all()) == [TP]
+    assert {"lost+found", stray, "notes.txt"} <= set(names(disk.dirs[0]))
+    assert "lost+found is left alone" in caplog.text
+    assert "stray" not in caplog.text
+
+
+def test_a_deleted_log_is_renamed_at_once_and_removed_later(disk, batch):
+    log = disk.log()
+    log.append_as_leader(batch(1), 0, NOW)
+    disk.manager.checkpoint_high_watermarks({TP: 1})
+    disk.manager.delete_async(TP)
+    disk.manager.delete_async(TP)
+
+    assert disk.manager.get(TP) is None
+    assert [name.endswith("-delete") for name in names(disk.dirs[0]) if name.startswith("flights")] == [True]
+    again = disk.log()
+    assert (again.log_end_offset, disk.manager.high_watermark_checkpoint(TP)) == (0, 0)
+    disk.clock.advance(60_000)
+    disk.manager.run_retention(NOW)
+    assert [name for name in names(disk.dirs[0]) if name.startswith("flights")] == ["flights-3"]
+
+
+def test_a_deletion_that_was_interrupted_is_finished_after_the_next_start(disk):
+    disk.log()
+    disk.manager.delete_async(TP)
+    disk.crash()
+    manager = disk.open()
+    assert manager.get(TP) is None
+    disk.clock.advance(60_000)
+    manager.remove_deleted_files()
+    assert not [name for name in names(disk.dirs[0]) if name.startswith("flights")]
+
+
+def test_stray_logs_are_put_aside_and_kept(disk):
+    disk.log()
+    disk.manager.mark_stray([TP, TopicPartition("unknown", 0)])
+    disk.clock.advance(10**9)
+    disk.manager.run_retention(NOW)
+    assert disk.manager.get(TP) is None
+    assert [name.endswith("-stray") for name in names(disk.dirs[0]) if name.startswith("flights")] == [True]
+
+
+def test_high_watermarks_of_logs_not_named_stay_checkpointed(disk):
+    other = TopicPartition("other", 0)
+    disk.log(), disk.log(other)
+    manager = disk.manager
+    manager.checkpoint_high_watermarks({TP: 5, other: 7})
+    manager.checkpoint_high_watermarks({TP: 6, TopicPartition("gone", 0): 1})
+    path = disk.dirs[0] / "replication-offset-checkpoint"
+    assert read_offsets(path) == {TP: 6, other: 7}
+    disk.crash()
+    manager = disk.open()
+    assert [manager.high_watermark_checkpoint(partition) for partition in (TP, other)] == [6, 7]
+    assert manager.high_watermark_checkpoint(TopicPartition("gone", 0)) == 0
+
+
+def test_a_checkpoint_written_late_does_not_undo_a_later_one(disk):
+    disk.worker.inline = False
+    disk.log()
+    disk.manager.checkpoint_high_watermarks({TP: 1})
+    disk.manager.checkpoint_high_watermarks({TP: 2})
+    disk.worker.queue.reverse()
+    disk.worker.run()
+    assert read_offsets(disk.dirs[0] / "replication-offset-checkpoint") == {TP: 2}
+
+
+def test_an_unreadable_checkpoint_costs_time_not_data(disk, batch, caplog):
+    disk.log().append_as_leader(batch(1), 0, NOW)
+    disk.manager.close()
+    for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint", "log-start-offset-checkpoint"):
+        (disk.dirs[0] / name).write_text("rubbish")
+    assert disk.open().get(TP).log_end_offset == 1
+    assert caplog.text.count("ignored a checkpoint") == 3
+
+
+def test_opening_tells_its_progress(disk):
+    for number in range(3):
+        disk.log(TopicPartition("t", number))
+    disk.manager.close()
+    told = []
+    disk.open(progress=lambda done, total: told.append((done, total)))
+    assert told == [(1, 3), (2, 3), (3, 3)]
+
+
+def test_a_directory_that_cannot_be_read_is_offline_and_the_others_work(disk):
+    (disk.root / "a").write_text("not a directory")
+    disk.dirs = [disk.root / "a", disk.root / "b"]
+    manager = disk.open()
+    assert [path for path, _ in disk.failures] == [disk.root / "a"]
+    assert manager.offline_dirs == (disk.root / "a",)
+    with pytest.raises(LogStorageError, match="may hold flights-3"):
+        manager.create(TP, TopicId(UUID(int=1)), LogConfig(), is_new=False)
+    assert disk.log().directory.parent == disk.root / "b"
+
+
+def test_without_any_working_directory_there_is_no_start(disk):
+    (disk.root / "a").write_text("not a directory")
+    with pytest.raises(LogDirInvalid, match="No log directory works"):
+        disk.open()
+
+
+@pytest.fixture
+def no_space(monkeypatch):
+    def write_nothing(*args):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", write_nothing)
+
+
+def test_a_write_error_takes_the_directory_offline_once_for_all_its_logs(disk, batch, no_space):
+    disk.dirs = [disk.root / "a", disk.root / "b"]
+    logs = [disk.log(TopicPartition("t", number)) for number in range(4)]
+
+    for log in (logs[0], logs[0], logs[2]):
+        with pytest.raises(LogStorageError, match="No space left"):
+            log.append_as_leader(batch(1), 0, NOW)
+
+    assert [path for path, _ in disk.failures] == [disk.root / "a"]
+    assert disk.manager.offline_dirs == (disk.root / "a",)
+    assert sorted(disk.manager.all()) == [("t", 1), ("t", 3)]
+    for use in (
+        lambda: logs[2].read(0, 100, max_offset=0, min_one_batch=True),
+        lambda: logs[2].truncate_to(0),
+        lambda: logs[2].assign_epoch(1, 0),
+        logs[2].flush,
+    ):
+        with pytest.raises(LogStorageError):
+            use()
+
+
+def test_nothing_is_appended_after_a_torn_write(disk, batch, monkeypatch):
+    log = disk.log()
+    log.append_as_leader(batch(1), 0, NOW)
+    really_write = os.pwrite
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", lambda fd, data, at: really_write(fd, bytes(data)[:-5], at))
+        with pytest.raises(LogStorageError, match="were written"):
+            log.append_as_leader(batch(2), 0, NOW)
+    with pytest.raises(LogStorageError):
+        log.append_as_leader(batch(3), 0, NOW)
+    assert disk.reopen(clean=False).log_end_offset == 1
+
+
+def test_a_failed_directory_is_not_marked_clean_and_the_others_are(disk, batch, no_space):
+    disk.dirs = [disk.root / "a", disk.root / "b"]
+    first, _ = disk.log(TopicPartition("t", 0)), disk.log(TopicPartition("t", 1))
+    with pytest.raises(LogStorageError):
+        first.append_as_leader(batch(1), 0, NOW)
+    disk.manager.close()
+    disk.manager = None
+    assert [(disk.root / name / ".kafka_cleanshutdown").exists() for name in ("a", "b")] == [False, True]
+
+
+def test_a_log_that_does_not_close_leaves_no_marker(disk, batch, no_space, caplog):
+    log = disk.log()
+    log._segments.active.max_timestamp = 5
+    disk.manager.close()
+    disk.manager = None
+    assert not (disk.dirs[0] / ".kafka_cleanshutdown").exists()
+    assert "is not closed cleanly" in caplog.text
+
+
+def no_sync(fd):
+    raise OSError(errno.EIO, "Input/output error")
+
+
+def test_an_error_in_the_background_takes_the_directory_offline(disk, monkeypatch):
+    disk.worker.inline = False
+    disk.log()
+    monkeypatch.setattr(os, "fsync", no_sync)
+    disk.worker.run()
+    assert [path for path, _ in disk.failures] == disk.dirs
+    assert dict(disk.manager.all()) == {}
+
+
+def test_a_failing_checkpoint_takes_the_directory_offline(disk, monkeypatch):
+    disk.log()
+    monkeypatch.setattr(os, "fsync", no_sync)
+    disk.manager.checkpoint_high_watermarks({TP: 1})
+    assert [path for path, _ in disk.failures] == disk.dirs
+    disk.manager.checkpoint_recovery_points()
+    disk.manager.checkpoint_log_start_offsets()
+    disk.manager.run_retention(NOW)
+    disk.manager.flush_dirty_logs()
+
+
+def test_a_new_log_goes_elsewhere_when_a_directory_fails_under_it(disk, monkeypatch):
+    disk.dirs = [disk.root / "a", disk.root / "b"]
+    disk.open()
+    (disk.root / "a" / "flights-3").write_text("in the way")
+    assert disk.log().directory.parent == disk.root / "b"
+    assert [path for path, _ in disk.failures] == [disk.root / "a"]
+
+
+def test_damage_found_while_reading_harms_only_that_log(disk, batch):
+    log = disk.log()
+    for _ in range(2):
+        log.append_as_leader(batch(1), 0, NOW)
+    with (log.directory / f"{0:020d}.log").open("r+b") as file:
+        file.seek(8)
+        file.write(b"\0\0\0\7")
+    log.roll()
+    for use in (
+        lambda: log.read(1, 100, max_offset=2, min_one_batch=True),
+        lambda: log.position_of(0),
+        lambda: log.offset_for_timestamp(0, 2),
+        lambda: log.truncate_to(1),
+    ):
+        with pytest.raises(LogStorageError, match="damaged below the log end"):
+            use()
+    assert log.log_end_offset == 2
+    assert disk.failures == []
+
+
+def test_more_logs_than_open_files_work(disk, batch, monkeypatch):
+    manager = disk.open()
+    manager._services.files._limit = 8
+    logs = [disk.log(TopicPartition("many", number)) for number in range(20)]
+    for round_number in range(3):
+        for log in logs:
+            log.append_as_leader(batch(round_number), 0, NOW)
+    assert len(manager._services.files) <= 8
+    assert {log.log_end_offset for log in logs} == {3}
+    assert all(len(log.read(0, 1000, max_offset=3, min_one_batch=True).records) == 3 * len(batch(1)) for log in logs)
