@@ -58,10 +58,7 @@ class FetchPath:
         return reading.results
 
     def available(self, params: FetchParams, wanted: FetchPartition) -> int | None:
-        """Bytes that could be answered for one partition now; None where there is reason to answer at once.
-
-        Such reasons: an error, a truncated log, or data in another segment than the one being read.
-        """
+        """Bytes that could be answered for one partition now; None where an error or a truncated log is to be told."""
         partition = self._hosting.find_led(wanted.topic_partition, wanted.current_leader_epoch, wanted.topic_id)
         if isinstance(partition, ErrorCode):
             return None

@@ -1,4 +1,4 @@
-"""Builders for tests of replication: brokers with real logs in one process, a network that moves when told, a manual clock."""
+"""Builders for tests of replication: brokers with real logs in one process, a network and a clock that move when told."""
 
 from __future__ import annotations
 
@@ -35,7 +35,6 @@ from regency.broker_agent.replication.replica_manager import ReplicaManager
 from regency.model.clock import ManualClock
 from regency.model.ids import (
     NO_BROKER_EPOCH,
-    NO_LEADER,
     NO_LEADER_EPOCH,
     BrokerEpoch,
     BrokerId,
@@ -434,10 +433,11 @@ class Cluster:
         moved = broker.run_due()
         moved = broker.isr_store.settle() or moved
         for link in list(broker.links):
-            moved = self._carry(broker, link) or moved
+            moved = self.carry(broker, link) or moved
         return moved
 
-    def _carry(self, broker: Broker, link: Link) -> bool:
+    def carry(self, broker: Broker, link: Link) -> bool:
+        """One step of one link: an answer in, a request out, or the end of a pause; whether there was one."""
         if link.closed:
             return False
         if link.rested_at is not None and link.rested_at <= self.clock.monotonic_ms():
@@ -522,7 +522,9 @@ class Cluster:
                 broker.stop(clean=False)
 
 
-NOBODY = NO_LEADER
+@pytest.fixture
+def batch() -> Callable[..., bytes]:
+    return make_batch
 
 
 @pytest.fixture

@@ -1,8 +1,7 @@
-"""Brokers with real logs replicate, change leaders and keep what they acknowledged. One process, no time but the test's."""
+"""Brokers with real logs replicate, change leaders and keep what they acknowledged."""
 
 from __future__ import annotations
 
-from regency.broker_agent.replication.api import ProduceResult
 from regency.model.kafka_errors import ErrorCode
 
 
