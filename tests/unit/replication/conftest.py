@@ -1,4 +1,4 @@
-"""Builders for tests of replication: brokers with real logs in one process, a network and a clock that move when told."""
+"""Builders for tests of replication: brokers with real logs in one process, and a network and a clock moved by hand."""
 
 from __future__ import annotations
 
