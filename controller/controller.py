@@ -109,6 +109,7 @@ class Controller:
         self._term: Term | None = None
         self._failures = 0
         self._last_failure_ms = 0
+        self._race_at_ms = 0
         self._handlers: Mapping[type[Event], Callable[[Term], None]] = {
             BrokersChanged: on_brokers_changed,
             TopicsChanged: on_topics_changed,
@@ -148,9 +149,7 @@ class Controller:
         try:
             self._route(event)
         except ControllerMoved as error:
-            logger.info("%s", error)
-            self._resign("another controller rules")
-            self._queue.put(ControllerChanged())
+            self._give_up(str(error))
         except ZkSessionLost as error:
             self._resign(str(error))
         except RegencyError as error:
@@ -202,6 +201,8 @@ class Controller:
             if self._elector.still_rules(self._term.store.fence):
                 return
             self._resign("/controller is no longer this session's, or the epoch has moved")
+        if self._clock.monotonic_ms() < self._race_at_ms:
+            return
         outcome = self._elector.elect()
         if isinstance(outcome, Fence):
             self._take_over(outcome)
@@ -265,6 +266,7 @@ class Controller:
         delay = min(FIRST_RETRY_MS << min(self._failures, 16), LAST_RETRY_MS)
         self._failures += 1
         self._last_failure_ms = now
+        self._race_at_ms = now + delay
         if self._failures < REPEATED_FAILURES:
             logger.warning("racing again in %d ms: %s", delay, why)
         self._queue.put_later(ControllerChanged(), delay)

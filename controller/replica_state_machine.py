@@ -50,9 +50,7 @@ class ReplicaStateMachine:
                     context.set_replica_state(partition, replica, ReplicaState.DELETION_INELIGIBLE)
                     offline.append(PartitionReplica(partition.topic, partition.partition, replica))
             if known:
-                self._batch.host(
-                    replicas if online is context.usable else [each for each in replicas if each in online], partition
-                )
+                self._batch.host([each for each in replicas if each in online], partition)
         return offline
 
     def handle(self, replicas: Iterable[PartitionReplica], target: ReplicaState) -> dict[PartitionReplica, str]:

@@ -1,4 +1,4 @@
-"""A whole cluster in memory for the controller's tests: a ZooKeeper, agents that obey, candidates driven step by step."""
+"""A cluster in memory for the controller's tests: a ZooKeeper, agents that obey, candidates driven step by step."""
 
 from __future__ import annotations
 
@@ -133,7 +133,8 @@ class FakeEnsemble:
 
     def names(self, path: str) -> tuple[str, ...]:
         prefix = path.rstrip("/") + "/"
-        return tuple(sorted(p[len(prefix) :] for p in self.nodes if p.startswith(prefix) and "/" not in p[len(prefix) :]))
+        below = [path[len(prefix) :] for path in self.nodes if path.startswith(prefix)]
+        return tuple(sorted(name for name in below if name and "/" not in name))
 
     def expire(self, session_id: int) -> None:
         for path in sorted((p for p, node in self.nodes.items() if node.owner == session_id), reverse=True):

@@ -10,6 +10,7 @@ from regency.model import znodes
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import control_pb2 as pb
+from regency.runtime.zk_session import Delete
 
 T0 = TopicPartition("t", 0)
 
@@ -105,7 +106,7 @@ def test_bounced_broker_loses_its_leadership_and_gets_a_full_request(ruled):
     ruled.write_topic("t", {0: [3, 2, 1]})
     old = ruled.agents[3]
 
-    ruled.ensemble.multi(0, [ruled_delete(3)])  # nobody looks in between
+    ruled.ensemble.multi(0, [Delete(paths.broker(3), None)])  # nobody looks in between
     ruled.start_broker(3)
 
     assert ruled.state("t") == (2, (2, 1), 1, 1)
@@ -113,12 +114,6 @@ def test_bounced_broker_loses_its_leadership_and_gets_a_full_request(ruled):
     assert first.full and first.last_chunk and first.header.seq == 1
     assert ruled.agents[3].states[T0] == (2, 1, (2, 1))
     assert ruled.agents[3] is not old
-
-
-def ruled_delete(broker: int):
-    from regency.runtime.zk_session import Delete
-
-    return Delete(paths.broker(broker), None)
 
 
 def test_starting_broker_without_partitions_still_gets_a_full_request(ruled):
@@ -193,7 +188,7 @@ def test_controlled_shutdown_moves_leaders_and_reports_what_it_cannot_move(ruled
     assert ruled.state("t", 1) == (3, (3,), 0, 1)
     assert ruled.state("t", 2) == (2, (2,), 1, 1)
     stops = [topic for request in ruled.agents[3].of(pb.StopReplicaRequest) for topic in request.topics]
-    assert [(topic.topic, list(topic.partition), list(topic.delete_partition)) for topic in stops] == [("t", [2], [False])]
+    assert [(stop.topic, list(stop.partition), list(stop.delete_partition)) for stop in stops] == [("t", [2], [False])]
 
 
 def test_controlled_shutdown_of_the_last_in_sync_replica_leaves_its_partition(ruled):

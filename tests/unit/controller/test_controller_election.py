@@ -1,0 +1,114 @@
+"""Elections and ISR removals as pure rules, the reference's cases (10.5) first."""
+
+from __future__ import annotations
+
+import pytest
+
+from regency.controller.election import (
+    Election,
+    LogEnd,
+    elect_for_shutdown,
+    elect_offline,
+    elect_preferred,
+    elect_reassigned,
+    rank_unclean,
+    remove_from_isr,
+)
+
+A = (2, 4)
+
+
+@pytest.mark.parametrize(
+    ("isr", "live", "unclean", "leader", "new_isr"),
+    [
+        ((2, 4), {4}, False, 4, (4,)),
+        ((2,), {4}, False, None, (2,)),
+        ((2,), {4}, True, 4, (4,)),
+        ((4, 2), {2, 4}, False, 2, (4, 2)),
+        ((2,), set(), True, None, (2,)),
+        ((9,), {9, 4}, True, None, (9,)),
+    ],
+)
+def test_offline_election(isr, live, unclean, leader, new_isr):
+    elected = elect_offline(A, isr, live, unclean_allowed=unclean)
+
+    assert (elected.leader, elected.isr) == (leader, new_isr)
+
+
+def test_unclean_election_says_so():
+    assert elect_offline(A, (2,), {4}, unclean_allowed=True).unclean
+    assert not elect_offline(A, (2, 4), {4}, unclean_allowed=True).unclean
+
+
+@pytest.mark.parametrize(("isr", "live", "leader"), [((2, 4), {4}, 4), ((2, 4), set(), None), ((), {2}, None)])
+def test_reassignment_elects_in_the_target_and_keeps_the_isr(isr, live, leader):
+    elected = elect_reassigned(A, isr, live)
+
+    assert (elected.leader, elected.isr) == (leader, isr)
+
+
+@pytest.mark.parametrize(
+    ("isr", "live", "leader"),
+    [((2, 4), {2, 4}, 2), ((2,), set(), None), ((4,), {2, 4}, None), ((), set(), None), ((4, 2), {2}, 2)],
+)
+def test_preferred_election_takes_the_first_replica_or_none(isr, live, leader):
+    elected = elect_preferred(A, isr, live)
+
+    assert (elected.leader, elected.isr) == (leader, isr)
+
+
+def test_preferred_election_without_replicas_elects_nobody():
+    assert elect_preferred((), (), {1}).leader is None
+
+
+@pytest.mark.parametrize(
+    ("isr", "shutting_down", "expected"),
+    [((2, 4), {2}, (4, (4,))), ((2,), {2}, (None, (2,))), ((2, 4), {2, 4}, (None, (2, 4)))],
+)
+def test_controlled_shutdown_elects_one_that_stays(isr, shutting_down, expected):
+    elected = elect_for_shutdown(A, isr, {2, 4}, shutting_down)
+
+    assert (elected.leader, elected.isr) == expected
+
+
+def test_every_outcome_says_why():
+    outcomes = [
+        elect_offline(A, A, {4}),
+        elect_offline(A, (2,), {4}),
+        elect_reassigned(A, A, set()),
+        elect_preferred(A, (4,), {2, 4}),
+        elect_for_shutdown(A, A, {2, 4}, {2, 4}),
+    ]
+    assert [outcome.why for outcome in outcomes] == [
+        "first live replica of [2, 4] that is in sync",
+        "no member of the ISR [2] is live",
+        "no live replica of the target [2, 4] is in the ISR [2, 4]",
+        "preferred replica 2 is not in the ISR [4]",
+        "every live member of the ISR [2, 4] is shutting down",
+    ]
+    assert isinstance(outcomes[0], Election)
+
+
+def test_unclean_ranking_prefers_the_longest_log_then_the_assignment_and_puts_silent_ones_last():
+    logs = {1: LogEnd(4, 90), 2: LogEnd(5, 10), 3: LogEnd(5, 20), 5: LogEnd(5, 20), 6: LogEnd(-1, 0)}
+
+    assert rank_unclean([4, 1, 2, 3, 5, 6], logs) == [3, 5, 2, 1, 6, 4]
+
+
+@pytest.mark.parametrize(
+    ("leader", "isr", "offline", "expected"),
+    [
+        (1, (1, 2, 3), {3}, (1, (1, 2))),
+        (1, (1, 2, 3), {1}, (-1, (2, 3))),
+        (1, (1,), {1}, (-1, (1,))),
+        (1, (2, 1), {1, 2}, (-1, (1,))),
+        (-1, (3, 2), {2, 3}, (-1, (2,))),
+        (-1, (2,), {2}, None),
+        (1, (1, 2), {3}, None),
+        (5, (6,), {5}, (-1, (6,))),
+    ],
+)
+def test_offline_replicas_leave_the_isr_but_never_empty_it(leader, isr, offline, expected):
+    removal = remove_from_isr((1, 2, 3), leader, isr, offline)
+
+    assert (removal and (removal.leader, removal.isr)) == expected
