@@ -65,6 +65,9 @@ CONTROL_THREADS = 4
 
 GRACE_MS = 1000
 
+METADATA_PATIENCE_MS = 10_000
+"""How long readiness waits for metadata, so that nobody's first question is answered with an empty cluster."""
+
 
 async def run_agent(settings: BrokerSettings, child_arguments: Sequence[str]) -> int:
     """Run an agent until SIGTERM or SIGINT; the exit status. `child_arguments` name the settings for the child too.
@@ -173,6 +176,8 @@ class Agent:
         stack.callback(self._registration.stop)
         self._registration.start()
         await self._registered
+        if not await self._metadata.wait_for(lambda view: self._broker_id in view.brokers, METADATA_PATIENCE_MS):
+            logger.warning("no controller has told this broker the cluster's metadata yet")
         self._say_ready()
 
     async def leave(self) -> None:

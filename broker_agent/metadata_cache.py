@@ -115,20 +115,17 @@ class MetadataCache:
         return node is not None and node.shutting_down
 
     def subscribe(self, callback: Callable[[MetadataSnapshot], None]) -> None:
-        """Call back on the data loop after every published change, with the new view."""
+        """Call back on the data loop with the view whenever it, or who rules, has changed."""
         self._subscribers.append(callback)
 
     def saw_controller(self, controller: RulingController) -> None:
-        """Remember who rules, unless somebody of a newer epoch is known. Clients see the new id at once."""
-        if self._ruling is not None and controller.epoch < self._ruling.epoch:
-            return
-        if controller == self._ruling:
-            return
-        self._ruling = controller
-        if (controller.id, controller.epoch) != (self._view.controller_id, self._view.controller_epoch):
-            self._swap(
-                msgspec.structs.replace(self._view, controller_id=controller.id, controller_epoch=controller.epoch)
-            )
+        """Remember who rules, unless somebody of a newer epoch is known.
+
+        Clients see the new one with its first metadata, which names it among the live brokers too.
+        """
+        if self._ruling is None or controller.epoch >= self._ruling.epoch:
+            self._ruling = controller
+            self._tell()
 
     def apply(self, update: MetadataUpdate) -> Refused | None:
         """`prepare` and `publish` in one step, on the data loop. None: taken."""
@@ -171,6 +168,9 @@ class MetadataCache:
 
     def _swap(self, view: MetadataSnapshot) -> None:
         self._view = msgspec.structs.replace(view, version=self._view.version + 1)
+        self._tell()
+
+    def _tell(self) -> None:
         for callback in tuple(self._subscribers):
             callback(self._view)
 

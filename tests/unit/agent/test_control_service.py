@@ -237,7 +237,6 @@ def test_a_request_for_an_earlier_incarnation_gets_the_current_epoch(agent: Agen
 def test_the_first_request_of_a_controller_tells_where_it_is(agent: Agent) -> None:
     agent.lead()
     assert agent.metadata.ruling == RulingController(BrokerId(9), ControllerEpoch(3), "nine:9093")
-    assert agent.metadata.current.controller_id == 9
 
 
 def test_columns_that_do_not_fit_are_refused(agent: Agent) -> None:

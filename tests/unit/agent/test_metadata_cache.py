@@ -136,7 +136,14 @@ def test_who_rules_is_known_from_any_request_and_never_goes_back() -> None:
     cache.saw_controller(newer)
     cache.saw_controller(RulingController(BrokerId(1), ControllerEpoch(4), "a:1"))
     assert cache.ruling == newer
-    assert (cache.current.controller_id, cache.current.controller_epoch) == (2, 5)
+
+
+def test_clients_see_a_new_controller_with_its_first_metadata() -> None:
+    cache = cache_with(brokers(1))
+    cache.saw_controller(RulingController(BrokerId(2), ControllerEpoch(5), "b:1"))
+    assert cache.current.controller_id == 9
+    cache.apply(snapshot(brokers(1, 2), epoch=5))
+    assert (cache.current.controller_epoch, list(cache.current.brokers)) == (5, [1, 2])
 
 
 def test_waiting_ends_with_the_view_that_fits_or_with_the_time() -> None:
