@@ -57,9 +57,6 @@ class Trash:
         self._worker = worker
         self._due: list[tuple[int, Path]] = []
 
-    def __len__(self) -> int:
-        return len(self._due)
-
     def put(self, paths: Iterable[Path], delay_ms: int) -> None:
         """Remove `paths` no sooner than `delay_ms` from now."""
         due = self._clock.monotonic_ms() + delay_ms

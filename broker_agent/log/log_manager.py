@@ -74,10 +74,11 @@ class LogManager:
     ) -> LogManager:
         """Lock the directories and open every log in them, recovering what was not closed cleanly. Blocks.
 
-        `recovery_threads` work per directory; `progress` is told (logs opened, logs found). A directory that cannot be
-        read is offline, and `on_dir_failure` is told so before this returns. At run time `on_dir_failure` is called
-        inside the call that failed, once per directory: it must only take note. Raises LogDirInvalid where no
-        directory is usable, one is in use, belongs to another broker or cluster, or two hold the same partition.
+        `recovery_threads` work per directory; `progress` is told (logs opened, logs found), on those threads. A
+        directory that cannot be read is offline, and `on_dir_failure` is told so before this returns. At run time
+        `on_dir_failure` is called inside the call that failed, once per directory: it must only take note. Raises
+        LogDirInvalid where no directory is usable, one is in use, belongs to another broker or cluster, or two hold
+        the same partition.
         """
         services = LogServices(
             clock=clock,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -78,11 +77,6 @@ class ProducerStates:
 
     def __len__(self) -> int:
         return len(self._producers)
-
-    @property
-    def producers(self) -> Mapping[int, Producer]:
-        """Producers by id."""
-        return self._producers
 
     def check(self, header: BatchHeader) -> ProducedBatch | None:
         """What a leader asks before it appends a batch of a client: None to go on, or the batch that this one repeats.

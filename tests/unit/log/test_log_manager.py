@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
+import struct
+from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -328,3 +331,84 @@ def test_more_logs_than_open_files_work(disk, batch, monkeypatch):
     assert len(manager._services.files) <= 8
     assert {log.log_end_offset for log in logs} == {3}
     assert all(len(log.read(0, 1000, max_offset=3, min_one_batch=True).records) == 3 * len(batch(1)) for log in logs)
+
+
+def test_without_a_working_directory_nothing_can_be_created(disk, batch, no_space):
+    with pytest.raises(LogStorageError):
+        disk.log().append_as_leader(batch(1), 0, NOW)
+    with pytest.raises(LogStorageError, match="all are offline"):
+        disk.manager.create(TP, TopicId(UUID(int=1)), LogConfig(), is_new=True)
+
+
+def test_a_log_that_cannot_be_read_at_the_start_takes_its_directory_offline(disk):
+    disk.dirs = [disk.root / "a", disk.root / "b"]
+    for number in range(4):
+        disk.log(TopicPartition("t", number))
+    disk.manager.close()
+    log_file = disk.root / "a" / "t-0" / f"{0:020d}.log"
+    log_file.unlink()
+    log_file.mkdir()
+    manager = disk.open()
+    assert ([path for path, _ in disk.failures], manager.offline_dirs) == ([disk.root / "a"], (disk.root / "a",))
+    assert sorted(manager.all()) == [("t", 1), ("t", 3)]
+
+
+@pytest.fixture
+def no_rename(monkeypatch):
+    def refuse(*args):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(Path, "rename", refuse)
+
+
+def test_a_log_that_cannot_be_put_aside_takes_its_directory_offline(disk, no_rename):
+    disk.log()
+    with pytest.raises(LogStorageError, match="Read-only"):
+        disk.manager.delete_async(TP)
+    assert [path for path, _ in disk.failures] == disk.dirs
+
+
+def test_retention_that_cannot_rename_fails_the_directory_once(disk, batch, no_rename):
+    for number in range(3):
+        log = disk.log(TopicPartition("t", number))
+        log.append_as_leader(batch(5), 0, NOW)
+        log.set_high_watermark(1)
+    disk.manager.run_retention(NOW)
+    assert [path for path, _ in disk.failures] == disk.dirs
+    assert dict(disk.manager.all()) == {}
+
+
+def test_what_cannot_be_removed_stays_and_is_named(disk, caplog, monkeypatch):
+    disk.log()
+    disk.manager.delete_async(TP)
+    disk.clock.advance(60_000)
+
+    def refuse(path):
+        raise OSError(errno.EBUSY, "Device or resource busy")
+
+    monkeypatch.setattr(shutil, "rmtree", refuse)
+    disk.manager.remove_deleted_files()
+    assert "stays on the disk until the next start" in caplog.text
+    assert disk.failures == []
+
+
+def test_background_syncs_go_in_batches_and_skip_what_is_gone(disk):
+    disk.worker.inline = False
+    for number in range(3):
+        disk.log(TopicPartition("t", number))
+    disk.manager.delete_async(TopicPartition("t", 1))
+    assert len(disk.worker.queue) == 1
+    disk.worker.run()
+    assert disk.failures == []
+
+
+def test_files_without_timestamps_are_as_old_as_they_were_written(disk, batch, patched):
+    disk.config = LogConfig(retention_ms=1000)
+    log = disk.log()
+    log.append_as_leader(patched(batch(1), 27, struct.pack(">qq", -1, -1)), 0, NOW)
+    log.set_high_watermark(1)
+    os.utime(log.directory / f"{0:020d}.log", (NOW / 1000, NOW / 1000))
+    disk.manager.run_retention(NOW + 1000)
+    assert log.log_start_offset == 0
+    disk.manager.run_retention(NOW + 1001)
+    assert log.log_start_offset == 1

@@ -296,3 +296,58 @@ def test_a_copied_directory_opens_elsewhere(small, batch, tmp_path):
     small.dirs = [tmp_path / "b"]
     log = small.open().get(TopicPartition("flights", 9))
     assert read_all(log) == before
+
+
+def test_an_offset_that_leaves_a_hole_is_damage_like_any_other(small, batch):
+    log = fill(small.log(), batch, 3)
+    small.crash()
+    content_with_hole = bytearray(log_file(log).read_bytes())
+    content_with_hole[2 * len(batch(1)) + 7] = 9
+    log_file(log).write_bytes(content_with_hole)
+    assert small.open().get(log.topic_partition).log_end_offset == 2
+
+
+def test_holes_in_what_was_synced_are_kafkas_compaction(small, batch):
+    directory = small.dirs[0] / "flights-3"
+    directory.mkdir(parents=True)
+    compacted = batch(1, base=4) + batch(2, base=9)
+    (directory / f"{0:020d}.log").write_bytes(compacted)
+    (small.dirs[0] / "recovery-point-offset-checkpoint").write_text("0\n1\nflights 3 10\n")
+    log = small.open().get(TopicPartition("flights", 3))
+    assert (log.log_end_offset, read_all(log)) == (10, compacted)
+    records = log.read(5, 1000, max_offset=10, min_one_batch=True).records
+    assert [header.base_offset for _, header in iter_batches(records)] == [9]
+
+
+def test_a_read_goes_on_in_the_next_segment_where_one_ends_early(small, batch):
+    directory = small.dirs[0] / "flights-3"
+    directory.mkdir(parents=True)
+    (directory / f"{0:020d}.log").write_bytes(batch(1, base=0))
+    (directory / f"{6:020d}.log").write_bytes(batch(1, base=7))
+    (small.dirs[0] / "recovery-point-offset-checkpoint").write_text("0\n1\nflights 3 8\n")
+    log = small.open().get(TopicPartition("flights", 3))
+    for offset in (1, 5, 6, 7):
+        info = log.read(offset, 1000, max_offset=8, min_one_batch=True)
+        assert (info.records, info.position) == (batch(1, base=7), (6, 0))
+        assert log.position_of(offset) == (6, 0)
+    assert log.truncate_to(3)
+    assert (log.log_end_offset, log.segment_base_offsets) == (3, (0,))
+
+
+def test_batches_larger_than_one_read_are_checked_too(small, batch):
+    small.config = LogConfig()
+    log = small.log()
+    big = batch(1, value=b"x" * (3 << 20))
+    log.append_as_follower(big + batch(1, base=1))
+    assert small.reopen(clean=False).log_end_offset == 2
+    small.crash()
+    log_file(log).write_bytes(big[:-1])
+    assert small.open().get(log.topic_partition).log_end_offset == 0
+
+
+def test_an_unreadable_topic_id_is_asked_for_again(small, batch, caplog):
+    log = fill(small.log(), batch, 1)
+    small.crash()
+    (log.directory / "partition.metadata").write_text("rubbish")
+    assert small.open().get(log.topic_partition).topic_id == ZERO_TOPIC_ID
+    assert "until the controller says it" in caplog.text
