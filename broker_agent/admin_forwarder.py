@@ -6,6 +6,7 @@ Data loop only. Calls are awaited without blocking the loop; a controller that c
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import ClassVar
 from uuid import UUID
 
@@ -24,6 +25,9 @@ from regency.runtime.grpc_clients import ControllerClient
 
 FORWARD_TIMEOUT_MS = 30_000
 """Longest wait for the controller's answer, whatever the client asked for."""
+
+LEAST_TIMEOUT_MS = 1000
+"""Shortest wait for it: a client that does not want to wait for leaders still wants an answer."""
 
 
 class NotController(RegencyError):
@@ -79,23 +83,16 @@ class AdminForwarder:
         every new partition, at most `timeout_ms` milliseconds; where that passes, the topic exists and its result is
         REQUEST_TIMED_OUT. Without it (auto-creation) the controller's acknowledgement is enough.
 
-        Raises NotController. Where the controller cannot be reached every result is a retriable error.
+        A controller that was just deposed or died is followed to its successor. Raises NotController. Where no
+        controller can be reached every result is a retriable error.
         """
         deadline = self._clock.monotonic_ms() + timeout_ms
-        ruling = self._ruling(require_local)
         request = controller_pb2.CreateTopicsRequest(validate_only=validate_only)
         request.topics.extend(_encode(topic) for topic in topics)
         try:
-            response = await call_async(
-                ControllerClient(self._open(ruling.endpoint)).create_topics,
-                request,
-                timeout_ms=min(max(timeout_ms, 1000), FORWARD_TIMEOUT_MS),
-                target=f"the controller at {ruling.endpoint}",
-            )
+            response = await self._ask(request, self._ruling(require_local), deadline)
         except RpcFailed as error:
             return [CreatedTopicResult(topic.name, ErrorCode.REQUEST_TIMED_OUT, str(error)) for topic in topics]
-        if response.error_code == ErrorCode.NOT_CONTROLLER:
-            raise NotController(response.message or f"Broker {ruling.id} no longer rules.")
         if response.error_code != ErrorCode.NONE:
             code = ErrorCode(response.error_code)
             return [CreatedTopicResult(topic.name, code, response.message) for topic in topics]
@@ -103,6 +100,37 @@ class AdminForwarder:
         if validate_only or not require_local:
             return results
         return await self._await_leaders(results, deadline)
+
+    async def _ask(
+        self, request: controller_pb2.CreateTopicsRequest, ruling: RulingController, deadline: int
+    ) -> controller_pb2.CreateTopicsResponse:
+        """Ask the controller; where it does not rule any more, its successor, as soon as there is one.
+
+        Raises RpcFailed, NotController.
+        """
+        while True:
+            left_ms = deadline - self._clock.monotonic_ms()
+            refusal: RegencyError
+            try:
+                response = await call_async(
+                    ControllerClient(self._open(ruling.endpoint)).create_topics,
+                    request,
+                    timeout_ms=min(max(left_ms, LEAST_TIMEOUT_MS), FORWARD_TIMEOUT_MS),
+                    target=f"the controller at {ruling.endpoint}",
+                )
+            except RpcFailed as error:
+                if not error.unsent:
+                    raise
+                refusal = error
+            else:
+                if response.error_code != ErrorCode.NOT_CONTROLLER:
+                    return response
+                refusal = NotController(response.message or f"Broker {ruling.id} no longer rules.")
+            asked = ruling
+            left_ms = deadline - self._clock.monotonic_ms()
+            if not await self._metadata.wait_for(partial(_succeeded, self._metadata, asked), left_ms):
+                raise refusal
+            ruling = self._ruling(require_local=False)
 
     def close(self) -> None:
         """Close the channel."""
@@ -147,6 +175,10 @@ class AdminForwarder:
             else result
             for result in results
         ]
+
+
+def _succeeded(metadata: MetadataCache, asked: RulingController, _: MetadataSnapshot) -> bool:
+    return metadata.ruling != asked
 
 
 def _encode(topic: NewTopicSpec) -> controller_pb2.NewTopic:

@@ -34,10 +34,17 @@ Reply = TypeVar("Reply")
 
 
 class RpcFailed(RegencyError):
-    """A call to another process of the cluster got no answer: it is away, too slow, or broke off. It may have run."""
+    """A call to another process of the cluster got no answer: it is away, too slow, or broke off.
+
+    The call may have run all the same, unless `unsent`: nobody could be connected to.
+    """
 
     code: ClassVar[str] = "rpc_failed"
     retriable: ClassVar[bool] = True
+
+    def __init__(self, message: str, *, unsent: bool = False) -> None:
+        super().__init__(message)
+        self.unsent = unsent
 
 
 class _Future(Protocol[ResponseT_co]):
@@ -115,6 +122,8 @@ async def call_async(method: Method[Request, Reply], request: Request, *, timeou
 def failure(error: object, target: str) -> RpcFailed:
     """What an RpcError means, in words."""
     if isinstance(error, grpc.Call):
-        status = error.code().name.lower().replace("_", " ")
-        return RpcFailed(f"No answer from {target}: {status} ({error.details() or 'no details'}).")
+        code, details = error.code(), error.details() or "no details"
+        unsent = code is grpc.StatusCode.UNAVAILABLE and details.startswith("failed to connect")
+        status = code.name.lower().replace("_", " ")
+        return RpcFailed(f"No answer from {target}: {status} ({details}).", unsent=unsent)
     return RpcFailed(f"No answer from {target}: {error}.")

@@ -257,17 +257,44 @@ def test_a_controller_that_lost_its_office_meanwhile_means_not_controller(contro
     controller.created_answer.error_code = ErrorCode.NOT_CONTROLLER
 
     async def create(forwarder: AdminForwarder) -> list[CreatedTopicResult]:
-        return await forwarder.create_topics([FLIGHTS], validate_only=False, timeout_ms=1000, require_local=True)
+        return await forwarder.create_topics([FLIGHTS], validate_only=False, timeout_ms=50, require_local=True)
 
     with pytest.raises(NotController):
         forward(ruled_by(controller.port), controller.port, create)
+
+
+@pytest.mark.parametrize("died", [True, False])
+def test_the_successor_is_asked_where_the_controller_was_deposed_or_died(
+    controller: PlayedController, died: bool
+) -> None:
+    metadata = ruled_by(controller.port)
+    successor = PlayedController()
+    successor.created_answer.topics.add(name="flights", topic_id=T1.bytes, num_partitions=1, replication_factor=2)
+    controller.created_answer.error_code = ErrorCode.NOT_CONTROLLER
+    if died:
+        controller.server.stop(0)
+
+    async def create(forwarder: AdminForwarder) -> list[CreatedTopicResult]:
+        creating = asyncio.ensure_future(
+            forwarder.create_topics([FLIGHTS], validate_only=True, timeout_ms=60_000, require_local=True)
+        )
+        while not died and not controller.created:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        metadata.saw_controller(RulingController(BrokerId(2), ControllerEpoch(4), f"127.0.0.1:{successor.port}"))
+        return await creating
+
+    (result,) = forward(metadata, controller.port, create)
+    successor.server.stop(0)
+    assert result.error is ErrorCode.NONE
+    assert len(successor.created) == 1
 
 
 def test_a_controller_that_cannot_be_reached_is_a_retriable_error(controller: PlayedController) -> None:
     controller.server.stop(0)
 
     async def create(forwarder: AdminForwarder) -> list[CreatedTopicResult]:
-        return await forwarder.create_topics([FLIGHTS], validate_only=False, timeout_ms=1000, require_local=False)
+        return await forwarder.create_topics([FLIGHTS], validate_only=False, timeout_ms=50, require_local=False)
 
     (result,) = forward(ruled_by(controller.port), controller.port, create)
     assert result.error.retriable
