@@ -45,6 +45,8 @@ class TopicsRead(msgspec.Struct, frozen=True):
 
     topics: Mapping[str, TopicAssignment]
     without_id: Mapping[str, bytes]
+    gone: tuple[str, ...]
+    """Those that do not exist."""
 
 
 class StatesRead(msgspec.Struct, frozen=True):
@@ -117,8 +119,10 @@ class ClusterStore:
         """Assignments of these topics. A malformed one is reported once and left out, as is one that is gone."""
         topics: dict[str, TopicAssignment] = {}
         without_id: dict[str, bytes] = {}
+        gone = []
         for name, znode in zip(names, self._read_many([paths.topic(name) for name in names]), strict=True):
             if znode is None:
+                gone.append(name)
                 continue
             try:
                 topic = znodes.decode_topic(
@@ -135,7 +139,7 @@ class ClusterStore:
             topics[name] = topic
             if topic.topic_id is None:
                 without_id[name] = znode.data
-        return TopicsRead(topics, without_id)
+        return TopicsRead(topics, without_id, tuple(gone))
 
     def read_states(self, partitions: Sequence[TopicPartition]) -> StatesRead:
         """Leadership of these partitions; those without a state znode are left out."""

@@ -32,7 +32,7 @@ def on_topics_changed(term: Term) -> None:
 
 def on_assignments_changed(term: Term, marked: Sequence[str]) -> None:
     """Read these topics' znodes again: create partitions that were added, notice a topic that was created anew."""
-    take_in(term, [name for name in marked if name in term.context.topics])
+    take_in(term, marked)
 
 
 def take_in(term: Term, names: Sequence[str]) -> None:
@@ -49,6 +49,9 @@ def load_topics(term: Term, names: Sequence[str]) -> list[TopicPartition]:
     for name in names:
         term.watches.arm(name)
     read = term.store.read_topics(names)
+    for name in read.gone:
+        if name not in term.context.topics:
+            term.watches.disarm(name)
     added = []
     for name, topic in _with_ids(term, read).items():
         entry = term.context.topics.get(name)

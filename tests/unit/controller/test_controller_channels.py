@@ -1,0 +1,161 @@
+"""Channels with their threads: a slow broker delays nobody, a dead one is tried again, closing ends what runs."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from regency.controller.channel_manager import BrokerRequests, ControllerChannelManager
+from regency.controller.desired_state import Host
+from regency.controller.messages import Origin
+from regency.controller.metadata_log import MetadataLog
+from regency.model.clock import SystemClock
+from regency.model.facts import Broker, Endpoint, LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
+from regency.model.ids import ZERO_TOPIC_ID, TopicPartition
+from regency.model.kafka_errors import ErrorCode
+from regency.protos import control_pb2 as pb
+from regency.runtime.grpc_channels import RpcFailed
+
+T0 = TopicPartition("t", 0)
+
+
+class Port:
+    """An agent: fails as often as told, can be stuck until it is closed."""
+
+    def __init__(self) -> None:
+        self.received: list[object] = []
+        self.failures = 0
+        self.stuck = False
+        self.answer = pb.ControlResponse()
+        self.closed = threading.Event()
+        self.arrived = threading.Semaphore(0)
+
+    def call(self, message):
+        self.received.append(message)
+        self.arrived.release()
+        if self.stuck:
+            assert self.closed.wait(10)
+            raise ValueError("Cannot invoke RPC on closed channel!")
+        if self.failures:
+            self.failures -= 1
+            raise RpcFailed("No answer from h:1: unavailable.")
+        return self.answer
+
+    def close(self):
+        self.closed.set()
+
+
+class Listener:
+    def __init__(self) -> None:
+        self.troubles: list[object] = []
+        self.heard = threading.Semaphore(0)
+        self.snapshots = threading.Semaphore(0)
+
+    def on_trouble(self, trouble):
+        self.troubles.append(trouble)
+        self.heard.release()
+
+    def on_snapshot_wanted(self):
+        self.snapshots.release()
+
+
+class Fixture:
+    def __init__(self) -> None:
+        self.ports = {1: Port(), 2: Port()}
+        self.listener = Listener()
+        self.metadata = MetadataLog()
+        self.manager = ControllerChannelManager(
+            Origin(1, 1, "h:1"),
+            metadata=self.metadata,
+            control_listener="CONTROL",
+            inter_broker_listener="PLAINTEXT",
+            connect=lambda endpoint: self.ports[endpoint.port],
+            listener=self.listener,
+            clock=SystemClock(),
+        )
+        for number in (1, 2):
+            self.manager.add(Broker(number, number, (Endpoint("CONTROL", "h", number),)))
+
+    def want(self, *brokers: int) -> None:
+        state = LeaderIsrAndControllerEpoch(LeaderAndIsr(1, 0, (1,)), 1)
+        host = Host(ZERO_TOPIC_ID, state, ReplicaAssignment((1, 2)))
+        self.manager.send({broker: BrokerRequests([(T0, host)], frozenset()) for broker in brokers})
+
+
+@pytest.fixture
+def channels():
+    fixture = Fixture()
+    yield fixture
+    fixture.manager.close()
+
+
+def test_slow_broker_delays_nobody_else(channels):
+    channels.metadata.set_snapshot([b""])
+    channels.ports[1].stuck = True
+    channels.want(1, 2)
+    channels.manager.start(1)
+    channels.manager.start(2)
+
+    for _ in range(2):
+        assert channels.ports[2].arrived.acquire(timeout=10)
+    assert [type(message).__name__ for message in channels.ports[2].received] == [
+        "LeaderAndIsrRequest",
+        "UpdateMetadataRequest",
+    ]
+    assert channels.ports[1].arrived.acquire(timeout=10)
+    assert len(channels.ports[1].received) == 1
+
+
+def test_request_is_repeated_until_it_is_answered(channels, caplog):
+    channels.metadata.set_snapshot([b""])
+    channels.ports[1].failures = 2
+    channels.want(1)
+
+    channels.manager.start(1)
+    for _ in range(4):
+        assert channels.ports[1].arrived.acquire(timeout=10)
+
+    seqs = [message.header.seq for message in channels.ports[1].received]
+    assert seqs == [1, 1, 1, 2]
+    lines = [record.getMessage() for record in caplog.records]
+    assert len([line for line in lines if "is not acknowledged" in line]) == 1
+
+
+def test_troubles_and_wanted_snapshots_are_heard(channels):
+    channels.ports[1].answer = pb.ControlResponse(
+        topics=[pb.PartitionErrors(topic="t", partition=[0], error_code=[ErrorCode.KAFKA_STORAGE_ERROR])]
+    )
+    channels.want(1)
+    channels.manager.start(1)
+
+    assert channels.listener.heard.acquire(timeout=10)
+    assert channels.listener.troubles[0].failed_storage == (T0,)
+    assert channels.listener.snapshots.acquire(timeout=10)
+
+
+def test_closing_ends_calls_that_run(channels):
+    channels.ports[1].stuck = True
+    channels.manager.start(1)
+    assert channels.ports[1].arrived.acquire(timeout=10)
+
+    channels.manager.close()
+
+    assert channels.ports[1].closed.is_set()
+    assert channels.manager.unacknowledged == 0
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("sender to broker 1 (epoch 1)")]
+
+
+def test_broker_added_again_gets_a_new_conversation(channels):
+    channels.metadata.set_snapshot([b""])
+    channels.manager.start(1)
+    assert channels.ports[1].arrived.acquire(timeout=10)
+    old, channels.ports[1] = channels.ports[1], Port()
+
+    channels.manager.add(Broker(1, 9, (Endpoint("CONTROL", "h", 1),)))
+    channels.manager.start(1)
+
+    assert channels.ports[1].arrived.acquire(timeout=10)
+    header = channels.ports[1].received[0].header
+    assert (header.broker_epoch, header.seq, channels.ports[1].received[0].full) == (9, 1, True)
+    assert old.closed.is_set()

@@ -1,0 +1,170 @@
+"""The gRPC face: messages in, messages out."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from regency.controller.admin_service import AdminService
+from regency.model import znode_paths as paths
+from regency.model.ids import TopicPartition
+from regency.model.kafka_errors import ErrorCode
+from regency.protos import controller_pb2 as pb
+
+T0 = TopicPartition("t", 0)
+
+
+class Served:
+    """A candidate whose loop runs on a thread, with its service."""
+
+    def __init__(self, world, candidate) -> None:
+        self.world, self.candidate = world, candidate
+        self.service = AdminService(
+            candidate.controller,
+            candidate.queue,
+            candidate.loop,
+            broker=candidate.broker,
+            session_id=lambda: candidate.session.session_id,
+            timeout_ms=5000,
+        )
+        self.thread = threading.Thread(target=candidate.loop.run, daemon=True)
+
+    def epoch(self, broker: int) -> int:
+        return self.world.ensemble.nodes[paths.broker(broker)].czxid
+
+
+@pytest.fixture
+def served(ruled):
+    served = Served(ruled, ruled.candidates[0])
+    served.thread.start()
+    yield served
+    from regency.controller.events import ShutDown
+
+    served.candidate.queue.put(ShutDown())
+    served.thread.join(5)
+
+
+@pytest.fixture
+def idle(ruled):
+    """A candidate that does not rule."""
+    return Served(ruled, ruled.candidate(2))
+
+
+def test_topics_are_created_through_the_service(served):
+    answer = served.service.create_topics(
+        pb.CreateTopicsRequest(
+            topics=[
+                pb.NewTopic(
+                    name="t",
+                    num_partitions=-1,
+                    replication_factor=-1,
+                    assignments=[pb.PartitionAssignment(partition=0, replicas=[3, 1])],
+                    configs={"retention.ms": "5"},
+                ),
+                pb.NewTopic(name="u", num_partitions=1, replication_factor=7),
+            ]
+        )
+    )
+
+    first, second = answer.topics
+    assert (answer.error_code, first.error_code, first.num_partitions, first.replication_factor) == (0, 0, 1, 2)
+    assert len(first.topic_id) == 16
+    assert second.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+    assert served.world.state("t")[0] == 3
+
+
+def test_controlled_shutdown_counts_what_remains(served):
+    served.service.create_topics(
+        pb.CreateTopicsRequest(
+            topics=[
+                pb.NewTopic(
+                    name="t",
+                    num_partitions=-1,
+                    replication_factor=-1,
+                    assignments=[pb.PartitionAssignment(partition=0, replicas=[3, 1])],
+                )
+            ]
+        )
+    )
+
+    answer = served.service.controlled_shutdown(pb.ControlledShutdownRequest(broker_id=3, broker_epoch=served.epoch(3)))
+
+    assert (answer.error_code, answer.remaining_partitions) == (0, 0)
+    assert served.world.state("t")[0] == 1
+
+
+def test_describe_tells_what_it_rules(served):
+    answer = served.service.describe(pb.DescribeControllerRequest())
+
+    assert (answer.broker_id, answer.active, answer.controller_epoch, answer.live_brokers) == (1, True, 1, 3)
+    assert answer.session_id == served.candidate.session.session_id
+    assert answer.state == "Idle"
+
+
+def report(served, broker: int = 3, *, epoch: int | None = None, full: bool = False) -> pb.ReportReplicasResponse:
+    change = pb.ReplicaReports(
+        topic="t",
+        partition=[0, 1],
+        leader_epoch=[4, 5],
+        zk_version=[1, 2],
+        high_watermark=[10, 20],
+        log_end_offset=[11, 21],
+        log_start_offset=[0, 1],
+        isr_len=[2, 0],
+        isr=[3, 1],
+        directory=["/d", "/e"],
+    )
+    return served.service.report_replicas(
+        pb.ReportReplicasRequest(
+            broker_id=broker, broker_epoch=served.epoch(3) if epoch is None else epoch, full=full, changes=[change]
+        )
+    )
+
+
+def test_report_of_a_live_broker_is_kept_and_the_first_must_be_full(served):
+    first, full, later = report(served), report(served, full=True), report(served)
+
+    assert [each.send_full for each in (first, full, later)] == [True, False, False]
+    kept = served.candidate.controller.reports.replica(3, TopicPartition("t", 1))
+    assert (kept.leader_epoch, kept.log_end_offset, kept.isr, kept.directory) == (5, 21, (), "/e")
+    assert served.candidate.controller.reports.replica(3, T0).isr == (3, 1)
+
+
+@pytest.mark.parametrize(("broker", "epoch"), [(3, 1), (8, 1)])
+def test_report_of_an_unknown_incarnation_is_refused(served, broker, epoch):
+    answer = report(served, broker, epoch=epoch)
+
+    assert answer.error_code == ErrorCode.STALE_BROKER_EPOCH
+    assert served.candidate.controller.reports.replica(broker, T0) is None
+
+
+def test_reports_of_brokers_that_died_are_forgotten(ruled):
+    candidate = ruled.candidates[0]
+    candidate.controller.reports.take(3, 1, [], full=True)
+    ruled.kill_broker(3)
+
+    assert candidate.controller.reports.take(3, 1, [], full=False)
+
+
+def test_candidate_that_does_not_rule_says_so_to_everything_but_describe(idle):
+    service = idle.service
+    assert service.create_topics(pb.CreateTopicsRequest()).error_code == ErrorCode.NOT_CONTROLLER
+    assert service.controlled_shutdown(pb.ControlledShutdownRequest()).error_code == ErrorCode.NOT_CONTROLLER
+    assert service.report_replicas(pb.ReportReplicasRequest()).error_code == ErrorCode.NOT_CONTROLLER
+    assert not service.describe(pb.DescribeControllerRequest()).active
+
+
+def test_controller_that_is_too_busy_says_so(ruled):
+    served = Served(ruled, ruled.candidates[0])  # its loop does not run
+    served.service._timeout_ms = 1
+
+    answer = served.service.create_topics(pb.CreateTopicsRequest())
+
+    assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert "Idle" in answer.message
+
+
+def test_service_serves_the_methods_of_the_proto_file(idle):
+    methods = idle.service.handler()
+    assert methods.service_name() == pb.DESCRIPTOR.services_by_name["Controller"].full_name
