@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from regency.broker_agent.log.background import BackgroundSync
 from regency.broker_agent.log.checkpoints import sync_file
 from regency.broker_agent.log.leader_epoch_cache import LeaderEpochCache
 from regency.broker_agent.log.log_directory import LogDirectory
+from regency.broker_agent.log.open_files import LogFile
 from regency.broker_agent.log.segments import Segments
 from regency.broker_agent.ports import Worker
 from regency.model.clock import Clock
@@ -60,10 +62,10 @@ class LogFlusher:
             return
         self._last_flush_ms = self._clock.monotonic_ms()
         epochs_path = self._epochs.path if self._epochs_unsynced else None
-        descriptors: list[int] = []
-        for segment in self._segments.from_offset(self.recovery_point):
-            if segment.base_offset < log_end:
-                descriptors.extend(file.duplicate() for file in segment.files)
+        segments = self._segments.from_offset(self.recovery_point)
+        descriptors = _duplicates(
+            [file for segment in segments if segment.base_offset < log_end for file in segment.files]
+        )
         truncations = self._truncations
 
         def done(outcome: BaseException | None) -> None:
@@ -95,10 +97,23 @@ class LogFlusher:
         self._syncs.later(self._epochs.path, self._home.failed)
 
 
+def _duplicates(files: list[LogFile]) -> list[int]:
+    descriptors: list[int] = []
+    try:
+        for file in files:
+            descriptors.append(file.duplicate())
+    except OSError:
+        for descriptor in descriptors:
+            os.close(descriptor)
+        raise
+    return descriptors
+
+
 def _sync_descriptors(epochs_path: Path | None, descriptors: list[int]) -> None:
     try:
-        if epochs_path is not None and epochs_path.exists():
-            sync_file(epochs_path)
+        if epochs_path is not None:
+            with suppress(FileNotFoundError):  # the log was deleted meanwhile
+                sync_file(epochs_path)
         for descriptor in descriptors:
             os.fsync(descriptor)
     finally:
