@@ -40,6 +40,11 @@ class _Entry:
         self.high_watermark: Offset = UNKNOWN_OFFSET
         self.log_start_offset: Offset = wanted.log_start_offset
 
+    def ask_again(self, wanted: FetchPartition) -> None:
+        """The client names it again, perhaps because it could not use the last answer: nothing counts as told."""
+        self.wanted = wanted
+        self.high_watermark = UNKNOWN_OFFSET
+
     def must_tell(self, fetched: FetchedPartition) -> bool:
         """Whether this is news to the client, who is then told.
 
@@ -163,7 +168,7 @@ class FetchSessionCache:
             if entry is None or entry.wanted.topic_id != wanted.topic_id:
                 session.entries[wanted.topic_partition] = _Entry(wanted)
             else:
-                entry.wanted = wanted
+                entry.ask_again(wanted)
         for name in forgotten:
             session.entries.pop(name, None)
 

@@ -111,7 +111,14 @@ def test_requests_add_change_and_forget_partitions(cache) -> None:
     context = cache.resolve(session, 1, [wanted(1, offset=7, epoch=4), wanted(2)], [name(0)], False, 0)
     assert list(context.partitions) == [wanted(1, offset=7, epoch=4), wanted(2)]
     _, told = context.finish({name(1): read(), name(2): read()})
-    assert list(told) == [name(2)]
+    assert list(told) == [name(1), name(2)]
+
+
+def test_a_partition_that_is_named_again_is_answered_again(cache) -> None:
+    """Its client may have thrown the last answer away, for want of a leader epoch that fits."""
+    session = begin(cache, [0, 1])
+    _, told = cache.resolve(session, 1, [wanted(0, epoch=1)], [], False, 0).finish({name(0): read(), name(1): read()})
+    assert list(told) == [name(0)]
 
 
 def test_the_leader_epoch_of_a_remembered_partition_is_remembered(cache) -> None:
