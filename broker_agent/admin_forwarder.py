@@ -63,7 +63,8 @@ class AdminForwarder:
     """Forwards to the ruling controller's gRPC endpoint.
 
     `own_port` tells the port of this agent's child: `require_local` means that this very child must rule, as Kafka
-    wants of the broker that a client takes for the controller.
+    wants of the broker that a client takes for the controller, or have ruled last: clients do not know better at once,
+    and some do not ask again.
     """
 
     def __init__(self, broker: BrokerId, metadata: MetadataCache, own_port: Callable[[], int], clock: Clock) -> None:
@@ -143,10 +144,14 @@ class AdminForwarder:
         ruling = self._metadata.ruling
         if ruling is None:
             raise NotController("No controller is known yet.", hint="Try again when one has been elected.")
-        own = ruling.id == self._broker and ruling.endpoint.rpartition(":")[2] == str(self._own_port())
-        if require_local and not own:
+        if require_local and not self._is_own(ruling) and not self._is_own(self._metadata.predecessor):
             raise NotController(f"Broker {ruling.id} rules, not broker {self._broker}.", hint="Ask the controller.")
         return ruling
+
+    def _is_own(self, controller: RulingController | None) -> bool:
+        if controller is None or controller.id != self._broker:
+            return False
+        return controller.endpoint.rpartition(":")[2] == str(self._own_port())
 
     def _open(self, target: str) -> grpc.Channel:
         if self._channel is None or self._target != target:

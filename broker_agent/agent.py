@@ -257,6 +257,7 @@ class Agent:
             self._metadata,
             fetchers,
             configs.of,
+            knows_partition=lambda partition: self._metadata.current.partition(partition) is not None,
         )
         self._timer.bind(replicas.run_due)
         self._metadata.subscribe(lambda _: replicas.on_metadata_changed())
@@ -269,13 +270,15 @@ class Agent:
     ) -> None:
         admin = AdminForwarder(self._broker_id, self._metadata, lambda: self._child.port, self._clock)
         stack.callback(admin.close)
+        producer_ids = ProducerIds(self._broker_id, session, self._zookeeper_worker)
+        producer_ids.prefetch()
         listener = KafkaListener(
             self._settings,
             replicas,
             FetchSessionCache(self._settings.max_incremental_fetch_session_cache_slots),
             self._metadata,
             admin,
-            ProducerIds(self._broker_id, session, self._zookeeper_worker),
+            producer_ids,
             cluster_id,
             self._clock,
         )

@@ -92,6 +92,7 @@ class MetadataCache:
         self._next_delta = 0
         self._staged: MetadataSnapshot | None = None
         self._ruling: RulingController | None = None
+        self._predecessor: RulingController | None = None
         self._subscribers: list[Callable[[MetadataSnapshot], None]] = []
 
     @property
@@ -103,6 +104,11 @@ class MetadataCache:
     def ruling(self) -> RulingController | None:
         """The controller to report and forward to; None before the first control request."""
         return self._ruling
+
+    @property
+    def predecessor(self) -> RulingController | None:
+        """Who ruled before, as far as this agent heard: whom clients may still take for the controller."""
+        return self._predecessor
 
     def broker_epoch(self, broker: BrokerId) -> BrokerEpoch | None:
         """Registered incarnation of a live broker; None where it is not known to live."""
@@ -123,8 +129,8 @@ class MetadataCache:
 
         Clients see the new one with its first metadata, which names it among the live brokers too.
         """
-        if self._ruling is None or controller.epoch >= self._ruling.epoch:
-            self._ruling = controller
+        if self._ruling is None or controller.epoch > self._ruling.epoch:
+            self._predecessor, self._ruling = self._ruling, controller
             self._tell()
 
     def apply(self, update: MetadataUpdate) -> Refused | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from typing import ClassVar
 
 from regency.broker_agent.ports import Worker
@@ -22,6 +23,9 @@ logger = logging.getLogger(__name__)
 
 BLOCK_SIZE = 1000
 LARGEST_ID = 2**63 - 1
+LOW_IDS = BLOCK_SIZE // 10
+"""Ids left when the next block is taken."""
+
 ATTEMPTS = 10
 """How often a block is tried for when other agents take one at the same moment."""
 
@@ -41,40 +45,47 @@ class ProducerIdsExhausted(RegencyError):
 
 
 class ProducerIds:
-    """Hands out producer ids. Data loop only; ZooKeeper is asked on `worker`, once per block."""
+    """Hands out producer ids. Data loop only; ZooKeeper is asked on `worker`, once per block and ahead of need.
+
+    So new producers start while ZooKeeper is away, as long as the blocks last (KIP-730: ask at 90 percent).
+    """
 
     def __init__(self, broker: BrokerId, session: ZkSession, worker: Worker) -> None:
         self._broker = broker
         self._session = session
         self._worker = worker
-        self._next = 0
-        self._last = -1
-        self._taking: asyncio.Future[znodes.ProducerIdBlock] | None = None
+        self._blocks: deque[range] = deque()
+        self._taking: asyncio.Future[None] | None = None
+
+    def prefetch(self) -> None:
+        """Take a block soon if few ids are left; a failure is tried again when an id is asked for."""
+        if sum(map(len, self._blocks)) <= LOW_IDS:
+            self._take_block()
 
     async def allocate(self) -> ProducerId:
         """An id nobody else ever gets. Raises ProducerIdsUnavailable (retriable) or ProducerIdsExhausted."""
-        while self._next > self._last:
+        while not self._blocks:
             await asyncio.shield(self._take_block())
-        taken = ProducerId(self._next)
-        self._next += 1
-        return taken
+        block = self._blocks.popleft()
+        if len(block) > 1:
+            self._blocks.appendleft(block[1:])
+        self.prefetch()
+        return ProducerId(block[0])
 
-    def _take_block(self) -> asyncio.Future[znodes.ProducerIdBlock]:
+    def _take_block(self) -> asyncio.Future[None]:
         if self._taking is not None:
             return self._taking
-        taking: asyncio.Future[znodes.ProducerIdBlock] = asyncio.get_running_loop().create_future()
+        taking: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._taking = taking
 
         def done(outcome: znodes.ProducerIdBlock | BaseException) -> None:
             self._taking = None
             if isinstance(outcome, BaseException):
-                if not taking.cancelled():
-                    taking.set_exception(outcome)
-                    taking.exception()  # nobody may be waiting any more: not an error of its own
+                taking.set_exception(outcome)
+                taking.exception()  # nobody may be waiting: not an error of its own
                 return
-            self._next, self._last = outcome.first, outcome.last
-            if not taking.cancelled():
-                taking.set_result(outcome)
+            self._blocks.append(range(outcome.first, outcome.last + 1))
+            taking.set_result(None)
 
         self._worker.submit(lambda: take_block(self._session, self._broker), done)
         return taking

@@ -6,6 +6,7 @@ import pytest
 
 from regency.broker_agent.producer_ids import (
     BLOCK_SIZE,
+    FEW_LEFT,
     LARGEST_ID,
     ProducerIds,
     ProducerIdsExhausted,
@@ -37,7 +38,7 @@ class AtOnce:
         asyncio.get_running_loop().call_soon(run)
 
 
-def test_ids_of_a_block_are_handed_out_once_each_and_zookeeper_is_asked_once(session) -> None:
+def test_ids_of_a_block_are_handed_out_once_each_and_zookeeper_is_asked_ahead_of_need(session) -> None:
     worker = AtOnce()
 
     async def scenario() -> list[ProducerId]:
@@ -45,15 +46,30 @@ def test_ids_of_a_block_are_handed_out_once_each_and_zookeeper_is_asked_once(ses
         return await asyncio.gather(*(ids.allocate() for _ in range(BLOCK_SIZE)))
 
     assert asyncio.run(scenario()) == list(range(BLOCK_SIZE))
-    assert worker.jobs == 1
+    assert worker.jobs == 2
 
 
-def test_the_next_block_follows_when_one_is_used_up(session, another_session) -> None:
+def test_ids_are_at_hand_while_zookeeper_is_away(session) -> None:
+    async def scenario() -> list[ProducerId]:
+        ids = ProducerIds(BrokerId(1), session, AtOnce())
+        ids.prefetch()
+        await asyncio.sleep(0)
+        session.suspend()
+        taken = [await ids.allocate() for _ in range(BLOCK_SIZE)]
+        with pytest.raises(ProducerIdsUnavailable):
+            await ids.allocate()
+        return taken
+
+    assert asyncio.run(scenario()) == list(range(BLOCK_SIZE))
+
+
+def test_the_next_block_is_one_that_nobody_else_took(session, another_session) -> None:
     async def scenario() -> ProducerId:
         ids = ProducerIds(BrokerId(1), session, AtOnce())
-        for _ in range(BLOCK_SIZE):
-            await ids.allocate()
+        await ids.allocate()
         take_block(another_session, BrokerId(2))
+        for _ in range(BLOCK_SIZE - 1):
+            await ids.allocate()
         return await ids.allocate()
 
     assert asyncio.run(scenario()) == 2 * BLOCK_SIZE

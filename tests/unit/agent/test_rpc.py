@@ -243,6 +243,18 @@ def test_a_client_that_asks_the_wrong_broker_is_sent_on(controller: PlayedContro
     assert controller.created == []
 
 
+def test_a_client_that_asks_the_broker_that_ruled_last_is_served(controller: PlayedController) -> None:
+    metadata = ruled_by(1234, broker=1)
+    metadata.saw_controller(RulingController(BrokerId(2), ControllerEpoch(4), f"127.0.0.1:{controller.port}"))
+    controller.created_answer.topics.add(name="flights", topic_id=T1.bytes, num_partitions=1, replication_factor=2)
+
+    async def create(forwarder: AdminForwarder) -> list[CreatedTopicResult]:
+        return await forwarder.create_topics([FLIGHTS], validate_only=True, timeout_ms=1000, require_local=True)
+
+    (result,) = forward(metadata, 1234, create)
+    assert result.error is ErrorCode.NONE
+
+
 def test_auto_creation_goes_to_whoever_rules_and_does_not_wait_for_leaders(controller: PlayedController) -> None:
     controller.created_answer.topics.add(name="flights", topic_id=T1.bytes, num_partitions=1, replication_factor=2)
 
