@@ -103,7 +103,7 @@ def test_everything_stops_and_starts_again_with_nothing_lost(
     for broker in cluster.broker_ids:
         assert cluster.stop(broker), f"broker {broker} did not stop in order"
     for broker in cluster.broker_ids:
-        cluster.start_broker(broker)
+        cluster.start(broker)
     cluster.wait_healthy(30)
     kept.write(COUNT)
     kept.assert_nothing_lost()
@@ -118,7 +118,7 @@ def test_every_agent_is_killed_at_once_and_the_log_recovers(
     for broker in cluster.broker_ids:
         cluster.kill(broker)
     for broker in cluster.broker_ids:
-        cluster.start_broker(broker)
+        cluster.start(broker)
     cluster.wait_healthy(30)
     kept.write(COUNT)
     kept.assert_nothing_lost()
