@@ -137,6 +137,7 @@ class Link:
         self.inbox: list[Outcome] = []
         self.rested_at: int | None = None
         self.closed = False
+        self.busy = False
         self.round = 0
         self._clock = clock
 
@@ -146,7 +147,8 @@ class Link:
             if command.milliseconds is not None:
                 self.rested_at = self._clock.monotonic_ms() + command.milliseconds
         else:
-            assert self.outbox is None
+            assert not self.busy
+            self.busy = True
             self.round += 1
             self.outbox = command
 
@@ -156,6 +158,8 @@ class Link:
 
     def break_exchange(self, why: str) -> None:
         """Whatever is on its way is lost."""
+        if not self.busy or self.closed:
+            return
         self.outbox = None
         self.round += 1
         self.inbox = [Failed(why)]
@@ -445,6 +449,7 @@ class Cluster:
             link.deliver(Rested())
             return True
         if link.inbox:
+            link.busy = False
             link.deliver(link.inbox.pop(0))
             return True
         if link.outbox is None:
@@ -492,7 +497,7 @@ class Cluster:
         for one, other in ((BrokerId(a), BrokerId(b)), (BrokerId(b), BrokerId(a))):
             self.cut.add((one, other))
             for link in self[one].links:
-                if link.address.broker == other and not link.closed and link.rested_at is None:
+                if link.address.broker == other:
                     link.break_exchange("the network is cut")
 
     def heal(self) -> None:
@@ -505,7 +510,7 @@ class Cluster:
         self.peers.epochs.pop(broker.id, None)
         for other in self.brokers.values():
             for link in other.links:
-                if other.up and link.address.broker == broker.id and not link.closed and link.rested_at is None:
+                if other.up and link.address.broker == broker.id:
                     link.break_exchange("the broker is gone")
             if other.up:
                 other.manager.on_metadata_changed()

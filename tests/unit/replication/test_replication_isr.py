@@ -87,6 +87,17 @@ def test_while_an_expansion_is_on_its_way_the_high_watermark_waits_for_who_joins
     assert pending.committed == (1,)
 
 
+def test_who_joins_counts_even_if_it_dies_before_the_outcome_is_known(cluster) -> None:
+    cluster[1].isr_store.held = True
+    cluster.lead(1, (1,), replicas=(1, 2))
+    assert isinstance(cluster[1].partition().isr, PendingExpand)
+    cluster.crash(2)
+    cluster[1].produce("a", acks=1)
+    cluster.clock.advance(5 * LAG_MS)
+    cluster.run()
+    assert cluster[1].log().high_watermark == 0
+
+
 def test_while_a_shrink_is_on_its_way_the_high_watermark_waits_for_who_leaves(cluster) -> None:
     cluster.lead(1)
     cluster[1].isr_store.held = True
