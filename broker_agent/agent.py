@@ -257,7 +257,6 @@ class Agent:
             self._metadata,
             fetchers,
             configs.of,
-            knows_partition=lambda partition: self._metadata.current.partition(partition) is not None,
         )
         self._timer.bind(replicas.run_due)
         self._metadata.subscribe(lambda _: replicas.on_metadata_changed())

@@ -6,7 +6,6 @@ import pytest
 
 from regency.broker_agent.producer_ids import (
     BLOCK_SIZE,
-    FEW_LEFT,
     LARGEST_ID,
     ProducerIds,
     ProducerIdsExhausted,
