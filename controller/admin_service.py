@@ -158,7 +158,7 @@ def _new_topic(topic: pb.NewTopic) -> NewTopic:
         topic.name,
         topic.num_partitions,
         topic.replication_factor,
-        {each.partition: tuple(map(BrokerId, each.replicas)) for each in topic.assignments},
+        tuple((each.partition, tuple(map(BrokerId, each.replicas))) for each in topic.assignments),
         dict(topic.configs),
     )
 

@@ -277,8 +277,11 @@ class _Channel:
     def _exchange(self, outgoing: Outgoing) -> None:
         try:
             answer = self._port.call(self._encode(self._sender, outgoing))
-        except (RegencyError, ValueError) as error:  # ValueError: gRPC's word for a channel closed meanwhile
+        except RegencyError as error:
             self._failed(outgoing.rpc, str(error))
+            return
+        except Exception as error:  # noqa: BLE001 (gRPC has many words for a channel closed meanwhile; the thread goes on)
+            self._failed(outgoing.rpc, f"{type(error).__name__}: {error}")
             return
         with self._changed:
             failures = self._sender.failures

@@ -153,11 +153,14 @@ class ClusterStore:
                 continue
             stat = znode.stat
             try:
-                states[partition] = decode(znode.path, znode.data, zk_version=ZkVersion(stat.version))
+                state = decode(znode.path, znode.data, zk_version=ZkVersion(stat.version))
+                if state.leader_and_isr.leader_epoch > LAST_LEADER_EPOCH:
+                    raise ZnodeMalformed(znode.path, "leader_epoch: no higher one is left")  # noqa: TRY301
             except ZnodeMalformed as error:
                 malformed.append(partition)
                 self._report(error, znode)
                 continue
+            states[partition] = state
             mzxids[partition] = stat.mzxid
         return StatesRead(states, mzxids, frozenset(malformed))
 
@@ -295,6 +298,9 @@ class ClusterStore:
             self._reported.add(seen)
             logger.error("%s It is left out until it is corrected; everything else goes on.", error)
 
+
+LAST_LEADER_EPOCH = 2**31 - 1_000
+"""Highest leader epoch taken from a state znode: an election must still fit into the 31 bits of Kafka's protocol."""
 
 MAX_PARTITION_NUMBER = 99_999
 """Highest partition number taken from a topic znode: far above what fits into one, and it bounds memory."""

@@ -85,6 +85,7 @@ class ControllerContext:
         self._isrs: dict[tuple[BrokerId, ...], tuple[BrokerId, ...]] = {}
         self._assignments: dict[ReplicaAssignment, ReplicaAssignment] = {}
         self._replica_states: dict[ReplicaStates, ReplicaStates] = {}
+        self._all_online: dict[tuple[BrokerId, ...], ReplicaStates] = {}
         self._changed_states: dict[tuple[ReplicaStates, BrokerId, ReplicaState], ReplicaStates] = {}
 
     # Brokers
@@ -260,6 +261,22 @@ class ControllerContext:
             ordered = tuple(sorted(kept, key=lambda each: each[0]))
             changed = self._changed_states[key] = _shared(self._replica_states, ordered)
         entry.replica_states[partition.partition] = changed
+
+    def begin_replicas(self, partition: TopicPartition, replicas: tuple[BrokerId, ...]) -> tuple[BrokerId, ...]:
+        """Give all replicas of a partition their first states, Online or Ineligible. Returns those that are Online."""
+        entry = self.topics[partition.topic]
+        if not self.offline_replicas and self.usable.issuperset(replicas):
+            states = self._all_online.get(replicas)
+            if states is None:
+                pairs = tuple((replica, ReplicaState.ONLINE) for replica in sorted(replicas))
+                states = self._all_online[replicas] = _shared(self._replica_states, pairs)
+            entry.replica_states[partition.partition] = states
+            return replicas
+        online = tuple(replica for replica in replicas if self.is_online(replica, partition))
+        for replica in replicas:
+            state = ReplicaState.ONLINE if replica in online else ReplicaState.DELETION_INELIGIBLE
+            self.set_replica_state(partition, replica, state)
+        return online
 
     def offline_partitions(self) -> int:
         """Partitions without a leader whose deletion has not begun."""

@@ -33,6 +33,10 @@ from regency.runtime.zk_session import (
 logger = logging.getLogger(__name__)
 
 
+LAST_EPOCH = 2**31 - 1
+"""Highest controller epoch there can be: it has 31 bits in Kafka's protocol."""
+
+
 class Incumbent(msgspec.Struct, frozen=True):
     """Who stands in /controller. `broker` is -1 where the content cannot be read."""
 
@@ -121,7 +125,10 @@ class Elector:
     def _read_epoch(self) -> tuple[ControllerEpoch, int]:
         znode = self._patience.until_done(lambda: self._session.read(paths.CONTROLLER_EPOCH))
         assert znode is not None, "created before"
-        return znodes.decode_controller_epoch(znode.path, znode.data), znode.stat.version
+        epoch = znodes.decode_controller_epoch(znode.path, znode.data)
+        if epoch >= LAST_EPOCH:
+            raise ZnodeMalformed(znode.path, f"no epoch is left after {epoch}")
+        return epoch, znode.stat.version
 
     def _delete(self, incumbent: Incumbent, generation: int) -> None:
         delete = Delete(paths.CONTROLLER, incumbent.version)

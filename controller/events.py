@@ -150,7 +150,8 @@ class NewTopic(msgspec.Struct, frozen=True):
     name: str
     num_partitions: int = -1
     replication_factor: int = -1
-    assignments: Mapping[int, tuple[BrokerId, ...]] = {}
+    assignments: tuple[tuple[int, tuple[BrokerId, ...]], ...] = ()
+    """Partition numbers with their replicas, as they were given."""
     configs: Mapping[str, str] = {}
 
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from itertools import islice
 
 from regency.controller.brokers import bring_online, read_brokers
 from regency.controller.context import ControllerContext
+from regency.controller.invariants import violations
 from regency.controller.requests import report_pending_requests
 from regency.controller.states import ReplicaState
 from regency.controller.term import Term
@@ -20,6 +22,9 @@ from regency.model.facts import LeaderIsrAndControllerEpoch
 from regency.model.ids import BrokerId, ControllerEpoch, TopicPartition
 
 logger = logging.getLogger(__name__)
+
+LINES_OF_VIOLATIONS = 20
+"""How many broken invariants are logged after a failover; one writer's mistake is seldom alone."""
 
 
 def take_over(term: Term) -> None:
@@ -39,6 +44,8 @@ def take_over(term: Term) -> None:
             term.context.clear_offline(broker_id)
         bring_online(term, bounced)
     report_pending_requests(term)
+    for problem in islice(violations(term.context), LINES_OF_VIOLATIONS):
+        logger.error("%s: compare with what wrote its state znode", problem)
 
 
 def _load(term: Term) -> Mapping[TopicPartition, int]:

@@ -37,20 +37,17 @@ class ReplicaStateMachine:
 
         Returns the others, provisionally Ineligible, which the caller moves to Offline (KAFKA-3143).
         """
-        offline = []
+        offline: list[PartitionReplica] = []
         context = self._context
-        for partition in context.partitions():
-            replicas = context.assignment(partition).replicas
-            online = context.online(partition)
-            known = context.leadership(partition) is not None
-            for replica in replicas:
-                if replica in online:
-                    context.set_replica_state(partition, replica, ReplicaState.ONLINE)
-                else:
-                    context.set_replica_state(partition, replica, ReplicaState.DELETION_INELIGIBLE)
-                    offline.append(PartitionReplica(partition.topic, partition.partition, replica))
-            if known:
-                self._batch.host([each for each in replicas if each in online], partition)
+        for name, entry in context.topics.items():
+            for number, assignment in entry.partitions():
+                partition = TopicPartition(name, number)
+                online = context.begin_replicas(partition, assignment.replicas)
+                if len(online) < len(assignment.replicas):
+                    dead = (each for each in assignment.replicas if each not in online)
+                    offline.extend(PartitionReplica(name, number, replica) for replica in dead)
+                if entry.leadership[number] is not None:
+                    self._batch.host(online, partition)
         return offline
 
     def handle(self, replicas: Iterable[PartitionReplica], target: ReplicaState) -> dict[PartitionReplica, str]:

@@ -102,12 +102,12 @@ class RequestBatch:
     def _hand_over_metadata(self, channels: Channels, hosts: dict[TopicPartition, Host]) -> None:
         whole = self._snapshot and channels.metadata.snapshot() is None
         if whole and channels.metadata.last == 0:
-            channels.metadata.set_snapshot(encode_snapshot(self._context))
+            channels.metadata.set_snapshot(encode_snapshot(self._context, hosts))
             return
         if self._brokers_changed or self._metadata or self._removed:
             self._append_deltas(channels, hosts)
         if whole:
-            channels.metadata.set_snapshot(encode_snapshot(self._context))
+            channels.metadata.set_snapshot(encode_snapshot(self._context, hosts))
 
     def _append_deltas(self, channels: Channels, hosts: dict[TopicPartition, Host]) -> None:
         changed: dict[TopicPartition, Host] = {}
@@ -155,11 +155,11 @@ def content_of(context: ControllerContext, partition: TopicPartition) -> Host | 
     return Host(context.topic_id(partition.topic), leadership, context.assignment(partition))
 
 
-def encode_snapshot(context: ControllerContext) -> list[bytes]:
-    """The whole metadata, in pieces."""
+def encode_snapshot(context: ControllerContext, known: Mapping[TopicPartition, Host]) -> list[bytes]:
+    """The whole metadata, in pieces. `known` holds contents that have been made already."""
     changed: dict[TopicPartition, Host] = {}
     for partition in context.partitions():
-        host = content_of(context, partition)
+        host = known.get(partition) or content_of(context, partition)
         if host is not None:
             changed[partition] = host
     first = pb.MetadataDelta()

@@ -103,17 +103,18 @@ def _placed(term: Term, topic: NewTopic) -> dict[int, ReplicaAssignment]:
 
 
 def _assigned(term: Term, topic: NewTopic) -> dict[int, ReplicaAssignment]:
-    assignments = topic.assignments
+    assignments = dict(topic.assignments)
     if topic.num_partitions != -1 or topic.replication_factor != -1:
         raise TopicRefused(
             ErrorCode.INVALID_REQUEST,
             f"topic '{topic.name}': give either assignments, or the number of partitions and the replication factor.",
         )
     _check_size(len(assignments))
-    if sorted(assignments) != list(range(len(assignments))):
+    numbers = sorted(partition for partition, _ in topic.assignments)
+    if numbers != list(range(len(assignments))):
         raise TopicRefused(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"partitions must be numbered from 0 without gaps, not {sorted(assignments)[:20]}.",
+            f"partitions must be numbered from 0, each once and without gaps, not {numbers[:20]}.",
         )
     factor = len(assignments[0])
     for partition, replicas in sorted(assignments.items()):

@@ -11,6 +11,7 @@ from regency.controller.cluster_store import ClusterStore, Fence
 from regency.controller.config import ControllerConfig
 from regency.controller.controller import Controller
 from regency.controller.event_loop import EventLoop, EventQueue
+from regency.controller.invariants import violations
 from regency.controller.metadata_log import MetadataLog
 from regency.controller.patience import Patience
 from regency.controller.sender import Sender
@@ -405,6 +406,9 @@ class World:
         for _ in range(3):
             for candidate in self.candidates:
                 candidate.settle()
+        for candidate in self.candidates:
+            if candidate.rules:
+                assert list(violations(candidate.term.context)) == []
 
     def start_broker(self, broker: int, *, control: bool = True, rack: str | None = None) -> None:
         self.agents[broker] = FakeAgent()

@@ -153,7 +153,7 @@ def test_removed_topics_are_in_the_delta(term):
 
 
 def test_snapshot_holds_brokers_and_every_partition(term):
-    (piece,) = encode_snapshot(term.context)
+    (piece,) = encode_snapshot(term.context, {})
 
     snapshot = pb.MetadataDelta.FromString(piece)
     assert [each.broker_id for each in snapshot.live_brokers] == [1, 2, 3]

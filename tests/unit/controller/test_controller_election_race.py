@@ -112,8 +112,9 @@ def test_lost_reply_of_a_lost_race_is_recognised(world, elector):
     assert elector.elect() == Lost(None)
 
 
-def test_unreadable_epoch_elects_nobody_and_names_the_znode(world, elector):
-    world.ensemble.put(paths.CONTROLLER_EPOCH, b"seven")
+@pytest.mark.parametrize("data", [b"seven", b"", b"2147483647"])
+def test_epoch_that_cannot_be_followed_elects_nobody_and_names_the_znode(world, elector, data):
+    world.ensemble.put(paths.CONTROLLER_EPOCH, data)
 
     with pytest.raises(ZnodeMalformed, match="/controller_epoch"):
         elector.elect()

@@ -12,6 +12,7 @@ from regency.controller.config import controller_config
 from regency.controller.context import ControllerContext
 from regency.controller.decisions import DecisionLog, Outcome
 from regency.controller.failover import find_bounced
+from regency.controller.invariants import violations
 from regency.controller.patience import Patience
 from regency.controller.states import PartitionState, ReplicaState
 from regency.history.reader import read_history
@@ -119,6 +120,26 @@ def test_removed_topic_leaves_nothing_behind(context):
 
     assert (context.partition_count, context.leaderless, context.offline_replicas) == (0, set(), {1: set()})
     assert not context.is_queued_for_deletion("t")
+
+
+@pytest.mark.parametrize(
+    ("leadership", "partition_state", "problem"),
+    [
+        (state(1, 1, 2), PartitionState.ONLINE, None),
+        (state(-1, 2), PartitionState.OFFLINE, None),
+        (None, PartitionState.NEW, None),
+        (state(1, 2), PartitionState.ONLINE, "t-0 is led by 1, which is not in the ISR [2]"),
+        (state(-1), PartitionState.OFFLINE, "t-0 has no ISR"),
+        (state(1, 1, 9), PartitionState.ONLINE, "t-0 has [9] in the ISR, which are not assigned ([1, 2])"),
+        (state(-1, 1), PartitionState.ONLINE, "t-0 is online without a leader"),
+    ],
+)
+def test_broken_invariants_are_named(context, leadership, partition_state, problem):
+    if leadership is not None:
+        context.set_leadership(T0, leadership)
+    context.set_partition_state(T0, partition_state)
+
+    assert list(violations(context)) == ([] if problem is None else [problem])
 
 
 # Brokers

@@ -49,17 +49,22 @@ def create(world, *topics: NewTopic, validate_only: bool = False):
         ),
         (NewTopic("t", 1, 1, configs={"retention.ms": "soon"}), "INVALID_CONFIG", "retention.ms"),
         (NewTopic("t", 1, 1, configs={"retention.mss": "1"}), "INVALID_CONFIG", "retention.ms"),
-        (NewTopic("t", 1, -1, {0: (1,)}), "INVALID_REQUEST", "give either assignments"),
-        (NewTopic("t", assignments={0: (1,), 2: (1,)}), "INVALID_REPLICA_ASSIGNMENT", "without gaps, not [0, 2]"),
-        (NewTopic("t", assignments={0: (1, 1)}), "INVALID_REPLICA_ASSIGNMENT", "names a broker twice: [1, 1]"),
-        (NewTopic("t", assignments={0: (1, -2)}), "INVALID_REPLICA_ASSIGNMENT", "names a broker below 0"),
-        (NewTopic("t", assignments={0: ()}), "INVALID_REPLICA_ASSIGNMENT", "partition 0 has no replicas"),
+        (NewTopic("t", 1, -1, ((0, (1,)),)), "INVALID_REQUEST", "give either assignments"),
         (
-            NewTopic("t", assignments={0: (1, 2), 1: (3,)}),
+            NewTopic("t", assignments=((0, (1,)), (2, (1,)))),
+            "INVALID_REPLICA_ASSIGNMENT",
+            "each once and without gaps, not [0, 2]",
+        ),
+        (NewTopic("t", assignments=((0, (1,)), (0, (2,)))), "INVALID_REPLICA_ASSIGNMENT", "not [0, 0]"),
+        (NewTopic("t", assignments=((0, (1, 1)),)), "INVALID_REPLICA_ASSIGNMENT", "names a broker twice: [1, 1]"),
+        (NewTopic("t", assignments=((0, (1, -2)),)), "INVALID_REPLICA_ASSIGNMENT", "names a broker below 0"),
+        (NewTopic("t", assignments=((0, ()),)), "INVALID_REPLICA_ASSIGNMENT", "partition 0 has no replicas"),
+        (
+            NewTopic("t", assignments=((0, (1, 2)), (1, (3,)))),
             "INVALID_REPLICA_ASSIGNMENT",
             "partition 1 has 1 replicas, partition 0 has 2",
         ),
-        (NewTopic("t", assignments={0: (1, 8)}), "INVALID_REPLICA_ASSIGNMENT", "not live: [8]; live are 1, 2, 3"),
+        (NewTopic("t", assignments=((0, (1, 8)),)), "INVALID_REPLICA_ASSIGNMENT", "not live: [8]; live are 1, 2, 3"),
     ],
 )
 def test_refused_topic_says_why_and_leaves_nothing(ruled, topic, error, message):
@@ -81,7 +86,7 @@ def test_topic_takes_the_brokers_defaults(ruled):
 
 
 def test_topic_with_given_replicas_gets_exactly_these(ruled):
-    create(ruled, NewTopic("t", assignments={0: (3, 1), 1: (2, 3)}))
+    create(ruled, NewTopic("t", assignments=((0, (3, 1)), (1, (2, 3)))))
 
     assert ruled.state("t", 0)[:2] == (3, (3, 1))
     assert ruled.state("t", 1)[:2] == (2, (2, 3))

@@ -1,0 +1,35 @@
+"""What must hold of every partition (design section 6), checked against the controller's picture. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from regency.controller.context import ControllerContext
+from regency.controller.states import PartitionState
+from regency.model.facts import LeaderAndIsr, ReplicaAssignment
+from regency.model.ids import TopicPartition
+
+
+def violations(context: ControllerContext) -> Iterator[str]:
+    """What is wrong, in words, partition by partition; nothing where all is well."""
+    for name, entry in context.topics.items():
+        for number, assignment in entry.partitions():
+            partition = TopicPartition(name, number)
+            leadership = entry.leadership[number]
+            state = entry.partition_states[number]
+            if leadership is not None:
+                yield from _of_leadership(partition, leadership.leader_and_isr, assignment)
+            if state is PartitionState.ONLINE and (leadership is None or not leadership.leader_and_isr.has_leader):
+                yield f"{partition} is online without a leader"
+            if (state in (PartitionState.NEW, PartitionState.OFFLINE)) != (partition in context.leaderless):
+                yield f"{partition} is {state.value}, and it is not noted whether it waits for a leader"
+
+
+def _of_leadership(partition: TopicPartition, now: LeaderAndIsr, assignment: ReplicaAssignment) -> Iterator[str]:
+    if not now.isr:
+        yield f"{partition} has no ISR"
+    if now.has_leader and now.leader not in now.isr:
+        yield f"{partition} is led by {now.leader}, which is not in the ISR {list(now.isr)}"
+    strangers = [member for member in now.isr if member not in assignment.replicas]
+    if strangers:
+        yield f"{partition} has {strangers} in the ISR, which are not assigned ({list(assignment.replicas)})"
