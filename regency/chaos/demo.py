@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from regency.chaos.flights import flights
-from regency.chaos.ledger import Ledger, Outage, Verdict
+from regency.chaos.ledger import Ledger, Outage
 from regency.chaos.timeline import Entry, timeline
 from regency.chaos.workload import produce, read_back
 from regency.cluster.health import PartitionView
@@ -90,12 +90,25 @@ class DemoWatcher(Protocol):
         ...
 
 
+class Story:
+    """What the demonstration itself did and saw, told as it happens and kept for the timeline."""
+
+    def __init__(self, watcher: DemoWatcher) -> None:
+        self._watcher = watcher
+        self.entries: list[Entry] = []
+
+    def tell(self, words: str) -> None:
+        """Something worth a line happened now."""
+        self.entries.append(Entry(time.time_ns() // 1_000_000, "demo", (), words, ""))
+        self._watcher.step(words)
+
+
 class Saboteur:
     """Kills the ruling agent when told to, waits until the others have taken over, and brings it back."""
 
-    def __init__(self, cluster: Cluster, watcher: DemoWatcher) -> None:
+    def __init__(self, cluster: Cluster, story: Story) -> None:
         self._cluster = cluster
-        self._watcher = watcher
+        self._story = story
         self._go = threading.Event()
         self._given_up = threading.Event()
         self._thread = threading.Thread(target=self._run, name="saboteur", daemon=True)
@@ -137,13 +150,13 @@ class Saboteur:
         if victim is None or not led:
             raise DemoFailed(f"controller {victim} leads no partition, so killing it would prove little.")
         self.victim = victim
-        self._watcher.step(f"kill -9 agent {victim}: it rules and leads {', '.join(sorted(led))}")
+        self._story.tell(f"kill -9 agent {victim}: it rules and leads {', '.join(sorted(led))}")
         self._cluster.kill(victim)
         self._wait_until_moved(victim)
-        self._watcher.step(f"every partition is led without broker {victim}; starting it again")
+        self._story.tell(f"every partition is led without broker {victim}; starting it again")
         self._cluster.restart(victim)
         self._cluster.wait_healthy(_HEAL_TIMEOUT_S)
-        self._watcher.step(f"broker {victim} is back; every ISR is full again")
+        self._story.tell(f"broker {victim} is back; every ISR is full again")
 
     def _wait_until_moved(self, victim: BrokerId) -> None:
         deadline = time.monotonic() + _MOVE_TIMEOUT_S
@@ -165,19 +178,22 @@ class Saboteur:
             time.sleep(_POLL_S)
 
 
-def run_demo(cluster: Cluster, watcher: DemoWatcher, *, count: int) -> DemoReport:
+def run_demo(cluster: Cluster, watcher: DemoWatcher, *, count: int, started_ms: int) -> DemoReport:
     """Create the topic, produce `count` flights while the ruling agent is killed halfway, read back, compare.
+
+    `started_ms` is the wall time that the timeline counts from.
 
     Raises DemoFailed, FlightsMissing, WorkloadStuck, ClusterError.
     """
-    started_s, started_ms = time.monotonic(), time.time_ns() // 1_000_000
+    started_s = time.monotonic()
+    story = Story(watcher)
     create_topic(cluster)
     cluster.wait_healthy(_HEAL_TIMEOUT_S)
     watcher.step(
         f"topic {TOPIC}: {PARTITIONS} partitions, replication factor {REPLICATION_FACTOR}, all led and in sync"
     )
     ledger = Ledger()
-    saboteur = Saboteur(cluster, watcher)
+    saboteur = Saboteur(cluster, story)
     saboteur.start()
 
     def sent(number: int) -> None:
@@ -190,10 +206,20 @@ def run_demo(cluster: Cluster, watcher: DemoWatcher, *, count: int) -> DemoRepor
     except BaseException:
         saboteur.cancel()
         raise
-    watcher.step(f"{ledger.acked_count} of {ledger.sent_count} records acknowledged")
+    story.tell(f"{ledger.acked_count} of {ledger.sent_count} records acknowledged")
     saboteur.join()
     read_back(cluster.bootstrap_servers, TOPIC, ledger, on_read=watcher.read)
-    return _report(cluster, ledger, saboteur, started_ms, time.monotonic() - started_s)
+    entries = timeline(read_history(cluster.history_dirs), topic=TOPIC)
+    return DemoReport(
+        **msgspec.structs.asdict(ledger.verdict()),
+        failed=ledger.failures,
+        killed_broker=-1 if saboteur.victim is None else saboteur.victim,
+        outages=ledger.outages(),
+        missing=ledger.missing(),
+        timeline=sorted([*entries, *story.entries], key=lambda entry: entry.time_ms),
+        started_ms=started_ms,
+        seconds=round(time.monotonic() - started_s, 3),
+    )
 
 
 def create_topic(cluster: Cluster) -> None:
@@ -217,17 +243,3 @@ def _leader(view: PartitionView) -> BrokerId | None:
 
 def _in_sync(view: PartitionView, broker: BrokerId) -> bool:
     return view.leadership is not None and broker in view.leadership.isr
-
-
-def _report(cluster: Cluster, ledger: Ledger, saboteur: Saboteur, started_ms: int, seconds: float) -> DemoReport:
-    verdict: Verdict = ledger.verdict()
-    return DemoReport(
-        **msgspec.structs.asdict(verdict),
-        failed=ledger.failures,
-        killed_broker=-1 if saboteur.victim is None else saboteur.victim,
-        outages=ledger.outages(),
-        missing=ledger.missing(),
-        timeline=timeline(read_history(cluster.history_dirs), topic=TOPIC),
-        started_ms=started_ms,
-        seconds=round(seconds, 3),
-    )

@@ -23,6 +23,8 @@ class Entry(msgspec.Struct, frozen=True):
     why: str
 
     def __str__(self) -> str:
+        if not self.subjects:
+            return self.change
         subjects = ", ".join(self.subjects)
         return f"{subjects}: {self.change} ({self.why})" if self.change else f"{subjects} ({self.why})"
 

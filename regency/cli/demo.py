@@ -85,12 +85,13 @@ def demo(
       regency demo --json result.json --dir /tmp/demo
     """
     archive()
+    started_ms = time.time_ns() // 1_000_000
     screen = _Screen(count, bars=progress)
     with screen.progress:
         screen.step(f"starting ZooKeeper and {brokers} agents")
         with Cluster(brokers=brokers, directory=directory) as cluster:
             screen.step(f"cluster up at {cluster.bootstrap_servers}, controller {cluster.controller_id()}")
-            report = run_demo(cluster, screen, count=count)
+            report = run_demo(cluster, screen, count=count, started_ms=started_ms)
     _show(report, json_file)
     if not report.passed:
         ctx.exit(1)
@@ -99,7 +100,7 @@ def demo(
 def _show(report: DemoReport, json_file: Path | None) -> None:
     click.echo("\nWhat the cluster did:")
     for entry in report.timeline:
-        click.echo(f"{(entry.time_ms - report.started_ms) / 1000:+8.2f} s  {entry}")
+        click.echo(f"{(entry.time_ms - report.started_ms) / 1000:6.2f} s  {'>> ' if not entry.subjects else ''}{entry}")
     for reason, times in sorted(report.failed.items()):
         click.echo(f"not acknowledged: {times} records: {reason}", err=True)
     if report.missing:
