@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import faulthandler
+import gc
 import json
 import logging
 import os
@@ -34,6 +35,8 @@ from regency.runtime.zk_client import connect
 logger = logging.getLogger(__name__)
 
 SWITCH_INTERVAL_S = 0.0005
+GC_THRESHOLDS = (100_000, 50, 1000)
+"""Seldom: a context of millions of objects holds no cycles, and looking for some takes longer than a failover."""
 END_WAIT_S = 1.0
 """How long the end may take, seconds; then the process goes as it stands."""
 RPC_THREADS = 16
@@ -137,6 +140,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         settings = load_settings(options.config, options.override)
         configure(f"controller-{settings.broker_id}")
         sys.setswitchinterval(SWITCH_INTERVAL_S)
+        gc.set_threshold(*GC_THRESHOLDS)
         process = ControllerProcess(settings)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: process.end())

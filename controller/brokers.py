@@ -82,6 +82,10 @@ def on_brokers_changed(term: Term) -> None:
     if not changes.any:
         return
     _note(term, changes)
+    listener = term.config.control_listener
+    moved = [
+        each for each in changes.modified if each.endpoint(listener) != context.brokers[each.id].endpoint(listener)
+    ]
     failed = [*changes.dead, *(broker.id for broker in changes.bounced)]
     for broker in failed:
         context.remove_broker(broker)
@@ -93,7 +97,7 @@ def on_brokers_changed(term: Term) -> None:
         fail_brokers(term, failed)
     for bounced in changes.bounced:
         context.add_broker(bounced)
-    started = [*changes.new, *changes.bounced]
+    started = [*changes.new, *changes.bounced, *moved]
     if started:
         start_brokers(term, sorted(started, key=lambda broker: broker.id))
 

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import msgspec
 
-from regency.controller.desired_state import Wanted
+from regency.controller.desired_state import DesiredState, Host, Stop
 from regency.controller.messages import Origin
 from regency.controller.metadata_log import MetadataLog
 from regency.controller.sender import Message, Outgoing, Rpc, Sender, Trouble
@@ -99,10 +99,17 @@ OpenChannels = Callable[[Origin, Listener], Channels]
 
 
 class BrokerRequests(msgspec.Struct, frozen=True):
-    """What one broker is newly wanted to do: pairs of partition and content, and which partitions are new."""
+    """What one broker is newly wanted to do: first to stop, then to host, and which of those partitions are new."""
 
-    wanted: list[tuple[TopicPartition, Wanted]]
-    new: frozenset[TopicPartition]
+    hosts: Mapping[TopicPartition, Host]
+    new: frozenset[TopicPartition] = frozenset()
+    stops: Mapping[TopicPartition, Stop] = {}
+
+    def apply_to(self, desired: DesiredState) -> None:
+        """Put it into the broker's slots."""
+        for partition, stop in self.stops.items():
+            desired.want(partition, stop)
+        desired.want_hosts(self.hosts, self.new)
 
 
 class GrpcAgent:
@@ -229,9 +236,7 @@ class _Channel:
     def want(self, requests: BrokerRequests | None) -> None:
         with self._changed:
             if requests is not None:
-                desired = self._sender.desired
-                for partition, wanted in requests.wanted:
-                    desired.want(partition, wanted, is_new=partition in requests.new)
+                requests.apply_to(self._sender.desired)
             self._changed.notify()
 
     def start(self) -> None:

@@ -172,7 +172,7 @@ class Controller:
             self._handle(self._term, event)
 
     def _handle(self, term: Term, event: Event) -> None:
-        term.decisions.begin(type(event).__name__)
+        term.decisions.begin(event.cause)
         handler = self._handlers.get(type(event))
         if handler is not None:
             handler(term)

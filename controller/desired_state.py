@@ -106,6 +106,15 @@ class DesiredState:
         if isinstance(merged, Stop):
             self._put_stop(partition, merged)
 
+    def want_hosts(self, hosts: Mapping[TopicPartition, Host], new: frozenset[TopicPartition]) -> None:
+        """Set many partitions at once that the broker shall lead or follow; those in `new` are new to it."""
+        if self._delayed or self._deleting or self._stops or self._attempts:
+            for partition, host in hosts.items():
+                self.want(partition, host, is_new=partition in new)
+        else:
+            self._hosts.update(hosts)
+            self._new.update(new)
+
     def is_new(self, partition: TopicPartition) -> bool:
         """Whether the broker has yet to acknowledge that it was told the partition is new."""
         return partition in self._new

@@ -51,6 +51,8 @@ class Event:
 
     __slots__ = ()
     state: ClassVar[ControllerState]
+    cause: ClassVar[str]
+    """What it is called where it is the reason of a decision: in the log and in the history."""
     coalesces: ClassVar[bool] = False
     """Whether an equal event that waits already makes this one superfluous."""
 
@@ -75,54 +77,63 @@ class ControllerChanged(_Notification):
     """/controller or /controller_epoch changed, or a session began: rule, resign or race."""
 
     state = ControllerState.CONTROLLER_CHANGE
+    cause = "controller_change"
 
 
 class BrokersChanged(_Notification):
     """/brokers/ids or something below it changed."""
 
     state = ControllerState.BROKER_CHANGE
+    cause = "broker_change"
 
 
 class TopicsChanged(_Notification):
     """Children of /brokers/topics changed."""
 
     state = ControllerState.TOPIC_CHANGE
+    cause = "topic_change"
 
 
 class AssignmentsChanged(_Notification):
     """Topic znodes changed: those marked in the queue."""
 
     state = ControllerState.TOPIC_CHANGE
+    cause = "assignment_change"
 
 
 class IsrsChanged(_Notification):
     """ISR change notifications were written."""
 
     state = ControllerState.ISR_CHANGE
+    cause = "isr_change"
 
 
 class RequestsChanged(_Notification):
     """Something below /admin or /log_dir_event_notification changed."""
 
     state = ControllerState.TOPIC_DELETION
+    cause = "admin_request"
 
 
 class ConfigsChanged(_Notification):
     """Settings changed: an unclean election may be allowed now."""
 
     state = ControllerState.TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE
+    cause = "config_change"
 
 
 class SnapshotWanted(_Notification):
     """A broker needs a metadata snapshot, and there is none."""
 
     state = ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED
+    cause = "snapshot_wanted"
 
 
 class SessionEnded(Event):
     """The session of this generation is lost: whatever it won is over."""
 
     state = ControllerState.CONTROLLER_CHANGE
+    cause = "session_end"
 
     def __init__(self, generation: int) -> None:
         self.generation = generation
@@ -132,12 +143,14 @@ class ShutDown(Event):
     """The process ends: stop ruling, stop the loop."""
 
     state = ControllerState.CONTROLLER_SHUTDOWN
+    cause = "shutdown"
 
 
 class AgentTroubled(Event):
     """An agent's answer obliges the controller of that epoch to look at something."""
 
     state = ControllerState.LEADER_AND_ISR_RESPONSE_RECEIVED
+    cause = "agent_answer"
 
     def __init__(self, trouble: Trouble, epoch: ControllerEpoch) -> None:
         self.trouble = trouble
@@ -170,6 +183,7 @@ class CreateTopics(Event):
     """Create topics; the answer comes when they are in ZooKeeper and their leaders are elected."""
 
     state = ControllerState.TOPIC_CHANGE
+    cause = "create_topics"
 
     def __init__(self, topics: tuple[NewTopic, ...], *, validate_only: bool) -> None:
         self.topics = topics
@@ -193,6 +207,7 @@ class ControlledShutdown(Event):
     """A broker wants to leave: move what it leads."""
 
     state = ControllerState.CONTROLLED_SHUTDOWN
+    cause = "controlled_shutdown"
 
     def __init__(self, broker: BrokerId, broker_epoch: BrokerEpoch) -> None:
         self.broker = broker

@@ -12,7 +12,7 @@ from itertools import islice
 from regency.controller import messages
 from regency.controller.channel_manager import BrokerRequests, Channels
 from regency.controller.context import ControllerContext
-from regency.controller.desired_state import Host, Stop, Wanted
+from regency.controller.desired_state import Host, Stop
 from regency.model.ids import (
     EPOCH_DURING_DELETE,
     NO_LEADER_EPOCH,
@@ -27,6 +27,7 @@ PARTITIONS_PER_DELTA = 20_000
 """Keeps an encoded delta below 2 MiB."""
 
 _HOST, _NEW, _STOP, _DELETE = 1, 2, 4, 8
+_STOP_OR_DELETE = _STOP | _DELETE
 
 
 class RequestBatch:
@@ -125,19 +126,19 @@ class RequestBatch:
         channels.metadata.append(_encode_deltas(self._context, first, changed))
 
     def _requests(self, wanted: Mapping[TopicPartition, int], hosts: dict[TopicPartition, Host]) -> BrokerRequests:
-        pairs: list[tuple[TopicPartition, Wanted]] = []
+        told: dict[TopicPartition, Host] = {}
+        stops: dict[TopicPartition, Stop] = {}
         new: list[TopicPartition] = []
         for partition, flags in wanted.items():
-            if flags & (_STOP | _DELETE):
-                pairs.append((partition, self._stop_of(partition, delete=bool(flags & _DELETE))))
+            if flags & _STOP_OR_DELETE:
+                stops[partition] = self._stop_of(partition, delete=bool(flags & _DELETE))
             if flags & _HOST:
                 host = hosts.get(partition) or content_of(self._context, partition)
                 if host is not None:
-                    hosts[partition] = host
-                    pairs.append((partition, host))
+                    hosts[partition] = told[partition] = host
                     if flags & _NEW:
                         new.append(partition)
-        return BrokerRequests(pairs, frozenset(new))
+        return BrokerRequests(told, frozenset(new), stops)
 
     def _stop_of(self, partition: TopicPartition, *, delete: bool) -> Stop:
         leadership = self._context.leadership(partition)

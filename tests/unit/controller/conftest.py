@@ -318,8 +318,7 @@ class SteppedChannels:
     def send(self, requests):
         for broker, request in requests.items():
             if broker in self.senders:
-                for partition, wanted in request.wanted:
-                    self.senders[broker].desired.want(partition, wanted, is_new=partition in request.new)
+                request.apply_to(self.senders[broker].desired)
 
     def close(self):
         self.closed = True

@@ -80,7 +80,7 @@ class Fixture:
     def want(self, *brokers: int) -> None:
         state = LeaderIsrAndControllerEpoch(LeaderAndIsr(1, 0, (1,)), 1)
         host = Host(ZERO_TOPIC_ID, state, ReplicaAssignment((1, 2)))
-        self.manager.send({broker: BrokerRequests([(T0, host)], frozenset()) for broker in brokers})
+        self.manager.send({broker: BrokerRequests({T0: host}) for broker in brokers})
 
 
 @pytest.fixture

@@ -75,6 +75,22 @@ def test_is_new_survives_replacement_until_it_is_acknowledged(desired):
     assert desired.unacknowledged == 0
 
 
+@pytest.mark.parametrize("busy", [False, True])
+def test_many_states_are_wanted_like_each_alone(desired, busy):
+    if busy:
+        desired.want(T0, stop(delete=True))
+        desired.take_stops(BIG)
+
+    desired.want_hosts({T0: host(1), T1: host(2)}, frozenset({T1}))
+
+    assert desired.is_new(T1) and not desired.is_new(T0)
+    assert desired.unacknowledged == 2
+    if busy:
+        assert desired.take_hosts(BIG) == {T1: host(2)}
+    else:
+        assert desired.take_hosts(BIG) == {T0: host(1), T1: host(2)}
+
+
 def test_state_behind_a_deletion_waits_for_its_acknowledgement(desired):
     desired.want(T0, stop(delete=True))
     desired.want(T0, host(5), is_new=True)

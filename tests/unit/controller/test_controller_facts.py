@@ -233,7 +233,7 @@ def test_abandoned_call_ends_at_once(machines):
 def test_decisions_are_lines_and_records(tmp_path, caplog):
     caplog.set_level(logging.INFO)
     log = DecisionLog(HistoryWriter(tmp_path, "controller"), 5, 1, ManualClock(wall_ms=77))
-    log.begin("BrokersChanged")
+    log.begin("broker_change")
     before, after = LeaderAndIsr(1, 4, (1, 2, 3)), LeaderAndIsr(2, 5, (2, 3))
     log.leadership(T0, Outcome.ELECTED, before, after, "first live replica of [1, 2, 3] that is in sync")
     log.leadership(T1, Outcome.SHRUNK, before, LeaderAndIsr(1, 5, (1,)), "[2, 3] went offline")
@@ -245,7 +245,7 @@ def test_decisions_are_lines_and_records(tmp_path, caplog):
         "shrank the ISR of t-1: [2, 3] went offline; isr [1], leader epoch 5",
     ]
     first, second = read_history([tmp_path])
-    assert (first.controller_epoch, first.number, first.event, first.subject) == (5, 1, "BrokersChanged", "t-0")
+    assert (first.controller_epoch, first.number, first.event, first.subject) == (5, 1, "broker_change", "t-0")
     assert first.from_ == "leader 1, isr [1, 2, 3], leader epoch 4"
     assert first.to == "leader 2, isr [2, 3], leader epoch 5"
     assert (first.time_ms, first.source, second.number) == (77, 1, 2)
@@ -254,7 +254,7 @@ def test_decisions_are_lines_and_records(tmp_path, caplog):
 def test_many_decisions_are_one_line_but_all_recorded(tmp_path, caplog):
     caplog.set_level(logging.INFO)
     log = DecisionLog(HistoryWriter(tmp_path, "controller"), 5, 1, ManualClock())
-    log.begin("BrokersChanged")
+    log.begin("broker_change")
     for number in range(101):
         partition = TopicPartition("t", number)
         outcome = Outcome.ELECTED if number % 2 else Outcome.LEFT_LEADERLESS
@@ -263,7 +263,7 @@ def test_many_decisions_are_one_line_but_all_recorded(tmp_path, caplog):
     log.commit()
 
     (line,) = [record.getMessage() for record in caplog.records]
-    assert line == "BrokersChanged decided for 101 partitions: 50 elected, 51 left without a leader"
+    assert line == "broker_change decided for 101 partitions: 50 elected, 51 left without a leader"
     assert len(read_history([tmp_path])) == 101
 
 

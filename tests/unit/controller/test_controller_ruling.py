@@ -7,6 +7,7 @@ import pytest
 from regency.controller.events import ControlledShutdown, CreateTopics, NewTopic
 from regency.model import znode_paths as paths
 from regency.model import znodes
+from regency.model.facts import Broker, Endpoint
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import control_pb2 as pb
@@ -114,6 +115,20 @@ def test_bounced_broker_loses_its_leadership_and_gets_a_full_request(ruled):
     assert first.full and first.last_chunk and first.header.seq == 1
     assert ruled.agents[3].states[T0] == (2, 1, (2, 1))
     assert ruled.agents[3] is not old
+
+
+def test_broker_that_changes_its_endpoints_is_told_about_and_reached_there(ruled):
+    ruled.write_topic("t", {0: [3, 2]})
+    endpoints = (Endpoint("PLAINTEXT", "elsewhere", 1), Endpoint("CONTROL", "elsewhere", 2))
+
+    ruled.ensemble.put(paths.broker(3), znodes.encode_broker(Broker(3, 0, endpoints), timestamp_ms=0))
+    ruled.settle()
+
+    assert ruled.state("t") == (3, (3, 2), 0, 1)
+    first, again = (each for each in ruled.agents[3].of(pb.LeaderAndIsrRequest) if each.full)
+    assert (list(first.topics), again.topics[0].topic) == ([], "t")
+    last = pb.MetadataDelta.FromString(ruled.agents[1].of(pb.UpdateMetadataRequest)[-1].deltas[-1])
+    assert [each.endpoints[0].host for each in last.live_brokers] == ["host1", "host2", "elsewhere"]
 
 
 def test_starting_broker_without_partitions_still_gets_a_full_request(ruled):

@@ -322,4 +322,4 @@ def test_many_decisions_of_one_event_are_one_line(ruled, caplog):
     create(ruled, NewTopic("t", 150, 1))
 
     lines = [each.getMessage() for each in caplog.records if "created" in each.getMessage()]
-    assert lines == ["CreateTopics decided for 150 partitions: 150 created"]
+    assert lines == ["create_topics decided for 150 partitions: 150 created"]
