@@ -41,7 +41,7 @@ class FetchPath:
         if params.max_wait_ms <= 0 or not partitions or reading.is_answer:
             hosting.completions.add(lambda: respond(reading.results))
             return _nothing_to_cancel
-        waiting = _DelayedFetch(self, now_ms + params.max_wait_ms, params, partitions, respond)
+        waiting = _DelayedFetch(self, now_ms + params.max_wait_ms, reading, partitions, respond)
         if reading.size and waiting.progress_any():
             hosting.completions.add(lambda: respond(reading.results))
             return _nothing_to_cancel
@@ -49,10 +49,11 @@ class FetchPath:
         return lambda: hosting.fetches.cancel(waiting)
 
     def read_again(
-        self, params: FetchParams, partitions: Sequence[FetchPartition]
+        self, before: _Reading, partitions: Iterable[FetchPartition]
     ) -> dict[TopicPartition, FetchedPartition]:
-        """What there is now. A follower's state was updated when it asked, and is not again."""
-        reading = _Reading(params)
+        """What was read before, with these partitions as they are now. A follower counts when it asks, not again."""
+        reading = _Reading(before.params)
+        reading.results = before.results
         for wanted in partitions:
             self._read(reading, wanted, None)
         return reading.results
@@ -88,12 +89,14 @@ class FetchPath:
         fetched = _read_log(found, reading, wanted)
         reading.add(wanted, fetched)
         if counted_ms is not None and fetched.error is ErrorCode.NONE and fetched.diverging is None:
-            self._count(params, found, wanted, leader_end, counted_ms)
+            self._count(reading, found, wanted, leader_end, counted_ms)
 
     def _count(
-        self, params: FetchParams, partition: Partition, wanted: FetchPartition, leader_end: Offset, now_ms: int
+        self, reading: _Reading, partition: Partition, wanted: FetchPartition, leader_end: Offset, now_ms: int
     ) -> None:
+        params = reading.params
         if partition.count_fetch(params.replica_id, params.replica_epoch, wanted, leader_end, now_ms):
+            reading.outdated[partition.topic_partition] = None
             self._hosting.changed(partition.topic_partition)
         if params.replica_id not in partition.isr.maximal:
             self._isr.expand(partition, now_ms)
@@ -108,7 +111,7 @@ class FetchPath:
 class _Reading:
     """One pass over the partitions of a fetch, in their order, within its byte limit."""
 
-    __slots__ = ("is_answer", "params", "remaining", "results", "size")
+    __slots__ = ("is_answer", "outdated", "params", "remaining", "results", "size")
 
     def __init__(self, params: FetchParams) -> None:
         self.params = params
@@ -117,31 +120,36 @@ class _Reading:
         self.is_answer = False
         """Whether there is reason to answer at once."""
         self.results: dict[TopicPartition, FetchedPartition] = {}
+        self.outdated: dict[TopicPartition, None] = {}
+        """Partitions that changed since they were read."""
 
     def add(self, wanted: FetchPartition, fetched: FetchedPartition) -> None:
         self.results[wanted.topic_partition] = fetched
         size = len(fetched.records)
-        self.size += size
-        self.remaining = max(0, self.remaining - size)
+        if size:
+            self.size += size
+            self.remaining = max(0, self.remaining - size)
         if fetched.error is not ErrorCode.NONE or fetched.diverging is not None or self.size >= self.params.min_bytes:
             self.is_answer = True
 
 
 class _DelayedFetch(DelayedOperation):
-    """A long poll. Counts the bytes each partition offers, and answers when they are enough."""
+    """A long poll. Counts the bytes each partition offers, and answers when they are enough.
+
+    Only what changed meanwhile is read again: most fetches of followers name thousands of partitions, of which few did.
+    """
 
     def __init__(
         self,
         path: FetchPath,
         deadline_ms: int,
-        params: FetchParams,
+        reading: _Reading,
         partitions: Sequence[FetchPartition],
         respond: Respond,
     ) -> None:
         super().__init__(deadline_ms)
         self._path = path
-        self._params = params
-        self._partitions = partitions
+        self._reading = reading
         self._wanted = {wanted.topic_partition: wanted for wanted in partitions}
         self._offered: dict[TopicPartition, int] = {}
         self._total = 0
@@ -158,15 +166,19 @@ class _DelayedFetch(DelayedOperation):
         return enough
 
     def progress(self, partition: TopicPartition) -> bool:
-        offered = self._path.available(self._params, self._wanted[partition])
+        params = self._reading.params
+        self._reading.outdated[partition] = None
+        offered = self._path.available(params, self._wanted[partition])
         if offered is None:
             return True
         self._total += offered - self._offered.get(partition, 0)
         self._offered[partition] = offered
-        return 0 < self._total >= self._params.min_bytes
+        return 0 < self._total >= params.min_bytes
 
     def finish(self) -> None:
-        self._respond(self._path.read_again(self._params, self._partitions))
+        reading, wanted = self._reading, self._wanted
+        again = wanted if reading.size else reading.outdated
+        self._respond(self._path.read_again(reading, [wanted[partition] for partition in again]))
 
 
 def _read_log(partition: Partition, reading: _Reading, wanted: FetchPartition) -> FetchedPartition:
@@ -192,7 +204,7 @@ def _read_log(partition: Partition, reading: _Reading, wanted: FetchPartition) -
     limit = min(wanted.max_bytes, reading.remaining)
     first = reading.size == 0
     if offset >= bound or (limit <= 0 and not first):
-        return FetchedPartition(ErrorCode.NONE, high_watermark, start)
+        return partition.nothing_to_read()
     try:
         read = log.read(offset, limit, max_offset=bound, min_one_batch=first)
     except OffsetOutOfRange:

@@ -33,25 +33,29 @@ Results = Mapping[TopicPartition, FetchedPartition]
 class _Entry:
     """A partition in a session, and what its client was last told."""
 
-    __slots__ = ("high_watermark", "log_start_offset", "wanted")
+    __slots__ = ("high_watermark", "log_start_offset", "told", "wanted")
 
     def __init__(self, wanted: FetchPartition) -> None:
         self.wanted = wanted
         self.high_watermark: Offset = UNKNOWN_OFFSET
         self.log_start_offset: Offset = wanted.log_start_offset
+        self.told: FetchedPartition | None = None
+        """The last answer, where it was only an offset or two; the same object again is no news."""
 
     def ask_again(self, wanted: FetchPartition) -> None:
         """The client names it again, perhaps because it could not use the last answer: nothing counts as told."""
         self.wanted = wanted
-        self.high_watermark = UNKNOWN_OFFSET
+        self._told_nothing()
 
     def must_tell(self, fetched: FetchedPartition) -> bool:
         """Whether this is news to the client, who is then told.
 
         An error is told as long as it lasts, and its end. Who is told to truncate takes in nothing else of that answer.
         """
+        if fetched is self.told:
+            return False
         if fetched.error is not ErrorCode.NONE or fetched.diverging is not None:
-            self.high_watermark = UNKNOWN_OFFSET
+            self._told_nothing()
             return True
         news = (
             bool(fetched.records)
@@ -60,7 +64,12 @@ class _Entry:
         )
         self.high_watermark = fetched.high_watermark
         self.log_start_offset = fetched.log_start_offset
+        self.told = None if fetched.records else fetched
         return news
+
+    def _told_nothing(self) -> None:
+        self.high_watermark = UNKNOWN_OFFSET
+        self.told = None
 
 
 class _Session:

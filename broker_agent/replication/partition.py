@@ -70,6 +70,7 @@ class Partition:
     """A replica on this broker. `leader_epoch` is -1 until the first LeaderAndIsr has been applied."""
 
     __slots__ = (
+        "_empty",
         "_rules",
         "assignment",
         "controller_epoch",
@@ -93,6 +94,7 @@ class Partition:
         self.topic_id = topic_id
         self.log = log
         self._rules = rules
+        self._empty = FetchedPartition(ErrorCode.NONE)
         self.role = Role.NONE
         self.leader: BrokerId = NO_LEADER
         self.leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
@@ -246,6 +248,13 @@ class Partition:
         if end.leader_epoch < last_fetched_epoch or end.end_offset < fetch_offset:
             return end
         return None
+
+    def nothing_to_read(self) -> FetchedPartition:
+        """The answer to a fetch at the end: the same object while high watermark and log start stay the same."""
+        high_watermark, start = self.log.high_watermark, self.log.log_start_offset
+        if self._empty.high_watermark != high_watermark or self._empty.log_start_offset != start:
+            self._empty = FetchedPartition(ErrorCode.NONE, high_watermark, start)
+        return self._empty
 
     # ISR
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from regency.broker_agent.replication import isr_maintenance
 from regency.broker_agent.replication.isr_state import Committed, PendingExpand, PendingShrink
 from regency.model.ids import BrokerEpoch, TopicPartition, ZkVersion
 from regency.model.kafka_errors import ErrorCode
@@ -266,7 +267,8 @@ def test_a_follower_with_another_broker_epoch_starts_unknown(cluster) -> None:
     assert (replica.log_end_offset, replica.broker_epoch, replica.last_caught_up_ms) == (1, 900, None)
 
 
-def test_checks_of_many_partitions_are_cut_into_slices(cluster) -> None:
+def test_checks_of_many_partitions_are_cut_into_slices(cluster, monkeypatch) -> None:
+    monkeypatch.setattr(isr_maintenance, "_SLICE", 2)
     partitions = [TopicPartition("many", number) for number in range(5)]
     for partition in partitions:
         cluster.lead(1, (1, 2), replicas=(1, 2), partition=partition)
