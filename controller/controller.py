@@ -107,6 +107,7 @@ class Controller:
         self._history = history
         self._elector = Elector(session, self.patience, config.broker_id, clock)
         self._term: Term | None = None
+        self._fence: Fence | None = None
         self._failures = 0
         self._last_failure_ms = 0
         self._race_at_ms = 0
@@ -148,8 +149,6 @@ class Controller:
         """React to one event. Never raises but for what ends the process."""
         try:
             self._route(event)
-        except ControllerMoved as error:
-            self._give_up(str(error))
         except ZkSessionLost as error:
             self._resign(str(error))
         except RegencyError as error:
@@ -201,7 +200,9 @@ class Controller:
             if self._elector.still_rules(self._term.store.fence):
                 return
             self._resign("/controller is no longer this session's, or the epoch has moved")
-        if self._clock.monotonic_ms() < self._race_at_ms:
+        early_ms = self._race_at_ms - self._clock.monotonic_ms()
+        if early_ms > 0:
+            self._queue.put_later(ControllerChanged(), early_ms)
             return
         outcome = self._elector.elect()
         if isinstance(outcome, Fence):
@@ -212,6 +213,7 @@ class Controller:
 
     def _take_over(self, fence: Fence) -> None:
         began = self._clock.monotonic_ms()
+        self._fence = fence
         store = ClusterStore(self._session, self.patience, fence)
         self._queue.take_marked_topics()
         cluster_id = store.cluster_id()
@@ -248,6 +250,7 @@ class Controller:
     def _resign(self, why: str) -> None:
         """Stop ruling at once. Nothing is written and nothing more is sent."""
         term, self._term = self._term, None
+        self._fence = None
         if term is None:
             return
         self.view = View(epoch=term.epoch)
@@ -258,7 +261,7 @@ class Controller:
 
     def _give_up(self, why: str) -> None:
         """Stop ruling after a failure, let another rule, and race again after a growing delay."""
-        term = self._term
+        fence = self._fence
         self._resign(why)
         now = self._clock.monotonic_ms()
         if now - self._last_failure_ms > FORGIVEN_AFTER_MS:
@@ -270,9 +273,9 @@ class Controller:
         if self._failures < REPEATED_FAILURES:
             logger.warning("racing again in %d ms: %s", delay, why)
         self._queue.put_later(ControllerChanged(), delay)
-        if term is not None:
+        if fence is not None:
             try:
-                self._elector.release(term.store.fence)
+                self._elector.release(fence)
             except ZkError as error:
                 logger.info("/controller is left to vanish with the session: %s", error)
 

@@ -82,9 +82,9 @@ class Term:
         self.decisions.commit()
 
     def close(self) -> None:
-        """End everything this term started. What was not sent never will be."""
-        self.watches.disarm_all()
+        """End everything this term started, the senders first. What was not sent never will be."""
         self.channels.close()
+        self.watches.disarm_all()
 
     def report_once(self, subject: str) -> bool:
         """Whether `subject` is reported for the first time in this term."""

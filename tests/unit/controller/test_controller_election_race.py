@@ -289,6 +289,34 @@ def test_failure_while_ruling_lets_another_rule_and_races_again_later(ruled, mon
     assert ruled.state("t") == (3, (3,), 0, 2)
 
 
+def test_unreadable_cluster_id_lets_another_rule_and_is_read_again_later(world, caplog):
+    world.ensemble.put(paths.CLUSTER_ID, b"{")
+    candidate = world.candidate(1)
+    assert not candidate.rules
+    assert paths.CONTROLLER not in world.ensemble.nodes
+    assert "/cluster/id" in caplog.text
+
+    world.ensemble.put(paths.CLUSTER_ID, znodes.encode_cluster_id("cluster"))
+    world.clock.advance(100)
+    world.settle()
+
+    assert candidate.rules
+
+
+def test_session_that_is_lost_while_it_waits_to_race_again_races_later(ruled, monkeypatch):
+    candidate = ruled.candidates[0]
+    monkeypatch.setattr(candidate.term.partitions, "handle", lambda *_: 1 / 0)
+    ruled.write_topic("t", {0: [3]})
+    candidate.session.expire()
+    ruled.settle()
+    assert not candidate.rules
+
+    ruled.clock.advance(100)
+    ruled.settle()
+
+    assert candidate.rules
+
+
 def test_failures_in_a_row_wait_longer_and_longer(ruled, monkeypatch):
     monkeypatch.setattr("regency.controller.controller.take_over", lambda _: 1 / 0)
     candidate = ruled.candidates[0]
