@@ -1,0 +1,272 @@
+"""A cluster in memory: agents that obey, candidates driven step by step, terms on their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+
+import pytest
+
+from regency.controller.cluster_store import ClusterStore, Fence
+from regency.controller.config import ControllerConfig
+from regency.controller.controller import Controller
+from regency.controller.event_loop import EventLoop, EventQueue
+from regency.controller.invariants import violations
+from regency.controller.metadata_log import MetadataLog
+from regency.controller.patience import Patience
+from regency.controller.sender import Sender
+from regency.controller.term import Term
+from regency.controller.topic_watches import TopicWatches
+from regency.history.writer import HistoryWriter
+from regency.model import znode_paths as paths
+from regency.model import znodes
+from regency.model.clock import ManualClock
+from regency.model.facts import (
+    Broker,
+    Endpoint,
+    LeaderAndIsr,
+    LeaderIsrAndControllerEpoch,
+    ReplicaAssignment,
+    TopicAssignment,
+)
+from regency.model.ids import TopicPartition
+from regency.protos import control_pb2 as pb
+from regency.runtime.zk_session import Create, Delete
+
+
+@dataclass
+class FakeAgent:
+    """Answers every request with NONE, unless told otherwise, and remembers what it was sent."""
+
+    received: list[object] = field(default_factory=list)
+    answers: list[pb.ControlResponse] = field(default_factory=list)
+    states: dict[TopicPartition, tuple[int, int, tuple[int, ...]]] = field(default_factory=dict)
+    """Leader, leader epoch and ISR of every partition it was told to host."""
+
+    def call(self, message) -> pb.ControlResponse:
+        self.received.append(message)
+        answer = self.answers.pop(0) if self.answers else pb.ControlResponse()
+        if answer.error_code == 0 and isinstance(message, pb.LeaderAndIsrRequest):
+            self.states.update(_decode(message))
+        return answer
+
+    def of(self, kind) -> list:
+        return [message for message in self.received if isinstance(message, kind)]
+
+
+class SteppedChannels:
+    """Channels without threads: `pump` lets every sender talk until it has nothing more to say."""
+
+    def __init__(self, origin, listener, agents: Mapping[int, FakeAgent], clock: ManualClock) -> None:
+        self.metadata = MetadataLog()
+        self.senders: dict[int, Sender] = {}
+        self.closed = False
+        self._origin, self._listener, self._agents, self._clock = origin, listener, agents, clock
+        self._brokers: Mapping[int, Broker] = {}
+
+    @property
+    def unacknowledged(self) -> int:
+        return sum(sender.desired.unacknowledged for sender in self.senders.values())
+
+    def set_brokers(self, brokers):
+        self._brokers = brokers
+
+    def add(self, broker):
+        self.senders[broker.id] = Sender(self._origin, broker.id, broker.epoch, self.metadata)
+
+    def remove(self, broker):
+        self.senders.pop(broker, None)
+
+    def start(self, broker):
+        self.senders[broker].start()
+
+    def send(self, requests):
+        for broker, request in requests.items():
+            if broker in self.senders:
+                request.apply_to(self.senders[broker].desired)
+
+    def close(self):
+        self.closed = True
+        self.senders.clear()
+
+    def pump(self) -> None:
+        for broker, sender in sorted(self.senders.items()):
+            while (outgoing := sender.next(self._clock.monotonic_ms())) is not None:
+                message = sender.encode(outgoing, self._brokers, "PLAINTEXT")
+                trouble = sender.on_answer(self._agents[broker].call(message), self._clock.monotonic_ms())
+                if trouble is not None:
+                    self._listener.on_trouble(trouble)
+            if sender.snapshot_wanted:
+                self._listener.on_snapshot_wanted()
+
+
+class Candidate:
+    """A controller process of one broker, driven by hand."""
+
+    def __init__(self, world: World, broker: int, history: HistoryWriter | None = None) -> None:
+        self.broker = broker
+        self.session = world.fakes.Session(world.ensemble)
+        self.queue = EventQueue(world.clock)
+        self.channels: SteppedChannels | None = None
+        self._world = world
+        self.config = ControllerConfig(broker_id=broker, num_partitions=2)
+        self.controller = Controller(
+            self.config, self.session, self.queue, open_channels=self._open, clock=world.clock, history=history
+        )
+        self.loop = EventLoop(self.queue, self.controller.process)
+        self.controller.start(f"host{broker}:9999")
+
+    def _open(self, origin, listener):
+        self.channels = SteppedChannels(origin, listener, self._world.agents, self._world.clock)
+        return self.channels
+
+    def settle(self) -> None:
+        """Process everything that waits, and let the senders talk, until there is nothing left."""
+        while True:
+            event = self.queue.poll()
+            if event is not None:
+                self.loop.process(event)
+            elif self.channels is not None and not self.channels.closed:
+                self.channels.pump()
+                if not len(self.queue):
+                    return
+            else:
+                return
+
+    def ask(self, event):
+        """Put a request, settle, and give its answer."""
+        self.queue.put(event)
+        self.settle()
+        return event.reply.result(0)
+
+    @property
+    def term(self) -> Term:
+        assert self.controller._term is not None, "does not rule"
+        return self.controller._term
+
+    @property
+    def rules(self) -> bool:
+        return self.controller.view.ruling
+
+
+class World:
+    """Ensemble, clock, agents, and the words of a test."""
+
+    def __init__(self, fakes: SimpleNamespace) -> None:
+        self.fakes = fakes
+        self.ensemble = fakes.Ensemble()
+        self.clock = ManualClock(monotonic_ms=1000)
+        self.agents: dict[int, FakeAgent] = {}
+        self.candidates: list[Candidate] = []
+        for path in (*paths.PERSISTENT_PARENTS, paths.CLUSTER_ID):
+            self.ensemble.put(path, znodes.encode_cluster_id("cluster") if path == paths.CLUSTER_ID else b"")
+
+    def candidate(self, broker: int, history: HistoryWriter | None = None) -> Candidate:
+        candidate = Candidate(self, broker, history)
+        self.candidates.append(candidate)
+        self.settle()
+        return candidate
+
+    def settle(self) -> None:
+        for _ in range(3):
+            for candidate in self.candidates:
+                candidate.settle()
+        for candidate in self.candidates:
+            if candidate.rules:
+                assert list(violations(candidate.term.context)) == []
+
+    def start_broker(self, broker: int, *, control: bool = True, rack: str | None = None) -> None:
+        self.agents[broker] = FakeAgent()
+        endpoints = [Endpoint("PLAINTEXT", f"host{broker}", 9000 + broker)]
+        endpoints += [Endpoint("CONTROL", f"host{broker}", 7000 + broker)] if control else []
+        data = znodes.encode_broker(Broker(broker, 0, tuple(endpoints), rack), timestamp_ms=0)
+        self.ensemble.multi(broker, [Create(paths.broker(broker), data, ephemeral=True)])
+        self.settle()
+
+    def start_brokers(self, *brokers: int) -> None:
+        for broker in brokers:
+            self.start_broker(broker)
+
+    def kill_broker(self, broker: int) -> None:
+        self.ensemble.multi(0, [Delete(paths.broker(broker), None)])
+        self.settle()
+
+    def write_topic(self, name: str, assignments: Mapping[int, Sequence[int]]) -> None:
+        """Create a topic as another tool does."""
+        partitions = {p: ReplicaAssignment(tuple(replicas)) for p, replicas in assignments.items()}
+        self.ensemble.put(paths.topic(name), znodes.encode_topic(TopicAssignment(name, partitions)))
+        self.settle()
+
+    def write_state(self, topic: str, partition: int, leader: int, isr, *, epoch: int = 0, controller: int = 1) -> None:
+        state = LeaderIsrAndControllerEpoch(LeaderAndIsr(leader, epoch, tuple(isr)), controller)
+        self.ensemble.put(paths.partition_state(TopicPartition(topic, partition)), znodes.encode_state(state))
+
+    def state(self, topic: str, partition: int = 0) -> tuple[int, tuple[int, ...], int, int]:
+        """Leader, ISR, leader epoch and controller epoch as ZooKeeper has them."""
+        path = paths.partition_state(TopicPartition(topic, partition))
+        read = znodes.decode_state(path, self.ensemble.nodes[path].data, zk_version=0)
+        now = read.leader_and_isr
+        return now.leader, now.isr, now.leader_epoch, read.controller_epoch
+
+    def notify_isr_change(self, *partitions: TopicPartition) -> None:
+        create = Create(paths.isr_change_prefix(), znodes.encode_isr_change(partitions), sequential=True)
+        self.ensemble.multi(0, [create])
+        self.settle()
+
+
+@pytest.fixture
+def world(zookeeper_fakes: SimpleNamespace) -> World:
+    return World(zookeeper_fakes)
+
+
+@pytest.fixture
+def ruled(world: World) -> World:
+    """Brokers 1, 2 and 3, and a candidate of broker 1 that rules in epoch 1."""
+    world.start_brokers(1, 2, 3)
+    world.candidate(1)
+    return world
+
+
+@dataclass
+class Machines:
+    """A term on its own, in epoch 50, for tests of the state machines."""
+
+    ensemble: object
+    session: object
+    term: Term
+    channels: SteppedChannels
+
+
+@pytest.fixture
+def machines(zookeeper_fakes: SimpleNamespace) -> Machines:
+    ensemble = zookeeper_fakes.Ensemble()
+    ensemble.put(paths.TOPICS, b"")
+    ensemble.put(paths.CONFIG_TOPICS, b"")
+    ensemble.put(paths.CONTROLLER_EPOCH, b"50")
+    session = zookeeper_fakes.Session(ensemble)
+    clock = ManualClock()
+    agents = {broker: FakeAgent() for broker in range(200)}
+    channels = SteppedChannels(None, None, agents, clock)
+    store = ClusterStore(session, Patience(session), Fence(50, ensemble.nodes[paths.CONTROLLER_EPOCH].version, 1))
+    term = Term(
+        ControllerConfig(broker_id=5),
+        store,
+        cluster_id="cluster",
+        watches=TopicWatches(session, lambda _: None),
+        channels=channels,
+        history=None,
+        clock=clock,
+    )
+    return Machines(ensemble, session, term, channels)
+
+
+def _decode(message: pb.LeaderAndIsrRequest) -> dict[TopicPartition, tuple[int, int, tuple[int, ...]]]:
+    states = {}
+    for topic in message.topics:
+        position = 0
+        for row, partition in enumerate(topic.partition):
+            isr = tuple(topic.isr[position : position + topic.isr_len[row]])
+            position += topic.isr_len[row]
+            states[TopicPartition(topic.topic, partition)] = (topic.leader[row], topic.leader_epoch[row], isr)
+    return states

@@ -1,0 +1,146 @@
+"""Failover: everything is read in order, and what happened while nobody ruled is put right."""
+
+from __future__ import annotations
+
+from regency.controller.cluster_store import ClusterStore
+from regency.controller.partition_state_machine import PartitionStateMachine
+from regency.controller.replica_state_machine import ReplicaStateMachine
+from regency.controller.term import Term
+from regency.model import znode_paths as paths
+from regency.model.ids import TopicPartition
+from regency.protos import control_pb2 as pb
+from regency.runtime.zk_session import ZkSessionLost
+
+T0 = TopicPartition("t", 0)
+
+
+def test_failover_goes_in_order(world, monkeypatch):
+    world.start_brokers(1, 2)
+    world.write_topic("t", {0: [1, 2]})
+    world.write_state("t", 0, 3, [3, 1])
+    world.notify_isr_change(T0)
+    steps = []
+
+    for owner, name in [
+        (ClusterStore, "delete_notifications"),
+        (ClusterStore, "registered_brokers"),
+        (ClusterStore, "read_topics"),
+        (ClusterStore, "set_topic_ids"),
+        (ClusterStore, "read_states"),
+        (ReplicaStateMachine, "startup"),
+        (PartitionStateMachine, "startup"),
+        (ClusterStore, "pending_requests"),
+        (Term, "hand_over"),
+    ]:
+        wrapped = getattr(owner, name)
+        monkeypatch.setattr(
+            owner, name, lambda *a, _w=wrapped, _n=f"{owner.__name__}.{name}", **o: (steps.append(_n), _w(*a, **o))[1]
+        )
+    world.candidate(1)
+
+    assert steps[:9] == [
+        "ClusterStore.delete_notifications",
+        "ClusterStore.registered_brokers",
+        "ClusterStore.read_topics",
+        "ClusterStore.set_topic_ids",
+        "ClusterStore.read_states",
+        "ReplicaStateMachine.startup",
+        "PartitionStateMachine.startup",
+        "ClusterStore.pending_requests",
+        "Term.hand_over",
+    ]
+    assert world.ensemble.names(paths.ISR_CHANGE_NOTIFICATION) == ()
+
+
+def test_failover_moves_leaders_and_isrs_off_brokers_that_died_while_nobody_ruled(world):
+    world.start_brokers(1, 2)
+    world.write_topic("t", {0: [3, 1, 2], 1: [1, 3], 2: [3]})
+    world.write_state("t", 0, 3, [3, 1, 2], epoch=4)
+    world.write_state("t", 1, 1, [1, 3], epoch=4)
+    world.write_state("t", 2, 3, [3], epoch=4)
+    for broker in (1, 2):  # they registered before those states were written
+        world.ensemble.nodes[paths.broker(broker)].czxid = 1
+
+    world.candidate(1)
+
+    assert world.state("t", 0) == (1, (1, 2), 5, 1)
+    assert world.state("t", 1) == (1, (1,), 5, 1)
+    assert world.state("t", 2) == (-1, (3,), 5, 1)
+    assert world.candidates[0].controller.view.offline_partitions == 1
+    assert world.agents[2].states == {T0: (1, 5, (1, 2))}
+    (full,) = world.agents[1].of(pb.LeaderAndIsrRequest)
+    assert full.full and full.last_chunk
+
+
+def test_failover_leaves_what_is_well_alone(world):
+    world.start_brokers(1, 2)
+    world.write_topic("t", {0: [1, 2]})
+    world.write_state("t", 0, 2, [2, 1], epoch=4, controller=0)
+    for broker in (1, 2):
+        world.ensemble.nodes[paths.broker(broker)].czxid = 1
+
+    world.candidate(1)
+
+    assert world.state("t") == (2, (2, 1), 4, 0)
+    assert world.agents[1].states == {T0: (2, 4, (2, 1))}
+
+
+def test_broker_that_bounced_while_nobody_ruled_is_handled_as_bounced(world):
+    world.start_brokers(1, 2)
+    world.write_topic("t", {0: [1, 2], 1: [2, 1], 2: [1]})
+    for partition, (leader, isr) in enumerate([(1, (1, 2)), (2, (2, 1)), (1, (1,))]):
+        world.write_state("t", partition, leader, isr, epoch=4, controller=0)
+    world.ensemble.nodes[paths.broker(2)].czxid = 1
+    world.ensemble.nodes[paths.broker(1)].czxid = world.ensemble.zxid + 1
+    world.ensemble.zxid += 1
+
+    world.candidate(1)
+
+    assert world.state("t", 0) == (2, (2,), 5, 1)
+    assert world.state("t", 1) == (2, (2,), 5, 1)
+    assert world.state("t", 2) == (1, (1,), 6, 1)
+    assert world.candidates[0].term.context.offline_replicas == {}
+    assert world.agents[1].states == {
+        TopicPartition("t", 0): (2, 5, (2,)),
+        TopicPartition("t", 1): (2, 5, (2,)),
+        TopicPartition("t", 2): (1, 6, (1,)),
+    }
+
+
+def test_all_brokers_start_again_and_the_last_leader_leads(world):
+    world.write_topic("t", {0: [1, 2]})
+    world.write_state("t", 0, 2, [1, 2], epoch=4, controller=0)
+    world.candidate(1)
+    assert world.state("t") == (-1, (2,), 5, 1)
+
+    world.start_brokers(1, 2)
+
+    assert world.state("t") == (2, (2,), 6, 1)
+
+
+def test_session_survives_a_lost_connection_and_everything_is_read_again(ruled):
+    candidate = ruled.candidates[0]
+    candidate.session.connected = False
+    watches, candidate.session._watches = candidate.session._watches, {}
+    ruled.write_topic("t", {0: [2]})
+    candidate.session._watches = watches
+
+    candidate.session.reconnect()
+    ruled.settle()
+
+    assert candidate.controller.view.epoch == 1
+    assert ruled.state("t") == (2, (2,), 0, 1)
+
+
+def test_session_that_ends_in_the_middle_of_a_handler_ends_the_term(ruled):
+    candidate = ruled.candidates[0]
+
+    def expire() -> None:
+        candidate.session.expire()
+        raise ZkSessionLost("The session is gone.")
+
+    candidate.session.before_write = expire
+    ruled.write_topic("t", {0: [2]})
+
+    assert candidate.controller.view.epoch == 2
+    assert ruled.state("t") == (2, (2,), 0, 2)
