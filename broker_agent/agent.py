@@ -108,6 +108,7 @@ class Agent:
         self._endpoints: list[Endpoint] = []
         self._registration: Registration | None = None
         self._registered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._stop_following: Callable[[], None] = _follows_nothing
         self._on_dir_failure: Callable[[Path, str], None] = _no_logs_yet
         self.stop_asked = asyncio.Event()
         self._hurried = asyncio.Event()
@@ -160,6 +161,7 @@ class Agent:
         self._registration = self._build_registration(session)
         writer = self._start_isr_writer(session, stack)
         replicas = self._build_replicas(logs, writer, configs, stack)
+        self._stop_following = replicas.fetchers.leave
         self._on_dir_failure = functools.partial(self._dir_failed, replicas, logs, session)
         await self._start_listener(replicas, session, cluster_id, stack)
         self._start_control(replicas, logs, configs, stack)
@@ -184,6 +186,7 @@ class Agent:
         """Have leadership moved away, unless the settings or a second signal say otherwise."""
         if not self._settings.controlled_shutdown_enable:
             return
+        self._stop_following()
         leaving = asyncio.ensure_future(
             controlled_shutdown.leave(self._settings, self._broker_id, self._metadata, self.broker_epoch)
         )
@@ -360,6 +363,10 @@ class Agent:
         sys.stdout.write(json.dumps({"ready": True, "broker": self._broker_id, "ports": ports}) + "\n")
         sys.stdout.flush()
         logger.info("ready: %s", ", ".join(str(endpoint) for endpoint in self._endpoints))
+
+
+def _follows_nothing() -> None:
+    """Before there are replicas."""
 
 
 def _no_logs_yet(path: Path, why: str) -> None:

@@ -135,6 +135,7 @@ class FetcherPool:
         self._fetchers: dict[tuple[BrokerId, int], Fetcher] = {}
         self._followed: dict[TopicPartition, Fetcher] = {}
         self._closed = False
+        self._leaving = False
         self.failed: dict[TopicPartition, str] = {}
         """Partitions given up until the next LeaderAndIsr, and why."""
 
@@ -149,7 +150,7 @@ class FetcherPool:
 
     def follow(self, address: LeaderAddress, tasks: Sequence[FollowTask]) -> None:
         """Follow a leader from each replica's end. Partitions followed elsewhere must have been removed."""
-        if self._closed:
+        if self._closed or self._leaving:
             return
         woken: dict[Fetcher, None] = {}
         for task in tasks:
@@ -173,6 +174,10 @@ class FetcherPool:
         """End fetchers that have nothing left to follow."""
         for key in [key for key, fetcher in self._fetchers.items() if not len(fetcher.logic)]:
             self._fetchers.pop(key).close()
+
+    def leave(self) -> None:
+        """Follow nothing new: a broker that leaves must not come back into an ISR (KAFKA-7128)."""
+        self._leaving = True
 
     def close(self) -> None:
         """End every fetcher, without waiting for the threads, and follow nothing any more."""

@@ -178,3 +178,13 @@ def test_a_closed_pool_follows_nothing_more(pool) -> None:
     assert pool.made[0].closed
     pool.follow(B)
     assert len(pool.made) == 1
+
+
+def test_a_broker_that_leaves_follows_nothing_new(pool: Pool) -> None:
+    kept = TopicPartition("flights", 0)
+    pool.follow(kept)
+    pool.pool.leave()
+    pool.follow(TopicPartition("flights", 1), leader=2)
+    assert pool.pool.is_following(kept)
+    assert not pool.pool.is_following(TopicPartition("flights", 1))
+    assert len(pool.made) == 1

@@ -1,0 +1,30 @@
+"""What leaders write about their ISRs, read back by a controller that rules."""
+
+from __future__ import annotations
+
+from regency.model.ids import TopicPartition
+
+T0 = TopicPartition("t", 0)
+
+
+def test_a_leader_that_took_a_dead_broker_in_again_is_overruled(ruled):
+    ruled.write_topic("t", {0: [2, 3, 1]})
+    ruled.kill_broker(3)
+    leader, isr, epoch, controller = ruled.state("t")
+    assert (leader, isr) == (2, (2, 1))
+
+    ruled.write_state("t", 0, 2, (2, 1, 3), epoch=epoch, controller=controller)
+    ruled.notify_isr_change(T0)
+
+    assert ruled.state("t") == (2, (2, 1), epoch + 1, controller)
+    assert ruled.agents[2].states[T0] == (2, epoch + 1, (2, 1))
+
+
+def test_an_isr_of_live_brokers_is_taken_over_as_it_is(ruled):
+    ruled.write_topic("t", {0: [2, 3, 1]})
+
+    ruled.write_state("t", 0, 2, (2, 3), epoch=0)
+    ruled.notify_isr_change(T0)
+
+    assert ruled.state("t") == (2, (2, 3), 0, 1)
+    assert ruled.candidates[0].term.context.leadership(T0).leader_and_isr.isr == (2, 3)
