@@ -24,14 +24,19 @@ def on_isrs_changed(term: Term) -> None:
 
 
 def _gone_members(term: Term, changed: Sequence[TopicPartition]) -> list[PartitionReplica]:
-    """Members that do not work: a leader took them in again before it heard that they leave or are dead."""
+    """Members that do not work: a leader took them in again before it heard that they leave or are dead.
+
+    A leader that is leaving itself is none of them: it leads until it has gone, or has asked again to be moved off.
+    """
     gone = []
     for partition in changed:
         leadership = term.context.leadership(partition)
-        members = leadership.leader_and_isr.isr if leadership is not None else ()
+        assert leadership is not None, "it has just been read"
+        now = leadership.leader_and_isr
         gone += [
             PartitionReplica(partition.topic, partition.partition, member)
-            for member in members
+            for member in now.isr
             if not term.context.is_online(member, partition)
+            and not (member == now.leader and member in term.context.shutting_down)
         ]
     return gone

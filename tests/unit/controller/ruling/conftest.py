@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
@@ -215,9 +215,15 @@ class World:
         self.settle()
 
 
+@pytest.fixture(scope="session")
+def new_world(zookeeper_fakes: SimpleNamespace) -> Callable[[], World]:
+    """Makes empty worlds, for tests that need many."""
+    return lambda: World(zookeeper_fakes)
+
+
 @pytest.fixture
-def world(zookeeper_fakes: SimpleNamespace) -> World:
-    return World(zookeeper_fakes)
+def world(new_world: Callable[[], World]) -> World:
+    return new_world()
 
 
 @pytest.fixture

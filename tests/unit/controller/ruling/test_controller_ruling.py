@@ -183,6 +183,29 @@ def test_isr_change_of_a_leader_is_read_and_told_to_all(ruled):
     assert ruled.candidates[0].rules
 
 
+def test_dead_member_that_a_leader_took_in_again_is_taken_out_again(ruled):
+    ruled.write_topic("t", {0: [3, 2, 1]})
+    ruled.kill_broker(1)
+
+    ruled.write_state("t", 0, 3, [3, 2, 1], epoch=1)  # decided before the leader heard of it
+    ruled.notify_isr_change(T0)
+
+    assert ruled.state("t") == (3, (3, 2), 2, 1)
+    assert ruled.ensemble.names(paths.ISR_CHANGE_NOTIFICATION) == ()
+
+
+def test_leaving_leader_without_a_successor_leads_until_it_has_gone(ruled):
+    ruled.write_topic("t", {0: [3, 2]})
+    for broker in (2, 3):
+        ruled.candidates[0].ask(ControlledShutdown(broker, -1))
+    assert ruled.state("t") == (3, (3,), 1, 1)
+
+    ruled.write_state("t", 0, 3, [3, 2], epoch=1)
+    ruled.notify_isr_change(T0)
+
+    assert ruled.state("t") == (3, (3,), 2, 1)
+
+
 def test_election_uses_the_isr_a_leader_wrote_a_moment_ago(ruled):
     ruled.write_topic("t", {0: [3, 2, 1]})
     ruled.write_state("t", 0, 3, [3, 1], epoch=0)  # its notification is not written yet
