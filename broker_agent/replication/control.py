@@ -16,7 +16,8 @@ from regency.broker_agent.replication.api import AppliedState, LeaderAddress, Pa
 from regency.broker_agent.replication.fetcher_pool import FetcherPool, FollowTask
 from regency.broker_agent.replication.hosting import Hosting
 from regency.broker_agent.replication.isr_maintenance import IsrMaintenance
-from regency.broker_agent.replication.partition import Partition, Role
+from regency.broker_agent.replication.partition import Partition
+from regency.broker_agent.replication.rules import Role
 from regency.model.ids import (
     EPOCH_DURING_DELETE,
     NO_LEADER,

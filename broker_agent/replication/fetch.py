@@ -36,8 +36,11 @@ class FetchPath:
         hosting = self._hosting
         now_ms = hosting.clock.monotonic_ms()
         reading = _Reading(params)
-        for wanted in partitions:
-            self._read(reading, wanted, now_ms if params.from_follower else None)
+        if params.from_follower:
+            self._read_for_follower(reading, partitions, now_ms)
+        else:
+            for wanted in partitions:
+                self._read(reading, wanted, None)
         if params.max_wait_ms <= 0 or not partitions or reading.is_answer:
             hosting.completions.add(lambda: respond(reading.results))
             return _nothing_to_cancel
@@ -47,6 +50,21 @@ class FetchPath:
             return _nothing_to_cancel
         hosting.wait(hosting.fetches, waiting)
         return lambda: hosting.fetches.cancel(waiting)
+
+    def _read_for_follower(self, reading: _Reading, partitions: Sequence[FetchPartition], now_ms: int) -> None:
+        broker, broker_epoch = reading.params.replica_id, reading.params.replica_epoch
+        known_epoch = self._hosting.rules.peers.broker_epoch(broker)
+        hosted = self._hosting.partitions
+        for wanted in partitions:
+            partition = hosted.get(wanted.topic_partition)
+            if (
+                partition is not None
+                and known_epoch == broker_epoch
+                and partition.counts_as_before(broker, broker_epoch, wanted, now_ms)
+            ):
+                reading.results[wanted.topic_partition] = partition.nothing_to_read()
+            else:
+                self._read(reading, wanted, now_ms)
 
     def read_again(
         self, before: _Reading, partitions: Iterable[FetchPartition]

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from regency.broker_agent.ports import Peers, Timer
 from regency.broker_agent.replication.completions import Completions
-from regency.broker_agent.replication.partition import Partition, ReplicationRules, Role
+from regency.broker_agent.replication.partition import Partition
 from regency.broker_agent.replication.purgatory import DelayedOperation, Purgatory
+from regency.broker_agent.replication.rules import ReplicationRules, Role
 from regency.model.clock import Clock
 from regency.model.ids import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode

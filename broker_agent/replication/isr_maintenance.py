@@ -9,7 +9,7 @@ from __future__ import annotations
 from regency.broker_agent.ports import IsrChange, IsrStore, IsrUnknown, IsrWritten, Peers
 from regency.broker_agent.replication.hosting import Hosting
 from regency.broker_agent.replication.isr_state import Pending, PendingShrink
-from regency.broker_agent.replication.partition import Partition, brokers_of
+from regency.broker_agent.replication.partition import Partition
 from regency.model.ids import BrokerEpoch, BrokerId, TopicPartition
 
 _SLICE = 2000
@@ -55,15 +55,14 @@ class IsrMaintenance:
 
     def peers_changed(self, now_ms: int) -> None:
         """Metadata changed: who comes, goes or is leaving changes who may join and whom a high watermark awaits."""
-        led = [partition for partition in self._hosting.partitions.values() if partition.remotes]
         seen = {
             broker: (self._peers.broker_epoch(broker), self._peers.is_shutting_down(broker))
-            for broker in brokers_of(led)
+            for broker in sorted(self._hosting.rules.followers)
         }
         if seen == self._seen_peers:
             return
         self._seen_peers = seen
-        for partition in led:
+        for partition in [partition for partition in self._hosting.partitions.values() if partition.remotes]:
             self._advance(partition, now_ms)
             self.expand(partition, now_ms)
 

@@ -6,13 +6,9 @@ fetching are the ReplicaManager's. Every method belongs to the data loop; `now_m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from enum import Enum
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from regency.broker_agent.ports import IsrChange, Peers
+from regency.broker_agent.ports import IsrChange
 from regency.broker_agent.replication.api import EpochEndOffset, FetchedPartition, FetchPartition, PartitionState
 from regency.broker_agent.replication.isr_state import (
     NOT_LEADING,
@@ -23,6 +19,7 @@ from regency.broker_agent.replication.isr_state import (
     PendingShrink,
 )
 from regency.broker_agent.replication.replica import RemoteReplica
+from regency.broker_agent.replication.rules import ReplicationRules, Role
 from regency.model.facts import ReplicaAssignment
 from regency.model.ids import (
     NO_BROKER_EPOCH,
@@ -42,28 +39,6 @@ from regency.model.kafka_errors import ErrorCode
 
 if TYPE_CHECKING:
     from regency.broker_agent.log.partition_log import PartitionLog
-
-
-class Role(Enum):
-    """What this broker is to a partition it hosts."""
-
-    NONE = "none"
-    """Hosted, but neither led nor followed: stopped, or not told yet."""
-    LEADER = "leader"
-    FOLLOWER = "follower"
-    OFFLINE = "offline"
-    """Its log directory failed."""
-
-
-class ReplicationRules(msgspec.Struct, frozen=True):
-    """What all partitions of a broker decide by."""
-
-    broker_id: BrokerId
-    lag_ms: int
-    """replica.lag.time.max.ms"""
-    peers: Peers
-    min_insync: Callable[[str], int]
-    """min.insync.replicas of a topic."""
 
 
 class Partition:
@@ -167,6 +142,7 @@ class Partition:
             for broker in state.replicas
             if broker != self._rules.broker_id
         }
+        self._rules.followers.update(self.remotes)
 
     def _publish(self, state: PartitionState, role: Role, isr: IsrState) -> None:
         self.controller_epoch = state.controller_epoch
@@ -228,7 +204,9 @@ class Partition:
         """
         if wanted.current_leader_epoch != self.leader_epoch or broker_epoch == NO_BROKER_EPOCH:
             return False
-        moved = self.remotes[broker].count_fetch(
+        replica = self.remotes[broker]
+        replica.idle_fetch = wanted if wanted.fetch_offset == leader_end else None
+        moved = replica.count_fetch(
             fetch_offset=wanted.fetch_offset,
             log_start_offset=wanted.log_start_offset,
             leader_end=leader_end,
@@ -237,6 +215,27 @@ class Partition:
             now_ms=now_ms,
         )
         return moved and self.maybe_advance_high_watermark(now_ms)
+
+    def counts_as_before(
+        self, broker: BrokerId, broker_epoch: BrokerEpoch, wanted: FetchPartition, now_ms: int
+    ) -> bool:
+        """Whether a fetch is word for word the last one and there is still nothing to read; it is counted if so.
+
+        The short way for a follower's thousands of idle partitions: everything `count_fetch` and a read would look at
+        was looked at the last time, or is compared here. `wanted` is the same object while a session keeps it.
+        """
+        replica = self.remotes.get(broker)
+        if (
+            replica is None
+            or replica.idle_fetch is not wanted
+            or replica.broker_epoch != broker_epoch
+            or wanted.current_leader_epoch != self.leader_epoch
+            or wanted.fetch_offset != self.log.log_end_offset
+            or broker not in self.isr.maximal
+        ):
+            return False
+        replica.last_fetch_ms = replica.last_caught_up_ms = now_ms
+        return True
 
     def diverging_epoch(self, fetch_offset: Offset, last_fetched_epoch: LeaderEpoch) -> EpochEndOffset | None:
         """Where the fetcher's log leaves ours (both -1: not known), or None; epoch -1 asks nothing (KIP-595)."""
@@ -382,8 +381,3 @@ class Partition:
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
         """Drop everything and begin again at `offset`. Raises LogStorageError."""
         self.log.truncate_fully_and_start_at(offset)
-
-
-def brokers_of(partitions: Sequence[Partition]) -> tuple[BrokerId, ...]:
-    """Every broker that follows one of the partitions, sorted."""
-    return tuple(sorted({broker for partition in partitions for broker in partition.remotes}))

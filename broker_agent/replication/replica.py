@@ -5,6 +5,7 @@ Pure bookkeeping. The rules that use it (high watermark, ISR) are in partition.p
 
 from __future__ import annotations
 
+from regency.broker_agent.replication.api import FetchPartition
 from regency.model.ids import (
     NO_BROKER_EPOCH,
     NO_LEADER_EPOCH,
@@ -23,6 +24,7 @@ class RemoteReplica:
         "broker",
         "broker_epoch",
         "fetch_epoch",
+        "idle_fetch",
         "last_caught_up_ms",
         "last_fetch_leader_end",
         "last_fetch_ms",
@@ -39,6 +41,8 @@ class RemoteReplica:
         self.log_start_offset: Offset = UNKNOWN_OFFSET
         self.last_fetch_leader_end: Offset = UNKNOWN_OFFSET
         self.last_fetch_ms: int | None = None
+        self.idle_fetch: FetchPartition | None = None
+        """The last fetch, where it was counted and found nothing to read."""
         self.last_caught_up_ms: int | None = None
 
     def forget(self, now_ms: int, *, in_sync: bool) -> None:
@@ -92,6 +96,7 @@ class RemoteReplica:
         return self.log_end_offset != leader_end and not self.caught_up_within(lag_ms, now_ms)
 
     def _forget_offsets(self) -> None:
+        self.idle_fetch = None
         self.fetch_epoch = NO_LEADER_EPOCH
         self.log_end_offset = UNKNOWN_OFFSET
         self.log_start_offset = UNKNOWN_OFFSET

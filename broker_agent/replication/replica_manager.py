@@ -32,8 +32,9 @@ from regency.broker_agent.replication.fetcher_pool import FetcherPool
 from regency.broker_agent.replication.hosting import Hosting
 from regency.broker_agent.replication.isr_maintenance import IsrMaintenance
 from regency.broker_agent.replication.offsets import OffsetQueries
-from regency.broker_agent.replication.partition import Partition, Role
+from regency.broker_agent.replication.partition import Partition
 from regency.broker_agent.replication.produce import ProducePath
+from regency.broker_agent.replication.rules import Role
 from regency.broker_agent.replication.schedule import Schedule
 from regency.model.clock import Clock
 from regency.model.ids import (

@@ -296,3 +296,32 @@ def _values(answer):
     while (batch := records.next_batch()) is not None:
         found.extend(record.value.decode() for record in batch)
     return found
+
+
+def test_a_fetch_that_repeats_itself_at_the_end_counts_until_anything_changes(cluster) -> None:
+    cluster.decide(1, (1, 2))
+    cluster.tell(1)
+    cluster[1].produce("a", acks=1)
+    replica = cluster[1].partition().remotes[2]
+    params = FetchParams(BrokerId(2), cluster.peers.epochs[2], 0, 1, 1 << 20)
+    wanted = FetchPartition(TP, None, Offset(1), 1 << 20, LeaderEpoch(0), LeaderEpoch(0), Offset(0))
+
+    def again():
+        cluster.clock.advance(100)
+        answers = []
+        cluster[1].manager.fetch(params, [wanted], answers.append)
+        return answers[0][TP]
+
+    first = again()
+    assert (first.high_watermark, again().high_watermark, replica.last_caught_up_ms) == (0, 1, 200)
+    assert again() is again()
+    assert replica.last_caught_up_ms == 400
+    cluster[1].produce("b", acks=1)
+    assert _values(again()) == ["b"]
+    assert replica.last_caught_up_ms == 400
+    cluster[1].consume(2, replica=2, epoch=0)
+    cluster.peers.epochs[2] = BrokerEpoch(999)
+    assert again().error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    cluster.decide(1, (1, 2))
+    cluster.tell(1)
+    assert again().error is ErrorCode.FENCED_LEADER_EPOCH
