@@ -65,6 +65,9 @@ CONTROL_THREADS = 4
 
 GRACE_MS = 1000
 
+LOGS_PER_LINE = 1000
+"""Logs opened at the start for each line about it."""
+
 METADATA_PATIENCE_MS = 10_000
 """How long readiness waits for metadata, so that nobody's first question is answered with an empty cluster."""
 
@@ -205,7 +208,7 @@ class Agent:
             worker=self._worker,
             recovery_threads=self._settings.num_recovery_threads_per_data_dir,
             on_dir_failure=lambda path, why: self._loop.post(lambda: self._on_dir_failure(path, why)),
-            progress=lambda done, count: logger.info("recovered %d of %d logs", done, count),
+            progress=_tell_progress,
         )
 
     def _read_configs(self, configs: TopicConfigs, logs: LogManager) -> None:
@@ -363,6 +366,11 @@ class Agent:
         sys.stdout.write(json.dumps({"ready": True, "broker": self._broker_id, "ports": ports}) + "\n")
         sys.stdout.flush()
         logger.info("ready: %s", ", ".join(str(endpoint) for endpoint in self._endpoints))
+
+
+def _tell_progress(done: int, count: int) -> None:
+    if done == count or done % LOGS_PER_LINE == 0:
+        logger.info("opened %d of %d logs", done, count)
 
 
 def _follows_nothing() -> None:
