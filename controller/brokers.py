@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
+from regency.controller.partition_state_machine import refresh_leadership
 from regency.controller.states import PartitionState, ReplicaState
 from regency.controller.term import Term
 from regency.model.facts import Broker
@@ -140,18 +141,36 @@ def bring_online(term: Term, brokers: Collection[BrokerId]) -> None:
 
 
 def take_offline(term: Term, replicas: Sequence[PartitionReplica]) -> None:
-    """Replicas stopped working: elect for what they led, then take them out of the ISRs."""
+    """Replicas stopped working: elect for what they led, then take them out of the ISRs.
+
+    Where one is not known to be in the ISR, its leader may have taken it in a moment ago: those states are read again.
+    """
     context = term.context
     gone = [each for each in replicas if not context.is_queued_for_deletion(each.topic)]
+    outside = _partitions(each for each in gone if not _is_member(term, each))
+    term.batch.metadata(refresh_leadership(context, term.store, outside))
     leaderless = [partition for partition in _partitions(gone) if _lost_its_leader(term, partition)]
     term.partitions.handle(leaderless, PartitionState.OFFLINE)
     term.partitions.trigger_online()
     term.replicas.handle([each for each in gone if _exists(term, each)], ReplicaState.OFFLINE)
+    if any(_is_electable(term, partition) for partition in sorted(context.leaderless)):
+        term.partitions.trigger_online()
 
 
 def _lost_its_leader(term: Term, partition: TopicPartition) -> bool:
     leadership = term.context.leadership(partition)
     return leadership is not None and not term.context.is_online(leadership.leader_and_isr.leader, partition)
+
+
+def _is_electable(term: Term, partition: TopicPartition) -> bool:
+    leadership = term.context.leadership(partition)
+    members = leadership.leader_and_isr.isr if leadership is not None else ()
+    return any(term.context.is_online(member, partition) for member in members)
+
+
+def _is_member(term: Term, replica: PartitionReplica) -> bool:
+    leadership = term.context.leadership(replica.topic_partition)
+    return leadership is None or replica.broker in leadership.leader_and_isr.isr
 
 
 def _exists(term: Term, replica: PartitionReplica) -> bool:

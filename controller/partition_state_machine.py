@@ -166,14 +166,24 @@ class PartitionStateMachine:
     ) -> dict[TopicPartition, str]:
         failed: dict[TopicPartition, str] = {}
         pending = list(partitions)
-        for _ in range(ROUNDS):
+        for attempt in range(ROUNDS):
             elections = self._decide(pending, kind, failed, unclean=unclean)
-            pending = self._commit(elections, kind, failed)
+            conflicts = self._commit(elections, kind, failed)
+            self._read_again(conflicts)
+            pending = conflicts if attempt else [*conflicts, *self._reconsider(pending, failed)]
             if not pending:
                 return failed
-            self._read_again(pending)
         failed.update(dict.fromkeys(pending, f"its state znode changed {ROUNDS} times during the election"))
         return failed
+
+    def _reconsider(
+        self, partitions: Sequence[TopicPartition], failed: dict[TopicPartition, str]
+    ) -> list[TopicPartition]:
+        """Those that failed by what is known, but of which more is known now: their leader may have grown the ISR."""
+        changed = self._read_again([partition for partition in partitions if partition in failed])
+        for partition in changed:
+            del failed[partition]
+        return changed
 
     def _decide(
         self,
@@ -285,8 +295,8 @@ class PartitionStateMachine:
         online = self._context.online(partition)
         return [replica for replica in assignment.replicas if replica in online]
 
-    def _read_again(self, partitions: Sequence[TopicPartition]) -> None:
-        refresh_leadership(self._context, self._store, partitions)
+    def _read_again(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+        return refresh_leadership(self._context, self._store, partitions)
 
 
 def refresh_leadership(
@@ -296,8 +306,10 @@ def refresh_leadership(
 
     Raises ControllerMoved where a state was written under a newer controller epoch.
     """
-    changed = []
+    changed: list[TopicPartition] = []
     known = [each for each in partitions if context.assignment(each).replicas]
+    if not known:
+        return changed
     for partition, state in store.read_states(known).states.items():
         if state.controller_epoch > store.fence.epoch:
             raise ControllerMoved(

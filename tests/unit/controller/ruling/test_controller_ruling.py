@@ -194,6 +194,28 @@ def test_dead_member_that_a_leader_took_in_again_is_taken_out_again(ruled):
     assert ruled.ensemble.names(paths.ISR_CHANGE_NOTIFICATION) == ()
 
 
+def test_member_that_a_leader_took_in_a_moment_ago_is_taken_out_when_it_dies(ruled):
+    ruled.write_topic("t", {0: [3, 2]})
+    ruled.kill_broker(2)
+    ruled.start_broker(2)
+    ruled.write_state("t", 0, 3, [3, 2], epoch=1)  # its notification is not written yet
+
+    ruled.kill_broker(2)
+
+    assert ruled.state("t") == (3, (3,), 2, 1)
+
+
+def test_member_that_a_leader_took_in_a_moment_ago_is_elected_when_the_leader_dies(ruled):
+    ruled.write_topic("t", {0: [3, 2]})
+    ruled.kill_broker(2)
+    ruled.start_broker(2)
+    ruled.write_state("t", 0, 3, [3, 2], epoch=1)  # its notification is not written yet
+
+    ruled.kill_broker(3)
+
+    assert ruled.state("t") == (2, (2,), 2, 1)
+
+
 def test_leaving_leader_without_a_successor_leads_until_it_has_gone(ruled):
     ruled.write_topic("t", {0: [3, 2]})
     for broker in (2, 3):
