@@ -41,14 +41,23 @@ class FakeAgent:
 
     received: list[object] = field(default_factory=list)
     answers: list[pb.ControlResponse] = field(default_factory=list)
+    seen: tuple[int, int] = (0, 0)
+    """Controller epoch and number of the last request: they never go back, and no number is left out."""
     states: dict[TopicPartition, tuple[int, int, tuple[int, ...]]] = field(default_factory=dict)
     """Leader, leader epoch and ISR of every partition it was told to host."""
 
     def call(self, message) -> pb.ControlResponse:
+        term, last = self.seen
+        epoch, seq = message.header.controller_epoch, message.header.seq
+        assert epoch > term or (epoch == term and seq in (last, last + 1)), (
+            f"request {seq} of {epoch} after {self.seen}"
+        )
+        self.seen = (epoch, seq)
         self.received.append(message)
         answer = self.answers.pop(0) if self.answers else pb.ControlResponse()
         if answer.error_code == 0 and isinstance(message, pb.LeaderAndIsrRequest):
-            self.states.update(_decode(message))
+            refused = {TopicPartition(topic.topic, number) for topic in answer.topics for number in topic.partition}
+            self.states.update((each, state) for each, state in _decode(message).items() if each not in refused)
         return answer
 
     def of(self, kind) -> list:

@@ -10,11 +10,26 @@ from regency.model import znode_paths as paths
 from regency.model import znodes
 from regency.model.facts import LeaderAndIsr, LeaderIsrAndControllerEpoch
 from regency.model.ids import TopicPartition
+from regency.model.kafka_errors import ErrorCode
+from regency.protos import control_pb2 as pb
 from regency.runtime.zk_session import Delete, SetData
 
 BROKERS = (1, 2, 3, 4)
 broker = st.sampled_from(BROKERS)
 candidate = st.integers(0, 1)
+
+TOP_LEVEL = (
+    ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.STALE_BROKER_EPOCH,
+    ErrorCode.STALE_CONTROLLER_EPOCH,
+    ErrorCode.INVALID_REQUEST,
+)
+PER_PARTITION = (
+    ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.INCONSISTENT_TOPIC_ID,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+)
 
 steps = st.lists(
     st.one_of(
@@ -28,6 +43,8 @@ steps = st.lists(
         st.tuples(st.just("delete controller")),
         st.tuples(st.just("lose replies"), candidate, st.integers(1, 2)),
         st.tuples(st.just("disconnect"), candidate),
+        st.tuples(st.just("agent refuses all"), broker, st.sampled_from(TOP_LEVEL), st.integers(1, 3)),
+        st.tuples(st.just("agent refuses one"), broker, st.sampled_from(PER_PARTITION), st.integers(1, 3)),
     ),
     min_size=3,
     max_size=25,
@@ -74,15 +91,27 @@ class Script:
                 world.write_topic(f"t{self.topics}", {0: order[:factor]})
             case ("leader writes isr", index, members, notified):
                 self.write_isr(index, members, notified=notified)
+            case _:
+                self.disturb(step)
+        world.settle()
+
+    def disturb(self, step) -> None:
+        """What goes wrong with controllers, connections and agents."""
+        world = self.world
+        match step:
             case ("expire", index):
                 world.candidates[index].session.expire()
             case ("delete controller",) if paths.CONTROLLER in world.ensemble.nodes:
                 world.ensemble.delete(paths.CONTROLLER)
             case ("lose replies", index, count):
                 world.candidates[index].session.lose_replies = count
+            case ("agent refuses all", number, code, times) if number in world.agents:
+                world.agents[number].answers.extend([pb.ControlResponse(error_code=code)] * times)
+            case ("agent refuses one", number, code, times) if number in world.agents:
+                refused = pb.PartitionErrors(topic="t1", partition=[0], error_code=[code])
+                world.agents[number].answers.extend([pb.ControlResponse(topics=[refused])] * times)
             case ("disconnect", index):
                 world.candidates[index].session.reconnect()
-        world.settle()
 
     def write_isr(self, index: int, members: set[int], *, notified: bool) -> None:
         """A leader changes its ISR by compare-and-set, as agents do."""
@@ -117,7 +146,7 @@ class Script:
 
     def finish(self) -> None:
         """Let every delay pass, then look at the whole."""
-        for _ in range(3):
+        for _ in range(12):
             self.world.clock.advance(10_000)
             self.world.settle()
         assert [each.rules for each in self.world.candidates].count(True) == 1
