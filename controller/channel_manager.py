@@ -176,8 +176,10 @@ class ControllerChannelManager:
         """Open a channel to a broker; nothing is sent before `start`."""
         endpoint = broker.endpoint(self._control_listener)
         assert endpoint is not None, f"broker {broker.id} has no listener {self._control_listener}"
+        before = self._channels.get(broker.id)
         self.remove(broker.id)
-        sender = Sender(self._origin, broker.id, broker.epoch, self._metadata)
+        after = None if before is None else before.sender
+        sender = Sender(self._origin, broker.id, broker.epoch, self._metadata, after=after)
         self._channels[broker.id] = _Channel(sender, self._connect(endpoint), self._encode, self._listener, self._clock)
 
     def remove(self, broker: BrokerId) -> None:
@@ -220,7 +222,7 @@ class _Channel:
         listener: Listener,
         clock: Clock,
     ) -> None:
-        self._sender = sender
+        self.sender = sender
         self._port = port
         self._encode = encode
         self._listener = listener
@@ -231,20 +233,20 @@ class _Channel:
 
     def unacknowledged(self) -> int:
         with self._changed:
-            return self._sender.desired.unacknowledged
+            return self.sender.desired.unacknowledged
 
     def want(self, requests: BrokerRequests | None) -> None:
         with self._changed:
             if requests is not None:
-                requests.apply_to(self._sender.desired)
+                requests.apply_to(self.sender.desired)
             self._changed.notify()
 
     def start(self) -> None:
         with self._changed:
-            self._sender.start()
+            self.sender.start()
             self._changed.notify()
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=f"sender to {self._sender.label}", daemon=True)
+            self._thread = threading.Thread(target=self._run, name=f"sender to {self.sender.label}", daemon=True)
             self._thread.start()
 
     def close(self) -> None:
@@ -269,19 +271,19 @@ class _Channel:
         with self._changed:
             while not self._closed:
                 now = self._clock.monotonic_ms()
-                outgoing = self._sender.next(now)
+                outgoing = self.sender.next(now)
                 if outgoing is not None:
                     return outgoing
-                if self._sender.snapshot_wanted and not asked:
+                if self.sender.snapshot_wanted and not asked:
                     asked = True
                     self._listener.on_snapshot_wanted()
-                wake_at = self._sender.wake_at(now)
+                wake_at = self.sender.wake_at(now)
                 self._changed.wait(None if wake_at is None else max(wake_at - now, 1) / 1000)
         return None
 
     def _exchange(self, outgoing: Outgoing) -> None:
         try:
-            answer = self._port.call(self._encode(self._sender, outgoing))
+            answer = self._port.call(self._encode(self.sender, outgoing))
         except RegencyError as error:
             self._failed(outgoing.rpc, str(error))
             return
@@ -289,8 +291,8 @@ class _Channel:
             self._failed(outgoing.rpc, f"{type(error).__name__}: {error}")
             return
         with self._changed:
-            failures = self._sender.failures
-            trouble = self._sender.on_answer(answer, self._clock.monotonic_ms())
+            failures = self.sender.failures
+            trouble = self.sender.on_answer(answer, self._clock.monotonic_ms())
             self._report(outgoing.rpc, failures)
         if trouble is not None:
             self._listener.on_trouble(trouble)
@@ -298,20 +300,20 @@ class _Channel:
     def _failed(self, rpc: Rpc, why: str) -> None:
         with self._changed:
             if not self._closed:
-                failures = self._sender.failures
-                self._sender.on_no_answer(why, self._clock.monotonic_ms())
+                failures = self.sender.failures
+                self.sender.on_no_answer(why, self._clock.monotonic_ms())
                 self._report(rpc, failures)
 
     def _report(self, rpc: Rpc, failures_before: int) -> None:
-        if failures_before == 0 and self._sender.failures:
+        if failures_before == 0 and self.sender.failures:
             logger.warning(
                 "%s to %s is not acknowledged, it is repeated until it is: %s",
                 rpc.value,
-                self._sender.label,
-                self._sender.last_failure,
+                self.sender.label,
+                self.sender.last_failure,
             )
-        elif failures_before and not self._sender.failures:
-            logger.info("%s answers again after %d failed requests", self._sender.label, failures_before)
+        elif failures_before and not self.sender.failures:
+            logger.info("%s answers again after %d failed requests", self.sender.label, failures_before)
 
 
 def open_channels(*, control_listener: str, inter_broker_listener: str, timeout_ms: int, clock: Clock) -> OpenChannels:

@@ -72,10 +72,19 @@ class Trouble(msgspec.Struct, frozen=True):
 
 
 class Sender:
-    """The conversation with one broker epoch. Not thread-safe: its owner guards it."""
+    """The conversation with one broker epoch. Not thread-safe: its owner guards it.
+
+    `after` is the sender it takes over from; with the same incarnation its numbers go on.
+    """
 
     def __init__(
-        self, origin: messages.Origin, broker: BrokerId, broker_epoch: BrokerEpoch, metadata: MetadataLog
+        self,
+        origin: messages.Origin,
+        broker: BrokerId,
+        broker_epoch: BrokerEpoch,
+        metadata: MetadataLog,
+        *,
+        after: Sender | None = None,
     ) -> None:
         self.desired = DesiredState()
         self.snapshot_wanted = False
@@ -89,7 +98,7 @@ class Sender:
         self._metadata = metadata
         self._started = False
         self._full = True
-        self._seq = 0
+        self._seq = after._seq if after is not None and after._broker_epoch == broker_epoch else 0
         self._in_flight: Outgoing | None = None
         self._awaiting = False
         self._hold_until_ms = 0

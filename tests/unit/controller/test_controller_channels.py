@@ -146,6 +146,20 @@ def test_closing_ends_calls_that_run(channels):
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("sender to broker 1 (epoch 1)")]
 
 
+def test_broker_reached_elsewhere_gets_numbers_that_go_on(channels):
+    channels.metadata.set_snapshot([b""])
+    channels.manager.start(1)
+    for _ in range(2):
+        assert channels.ports[1].arrived.acquire(timeout=10)
+    channels.ports[5] = Port()
+
+    channels.manager.add(Broker(1, 1, (Endpoint("CONTROL", "h", 5),)))
+    channels.manager.start(1)
+
+    assert channels.ports[5].arrived.acquire(timeout=10)
+    assert channels.ports[5].received[0].header.seq == 3
+
+
 def test_broker_added_again_gets_a_new_conversation(channels):
     channels.metadata.set_snapshot([b""])
     channels.manager.start(1)

@@ -82,7 +82,8 @@ class SteppedChannels:
         self._brokers = brokers
 
     def add(self, broker):
-        self.senders[broker.id] = Sender(self._origin, broker.id, broker.epoch, self.metadata)
+        before = self.senders.get(broker.id)
+        self.senders[broker.id] = Sender(self._origin, broker.id, broker.epoch, self.metadata, after=before)
 
     def remove(self, broker):
         self.senders.pop(broker, None)
