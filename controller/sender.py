@@ -98,7 +98,7 @@ class Sender:
         self._metadata = metadata
         self._started = False
         self._full = True
-        self._seq = after._seq if after is not None and after._broker_epoch == broker_epoch else 0
+        self._seq: int = 0 if after is None else after.last_seq(broker_epoch)
         self._in_flight: Outgoing | None = None
         self._awaiting = False
         self._hold_until_ms = 0
@@ -116,6 +116,10 @@ class Sender:
     def settled(self) -> bool:
         """Whether the broker has acknowledged everything."""
         return self._started and not self._full and self._in_flight is None and not self.desired.unacknowledged
+
+    def last_seq(self, broker_epoch: BrokerEpoch) -> int:
+        """Number of the last request to this incarnation; 0 where it is another one."""
+        return self._seq if self._broker_epoch == broker_epoch else 0
 
     def start(self) -> None:
         """What is wanted by now is the whole of what the broker hosts: begin with the full LeaderAndIsr."""
