@@ -152,6 +152,7 @@ def take_offline(term: Term, replicas: Sequence[PartitionReplica]) -> None:
     leaderless = [partition for partition in _partitions(gone) if _lost_its_leader(term, partition)]
     term.partitions.handle(leaderless, PartitionState.OFFLINE)
     term.partitions.trigger_online()
+    term.hand_over_leaders(len(gone))
     term.replicas.handle([each for each in gone if _exists(term, each)], ReplicaState.OFFLINE)
     if any(_is_electable(term, partition) for partition in sorted(context.leaderless)):
         term.partitions.trigger_online()

@@ -38,6 +38,8 @@ def take_over(term: Term) -> None:
     term.batch.snapshot()
     offline = term.replicas.startup()
     term.partitions.startup()
+    if not bounced:  # else the first request to a bounced broker would leave out what it is about to host again
+        term.hand_over_leaders(len(offline))
     term.replicas.handle(offline, ReplicaState.OFFLINE)
     if bounced:
         for broker_id in bounced:

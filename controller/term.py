@@ -22,6 +22,9 @@ from regency.history.writer import HistoryWriter
 from regency.model.clock import Clock
 from regency.model.ids import ControllerEpoch
 
+MANY_WRITES = 1_000
+"""From so many state znodes on, writing them takes longer than sending twice."""
+
 
 class TermListener:
     """Hands what senders notice on to the queue, under the epoch they belong to."""
@@ -80,6 +83,11 @@ class Term:
         """Send what the event that ends now has committed, then record its decisions."""
         self.batch.hand_over(self.channels)
         self.decisions.commit()
+
+    def hand_over_leaders(self, still_to_write: int) -> None:
+        """Send what is committed already if much is still to be written: new leaders shall not wait for it."""
+        if still_to_write >= MANY_WRITES:
+            self.batch.hand_over(self.channels)
 
     def close(self) -> None:
         """End everything this term started, the senders first. What was not sent never will be."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from regency.controller.cluster_store import ClusterStore
 from regency.controller.partition_state_machine import PartitionStateMachine
 from regency.controller.replica_state_machine import ReplicaStateMachine
+from regency.controller.request_batch import RequestBatch
 from regency.controller.term import Term
 from regency.model import znode_paths as paths
 from regency.model.ids import TopicPartition
@@ -72,6 +75,38 @@ def test_failover_moves_leaders_and_isrs_off_brokers_that_died_while_nobody_rule
     assert full.full and full.last_chunk
 
 
+@pytest.mark.parametrize("failover", [True, False])
+def test_new_leaders_are_told_before_many_isrs_are_shrunk(world, monkeypatch, failover):
+    monkeypatch.setattr("regency.controller.term.MANY_WRITES", 1)
+    world.start_brokers(1, 2, 3)
+    if not failover:
+        world.candidate(1)
+    world.write_topic("t", {0: [3, 1, 2], 1: [1, 3, 2]})
+    if failover:
+        world.write_state("t", 0, 3, [3, 1, 2], controller=0)
+        world.write_state("t", 1, 1, [1, 3, 2], controller=0)
+        for broker in (1, 2):
+            world.ensemble.nodes[paths.broker(broker)].czxid = 1
+    told = []
+    hand_over = RequestBatch.hand_over
+
+    def watched(batch, channels):
+        told.append((world.state("t", 0), world.state("t", 1)))
+        hand_over(batch, channels)
+
+    monkeypatch.setattr(RequestBatch, "hand_over", watched)
+    world.kill_broker(3)
+    if failover:
+        world.candidate(1)
+
+    unchanged = 0 if failover else 1
+    assert told[:2] == [
+        ((1, (1, 2), 1, 1), (1, (1, 3, 2), 0, unchanged)),
+        ((1, (1, 2), 1, 1), (1, (1, 2), 1, 1)),
+    ]
+    assert world.agents[2].states == {T0: (1, 1, (1, 2)), TopicPartition("t", 1): (1, 1, (1, 2))}
+
+
 def test_failover_leaves_what_is_well_alone(world):
     world.start_brokers(1, 2)
     world.write_topic("t", {0: [1, 2]})
@@ -85,7 +120,9 @@ def test_failover_leaves_what_is_well_alone(world):
     assert world.agents[1].states == {T0: (2, 4, (2, 1))}
 
 
-def test_broker_that_bounced_while_nobody_ruled_is_handled_as_bounced(world):
+@pytest.mark.parametrize("many", [1, 1000])
+def test_broker_that_bounced_while_nobody_ruled_is_handled_as_bounced(world, monkeypatch, many):
+    monkeypatch.setattr("regency.controller.term.MANY_WRITES", many)
     world.start_brokers(1, 2)
     world.write_topic("t", {0: [1, 2], 1: [2, 1], 2: [1]})
     for partition, (leader, isr) in enumerate([(1, (1, 2)), (2, (2, 1)), (1, (1,))]):
@@ -105,6 +142,8 @@ def test_broker_that_bounced_while_nobody_ruled_is_handled_as_bounced(world):
         TopicPartition("t", 1): (2, 5, (2,)),
         TopicPartition("t", 2): (1, 6, (1,)),
     }
+    (full,) = (each for each in world.agents[1].of(pb.LeaderAndIsrRequest) if each.full)
+    assert sorted(full.topics[0].partition) == [0, 1, 2]
 
 
 def test_all_brokers_start_again_and_the_last_leader_leads(world):
