@@ -1,14 +1,34 @@
-"""What every suite shares: the bounded wait on a condition."""
+"""What every suite shares: the bounded wait on a condition, clusters, and what a failed test leaves to look at.
+
+One ZooKeeper per session, one chroot per cluster.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import shutil
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Protocol, TypeVar
 
 import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from regency.cluster import processes
+from regency.cluster.cluster import Cluster
+from regency.cluster.processes import ProcessState
+from regency.cluster.zookeeper import EmbeddedZooKeeper
+from regency.model.errors import RegencyError
 
 T = TypeVar("T")
+OUT = Path(__file__).resolve().parent / "out"
+LAST_LINES = 30
+NewCluster = Callable[..., Cluster]
+CreateTopic = Callable[..., None]
+REPORT = pytest.StashKey[dict[str, pytest.TestReport]]()
 
 
 class Eventually(Protocol):
@@ -32,3 +52,103 @@ def eventually() -> Eventually:
             time.sleep(0.05)
 
     return wait
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    report = yield
+    item.stash.setdefault(REPORT, {})[report.when] = report
+    return report
+
+
+@pytest.fixture(scope="session")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeeper]:
+    """The session's ZooKeeper. Who pauses or restarts one starts its own (`new_cluster(own_zookeeper=True)`)."""
+    server = EmbeddedZooKeeper(tmp_path_factory.mktemp("zookeeper"))
+    server.start()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def new_cluster(request: pytest.FixtureRequest, zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> Iterator[NewCluster]:
+    """Starts clusters that end with the test: `new_cluster(brokers=3, settings={...})`."""
+    clusters: list[Cluster] = []
+
+    def start(brokers: int = 3, *, own_zookeeper: bool = False, **options: object) -> Cluster:
+        chroot = f"/{tmp_path.name}-{len(clusters) + 1}"
+        connect = None if own_zookeeper else zookeeper.connect_string + chroot
+        directory = tmp_path / f"cluster-{len(clusters) + 1}"
+        cluster = Cluster(brokers=brokers, directory=directory, zookeeper_connect=connect, **options)
+        clusters.append(cluster)
+        cluster.start()
+        return cluster
+
+    yield start
+    reports = request.node.stash.get(REPORT, {})
+    failed = any(report.failed for report in reports.values())
+    for cluster in clusters:
+        if failed:
+            _leave_evidence(request.node.name, cluster)
+        cluster.close()
+
+
+@pytest.fixture
+def cluster(new_cluster: NewCluster) -> Cluster:
+    """Three brokers with a follower's lag limit of 2 s."""
+    return new_cluster(settings={"replica.lag.time.max.ms": "2000"})
+
+
+@pytest.fixture
+def create_topic() -> CreateTopic:
+    """Creates a topic through Kafka's protocol and waits until every replica is in sync."""
+
+    def create(cluster: Cluster, name: str = "t", partitions: int = 3, replication: int = 3, **config: str) -> None:
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
+        topic = NewTopic(
+            name,
+            num_partitions=partitions,
+            replication_factor=replication,
+            config={key.replace("_", "."): value for key, value in config.items()},
+        )
+        admin.create_topics([topic], operation_timeout=20, request_timeout=25)[name].result(timeout=30)
+        cluster.wait_healthy(20)
+
+    return create
+
+
+def _leave_evidence(name: str, cluster: Cluster) -> None:
+    """Copy logs, histories and thread stacks of a cluster to tests/out/NAME, and print the end of each log."""
+    target = OUT / "".join(letter if letter.isalnum() or letter in "-_" else "_" for letter in name)
+    shutil.rmtree(target, ignore_errors=True)
+    for broker in cluster.broker_ids:
+        if cluster.broker_state(broker) is ProcessState.PAUSED:
+            cluster.resume(broker)
+    for reference in cluster.state.processes:
+        if reference.name.startswith("agent-"):
+            processes.send(reference, signal.SIGUSR1)
+    with contextlib.suppress(RegencyError):
+        (target / "znodes.txt").parent.mkdir(parents=True, exist_ok=True)
+        (target / "znodes.txt").write_text("\n".join(_znodes(cluster, "/")) + "\n")
+    shutil.copytree(
+        cluster.directory, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("data", "version-2", "*.index")
+    )
+    lines = [
+        (line, broker)
+        for broker in cluster.broker_ids
+        for line in [
+            each for each in cluster.log(broker).read_text(errors="replace").splitlines() if each[:1].isdigit()
+        ][-LAST_LINES:]
+    ]
+    print(f"\nevidence in {target}; the last {LAST_LINES} lines of each log:")
+    for line, broker in sorted(lines):
+        print(f"agent-{broker} {line}")
+
+
+def _znodes(cluster: Cluster, path: str) -> list[str]:
+    session = cluster.session()
+    znode, children = session.read(path), session.children(path)
+    lines = [f"{path} v{znode.stat.version} {znode.data.decode(errors='replace')}"] if znode else []
+    for child in children.names if children else ():
+        lines += _znodes(cluster, f"{path.rstrip('/')}/{child}")
+    return lines

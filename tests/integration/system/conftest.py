@@ -1,38 +1,16 @@
-"""What tests of a whole cluster do again and again: create a topic, write numbered records, read all of them back."""
+"""What tests of a whole cluster do again and again: write numbered records, read all of them back, look around."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
 import pytest
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from regency.chaos.ledger import Ledger, Verdict
 from regency.chaos.workload import produce, read_back
 from regency.cluster.cluster import Cluster
 from regency.cluster.health import PartitionView
 from regency.model.ids import BrokerId, TopicPartition
-
-CreateTopic = Callable[..., None]
-
-
-@pytest.fixture
-def create_topic() -> CreateTopic:
-    """Creates a topic through Kafka's protocol and waits until every replica is in sync."""
-
-    def create(cluster: Cluster, name: str = "t", partitions: int = 3, replication: int = 3, **config: str) -> None:
-        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
-        topic = NewTopic(
-            name,
-            num_partitions=partitions,
-            replication_factor=replication,
-            config={key.replace("_", "."): value for key, value in config.items()},
-        )
-        admin.create_topics([topic], operation_timeout=20, request_timeout=25)[name].result(timeout=30)
-        cluster.wait_healthy(20)
-
-    return create
 
 
 class Books:

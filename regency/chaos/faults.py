@@ -1,0 +1,217 @@
+"""Random faults for a cluster of processes: planned from a seed, then done and mended one after the other.
+
+Every fault keeps what a broker wrote, but for WIPE, which takes one broker's disk while every other replica is in sync.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import threading
+import time
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from regency.model import znode_paths
+from regency.model.errors import RegencyError
+from regency.model.ids import BrokerId
+from regency.runtime.zk_session import Delete
+
+if TYPE_CHECKING:
+    from regency.cluster.cluster import Cluster
+
+STOP_TIMEOUT_S = 20.0
+"""In which a broker leaves in order, whatever else is broken."""
+
+HEAL_TIMEOUT_S = 30.0
+"""In which a cluster is whole again after its last fault was mended."""
+
+
+class FaultKind(Enum):
+    """What is done to the cluster."""
+
+    KILL = "kill -9"
+    WIPE = "kill -9 and lose the disk of"
+    STOP = "SIGTERM"
+    PAUSE = "pause"
+    KILL_CONTROLLER = "kill -9 the ruling controller alone"
+    DELETE_CONTROLLER = "delete /controller"
+    PAUSE_ZOOKEEPER = "pause ZooKeeper"
+    RESTART_ZOOKEEPER = "restart ZooKeeper"
+    KILL_ZOOKEEPER = "kill -9 ZooKeeper"
+
+
+_OF_BROKERS = (FaultKind.KILL, FaultKind.STOP, FaultKind.PAUSE)
+_OF_ZOOKEEPER = (FaultKind.PAUSE_ZOOKEEPER, FaultKind.RESTART_ZOOKEEPER, FaultKind.KILL_ZOOKEEPER)
+_OF_THE_CONTROLLER = (FaultKind.KILL_CONTROLLER, FaultKind.DELETE_CONTROLLER)
+_SESSION_S = 3.0
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """One fault. `broker` is a broker id, or None for the one that rules then; `hold_s` passes before it is mended."""
+
+    kind: FaultKind
+    broker: int | None = None
+    hold_s: float = 0.0
+
+    def __str__(self) -> str:
+        whom = (
+            ""
+            if self.kind in (*_OF_ZOOKEEPER, *_OF_THE_CONTROLLER)
+            else f" {'the ruler' if self.broker is None else self.broker}"
+        )
+        held = f" for {self.hold_s:.1f} s" if self.hold_s else ""
+        return f"{self.kind.value}{whom}{held}"
+
+
+class Round(msgspec.Struct, frozen=True):
+    """Faults that hold at the same time, `gap_s` after one another; then a pause, or (`heal`) until all is whole."""
+
+    faults: tuple[Fault, ...]
+    gap_s: float
+    heal: bool
+    rest_s: float
+
+    def __str__(self) -> str:
+        then = "until whole" if self.heal else f"{self.rest_s:.1f} s rest"
+        return f"{' + '.join(str(fault) for fault in self.faults)} ({self.gap_s:.1f} s apart); {then}"
+
+
+def plan_rounds(seed: int, rounds: int, brokers: Sequence[int]) -> list[Round]:
+    """The rounds of a seed; the same for the same arguments. The last one is followed by nothing."""
+    dice = random.Random(seed)  # noqa: S311 - repeatable on purpose
+    planned = []
+    for _ in range(rounds):
+        faults = [_fault(dice, brokers)]
+        if faults[0].kind is not FaultKind.WIPE and dice.random() < 0.4:
+            second = _fault(dice, brokers)
+            if _may_meet(faults[0], second):
+                faults.append(second)
+        faults.sort(key=lambda fault: fault.kind in _OF_ZOOKEEPER)
+        planned.append(Round(tuple(faults), dice.choice((0.0, 0.3, 1.0)), dice.random() < 0.5, dice.uniform(0.0, 1.5)))
+    return planned
+
+
+def _fault(dice: random.Random, brokers: Sequence[int]) -> Fault:
+    kinds = [*_OF_BROKERS * 3, *_OF_ZOOKEEPER, *_OF_THE_CONTROLLER, FaultKind.WIPE]
+    kind = dice.choice(kinds)
+    broker = dice.choice([None, *brokers])
+    if kind in _OF_THE_CONTROLLER:
+        return Fault(kind)
+    if kind in _OF_ZOOKEEPER:
+        return Fault(kind, hold_s=dice.choice((0.0, 1.0, _SESSION_S + 1.5)))
+    if kind is FaultKind.PAUSE:
+        return Fault(kind, broker, dice.choice((0.3, 1.5, 2.8, _SESSION_S + 1.0, _SESSION_S + 3.0)))
+    return Fault(kind, broker, dice.choice((0.0, 0.5, 2.0, _SESSION_S + 1.0)))
+
+
+def _may_meet(first: Fault, second: Fault) -> bool:
+    if FaultKind.WIPE in (first.kind, second.kind):
+        return False
+    return first.broker != second.broker or second.kind not in _OF_BROKERS
+
+
+class Breaker:
+    """Does what was planned to one cluster. `tell` hears of each step; `stop` lets a round end early."""
+
+    def __init__(self, cluster: Cluster, tell: Callable[[str], None]) -> None:
+        self._cluster = cluster
+        self._tell = tell
+        self._stopped = threading.Event()
+        self.troubles: list[str] = []
+        """What a fault brought to light by itself: a broker that did not leave in order."""
+
+    def run(self, rounds: Sequence[Round]) -> None:
+        """All rounds; the cluster may still be recovering afterwards. Raises ClusterError."""
+        for each in rounds:
+            self._round(each)
+            if each.heal:
+                self._cluster.wait_healthy(HEAL_TIMEOUT_S)
+                self._tell("whole again")
+            else:
+                self._stopped.wait(each.rest_s)
+
+    def _round(self, each: Round) -> None:
+        if any(fault.kind is FaultKind.WIPE for fault in each.faults):
+            self._cluster.wait_healthy(HEAL_TIMEOUT_S)
+        mends: list[tuple[bool, float, Callable[[], None]]] = []
+        for number, fault in enumerate(each.faults):
+            if number:
+                self._stopped.wait(each.gap_s)
+            self._tell(str(fault))
+            mend = self._break(fault)
+            mends.append((fault.kind not in _OF_ZOOKEEPER, time.monotonic() + fault.hold_s, mend))
+        for _, due_s, mend in sorted(mends, key=lambda entry: entry[:2]):  # no broker starts without ZooKeeper
+            self._stopped.wait(max(0.0, due_s - time.monotonic()))
+            mend()
+
+    def _break(self, fault: Fault) -> Callable[[], None]:
+        if fault.kind is FaultKind.KILL_CONTROLLER:
+            return self._kill_controller()
+        if fault.kind is FaultKind.DELETE_CONTROLLER:
+            return self._delete_controller()
+        if fault.kind in _OF_ZOOKEEPER:
+            return self._break_zookeeper(fault)
+        return self._break_broker(fault.kind, self._whom(fault.broker))
+
+    def _break_zookeeper(self, fault: Fault) -> Callable[[], None]:
+        zookeeper = self._cluster.zookeeper
+        if fault.kind is FaultKind.PAUSE_ZOOKEEPER:
+            zookeeper.pause()
+            return lambda: self._mend("resume ZooKeeper", zookeeper.resume)
+        if fault.kind is FaultKind.KILL_ZOOKEEPER:
+            zookeeper.kill()
+        else:
+            zookeeper.stop()
+        return lambda: self._mend("start ZooKeeper", self._cluster.restart_zookeeper)
+
+    def _break_broker(self, kind: FaultKind, broker: BrokerId) -> Callable[[], None]:
+        cluster = self._cluster
+        if kind is FaultKind.PAUSE:
+            cluster.pause(broker)
+            return lambda: self._mend(f"resume {broker}", lambda: cluster.resume(broker))
+        if kind is FaultKind.STOP:
+            began_s = time.monotonic()
+            if not cluster.stop(broker, STOP_TIMEOUT_S):
+                self.troubles.append(f"broker {broker} did not end within {STOP_TIMEOUT_S:.0f} s of SIGTERM")
+            self._tell(f"broker {broker} ended after {time.monotonic() - began_s:.2f} s")
+        else:
+            cluster.kill(broker)
+        if kind is FaultKind.WIPE:
+            for directory in cluster.log_dirs(broker):
+                shutil.rmtree(directory)
+        return lambda: self._mend(f"start {broker}", lambda: cluster.start(broker))
+
+    def _mend(self, words: str, repair: Callable[[], None]) -> None:
+        self._tell(words)
+        repair()
+
+    def _kill_controller(self) -> Callable[[], None]:
+        try:
+            self._cluster.kill_controller()
+        except RegencyError as error:
+            self._tell(f"nobody rules: {error}")
+        return _nothing
+
+    def _delete_controller(self) -> Callable[[], None]:
+        try:
+            self._cluster.session().multi([Delete(znode_paths.CONTROLLER, None)])
+        except RegencyError as error:
+            self._tell(f"ZooKeeper does not answer: {error}")
+        return _nothing
+
+    def _whom(self, broker: int | None) -> BrokerId:
+        if broker is not None:
+            return BrokerId(broker)
+        try:
+            ruler = self._cluster.controller_id()
+        except RegencyError:
+            ruler = None
+        return ruler if ruler is not None else self._cluster.broker_ids[0]
+
+
+def _nothing() -> None:
+    return None

@@ -1,0 +1,162 @@
+"""A cluster under load is broken at random, mended, and asked to account for everything."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from regency.chaos.faults import HEAL_TIMEOUT_S, Breaker, plan_rounds
+from regency.chaos.ledger import Ledger
+from regency.chaos.replicas import compare_replicas
+from regency.chaos.tail import Tail, first_difference
+from regency.chaos.watch import InvariantWatcher
+from regency.chaos.workload import produce, read_back
+from regency.cluster import processes
+from regency.cluster.cluster import SESSION_TIMEOUT_MS, Cluster
+from regency.history.reader import read_history
+
+pytestmark = pytest.mark.chaos
+TOPIC = "t"
+PARTITIONS = 4
+KEYS = 16
+PAUSE_S = 0.002
+TROUBLE = re.compile(r"Traceback| ERROR | CRITICAL ")
+MORE_THREADS, MORE_DESCRIPTORS = 12, 40
+"""More than these, after everything healed, is a leak: pools and connections are opened on demand."""
+
+
+class Load:
+    """Produces numbered records until closed."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.ledger = Ledger()
+        self._closed = threading.Event()
+        self._cluster = cluster
+        self._thread = threading.Thread(target=self._run, name="load", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Hand nothing over any more and wait until everything was acknowledged or given up."""
+        self._closed.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        produce(self._cluster.bootstrap_servers, TOPIC, self._records(), self.ledger, on_sent=lambda _: None)
+
+    def _records(self) -> Iterator[tuple[bytes, bytes]]:
+        for number in itertools.count():
+            yield b"key-%d" % (number % KEYS), b"record %d " % number + b"x" * 100
+            if number % KEYS == 0 and self._closed.wait(PAUSE_S * KEYS):
+                return
+
+
+class Story:
+    """What was done when, for whoever reads about a failure."""
+
+    def __init__(self, seed: int, rounds: int) -> None:
+        self.lines = [f"seed {seed}: ./dev test chaos --seed {seed} --rounds {rounds}"]
+
+    def __call__(self, words: str) -> None:
+        now = time.time()
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now * 1000) % 1000:03d}Z"
+        self.lines.append(f"{stamp} {words}")
+
+
+def sizes(cluster: Cluster) -> dict[int, tuple[int, int, int]]:
+    """Pid, threads and open descriptors of every agent."""
+    found = {}
+    for broker in cluster.broker_ids:
+        pid = cluster.pid(broker)
+        proc = Path("/proc", str(pid))
+        found[broker] = (pid, len(list(proc.joinpath("task").iterdir())), len(list(proc.joinpath("fd").iterdir())))
+    return found
+
+
+def leaks(before: dict[int, tuple[int, int, int]], after: dict[int, tuple[int, int, int]]) -> list[str]:
+    return [
+        f"broker {broker} had {before[broker][1:]} threads and descriptors, has {now[1:]}"
+        for broker, now in after.items()
+        if before[broker][0] == now[0]
+        and (now[1] > before[broker][1] + MORE_THREADS or now[2] > before[broker][2] + MORE_DESCRIPTORS)
+    ]
+
+
+def stopped_in_order(cluster: Cluster) -> list[str]:
+    """Stop every broker; what did not go by itself."""
+    return [f"broker {broker} had to be killed" for broker in cluster.broker_ids if not cluster.stop(broker)]
+
+
+def troubles_in_logs(cluster: Cluster) -> list[str]:
+    return [
+        f"agent-{broker}: {line}"
+        for broker in cluster.broker_ids
+        for line in cluster.log(broker).read_text(errors="replace").splitlines()
+        if TROUBLE.search(line)
+    ]
+
+
+def two_leaders_in_history(cluster: Cluster) -> list[str]:
+    """Leader epochs of a partition for which the controllers' own records name two leaders."""
+    leaders: dict[tuple[str, str], str] = {}
+    found = []
+    for decision in read_history(cluster.history_dirs):
+        match = re.match(r"leader (-?\d+), isr .*, leader epoch (\d+)", decision.to)
+        if match and leaders.setdefault((decision.subject, match[2]), match[1]) != match[1]:
+            found.append(f"{decision.subject} had two leaders in leader epoch {match[2]}: {decision}")
+    return found
+
+
+@pytest.mark.timeout(240)
+def test_nothing_is_lost_reordered_or_taken_back_whatever_breaks(
+    new_cluster: Callable[..., Cluster], create_topic: Callable[..., None], seed: int, rounds: int
+) -> None:
+    cluster = new_cluster(own_zookeeper=True, settings={"replica.lag.time.max.ms": "2000"})
+    create_topic(cluster, TOPIC, partitions=PARTITIONS, min_insync_replicas="2")
+    story = Story(seed, rounds)
+    watcher = InvariantWatcher(cluster.zookeeper_connect, session_timeout_ms=SESSION_TIMEOUT_MS)
+    load, tail = Load(cluster), Tail(cluster.bootstrap_servers, TOPIC, PARTITIONS)
+    breaker = Breaker(cluster, story)
+    before = sizes(cluster)
+    try:
+        breaker.run(plan_rounds(seed, rounds, cluster.broker_ids))
+        story("the last fault is mended")
+        cluster.wait_healthy(HEAL_TIMEOUT_S)
+        story("whole again")
+        load.close()
+        read_back(cluster.bootstrap_servers, TOPIC, load.ledger, on_read=lambda _: None)
+        cluster.wait_healthy(HEAL_TIMEOUT_S)
+        broken = [*breaker.troubles, *tail_troubles(cluster, tail), *leaks(before, sizes(cluster))]
+        refs = [reference for reference in cluster.state.processes if reference.name.startswith("agent-")]
+        broken += stopped_in_order(cluster)
+        broken += [f"{reference.name} left processes" for reference in refs if processes.members(reference)]
+    finally:
+        load.close()
+        tail.close()
+        watcher.close()
+        print("\n".join(story.lines), load.ledger.verdict(), load.ledger.failures, load.ledger.outages(), sep="\n")
+    directories = {broker: cluster.log_dirs(broker)[0] for broker in cluster.broker_ids}
+    broken += compare_replicas(directories, [f"{TOPIC}-{partition}" for partition in range(PARTITIONS)])
+    broken += watcher.invariants.broken + two_leaders_in_history(cluster) + troubles_in_logs(cluster)
+    verdict = load.ledger.verdict()
+    assert broken == []
+    assert load.ledger.failures == {}
+    assert verdict.acked == load.ledger.sent_count
+    assert verdict.clean, (verdict, load.ledger.missing())
+
+
+def tail_troubles(cluster: Cluster, tail: Tail) -> list[str]:
+    """What the tailing consumer was told in vain: it reads on to the end, and a second one reads the same."""
+    replay = Tail(cluster.bootstrap_servers, TOPIC, PARTITIONS)
+    try:
+        ends = {partition: len(digests) for partition, digests in tail.seen.items()}
+        late = replay.wait_for(ends, 30)
+        late += tail.wait_for({partition: len(digests) for partition, digests in replay.seen.items()}, 30)
+    finally:
+        replay.close()
+    return [*tail.broken, *late, *first_difference(tail.seen, replay.seen)]
