@@ -25,11 +25,20 @@ _STOP_TIMEOUT_S = 5.0
 _POLL_S = 0.02
 _MAIN = "org.apache.zookeeper.server.ZooKeeperServerMain"
 
-_LOG_CONFIG = """\
+# Java reads both files as Latin-1 and takes \ and $ in them as special, so they name files only relative to the
+# directory that the server is started in.
+_CONFIG_FILE = "zoo.cfg"
+_LOG_CONFIG_FILE = "log4j2.properties"
+_LOG_FILE = "zookeeper.log"
+_DATA = "data"
+_ENVIRONMENT = {"LC_ALL": "C.UTF-8"}
+"""In the C locale Java opens no file whose path has other than ASCII letters."""
+
+_LOG_CONFIG = f"""\
 status = error
 appender.file.type = File
 appender.file.name = file
-appender.file.fileName = {log}
+appender.file.fileName = {_LOG_FILE}
 appender.file.layout.type = PatternLayout
 appender.file.layout.pattern = %d{{ISO8601}} %-5p %c{{1}}: %m%n
 rootLogger.level = warn
@@ -68,7 +77,7 @@ class EmbeddedZooKeeper:
     @property
     def log(self) -> Path:
         """The server's log: warnings and worse."""
-        return self.directory / "zookeeper.log"
+        return self.directory / _LOG_FILE
 
     @property
     def process(self) -> ManagedProcess:
@@ -102,7 +111,9 @@ class EmbeddedZooKeeper:
             raise ClusterStartFailed(
                 f"Port {self.port} of ZooKeeper is taken by another program.", hint="Stop that, or choose another port."
             )
-        self._process = self._spawner.spawn("zookeeper", command, directory=self.directory, log=self._console)
+        self._process = self._spawner.spawn(
+            "zookeeper", command, directory=self.directory, log=self._console, environment=_ENVIRONMENT
+        )
 
     def wait_ready(self, timeout_s: float = _READY_TIMEOUT_S) -> None:
         """Wait until it serves clients. Raises ClusterStartFailed when it ended or `timeout_s` seconds passed."""
@@ -159,22 +170,21 @@ class EmbeddedZooKeeper:
         options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-XX:TieredStopAtLevel=1"]
         properties = {
             "java.awt.headless": "true",
-            "log4j2.configurationFile": str(self.directory / "log4j2.properties"),
+            "log4j2.configurationFile": _LOG_CONFIG_FILE,
             "log4j2.disableJmx": "true",
             "zookeeper.jmx.log4j.disable": "true",
             "zookeeper.preAllocSize": "4096",
         }
         defined = [f"-D{key}={value}" for key, value in sorted(properties.items())]
-        return [str(java.find_java()), *options, *defined, "-cp", class_path, _MAIN, str(self.directory / "zoo.cfg")]
+        return [str(java.find_java()), *options, *defined, "-cp", class_path, _MAIN, f"./{_CONFIG_FILE}"]
 
     def _write_config(self) -> None:
-        data = self.directory / "data"
-        data.mkdir(parents=True, exist_ok=True)
+        self.directory.joinpath(_DATA).mkdir(parents=True, exist_ok=True)
         config = {
             "tickTime": TICK_MS,
             "minSessionTimeout": 2 * TICK_MS,
             "maxSessionTimeout": LONGEST_SESSION_MS,
-            "dataDir": data,
+            "dataDir": f"./{_DATA}",
             "clientPort": self.port,
             "clientPortAddress": HOST,
             "maxClientCnxns": 0,
@@ -185,8 +195,8 @@ class EmbeddedZooKeeper:
             "autopurge.purgeInterval": 1,
         }
         text = "".join(f"{key}={value}\n" for key, value in config.items())
-        self.directory.joinpath("zoo.cfg").write_text(text, encoding="utf-8")
-        self.directory.joinpath("log4j2.properties").write_text(_LOG_CONFIG.format(log=self.log), encoding="utf-8")
+        self.directory.joinpath(_CONFIG_FILE).write_text(text, encoding="utf-8")
+        self.directory.joinpath(_LOG_CONFIG_FILE).write_text(_LOG_CONFIG, encoding="utf-8")
 
     def _ends_of_logs(self) -> str:
         tails = [f"End of {path}:\n{tail}" for path in (self.log, self._console) if (tail := _tail(path))]

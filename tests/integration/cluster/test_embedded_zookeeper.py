@@ -63,6 +63,19 @@ def test_paused_server_does_not_answer_until_it_is_resumed(server: EmbeddedZooKe
     eventually(lambda: is_serving("127.0.0.1", server.port), what="it answers again")
 
 
+@pytest.mark.parametrize("name", ["Zoë's 目录", "back\\slash", "${HOME} 50%"])
+def test_data_stays_in_a_directory_of_any_name_in_any_locale(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("LC_ALL", "C")
+    with EmbeddedZooKeeper(tmp_path / name) as server:
+        write(server, "/a", b"1")
+        made = sorted(path.name for path in server.directory.iterdir())
+        assert made == ["data", "log4j2.properties", "zoo.cfg", "zookeeper.log", "zookeeper.out"]
+        assert list(server.directory.glob("data/version-2/log.*"))
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
 def test_log_holds_warnings_only(server: EmbeddedZooKeeper) -> None:
     write(server, "/a", b"1")
     lines = server.log.read_text().splitlines()
