@@ -31,6 +31,7 @@ def plan_cluster(
     A cluster that was there keeps its ports and ZooKeeper; settings that are given replace the old ones; brokers may be
     added, not taken away. Raises ClusterError, ClusterFileMalformed, NoFreePorts.
     """
+    _refuse_name(directory)
     known = read_state(directory)
     count = brokers if brokers is not None else len(known.brokers) if known else DEFAULT_BROKERS
     if not 1 <= count <= MOST_BROKERS:
@@ -64,6 +65,23 @@ def plan_cluster(
         if broker_settings is None
         else {broker: dict(own) for broker, own in sorted(broker_settings.items())},
     )
+
+
+def _refuse_name(directory: Path) -> None:
+    """Raises ClusterError for a directory that the brokers' log.dirs, a list in UTF-8, cannot name."""
+    place = str(directory.resolve())
+    if "," in place:
+        raise ClusterError(
+            f"{place} has a comma in its name, which separates directories in log.dirs.",
+            hint="Choose another directory with --dir.",
+        )
+    try:
+        place.encode()
+    except UnicodeEncodeError as error:
+        raise ClusterError(
+            f"{place!r} is not UTF-8.",
+            hint="Choose another directory with --dir, or a locale such as LC_ALL=C.UTF-8.",
+        ) from error
 
 
 def _reserve(directory: Path, brokers: int, *, own_zookeeper: bool) -> list[int]:

@@ -68,3 +68,14 @@ def test_another_zookeeper_than_before_is_refused(tmp_path: Path) -> None:
 def test_number_of_brokers_has_bounds(tmp_path: Path, count: int) -> None:
     with pytest.raises(ClusterError, match=f"1 to 100 brokers, not {count}"):
         plan(tmp_path, brokers=count)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"), [("a,b", "has a comma in its name"), ("latin-1 \udcfc", r"'.*latin-1 \\udcfc' is not UTF-8")]
+)
+def test_a_directory_that_log_dirs_cannot_name_is_refused_and_not_written_to(
+    tmp_path: Path, name: str, told: str
+) -> None:
+    with pytest.raises(ClusterError, match=told):
+        plan(tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
