@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import secrets
 import socket
 import tempfile
 from collections.abc import Iterator
@@ -24,9 +25,12 @@ _HOST = "127.0.0.1"
 
 
 class _Register(msgspec.Struct):
-    """Who has which port (directory by port), and where to look on: a port just given back is not given out at once."""
+    """Who has which port (directory by port), and where to look on: a port just given back is not given out at once.
 
-    next_port: int = 0
+    A new register starts anywhere, so that users (or containers) who know nothing of each other rarely choose the same.
+    """
+
+    next_port: int = msgspec.field(default_factory=lambda: FIRST_PORT + secrets.randbelow(LAST_PORT - FIRST_PORT + 1))
     reserved: dict[int, str] = {}
 
 

@@ -38,9 +38,14 @@ def test_ports_come_back_when_their_directory_is_gone(tmp_path: Path, few_ports:
 
 def test_port_just_given_back_is_not_given_out_at_once(tmp_path: Path, few_ports: None) -> None:
     register = tmp_path / "register"
-    assert reserve_ports(2, owner=tmp_path / "a", register=register) == [29_990, 29_991]
+    first = reserve_ports(2, owner=tmp_path / "a", register=register)
     shutil.rmtree(tmp_path / "a")
-    assert reserve_ports(2, owner=tmp_path / "b", register=register) == [29_992, 29_993]
+    assert not {*first} & {*reserve_ports(2, owner=tmp_path / "b", register=register)}
+
+
+def test_registers_that_know_nothing_of_each_other_start_at_different_ports(tmp_path: Path) -> None:
+    starts = {reserve_ports(1, owner=tmp_path, register=tmp_path / f"register-{number}")[0] for number in range(5)}
+    assert len(starts) > 1
 
 
 def test_port_that_someone_listens_on_is_passed_over(tmp_path: Path) -> None:
