@@ -17,7 +17,7 @@ from confluent_kafka.cimpl import NewTopic
 from regency.chaos.flights import flights
 from regency.chaos.ledger import Ledger, Outage
 from regency.chaos.timeline import Entry, timeline
-from regency.chaos.workload import produce, read_back
+from regency.chaos.workload import careful_producer, produce, read_back
 from regency.cluster.health import PartitionView
 from regency.history.reader import read_history
 from regency.model.errors import RegencyError
@@ -202,7 +202,7 @@ def run_demo(cluster: Cluster, watcher: DemoWatcher, *, count: int, started_ms: 
         watcher.sent(number)
 
     try:
-        produce(cluster.bootstrap_servers, TOPIC, flights(count), ledger, on_sent=sent)
+        produce(careful_producer(cluster.bootstrap_servers), TOPIC, flights(count), ledger, on_sent=sent)
     except BaseException:
         saboteur.cancel()
         raise

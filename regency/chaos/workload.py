@@ -25,21 +25,9 @@ class WorkloadStuck(RegencyError):
     retriable: ClassVar[bool] = True
 
 
-def produce(
-    bootstrap_servers: str,
-    topic: str,
-    records: Iterable[tuple[bytes, bytes]],
-    ledger: Ledger,
-    *,
-    on_sent: Callable[[int], None],
-    flush_timeout_s: float = 60.0,
-) -> None:
-    """Produce (key, value) `records` with acks=all and idempotence; `on_sent` is told each number before it goes.
-
-    Returns when every record was acknowledged or given up (see `Ledger.failures`), or `flush_timeout_s` after the last
-    record was handed over.
-    """
-    producer = Producer(
+def careful_producer(bootstrap_servers: str) -> Producer:
+    """An ordinary producer that waits for every replica in sync and never writes twice."""
+    return Producer(
         {
             "bootstrap.servers": bootstrap_servers,
             "acks": "all",
@@ -49,6 +37,22 @@ def produce(
             "log_level": 0,
         }
     )
+
+
+def produce(
+    producer: Producer,
+    topic: str,
+    records: Iterable[tuple[bytes, bytes]],
+    ledger: Ledger,
+    *,
+    on_sent: Callable[[int], None],
+    flush_timeout_s: float = 60.0,
+) -> None:
+    """Produce (key, value) `records` through a `careful_producer`; `on_sent` is told each number before it goes.
+
+    Returns when every record was acknowledged or given up (see `Ledger.failures`), or `flush_timeout_s` after the last
+    record was handed over.
+    """
     for key, value in records:
         number = ledger.sent(key, value)
         on_sent(number)

@@ -7,18 +7,19 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from regency.chaos.ledger import Ledger, Verdict
-from regency.chaos.workload import produce, read_back
+from regency.chaos.workload import careful_producer, produce, read_back
 from regency.cluster.cluster import Cluster
 from regency.cluster.health import PartitionView
 from regency.model.ids import BrokerId, TopicPartition
 
 
 class Books:
-    """Numbered records written to one topic of one cluster, over any number of calls, and their comparison."""
+    """Numbered records written by one producer to one topic, over any number of calls, and their comparison."""
 
     def __init__(self, cluster: Cluster, topic: str) -> None:
         self._cluster = cluster
         self._topic = topic
+        self._producer = careful_producer(cluster.bootstrap_servers)
         self.ledger = Ledger()
 
     def write(self, count: int, *, midway: Callable[[], object] | None = None) -> None:
@@ -29,7 +30,7 @@ class Books:
             if midway is not None and number == first + count // 2:
                 midway()
 
-        produce(self._cluster.bootstrap_servers, self._topic, self._records(first, count), self.ledger, on_sent=sent)
+        produce(self._producer, self._topic, self._records(first, count), self.ledger, on_sent=sent)
 
     def compare(self) -> Verdict:
         """Read everything back, once, and compare."""

@@ -44,7 +44,7 @@ def test_the_demo_loses_nothing_and_says_so_in_its_last_line(tmp_path: Path) -> 
         "unavailable_ms": unavailable_ms,
     }
     story = {entry["event"] for entry in written["timeline"]}
-    assert {"failover", "BrokersChanged", "isr_expand"} <= story, sorted(story)
+    assert {"failover", "broker_change", "isr_expand"} <= story, sorted(story)
     assert "kill -9 agent" in done.stderr
 
 

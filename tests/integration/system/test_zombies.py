@@ -7,6 +7,7 @@ from typing import Any
 
 import grpc
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from regency.cluster.cluster import Cluster
 from regency.model import znode_paths
@@ -38,9 +39,9 @@ def test_a_ruler_paused_past_its_session_resigns_and_changes_nothing(
     cluster.pause(ruler)
     eventually(lambda: cluster.controller_epoch() == epoch + 1, what="a successor rules")
     eventually(lambda: look(cluster).in_no_isr(ruler), what="the successor took its partitions away")
-    create_topic_without_health = cluster.snapshot()
+    taken_away = cluster.snapshot()
     kept.write(2_000)
-    states = {partition: view.leadership for partition, view in create_topic_without_health.partitions.items()}
+    states = {partition: view.leadership for partition, view in taken_away.partitions.items()}
     cluster.resume(ruler)
     cluster.wait_healthy(30)
     after = cluster.snapshot()
@@ -61,6 +62,12 @@ def test_requests_and_writes_of_an_older_term_are_refused_by_everyone(
         lambda: cluster.controller_epoch() == epoch + 1 and cluster.controller_id() is not None, what="a new term"
     )
     create_topic(cluster, "announced-by-the-new-term")
+    for server in cluster.bootstrap_servers.split(","):
+        admin = AdminClient({"bootstrap.servers": server, "log_level": 0})
+        eventually(
+            lambda admin=admin: "announced-by-the-new-term" in admin.list_topics(timeout=10).topics,
+            what=f"the broker at {server} has heard the new term",
+        )
     before = cluster.snapshot()
     header = control_pb2.Header(controller_id=1, controller_epoch=epoch, broker_epoch=-1, seq=1_000_000)
     for broker in cluster.broker_ids:

@@ -34,6 +34,7 @@ def test_the_data_path_goes_on_while_zookeeper_is_paused_past_every_session(
     create_topic(cluster)
     epoch = cluster.controller_epoch()
     kept = books(cluster, "t")
+    kept.write(1_000)
     session = cluster.session()
     cluster.pause_zookeeper()
     kept.write(5_000)
