@@ -71,14 +71,17 @@ def of_the_demo(directory: Path) -> list[processes.ProcessRow]:
     return [row for row in processes.all_processes() if row.pid in pids or row.group in groups]
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("how", "status"),
+    [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)],
+)
 def test_an_interrupted_demo_leaves_no_process_behind(
-    running_demo: subprocess.Popen[str], tmp_path: Path, how: signal.Signals, eventually: Any
+    running_demo: subprocess.Popen[str], tmp_path: Path, how: signal.Signals, status: int, eventually: Any
 ) -> None:
     started = of_the_demo(tmp_path / "demo")
     assert len(started) >= 7, "ZooKeeper, three agents and their three children"
     running_demo.send_signal(how)
-    running_demo.wait(timeout=20)
+    assert running_demo.wait(timeout=20) == status
     pids = {row.pid for row in started}
     eventually(
         lambda: not pids & {row.pid for row in processes.all_processes() if row.alive},
