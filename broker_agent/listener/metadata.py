@@ -21,6 +21,8 @@ from regency.model.ids import BrokerId, TopicId
 from regency.model.kafka_errors import ErrorCode
 from regency.model.topic_names import is_internal, is_valid_topic_name
 
+FIRST_SNAPSHOT_MS: Final = 5_000
+"""How long an agent without metadata lets a client wait: until no controller rules, there is nothing to tell."""
 FIRST_WITH_LISTENER_NOT_FOUND: Final = 6
 FIRST_WITH_NULLABLE_NAME: Final = 12
 TOPIC_OPERATIONS: Final = frozenset({3, 4, 5, 6, 7, 8, 10, 11})
@@ -31,29 +33,53 @@ def handle(services: Services, exchange: Exchange) -> None:
     """Answer from the current snapshot, with the endpoints of the listener the request came in on.
 
     No list of topics means all, an empty one none. A topic nobody knows is created when request and settings allow it.
+    An agent that has just started waits for its first snapshot: a client told of no topics would give up on its records.
     """
+    if services.metadata.current.version > 0:
+        exchange.answer_body(_body(services, exchange))
+    else:
+        exchange.run(_first(services, exchange))
+
+
+async def _first(services: Services, exchange: Exchange) -> Message:
+    await services.metadata.wait_for(lambda snapshot: snapshot.version > 0, FIRST_SNAPSHOT_MS)
+    return _message(services, exchange)[0]
+
+
+def _body(services: Services, exchange: Exchange) -> bytes | bytearray:
     request = exchange.request
     message = request.message
-    snapshot = services.metadata.current
-    asked = None if message.topics is None else tuple(dict.fromkeys((t.topic_id, t.name) for t in message.topics))
+    version = services.metadata.current.version
     key = (
         request.version,
         exchange.listener,
-        asked,
+        _asked(message),
         message.include_cluster_authorized_operations,
         message.include_topic_authorized_operations,
     )
-    body = services.metadata_answers.get(snapshot.version, key)
+    body = services.metadata_answers.get(version, key)
     if body is None:
-        builder = _Builder(request, snapshot, exchange.listener)
-        if asked is None:
-            topics = [builder.known(snapshot.topics[name]) for name in sorted(snapshot.topics)]
-        else:
-            topics = list(builder.asked_for(asked, services))
-        body = encode_body(request.version, builder.response(services.cluster_id, topics))
-        if not builder.unknown:
-            services.metadata_answers.put(snapshot.version, key, body)
-    exchange.answer_body(body)
+        answer, whole = _message(services, exchange)
+        body = encode_body(request.version, answer)
+        if whole:
+            services.metadata_answers.put(version, key, body)
+    return body
+
+
+def _asked(message: Message) -> tuple[tuple[UUID, str | None], ...] | None:
+    return None if message.topics is None else tuple(dict.fromkeys((t.topic_id, t.name) for t in message.topics))
+
+
+def _message(services: Services, exchange: Exchange) -> tuple[Message, bool]:
+    """The response from the current snapshot, and whether everything that was asked for is known."""
+    snapshot = services.metadata.current
+    builder = _Builder(exchange.request, snapshot, exchange.listener)
+    asked = _asked(exchange.request.message)
+    if asked is None:
+        topics = [builder.known(snapshot.topics[name]) for name in sorted(snapshot.topics)]
+    else:
+        topics = list(builder.asked_for(asked, services))
+    return builder.response(services.cluster_id, topics), not builder.unknown
 
 
 def failure(request: Request) -> Message:

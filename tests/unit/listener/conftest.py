@@ -297,7 +297,7 @@ class Client:
 class Harness:
     """A listener of broker 1 among brokers 1, 2 and 3, and what it talks to."""
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, *, published: bool = True, **settings: Any) -> None:
         self.settings = BrokerSettings(broker_id=BrokerId(1), **settings)
         self.replicas = FakeReplicas()
         self.sessions = FakeSessions()
@@ -322,7 +322,8 @@ class Harness:
         )
         self.port = 0
         self._clients: list[Client] = []
-        self.publish()
+        if published:
+            self.publish()
 
     def publish(self) -> None:
         """Let the metadata show brokers and topics as they are set here; broker 1 rules in epoch 5."""

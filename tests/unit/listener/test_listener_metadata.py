@@ -305,3 +305,18 @@ def test_describe_cluster_tells_brokers_and_controller(serve: Serve) -> None:
         assert 8 in asking.authorized_operations
 
     serve(scenario)
+
+
+def test_an_agent_without_metadata_lets_a_client_wait_for_the_first_instead_of_denying_its_topic(serve: Serve) -> None:
+    async def scenario(h: Any) -> None:
+        client = await h.connect()
+        asking = asyncio.create_task(client.ask(named("t", create=False), 12))
+        await asyncio.sleep(0)
+        h.with_topic("t", 1, leader=2)
+
+        answer = await asking
+
+        assert errors(answer) == {"t": 0}
+        assert [broker.node_id for broker in answer.brokers] == [1, 2, 3]
+
+    serve(scenario, published=False)
