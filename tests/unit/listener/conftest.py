@@ -322,8 +322,7 @@ class Harness:
         )
         self.port = 0
         self._clients: list[Client] = []
-        if published:
-            self.publish()
+        self._published = published
 
     def publish(self) -> None:
         """Let the metadata show brokers and topics as they are set here; broker 1 rules in epoch 5."""
@@ -361,7 +360,8 @@ class Harness:
     async def start(self) -> None:
         self.port = await self.listener.start(Endpoint(LISTENER, "127.0.0.1", 0))
         self.endpoints[1] = (Endpoint(LISTENER, "127.0.0.1", self.port), *self.endpoints[1][1:])
-        self.publish()
+        if self._published:
+            self.publish()
 
     async def connect(self, port: int | None = None) -> Client:
         client = Client(*await asyncio.open_connection("127.0.0.1", port or self.port))

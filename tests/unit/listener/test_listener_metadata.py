@@ -311,9 +311,7 @@ def test_an_agent_without_metadata_lets_a_client_wait_for_the_first_instead_of_d
     async def scenario(h: Any) -> None:
         client = await h.connect()
         asking = asyncio.create_task(client.ask(named("t", create=False), 12))
-        async with asyncio.timeout(2):
-            while not h.metadata._subscribers:  # until the handler waits
-                await asyncio.sleep(0)
+        await h.eventually(lambda: bool(h.metadata._subscribers), "the handler waits")
         h.with_topic("t", 1, leader=2)
 
         answer = await asking
