@@ -5,7 +5,7 @@ import warnings
 
 from regency.protos import controller_pb2 as regency_dot_protos_dot_controller__pb2
 
-GRPC_GENERATED_VERSION = '1.74.0'
+GRPC_GENERATED_VERSION = '1.75.1'
 GRPC_VERSION = grpc.__version__
 _version_not_supported = False
 
