@@ -75,9 +75,11 @@ def new_cluster(request: pytest.FixtureRequest, zookeeper: EmbeddedZooKeeper, tm
     """Starts clusters that end with the test: `new_cluster(brokers=3, settings={...})`."""
     clusters: list[Cluster] = []
 
-    def start(brokers: int = 3, *, own_zookeeper: bool = False, **options: object) -> Cluster:
+    def start(
+        brokers: int = 3, *, own_zookeeper: bool = False, zookeeper_connect: str | None = None, **options: object
+    ) -> Cluster:
         chroot = f"/{tmp_path.name}-{len(clusters) + 1}"
-        connect = None if own_zookeeper else zookeeper.connect_string + chroot
+        connect = zookeeper_connect or (None if own_zookeeper else zookeeper.connect_string + chroot)
         directory = tmp_path / f"cluster-{len(clusters) + 1}"
         cluster = Cluster(brokers=brokers, directory=directory, zookeeper_connect=connect, **options)
         clusters.append(cluster)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -15,13 +16,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from regency.cluster import processes
+from regency.cluster.errors import ClusterNotRunning
 from regency.model import znode_paths
 from regency.model.errors import RegencyError
 from regency.model.ids import BrokerId
 from regency.runtime.zk_session import Delete
 
 if TYPE_CHECKING:
+    from regency.chaos.tcp_proxy import TcpProxy
     from regency.cluster.cluster import Cluster
+    from regency.cluster.zookeeper import EmbeddedZooKeeper
 
 STOP_TIMEOUT_S = 20.0
 """In which a broker leaves in order, whatever else is broken."""
@@ -37,16 +42,24 @@ class FaultKind(Enum):
     WIPE = "kill -9 and lose the disk of"
     STOP = "SIGTERM"
     PAUSE = "pause"
+    PAUSE_AGENT = "pause the agent alone of"
+    PAUSE_CONTROLLER = "pause the controller alone of"
     KILL_CONTROLLER = "kill -9 the ruling controller alone"
     DELETE_CONTROLLER = "delete /controller"
     PAUSE_ZOOKEEPER = "pause ZooKeeper"
     RESTART_ZOOKEEPER = "restart ZooKeeper"
     KILL_ZOOKEEPER = "kill -9 ZooKeeper"
+    CUT_ZOOKEEPER = "let nothing pass to or from ZooKeeper"
+    HOLD_REPLIES = "let requests pass to ZooKeeper and hold its replies"
+    RESET_ZOOKEEPER = "reset every connection to ZooKeeper, again and again"
 
 
-_OF_BROKERS = (FaultKind.KILL, FaultKind.STOP, FaultKind.PAUSE)
-_OF_ZOOKEEPER = (FaultKind.PAUSE_ZOOKEEPER, FaultKind.RESTART_ZOOKEEPER, FaultKind.KILL_ZOOKEEPER)
+_PAUSES = (FaultKind.PAUSE, FaultKind.PAUSE_AGENT, FaultKind.PAUSE_CONTROLLER)
+_OF_BROKERS = (FaultKind.KILL, FaultKind.STOP, *_PAUSES)
+_OF_THE_WIRE = (FaultKind.CUT_ZOOKEEPER, FaultKind.HOLD_REPLIES, FaultKind.RESET_ZOOKEEPER)
+_OF_ZOOKEEPER = (FaultKind.PAUSE_ZOOKEEPER, FaultKind.RESTART_ZOOKEEPER, FaultKind.KILL_ZOOKEEPER, *_OF_THE_WIRE)
 _OF_THE_CONTROLLER = (FaultKind.KILL_CONTROLLER, FaultKind.DELETE_CONTROLLER)
+_RESET_EVERY_S = 0.15
 _SESSION_S = 3.0
 
 
@@ -96,14 +109,14 @@ def plan_rounds(seed: int, rounds: int, brokers: Sequence[int]) -> list[Round]:
 
 
 def _fault(dice: random.Random, brokers: Sequence[int]) -> Fault:
-    kinds = [*_OF_BROKERS * 3, *_OF_ZOOKEEPER, *_OF_THE_CONTROLLER, FaultKind.WIPE]
+    kinds = [*_OF_BROKERS * 2, *_OF_ZOOKEEPER, *_OF_THE_CONTROLLER, FaultKind.WIPE]
     kind = dice.choice(kinds)
     broker = dice.choice([None, *brokers])
     if kind in _OF_THE_CONTROLLER:
         return Fault(kind)
     if kind in _OF_ZOOKEEPER:
         return Fault(kind, hold_s=dice.choice((0.0, 1.0, _SESSION_S + 1.5)))
-    if kind is FaultKind.PAUSE:
+    if kind in _PAUSES:
         return Fault(kind, broker, dice.choice((0.3, 1.5, 2.8, _SESSION_S + 1.0, _SESSION_S + 3.0)))
     return Fault(kind, broker, dice.choice((0.0, 0.5, 2.0, _SESSION_S + 1.0)))
 
@@ -115,12 +128,16 @@ def _may_meet(first: Fault, second: Fault) -> bool:
 
 
 class Breaker:
-    """Does what was planned to one cluster. `tell` hears of each step; `stop` lets a round end early."""
+    """Does what was planned to one cluster, its ZooKeeper and the wire between them. `tell` hears of each step."""
 
-    def __init__(self, cluster: Cluster, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, cluster: Cluster, zookeeper: EmbeddedZooKeeper, wire: TcpProxy, tell: Callable[[str], None]
+    ) -> None:
         self._cluster = cluster
+        self._zookeeper = zookeeper
+        self._wire = wire
         self._tell = tell
-        self._stopped = threading.Event()
+        self._never = threading.Event()
         self.troubles: list[str] = []
         """What a fault brought to light by itself: a broker that did not leave in order."""
 
@@ -132,7 +149,7 @@ class Breaker:
                 self._cluster.wait_healthy(HEAL_TIMEOUT_S)
                 self._tell("whole again")
             else:
-                self._stopped.wait(each.rest_s)
+                self._never.wait(each.rest_s)
 
     def _round(self, each: Round) -> None:
         if any(fault.kind is FaultKind.WIPE for fault in each.faults):
@@ -140,12 +157,12 @@ class Breaker:
         mends: list[tuple[bool, float, Callable[[], None]]] = []
         for number, fault in enumerate(each.faults):
             if number:
-                self._stopped.wait(each.gap_s)
+                self._never.wait(each.gap_s)
             self._tell(str(fault))
             mend = self._break(fault)
             mends.append((fault.kind not in _OF_ZOOKEEPER, time.monotonic() + fault.hold_s, mend))
         for _, due_s, mend in sorted(mends, key=lambda entry: entry[:2]):  # no broker starts without ZooKeeper
-            self._stopped.wait(max(0.0, due_s - time.monotonic()))
+            self._never.wait(max(0.0, due_s - time.monotonic()))
             mend()
 
     def _break(self, fault: Fault) -> Callable[[], None]:
@@ -158,7 +175,9 @@ class Breaker:
         return self._break_broker(fault.kind, self._whom(fault.broker))
 
     def _break_zookeeper(self, fault: Fault) -> Callable[[], None]:
-        zookeeper = self._cluster.zookeeper
+        zookeeper = self._zookeeper
+        if fault.kind in _OF_THE_WIRE:
+            return self._break_wire(fault)
         if fault.kind is FaultKind.PAUSE_ZOOKEEPER:
             zookeeper.pause()
             return lambda: self._mend("resume ZooKeeper", zookeeper.resume)
@@ -166,12 +185,27 @@ class Breaker:
             zookeeper.kill()
         else:
             zookeeper.stop()
-        return lambda: self._mend("start ZooKeeper", self._cluster.restart_zookeeper)
+        return lambda: self._mend("start ZooKeeper", zookeeper.start)
+
+    def _break_wire(self, fault: Fault) -> Callable[[], None]:
+        if fault.kind is FaultKind.RESET_ZOOKEEPER:
+            for _ in range(1 + round(fault.hold_s / _RESET_EVERY_S)):
+                self._wire.reset_all()
+                self._never.wait(_RESET_EVERY_S)
+            return _nothing
+        if fault.kind is FaultKind.CUT_ZOOKEEPER:
+            self._wire.black_hole()
+        else:
+            self._wire.half_open()
+        return lambda: self._mend("heal the wire", self._wire.heal)
 
     def _break_broker(self, kind: FaultKind, broker: BrokerId) -> Callable[[], None]:
         cluster = self._cluster
         if kind is FaultKind.PAUSE:
             cluster.pause(broker)
+        elif kind in _PAUSES:
+            self._pause_one(kind, broker)
+        if kind in _PAUSES:
             return lambda: self._mend(f"resume {broker}", lambda: cluster.resume(broker))
         if kind is FaultKind.STOP:
             began_s = time.monotonic()
@@ -184,6 +218,16 @@ class Breaker:
             for directory in cluster.log_dirs(broker):
                 shutil.rmtree(directory)
         return lambda: self._mend(f"start {broker}", lambda: cluster.start(broker))
+
+    def _pause_one(self, kind: FaultKind, broker: BrokerId) -> None:
+        try:
+            child = self._cluster.controller_process(broker)
+        except ClusterNotRunning as error:
+            self._tell(str(error))
+            return
+        row = child if kind is FaultKind.PAUSE_CONTROLLER else processes.process(self._cluster.pid(broker))
+        if row is not None:
+            processes.send_one(row, signal.SIGSTOP)
 
     def _mend(self, words: str, repair: Callable[[], None]) -> None:
         self._tell(words)
