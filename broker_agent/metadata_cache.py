@@ -24,6 +24,7 @@ from regency.model.ids import (
     BrokerId,
     ControllerEpoch,
     TopicId,
+    TopicPartition,
 )
 
 
@@ -119,6 +120,10 @@ class MetadataCache:
         """Whether the broker is leaving under controlled shutdown."""
         node = self._view.brokers.get(broker)
         return node is not None and node.shutting_down
+
+    def has_partition(self, topic_partition: TopicPartition) -> bool:
+        """Whether the partition exists somewhere in the cluster."""
+        return self._view.partition(topic_partition) is not None
 
     def subscribe(self, callback: Callable[[MetadataSnapshot], None]) -> None:
         """Call back on the data loop with the view whenever it, or who rules, has changed."""

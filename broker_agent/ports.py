@@ -68,7 +68,7 @@ class IsrStore(Protocol):
 
 
 class Peers(Protocol):
-    """What replication knows of other brokers, from metadata."""
+    """What replication knows of the rest of the cluster, from metadata."""
 
     def broker_epoch(self, broker: BrokerId) -> BrokerEpoch | None:
         """Registered incarnation of a live broker; None where it is not known to live."""
@@ -76,4 +76,8 @@ class Peers(Protocol):
 
     def is_shutting_down(self, broker: BrokerId) -> bool:
         """Whether it is leaving under controlled shutdown."""
+        ...
+
+    def has_partition(self, topic_partition: TopicPartition) -> bool:
+        """Whether the partition exists somewhere in the cluster."""
         ...

@@ -83,11 +83,12 @@ class Hosting:
     ) -> Partition | ErrorCode:
         """The hosted partition, if a request with that leader epoch and topic id may speak to it, or what to answer.
 
-        Whether a partition that is not hosted exists elsewhere is for the caller to tell from metadata.
+        A partition that metadata has elsewhere is NOT_LEADER_OR_FOLLOWER: to clients UNKNOWN_TOPIC_OR_PARTITION says
+        that there is no such partition at all.
         """
         partition = self.partitions.get(topic_partition)
         if partition is None:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return self._not_hosted(topic_partition)
         if topic_id is not None and topic_id != partition.topic_id:
             return ErrorCode.INCONSISTENT_TOPIC_ID
         if partition.role is Role.OFFLINE:
@@ -103,6 +104,13 @@ class Hosting:
         if isinstance(found, Partition) and not found.is_leader:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return found
+
+    def _not_hosted(self, topic_partition: TopicPartition) -> ErrorCode:
+        if topic_partition in self.homeless:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if self.rules.peers.has_partition(topic_partition):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     # Events of partitions
 

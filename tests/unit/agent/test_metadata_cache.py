@@ -124,6 +124,12 @@ def test_a_removed_topic_goes_but_not_its_successor() -> None:
     assert cache.current.topics == {} and cache.current.names == {}
 
 
+def test_a_partition_exists_where_metadata_has_it() -> None:
+    cache = cache_with(flights(partition(0)))
+    names = [TopicPartition("flights", 0), TopicPartition("flights", 1), TopicPartition("no", 0)]
+    assert [cache.has_partition(name) for name in names] == [True, False, False]
+
+
 def test_peers_are_the_live_brokers() -> None:
     cache = cache_with(brokers(1, 2, leaving=(2,)))
     assert (cache.broker_epoch(BrokerId(1)), cache.broker_epoch(BrokerId(3))) == (101, None)

@@ -107,9 +107,10 @@ class ManualTimer:
 
 
 class FakePeers:
-    """Metadata: registered incarnations, and who is leaving."""
+    """Metadata: registered incarnations, who is leaving, and what there is."""
 
     def __init__(self) -> None:
+        self.known: set[TopicPartition] = set()
         self.epochs: dict[BrokerId, BrokerEpoch] = {}
         self.leaving: set[BrokerId] = set()
 
@@ -118,6 +119,9 @@ class FakePeers:
 
     def is_shutting_down(self, broker: BrokerId) -> bool:
         return broker in self.leaving
+
+    def has_partition(self, topic_partition: TopicPartition) -> bool:
+        return topic_partition in self.known
 
 
 class Znode(msgspec.Struct):

@@ -229,6 +229,7 @@ def test_a_partition_that_finds_no_directory_is_refused_and_not_deleted(cluster,
     state = cluster.decide(1)
     assert cluster[1].apply(state)[TP] == AppliedState(ErrorCode.KAFKA_STORAGE_ERROR, LeaderEpoch(-1))
     assert cluster[1].manager.stop_replicas([stop(state, delete=True)])[TP].error is ErrorCode.KAFKA_STORAGE_ERROR
+    assert cluster[1].produce("a")[0].error is ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_high_watermarks_are_checkpointed_only_after_the_first_full_request_and_survive_a_restart(cluster) -> None:

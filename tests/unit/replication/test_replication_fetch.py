@@ -62,6 +62,18 @@ def test_who_does_not_lead_says_who_does(cluster) -> None:
     assert (fenced.error, fenced.leader, fenced.leader_epoch) == (ErrorCode.FENCED_LEADER_EPOCH, 1, 1)
 
 
+def test_a_partition_that_others_host_is_not_unknown(cluster) -> None:
+    cluster.decide(2, (2, 3), replicas=(2, 3))
+    cluster.tell(2, 3)
+    cluster.peers.known.add(TP)
+    refused = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert cluster[1].produce("a")[0].error is refused
+    assert cluster[1].consume(0)[0].error is refused
+    assert cluster[1].consume(0, replica=3, epoch=0)[0].error is refused
+    assert cluster[1].latest().error is refused
+    assert cluster[1].manager.end_offset_for_epoch(TP, LeaderEpoch(0), LeaderEpoch(0), BrokerId(-1))[0] is refused
+
+
 def test_topic_ids_must_fit(cluster) -> None:
     state = cluster.lead(1)
     assert cluster[1].consume(0, topic_id=state.topic_id)[0].error is ErrorCode.NONE
