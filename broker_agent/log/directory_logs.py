@@ -13,6 +13,9 @@ from regency.model.ids import Offset, TopicPartition
 
 logger = logging.getLogger(__name__)
 
+_MAX_DELETED = 10_000
+"""Deleted logs that are remembered for the sake of the checkpoints, before these are written anyway."""
+
 
 class DirectoryLogs:
     """Logs by partition, and the high watermarks last decided to be checkpointed for them."""
@@ -24,6 +27,8 @@ class DirectoryLogs:
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.high_watermarks = dict(high_watermarks)
         self._worker = worker
+        self._deleted: set[TopicPartition] = set()
+        """Logs that are gone and whose offsets may still be in a checkpoint on the disk."""
 
     @property
     def is_working(self) -> bool:
@@ -39,6 +44,26 @@ class DirectoryLogs:
         """Forget a log, its checkpointed offsets with it."""
         self.logs.pop(topic_partition, None)
         self.high_watermarks.pop(topic_partition, None)
+        self._deleted.add(topic_partition)
+
+    def make_way_for(self, topic_partition: TopicPartition) -> None:
+        """See to it that a new log does not get the offsets of a deleted one of the same name. Raises OSError.
+
+        After a crash they would make it begin where the old one began, which costs every record below, and be
+        believed to be synced up to where the old one was.
+        """
+        if topic_partition in self._deleted or len(self._deleted) > _MAX_DELETED:
+            self.write_checkpoints()
+
+    def write_checkpoints(self) -> None:
+        """Write all checkpoints, of the logs that are here and no others, before returning. Raises OSError."""
+        for checkpoint, offsets in (
+            (self.directory.recovery_points, self._recovery_points()),
+            (self.directory.log_start_offsets, self._log_starts()),
+            (self.directory.high_watermarks, self.high_watermarks),
+        ):
+            checkpoint.write(offsets, checkpoint.decide())
+        self._deleted.clear()
 
     def write_cut_back(self, start_lowered: bool) -> None:
         """Checkpoint recovery points, and log starts if one was lowered, before returning. Raises OSError."""
@@ -59,7 +84,7 @@ class DirectoryLogs:
     def write_high_watermarks_later(self, changed: Mapping[TopicPartition, Offset]) -> None:
         """Checkpoint these high watermarks soon, with what is known of the others (KAFKA-1647)."""
         self.high_watermarks.update(changed)
-        self._write_later(self.directory.high_watermarks, self._known_high_watermarks())
+        self._write_later(self.directory.high_watermarks, dict(self.high_watermarks))
 
     def close(self) -> None:
         """Flush and close every log, write the checkpoints, and only then the clean-shutdown marker.
@@ -68,12 +93,7 @@ class DirectoryLogs:
         """
         for log in self.logs.values():
             log.close()
-        for checkpoint, offsets in (
-            (self.directory.recovery_points, self._recovery_points()),
-            (self.directory.log_start_offsets, self._log_starts()),
-            (self.directory.high_watermarks, self._known_high_watermarks()),
-        ):
-            checkpoint.write(offsets, checkpoint.decide())
+        self.write_checkpoints()
         self.directory.leave_clean_marker()
 
     def _recovery_points(self) -> dict[TopicPartition, Offset]:
@@ -85,9 +105,6 @@ class DirectoryLogs:
             for partition, log in self.logs.items()
             if log.log_start_offset > log.first_base_offset
         }
-
-    def _known_high_watermarks(self) -> dict[TopicPartition, Offset]:
-        return {partition: offset for partition, offset in self.high_watermarks.items() if partition in self.logs}
 
     def _write_later(self, checkpoint: OffsetCheckpoint, offsets: Mapping[TopicPartition, Offset]) -> None:
         number = checkpoint.decide()

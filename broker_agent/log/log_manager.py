@@ -51,12 +51,15 @@ class LogManager:
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._directories: dict[LogDirectory, DirectoryLogs] = {}
         for found in opened:
-            logs = DirectoryLogs(found.directory, services.worker, found.high_watermarks)
+            held = {parts.topic_partition for parts in found.logs}
+            marks = {partition: mark for partition, mark in found.high_watermarks.items() if partition in held}
+            logs = DirectoryLogs(found.directory, services.worker, marks)
             self._directories[found.directory] = logs
             found.directory.on_failure = self._directory_failed
             for parts in found.logs:
                 self._add(logs, PartitionLog(parts, found.directory, services))
             services.trash.put(found.deleted, default.file_delete_delay_ms)
+        self._checkpoint_what_was_found()
 
     @classmethod
     def open(
@@ -133,9 +136,12 @@ class LogManager:
             )
         for logs in sorted(self._working(), key=lambda logs: len(logs.logs)):
             try:
+                logs.make_way_for(topic_partition)
                 log = self._create_in(logs.directory, topic_partition, topic_id, config)
             except OSError as error:
                 logs.directory.fail(error)
+                continue
+            except LogStorageError:
                 continue
             self._add(logs, log)
             return log
@@ -223,6 +229,14 @@ class LogManager:
         self._logs.clear()
         for directory in self._directories:
             directory.unlock()
+
+    def _checkpoint_what_was_found(self) -> None:
+        """Recovery may have cut logs below their checkpointed offsets, and a deletion may not have reached them."""
+        for logs in self._working():
+            try:
+                logs.write_checkpoints()
+            except OSError as error:
+                logs.directory.fail(error)
 
     def _add(self, logs: DirectoryLogs, log: PartitionLog) -> None:
         self._logs[log.topic_partition] = log

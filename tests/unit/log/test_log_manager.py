@@ -163,6 +163,41 @@ def test_high_watermarks_of_logs_not_named_stay_checkpointed(disk):
     assert manager.high_watermark_checkpoint(TopicPartition("gone", 0)) == 0
 
 
+CHECKPOINTS = ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint")
+
+
+def fill_and_checkpoint(disk, batch):
+    """A log with records, whose every offset is in a checkpoint."""
+    log = disk.log()
+    for number in range(3):
+        log.append_as_leader(batch(NOW + number), 0, NOW)
+    log.set_high_watermark(3)
+    log.maybe_increment_log_start(2)
+    log.flush()
+    disk.manager.checkpoint_recovery_points()
+    disk.manager.checkpoint_log_start_offsets()
+    disk.manager.checkpoint_high_watermarks({TP: 3})
+    return log
+
+
+def test_a_log_made_again_under_a_deleted_ones_name_has_none_of_its_offsets(disk, batch):
+    fill_and_checkpoint(disk, batch)
+    disk.manager.delete_async(TP)
+    disk.log().append_as_leader(batch(NOW), 0, NOW)
+    again = disk.reopen(clean=False)
+    assert (again.log_start_offset, again.log_end_offset, again.recovery_point) == (0, 1, 0)
+    assert disk.manager.high_watermark_checkpoint(TP) == 0
+
+
+def test_a_start_forgets_the_offsets_of_logs_that_are_gone(disk, batch):
+    fill_and_checkpoint(disk, batch)
+    disk.manager.delete_async(TP)
+    disk.crash()
+    disk.open()
+    assert [read_offsets(disk.dirs[0] / name) for name in CHECKPOINTS] == [{}, {}, {}]
+    assert disk.manager.high_watermark_checkpoint(TP) == 0
+
+
 def test_a_checkpoint_written_late_does_not_undo_a_later_one(disk):
     disk.worker.inline = False
     disk.log()
@@ -297,6 +332,20 @@ def test_a_new_log_goes_elsewhere_when_a_directory_fails_under_it(disk, monkeypa
     disk.dirs = [disk.root / "a", disk.root / "b"]
     disk.open()
     (disk.root / "a" / "flights-3").write_text("in the way")
+    assert disk.log().directory.parent == disk.root / "b"
+    assert [path for path, _ in disk.failures] == [disk.root / "a"]
+
+
+def test_a_new_log_goes_elsewhere_when_its_topic_id_cannot_be_kept(disk, monkeypatch):
+    disk.dirs = [disk.root / "a", disk.root / "b"]
+    disk.open()
+
+    def replace(path: Path, content: bytes, *, sync: bool) -> None:
+        if disk.root / "a" in path.parents:
+            raise OSError(errno.ENOSPC, "no space left on device")
+        path.write_bytes(content)
+
+    monkeypatch.setattr("regency.broker_agent.log.partition_log.replace_file", replace)
     assert disk.log().directory.parent == disk.root / "b"
     assert [path for path, _ in disk.failures] == [disk.root / "a"]
 

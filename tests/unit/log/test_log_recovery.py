@@ -8,6 +8,7 @@ import struct
 import pytest
 from crc32c import crc32c
 
+from regency.broker_agent.log.checkpoints import read_offsets
 from regency.broker_agent.log.errors import LogDirInvalid
 from regency.model.ids import ZERO_TOPIC_ID, TopicPartition
 from regency.model.log_config import LogConfig
@@ -132,6 +133,18 @@ def test_damage_below_the_recovery_point_is_not_looked_for(small, batch):
     damaged[-1] ^= 1
     log_file(log).write_bytes(damaged)
     assert small.open().get(log.topic_partition).log_end_offset == 12
+
+
+def test_a_recovery_point_that_recovery_lowered_is_on_the_disk_before_anything_is_appended(small, batch):
+    log = fill(small.log(), batch, 3)
+    log.flush()
+    small.manager.checkpoint_recovery_points()
+    small.crash()
+    damaged = bytearray(log_file(log).read_bytes())
+    damaged[2 * len(batch(1)) - 1] ^= 1
+    log_file(log).write_bytes(damaged)
+    assert small.open().get(log.topic_partition).log_end_offset == 1
+    assert read_offsets(small.dirs[0] / "recovery-point-offset-checkpoint") == {log.topic_partition: 1}
 
 
 def test_a_hole_between_segments_ends_the_log(small, batch):
