@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from regency.broker_agent.log.background import BackgroundSync
-from regency.broker_agent.log.checkpoints import sync_file
+from regency.broker_agent.log.checkpoints import sync_directory, sync_file
 from regency.broker_agent.log.leader_epoch_cache import LeaderEpochCache
 from regency.broker_agent.log.log_directory import LogDirectory
 from regency.broker_agent.log.open_files import LogFile
+from regency.broker_agent.log.segment import Segment
 from regency.broker_agent.log.segments import Segments
 from regency.broker_agent.ports import Worker
 from regency.model.clock import Clock
@@ -18,7 +20,7 @@ from regency.model.ids import Offset
 
 
 class LogFlusher:
-    """Syncs a log's segments, its epoch file always before the data of those epochs."""
+    """Syncs a log's segments and the names of new ones, its epoch file always before the data of those epochs."""
 
     def __init__(
         self,
@@ -46,14 +48,17 @@ class LogFlusher:
 
     def flush(self, log_end: Offset) -> None:
         """Sync everything below `log_end` before returning. Raises OSError."""
+        segments = self._segments.from_offset(self.recovery_point) if self.recovery_point < log_end else []
+        names = self._unsynced_names(segments)
         if self._epochs_unsynced:
             sync_file(self._epochs.path)
-            self._epochs_unsynced = False
-        if self.recovery_point < log_end:
-            for segment in self._segments.from_offset(self.recovery_point):
-                for file in segment.files:
-                    file.sync()
-            self.recovery_point = log_end
+        for segment in segments:
+            for file in segment.files:
+                file.sync()
+        if names is not None:
+            sync_directory(names)
+        self._epochs_unsynced = False
+        self.recovery_point = max(self.recovery_point, log_end)
         self._last_flush_ms = self._clock.monotonic_ms()
 
     def flush_in_background(self, log_end: Offset) -> None:
@@ -62,10 +67,11 @@ class LogFlusher:
             return
         self._last_flush_ms = self._clock.monotonic_ms()
         epochs_path = self._epochs.path if self._epochs_unsynced else None
-        segments = self._segments.from_offset(self.recovery_point)
-        descriptors = _duplicates(
-            [file for segment in segments if segment.base_offset < log_end for file in segment.files]
-        )
+        segments = [
+            segment for segment in self._segments.from_offset(self.recovery_point) if segment.base_offset < log_end
+        ]
+        names = self._unsynced_names(segments)
+        descriptors = _duplicates([file for segment in segments for file in segment.files])
         truncations = self._truncations
 
         def done(outcome: BaseException | None) -> None:
@@ -74,7 +80,7 @@ class LogFlusher:
             elif outcome is None and truncations == self._truncations:
                 self.recovery_point = max(self.recovery_point, log_end)
 
-        self._worker.submit(lambda: _sync_descriptors(epochs_path, descriptors), done)
+        self._worker.submit(lambda: _sync(epochs_path, descriptors, names), done)
 
     def is_due(self, log_end: Offset, flush_ms: int) -> bool:
         """Whether `flush_ms` has passed since the last flush and there is something to flush."""
@@ -91,6 +97,11 @@ class LogFlusher:
         """Note that the log is empty and begins at `log_end`."""
         self._truncations += 1
         self.recovery_point = log_end
+
+    def _unsynced_names(self, segments: Sequence[Segment]) -> Path | None:
+        """The log's directory, where files were made or replaced in it since the recovery point."""
+        made = any(segment.base_offset >= self.recovery_point for segment in segments)
+        return self._epochs.path.parent if made or self._epochs_unsynced else None
 
     def _epochs_written(self) -> None:
         self._epochs_unsynced = True
@@ -109,13 +120,16 @@ def _duplicates(files: list[LogFile]) -> list[int]:
     return descriptors
 
 
-def _sync_descriptors(epochs_path: Path | None, descriptors: list[int]) -> None:
+def _sync(epochs_path: Path | None, descriptors: list[int], names: Path | None) -> None:
     try:
-        if epochs_path is not None:
-            with suppress(FileNotFoundError):  # the log was deleted meanwhile
+        with suppress(FileNotFoundError):  # the log was deleted meanwhile
+            if epochs_path is not None:
                 sync_file(epochs_path)
         for descriptor in descriptors:
             os.fsync(descriptor)
+        with suppress(FileNotFoundError):
+            if names is not None:
+                sync_directory(names)
     finally:
         for descriptor in descriptors:
             os.close(descriptor)

@@ -149,8 +149,8 @@ class PartitionLog(LogCore):
     def offset_for_timestamp(self, timestamp: int, max_offset: Offset) -> TimestampAndOffset | None:
         """The first record below `max_offset` whose timestamp is not below `timestamp`; None where there is none.
 
-        In a batch compressed with snappy, lz4 or zstd that straddles `timestamp`, the batch's first offset stands for
-        the record's.
+        In a batch that straddles `timestamp` and is compressed with snappy, lz4 or zstd, or claims more than 100,000
+        records, the batch's first offset stands for the record's.
         """
         found = find_timestamp(self._segments, timestamp, self._log_start)
         return found if found and found.offset < max_offset else None

@@ -14,10 +14,12 @@ _NO_CODEC = 0
 _GZIP = 1
 _GZIP_WINDOW = 31
 _MAX_DECOMPRESSED = 64 << 20
+_MAX_RECORDS = 100_000
+"""In one batch: a producer may claim two billion, and this is the data loop."""
 
 
 class _Opaque(Exception):
-    """The standard library cannot decompress this."""
+    """The records cannot be read, or not at a reasonable price."""
 
 
 class TimestampAndOffset(NamedTuple):
@@ -76,7 +78,7 @@ def _first_record(
         return TimestampAndOffset(header.first_timestamp, start, epoch)
     body = segment.log.read(header.size - HEADER_BYTES, position + HEADER_BYTES)
     try:
-        records = _records(_decompress(body, header.codec), header)
+        records = _records(body, header)
     except (IndexError, zlib.error, _Opaque):
         return TimestampAndOffset(header.max_timestamp, start, epoch)
     for record_timestamp, offset in records:
@@ -94,11 +96,16 @@ def _decompress(body: bytes, codec: int) -> bytes:
 
 
 def _records(body: bytes, header: BatchHeader) -> list[tuple[int, Offset]]:
-    """Timestamp and offset of each record of an uncompressed body."""
+    """Timestamp and offset of each record. Raises _Opaque, zlib.error or IndexError where that is not possible."""
+    if header.record_count > _MAX_RECORDS:
+        raise _Opaque
+    body = _decompress(body, header.codec)
     found: list[tuple[int, Offset]] = []
     at = 0
     for _ in range(header.record_count):
         length, at = _varint(body, at)
+        if length < 1:
+            raise _Opaque
         timestamp_delta, inside = _varint(body, at + 1)
         offset_delta, _ = _varint(body, inside)
         found.append((header.first_timestamp + timestamp_delta, Offset(header.base_offset + offset_delta)))

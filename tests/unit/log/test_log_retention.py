@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from regency.broker_agent.log.errors import OffsetOutOfRange
@@ -141,6 +143,24 @@ def test_rolling_flushes_what_is_rolled(disk, batch):
     assert log.segment_base_offsets == (0, 1, 2)
 
 
+def test_the_name_of_a_new_segment_is_synced_before_the_recovery_point_passes_it(disk, batch, monkeypatch):
+    synced: list[Path] = []
+    monkeypatch.setattr("regency.broker_agent.log.flusher.sync_directory", synced.append)
+    disk.config = LogConfig(segment_bytes=len(batch(1)))
+    log = disk.log()
+    log.append_as_leader(batch(1), 0, NOW)
+    log.flush()
+    assert (synced, log.recovery_point) == ([log.directory], 1)
+    log.append_as_leader(batch(2), 0, NOW)
+    assert (log.segment_base_offsets, log.recovery_point, len(synced)) == ((0, 1), 1, 1)
+    log.flush_in_background()
+    assert (synced, log.recovery_point) == ([log.directory] * 2, 2)
+    log.append_as_leader(batch(3), 0, NOW)
+    log.flush()
+    log.flush()
+    assert (synced, log.recovery_point) == ([log.directory] * 3, 3)
+
+
 def test_flush_messages_syncs_within_the_append(disk, batch):
     disk.config = LogConfig(flush_messages=3)
     log = disk.log()
@@ -209,6 +229,22 @@ def test_an_opaque_batch_stands_for_its_records(disk, batch, patched):
     assert log.offset_for_timestamp(10, 9) == (10, 0, 0)
     assert log.offset_for_timestamp(15, 9) == (30, 0, 0)
     assert log.offset_for_timestamp(45, 9) == (50, 3, 0)
+
+
+@pytest.mark.parametrize("length", [0, -1, -5, 2**31 - 1])
+def test_records_that_contradict_themselves_cost_no_time(disk, batch, patched, length):
+    """A producer may claim two billion records of no or negative length in a hundred bytes."""
+    body = bytearray()
+    rest = (length << 1) ^ (length >> 63)
+    while rest > 0x7F:
+        body.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    body.append(rest)
+    many = (2**31 - 2).to_bytes(4, "big") + (2**31 - 1).to_bytes(4, "big")
+    hostile = patched(patched(patched(batch(1000, 2000), 61, bytes(body)), 23, many[:4]), 57, many[4:])
+    log = disk.log()
+    log.append_as_leader(hostile, 0, NOW)
+    assert log.offset_for_timestamp(1500, log.log_end_offset) == (2000, 0, 0)
 
 
 def test_log_append_time_is_the_timestamp_of_every_record(disk, batch):
