@@ -146,21 +146,25 @@ class ProducerStates:
         self.end_offset = end_offset
 
     def encode(self) -> bytes:
-        """Content of a snapshot: Kafka keeps only the last batch of each producer."""
+        """Content of a snapshot: an entry for each remembered batch of each producer, oldest first.
+
+        Kafka writes only the last batch, so that a retry that arrives after a restart may be refused; of several
+        entries for one producer it takes the last.
+        """
         entries = bytearray()
         for producer_id, producer in self._producers.items():
-            last = producer.batches[-1] if producer.batches else ProducedBatch(-1, Offset(-1), 0, -1)
-            entries += _ENTRY.pack(
-                producer_id,
-                producer.epoch,
-                last.last_sequence,
-                last.last_offset,
-                last.offset_delta,
-                producer.last_timestamp,
-                _NO_COORDINATOR,
-                _NO_TRANSACTION,
-            )
-        count = struct.pack(">i", len(self._producers))
+            for batch in producer.batches or (_no_batch(producer.last_timestamp),):
+                entries += _ENTRY.pack(
+                    producer_id,
+                    producer.epoch,
+                    batch.last_sequence,
+                    batch.last_offset,
+                    batch.offset_delta,
+                    batch.timestamp,
+                    _NO_COORDINATOR,
+                    _NO_TRANSACTION,
+                )
+        count = struct.pack(">i", len(entries) // _ENTRY.size)
         return struct.pack(">hI", _VERSION, crc32c(count + entries)) + count + entries
 
     def write_snapshot(self, path: Path) -> None:
@@ -174,6 +178,10 @@ class ProducerStates:
         self.end_offset = end_offset
 
 
+def _no_batch(timestamp: int) -> ProducedBatch:
+    return ProducedBatch(-1, Offset(-1), 0, timestamp)
+
+
 def decode_snapshot(path: Path, content: bytes) -> dict[int, Producer]:
     """Producers of a snapshot's content. Raises CheckpointMalformed naming `path`."""
     if len(content) < _PREFIX.size:
@@ -184,11 +192,14 @@ def decode_snapshot(path: Path, content: bytes) -> dict[int, Producer]:
     if crc32c(memoryview(content)[_CRC_ENDS_AT:]) != crc:
         raise CheckpointMalformed(path, "its checksum is wrong")
     if len(content) != _PREFIX.size + count * _ENTRY.size:
-        raise CheckpointMalformed(path, f"{count} producers do not fill {len(content)} bytes")
+        raise CheckpointMalformed(path, f"{count} entries do not fill {len(content)} bytes")
     producers: dict[int, Producer] = {}
     for entry in _ENTRY.iter_unpack(memoryview(content)[_PREFIX.size :]):
         producer_id, epoch, sequence, offset, delta, timestamp, _coordinator, _transaction = entry
-        producer = producers[producer_id] = Producer(epoch, timestamp)
+        producer = producers.get(producer_id)
+        if producer is None or producer.epoch != epoch:
+            producer = producers[producer_id] = Producer(epoch, timestamp)
+        producer.last_timestamp = timestamp
         if sequence >= 0:
             producer.batches.append(ProducedBatch(sequence, Offset(offset), delta, timestamp))
     return producers

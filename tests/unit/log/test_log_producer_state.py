@@ -87,13 +87,16 @@ def test_batches_without_producer_only_move_the_end(states, produced):
     assert (len(states), states.end_offset) == (0, 5)
 
 
-def test_a_snapshot_holds_each_producers_last_batch_in_46_bytes(states, produced, tmp_path):
+def test_a_snapshot_holds_each_remembered_batch_in_46_bytes(states, produced, tmp_path):
     states.update(produced(0, 3, base=10, timestamp=111))
     states.update(produced(3, 2, base=13, timestamp=222))
-    entry = struct.pack(">qhiqiqiq", 7, 0, 4, 14, 1, 222, -1, -1)
-    body = struct.pack(">i", 1) + entry
+    entries = [
+        struct.pack(">qhiqiqiq", 7, 0, 2, 12, 2, 111, -1, -1),
+        struct.pack(">qhiqiqiq", 7, 0, 4, 14, 1, 222, -1, -1),
+    ]
+    body = struct.pack(">i", 2) + b"".join(entries)
     expected = struct.pack(">hI", 1, crc32c(body)) + body
-    assert len(entry) == 46
+    assert [len(entry) for entry in entries] == [46, 46]
     assert states.encode() == expected
 
     path = tmp_path / "00000000000000000015.snapshot"
@@ -101,6 +104,16 @@ def test_a_snapshot_holds_each_producers_last_batch_in_46_bytes(states, produced
     loaded = ProducerStates()
     loaded.load_snapshot(path, 15)
     assert (loaded.encode(), loaded.end_offset) == (expected, 15)
+    assert [loaded.check(header).first_offset for header in (produced(0, 3), produced(3, 2))] == [10, 13]
+    assert refusal(loaded, produced(6, 1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_a_snapshot_of_kafka_holds_only_the_last_batch(produced, tmp_path):
+    body = struct.pack(">i", 1) + struct.pack(">qhiqiqiq", 7, 0, 4, 14, 1, 222, -1, -1)
+    path = tmp_path / "00000000000000000015.snapshot"
+    path.write_bytes(struct.pack(">hI", 1, crc32c(body)) + body)
+    loaded = ProducerStates()
+    loaded.load_snapshot(path, 15)
     assert loaded.check(produced(3, 2)).first_offset == 13
     assert refusal(loaded, produced(0, 3)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 

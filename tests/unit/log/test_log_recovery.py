@@ -268,6 +268,17 @@ def test_a_damaged_producer_snapshot_is_replaced_by_reading_the_batches(small, b
         assert (again.base_offset, again.duplicate) == (sequence, True)
 
 
+@pytest.mark.parametrize("clean", [True, False])
+def test_every_batch_that_a_producer_may_repeat_is_recognized_after_a_restart(small, batch, clean):
+    log = small.log()
+    sent = [batch(1000, producer=(7, 0, number)) for number in range(6)]
+    for produced in sent:
+        log.append_as_leader(produced, 0, NOW)
+    log = small.reopen(clean=clean)
+    repeated = [log.append_as_leader(produced, 1, NOW) for produced in sent[1:]]
+    assert [(info.base_offset, info.duplicate) for info in repeated] == [(number, True) for number in range(1, 6)]
+
+
 def test_a_snapshot_above_the_recovery_point_is_not_believed(small, batch):
     log = small.log()
     log.append_as_leader(batch(1, producer=(9, 0, 0)), 0, NOW)
