@@ -88,7 +88,10 @@ class FetchPath:
             return None if offset > log.log_end_offset else 0
         if params.min_bytes <= 1:
             return 1
-        distance = log.bytes_between(offset, end)
+        try:
+            distance = log.bytes_between(offset, end)
+        except LogStorageError:
+            return None
         return None if distance is None else min(distance, wanted.max_bytes)
 
     def _read(self, reading: _Reading, wanted: FetchPartition, counted_ms: int | None) -> None:

@@ -61,6 +61,9 @@ _NOT_READY = frozenset(
 
 LATEST, EARLIEST = -1, -2
 
+_NOT_LISTED = ListedOffset(ErrorCode.UNKNOWN_SERVER_ERROR)
+"""Of a partition that an answer leaves out."""
+
 
 class _Phase(Enum):
     FETCHING = "fetching"
@@ -211,14 +214,15 @@ class FetcherLogic:
             logger.info("%s: answered again after %d failed attempts", self._name, self.connection_failures)
             self.connection_failures = 0
         if isinstance(reply, OffsetsReply):
-            asked = set(plan.partitions) if isinstance(plan, OffsetsPlan) else set()
-            for name, listed in reply.partitions:
+            answers = dict(reply.partitions)
+            for name, epoch in plan.partitions if isinstance(plan, OffsetsPlan) else ():
                 state = self._asking.get(name)
-                if state is not None and (name, state.epoch) in asked:
-                    self._attempt(state, self._take_offset, listed, now_ms)
+                if state is not None and state.epoch == epoch:
+                    self._attempt(state, self._take_offset, answers.get(name, _NOT_LISTED), now_ms)
             return
         if reply.error is not ErrorCode.NONE:
-            self._refused(reply.error, now_ms)
+            was_incremental = isinstance(plan, FetchPlan) and plan.session_epoch > 0
+            self._refused(reply.error, now_ms, at_once=was_incremental and reply.error in _SESSION_LOST)
             return
         self._session.answered(reply.session_id)
         for name, fetched in reply.partitions:
@@ -226,9 +230,9 @@ class FetcherLogic:
             if state is not None and state.requested == state.offset:
                 self._attempt(state, self._take_fetched, fetched, now_ms)
 
-    def _refused(self, error: ErrorCode, now_ms: int) -> None:
+    def _refused(self, error: ErrorCode, now_ms: int, *, at_once: bool) -> None:
         self._session.refused(error)
-        if error not in _SESSION_LOST:
+        if not at_once:
             logger.warning("%s: fetch refused with %s", self._name, error.name)
             self._resume_at = now_ms + self._limits.backoff_ms
 
@@ -306,9 +310,9 @@ class FetcherLogic:
 
     def _take_offset(self, state: _State, listed: ListedOffset, now_ms: int) -> None:
         """Out of range (KIP-101's fallback): cut to a leader that ends earlier, start over at one that begins later."""
-        if listed.error is not ErrorCode.NONE:
+        if listed.error is not ErrorCode.NONE or listed.offset < 0:
             self._settle(state)
-            self._take_error(state, listed.error, now_ms)
+            self._take_error(state, listed.error or ErrorCode.UNKNOWN_SERVER_ERROR, now_ms)
             return
         replica = state.replica
         end = replica.log_end_offset

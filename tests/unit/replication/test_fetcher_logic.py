@@ -343,6 +343,16 @@ def test_fencing_while_asking_for_offsets_gives_up_and_other_errors_wait(logic) 
     assert list(asked(logic.next(50))) == [B]
 
 
+@pytest.mark.parametrize("answered", [{}, {"a": listed(-1)}])
+def test_an_offset_that_is_not_told_is_not_asked_for_again_at_once(logic, answered) -> None:
+    replica = Replica(A, 0)
+    logic.add(replica, LeaderEpoch(1))
+    answer(logic, 0, a=failed(ErrorCode.OFFSET_OUT_OF_RANGE))
+    list_offsets(logic, 0, **answered)
+    assert logic.next(0) == Pause(BACKOFF_MS)
+    assert (replica.epochs, replica.log_start_offset) == ([0], 0)
+
+
 def test_the_others_are_fetched_when_one_has_been_asked_for_offsets(logic) -> None:
     logic.add(Replica(A, 0, 0), LeaderEpoch(1))
     good = Replica(B)
@@ -386,6 +396,12 @@ def test_a_lost_session_is_begun_anew_at_once(logic, error, session) -> None:
     answer(logic, 0, error=error)
     plan = logic.next(0)
     assert (plan.session_id, plan.session_epoch, list(asked(plan))) == (session, 0, [A])
+
+
+def test_a_leader_that_refuses_even_a_new_session_is_not_asked_again_at_once(logic) -> None:
+    logic.add(Replica(A), LeaderEpoch(0))
+    answer(logic, 0, error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    assert logic.next(0) == Pause(BACKOFF_MS)
 
 
 def test_a_refused_request_waits_for_the_backoff(logic) -> None:

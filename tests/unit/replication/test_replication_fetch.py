@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from regency.broker_agent.log.errors import LogStorageError
 from regency.broker_agent.replication.api import FetchParams, FetchPartition
 from regency.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
@@ -216,6 +217,18 @@ def test_what_a_partition_may_not_answer_does_not_count_for_min_bytes(cluster) -
     for _ in range(5):
         cluster[1].produce("x" * 300)
     assert answers == []
+
+
+def test_a_log_that_cannot_be_measured_ends_the_wait_and_harms_no_producer(cluster, monkeypatch) -> None:
+    lead_alone(cluster)
+    waiting = cluster[1].consume(0, max_wait_ms=500, min_bytes=1000)
+
+    def fail(*_: object) -> None:
+        raise LogStorageError(None, "an I/O error")
+
+    monkeypatch.setattr(cluster[1].log(), "bytes_between", fail)
+    assert cluster[1].produce("a", acks=1)[0].error is ErrorCode.NONE
+    assert len(waiting) == 1
 
 
 def test_an_error_is_answered_at_once(cluster) -> None:
