@@ -46,6 +46,7 @@ def handle(services: Services, exchange: Exchange) -> None:
                     refused[key] = refusal
                 else:
                     batches[key] = partition.records
+                partition.records = None  # the request is kept until it is answered, its bytes need not be
 
     def respond(appended: Results) -> None:
         guarded(exchange, lambda: _respond(exchange, {**appended, **refused}))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -70,6 +71,29 @@ def test_produce_requests_are_appended_in_order_while_earlier_ones_wait(
         await h.eventually(lambda: len(h.replicas.held) == 5, "five requests wait")
 
         assert [appended for _, appended in h.replicas.appended] == batches
+
+    serve(scenario)
+
+
+def test_records_are_let_go_of_while_their_acknowledgement_is_waited_for(
+    serve: Serve, batch: Callable[..., bytes]
+) -> None:
+    """128 requests of a connection may wait, and each may have a hundred megabytes."""
+
+    async def scenario(h: Any) -> None:
+        h.with_topic("t")
+        h.replicas.hold = True
+        append, views = h.replicas.append, []
+
+        def spy(acks: int, timeout_ms: int, batches: dict[TopicPartition, memoryview], respond: Any) -> None:
+            views.extend(weakref.ref(view) for view in batches.values())
+            append(acks, timeout_ms, batches, respond)
+
+        h.replicas.append = spy
+        client = await h.connect()
+        client.send(produce(batch()), 9)
+        await h.eventually(lambda: len(h.replicas.held) == 1, "the request waits")
+        assert [view() for view in views] == [None]
 
     serve(scenario)
 
