@@ -33,7 +33,7 @@ def handle(services: Services, exchange: Exchange) -> None:
     """Answer from the current snapshot, with the endpoints of the listener the request came in on.
 
     No list of topics means all, an empty one none. A topic nobody knows is created when request and settings allow it.
-    An agent that has just started waits for its first snapshot: a client told of no topics would give up on its records.
+    An agent that has just started waits for its first snapshot: a client told of no topics would drop its records.
     """
     if services.metadata.current.version > 0:
         exchange.answer_body(_body(services, exchange))
