@@ -22,6 +22,7 @@ from regency.broker_agent.log.log_directory import LogDirectory
 from regency.broker_agent.log.log_loading import OpenedDirectory, open_directories
 from regency.broker_agent.log.open_files import OpenFiles
 from regency.broker_agent.log.partition_log import PartitionLog
+from regency.broker_agent.log.producer_state import EXPIRATION_MS
 from regency.broker_agent.log.recovery import create_log
 from regency.broker_agent.ports import Worker
 from regency.model.clock import Clock
@@ -29,9 +30,6 @@ from regency.model.ids import ZERO_TOPIC_ID, BrokerId, Offset, TopicId, TopicPar
 from regency.model.log_config import LogConfig
 
 logger = logging.getLogger(__name__)
-
-PRODUCER_EXPIRATION_MS = 86_400_000
-"""How long an idle idempotent producer is remembered: the default of producer.id.expiration.ms (KIP-854)."""
 
 _MAX_OPEN_FILES = 16_384
 
@@ -202,7 +200,7 @@ class LogManager:
         """
         for logs in self._working():
             for log in list(logs.logs.values()):
-                log.expire_producers(now_ms - PRODUCER_EXPIRATION_MS)
+                log.expire_producers(now_ms - EXPIRATION_MS)
                 if not self._tried(functools.partial(log.delete_old_segments, now_ms)):
                     break
         self.remove_deleted_files()

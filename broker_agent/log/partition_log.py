@@ -17,6 +17,7 @@ from regency.broker_agent.log.errors import LogStorageError, OffsetOutOfRange, R
 from regency.broker_agent.log.file_names import PARTITION_METADATA
 from regency.broker_agent.log.log_core import LogCore
 from regency.broker_agent.log.producer_snapshots import remove_snapshots, restore, write_snapshot
+from regency.broker_agent.log.producer_state import EXPIRATION_MS, ProducedBatch
 from regency.broker_agent.log.results import AppendInfo, LogPosition, ReadInfo
 from regency.broker_agent.log.retention import SegmentFacts, expired_segments
 from regency.broker_agent.log.time_lookup import TimestampAndOffset, find_greatest, find_timestamp
@@ -24,7 +25,7 @@ from regency.broker_agent.replication.api import EpochEndOffset
 from regency.model.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId
 from regency.model.kafka_errors import ErrorCode
 from regency.model.log_config import NEVER
-from regency.model.record_batch import Buffer, CorruptBatch, iter_batches, read_header, stamp
+from regency.model.record_batch import BatchHeader, Buffer, CorruptBatch, iter_batches, read_header, stamp
 from regency.model.record_batch import stamp_log_append_time as stamp_time
 
 logger = logging.getLogger(__name__)
@@ -62,7 +63,7 @@ class PartitionLog(LogCore):
         """
         header = check_produced(records, self.config)
         stamps_time = self.config.message_timestamp_type == LOG_APPEND_TIME
-        if header.producer_id >= 0 and (known := self._producers.check(header)):
+        if header.producer_id >= 0 and (known := self._check_producer(header, now_ms)):
             appended_ms = known.timestamp if stamps_time else -1
             return AppendInfo(known.first_offset, known.last_offset, appended_ms, self._log_start, duplicate=True)
         data = bytearray(records)
@@ -74,6 +75,19 @@ class PartitionLog(LogCore):
         return AppendInfo(
             Offset(header.base_offset), header.last_offset, now_ms if stamps_time else -1, self._log_start
         )
+
+    def _check_producer(self, header: BatchHeader, now_ms: int) -> ProducedBatch | None:
+        """The batch that this one repeats. Raises RecordsRejected.
+
+        Everybody who ever wrote here is known while the log begins at 0 and is younger than what expires.
+        """
+        oldest = self._segments.first
+        all_known = (
+            self._log_start == oldest.base_offset == 0
+            and not self._producers.forgot
+            and (self._log_end == 0 or now_ms - EXPIRATION_MS < oldest.first_timestamp)
+        )
+        return self._producers.check(header, all_known=all_known)
 
     @_on_disk
     def append_as_follower(self, records: Buffer) -> AppendInfo:

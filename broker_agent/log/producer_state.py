@@ -21,6 +21,9 @@ from regency.model.record_batch import MAX_SEQUENCE, BatchHeader
 REMEMBERED_BATCHES = 5
 """How far back a retry is recognized as a duplicate."""
 
+EXPIRATION_MS = 86_400_000
+"""After this time without a batch, by the batches' timestamps, a producer is forgotten (producer.id.expiration.ms)."""
+
 _VERSION = 1
 _PREFIX = struct.Struct(">hIi")
 _CRC_ENDS_AT = 6
@@ -73,19 +76,27 @@ class ProducerStates:
 
     def __init__(self) -> None:
         self.end_offset = Offset(0)
+        self.forgot = False
+        """Whether a producer has expired since the states were loaded."""
         self._producers: dict[int, Producer] = {}
 
     def __len__(self) -> int:
         return len(self._producers)
 
-    def check(self, header: BatchHeader) -> ProducedBatch | None:
+    def check(self, header: BatchHeader, *, all_known: bool = False) -> ProducedBatch | None:
         """What a leader asks before it appends a batch of a client: None to go on, or the batch that this one repeats.
 
+        An unknown producer may begin anywhere, as what it wrote before may be forgotten (KIP-360); but at 0 where
+        `all_known` says that nobody who ever wrote here is: its first batches went to an earlier leader and are lost,
+        and a client takes the success of a later batch for theirs.
+
         Raises RecordsRejected: INVALID_PRODUCER_EPOCH for an older epoch, OUT_OF_ORDER_SEQUENCE_NUMBER for a gap, a
-        partial repetition, one too old to be remembered, or a new epoch that does not begin at 0.
+        partial repetition, one too old to be remembered, or a new producer or epoch that does not begin at 0.
         """
         producer = self._producers.get(header.producer_id)
         if producer is None:
+            if all_known and header.base_sequence != 0:
+                raise _out_of_order(header, 0)
             return None
         if header.producer_epoch < producer.epoch:
             raise RecordsRejected(
@@ -98,11 +109,7 @@ class ProducerStates:
         if header.producer_epoch == producer.epoch and producer.batches:
             expected = (producer.batches[-1].last_sequence + 1) & MAX_SEQUENCE
         if header.base_sequence != expected:
-            raise RecordsRejected(
-                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"producer {header.producer_id} in epoch {header.producer_epoch} sent sequence number "
-                f"{header.base_sequence}; {expected} is next",
-            )
+            raise _out_of_order(header, expected)
         return None
 
     def update(self, header: BatchHeader) -> None:
@@ -139,6 +146,7 @@ class ProducerStates:
         expired = [id_ for id_, producer in self._producers.items() if producer.last_timestamp < older_than_ms]
         for producer_id in expired:
             del self._producers[producer_id]
+        self.forgot = self.forgot or bool(expired)
 
     def clear(self, end_offset: Offset) -> None:
         """Know nobody, at the end of an empty log."""
@@ -176,6 +184,14 @@ class ProducerStates:
         producers = decode_snapshot(path, path.read_bytes())
         self._producers = producers
         self.end_offset = end_offset
+
+
+def _out_of_order(header: BatchHeader, expected: int) -> RecordsRejected:
+    return RecordsRejected(
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        f"producer {header.producer_id} in epoch {header.producer_epoch} sent sequence number "
+        f"{header.base_sequence}; {expected} is next",
+    )
 
 
 def _no_batch(timestamp: int) -> ProducedBatch:

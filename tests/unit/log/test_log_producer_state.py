@@ -32,8 +32,15 @@ def refusal(states, header):
     return caught.value.error
 
 
-def test_an_unknown_producer_may_begin_anywhere(states, produced):
+def test_an_unknown_producer_may_begin_anywhere_where_some_may_be_forgotten(states, produced):
     assert states.check(produced(41)) is None
+    assert states.check(produced(41), all_known=False) is None
+
+
+def test_an_unknown_producer_begins_at_zero_where_nobody_is_forgotten(states, produced):
+    with pytest.raises(RecordsRejected, match="sent sequence number 41; 0 is next"):
+        states.check(produced(41), all_known=True)
+    assert states.check(produced(0), all_known=True) is None
 
 
 def test_sequences_follow_each_other(states, produced):
@@ -142,8 +149,10 @@ def test_a_damaged_snapshot_is_refused(states, produced, tmp_path):
 def test_idle_producers_expire(states, produced):
     states.update(produced(0, producer=1, timestamp=100))
     states.update(produced(0, producer=2, timestamp=200))
+    states.expire(99)
+    assert (len(states), states.forgot) == (2, False)
     states.expire(150)
-    assert len(states) == 1
+    assert (len(states), states.forgot) == (1, True)
     assert refusal(states, produced(7, producer=2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     states.clear(9)
     assert (len(states), states.end_offset) == (0, 9)

@@ -78,6 +78,30 @@ def test_a_refused_append_leaves_no_trace(disk, batch):
     assert (log.log_end_offset, log.epoch_entries, log.size_bytes) == (1, ((0, 0),), len(batch(1)))
 
 
+def test_a_later_batch_is_refused_by_a_leader_that_never_got_the_first(disk, batch):
+    log = disk.log()
+    for held in (0, 1):
+        with pytest.raises(RecordsRejected) as caught:
+            log.append_as_leader(batch(NOW, producer=(9, 0, 591)), 1, NOW)
+        assert (caught.value.error, log.log_end_offset) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, held)
+        log.append_as_leader(batch(NOW, producer=(8, 0, held)), 1, NOW)
+    assert log.append_as_leader(batch(NOW, producer=(9, 0, 0)), 1, NOW).base_offset == 2
+
+
+def test_a_producer_may_go_on_where_its_batches_may_be_forgotten(disk, batch):
+    disk.config = LogConfig(segment_bytes=len(batch(NOW, producer=(1, 0, 0))))
+    old, deleted, expired = (disk.log(TopicPartition(name, 0)) for name in ("old", "deleted", "expired"))
+    for log in (old, deleted, expired):
+        log.append_as_leader(batch(NOW, producer=(1, 0, 0)), 0, NOW)
+    a_day_later = NOW + 86_400_000
+    assert old.append_as_leader(batch(NOW, producer=(2, 0, 5)), 0, a_day_later).base_offset == 1
+    deleted.set_high_watermark(1)
+    deleted.maybe_increment_log_start(1)
+    assert deleted.append_as_leader(batch(NOW, producer=(2, 0, 5)), 0, NOW).base_offset == 1
+    expired.expire_producers(NOW + 1)
+    assert expired.append_as_leader(batch(NOW, producer=(2, 0, 5)), 0, NOW).base_offset == 1
+
+
 def test_a_repeated_batch_is_answered_with_its_old_place(disk, batch):
     log = disk.log()
     append(log, batch, 0)
