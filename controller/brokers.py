@@ -7,10 +7,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
+from regency.controller.context import ControllerContext
 from regency.controller.partition_state_machine import refresh_leadership
 from regency.controller.states import PartitionState, ReplicaState
 from regency.controller.term import Term
-from regency.model.facts import Broker
+from regency.model.facts import Broker, LeaderIsrAndControllerEpoch
 from regency.model.ids import BrokerId, PartitionReplica, TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -156,6 +157,32 @@ def take_offline(term: Term, replicas: Sequence[PartitionReplica]) -> None:
     term.replicas.handle([each for each in gone if _exists(term, each)], ReplicaState.OFFLINE)
     if any(_is_electable(term, partition) for partition in sorted(context.leaderless)):
         term.partitions.trigger_online()
+
+
+def find_bounced(
+    context: ControllerContext, mzxids: Mapping[TopicPartition, int]
+) -> dict[BrokerId, list[TopicPartition]]:
+    """Live brokers that registered after the last write of a state znode that names them leader or ISR member.
+
+    They have restarted since that decision: for these partitions they are handled as bounced.
+    """
+    epochs = {broker.id: int(broker.epoch) for broker in context.brokers.values()}
+    newest = max(epochs.values(), default=0)
+    bounced: dict[BrokerId, list[TopicPartition]] = {}
+    for partition, mzxid in mzxids.items():
+        if mzxid >= newest:
+            continue
+        leadership = context.leadership(partition)
+        assert leadership is not None, "read together with its mzxid"
+        for member in _members(leadership):
+            if epochs.get(member, 0) > mzxid:
+                bounced.setdefault(member, []).append(partition)
+    return bounced
+
+
+def _members(leadership: LeaderIsrAndControllerEpoch) -> Sequence[BrokerId]:
+    now = leadership.leader_and_isr
+    return now.isr if now.leader in now.isr else (now.leader, *now.isr)
 
 
 def _lost_its_leader(term: Term, partition: TopicPartition) -> bool:

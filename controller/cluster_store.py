@@ -15,10 +15,12 @@ import msgspec
 from regency.controller.patience import Patience
 from regency.model import znode_paths as paths
 from regency.model import znodes
-from regency.model.errors import ZnodeMalformed
+from regency.model.errors import ControllerMoved, ZnodeMalformed
 from regency.model.facts import Broker, LeaderIsrAndControllerEpoch, TopicAssignment
 from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch, TopicPartition, ZkVersion
+from regency.model.topic_names import is_valid_topic_name
 from regency.runtime.fenced import FencedItem, ItemOutcome, fenced_write
+from regency.runtime.zk_ops import MAX_REQUEST_BYTES, op_size
 from regency.runtime.zk_session import Create, Delete, SetData, ZkCode, ZkSession, Znode
 
 logger = logging.getLogger(__name__)
@@ -31,6 +33,17 @@ class Fence(msgspec.Struct, frozen=True):
     zk_version: int
     """Version of /controller_epoch as long as nobody else has won."""
     generation: int
+
+
+class EpochBehind(ControllerMoved):
+    """Somebody knows a higher controller epoch than ours although nobody else rules: /controller_epoch was set back.
+
+    Rule again, beyond `seen`: brokers refuse whatever comes from a lower epoch than they have seen.
+    """
+
+    def __init__(self, message: str, seen: ControllerEpoch) -> None:
+        super().__init__(message, hint="/controller_epoch was deleted or set back: rule again in a higher epoch.")
+        self.seen = seen
 
 
 class Registered(msgspec.Struct, frozen=True):
@@ -98,8 +111,13 @@ class ClusterStore:
         """Every broker registered now."""
         brokers: dict[BrokerId, Broker] = {}
         malformed: dict[BrokerId, BrokerEpoch] = {}
-        names = self._children(paths.BROKER_IDS)
-        wanted = [broker for name in names if (broker := paths.parse_broker(f"{paths.BROKER_IDS}/{name}")) is not None]
+        wanted = []
+        for name in self._children(paths.BROKER_IDS):
+            broker = paths.parse_broker(f"{paths.BROKER_IDS}/{name}")
+            if broker is None:
+                self._report_name(f"{paths.BROKER_IDS}/{name}", "a broker is registered under its number")
+            else:
+                wanted.append(broker)
         for broker, znode in zip(wanted, self._read_many([paths.broker(each) for each in wanted]), strict=True):
             if znode is None:
                 continue
@@ -112,8 +130,12 @@ class ClusterStore:
         return Registered(brokers, malformed)
 
     def topic_names(self) -> tuple[str, ...]:
-        """Names of the topics that have a znode, sorted."""
-        return self._children(paths.TOPICS)
+        """Names of the topics that have a znode, sorted. One that cannot name a folder is reported and left out."""
+        names = self._children(paths.TOPICS)
+        for name in names:
+            if not is_valid_topic_name(name):
+                self._report_name(paths.topic(name), "no topic may have this name")
+        return tuple(filter(is_valid_topic_name, names))
 
     def read_topics(self, names: Sequence[str]) -> TopicsRead:
         """Assignments of these topics. A malformed one is reported once and left out, as is one that is gone."""
@@ -142,7 +164,10 @@ class ClusterStore:
         return TopicsRead(topics, without_id, tuple(gone))
 
     def read_states(self, partitions: Sequence[TopicPartition]) -> StatesRead:
-        """Leadership of these partitions; those without a state znode are left out."""
+        """Leadership of these partitions; those without a state znode are left out.
+
+        Raises EpochBehind or ControllerMoved where a state was written under a newer controller epoch than ours.
+        """
         states: dict[TopicPartition, LeaderIsrAndControllerEpoch] = {}
         mzxids: dict[TopicPartition, int] = {}
         malformed = []
@@ -156,6 +181,8 @@ class ClusterStore:
                 state = decode(znode.path, znode.data, zk_version=ZkVersion(stat.version))
                 if state.leader_and_isr.leader_epoch > LAST_LEADER_EPOCH:
                     raise ZnodeMalformed(znode.path, "leader_epoch: no higher one is left")  # noqa: TRY301
+                if state.controller_epoch > self.fence.epoch:
+                    self._refuse_newer(partition, znode, state.controller_epoch)
             except ZnodeMalformed as error:
                 malformed.append(partition)
                 self._report(error, znode)
@@ -217,17 +244,23 @@ class ClusterStore:
             path, data = paths.topic_config(name), znodes.encode_config(config)
             settings = Create(path, data) if found is None else SetData(path, data, found.stat.version)
             items.append(FencedItem((settings, Create(paths.topic(name), znodes.encode_topic(assignment)))))
-        return dict(zip(names, map(_result, self._write(items)), strict=True))
+        return dict(zip(names, map(_result_of_topic, self._write(items)), strict=True))
 
     def set_topic_ids(self, topics: Iterable[tuple[TopicAssignment, bytes]]) -> list[WriteResult]:
-        """Write topic znodes again with the id they now have; the bytes are their present content."""
+        """Write topic znodes again with the id they now have; the bytes are their present content.
+
+        FAILED where a znode is nearly as large as ZooKeeper takes: it does without.
+        """
         items = [
             FencedItem(
                 (SetData(paths.topic(topic.topic), znodes.encode_topic(topic, previous=content), topic.zk_version),)
             )
             for topic, content in topics
         ]
-        return [_result(outcome) for outcome in self._write(items)]
+        fitting = [item for item in items if op_size(item.ops[0]) <= LARGEST_OPERATION]
+        outcomes = iter(self._write(fitting))
+        too_large = WriteResult(WriteCode.FAILED, why="the znode has no room for an id")
+        return [_result(next(outcomes)) if op_size(item.ops[0]) <= LARGEST_OPERATION else too_large for item in items]
 
     def create_states(
         self, states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch]
@@ -292,8 +325,23 @@ class ClusterStore:
     def _read_many(self, wanted: Sequence[str]) -> list[Znode | None]:
         return self._patience.until_done(lambda: self._session.read_many(wanted)) if wanted else []
 
+    def _refuse_newer(self, partition: TopicPartition, znode: Znode, seen: ControllerEpoch) -> None:
+        """Raise what a state of a newer controller epoch means: we are deposed, set back, or it is nonsense."""
+        (epoch,) = self._read_many([paths.CONTROLLER_EPOCH])
+        what = f"The state of {partition} was written under controller epoch {seen}, ours is {self.fence.epoch}."
+        if epoch is None or epoch.stat.version != self.fence.zk_version:
+            raise ControllerMoved(what, hint="Another controller rules: resign.")
+        if seen - self.fence.epoch > LARGEST_LEAP:
+            raise ZnodeMalformed(znode.path, f"controller_epoch: {seen} is far beyond {self.fence.epoch}, which rules")
+        raise EpochBehind(what, seen)
+
     def _report(self, error: ZnodeMalformed, znode: Znode) -> None:
-        seen = (znode.path, znode.stat.mzxid)
+        self._report_once((znode.path, znode.stat.mzxid), error)
+
+    def _report_name(self, path: str, reason: str) -> None:
+        self._report_once((path, 0), ZnodeMalformed(path, reason))
+
+    def _report_once(self, seen: tuple[str, int], error: ZnodeMalformed) -> None:
         if seen not in self._reported:
             self._reported.add(seen)
             logger.error("%s It is left out until it is corrected; everything else goes on.", error)
@@ -301,6 +349,12 @@ class ClusterStore:
 
 LAST_LEADER_EPOCH = 2**31 - 1_000
 """Highest leader epoch taken from a state znode: an election must still fit into the 31 bits of Kafka's protocol."""
+
+LARGEST_LEAP = 1_000_000
+"""So far beyond our own a controller epoch is believed: one write must not use up all epochs there are."""
+
+LARGEST_OPERATION = MAX_REQUEST_BYTES - 1024
+"""Bytes of an operation that still fits into one request with the check of the epoch and a chroot."""
 
 MAX_PARTITION_NUMBER = 99_999
 """Highest partition number taken from a topic znode: far above what fits into one, and it bounds memory."""
@@ -311,6 +365,13 @@ def check_partition_numbers(path: str, topic: TopicAssignment) -> None:
     highest = max(topic.partitions, default=0)
     if highest > MAX_PARTITION_NUMBER:
         raise ZnodeMalformed(path, f"partition {highest} is beyond {MAX_PARTITION_NUMBER}")
+
+
+def _result_of_topic(outcome: ItemOutcome) -> WriteResult:
+    """Outcome of [settings, topic]: only where the topic stands there already does it exist."""
+    if outcome.results[0].code in (ZkCode.OK, ZkCode.ROLLED_BACK):
+        return _result(outcome)
+    return WriteResult(WriteCode.CONFLICT, why=outcome.code.value)
 
 
 def _result(outcome: ItemOutcome) -> WriteResult:

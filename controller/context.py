@@ -111,6 +111,12 @@ class ControllerContext:
         """Note that these replicas do not work although their broker lives."""
         self.offline_replicas.setdefault(broker, set()).update(partitions)
 
+    def mark_online(self, broker: BrokerId, partitions: Iterable[TopicPartition]) -> None:
+        """Note that these replicas work again."""
+        remaining = self.offline_replicas.pop(broker, set()).difference(partitions)
+        if remaining:
+            self.offline_replicas[broker] = remaining
+
     def clear_offline(self, broker: BrokerId) -> None:
         """Forget which replicas of the broker did not work."""
         self.offline_replicas.pop(broker, None)

@@ -13,7 +13,7 @@ import msgspec
 from regency.controller.agent_troubles import on_trouble
 from regency.controller.brokers import on_brokers_changed
 from regency.controller.channel_manager import OpenChannels
-from regency.controller.cluster_store import ClusterStore, Fence
+from regency.controller.cluster_store import LARGEST_LEAP, ClusterStore, EpochBehind, Fence
 from regency.controller.config import ControllerConfig
 from regency.controller.controlled_shutdown import shut_down_broker
 from regency.controller.elector import Elector
@@ -152,6 +152,8 @@ class Controller:
         except ZkSessionLost as error:
             self._resign(str(error))
         except RegencyError as error:
+            if isinstance(error, EpochBehind):
+                self._elector.saw(error.seen)
             self._give_up(str(error))
         except Exception as error:
             # Whatever it was: what is in memory may be half done, so it is thrown away and read again from ZooKeeper.
@@ -189,8 +191,14 @@ class Controller:
             term.hand_over()
 
     def _on_trouble(self, term: Term, trouble: Trouble) -> None:
-        if trouble.stale_controller and not self._elector.still_rules(term.store.fence):
-            raise ControllerMoved(f"Broker {trouble.broker} has seen a newer controller, and so has ZooKeeper.")
+        if trouble.stale_controller:
+            if not self._elector.still_rules(term.store.fence):
+                raise ControllerMoved(f"Broker {trouble.broker} has seen a newer controller, and so has ZooKeeper.")
+            if 0 < trouble.controller_epoch - term.epoch <= LARGEST_LEAP:
+                seen = trouble.controller_epoch
+                raise EpochBehind(
+                    f"Broker {trouble.broker} has seen controller epoch {seen}, ours is {term.epoch}.", seen
+                )
         on_trouble(term, trouble)
 
     # Ruling

@@ -60,6 +60,11 @@ class Elector:
         self._broker = broker
         self._clock = clock
         self._reported = ""
+        self._seen = ControllerEpoch(0)
+
+    def saw(self, epoch: ControllerEpoch) -> None:
+        """Somebody knows this epoch, whatever /controller_epoch says: win beyond it only."""
+        self._seen = max(self._seen, epoch)
 
     def elect(self) -> Fence | Lost:
         """Race for /controller unless somebody has it. Raises ZkError, ZnodeMalformed for /controller_epoch."""
@@ -125,7 +130,7 @@ class Elector:
     def _read_epoch(self) -> tuple[ControllerEpoch, int]:
         znode = self._patience.until_done(lambda: self._session.read(paths.CONTROLLER_EPOCH))
         assert znode is not None, "created before"
-        epoch = znodes.decode_controller_epoch(znode.path, znode.data)
+        epoch = max(znodes.decode_controller_epoch(znode.path, znode.data), self._seen)
         if epoch >= LAST_EPOCH:
             raise ZnodeMalformed(znode.path, f"no epoch is left after {epoch}")
         return epoch, znode.stat.version

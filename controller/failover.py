@@ -7,19 +7,16 @@ Source: reference section 2.4, design section 4.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import islice
 
-from regency.controller.brokers import bring_online, read_brokers
-from regency.controller.context import ControllerContext
+from regency.controller.brokers import bring_online, find_bounced, read_brokers
 from regency.controller.invariants import violations
 from regency.controller.requests import report_pending_requests
 from regency.controller.states import ReplicaState
 from regency.controller.term import Term
 from regency.controller.topics import load_topics
-from regency.model.errors import ControllerMoved
-from regency.model.facts import LeaderIsrAndControllerEpoch
-from regency.model.ids import BrokerId, ControllerEpoch, TopicPartition
+from regency.model.ids import BrokerId, TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -58,17 +55,8 @@ def _load(term: Term) -> Mapping[TopicPartition, int]:
     load_topics(term, term.store.topic_names())
     read = term.store.read_states(list(context.partitions()))
     for partition, state in read.states.items():
-        _refuse_newer(partition, state, term.epoch)
         context.set_leadership(partition, state)
     return read.mzxids
-
-
-def _refuse_newer(partition: TopicPartition, state: LeaderIsrAndControllerEpoch, epoch: ControllerEpoch) -> None:
-    if state.controller_epoch > epoch:
-        raise ControllerMoved(
-            f"The state of {partition} was written under controller epoch {state.controller_epoch}, ours is {epoch}.",
-            hint="Another controller rules: resign.",
-        )
 
 
 def _mark_bounced(term: Term, mzxids: Mapping[TopicPartition, int]) -> list[BrokerId]:
@@ -79,29 +67,3 @@ def _mark_bounced(term: Term, mzxids: Mapping[TopicPartition, int]) -> list[Brok
         why = f"it restarted unnoticed: {len(partitions)} of its partitions have not been decided about since"
         term.decisions.note(f"broker {broker}", "live", "bounced", why)
     return sorted(bounced)
-
-
-def find_bounced(
-    context: ControllerContext, mzxids: Mapping[TopicPartition, int]
-) -> dict[BrokerId, list[TopicPartition]]:
-    """Live brokers that registered after the last write of a state znode that names them leader or ISR member.
-
-    They have restarted since that decision: for these partitions they are handled as bounced.
-    """
-    epochs = {broker.id: int(broker.epoch) for broker in context.brokers.values()}
-    newest = max(epochs.values(), default=0)
-    bounced: dict[BrokerId, list[TopicPartition]] = {}
-    for partition, mzxid in mzxids.items():
-        if mzxid >= newest:
-            continue
-        leadership = context.leadership(partition)
-        assert leadership is not None, "read together with its mzxid"
-        for member in _members(leadership):
-            if epochs.get(member, 0) > mzxid:
-                bounced.setdefault(member, []).append(partition)
-    return bounced
-
-
-def _members(leadership: LeaderIsrAndControllerEpoch) -> Sequence[BrokerId]:
-    now = leadership.leader_and_isr
-    return now.isr if now.leader in now.isr else (now.leader, *now.isr)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from regency.controller.brokers import take_offline
+from regency.controller.brokers import find_bounced, take_offline
 from regency.controller.partition_state_machine import refresh_leadership
+from regency.controller.states import ReplicaState
 from regency.controller.term import Term
-from regency.model.ids import PartitionReplica, TopicPartition
+from regency.model.ids import BrokerId, PartitionReplica, TopicPartition
 
 
 def on_isrs_changed(term: Term) -> None:
@@ -19,11 +20,40 @@ def on_isrs_changed(term: Term) -> None:
     known = [each for each in named if term.context.leadership(each) is not None]
     changed = refresh_leadership(term.context, term.store, known)
     term.batch.metadata(changed)
+    bounced = _mark_bounced(term, changed)
     take_offline(term, _gone_members(term, changed))
+    _let_return(term, bounced)
     term.store.delete_notifications(listed)
 
 
-def _gone_members(term: Term, changed: Sequence[TopicPartition]) -> list[PartitionReplica]:
+def _mark_bounced(term: Term, changed: Mapping[TopicPartition, int]) -> dict[BrokerId, list[TopicPartition]]:
+    """Take members that registered after the ISR was written as not working, for the moment.
+
+    The leader took in an earlier incarnation, whose log need not be that of the present one.
+    """
+    bounced: dict[BrokerId, list[TopicPartition]] = {}
+    for broker, partitions in find_bounced(term.context, changed).items():
+        online = [each for each in partitions if term.context.is_online(broker, each)]
+        if online:
+            bounced[broker] = online
+            term.context.mark_offline(broker, online)
+            why = f"it restarted after {len(online)} of its partitions had it in their ISR, such as {online[0]}"
+            term.decisions.note(f"broker {broker}", "live", "bounced", why)
+    return bounced
+
+
+def _let_return(term: Term, bounced: Mapping[BrokerId, Sequence[TopicPartition]]) -> None:
+    for broker, partitions in bounced.items():
+        term.context.mark_online(broker, partitions)
+    replicas = [
+        PartitionReplica(each.topic, each.partition, broker) for broker, those in bounced.items() for each in those
+    ]
+    if replicas:
+        term.replicas.handle(replicas, ReplicaState.ONLINE)
+        term.partitions.trigger_online()
+
+
+def _gone_members(term: Term, changed: Iterable[TopicPartition]) -> list[PartitionReplica]:
     """Members that do not work: a leader took them in again before it heard that they leave or are dead.
 
     A leader that is leaving itself is none of them: it leads until it has gone, or has asked again to be moved off.

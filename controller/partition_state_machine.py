@@ -22,7 +22,6 @@ from regency.controller.election import (
 )
 from regency.controller.request_batch import RequestBatch
 from regency.controller.states import PartitionState
-from regency.model.errors import ControllerMoved
 from regency.model.facts import LeaderAndIsr, LeaderIsrAndControllerEpoch
 from regency.model.ids import BrokerId, LeaderEpoch, TopicPartition, ZkVersion
 
@@ -296,28 +295,24 @@ class PartitionStateMachine:
         return [replica for replica in assignment.replicas if replica in online]
 
     def _read_again(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
-        return refresh_leadership(self._context, self._store, partitions)
+        return list(refresh_leadership(self._context, self._store, partitions))
 
 
 def refresh_leadership(
     context: ControllerContext, store: ClusterStore, partitions: Sequence[TopicPartition]
-) -> list[TopicPartition]:
-    """Read the state znodes of known partitions into the context. Returns those that differ from what was known.
+) -> dict[TopicPartition, int]:
+    """Read the state znodes of known partitions into the context.
 
-    Raises ControllerMoved where a state was written under a newer controller epoch.
+    Returns those that differ from what was known, each with the zxid of its last write. Raises ControllerMoved where a
+    state was written under a newer controller epoch.
     """
-    changed: list[TopicPartition] = []
+    changed: dict[TopicPartition, int] = {}
     known = [each for each in partitions if context.assignment(each).replicas]
     if not known:
         return changed
-    for partition, state in store.read_states(known).states.items():
-        if state.controller_epoch > store.fence.epoch:
-            raise ControllerMoved(
-                f"The state of {partition} was written under controller epoch {state.controller_epoch}, "
-                f"ours is {store.fence.epoch}.",
-                hint="Another controller rules: resign.",
-            )
+    read = store.read_states(known)
+    for partition, state in read.states.items():
         if context.leadership(partition) != state:
             context.set_leadership(partition, state)
-            changed.append(partition)
+            changed[partition] = read.mzxids[partition]
     return changed

@@ -17,7 +17,7 @@ from regency.controller import messages
 from regency.controller.desired_state import DesiredState, Host, Stop, retry_delay_ms
 from regency.controller.metadata_log import CHUNK_BYTES, MetadataLog, Snapshot
 from regency.model.facts import Broker
-from regency.model.ids import BrokerEpoch, BrokerId, TopicPartition
+from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import control_pb2 as pb
 
@@ -61,6 +61,8 @@ class Trouble(msgspec.Struct, frozen=True):
     broker_epoch: BrokerEpoch
     stale_controller: bool = False
     """It has seen a newer controller: read /controller_epoch."""
+    controller_epoch: ControllerEpoch = ControllerEpoch(0)
+    """The newest one it has seen, where `stale_controller`."""
     stale_broker: bool = False
     """It is another incarnation: read /brokers/ids."""
     fenced: tuple[TopicPartition, ...] = ()
@@ -191,7 +193,8 @@ class Sender:
             self._in_flight = None
             self.desired.settle((*sent.hosts, *sent.stops), (), now_ms)
         if answer.error_code == ErrorCode.STALE_CONTROLLER_EPOCH:
-            return Trouble(self._broker, self._broker_epoch, stale_controller=True)
+            newest = ControllerEpoch(answer.controller_epoch)
+            return Trouble(self._broker, self._broker_epoch, stale_controller=True, controller_epoch=newest)
         if answer.error_code == ErrorCode.STALE_BROKER_EPOCH:
             return Trouble(self._broker, self._broker_epoch, stale_broker=True)
         return None

@@ -257,7 +257,7 @@ def test_resignation_ends_senders_and_topic_watches(ruled):
     assert candidate.controller.view.incumbent == 99
 
 
-def test_state_written_under_a_newer_epoch_makes_it_resign(ruled):
+def test_state_written_under_a_newer_epoch_makes_it_rule_again_beyond_that(ruled):
     ruled.write_topic("t", {0: [3, 2]})
     ruled.write_state("t", 0, 2, [2], epoch=1, controller=9)
 
@@ -267,7 +267,9 @@ def test_state_written_under_a_newer_epoch_makes_it_resign(ruled):
     assert paths.CONTROLLER not in ruled.ensemble.nodes
     ruled.clock.advance(100)
     ruled.settle()
-    assert ruled.ensemble.nodes[paths.CONTROLLER_EPOCH].data == b"2"
+    assert ruled.ensemble.nodes[paths.CONTROLLER_EPOCH].data == b"10"
+    assert ruled.candidates[0].rules
+    assert ruled.state("t") == (2, (2,), 1, 9)
 
 
 def test_failure_while_ruling_lets_another_rule_and_races_again_later(ruled, monkeypatch, caplog):

@@ -7,11 +7,10 @@ import threading
 
 import pytest
 
-from regency.controller.brokers import compare_brokers
+from regency.controller.brokers import compare_brokers, find_bounced
 from regency.controller.config import controller_config
 from regency.controller.context import ControllerContext
 from regency.controller.decisions import DecisionLog, Outcome
-from regency.controller.failover import find_bounced
 from regency.controller.invariants import violations
 from regency.controller.patience import Patience
 from regency.controller.states import PartitionState, ReplicaState

@@ -1,0 +1,119 @@
+"""Znodes nobody should have written: each is reported once, and everything else goes on."""
+
+from __future__ import annotations
+
+import pytest
+
+from regency.controller.events import CreateTopics, NewTopic
+from regency.model import znode_paths as paths
+from regency.model import znodes
+from regency.model.facts import ReplicaAssignment, TopicAssignment
+from regency.model.ids import TopicPartition
+from regency.model.kafka_errors import ErrorCode
+from regency.protos import control_pb2 as pb
+from regency.runtime.zk_session import Create, Delete
+
+T0 = TopicPartition("t", 0)
+
+
+@pytest.mark.parametrize("name", ["a b", "né", "x" * 250])
+def test_a_topic_that_cannot_name_a_folder_is_reported_once_and_left_out(ruled, caplog, name):
+    ruled.write_topic(name, {0: [1, 2]})
+    ruled.write_topic("t", {0: [3, 2]})
+    ruled.start_broker(4)
+
+    assert list(ruled.candidates[0].term.context.topics) == ["t"]
+    assert caplog.text.count("no topic may have this name") == 1
+    assert all(name not in {topic.topic for topic in m.topics} for m in ruled.agents[1].of(pb.LeaderAndIsrRequest))
+
+
+def test_what_is_no_broker_below_brokers_ids_is_reported_once(ruled, caplog):
+    for name in ("seven", "-1", "007"):
+        ruled.ensemble.put(f"{paths.BROKER_IDS}/{name}", b"{}")
+        ruled.settle()
+    ruled.start_broker(4)
+
+    assert sorted(ruled.candidates[0].controller.view.brokers) == [1, 2, 3, 4]
+    assert caplog.text.count("a broker is registered under its number") == 3
+
+
+def test_topic_without_partitions_and_one_with_gaps_are_taken_as_they_are(ruled):
+    ruled.ensemble.put(paths.topic("none"), b'{"version":1,"partitions":{}}')
+    ruled.write_topic("gaps", {0: [1], 7: [2, 3]})
+
+    term = ruled.candidates[0].term
+    assert list(term.context.partitions()) == [TopicPartition("gaps", 0), TopicPartition("gaps", 7)]
+    assert ruled.state("gaps", 7) == (2, (2, 3), 0, 1)
+    assert "none" in term.context.topics
+
+
+def test_state_far_beyond_every_controller_epoch_is_reported_once_and_its_partition_left_alone(world, caplog):
+    world.start_brokers(1, 2)
+    world.write_topic("t", {0: [1, 2]})
+    world.write_topic("u", {0: [1, 2]})
+    world.write_state("t", 0, 1, [1, 2], controller=2_000_000_000)
+
+    candidate = world.candidate(1)
+    world.start_broker(3)
+
+    assert candidate.rules
+    assert world.ensemble.nodes[paths.CONTROLLER_EPOCH].data == b"1"
+    assert world.state("u") == (1, (1, 2), 0, 1)
+    assert world.state("t") == (1, (1, 2), 0, 2_000_000_000)
+    assert caplog.text.count("far beyond") == 1
+
+
+def test_epoch_that_was_deleted_is_followed_beyond_what_agents_have_seen(ruled):
+    candidate = ruled.candidates[0]
+    for agent in ruled.agents.values():
+        agent.seen = (0, 0)
+    refusal = pb.ControlResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH, controller_epoch=5)
+    ruled.agents[2].answers.append(refusal)
+
+    ruled.ensemble.multi(0, [Delete(paths.CONTROLLER_EPOCH, None)])
+    ruled.settle()
+    ruled.clock.advance(100)
+    ruled.settle()
+
+    assert candidate.rules
+    assert candidate.controller.view.epoch == 6
+
+
+def test_topic_znode_without_room_for_an_id_costs_nobody_the_controller(ruled):
+    content = znodes.encode_topic(TopicAssignment("huge", {0: ReplicaAssignment((1, 2))}))
+    ruled.ensemble.put(paths.topic("huge"), content[:-1] + b',"unknown":"' + b"x" * 1_047_400 + b'"}')
+    ruled.settle()
+
+    candidate = ruled.candidates[0]
+    assert candidate.rules
+    assert candidate.controller.view.epoch == 1
+    assert ruled.state("huge") == (1, (1, 2), 0, 1)
+    assert candidate.term.context.topic_id("huge").int != 0
+
+
+def test_settings_written_by_another_tool_at_that_moment_do_not_mean_that_the_topic_exists(ruled):
+    candidate = ruled.candidates[0]
+    candidate.session.before_write = lambda: ruled.ensemble.put(paths.topic_config("t"), znodes.encode_config({}))
+
+    (created,) = candidate.ask(CreateTopics((NewTopic("t", 1, 1),), validate_only=False))
+
+    assert created.error is ErrorCode.REQUEST_TIMED_OUT
+    assert "its settings changed meanwhile" in created.message
+    assert paths.topic("t") not in ruled.ensemble.nodes
+
+
+def test_member_that_was_taken_in_before_it_restarted_is_taken_out_and_follows_again(ruled):
+    ruled.write_topic("t", {0: [2, 3]})
+    ruled.kill_broker(3)
+    _, _, epoch, controller = ruled.state("t")
+    ruled.write_state("t", 0, 2, (2, 3), epoch=epoch, controller=controller)
+
+    ruled.start_broker(3)
+    assert ruled.state("t")[1] == (2, 3)
+    create = Create(paths.isr_change_prefix(), znodes.encode_isr_change([T0]), sequential=True)
+    ruled.ensemble.multi(0, [create])
+    ruled.settle()
+
+    assert ruled.state("t") == (2, (2,), epoch + 1, controller)
+    assert ruled.candidates[0].term.context.offline(T0) == ()
+    assert ruled.agents[3].states[T0] == (2, epoch + 1, (2,))
