@@ -86,6 +86,11 @@ class RegencyGroup(click.Group):
             status = status_of(error)
         except (click.Abort, KeyboardInterrupt):
             status = Exit.INTERRUPTED
+        except OSError as error:
+            if error.filename is None:
+                raise  # not about a file of the user's: a mistake of ours
+            say(f"Error: {os.fsdecode(error.filename)}: {error.strerror}.")
+            status = Exit.FAILED
         sys.exit(int(status))
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from regency.cluster import processes
+from regency.cluster.errors import ClusterError
 from regency.cluster.state import read_state, write_state
 
 GRACE_S = 15.0
@@ -25,7 +26,8 @@ class Ended(msgspec.Struct, frozen=True):
 def end_cluster(directory: Path, *, grace_s: float = GRACE_S) -> list[Ended]:
     """End agents, then ZooKeeper, asked first, killed after `grace_s` seconds; what was ended, possibly nothing.
 
-    The directory stays, and the cluster can be started again in it. Raises ClusterFileMalformed.
+    The directory stays, and the cluster can be started again in it. Raises ClusterFileMalformed, and ClusterError for
+    another user's cluster.
     """
     state = read_state(directory)
     if state is None:
@@ -33,8 +35,13 @@ def end_cluster(directory: Path, *, grace_s: float = GRACE_S) -> list[Ended]:
     alive = state.alive()
     agents = [ref for ref in alive if ref.name != ZOOKEEPER]
     zookeepers = [ref for ref in alive if ref.name == ZOOKEEPER]
-    killed = processes.end(agents, grace_s=grace_s)
-    killed += processes.end(zookeepers, grace_s=min(grace_s, _ZOOKEEPER_GRACE_S))
+    try:
+        killed = processes.end(agents, grace_s=grace_s)
+        killed += processes.end(zookeepers, grace_s=min(grace_s, _ZOOKEEPER_GRACE_S))
+    except PermissionError as error:
+        raise ClusterError(
+            f"The cluster in {directory} was started by another user.", hint="End it as that user."
+        ) from error
     if state.processes:
         write_state(directory, msgspec.structs.replace(state, processes=()))
     return [Ended(ref.name, ref.pid, ref in killed) for ref in agents + zookeepers]

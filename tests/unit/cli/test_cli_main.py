@@ -59,9 +59,18 @@ def test_interrupt_is_quiet(run: Run, failing: Callable[[BaseException], None]) 
     assert (result.exit_code, result.stdout, result.stderr.strip()) == (130, "", "")
 
 
-def test_mistake_of_ours_is_not_hidden(run: Run, failing: Callable[[BaseException], None]) -> None:
-    failing(ZeroDivisionError())
-    assert isinstance(run("down").exception, ZeroDivisionError)
+@pytest.mark.parametrize("mistake", [ZeroDivisionError(), OSError(9, "Bad file descriptor")])
+def test_mistake_of_ours_is_not_hidden(
+    run: Run, failing: Callable[[BaseException], None], mistake: BaseException
+) -> None:
+    failing(mistake)
+    assert run("down").exception is mistake
+
+
+def test_a_file_that_cannot_be_written_is_one_line(run: Run, failing: Callable[[BaseException], None]) -> None:
+    failing(PermissionError(13, "Permission denied", ".run/cluster.lock"))
+    result = run("down")
+    assert (result.exit_code, result.stderr) == (1, "Error: .run/cluster.lock: Permission denied.\n")
 
 
 @pytest.mark.parametrize(

@@ -216,3 +216,18 @@ def test_detached_cluster_lives_on_until_it_is_ended(
     assert state.alive() == []
     assert end_cluster(home) == []
     assert end_cluster(tmp_path / "elsewhere") == []
+
+
+def test_a_cluster_of_another_user_is_left_alone_and_not_forgotten(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forbid(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(processes, "send_one", forbid)
+        with pytest.raises(ClusterError, match=r"started by another user\. End it as that user"):
+            end_cluster(cluster.directory)
+    state = read_state(cluster.directory)
+    assert state is not None
+    assert len(state.alive()) == 2
