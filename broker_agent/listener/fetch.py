@@ -11,7 +11,7 @@ from regency.broker_agent.listener.lookup import endpoints
 from regency.broker_agent.listener.ports import FetchContext
 from regency.broker_agent.listener.services import Services
 from regency.broker_agent.metadata import MetadataSnapshot
-from regency.broker_agent.replication.api import FetchedPartition, FetchParams, FetchPartition, Isolation
+from regency.broker_agent.replication.api import FetchedPartition, FetchParams, FetchPartition
 from regency.broker_agent.wire.codec import FetchResponse, Message, Request
 from regency.broker_agent.wire.rows import FetchedRow
 from regency.model.ids import (
@@ -96,8 +96,7 @@ def _params(services: Services, request: Request) -> FetchParams:
     if replica_id < 0:
         max_bytes = min(max_bytes, services.settings.fetch_max_bytes)
         min_bytes = min(min_bytes, max_bytes)
-    isolation = Isolation.READ_COMMITTED if message.isolation_level == 1 else Isolation.READ_UNCOMMITTED
-    return FetchParams(replica_id, replica_epoch, message.max_wait_ms, min_bytes, max_bytes, isolation)
+    return FetchParams(replica_id, replica_epoch, message.max_wait_ms, min_bytes, max_bytes)
 
 
 def _name(services: Services, topic_id: TopicId) -> str | None:

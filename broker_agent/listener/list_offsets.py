@@ -7,7 +7,7 @@ from typing import Final
 
 from regency.broker_agent.listener.exchange import Exchange
 from regency.broker_agent.listener.services import Services
-from regency.broker_agent.replication.api import EpochEndOffset, Isolation, ListedOffset
+from regency.broker_agent.replication.api import EpochEndOffset, ListedOffset
 from regency.broker_agent.wire.codec import (
     ListOffsetsResponse,
     Message,
@@ -75,10 +75,7 @@ def handle_epochs(services: Services, exchange: Exchange) -> None:
         for partition in topic.partitions:
             key = TopicPartition(topic.topic, partition.partition)
             error, end = services.replicas.end_offset_for_epoch(
-                key,
-                LeaderEpoch(partition.current_leader_epoch),
-                LeaderEpoch(partition.leader_epoch),
-                BrokerId(request.message.replica_id),
+                key, LeaderEpoch(partition.current_leader_epoch), LeaderEpoch(partition.leader_epoch)
             )
             partitions.append(_ended(request.version, key.partition, error, end))
         topics.append(_ended_topic(request.version, topic.topic, partitions))
@@ -107,9 +104,8 @@ def _look_up(
     lowest = _MAX_TIMESTAMP if request.version >= FIRST_WITH_MAX_TIMESTAMP else _MAX_TIMESTAMP + 1
     if timestamp < lowest:
         return ListedOffset(ErrorCode.UNSUPPORTED_VERSION)
-    isolation = Isolation.READ_COMMITTED if request.message.isolation_level == 1 else Isolation.READ_UNCOMMITTED
     listed = services.replicas.list_offset(
-        key, timestamp, LeaderEpoch(current_leader_epoch), BrokerId(request.message.replica_id), isolation
+        key, timestamp, LeaderEpoch(current_leader_epoch), BrokerId(request.message.replica_id)
     )
     if listed.error is ErrorCode.OFFSET_NOT_AVAILABLE and request.version < FIRST_WITH_OFFSET_NOT_AVAILABLE:
         return ListedOffset(ErrorCode.LEADER_NOT_AVAILABLE)

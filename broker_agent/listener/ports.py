@@ -12,7 +12,6 @@ from regency.broker_agent.replication.api import (
     FetchedPartition,
     FetchParams,
     FetchPartition,
-    Isolation,
     ListedOffset,
     ProduceResult,
 )
@@ -48,7 +47,6 @@ class Replicas(Protocol):
         timestamp: int,
         current_leader_epoch: LeaderEpoch,
         replica_id: BrokerId,
-        isolation: Isolation,
     ) -> ListedOffset:
         """The offset for a timestamp, or for -1 latest, -2 earliest, -3 the one with the largest timestamp."""
         ...
@@ -58,7 +56,6 @@ class Replicas(Protocol):
         topic_partition: TopicPartition,
         current_leader_epoch: LeaderEpoch,
         leader_epoch: LeaderEpoch,
-        replica_id: BrokerId,
     ) -> tuple[ErrorCode, EpochEndOffset]:
         """Where the largest epoch not above `leader_epoch` ends."""
         ...

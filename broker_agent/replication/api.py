@@ -5,8 +5,6 @@ Times are monotonic milliseconds of the agent's Clock unless said otherwise; rec
 
 from __future__ import annotations
 
-from enum import IntEnum
-
 import msgspec
 
 from regency.model.ids import (
@@ -26,13 +24,6 @@ from regency.model.kafka_errors import ErrorCode
 
 CONSUMER: BrokerId = BrokerId(-1)
 """`replica_id` of an ordinary consumer."""
-
-
-class Isolation(IntEnum):
-    """What a consumer may see. Without transactions the last stable offset is the high watermark."""
-
-    READ_UNCOMMITTED = 0
-    READ_COMMITTED = 1
 
 
 class ProduceResult(msgspec.Struct, frozen=True):
@@ -60,14 +51,16 @@ class FetchPartition(msgspec.Struct, frozen=True):
 
 
 class FetchParams(msgspec.Struct, frozen=True):
-    """What holds for a whole fetch. `replica_id` -1 is a consumer, 0 or more a follower."""
+    """What holds for a whole fetch. `replica_id` -1 is a consumer, 0 or more a follower.
+
+    There is no isolation level: without transactions the last stable offset is the high watermark.
+    """
 
     replica_id: BrokerId
     replica_epoch: BrokerEpoch
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
-    isolation: Isolation = Isolation.READ_UNCOMMITTED
 
     @property
     def from_follower(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from regency.broker_agent.log.errors import LogStorageError
-from regency.broker_agent.replication.api import CONSUMER, EpochEndOffset, Isolation, ListedOffset
+from regency.broker_agent.replication.api import CONSUMER, EpochEndOffset, ListedOffset
 from regency.broker_agent.replication.hosting import Hosting
 from regency.broker_agent.replication.partition import Partition
 from regency.model.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
@@ -29,14 +29,12 @@ class OffsetQueries:
         timestamp: int,
         current: LeaderEpoch,
         replica_id: BrokerId,
-        isolation: Isolation,
     ) -> ListedOffset:
         """The offset for a timestamp (wall milliseconds, -1 latest, -2 earliest).
 
         A new leader whose high watermark has not reached its epoch's start answers a consumer OFFSET_NOT_AVAILABLE
         where the answer might go backwards (KIP-207).
         """
-        del isolation  # without transactions the last stable offset is the high watermark
         partition = self._hosting.find_led(topic_partition, current)
         if isinstance(partition, ErrorCode):
             return ListedOffset(partition)

@@ -18,7 +18,6 @@ from regency.broker_agent.replication.api import (
     FetchedPartition,
     FetchParams,
     FetchPartition,
-    Isolation,
     LeaderAddress,
     ListedOffset,
     PartitionState,
@@ -114,16 +113,14 @@ class ReplicaManager:
         timestamp: int,
         current_leader_epoch: LeaderEpoch,
         replica_id: BrokerId,
-        isolation: Isolation,
     ) -> ListedOffset:
         """The offset for a timestamp (wall milliseconds); -1 latest (LEO for replicas), -2 earliest, -3 largest."""
-        return self._offsets.list_offset(tp, timestamp, current_leader_epoch, replica_id, isolation)
+        return self._offsets.list_offset(tp, timestamp, current_leader_epoch, replica_id)
 
     def end_offset_for_epoch(
-        self, tp: TopicPartition, current_leader_epoch: LeaderEpoch, leader_epoch: LeaderEpoch, replica_id: BrokerId
+        self, tp: TopicPartition, current_leader_epoch: LeaderEpoch, leader_epoch: LeaderEpoch
     ) -> tuple[ErrorCode, EpochEndOffset]:
-        """Largest epoch not above `leader_epoch` in the leader's log, and where it ends."""
-        del replica_id  # only leaders answer, whoever asks
+        """Largest epoch not above `leader_epoch` in the leader's log, and where it ends. Only leaders answer."""
         return self._offsets.end_offset_for_epoch(tp, current_leader_epoch, leader_epoch)
 
     def topic_name(self, topic_id: TopicId) -> str | None:

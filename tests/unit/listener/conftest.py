@@ -21,7 +21,6 @@ from regency.broker_agent.replication.api import (
     FetchedPartition,
     FetchParams,
     FetchPartition,
-    Isolation,
     ListedOffset,
     ProduceResult,
 )
@@ -157,7 +156,6 @@ class FakeReplicas:
         timestamp: int,
         current_leader_epoch: LeaderEpoch,
         replica_id: BrokerId,
-        isolation: Isolation,
     ) -> ListedOffset:
         if topic_partition not in self.logs:
             return ListedOffset(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -171,7 +169,6 @@ class FakeReplicas:
         topic_partition: TopicPartition,
         current_leader_epoch: LeaderEpoch,
         leader_epoch: LeaderEpoch,
-        replica_id: BrokerId,
     ) -> tuple[ErrorCode, EpochEndOffset]:
         if topic_partition not in self.logs:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER, EpochEndOffset()

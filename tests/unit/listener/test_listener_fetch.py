@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from regency.broker_agent.replication.api import EpochEndOffset, FetchedPartition, FetchParams, Isolation
+from regency.broker_agent.replication.api import EpochEndOffset, FetchedPartition, FetchParams
 from regency.broker_agent.wire.codec import FetchRequest
 from regency.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicPartition
 from regency.model.kafka_errors import ErrorCode
@@ -66,7 +66,7 @@ def test_what_is_asked_reaches_the_replica_manager(serve: Serve) -> None:
         await (await h.connect()).ask(request, 12)
 
         params, (wanted,) = h.replicas.fetches[0]
-        assert params == FetchParams(BrokerId(-1), BrokerEpoch(-1), 3, 4, 1000, Isolation.READ_COMMITTED)
+        assert params == FetchParams(BrokerId(-1), BrokerEpoch(-1), 3, 4, 1000)
         assert (wanted.topic_partition, wanted.topic_id, wanted.fetch_offset) == (T0, None, 5)
         assert (wanted.max_bytes, wanted.current_leader_epoch, wanted.last_fetched_epoch) == (1 << 20, 7, -1)
 

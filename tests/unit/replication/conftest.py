@@ -20,7 +20,6 @@ from regency.broker_agent.replication.api import (
     FetchedPartition,
     FetchParams,
     FetchPartition,
-    Isolation,
     LeaderAddress,
     ListedOffset,
     PartitionState,
@@ -306,9 +305,7 @@ class Broker:
         return results
 
     def latest(self, *, replica: int = CONSUMER, timestamp: int = -1, epoch: int = NO_LEADER_EPOCH) -> ListedOffset:
-        return self.manager.list_offset(
-            TP, timestamp, LeaderEpoch(epoch), BrokerId(replica), Isolation.READ_UNCOMMITTED
-        )
+        return self.manager.list_offset(TP, timestamp, LeaderEpoch(epoch), BrokerId(replica))
 
     def run_due(self) -> bool:
         """Wake the manager if it asked for that; whether it did."""
@@ -490,7 +487,7 @@ class Cluster:
         answers = [
             (
                 name,
-                target.manager.list_offset(name, plan.timestamp, epoch, broker.id, Isolation.READ_UNCOMMITTED),
+                target.manager.list_offset(name, plan.timestamp, epoch, broker.id),
             )
             for name, epoch in plan.partitions
         ]

@@ -50,7 +50,7 @@ def test_the_epoch_is_checked_before_the_leadership(cluster, epoch, on_leader, o
     assert cluster[1].latest(epoch=epoch).error is on_leader
     assert cluster[2].latest(epoch=epoch).error is on_follower
     for number, expected in ((1, on_leader), (2, on_follower)):
-        error, _ = cluster[number].manager.end_offset_for_epoch(TP, LeaderEpoch(epoch), LeaderEpoch(0), BrokerId(-1))
+        error, _ = cluster[number].manager.end_offset_for_epoch(TP, LeaderEpoch(epoch), LeaderEpoch(0))
         assert error is expected
 
 
@@ -72,7 +72,7 @@ def test_a_partition_that_others_host_is_not_unknown(cluster) -> None:
     assert cluster[1].consume(0)[0].error is refused
     assert cluster[1].consume(0, replica=3, epoch=0)[0].error is refused
     assert cluster[1].latest().error is refused
-    assert cluster[1].manager.end_offset_for_epoch(TP, LeaderEpoch(0), LeaderEpoch(0), BrokerId(-1))[0] is refused
+    assert cluster[1].manager.end_offset_for_epoch(TP, LeaderEpoch(0), LeaderEpoch(0))[0] is refused
 
 
 def test_topic_ids_must_fit(cluster) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from regency.broker_agent.replication.api import EpochEndOffset, ListedOffset
-from regency.model.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
+from regency.model.ids import LeaderEpoch, Offset, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 
 TP = TopicPartition("flights", 0)
@@ -91,7 +91,7 @@ def test_epochs_end_where_the_next_one_begins(cluster) -> None:
     cluster[1].produce("c")
 
     def ask(epoch):
-        return cluster[1].manager.end_offset_for_epoch(TP, LeaderEpoch(1), LeaderEpoch(epoch), BrokerId(-1))
+        return cluster[1].manager.end_offset_for_epoch(TP, LeaderEpoch(1), LeaderEpoch(epoch))
 
     assert ask(0) == (ErrorCode.NONE, EpochEndOffset(LeaderEpoch(0), Offset(2)))
     assert ask(1) == (ErrorCode.NONE, EpochEndOffset(LeaderEpoch(1), Offset(3)))
