@@ -57,7 +57,7 @@ def consume(
     \b
     Examples:
       regency consume flights --from-beginning --max-messages 5
-      regency consume flights --partition 2 --offset 1000 -o json | jq .value
+      regency consume flights --partition 2 --offset 0 -o json | jq .value
     """
     if offset is not None and len(partitions) != 1:
         raise click.UsageError("--offset needs exactly one --partition.")
@@ -116,11 +116,26 @@ def _print_records(
         if (error := message.error()) is not None:
             if error.retriable() or error.code() == confluent_kafka.KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
                 continue
-            raise CommandFailed(f"{message.topic()}-{message.partition()}: {error.str()}.") from KafkaException(error)
+            raise _unreadable(consumer, message, error) from KafkaException(error)
         click.echo(_line(message, separator))
         count += 1
         last = time.monotonic()
     return count
+
+
+def _unreadable(
+    consumer: confluent_kafka.Consumer, message: confluent_kafka.Message, error: confluent_kafka.KafkaError
+) -> CommandFailed:
+    """A record could not be read; says which offsets there are where another was asked for."""
+    place = TopicPartition(message.topic() or "", _number(message.partition()))
+    where = f"{place.topic}-{place.partition}"
+    if error.code() != confluent_kafka.KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001
+        return CommandFailed(f"{where}: {error.str()}.")
+    low, high = consumer.get_watermark_offsets(place, timeout=CONNECT_TIMEOUT_S)
+    return CommandFailed(
+        f"{where} has no record at this offset.",
+        hint=f"It has {low} to {high - 1}." if low < high else f"It is empty; the next is {high}.",
+    )
 
 
 def _line(message: confluent_kafka.Message, separator: str | None) -> bytes:

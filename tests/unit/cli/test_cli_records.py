@@ -96,7 +96,7 @@ class FakeMessage:
     def __init__(self, offset: int, value: bytes | None, key: bytes | None = None, headers: object = None) -> None:
         self._offset, self._value, self._key, self._headers = offset, value, key, headers
 
-    def error(self) -> None:
+    def error(self) -> confluent_kafka.KafkaError | None:
         return None
 
     def topic(self) -> str:
@@ -121,6 +121,13 @@ class FakeMessage:
         return (confluent_kafka.TIMESTAMP_CREATE_TIME, 1_700_000_000_000)
 
 
+class FakeError(FakeMessage):
+    """No record, but why there is none."""
+
+    def error(self) -> confluent_kafka.KafkaError:
+        return confluent_kafka.KafkaError(confluent_kafka.KafkaError._AUTO_OFFSET_RESET)
+
+
 class FakeMetadata:
     """A topic with two partitions, or none at all."""
 
@@ -137,6 +144,7 @@ class FakeConsumer:
         self._messages = list(messages)
         self._exists = exists
         self.assigned: list[tuple[int, int]] = []
+        self.offsets = (0, 0)
         self.closed = False
 
     def list_topics(self, *_: object, timeout: float) -> FakeMetadata:
@@ -147,6 +155,9 @@ class FakeConsumer:
 
     def poll(self, _: float) -> FakeMessage | None:
         return self._messages.pop(0) if self._messages else None
+
+    def get_watermark_offsets(self, _: confluent_kafka.TopicPartition, timeout: float) -> tuple[int, int]:
+        return self.offsets
 
     def close(self) -> None:
         self.closed = True
@@ -225,3 +236,17 @@ def test_unknown_topic_and_partition_are_named(run: Run, consumer: Callable[...,
     consumer()
     result = run("consume", "t", *AT, "--partition", "9")
     assert result.stderr == "Error: Topic t has no partition 9. It has 0 to 1.\n"
+
+
+@pytest.mark.parametrize(
+    ("offsets", "told"),
+    [((2, 8), "It has 2 to 7."), ((0, 0), "It is empty; the next is 0."), ((3, 3), "the next is 3.")],
+)
+def test_offset_that_is_not_there_is_answered_with_those_that_are(
+    run: Run, consumer: Callable[..., FakeConsumer], offsets: tuple[int, int], told: str
+) -> None:
+    consumer(FakeError(0, None)).offsets = offsets
+    result = run("consume", "t", *AT, "--partition", "0", "--offset", "1000")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("Error: t-0 has no record at this offset. ")
+    assert result.stderr.endswith(f"{told}\n")
