@@ -77,7 +77,7 @@ class ProducerStates:
     def __init__(self) -> None:
         self.end_offset = Offset(0)
         self.forgot = False
-        """Whether a producer has expired since the states were loaded."""
+        """Whether a producer may have expired. A snapshot does not say whom it leaves out."""
         self._producers: dict[int, Producer] = {}
 
     def __len__(self) -> int:
@@ -184,6 +184,7 @@ class ProducerStates:
         producers = decode_snapshot(path, path.read_bytes())
         self._producers = producers
         self.end_offset = end_offset
+        self.forgot = True
 
 
 def _out_of_order(header: BatchHeader, expected: int) -> RecordsRejected:

@@ -279,6 +279,19 @@ def test_every_batch_that_a_producer_may_repeat_is_recognized_after_a_restart(sm
     assert [(info.base_offset, info.duplicate) for info in repeated] == [(number, True) for number in range(1, 6)]
 
 
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_producer_that_had_expired_may_go_on_after_a_restart(small, batch, clean):
+    """Of records that tell of long ago the producer expires at once, however young the log is."""
+    long_ago = NOW - 10 * 86_400_000
+    log = small.log()
+    log.append_as_leader(batch(NOW, producer=(8, 0, 0)), 0, NOW)
+    log.append_as_leader(batch(long_ago, producer=(9, 0, 0)), 0, NOW)
+    small.manager.run_retention(NOW)
+    log = small.reopen(clean=clean)
+    small.manager.run_retention(NOW)
+    assert log.append_as_leader(batch(long_ago, producer=(9, 0, 1)), 1, NOW).base_offset == 2
+
+
 def test_a_snapshot_above_the_recovery_point_is_not_believed(small, batch):
     log = small.log()
     log.append_as_leader(batch(1, producer=(9, 0, 0)), 0, NOW)
