@@ -208,7 +208,6 @@ class Partition:
         replica.idle_fetch = wanted if wanted.fetch_offset == leader_end else None
         moved = replica.count_fetch(
             fetch_offset=wanted.fetch_offset,
-            log_start_offset=wanted.log_start_offset,
             leader_end=leader_end,
             leader_epoch=self.leader_epoch,
             broker_epoch=broker_epoch,
