@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import json
 import logging
 import os
 import signal
 import socket
-import sys
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -32,12 +30,14 @@ from regency.broker_agent.listener.server import KafkaListener
 from regency.broker_agent.log.log_manager import LogManager
 from regency.broker_agent.metadata_cache import MetadataCache
 from regency.broker_agent.producer_ids import ProducerIds
+from regency.broker_agent.readiness import say_ready_once_known
 from regency.broker_agent.registration import (
     Registered,
     Registration,
     SessionFile,
     ensure_cluster_id,
     ensure_parents,
+    newest_registration,
 )
 from regency.broker_agent.replication.fetch_sessions import FetchSessionCache
 from regency.broker_agent.replication.fetcher_pool import FetcherPool, threads
@@ -67,9 +67,6 @@ GRACE_MS = 1000
 
 LOGS_PER_LINE = 1000
 """Logs opened at the start for each line about it."""
-
-METADATA_PATIENCE_MS = 10_000
-"""How long readiness waits for metadata, so that nobody's first question is answered with an empty cluster."""
 
 
 async def run_agent(settings: BrokerSettings, child_arguments: Sequence[str]) -> int:
@@ -148,6 +145,7 @@ class Agent:
         )
         stack.callback(session.close)
         await asyncio.to_thread(ensure_parents, session)
+        earlier = await asyncio.to_thread(newest_registration, session)
         cluster_id = await asyncio.to_thread(ensure_cluster_id, session)
         logs = await asyncio.to_thread(self._open_logs, cluster_id)
         stack.callback(logs.close)
@@ -167,7 +165,7 @@ class Agent:
         self._stop_following = replicas.fetchers.leave
         self._on_dir_failure = functools.partial(self._dir_failed, replicas, logs, session)
         await self._start_listener(replicas, session, cluster_id, stack)
-        self._start_control(replicas, logs, configs, stack)
+        self._start_control(replicas, logs, configs, earlier, stack)
         await self._start_child(stack)
         reporter = Reporter(
             self._broker_id,
@@ -181,9 +179,9 @@ class Agent:
         stack.callback(self._registration.stop)
         self._registration.start()
         await self._registered
-        if not await self._metadata.wait_for(lambda view: self._broker_id in view.brokers, METADATA_PATIENCE_MS):
-            logger.warning("no controller has told this broker the cluster's metadata yet")
-        self._say_ready()
+        ports = {endpoint.listener: endpoint.port for endpoint in self._endpoints}
+        ready = say_ready_once_known(self._broker_id, ports, self._metadata, self.broker_epoch)
+        stack.callback(asyncio.ensure_future(ready).cancel)
 
     async def leave(self) -> None:
         """Have leadership moved away, unless the settings or a second signal say otherwise."""
@@ -299,9 +297,14 @@ class Agent:
             self._announce(endpoint, port)
 
     def _start_control(
-        self, replicas: ReplicaManager, logs: LogManager, configs: TopicConfigs, stack: AsyncExitStack
+        self,
+        replicas: ReplicaManager,
+        logs: LogManager,
+        configs: TopicConfigs,
+        earlier: BrokerEpoch,
+        stack: AsyncExitStack,
     ) -> None:
-        service = ControlService(self._loop, replicas, logs, self._metadata, configs, self.broker_epoch)
+        service = ControlService(self._loop, replicas, logs, self._metadata, configs, self.broker_epoch, earlier)
         server = GrpcServer([service.handler()], threads=CONTROL_THREADS, name="control")
         endpoint = self._settings.control_plane_listener
         self._announce(endpoint, server.bind(endpoint.host, endpoint.port))
@@ -360,12 +363,6 @@ class Agent:
             self._zookeeper_worker.submit(lambda: session.multi([notification]), told)
 
         tell()
-
-    def _say_ready(self) -> None:
-        ports = {endpoint.listener: endpoint.port for endpoint in self._endpoints}
-        sys.stdout.write(json.dumps({"ready": True, "broker": self._broker_id, "ports": ports}) + "\n")
-        sys.stdout.flush()
-        logger.info("ready: %s", ", ".join(str(endpoint) for endpoint in self._endpoints))
 
 
 def _tell_progress(done: int, count: int) -> None:

@@ -37,12 +37,14 @@ class ControlGate:
     """Remembers the newest controller epoch, the last sequence number and its answer.
 
     A higher controller epoch begins a new sequence, and so does a higher broker epoch: the controller opens a new
-    channel for a new incarnation, also where the process is still the same.
+    channel for a new incarnation, also where the process is still the same. Broker epochs up to `earlier` are of
+    processes before this one: until the new registration is known, too, nothing that was meant for them is taken.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, earlier: BrokerEpoch = NO_BROKER_EPOCH) -> None:
         self.controller_epoch = ControllerEpoch(0)
         """Newest seen; 0 before the first request."""
+        self._earlier = earlier
         self._broker_epoch = NO_BROKER_EPOCH
         self._seq = -1
         self._answer: control_pb2.ControlResponse | None = None
@@ -54,10 +56,16 @@ class ControlGate:
                 ErrorCode.STALE_CONTROLLER_EPOCH,
                 f"controller epoch {header.controller_epoch} is over; {self.controller_epoch} rules",
             )
+        if header.broker_epoch == NO_BROKER_EPOCH:
+            return None
         newest = max(own_epoch, self._broker_epoch)
-        if header.broker_epoch not in (NO_BROKER_EPOCH, newest) and header.broker_epoch < newest:
+        if header.broker_epoch < newest:
             return RefusedRequest(
                 ErrorCode.STALE_BROKER_EPOCH, f"meant for incarnation {header.broker_epoch}; this is {newest}"
+            )
+        if header.broker_epoch <= self._earlier:
+            return RefusedRequest(
+                ErrorCode.STALE_BROKER_EPOCH, f"meant for incarnation {header.broker_epoch}; this process came later"
             )
         return None
 

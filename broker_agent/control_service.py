@@ -26,6 +26,7 @@ from regency.broker_agent.replication.api import (
 )
 from regency.model.errors import RegencyError
 from regency.model.ids import (
+    NO_BROKER_EPOCH,
     NO_LEADER_EPOCH,
     BrokerEpoch,
     BrokerId,
@@ -97,7 +98,8 @@ class Configs(Protocol):
 class ControlService:
     """Serves regency.control.v1.AgentControl.
 
-    `own_epoch` tells this broker's registered epoch, -1 before the first registration.
+    `own_epoch` tells this broker's registered epoch, -1 before the first registration; `earlier` the newest that a
+    process before this one may have had.
     """
 
     def __init__(
@@ -108,6 +110,7 @@ class ControlService:
         metadata: MetadataCache,
         configs: Configs,
         own_epoch: Callable[[], BrokerEpoch],
+        earlier: BrokerEpoch = NO_BROKER_EPOCH,
     ) -> None:
         self._loop = loop
         self._replicas = replicas
@@ -115,7 +118,7 @@ class ControlService:
         self._metadata = metadata
         self._configs = configs
         self._own_epoch = own_epoch
-        self._gate = ControlGate()
+        self._gate = ControlGate(earlier)
         self._turn = threading.Lock()
 
     def handler(self) -> ServiceHandler:
@@ -180,19 +183,22 @@ class ControlService:
                 return self._stamp(control_pb2.ControlResponse(error_code=verdict.error, message=verdict.why))
             if isinstance(verdict, RepeatedRequest):
                 return verdict.answer
-            if verdict:
-                self._begin(header)
-            answer = self._stamp(self._run(work))
+            answer = self._stamp(self._run(lambda: self._begun(header, work)))
             self._gate.answered(facts, answer)
             return answer
 
-    def _begin(self, header: control_pb2.Header) -> None:
-        ruling = RulingController(
-            BrokerId(header.controller_id), ControllerEpoch(header.controller_epoch), header.controller_endpoint
-        )
-        if ruling != self._metadata.ruling:
+    def _begun(
+        self, header: control_pb2.Header, work: Callable[[], control_pb2.ControlResponse]
+    ) -> control_pb2.ControlResponse:
+        """Do the work, once it is known whose it is."""
+        known = self._metadata.ruling
+        if known is None or header.controller_epoch > known.epoch:
+            ruling = RulingController(
+                BrokerId(header.controller_id), ControllerEpoch(header.controller_epoch), header.controller_endpoint
+            )
             logger.info("follows controller %d at %s in epoch %d", ruling.id, ruling.endpoint, ruling.epoch)
-        self._call(lambda: self._metadata.saw_controller(ruling))
+            self._call(lambda: self._metadata.saw_controller(ruling))
+        return work()
 
     def _run(self, work: Callable[[], control_pb2.ControlResponse]) -> control_pb2.ControlResponse:
         try:

@@ -108,6 +108,13 @@ def ensure_cluster_id(session: ZkSession) -> str:
     return znodes.decode_cluster_id(held.path, held.data)
 
 
+def newest_registration(session: ZkSession) -> BrokerEpoch:
+    """An epoch no broker's registration until now is above, and every one from now on is. Raises ZkError."""
+    session.sync(znode_paths.BROKER_IDS)
+    held = session.read(znode_paths.BROKER_IDS)
+    return NO_BROKER_EPOCH if held is None else BrokerEpoch(held.stat.pzxid)
+
+
 def register(
     session: ZkSession,
     broker: Broker,
@@ -118,14 +125,14 @@ def register(
 ) -> Registered:
     """Create /brokers/ids/N under the session of that generation; blocks, at most about one session timeout.
 
-    A registration left by an earlier process of the same log directory is replaced. One of somebody else is waited out.
+    A registration left by an earlier process of the same log directory is replaced. One of somebody else is waited
+    out, and so is one left by ourselves where the directory no longer takes the session's id.
 
     Raises BrokerIdTaken, ZkSessionLost when the session is no longer that generation, other ZkError.
     """
     path = znode_paths.broker(broker.id)
     ensure_parents(session)
-    sessions.add(session.session_id)
-    own = sessions.read()
+    own = _own_sessions(session.session_id, sessions)
     give_up_ms = clock.monotonic_ms() + session.session_timeout_ms * 3 // 2
     while True:
         held = _look(session, path)
@@ -150,6 +157,16 @@ def register(
         code = outcome.results[outcome.failed_index].code
         if code not in (ZkCode.OK, ZkCode.NODE_EXISTS, ZkCode.NO_NODE, ZkCode.BAD_VERSION):
             raise ZkError(f"ZooKeeper refused to register this broker at {path}: {code.value}.")
+
+
+def _own_sessions(session_id: int, sessions: SessionFile) -> frozenset[int]:
+    known = sessions.read()
+    if session_id and known[-1:] != (session_id,):
+        try:
+            sessions.add(session_id)
+        except OSError as error:
+            logger.warning("the ZooKeeper session cannot be noted for the next start, which may wait for it: %s", error)
+    return frozenset({*known, session_id} - {0})
 
 
 def _look(session: ZkSession, path: str) -> Znode | None:

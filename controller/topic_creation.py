@@ -41,7 +41,7 @@ def create_topics(term: Term, wanted: Sequence[NewTopic], *, validate_only: bool
     times = Counter(topic.name for topic in wanted)
     for topic in wanted:
         if times[topic.name] > 1:
-            why = f"topic '{topic.name}' stands {times[topic.name]} times in the request."
+            why = f"Topic '{topic.name}' stands {times[topic.name]} times in the request."
             outcomes[topic.name] = CreatedTopic(topic.name, ErrorCode.INVALID_REQUEST, why)
             continue
         try:
@@ -69,12 +69,12 @@ def plan_topic(term: Term, topic: NewTopic, *, others: Sequence[str] = ()) -> To
     except SettingsInvalid as error:
         raise TopicRefused(ErrorCode.INVALID_CONFIG, error.message, hint=error.hint) from error
     if topic.name in term.context.topics:
-        raise TopicRefused(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic '{topic.name}' already exists.")
+        raise TopicRefused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
     collision = colliding_topic(topic.name, (*term.context.topics, *others))
     if collision is not None:
         raise TopicRefused(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
-            f"topic '{topic.name}' collides with '{collision}': '.' and '_' are the same in metric names.",
+            f"Topic '{topic.name}' collides with '{collision}': '.' and '_' are the same in metric names.",
             hint="Choose another name.",
         )
     if topic.assignments:
@@ -87,17 +87,19 @@ def _placed(term: Term, topic: NewTopic) -> dict[int, ReplicaAssignment]:
     factor = term.config.default_replication_factor if topic.replication_factor == -1 else topic.replication_factor
     if partitions < 1:
         raise TopicRefused(
-            ErrorCode.INVALID_PARTITIONS, f"the number of partitions must be 1 or more, not {partitions}."
+            ErrorCode.INVALID_PARTITIONS, f"The number of partitions must be 1 or more, not {partitions}."
         )
     _check_size(partitions)
     if factor < 1:
-        raise TopicRefused(ErrorCode.INVALID_REPLICATION_FACTOR, f"replication factor must be 1 or more, not {factor}.")
+        raise TopicRefused(
+            ErrorCode.INVALID_REPLICATION_FACTOR, f"The replication factor must be 1 or more, not {factor}."
+        )
     live = {broker: term.context.brokers[broker].rack for broker in sorted(term.context.usable)}
     spread = zlib.crc32(topic.name.encode()) % max(len(live), 1)
     try:
         placed = place_replicas(live, partitions, factor, start=spread)
     except PlacementImpossible as error:
-        hint = f"Use replication factor {len(live)} or less, or start more brokers." if live else "Start brokers."
+        hint = f"Use at most {len(live)}, or start more brokers." if live else "Start brokers."
         raise TopicRefused(ErrorCode.INVALID_REPLICATION_FACTOR, error.message, hint=hint) from error
     return {partition: ReplicaAssignment(replicas) for partition, replicas in placed.items()}
 
@@ -107,14 +109,14 @@ def _assigned(term: Term, topic: NewTopic) -> dict[int, ReplicaAssignment]:
     if topic.num_partitions != -1 or topic.replication_factor != -1:
         raise TopicRefused(
             ErrorCode.INVALID_REQUEST,
-            f"topic '{topic.name}': give either assignments, or the number of partitions and the replication factor.",
+            f"Topic '{topic.name}': give either assignments, or the number of partitions and the replication factor.",
         )
     _check_size(len(assignments))
     numbers = sorted(partition for partition, _ in topic.assignments)
     if numbers != list(range(len(assignments))):
         raise TopicRefused(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"partitions must be numbered from 0, each once and without gaps, not {numbers[:20]}.",
+            f"Partitions must be numbered from 0, each once and without gaps, not {numbers[:20]}.",
         )
     factor = len(assignments[0])
     for partition, replicas in sorted(assignments.items()):
@@ -136,7 +138,7 @@ def _check_replicas(term: Term, partition: int, replicas: Sequence[BrokerId], fa
         listed = ", ".join(map(str, sorted(term.context.brokers))) or "none"
         problem = f"names brokers that are not live: {unknown}; live are {listed}"
     if problem:
-        raise TopicRefused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"partition {partition} {problem}.")
+        raise TopicRefused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Partition {partition} {problem}.")
 
 
 def _check_size(partitions: int) -> None:
@@ -156,13 +158,13 @@ def _write(term: Term, planned: Mapping[str, tuple[TopicAssignment, Mapping[str,
         if len(planned) > 1:
             return {name: outcome for each in planned for name, outcome in _write(term, {each: planned[each]}).items()}
         (name,) = planned
-        return {name: CreatedTopic(name, ErrorCode.INVALID_PARTITIONS, f"topic '{name}' is too large: {error}")}
+        return {name: CreatedTopic(name, ErrorCode.INVALID_PARTITIONS, f"Topic '{name}' is too large: {error}")}
     refused = {}
     for name, result in results.items():
         if result.code is WriteCode.EXISTS:
-            refused[name] = CreatedTopic(name, ErrorCode.TOPIC_ALREADY_EXISTS, f"topic '{name}' already exists.")
+            refused[name] = CreatedTopic(name, ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
         elif result.code is not WriteCode.WRITTEN:
-            why = f"topic '{name}' was not written: its settings changed meanwhile ({result.why}). Try again."
+            why = f"Topic '{name}' was not written: its settings changed meanwhile ({result.why}). Try again."
             refused[name] = CreatedTopic(name, ErrorCode.REQUEST_TIMED_OUT, why)
     return refused
 

@@ -54,7 +54,7 @@ async def _create(services: Services, request: Request) -> Message:
             results[topic.name] = CreatedTopicResult(topic.name, ErrorCode.INVALID_REQUEST, twice)
             continue
         try:
-            wanted.append(specify(topic, services.settings, live_brokers=len(services.metadata.current.brokers)))
+            wanted.append(specify(topic, services.settings))
         except TopicRefused as refused:
             results[topic.name] = CreatedTopicResult(topic.name, refused.error, str(refused))
     if wanted:
@@ -68,8 +68,11 @@ async def _create(services: Services, request: Request) -> Message:
     return _answer(request, results)
 
 
-def specify(topic: Message, settings: BrokerSettings, *, live_brokers: int) -> NewTopicSpec:
-    """A topic of a request as the controller wants it, with this broker's defaults filled in. Raises TopicRefused."""
+def specify(topic: Message, settings: BrokerSettings) -> NewTopicSpec:
+    """A topic of a request as the controller wants it, with this broker's defaults filled in. Raises TopicRefused.
+
+    Whether there are brokers enough only the controller knows: metadata here may not name the newest yet.
+    """
     try:
         validate_topic_name(topic.name)
     except InvalidTopicName as error:
@@ -89,11 +92,6 @@ def specify(topic: Message, settings: BrokerSettings, *, live_brokers: int) -> N
         raise TopicRefused(ErrorCode.INVALID_PARTITIONS, f"A topic has 1 or more partitions, not {partitions}.")
     if factor < 1:
         raise TopicRefused(ErrorCode.INVALID_REPLICATION_FACTOR, f"The replication factor is 1 or more, not {factor}.")
-    if factor > live_brokers:
-        raise TopicRefused(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"Replication factor {factor} needs {factor} live brokers, {live_brokers} are live.",
-        )
     return NewTopicSpec(topic.name, partitions, factor, configs=configs)
 
 

@@ -37,13 +37,14 @@ def place_replicas(
     Raises PlacementImpossible. Source: Kafka's AdminUtils.assignReplicasToBrokers.
     """
     if partitions < 1:
-        raise PlacementImpossible(f"the number of partitions must be 1 or more, not {partitions}.")
+        raise PlacementImpossible(f"The number of partitions must be 1 or more, not {partitions}.")
     if replication_factor < 1:
-        raise PlacementImpossible(f"replication factor must be 1 or more, not {replication_factor}.")
+        raise PlacementImpossible(f"The replication factor must be 1 or more, not {replication_factor}.")
     if replication_factor > len(brokers):
         listed = ", ".join(map(str, sorted(brokers))) or "none"
+        plural = "" if replication_factor == 1 else "s"
         raise PlacementImpossible(
-            f"replication factor {replication_factor} needs {replication_factor} live brokers, "
+            f"Replication factor {replication_factor} needs {replication_factor} live broker{plural}, "
             f"{len(brokers)} {'is' if len(brokers) == 1 else 'are'} live ({listed})."
         )
     shift = start if shift is None else shift

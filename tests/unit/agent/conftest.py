@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+import msgspec
 import pytest
 
 from regency.runtime.zk_session import (
@@ -47,6 +48,10 @@ class MemoryZooKeeper:
         held = self.nodes.get(path)
         if held is None:
             stat = Stat(self.zxid, self.zxid, 0, owner, 0)
+            parent = self.nodes.get(path.rpartition("/")[0])
+            if parent is not None:
+                grown = msgspec.structs.replace(parent.stat, pzxid=self.zxid)
+                self.nodes[parent.path] = msgspec.structs.replace(parent, stat=grown)
         else:
             stat = Stat(held.stat.czxid, self.zxid, held.stat.version + 1, held.stat.ephemeral_owner, 0)
         self.nodes[path] = Znode(path, data, stat)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from regency.broker_agent.control_gate import ControlGate, Header, RefusedRequest, RepeatedRequest
-from regency.model.ids import BrokerEpoch, ControllerEpoch
+from regency.model.ids import NO_BROKER_EPOCH, BrokerEpoch, ControllerEpoch
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import control_pb2
 
@@ -71,3 +71,11 @@ def test_a_request_that_names_no_incarnation_is_taken() -> None:
 
 def test_a_request_before_the_first_registration_is_taken() -> None:
     assert ControlGate().admit(header(1, broker=50), BrokerEpoch(-1)) is True
+
+
+def test_what_was_meant_for_a_process_before_this_one_is_refused_also_before_it_is_registered() -> None:
+    gate = ControlGate(earlier=BrokerEpoch(60))
+    for seq, epoch in ((1, 50), (2, 60)):
+        refused = gate.admit(header(seq, broker=epoch), NO_BROKER_EPOCH)
+        assert isinstance(refused, RefusedRequest) and refused.error is ErrorCode.STALE_BROKER_EPOCH
+    assert gate.admit(header(1, broker=61), NO_BROKER_EPOCH) is True

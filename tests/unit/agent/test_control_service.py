@@ -6,6 +6,7 @@ from uuid import UUID
 import pytest
 
 from regency.broker_agent.control_service import SLICE, ControlService
+from regency.broker_agent.data_loop import LoopClosed
 from regency.broker_agent.metadata_cache import MetadataCache, RulingController
 from regency.broker_agent.replication.api import (
     AppliedState,
@@ -336,3 +337,18 @@ def test_a_deposed_controller_is_told_nothing_about_replicas(agent: Agent) -> No
         control_pb2.DescribeReplicasRequest(header=agent.header(controller_epoch=2))
     )
     assert answer.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+
+
+def test_a_controller_that_could_not_be_noted_is_noted_with_its_next_request(loop, monkeypatch) -> None:
+    agent = Agent(loop)
+
+    def stuck(*_: object, **__: object) -> None:
+        raise LoopClosed("The data loop did not answer.")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(agent.loop, "call", stuck)
+        assert agent.lead(seq=1).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert agent.metadata.ruling is None
+
+    assert agent.lead(seq=2).error_code == ErrorCode.NONE
+    assert agent.metadata.ruling is not None and agent.metadata.ruling.id == 9

@@ -12,6 +12,7 @@ from regency.broker_agent.registration import (
     SessionFile,
     ensure_cluster_id,
     ensure_parents,
+    newest_registration,
     register,
 )
 from regency.model import znode_paths, znodes
@@ -216,3 +217,26 @@ def test_a_lost_reply_without_contact_is_raised_when_time_is_up(session, session
     session.server.apply = lambda ops, session_id: None
     with pytest.raises(ZkConnectionLost):
         enter(session, sessions)
+
+
+def test_a_directory_that_takes_no_session_id_costs_nobody_the_registration(session, tmp_path: Path, caplog) -> None:
+    sessions = SessionFile(tmp_path / "gone")
+
+    assert enter(session, sessions).epoch == session.read(PATH).stat.czxid
+    assert "cannot be noted for the next start" in caplog.text
+
+
+def test_a_persistent_znode_under_the_brokers_id_is_nobodys_leftover(session, sessions: SessionFile) -> None:
+    session.server.put(PATH, b"{}")
+    (sessions._path).write_text("0x0\n")
+
+    with pytest.raises(BrokerIdTaken):
+        enter(session, sessions)
+    assert session.read(PATH).data == b"{}"
+
+
+def test_a_registration_is_above_everything_there_was_before(session, another_session, sessions: SessionFile) -> None:
+    enter(another_session, sessions)
+    earlier = newest_registration(session)
+
+    assert another_session.read(PATH).stat.czxid <= earlier < enter(session, sessions).epoch

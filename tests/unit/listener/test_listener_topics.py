@@ -96,7 +96,6 @@ def test_validation_alone_creates_nothing(serve: Serve) -> None:
         (new("t", 0, 1), ErrorCode.INVALID_PARTITIONS, "not 0"),
         (new("t", -2, 1), ErrorCode.INVALID_PARTITIONS, "not -2"),
         (new("t", 1, 0), ErrorCode.INVALID_REPLICATION_FACTOR, "not 0"),
-        (new("t", 1, 4), ErrorCode.INVALID_REPLICATION_FACTOR, "3 are live"),
         (new("t", 1, 1, assignments={0: [1]}), ErrorCode.INVALID_REQUEST, "not both"),
         (new("t", assignments={1: [1]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "from 0"),
         (new("t", assignments={0: []}), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "no replicas"),

@@ -68,11 +68,11 @@ def test_one_broker_takes_everything():
 @pytest.mark.parametrize(
     ("brokers", "partitions", "factor", "message"),
     [
-        ({1: None, 2: None}, 1, 3, "replication factor 3 needs 3 live brokers, 2 are live (1, 2)."),
-        ({1: None}, 1, 3, "replication factor 3 needs 3 live brokers, 1 is live (1)."),
-        ({}, 1, 1, "replication factor 1 needs 1 live brokers, 0 are live (none)."),
-        ({1: None}, 0, 1, "the number of partitions must be 1 or more, not 0."),
-        ({1: None}, 1, 0, "replication factor must be 1 or more, not 0."),
+        ({1: None, 2: None}, 1, 3, "Replication factor 3 needs 3 live brokers, 2 are live (1, 2)."),
+        ({1: None}, 1, 3, "Replication factor 3 needs 3 live brokers, 1 is live (1)."),
+        ({}, 1, 1, "Replication factor 1 needs 1 live broker, 0 are live (none)."),
+        ({1: None}, 0, 1, "The number of partitions must be 1 or more, not 0."),
+        ({1: None}, 1, 0, "The replication factor must be 1 or more, not 0."),
     ],
 )
 def test_impossible_placement_says_what_is_missing(brokers, partitions, factor, message):

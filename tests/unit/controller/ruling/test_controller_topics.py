@@ -27,13 +27,10 @@ def create(world, *topics: NewTopic, validate_only: bool = False):
         (
             NewTopic("t", 1, 5),
             "INVALID_REPLICATION_FACTOR",
-            (
-                "replication factor 5 needs 5 live brokers, 3 are live (1, 2, 3). "
-                "Use replication factor 3 or less, or start more brokers."
-            ),
+            ("Replication factor 5 needs 5 live brokers, 3 are live (1, 2, 3). Use at most 3, or start more brokers."),
         ),
-        (NewTopic("t", 1, 0), "INVALID_REPLICATION_FACTOR", "replication factor must be 1 or more, not 0."),
-        (NewTopic("t", 0, 1), "INVALID_PARTITIONS", "the number of partitions must be 1 or more, not 0."),
+        (NewTopic("t", 1, 0), "INVALID_REPLICATION_FACTOR", "The replication factor must be 1 or more, not 0."),
+        (NewTopic("t", 0, 1), "INVALID_PARTITIONS", "The number of partitions must be 1 or more, not 0."),
         (
             NewTopic("t", 25_001, 1),
             "INVALID_PARTITIONS",
@@ -41,11 +38,11 @@ def create(world, *topics: NewTopic, validate_only: bool = False):
         ),
         (NewTopic("a/b", 1, 1), "INVALID_TOPIC_EXCEPTION", "topic name 'a/b' is not allowed"),
         (NewTopic("", 1, 1), "INVALID_TOPIC_EXCEPTION", "it is empty"),
-        (NewTopic("old", 1, 1), "TOPIC_ALREADY_EXISTS", "topic 'old' already exists."),
+        (NewTopic("old", 1, 1), "TOPIC_ALREADY_EXISTS", "Topic 'old' already exists."),
         (
             NewTopic("a_b", 1, 1),
             "INVALID_TOPIC_EXCEPTION",
-            "topic 'a_b' collides with 'a.b': '.' and '_' are the same in metric names.",
+            "Topic 'a_b' collides with 'a.b': '.' and '_' are the same in metric names.",
         ),
         (NewTopic("t", 1, 1, configs={"retention.ms": "soon"}), "INVALID_CONFIG", "retention.ms"),
         (NewTopic("t", 1, 1, configs={"retention.mss": "1"}), "INVALID_CONFIG", "retention.ms"),
@@ -58,11 +55,11 @@ def create(world, *topics: NewTopic, validate_only: bool = False):
         (NewTopic("t", assignments=((0, (1,)), (0, (2,)))), "INVALID_REPLICA_ASSIGNMENT", "not [0, 0]"),
         (NewTopic("t", assignments=((0, (1, 1)),)), "INVALID_REPLICA_ASSIGNMENT", "names a broker twice: [1, 1]"),
         (NewTopic("t", assignments=((0, (1, -2)),)), "INVALID_REPLICA_ASSIGNMENT", "names a broker below 0"),
-        (NewTopic("t", assignments=((0, ()),)), "INVALID_REPLICA_ASSIGNMENT", "partition 0 has no replicas"),
+        (NewTopic("t", assignments=((0, ()),)), "INVALID_REPLICA_ASSIGNMENT", "Partition 0 has no replicas"),
         (
             NewTopic("t", assignments=((0, (1, 2)), (1, (3,)))),
             "INVALID_REPLICA_ASSIGNMENT",
-            "partition 1 has 1 replicas, partition 0 has 2",
+            "Partition 1 has 1 replicas, partition 0 has 2",
         ),
         (NewTopic("t", assignments=((0, (1, 8)),)), "INVALID_REPLICA_ASSIGNMENT", "not live: [8]; live are 1, 2, 3"),
     ],
