@@ -102,7 +102,10 @@ class ControllerChild:
             self._forget()
             await asyncio.sleep(delay_ms / 1000)
             delay_ms = min(delay_ms * 2, LAST_RESTART_MS)
-            self._spawn()
+            try:
+                self._spawn()
+            except OSError as error:
+                logger.warning("the controller process cannot be started now: %s", error)
 
     async def stop(self) -> None:
         """End the child: ask, wait 5 s, kill. Harmless twice."""

@@ -96,8 +96,7 @@ class TopicConfigs:
         Raises ZkError.
         """
         self._session.watch(znode_paths.CONFIG_CHANGES, WatchMode.PERSISTENT_RECURSIVE, self._on_event)
-        children = self._session.children(znode_paths.CONFIG_CHANGES)
-        self._seen_notification = max(children.names, default="") if children is not None else ""
+        self._seen_notification = max(self._notifications(), default="")
         self._read_base()
 
     def load(self, topics: Iterable[str]) -> None:
@@ -154,9 +153,7 @@ class TopicConfigs:
         self._worker.submit(lambda: self._refresh(everything=whole), lambda outcome: self._refreshed(outcome, whole))
 
     def _refresh(self, *, everything: bool) -> list[str]:
-        children = self._session.children(znode_paths.CONFIG_CHANGES)
-        names = children.names if children is not None else ()
-        fresh = [name for name in names if name > self._seen_notification]
+        fresh = [name for name in self._notifications() if name > self._seen_notification]
         named = self._named([f"{znode_paths.CONFIG_CHANGES}/{name}" for name in fresh])
         brokers = everything or any(entity.startswith(BROKERS_PREFIX) for entity in named)
         different = self._read_base() if brokers else []
@@ -165,6 +162,12 @@ class TopicConfigs:
         if fresh:
             self._seen_notification = fresh[-1]
         return sorted(set(different))
+
+    def _notifications(self) -> list[str]:
+        """Names of the notifications there are, in order; what has another name is none."""
+        children = self._session.children(znode_paths.CONFIG_CHANGES)
+        prefix = znode_paths.config_change_prefix().rpartition("/")[2]
+        return [name for name in (children.names if children else ()) if name.startswith(prefix)]
 
     def _named(self, notifications: Sequence[str]) -> list[str]:
         entities: dict[str, None] = {}

@@ -28,6 +28,7 @@ from regency.model.errors import RegencyError
 from regency.model.settings import BrokerSettings
 from regency.runtime.grpc_servers import GrpcServer
 from regency.runtime.logging import configure
+from regency.runtime.parent import die_with_parent
 from regency.runtime.settings_loader import load_settings
 from regency.runtime.supervise import start_thread
 from regency.runtime.zk_client import connect
@@ -137,6 +138,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     configure("controller")
     try:
+        if options.parent_pipe is not None:
+            die_with_parent()
         settings = load_settings(options.config, options.override)
         configure(f"controller-{settings.broker_id}")
         sys.setswitchinterval(SWITCH_INTERVAL_S)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -92,3 +93,28 @@ def test_a_child_that_cannot_start_is_an_error(lives: Path) -> None:
 def test_words_before_a_port_are_not_taken_for_one(lives: Path) -> None:
     with pytest.raises(ChildFailed):
         asyncio.run(child("print('hello')").start())
+
+
+def test_a_child_that_cannot_be_forked_now_is_started_later(lives: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    forks = [OSError("no more processes"), None]
+    popen = subprocess.Popen
+
+    def fork(*arguments, **options):
+        if problem := forks.pop(0):
+            raise problem
+        return popen(*arguments, **options)
+
+    async def scenario() -> list[str]:
+        one = child()
+        await one.start()
+        monkeypatch.setattr("subprocess.Popen", fork)
+        watch = asyncio.ensure_future(one.watch())
+        os.kill(int((await until(lives, 1))[0].split()[0]), signal.SIGKILL)
+        found = await until(lives, 2)
+        assert not watch.done()
+        watch.cancel()
+        await one.stop()
+        return found
+
+    assert len(asyncio.run(scenario())) == 2
+    assert forks == []

@@ -152,3 +152,13 @@ def test_one_bad_setting_does_not_cost_the_others(following: Following) -> None:
     following.configs.load(["flights"])
     held = following.configs.of("flights")
     assert (held.retention_ms, held.min_insync_replicas) == (BASE.retention_ms, 2)
+
+
+def test_what_is_no_notification_hides_none(following: Following) -> None:
+    following.server.put(f"{znode_paths.CONFIG_CHANGES}/zebra", b"")
+    following.configs.load(["flights"])
+    following.configs.watch()
+    following.put("flights", retention_ms="7")
+    following.notify("topics/flights")
+
+    assert following.configs.of("flights").retention_ms == 7
