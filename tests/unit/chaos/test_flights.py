@@ -1,0 +1,55 @@
+"""The demo's input: real rows, typed, from an archive that may be missing or broken."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from regency.chaos import flights as module
+from regency.chaos.flights import FlightsMissing, archive, flights
+
+
+def test_a_flight_is_keyed_by_its_carrier_and_keeps_every_column() -> None:
+    (first,) = flights(1)
+    assert first.key == b"UA"
+    value = json.loads(first.value)
+    assert (value["carrier"], value["flight"], value["origin"], value["dest"]) == ("UA", 1545, "EWR", "IAH")
+    assert value["time_hour"].startswith("2013-01-01")
+
+
+def test_what_is_not_known_of_a_flight_is_null() -> None:
+    unknown = [value for value in (json.loads(flight.value) for flight in flights(900)) if value["dep_time"] is None]
+    assert unknown
+    assert {value["dep_delay"] for value in unknown} == {None}
+
+
+def test_a_missing_package_is_told_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(name: str) -> metadata.Distribution:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(module.metadata, "distribution", absent)
+    with pytest.raises(FlightsMissing, match=r"pip install 'regency\[demo\]'"):
+        archive()
+
+
+@pytest.mark.parametrize("content", [b"", b"not a zip"])
+def test_a_broken_archive_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: bytes) -> None:
+    broken = tmp_path / "flights.csv.zip"
+    broken.write_bytes(content)
+    monkeypatch.setattr(module, "archive", lambda: broken)
+    with pytest.raises(FlightsMissing, match=r"flights\.csv\.zip is not the flights archive"):
+        list(flights())
+
+
+@pytest.mark.parametrize("text", ["", "a,b\n1,2\n", "carrier,hour\nUA,noon\n", "carrier,hour\nUA\n"])
+def test_an_archive_with_other_content_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str) -> None:
+    odd = tmp_path / "flights.csv.zip"
+    with zipfile.ZipFile(odd, "w") as packed:
+        packed.writestr("flights.csv", text)
+    monkeypatch.setattr(module, "archive", lambda: odd)
+    with pytest.raises(FlightsMissing, match="is not the flights archive"):
+        list(flights())
