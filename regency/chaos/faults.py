@@ -10,7 +10,7 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -64,18 +64,22 @@ _SESSION_S = 3.0
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """One fault. `broker` is a broker id, or None for the one that rules then; `hold_s` passes before it is mended."""
+    """One fault. `hold_s` passes before it is mended.
+
+    `broker` is a broker id, or None: for the one that rules then, and for every wire.
+    """
 
     kind: FaultKind
     broker: int | None = None
     hold_s: float = 0.0
 
     def __str__(self) -> str:
-        whom = (
-            ""
-            if self.kind in (*_OF_ZOOKEEPER, *_OF_THE_CONTROLLER)
-            else f" {'the ruler' if self.broker is None else self.broker}"
-        )
+        if self.kind in _OF_THE_WIRE:
+            whom = "" if self.broker is None else f", for broker {self.broker} alone,"
+        elif self.kind in (*_OF_ZOOKEEPER, *_OF_THE_CONTROLLER):
+            whom = ""
+        else:
+            whom = f" {'the ruler' if self.broker is None else self.broker}"
         held = f" for {self.hold_s:.1f} s" if self.hold_s else ""
         return f"{self.kind.value}{whom}{held}"
 
@@ -114,6 +118,8 @@ def _fault(dice: random.Random, brokers: Sequence[int]) -> Fault:
     broker = dice.choice([None, *brokers])
     if kind in _OF_THE_CONTROLLER:
         return Fault(kind)
+    if kind in _OF_THE_WIRE:
+        return Fault(kind, broker, dice.choice((0.3, 1.0, _SESSION_S + 1.5)))
     if kind in _OF_ZOOKEEPER:
         return Fault(kind, hold_s=dice.choice((0.0, 1.0, _SESSION_S + 1.5)))
     if kind in _PAUSES:
@@ -128,14 +134,18 @@ def _may_meet(first: Fault, second: Fault) -> bool:
 
 
 class Breaker:
-    """Does what was planned to one cluster, its ZooKeeper and the wire between them. `tell` hears of each step."""
+    """Does what was planned to one cluster, its ZooKeeper and the brokers' wires to it. `tell` hears of each step."""
 
     def __init__(
-        self, cluster: Cluster, zookeeper: EmbeddedZooKeeper, wire: TcpProxy, tell: Callable[[str], None]
+        self,
+        cluster: Cluster,
+        zookeeper: EmbeddedZooKeeper,
+        wires: Mapping[int, TcpProxy],
+        tell: Callable[[str], None],
     ) -> None:
         self._cluster = cluster
         self._zookeeper = zookeeper
-        self._wire = wire
+        self._wires = wires
         self._tell = tell
         self._never = threading.Event()
         self.troubles: list[str] = []
@@ -188,16 +198,24 @@ class Breaker:
         return lambda: self._mend("start ZooKeeper", zookeeper.start)
 
     def _break_wire(self, fault: Fault) -> Callable[[], None]:
+        wires = list(self._wires.values()) if fault.broker is None else [self._wires[fault.broker]]
         if fault.kind is FaultKind.RESET_ZOOKEEPER:
             for _ in range(1 + round(fault.hold_s / _RESET_EVERY_S)):
-                self._wire.reset_all()
+                for wire in wires:
+                    wire.reset_all()
                 self._never.wait(_RESET_EVERY_S)
             return _nothing
-        if fault.kind is FaultKind.CUT_ZOOKEEPER:
-            self._wire.black_hole()
-        else:
-            self._wire.half_open()
-        return lambda: self._mend("heal the wire", self._wire.heal)
+        for wire in wires:
+            if fault.kind is FaultKind.CUT_ZOOKEEPER:
+                wire.black_hole()
+            else:
+                wire.half_open()
+        return lambda: self._heal(wires)
+
+    def _heal(self, wires: Sequence[TcpProxy]) -> None:
+        self._tell("heal the wire")
+        for wire in wires:
+            wire.heal()
 
     def _break_broker(self, kind: FaultKind, broker: BrokerId) -> Callable[[], None]:
         cluster = self._cluster

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import shlex
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from regency.chaos.watch import InvariantWatcher
 from regency.chaos.workload import careful_producer, produce, read_back
 from regency.cluster import processes
 from regency.cluster import zookeeper as zookeeper_server
+from regency.cluster.agent import AGENT_COMMAND
 from regency.cluster.cluster import SESSION_TIMEOUT_MS, Cluster
 from regency.cluster.processes import ProcessState
 from regency.cluster.zookeeper import EmbeddedZooKeeper
@@ -30,7 +32,7 @@ TOPIC = "t"
 PARTITIONS = 4
 KEYS = 16
 PAUSE_S = 0.002
-SEGMENT_BYTES = 200_000
+SEGMENT_BYTES = 1_048_576
 TROUBLE = re.compile(r"Traceback| ERROR | CRITICAL ")
 MORE_THREADS, MORE_DESCRIPTORS = 8, 16
 """More than these, after everything healed, is a leak: pools and connections are opened on demand."""
@@ -62,7 +64,7 @@ class Load:
 
     def _records(self) -> Iterator[tuple[bytes, bytes]]:
         for number in itertools.count():
-            yield b"key-%d" % (number % KEYS), b"record %d " % number + b"x" * 100
+            yield b"key-%d" % (number % KEYS), b"record %d " % number + b"x" * 400
             if number % KEYS == 0 and self._closed.wait(PAUSE_S * KEYS):
                 return
 
@@ -141,28 +143,49 @@ def own_zookeeper(tmp_path: Path) -> Iterator[EmbeddedZooKeeper]:
 
 
 @pytest.fixture
-def wire(own_zookeeper: EmbeddedZooKeeper) -> Iterator[TcpProxy]:
-    """What brokers reach that ZooKeeper through."""
-    with TcpProxy((zookeeper_server.HOST, own_zookeeper.port)) as proxy:
-        yield proxy
-        proxy.heal()
+def wires(own_zookeeper: EmbeddedZooKeeper) -> Iterator[dict[int, TcpProxy]]:
+    """What each broker reaches that ZooKeeper through."""
+    target = (zookeeper_server.HOST, own_zookeeper.port)
+    with TcpProxy(target) as first, TcpProxy(target) as second, TcpProxy(target) as third:
+        proxies = {1: first, 2: second, 3: third}
+        yield proxies
+        for proxy in proxies.values():
+            proxy.heal()
+
+
+@pytest.fixture
+def agent_command(tmp_path: Path, wires: dict[int, TcpProxy]) -> list[str]:
+    """Starts an agent that speaks to ZooKeeper through its broker's wire: it is told its config's path last."""
+    script = tmp_path / "agent.sh"
+    addresses = " ".join(f"{broker}) wire={proxy.address};;" for broker, proxy in wires.items())
+    script.write_text(
+        "#!/bin/sh\n"
+        f'directory=$(dirname "$2"); case "${{directory##*-}}" in {addresses} esac\n'
+        f'exec {shlex.join(AGENT_COMMAND)} "$@" --override "zookeeper.connect=$wire"\n'
+    )
+    return ["/bin/sh", str(script)]
 
 
 @pytest.mark.timeout(240)
 def test_nothing_is_lost_reordered_or_taken_back_whatever_breaks(
     own_zookeeper: EmbeddedZooKeeper,
-    wire: TcpProxy,
+    wires: dict[int, TcpProxy],
+    agent_command: list[str],
     new_cluster: Callable[..., Cluster],
     create_topic: Callable[..., None],
     seed: int,
     rounds: int,
 ) -> None:
-    cluster = new_cluster(zookeeper_connect=wire.address, settings={"replica.lag.time.max.ms": "2000"})
+    cluster = new_cluster(
+        zookeeper_connect=own_zookeeper.connect_string,
+        agent_command=agent_command,
+        settings={"replica.lag.time.max.ms": "2000"},
+    )
     create_topic(cluster, TOPIC, partitions=PARTITIONS, min_insync_replicas="2", segment_bytes=str(SEGMENT_BYTES))
     story = Story(seed, rounds)
     watcher = InvariantWatcher(own_zookeeper.connect_string, session_timeout_ms=SESSION_TIMEOUT_MS)
     load, tail = Load(cluster), Tail(cluster.bootstrap_servers, TOPIC, PARTITIONS)
-    breaker = Breaker(cluster, own_zookeeper, wire, story)
+    breaker = Breaker(cluster, own_zookeeper, wires, story)
     before = sizes(cluster)
     try:
         breaker.run(plan_rounds(seed, rounds, cluster.broker_ids))
