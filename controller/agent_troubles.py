@@ -28,24 +28,26 @@ def on_trouble(term: Term, trouble: Trouble) -> None:
     if trouble.fenced:
         _read_fenced(term, trouble)
     if trouble.unknown:
-        logger.warning(
-            "broker %d does not know %d partitions as they are assigned, such as %s: reading their topics again",
-            trouble.broker,
-            len(trouble.unknown),
-            trouble.unknown[0],
-        )
+        if term.report_once(f"broker {trouble.broker} does not know {trouble.unknown[0]}"):
+            logger.warning(
+                "broker %d does not know %d partitions as they are assigned, such as %s: reading their topics again",
+                trouble.broker,
+                len(trouble.unknown),
+                trouble.unknown[0],
+            )
         take_in(term, sorted({each.topic for each in trouble.unknown if each.topic in term.context.topics}))
     if trouble.failed_storage:
         _fail_storage(term, trouble)
 
 
 def _read_fenced(term: Term, trouble: Trouble) -> None:
-    logger.warning(
-        "broker %d holds higher leader epochs for %d partitions, such as %s: reading their states again",
-        trouble.broker,
-        len(trouble.fenced),
-        trouble.fenced[0],
-    )
+    if term.report_once(f"broker {trouble.broker} is ahead in {trouble.fenced[0]}"):
+        logger.warning(
+            "broker %d holds higher leader epochs for %d partitions, such as %s: reading their states again",
+            trouble.broker,
+            len(trouble.fenced),
+            trouble.fenced[0],
+        )
     for partition in refresh_leadership(term.context, term.store, trouble.fenced):
         term.batch.host(term.context.assignment(partition).replicas, partition)
 

@@ -19,7 +19,7 @@ from regency.controller.sender import Message, Outgoing, Rpc, Sender, Trouble
 from regency.model.clock import Clock
 from regency.model.errors import RegencyError
 from regency.model.facts import Broker, Endpoint
-from regency.model.ids import BrokerId, TopicPartition
+from regency.model.ids import BrokerEpoch, BrokerId, TopicPartition
 from regency.protos import control_pb2 as pb
 from regency.runtime.grpc_channels import call, open_channel
 from regency.runtime.grpc_clients import AgentControlClient
@@ -157,6 +157,8 @@ class ControllerChannelManager:
         self._clock = clock
         self._channels: dict[BrokerId, _Channel] = {}
         self._brokers: Mapping[BrokerId, Broker] = {}
+        self._reached: dict[BrokerId, tuple[BrokerEpoch, int]] = {}
+        """Incarnation and last number of the conversations that have ended, by broker."""
 
     @property
     def metadata(self) -> MetadataLog:
@@ -173,13 +175,16 @@ class ControllerChannelManager:
         self._brokers = brokers
 
     def add(self, broker: Broker) -> None:
-        """Open a channel to a broker; nothing is sent before `start`."""
+        """Open a channel to a broker; nothing is sent before `start`.
+
+        To an incarnation that was spoken to before, numbers go on: it refuses lower ones than it has seen.
+        """
         endpoint = broker.endpoint(self._control_listener)
         assert endpoint is not None, f"broker {broker.id} has no listener {self._control_listener}"
-        before = self._channels.get(broker.id)
         self.remove(broker.id)
-        after = None if before is None else before.sender
-        sender = Sender(self._origin, broker.id, broker.epoch, self._metadata, after=after)
+        epoch, seq = self._reached.get(broker.id, (broker.epoch, 0))
+        last_seq = seq if epoch == broker.epoch else 0
+        sender = Sender(self._origin, broker.id, broker.epoch, self._metadata, last_seq=last_seq)
         self._channels[broker.id] = _Channel(sender, self._connect(endpoint), self._encode, self._listener, self._clock)
 
     def remove(self, broker: BrokerId) -> None:
@@ -187,6 +192,7 @@ class ControllerChannelManager:
         channel = self._channels.pop(broker, None)
         if channel is not None:
             channel.close()
+            self._reached[broker] = channel.sender.reached
 
     def start(self, broker: BrokerId) -> None:
         """What the broker is wanted to do by now is all it hosts: the conversation may begin. Harmless twice."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from regency.controller.brokers import on_brokers_changed
 from regency.controller.election import ElectionKind
 from regency.controller.events import ShutdownOutcome
 from regency.controller.states import PartitionState, ReplicaState
@@ -18,10 +19,13 @@ def shut_down_broker(term: Term, broker: BrokerId, broker_epoch: BrokerEpoch) ->
     """
     context = term.context
     known = context.brokers.get(broker)
+    if known is None or broker_epoch > known.epoch:  # it asks before the word of its registration came
+        on_brokers_changed(term)
+        known = context.brokers.get(broker)
     if known is None:
         return ShutdownOutcome(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker} is not registered.")
-    if broker_epoch != NO_BROKER_EPOCH and broker_epoch < known.epoch:
-        why = f"broker epoch {broker_epoch} is over, broker {broker} is registered under {known.epoch}."
+    if broker_epoch not in (NO_BROKER_EPOCH, known.epoch):
+        why = f"broker {broker} is registered under broker epoch {known.epoch}, not {broker_epoch}."
         return ShutdownOutcome(ErrorCode.STALE_BROKER_EPOCH, why)
     if broker not in context.shutting_down:
         term.decisions.note(f"broker {broker}", "live", "shutting down", "it asked for a controlled shutdown")

@@ -186,7 +186,8 @@ class DesiredState:
     def _finish(self, partition: TopicPartition, wanted: Wanted, *, acknowledged: bool) -> None:
         self._attempts.pop(partition, None)
         if isinstance(wanted, Host):
-            if acknowledged and partition not in self._hosts:
+            newer = self._hosts.get(partition)
+            if acknowledged and (newer is None or newer.topic_id == wanted.topic_id):
                 self._new.discard(partition)
             return
         if wanted.delete and partition not in self._stops:

@@ -1,17 +1,17 @@
 """Who leads: leader elections and ISR changes as pure functions that say why. Nothing here reads, writes or logs.
 
 "Online" replicas are those whose broker is live, not shutting down, and holds the replica on a working directory.
-Source: reference section 4; design section 5 for the unclean ranking.
+Source: reference section 4.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from enum import Enum
 
 import msgspec
 
-from regency.model.ids import NO_LEADER, BrokerId, LeaderEpoch, Offset
+from regency.model.ids import NO_LEADER, BrokerId
 
 
 class ElectionKind(Enum):
@@ -31,13 +31,6 @@ class Election(msgspec.Struct, frozen=True):
     why: str
     unclean: bool = False
     """The leader was not in sync: records acknowledged before may be lost."""
-
-
-class LogEnd(msgspec.Struct, frozen=True):
-    """How far a replica's log goes: epoch of its last batch, and LEO."""
-
-    last_batch_epoch: LeaderEpoch
-    log_end_offset: Offset
 
 
 def elect_offline(
@@ -101,20 +94,6 @@ def elect_for_shutdown(
         if replica in live and replica in staying:
             return Election(replica, staying, f"first live replica of {list(assignment)} in sync and not shutting down")
     return Election(None, tuple(isr), f"every live member of the ISR {list(isr)} is shutting down")
-
-
-def rank_unclean(assignment: Sequence[BrokerId], logs: Mapping[BrokerId, LogEnd]) -> list[BrokerId]:
-    """Replicas in the order in which they should lead uncleanly: longest log first, those that said nothing last.
-
-    Compared by (epoch of the last batch, LEO), ties in order of assignment.
-    """
-    silent = LogEnd(LeaderEpoch(-2), Offset(-2))
-
-    def reach(replica: BrokerId) -> tuple[int, int]:
-        log = logs.get(replica, silent)
-        return -log.last_batch_epoch, -log.log_end_offset
-
-    return sorted(assignment, key=reach)
 
 
 class IsrRemoval(msgspec.Struct, frozen=True):

@@ -26,6 +26,7 @@ from regency.runtime.zk_session import (
     SetData,
     ZkCode,
     ZkConnectionLost,
+    ZkError,
     ZkSession,
     ZkSessionLost,
 )
@@ -151,4 +152,6 @@ class Elector:
 
     def _create(self, create: Create, generation: int) -> None:
         outcome = self._patience.until_done(lambda: self._session.multi([create], generation=generation))
-        assert outcome.ok or outcome.results[0].code is ZkCode.NODE_EXISTS, f"cannot create {create.path}: {outcome}"
+        code = outcome.results[0].code
+        if code not in (ZkCode.OK, ZkCode.NODE_EXISTS):
+            raise ZkError(f"ZooKeeper refused to create {create.path}: {code.value}.")

@@ -76,7 +76,7 @@ class Trouble(msgspec.Struct, frozen=True):
 class Sender:
     """The conversation with one broker epoch. Not thread-safe: its owner guards it.
 
-    `after` is the sender it takes over from; with the same incarnation its numbers go on.
+    `last_seq` is the number of the last request of an earlier conversation with the same incarnation, 0 for none.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Sender:
         broker_epoch: BrokerEpoch,
         metadata: MetadataLog,
         *,
-        after: Sender | None = None,
+        last_seq: int = 0,
     ) -> None:
         self.desired = DesiredState()
         self.snapshot_wanted = False
@@ -100,7 +100,7 @@ class Sender:
         self._metadata = metadata
         self._started = False
         self._full = True
-        self._seq: int = 0 if after is None else after.last_seq(broker_epoch)
+        self._seq = last_seq
         self._in_flight: Outgoing | None = None
         self._awaiting = False
         self._hold_until_ms = 0
@@ -119,9 +119,10 @@ class Sender:
         """Whether the broker has acknowledged everything."""
         return self._started and not self._full and self._in_flight is None and not self.desired.unacknowledged
 
-    def last_seq(self, broker_epoch: BrokerEpoch) -> int:
-        """Number of the last request to this incarnation; 0 where it is another one."""
-        return self._seq if self._broker_epoch == broker_epoch else 0
+    @property
+    def reached(self) -> tuple[BrokerEpoch, int]:
+        """The incarnation, and the number of the last request to it."""
+        return self._broker_epoch, self._seq
 
     def start(self) -> None:
         """What is wanted by now is the whole of what the broker hosts: begin with the full LeaderAndIsr."""

@@ -7,20 +7,18 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class ReportReplicasRequest(_message.Message):
-    __slots__ = ("broker_id", "broker_epoch", "controller_epoch", "digest", "full", "changes")
+    __slots__ = ("broker_id", "broker_epoch", "controller_epoch", "full", "changes")
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_EPOCH_FIELD_NUMBER: _ClassVar[int]
-    DIGEST_FIELD_NUMBER: _ClassVar[int]
     FULL_FIELD_NUMBER: _ClassVar[int]
     CHANGES_FIELD_NUMBER: _ClassVar[int]
     broker_id: int
     broker_epoch: int
     controller_epoch: int
-    digest: int
     full: bool
     changes: _containers.RepeatedCompositeFieldContainer[ReplicaReports]
-    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., digest: _Optional[int] = ..., full: bool = ..., changes: _Optional[_Iterable[_Union[ReplicaReports, _Mapping]]] = ...) -> None: ...
+    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., full: bool = ..., changes: _Optional[_Iterable[_Union[ReplicaReports, _Mapping]]] = ...) -> None: ...
 
 class ReplicaReports(_message.Message):
     __slots__ = ("topic", "topic_id", "partition", "leader_epoch", "zk_version", "high_watermark", "log_end_offset", "log_start_offset", "isr_len", "isr", "directory")

@@ -7,12 +7,10 @@ from hypothesis import strategies as st
 
 from regency.controller.desired_state import DesiredState, Host, Stop, merge
 from regency.controller.election import (
-    LogEnd,
     elect_for_shutdown,
     elect_offline,
     elect_preferred,
     elect_reassigned,
-    rank_unclean,
     remove_from_isr,
 )
 from regency.model.facts import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
@@ -80,17 +78,6 @@ def test_controlled_shutdown_elects_one_that_stays(partition, live, leaving):
     else:
         assert elected.leader in live - leaving
         assert elected.isr == tuple(replica for replica in isr if replica not in leaving)
-
-
-@given(assignments, st.dictionaries(brokers, st.builds(LogEnd, st.integers(-1, 3), st.integers(0, 3))))
-def test_unclean_ranking_is_a_permutation_with_the_longest_log_first(assignment, logs):
-    ranked = rank_unclean(assignment, logs)
-
-    assert sorted(ranked) == sorted(assignment)
-    reaches = [(logs[each].last_batch_epoch, logs[each].log_end_offset) for each in ranked if each in logs]
-    assert reaches == sorted(reaches, reverse=True)
-    silent = [replica in logs for replica in ranked]
-    assert silent == sorted(silent, reverse=True)
 
 
 @given(partitions(), subsets, st.booleans())

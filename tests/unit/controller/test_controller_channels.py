@@ -173,3 +173,18 @@ def test_broker_added_again_gets_a_new_conversation(channels):
     header = channels.ports[1].received[0].header
     assert (header.broker_epoch, header.seq, channels.ports[1].received[0].full) == (9, 1, True)
     assert old.closed.is_set()
+
+
+def test_broker_that_was_left_out_for_a_while_gets_numbers_that_go_on(channels):
+    channels.metadata.set_snapshot([b""])
+    channels.manager.start(1)
+    for _ in range(2):
+        assert channels.ports[1].arrived.acquire(timeout=10)
+    channels.manager.remove(1)
+    channels.ports[1] = Port()
+
+    channels.manager.add(Broker(1, 1, (Endpoint("CONTROL", "h", 1),)))
+    channels.manager.start(1)
+
+    assert channels.ports[1].arrived.acquire(timeout=10)
+    assert channels.ports[1].received[0].header.seq == 3

@@ -75,6 +75,17 @@ def test_is_new_survives_replacement_until_it_is_acknowledged(desired):
     assert desired.unacknowledged == 0
 
 
+def test_what_was_acknowledged_is_not_new_to_newer_content_that_waits(desired):
+    desired.want(T0, host(0), is_new=True)
+    desired.take_hosts(BIG)
+    desired.want(T0, host(1))
+
+    desired.settle([], [], 0)
+
+    assert desired.take_hosts(BIG) == {T0: host(1)}
+    assert not desired.is_new(T0)
+
+
 @pytest.mark.parametrize("busy", [False, True])
 def test_many_states_are_wanted_like_each_alone(desired, busy):
     if busy:

@@ -6,12 +6,10 @@ import pytest
 
 from regency.controller.election import (
     Election,
-    LogEnd,
     elect_for_shutdown,
     elect_offline,
     elect_preferred,
     elect_reassigned,
-    rank_unclean,
     remove_from_isr,
 )
 
@@ -87,12 +85,6 @@ def test_every_outcome_says_why():
         "every live member of the ISR [2, 4] is shutting down",
     ]
     assert isinstance(outcomes[0], Election)
-
-
-def test_unclean_ranking_prefers_the_longest_log_then_the_assignment_and_puts_silent_ones_last():
-    logs = {1: LogEnd(4, 90), 2: LogEnd(5, 10), 3: LogEnd(5, 20), 5: LogEnd(5, 20), 6: LogEnd(-1, 0)}
-
-    assert rank_unclean([4, 1, 2, 3, 5, 6], logs) == [3, 5, 2, 1, 6, 4]
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,7 @@ class SteppedChannels:
         self.closed = False
         self._origin, self._listener, self._agents, self._clock = origin, listener, agents, clock
         self._brokers: Mapping[int, Broker] = {}
+        self._reached: dict[int, tuple[int, int]] = {}
 
     @property
     def unacknowledged(self) -> int:
@@ -82,11 +83,15 @@ class SteppedChannels:
         self._brokers = brokers
 
     def add(self, broker):
-        before = self.senders.get(broker.id)
-        self.senders[broker.id] = Sender(self._origin, broker.id, broker.epoch, self.metadata, after=before)
+        self.remove(broker.id)
+        epoch, seq = self._reached.get(broker.id, (broker.epoch, 0))
+        last_seq = seq if epoch == broker.epoch else 0
+        self.senders[broker.id] = Sender(self._origin, broker.id, broker.epoch, self.metadata, last_seq=last_seq)
 
     def remove(self, broker):
-        self.senders.pop(broker, None)
+        sender = self.senders.pop(broker, None)
+        if sender is not None:
+            self._reached[broker] = sender.reached
 
     def start(self, broker):
         self.senders[broker].start()

@@ -117,3 +117,17 @@ def test_member_that_was_taken_in_before_it_restarted_is_taken_out_and_follows_a
     assert ruled.state("t") == (2, (2,), epoch + 1, controller)
     assert ruled.candidates[0].term.context.offline(T0) == ()
     assert ruled.agents[3].states[T0] == (2, epoch + 1, (2,))
+
+
+def test_broker_whose_listener_is_lost_and_found_is_spoken_to_again(ruled):
+    ruled.write_topic("t", {0: [2, 3]})
+    right = ruled.ensemble.nodes[paths.broker(3)].data
+
+    ruled.ensemble.put(paths.broker(3), right.replace(b"CONTROL", b"OTHER"))
+    ruled.settle()
+    assert ruled.state("t")[:2] == (2, (2,))
+    ruled.ensemble.put(paths.broker(3), right)
+    ruled.settle()
+
+    assert ruled.agents[3].states[T0] == (2, 1, (2,))
+    assert ruled.candidates[0].term.channels.unacknowledged == 0

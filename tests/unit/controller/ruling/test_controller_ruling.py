@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from regency.controller.events import ControlledShutdown, CreateTopics, NewTopic
+from regency.controller.events import BrokersChanged, ControlledShutdown, CreateTopics, NewTopic
 from regency.model import znode_paths as paths
 from regency.model import znodes
 from regency.model.facts import Broker, Endpoint
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import control_pb2 as pb
-from regency.runtime.zk_session import Delete
+from regency.runtime.zk_session import Create, Delete
 
 T0 = TopicPartition("t", 0)
 
@@ -258,7 +258,29 @@ def test_controlled_shutdown_of_the_last_in_sync_replica_leaves_its_partition(ru
         assert ruled.candidates[0].ask(ControlledShutdown(broker, epoch)).remaining == remaining
 
 
-@pytest.mark.parametrize(("broker", "epoch", "error"), [(9, 1, "BROKER_NOT_AVAILABLE"), (3, 1, "STALE_BROKER_EPOCH")])
+def test_controlled_shutdown_asked_for_before_the_word_of_a_restart_came_is_of_the_new_incarnation(ruled):
+    ruled.write_topic("t", {0: [3, 2]})
+    candidate = ruled.candidates[0]
+    data = ruled.ensemble.nodes[paths.broker(3)].data
+    watches, candidate.session._watches = candidate.session._watches, {}
+    path = paths.broker(3)
+    ruled.ensemble.multi(3, [Delete(path, None), Create(path, data, ephemeral=True)])
+    candidate.session._watches = watches
+    ruled.agents[3].seen = (0, 0)
+
+    outcome = candidate.ask(ControlledShutdown(3, ruled.ensemble.nodes[path].czxid))
+    candidate.queue.put(BrokersChanged())
+    ruled.settle()
+
+    assert (outcome.error, outcome.remaining) == (ErrorCode.NONE, ())
+    assert candidate.term.context.shutting_down == {3}
+    assert ruled.state("t")[:2] == (2, (2,))
+
+
+@pytest.mark.parametrize(
+    ("broker", "epoch", "error"),
+    [(9, 1, "BROKER_NOT_AVAILABLE"), (3, 1, "STALE_BROKER_EPOCH"), (3, 10**6, "STALE_BROKER_EPOCH")],
+)
 def test_controlled_shutdown_of_an_unknown_incarnation_is_refused(ruled, broker, epoch, error):
     assert ruled.candidates[0].ask(ControlledShutdown(broker, epoch)).error.name == error
 
