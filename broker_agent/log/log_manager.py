@@ -22,7 +22,6 @@ from regency.broker_agent.log.log_directory import LogDirectory
 from regency.broker_agent.log.log_loading import OpenedDirectory, open_directories
 from regency.broker_agent.log.open_files import OpenFiles
 from regency.broker_agent.log.partition_log import PartitionLog
-from regency.broker_agent.log.producer_state import EXPIRATION_MS
 from regency.broker_agent.log.recovery import create_log
 from regency.broker_agent.ports import Worker
 from regency.model.clock import Clock
@@ -200,7 +199,7 @@ class LogManager:
         """
         for logs in self._working():
             for log in list(logs.logs.values()):
-                log.expire_producers(now_ms - EXPIRATION_MS)
+                log.expire_producers(now_ms)
                 if not self._tried(functools.partial(log.delete_old_segments, now_ms)):
                     break
         self.remove_deleted_files()

@@ -17,7 +17,7 @@ from regency.broker_agent.log.errors import LogStorageError, OffsetOutOfRange, R
 from regency.broker_agent.log.file_names import PARTITION_METADATA
 from regency.broker_agent.log.log_core import LogCore
 from regency.broker_agent.log.producer_snapshots import remove_snapshots, restore, write_snapshot
-from regency.broker_agent.log.producer_state import EXPIRATION_MS, ProducedBatch
+from regency.broker_agent.log.producer_state import EXPIRATION_MS
 from regency.broker_agent.log.results import AppendInfo, LogPosition, ReadInfo
 from regency.broker_agent.log.retention import SegmentFacts, expired_segments
 from regency.broker_agent.log.time_lookup import TimestampAndOffset, find_greatest, find_timestamp
@@ -25,7 +25,7 @@ from regency.broker_agent.replication.api import EpochEndOffset
 from regency.model.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId
 from regency.model.kafka_errors import ErrorCode
 from regency.model.log_config import NEVER
-from regency.model.record_batch import BatchHeader, Buffer, CorruptBatch, iter_batches, read_header, stamp
+from regency.model.record_batch import Buffer, CorruptBatch, iter_batches, read_header, stamp
 from regency.model.record_batch import stamp_log_append_time as stamp_time
 
 logger = logging.getLogger(__name__)
@@ -63,7 +63,9 @@ class PartitionLog(LogCore):
         """
         header = check_produced(records, self.config)
         stamps_time = self.config.message_timestamp_type == LOG_APPEND_TIME
-        if header.producer_id >= 0 and (known := self._check_producer(header, now_ms)):
+        if header.producer_id >= 0 and (
+            known := self._producers.check(header, all_known=self._knows_every_producer(now_ms))
+        ):
             appended_ms = known.timestamp if stamps_time else -1
             return AppendInfo(known.first_offset, known.last_offset, appended_ms, self._log_start, duplicate=True)
         data = bytearray(records)
@@ -76,18 +78,11 @@ class PartitionLog(LogCore):
             Offset(header.base_offset), header.last_offset, now_ms if stamps_time else -1, self._log_start
         )
 
-    def _check_producer(self, header: BatchHeader, now_ms: int) -> ProducedBatch | None:
-        """The batch that this one repeats. Raises RecordsRejected.
-
-        Everybody who ever wrote here is known while the log begins at 0 and is younger than what expires.
-        """
+    def _knows_every_producer(self, now_ms: int) -> bool:
+        """Whether all who ever wrote here are known: the log begins at 0, and is too young for anybody to expire."""
         oldest = self._segments.first
-        all_known = (
-            self._log_start == oldest.base_offset == 0
-            and not self._producers.forgot
-            and (self._log_end == 0 or now_ms - EXPIRATION_MS < oldest.first_timestamp)
-        )
-        return self._producers.check(header, all_known=all_known)
+        is_whole = self._log_start == oldest.base_offset == 0 and not self._producers.forgot
+        return is_whole and (self._log_end == 0 or now_ms - EXPIRATION_MS < oldest.first_timestamp)
 
     @_on_disk
     def append_as_follower(self, records: Buffer) -> AppendInfo:
@@ -285,9 +280,14 @@ class PartitionLog(LogCore):
         self.topic_id = topic_id
         self._services.syncs.later(path, self.home.failed)
 
-    def expire_producers(self, older_than_ms: int) -> None:
-        """Forget idempotent producers whose last batch is older than this wall time."""
-        self._producers.expire(older_than_ms)
+    def expire_producers(self, now_ms: int) -> None:
+        """Forget idempotent producers whose last batch is too old at this wall time.
+
+        Not in a young log, where batches may tell of long ago all the same: there everybody is known, and has to be
+        after a restart too, as snapshots do not say whom they leave out.
+        """
+        if not self._knows_every_producer(now_ms):
+            self._producers.expire(now_ms - EXPIRATION_MS)
 
     @_on_disk
     def remove_old_snapshots(self) -> None:

@@ -22,7 +22,8 @@ REMEMBERED_BATCHES = 5
 """How far back a retry is recognized as a duplicate."""
 
 EXPIRATION_MS = 86_400_000
-"""After this time without a batch, by the batches' timestamps, a producer is forgotten (producer.id.expiration.ms)."""
+"""After this time without a batch, by the batches' timestamps, a producer may be forgotten (producer.id.expiration.ms).
+"""
 
 _VERSION = 1
 _PREFIX = struct.Struct(">hIi")
@@ -77,7 +78,7 @@ class ProducerStates:
     def __init__(self) -> None:
         self.end_offset = Offset(0)
         self.forgot = False
-        """Whether a producer may have expired. A snapshot does not say whom it leaves out."""
+        """Whether a producer has expired since the states were loaded."""
         self._producers: dict[int, Producer] = {}
 
     def __len__(self) -> int:
@@ -184,7 +185,6 @@ class ProducerStates:
         producers = decode_snapshot(path, path.read_bytes())
         self._producers = producers
         self.end_offset = end_offset
-        self.forgot = True
 
 
 def _out_of_order(header: BatchHeader, expected: int) -> RecordsRejected:

@@ -9,7 +9,7 @@ import pytest
 from crc32c import crc32c
 
 from regency.broker_agent.log.checkpoints import read_offsets
-from regency.broker_agent.log.errors import LogDirInvalid
+from regency.broker_agent.log.errors import LogDirInvalid, RecordsRejected
 from regency.model.ids import ZERO_TOPIC_ID, TopicPartition
 from regency.model.log_config import LogConfig
 from regency.model.record_batch import iter_batches
@@ -280,16 +280,17 @@ def test_every_batch_that_a_producer_may_repeat_is_recognized_after_a_restart(sm
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_producer_that_had_expired_may_go_on_after_a_restart(small, batch, clean):
-    """Of records that tell of long ago the producer expires at once, however young the log is."""
+def test_a_producer_of_old_events_in_a_young_log_goes_on_after_a_restart_and_no_other_begins_late(small, batch, clean):
     long_ago = NOW - 10 * 86_400_000
     log = small.log()
     log.append_as_leader(batch(NOW, producer=(8, 0, 0)), 0, NOW)
     log.append_as_leader(batch(long_ago, producer=(9, 0, 0)), 0, NOW)
     small.manager.run_retention(NOW)
     log = small.reopen(clean=clean)
-    small.manager.run_retention(NOW)
+    assert log.append_as_leader(batch(long_ago, producer=(9, 0, 0)), 1, NOW).duplicate
     assert log.append_as_leader(batch(long_ago, producer=(9, 0, 1)), 1, NOW).base_offset == 2
+    with pytest.raises(RecordsRejected):
+        log.append_as_leader(batch(NOW, producer=(10, 0, 1)), 1, NOW)
 
 
 def test_a_snapshot_above_the_recovery_point_is_not_believed(small, batch):

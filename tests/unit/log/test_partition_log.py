@@ -90,16 +90,14 @@ def test_a_later_batch_is_refused_by_a_leader_that_never_got_the_first(disk, bat
 
 def test_a_producer_may_go_on_where_its_batches_may_be_forgotten(disk, batch):
     disk.config = LogConfig(segment_bytes=len(batch(NOW, producer=(1, 0, 0))))
-    old, deleted, expired = (disk.log(TopicPartition(name, 0)) for name in ("old", "deleted", "expired"))
-    for log in (old, deleted, expired):
+    old, deleted = (disk.log(TopicPartition(name, 0)) for name in ("old", "deleted"))
+    for log in (old, deleted):
         log.append_as_leader(batch(NOW, producer=(1, 0, 0)), 0, NOW)
     a_day_later = NOW + 86_400_000
     assert old.append_as_leader(batch(NOW, producer=(2, 0, 5)), 0, a_day_later).base_offset == 1
     deleted.set_high_watermark(1)
     deleted.maybe_increment_log_start(1)
     assert deleted.append_as_leader(batch(NOW, producer=(2, 0, 5)), 0, NOW).base_offset == 1
-    expired.expire_producers(NOW + 1)
-    assert expired.append_as_leader(batch(NOW, producer=(2, 0, 5)), 0, NOW).base_offset == 1
 
 
 def test_a_repeated_batch_is_answered_with_its_old_place(disk, batch):
