@@ -112,7 +112,9 @@ def _assignments(topic: Message) -> dict[int, tuple[BrokerId, ...]]:
     if sorted(assignments) != list(range(len(assignments))):
         raise TopicRefused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "Partitions are numbered from 0 without gaps.")
     if len({len(replicas) for replicas in assignments.values()}) != 1:
-        raise TopicRefused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "All partitions have the same number of replicas.")
+        raise TopicRefused(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "All partitions must have the same number of replicas."
+        )
     return assignments
 
 

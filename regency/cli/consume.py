@@ -11,9 +11,10 @@ import confluent_kafka
 import msgspec
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaException, TopicPartition
 
-from regency.cli.context import cluster_options, current, say
+from regency.cli.context import INT32_MAX, INT64_MAX, Seconds, cluster_options, current, say
 from regency.cli.exits import CommandFailed, Exit
-from regency.cli.kafka_clients import CONNECT_TIMEOUT_S, check_reachable, client_config
+from regency.cli.kafka_clients import CONNECT_TIMEOUT_S, check_partition, check_reachable, client_config
+from regency.model.topic_names import validate_topic_name
 
 _POLL_S = 0.2
 
@@ -35,10 +36,12 @@ class ConsumedRecord(msgspec.Struct, frozen=True):
 @click.command()
 @click.argument("topic")
 @click.option("--from-beginning", is_flag=True, help="Start at the oldest records.  [default: only new ones]")
-@click.option("--partition", "partitions", type=click.IntRange(min=0), multiple=True, help="Only this one; repeatable.")
-@click.option("--offset", type=click.IntRange(min=0), help="Start there; needs one --partition.")
+@click.option(
+    "--partition", "partitions", type=click.IntRange(0, INT32_MAX), multiple=True, help="Only this one; repeatable."
+)
+@click.option("--offset", type=click.IntRange(0, INT64_MAX), help="Start there; needs one --partition.")
 @click.option("--max-messages", type=click.IntRange(min=1), help="End after so many.")
-@click.option("--timeout", type=click.FloatRange(min=0.1), help="End when no record came for so many seconds.")
+@click.option("--timeout", type=Seconds(0.1), help="End when no record came for so many seconds.")
 @click.option("--key-separator", metavar="TEXT", help="Print KEY, TEXT, VALUE.  [default: the value alone]")
 @cluster_options
 def consume(
@@ -59,10 +62,11 @@ def consume(
       regency consume flights --from-beginning --max-messages 5
       regency consume flights --partition 2 --offset 0 -o json | jq .value
     """
-    if offset is not None and len(partitions) != 1:
+    if offset is not None and len(set(partitions)) != 1:
         raise click.UsageError("--offset needs exactly one --partition.")
     if offset is not None and from_beginning:
         raise click.UsageError("--offset and --from-beginning exclude each other.")
+    validate_topic_name(topic)
     servers = current().bootstrap_servers()
     consumer = confluent_kafka.Consumer(
         {
@@ -95,10 +99,9 @@ def _choose(consumer: confluent_kafka.Consumer, topic: str, wanted: Sequence[int
             f"Topic {topic} cannot be read: {found.error.str()}.",
             hint=f"`regency topics list` shows what there is; `regency topics create {topic}` makes it.",
         )
-    if absent := [partition for partition in wanted if partition not in found.partitions]:
-        last = max(found.partitions)
-        raise CommandFailed(f"Topic {topic} has no partition {absent[0]}.", hint=f"It has 0 to {last}.")
-    return sorted(wanted or found.partitions)
+    for partition in wanted:
+        check_partition(topic, found.partitions, partition)
+    return sorted(set(wanted or found.partitions))
 
 
 def _print_records(

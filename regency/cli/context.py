@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,12 +13,30 @@ import click
 import msgspec
 
 from regency.cli.exits import CommandFailed
-from regency.cluster.state import read_state
+from regency.cluster.state import DEFAULT_DIRECTORY, command_for, read_state
 
-DEFAULT_DIRECTORY = Path(".run")
 BOOTSTRAP_VARIABLE = "REGENCY_BOOTSTRAP_SERVERS"
 
+INT32_MAX = 2**31 - 1
+"""The largest partition or broker id that Kafka's protocol can carry."""
+INT64_MAX = 2**63 - 1
+"""The largest offset."""
+
 F = TypeVar("F", bound=Callable[..., object])
+
+
+class Seconds(click.FloatRange):
+    """A time to wait: from `least` to what fits a signed 32-bit number of milliseconds, as Kafka's clients take."""
+
+    def __init__(self, least: float) -> None:
+        super().__init__(min=least, max=INT32_MAX // 1000)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number. Fails for `nan`, which is within every range."""
+        seconds = float(super().convert(value, param, ctx))
+        if math.isnan(seconds):
+            self.fail(f"{value} is not a number of seconds.", param, ctx)
+        return seconds
 
 
 @dataclass
@@ -41,7 +60,8 @@ class CliContext:
         if state is None or not state.alive():
             raise CommandFailed(
                 f"No cluster runs in {self.directory}, and no --bootstrap-server was given.",
-                hint="Start one with `regency up --detach`, or name a broker, for example localhost:9092.",
+                hint=f"Start one with {command_for(self.directory, 'up --detach')}, "
+                "or name a broker, for example localhost:9092.",
             )
         return state.bootstrap_servers
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import click
 
-from regency.cli.context import current, directory_option, output_option, print_json, say
+from regency.cli.context import Seconds, current, directory_option, output_option, print_json, say
 from regency.cluster.down import GRACE_S, end_cluster
 
 
 @click.command()
-@click.option(
-    "--timeout", type=click.FloatRange(min=0), default=GRACE_S, show_default=True, help="Seconds before SIGKILL."
-)
+@click.option("--timeout", type=Seconds(0), default=GRACE_S, show_default=True, help="Seconds before SIGKILL.")
 @directory_option
 @output_option
 def down(timeout: float) -> None:

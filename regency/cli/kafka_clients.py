@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 import confluent_kafka
@@ -75,6 +75,12 @@ def check_reachable(client: confluent_kafka.Producer | confluent_kafka.Consumer,
         client.list_topics(timeout=CONNECT_TIMEOUT_S)
     except confluent_kafka.KafkaException as error:
         raise unreachable(servers) from error
+
+
+def check_partition(topic: str, there: Collection[int], partition: int) -> None:
+    """Raises CommandFailed when the partition is not among those of the topic; `there` has at least one."""
+    if partition not in there:
+        raise CommandFailed(f"Topic {topic} has no partition {partition}.", hint=f"It has 0 to {max(there)}.")
 
 
 def unreachable(servers: str) -> CommandFailed:

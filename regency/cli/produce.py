@@ -11,9 +11,10 @@ import click
 import confluent_kafka
 import msgspec
 
-from regency.cli.context import cluster_options, current, print_json, say, stderr_is_terminal
+from regency.cli.context import INT32_MAX, Seconds, cluster_options, current, print_json, say, stderr_is_terminal
 from regency.cli.exits import CommandFailed, Exit
-from regency.cli.kafka_clients import check_reachable, client_config
+from regency.cli.kafka_clients import CONNECT_TIMEOUT_S, check_partition, check_reachable, client_config
+from regency.model.topic_names import validate_topic_name
 
 _PROGRESS_EVERY_S = 0.2
 PARTITION_UA = -1
@@ -54,10 +55,8 @@ class _Deliveries:
 @click.argument("file", type=click.File("rb"), default="-")
 @click.option("--key-separator", metavar="TEXT", help="Each line is KEY, TEXT, VALUE.  [default: lines are values]")
 @click.option("--acks", type=click.Choice(["0", "1", "all"]), default="all", show_default=True)
-@click.option("--partition", type=click.IntRange(min=0), help="Send all to this one.  [default: by key]")
-@click.option(
-    "--timeout", type=click.FloatRange(min=0.1), default=30.0, show_default=True, help="Seconds to deliver a record in."
-)
+@click.option("--partition", type=click.IntRange(0, INT32_MAX), help="Send all to this one.  [default: by key]")
+@click.option("--timeout", type=Seconds(0.1), default=30.0, show_default=True, help="Seconds to deliver a record in.")
 @cluster_options
 def produce(
     topic: str, file: BinaryIO, key_separator: str | None, acks: str, partition: int | None, timeout: float
@@ -69,6 +68,7 @@ def produce(
       seq 1000 | regency produce flights
       regency produce flights flights.csv --key-separator , --acks 1
     """
+    validate_topic_name(topic)
     servers = current().bootstrap_servers()
     producer = confluent_kafka.Producer(
         {
@@ -80,6 +80,10 @@ def produce(
         }
     )
     check_reachable(producer, servers)
+    if partition is not None:
+        found = producer.list_topics(topic, timeout=CONNECT_TIMEOUT_S).topics[topic]
+        if found.partitions:  # else it is perhaps created by this produce
+            check_partition(topic, found.partitions, partition)
     deliveries = _Deliveries(topic)
     started = time.monotonic()
     _send(producer, deliveries, _records(file, key_separator), partition)

@@ -8,7 +8,7 @@ import click
 import msgspec
 from kafka.errors import KafkaTimeoutError
 
-from regency.cli.context import cluster_options, current, parse_pairs, print_json, say, show
+from regency.cli.context import INT32_MAX, cluster_options, current, parse_pairs, print_json, say, show
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.kafka_clients import REQUEST_TIMEOUT_MS, admin_client
 from regency.model.kafka_errors import ErrorCode
@@ -65,6 +65,11 @@ class _TopicReply(msgspec.Struct):
     partitions: list[_PartitionReply] = []
     topic_id: object = None
 
+    @property
+    def replication_factor(self) -> int:
+        """Replicas of the partition that has most."""
+        return max((len(partition.replica_nodes) for partition in self.partitions), default=0)
+
 
 class _CreatedReply(msgspec.Struct):
     name: str
@@ -93,7 +98,7 @@ def topics() -> None:
 
 @topics.command()
 @click.argument("name")
-@click.option("--partitions", type=click.IntRange(min=1), help="Number of partitions.  [default: the broker's]")
+@click.option("--partitions", type=click.IntRange(1, INT32_MAX), help="Number of partitions.  [default: the broker's]")
 @click.option("--replication-factor", type=click.IntRange(1, 32767), help="Copies of each.  [default: the broker's]")
 @click.option("--config", "pairs", multiple=True, metavar="KEY=VALUE", help="A setting of the topic.")
 @click.option("--assignment", metavar="1:2:3,2:3:1", help="Brokers of each partition, preferred leader first.")
@@ -139,6 +144,9 @@ def create(
                     hint="`regency topics describe` and `regency status` show more.",
                     status=Exit.IN_PROGRESS,
                 ) from error
+        if exists and current().json:
+            [there] = _convert(client.describe_topics([name]))
+            reply = _CreatedReply(name, 0, None, len(there.partitions), there.replication_factor, there.topic_id)
     say(f"Topic {name} is there already." if exists else f"Created topic {name}.")
     if current().json:
         row = CreatedRow(name, _id_text(reply.topic_id), reply.num_partitions, reply.replication_factor, not exists)
@@ -159,7 +167,7 @@ def list_topics() -> None:
             topic=reply.name or "",
             topic_id=_id_text(reply.topic_id),
             partitions=len(reply.partitions),
-            replication_factor=max((len(partition.replica_nodes) for partition in reply.partitions), default=0),
+            replication_factor=reply.replication_factor,
         )
         for reply in _describe(None)
     ]
@@ -196,7 +204,7 @@ def parse_assignment(text: str) -> dict[int, list[int]]:
     parsed: dict[int, list[int]] = {}
     for number, replicas in enumerate(text.split(",")):
         brokers = replicas.split(":")
-        if not all(broker.strip().isdecimal() for broker in brokers):
+        if not all(broker.strip().isdecimal() and int(broker) <= INT32_MAX for broker in brokers):
             raise click.BadParameter(
                 f"partition {number}: {replicas!r} is not broker ids with ':' between them.", param_hint="--assignment"
             )

@@ -7,11 +7,22 @@ import time
 import click
 import msgspec
 
-from regency.cli.context import current, directory_option, output_option, parse_pairs, print_json, print_table, say
+from regency.cli.context import (
+    INT32_MAX,
+    Seconds,
+    current,
+    directory_option,
+    output_option,
+    parse_pairs,
+    print_json,
+    print_table,
+    say,
+)
 from regency.cli.signals import exit_on_termination
 from regency.cluster.cluster import SESSION_TIMEOUT_MS, START_TIMEOUT_S, Cluster
 from regency.cluster.plan import DEFAULT_BROKERS, MOST_BROKERS
 from regency.cluster.processes import ProcessState
+from regency.cluster.state import command_for
 from regency.model.ids import BrokerId
 
 _LOOK_EVERY_S = 0.5
@@ -36,10 +47,12 @@ class Started(msgspec.Struct, frozen=True):
 @click.option("--detach", is_flag=True, help="Leave it running; end it with `regency down`.")
 @click.option("--set", "pairs", multiple=True, metavar="KEY=VALUE", help="A key of server.properties, for all brokers.")
 @click.option("--zookeeper-connect", metavar="HOST:PORT/CHROOT", help="Use this ZooKeeper, not one of its own.")
-@click.option("--session-timeout-ms", type=click.IntRange(min=1000), default=SESSION_TIMEOUT_MS, show_default=True)
+@click.option(
+    "--session-timeout-ms", type=click.IntRange(1000, INT32_MAX), default=SESSION_TIMEOUT_MS, show_default=True
+)
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=1),
+    type=Seconds(1),
     default=START_TIMEOUT_S,
     show_default=True,
     help="Seconds to be ready in.",
@@ -93,9 +106,8 @@ def _announce(cluster: Cluster, *, detached: bool) -> None:
         rows = [("bootstrap servers", started.bootstrap_servers), ("zookeeper", started.zookeeper_connect)]
         print_table([*rows, ("directory", started.directory)])
     count = len(started.brokers)
-    say(
-        f"{count} {'broker' if count == 1 else 'brokers'} up; {'`regency down`' if detached else 'Ctrl-C'} ends it all."
-    )
+    ending = command_for(current().directory, "down") if detached else "Ctrl-C"
+    say(f"{count} {'broker' if count == 1 else 'brokers'} up; {ending} ends it all.")
 
 
 def _watch(cluster: Cluster) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,8 @@ from regency.cluster.errors import ClusterFileMalformed, ClusterRunning
 from regency.cluster.processes import ProcessRef
 from regency.model.ids import BrokerId
 
+DEFAULT_DIRECTORY = Path(".run")
+"""Where the command line looks for a cluster unless told."""
 FILE_NAME = "cluster.json"
 _LOCK_NAME = "cluster.lock"
 _HOST = "127.0.0.1"
@@ -82,6 +85,12 @@ def write_state(directory: Path, state: ClusterState) -> None:
     draft.replace(path)
 
 
+def command_for(directory: Path, words: str) -> str:
+    """What to type for `regency WORDS` on the cluster of a directory, in backquotes: with --dir unless by default."""
+    usual = directory.resolve() == DEFAULT_DIRECTORY.resolve()
+    return f"`regency {words}`" if usual else f"`regency {words} --dir {shlex.quote(str(directory))}`"
+
+
 @contextmanager
 def start_lock(directory: Path) -> Iterator[None]:
     """Held while a cluster is started, so that two commands do not start it twice. Raises ClusterRunning."""
@@ -102,5 +111,5 @@ def refuse_if_running(directory: Path, state: ClusterState) -> None:
         names = ", ".join(f"{ref.name} (pid {ref.pid})" for ref in alive)
         raise ClusterRunning(
             f"A cluster runs in {directory}: {names}.",
-            hint="Stop it with `regency down`, or choose another directory.",
+            hint=f"Stop it with {command_for(directory, 'down')}, or choose another directory.",
         )

@@ -11,7 +11,7 @@ from regency.cluster.errors import ClusterNotRunning
 from regency.cluster.health import ClusterSnapshot, missing, why_unreadable
 from regency.cluster.observer import ClusterObserver
 from regency.cluster.processes import ProcessRef, ProcessState, state_of
-from regency.cluster.state import ClusterState, read_state
+from regency.cluster.state import ClusterState, command_for, read_state
 from regency.model.errors import RegencyError
 from regency.model.ids import BrokerId
 
@@ -63,7 +63,9 @@ def cluster_status(directory: Path) -> ClusterStatus:
     """Look at processes and ZooKeeper once. Raises ClusterNotRunning without a cluster, ClusterFileMalformed."""
     state = read_state(directory)
     if state is None:
-        raise ClusterNotRunning(f"There is no cluster in {directory}.", hint="Start one with `regency up --detach`.")
+        raise ClusterNotRunning(
+            f"There is no cluster in {directory}.", hint=f"Start one with {command_for(directory, 'up --detach')}."
+        )
     refs = {ref.name: ref for ref in state.processes}
     zookeeper = _zookeeper(state, refs)
     snapshot: ClusterSnapshot | None = None

@@ -72,6 +72,15 @@ def test_up_prints_where_the_cluster_is(up: Callable[..., Result], tmp_path: Pat
     assert result.stderr == "2 brokers up; `regency down` ends it all.\n"
 
 
+def test_up_elsewhere_says_how_to_end_what_is_there(up: Callable[..., Result], tmp_path: Path) -> None:
+    elsewhere = tmp_path / "a lab"
+    try:
+        result = up("--brokers", "1", "--dir", str(elsewhere))
+    finally:
+        end_cluster(elsewhere, grace_s=0)
+    assert result.stderr == f"1 broker up; `regency down --dir '{elsewhere}'` ends it all.\n"
+
+
 def test_second_up_is_refused_and_harms_nobody(up: Callable[..., Result], tmp_path: Path) -> None:
     up("--brokers", "1")
     state = read_state(tmp_path / ".run")

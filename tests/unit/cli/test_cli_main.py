@@ -80,11 +80,19 @@ def test_a_file_that_cannot_be_written_is_one_line(run: Run, failing: Callable[[
         ("topics", "create"),
         ("topics", "create", "t", "--partitions", "0"),
         ("topics", "create", "t", "--config", "no-equals-sign"),
+        ("topics", "create", "t", "--partitions", str(2**31)),
         ("topics", "create", "t", "--assignment", "1:2,x"),
+        ("topics", "create", "t", "--assignment", f"1:{2**31}"),
         ("topics", "create", "t", "--assignment", "1:2", "--partitions", "1"),
         ("up", "--brokers", "0"),
         ("up", "--set", "nothing"),
         ("consume", "t", "--offset", "5"),
+        ("consume", "t", "--offset", str(2**63), "--partition", "0"),
+        ("consume", "t", "--partition", str(2**31)),
+        ("consume", "t", "--timeout", "nan"),
+        ("produce", "t", "--partition", str(2**31)),
+        ("produce", "t", "--timeout", "inf"),
+        ("down", "--timeout", "nan"),
         ("consume", "t", "--offset", "5", "--partition", "1", "--from-beginning"),
         ("agent",),
         ("agent", "--config", "/no/such/file"),
@@ -120,7 +128,7 @@ def test_commands_that_need_brokers_say_how_to_get_some(run: Run) -> None:
 def test_status_and_down_without_a_cluster(run: Run) -> None:
     status = run("status", "--dir", "lab")
     assert (status.exit_code, status.stdout) == (1, "")
-    assert status.stderr == "Error: There is no cluster in lab. Start one with `regency up --detach`.\n"
+    assert status.stderr == "Error: There is no cluster in lab. Start one with `regency up --detach --dir lab`.\n"
     down = run("down", "-o", "json")
     assert (down.exit_code, down.stdout, down.stderr) == (0, '{\n  "ended": []\n}\n', "Nothing runs in .run.\n")
 

@@ -35,8 +35,8 @@ class FakeProducer:
     def flush(self, _: float = 0) -> int:
         return 0
 
-    def list_topics(self, timeout: float) -> None:
-        pass
+    def list_topics(self, *_: object, timeout: float) -> FakeMetadata:
+        return FakeMetadata(exists=True)
 
 
 @pytest.fixture
@@ -61,8 +61,8 @@ def test_each_line_is_a_record(run: Run, producers: list[FakeProducer]) -> None:
 
 
 def test_key_separator_splits_at_the_first(run: Run, producers: list[FakeProducer]) -> None:
-    run("produce", "t", *AT, "--key-separator", ":", "--acks", "1", "--partition", "2", given="a:b:c\n:d\n")
-    assert producers[0].sent == [("t", b"a", b"b:c", 2), ("t", b"", b"d", 2)]
+    run("produce", "t", *AT, "--key-separator", ":", "--acks", "1", "--partition", "1", given="a:b:c\n:d\n")
+    assert producers[0].sent == [("t", b"a", b"b:c", 1), ("t", b"", b"d", 1)]
     assert (producers[0].config["acks"], producers[0].config["enable.idempotence"]) == ("1", False)
 
 
@@ -236,6 +236,25 @@ def test_unknown_topic_and_partition_are_named(run: Run, consumer: Callable[...,
     consumer()
     result = run("consume", "t", *AT, "--partition", "9")
     assert result.stderr == "Error: Topic t has no partition 9. It has 0 to 1.\n"
+
+
+def test_partition_named_twice_is_read_once(run: Run, consumer: Callable[..., FakeConsumer]) -> None:
+    fake = consumer(FakeMessage(5, b"v"))
+    run("consume", "t", *AT, "--partition", "1", "--partition", "1", "--offset", "5", "--max-messages", "1")
+    assert fake.assigned == [(1, 5)]
+
+
+@pytest.mark.parametrize("command", ["produce", "consume"])
+def test_name_that_no_topic_can_have_is_refused_before_anybody_is_asked(run: Run, command: str) -> None:
+    result = run(command, "fl\u00fcge", *AT)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("Error: topic name 'fl\u00fcge' is not allowed: it contains '\u00fc'.")
+
+
+def test_produce_to_an_unknown_partition_says_which_there_are(run: Run, producers: list[FakeProducer]) -> None:
+    result = run("produce", "t", *AT, "--partition", "9", given="one\n")
+    assert result.stderr == "Error: Topic t has no partition 9. It has 0 to 1.\n"
+    assert producers[0].sent == []
 
 
 @pytest.mark.parametrize(

@@ -119,6 +119,19 @@ def test_topic_that_exists_is_refused_unless_that_is_welcome(run: Run, admin: Fa
     assert run("topics", "create", "flights", *AT, "--if-not-exists").stderr == "Topic flights is there already.\n"
 
 
+def test_topic_that_exists_is_printed_as_it_is(run: Run, admin: FakeAdmin) -> None:
+    admin.reply = {"error_code": 36, "num_partitions": -1, "replication_factor": -1, "topic_id": None}
+    admin.topics = [topic("flights", partition(0, 1, [1, 2]), partition(1, 2, [2]))]
+    result = run("topics", "create", "flights", *AT, "--if-not-exists", "-o", "json")
+    assert json.loads(result.stdout) == {
+        "topic": "flights",
+        "topic_id": str(TOPIC_ID),
+        "partitions": 2,
+        "replication_factor": 3,
+        "created": False,
+    }
+
+
 def test_topic_without_leaders_is_still_in_progress(run: Run, admin: FakeAdmin) -> None:
     admin.never_ready = True
     result = run("topics", "create", "flights", *AT)
