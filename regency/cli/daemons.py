@@ -11,7 +11,6 @@ from pathlib import Path
 import click
 
 from regency.cli.context import say
-from regency.cli.signals import exit_on_termination
 from regency.cluster.agent import import_path
 from regency.cluster.errors import ClusterStartFailed
 from regency.cluster.processes import ProcessState
@@ -36,7 +35,7 @@ def zookeeper(directory: Path | None, port: int | None) -> None:
       regency zookeeper --port 2181
       regency zookeeper --dir /tmp/zk
     """
-    with exit_on_termination(), tempfile.TemporaryDirectory(prefix="regency-zookeeper-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="regency-zookeeper-") as scratch:
         place = directory or Path(scratch)
         place.mkdir(parents=True, exist_ok=True)
         with EmbeddedZooKeeper(place, port=port) as server:

@@ -13,7 +13,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from regency.chaos.demo import DemoReport, run_demo
 from regency.chaos.flights import FLIGHTS, archive
-from regency.cli.signals import exit_on_termination
 from regency.cluster.cluster import Cluster
 
 _SHOW_EVERY = 1_000
@@ -88,7 +87,7 @@ def demo(
     archive()
     started_ms = time.time_ns() // 1_000_000
     screen = _Screen(count, bars=progress)
-    with exit_on_termination(), screen.progress:
+    with screen.progress:
         screen.step(f"starting ZooKeeper and {brokers} agents")
         with Cluster(brokers=brokers, directory=directory) as cluster:
             screen.step(f"cluster up at {cluster.bootstrap_servers}, controller {cluster.controller_id()}")

@@ -13,6 +13,7 @@ import click
 from regency import __version__
 from regency.cli.context import cluster_options, say
 from regency.cli.exits import Exit, status_of
+from regency.cli.signals import exit_on_termination
 from regency.model.errors import RegencyError
 
 
@@ -76,7 +77,8 @@ class RegencyGroup(click.Group):
     ) -> NoReturn:
         """Run, and end the process with the status of what happened."""
         try:
-            result = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+            with exit_on_termination():
+                result = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
             status = result if isinstance(result, int) else Exit.DONE
         except click.ClickException as error:
             error.show()

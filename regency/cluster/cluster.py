@@ -13,6 +13,7 @@ import signal
 import tempfile
 import threading
 import time
+import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -69,8 +70,8 @@ class Cluster:
         agent_command: Sequence[str] = agents.AGENT_COMMAND,
     ) -> None:
         self._temporary = directory is None and not keep
-        path = Path(directory) if directory is not None else Path(tempfile.mkdtemp(prefix="regency-"))
-        path.mkdir(parents=True, exist_ok=True)
+        # Named before it is made: an exception while it is being made (Ctrl-C is one) must find it to remove it.
+        path = Path(directory) if directory is not None else Path(tempfile.gettempdir(), f"regency-{uuid.uuid4().hex}")
         self.directory = path.resolve()
         self._detached = detached
         self._start_timeout_s = start_timeout_s
@@ -79,6 +80,7 @@ class Cluster:
         self._started = False
         self._recording = threading.Lock()
         try:
+            self.directory.mkdir(mode=0o777 if directory is not None else 0o700, parents=True, exist_ok=True)
             self._state = plan_cluster(
                 self.directory,
                 brokers=brokers,
@@ -87,21 +89,21 @@ class Cluster:
                 zookeeper_connect=zookeeper_connect,
                 session_timeout_ms=session_timeout_ms,
             )
+            self._observer = ClusterObserver(
+                self._state.zookeeper_connect,
+                session_timeout_ms=session_timeout_ms,
+                digest_auth=self._state.settings.get("regency.zookeeper.digest.auth", ""),
+            )
+            self._zookeeper = self._make_zookeeper()
+            self._agents = {
+                broker.id: Agent(
+                    broker, self.directory / f"agent-{broker.id}", spawner=self._spawner, command=agent_command
+                )
+                for broker in self._state.brokers
+            }
         except BaseException:
             self._remove()
             raise
-        self._observer = ClusterObserver(
-            self._state.zookeeper_connect,
-            session_timeout_ms=session_timeout_ms,
-            digest_auth=self._state.settings.get("regency.zookeeper.digest.auth", ""),
-        )
-        self._zookeeper = self._make_zookeeper()
-        self._agents = {
-            broker.id: Agent(
-                broker, self.directory / f"agent-{broker.id}", spawner=self._spawner, command=agent_command
-            )
-            for broker in self._state.brokers
-        }
 
     def __enter__(self) -> Self:
         self.start()

@@ -1,0 +1,35 @@
+"""A signal ends a command in order, wherever it finds it."""
+
+from __future__ import annotations
+
+import signal
+
+import confluent_kafka
+import pytest
+
+from regency.cli.signals import exit_on_termination
+
+
+@pytest.mark.parametrize(
+    ("number", "raised"),
+    [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit), (signal.SIGHUP, SystemExit)],
+)
+def test_signal_that_meets_a_callback_of_the_kafka_client_is_no_error(
+    number: signal.Signals, raised: type[BaseException]
+) -> None:
+    def delivered(*_: object) -> None:
+        signal.raise_signal(number)
+
+    producer = confluent_kafka.Producer({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
+    producer.produce("t", b"x", on_delivery=delivered)
+    producer.purge()
+    with pytest.raises(raised) as found, exit_on_termination():
+        producer.poll(5)
+    assert getattr(found.value, "code", 143) == 143
+
+
+def test_handlers_are_as_before_afterwards() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with exit_on_termination():
+        assert signal.getsignal(signal.SIGTERM) is not before
+    assert signal.getsignal(signal.SIGTERM) is before
