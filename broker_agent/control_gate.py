@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from regency.model.ids import NO_BROKER_EPOCH, BrokerEpoch, ControllerEpoch
+from regency.model.ids import NO_BROKER_EPOCH, NO_LEADER, BrokerEpoch, BrokerId, ControllerEpoch
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import control_pb2
 
@@ -18,6 +18,7 @@ class Header(msgspec.Struct, frozen=True):
     controller_epoch: ControllerEpoch
     broker_epoch: BrokerEpoch
     seq: int
+    controller_id: BrokerId = NO_LEADER
 
 
 class RefusedRequest(msgspec.Struct, frozen=True):
@@ -44,6 +45,7 @@ class ControlGate:
     def __init__(self, earlier: BrokerEpoch = NO_BROKER_EPOCH) -> None:
         self.controller_epoch = ControllerEpoch(0)
         """Newest seen; 0 before the first request."""
+        self._controller = NO_LEADER
         self._earlier = earlier
         self._broker_epoch = NO_BROKER_EPOCH
         self._seq = -1
@@ -55,6 +57,11 @@ class ControlGate:
             return RefusedRequest(
                 ErrorCode.STALE_CONTROLLER_EPOCH,
                 f"controller epoch {header.controller_epoch} is over; {self.controller_epoch} rules",
+            )
+        if header.controller_epoch == self.controller_epoch and header.controller_id != self._controller:
+            return RefusedRequest(
+                ErrorCode.STALE_CONTROLLER_EPOCH,
+                f"controller epoch {header.controller_epoch} belongs to broker {self._controller}",
             )
         if header.broker_epoch == NO_BROKER_EPOCH:
             return None
@@ -77,6 +84,7 @@ class ControlGate:
         begins = header.controller_epoch > self.controller_epoch or header.broker_epoch > self._broker_epoch
         if begins:
             self.controller_epoch = header.controller_epoch
+            self._controller = header.controller_id
             self._broker_epoch = max(header.broker_epoch, self._broker_epoch)
         elif header.seq == self._seq and self._answer is not None:
             return RepeatedRequest(self._answer)

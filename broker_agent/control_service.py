@@ -288,4 +288,9 @@ class ControlService:
 
 
 def _header(header: control_pb2.Header) -> Header:
-    return Header(ControllerEpoch(header.controller_epoch), BrokerEpoch(header.broker_epoch), header.seq)
+    return Header(
+        ControllerEpoch(header.controller_epoch),
+        BrokerEpoch(header.broker_epoch),
+        header.seq,
+        BrokerId(header.controller_id),
+    )

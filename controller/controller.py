@@ -194,7 +194,7 @@ class Controller:
         if trouble.stale_controller:
             if not self._elector.still_rules(term.store.fence):
                 raise ControllerMoved(f"Broker {trouble.broker} has seen a newer controller, and so has ZooKeeper.")
-            if 0 < trouble.controller_epoch - term.epoch <= LARGEST_LEAP:
+            if 0 <= trouble.controller_epoch - term.epoch <= LARGEST_LEAP:
                 seen = trouble.controller_epoch
                 raise EpochBehind(
                     f"Broker {trouble.broker} has seen controller epoch {seen}, ours is {term.epoch}.", seen

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import msgspec
 
-from regency.controller.cluster_store import Fence
+from regency.controller.cluster_store import LARGEST_LEAP, Fence
 from regency.controller.patience import Patience
 from regency.model import znode_paths as paths
 from regency.model import znodes
@@ -64,7 +64,7 @@ class Elector:
         self._seen = ControllerEpoch(0)
 
     def saw(self, epoch: ControllerEpoch) -> None:
-        """Somebody knows this epoch, whatever /controller_epoch says: win beyond it only."""
+        """There has been this epoch, whatever /controller_epoch says later: win beyond it only."""
         self._seen = max(self._seen, epoch)
 
     def elect(self) -> Fence | Lost:
@@ -73,6 +73,7 @@ class Elector:
         incumbent = self.incumbent()
         if incumbent is not None:
             if incumbent.session_id != self._session.session_id:
+                self._remember_epoch()
                 return Lost(incumbent)
             logger.info("removing /controller of this very session, which does not rule, to race again")
             self._delete(incumbent, generation)
@@ -120,13 +121,28 @@ class Elector:
             outcome = self._session.multi(race, generation=generation)
         except ZkConnectionLost:
             self._resync(generation)
-            return fence if self.still_rules(fence) else Lost(None)
-        return fence if outcome.ok else Lost(None)
+            won = self.still_rules(fence)
+        else:
+            won = outcome.ok
+        if not won:
+            return Lost(None)
+        self.saw(epoch)
+        return fence
 
     def _resync(self, generation: int) -> None:
         self._patience.until_done(lambda: self._session.sync(paths.CONTROLLER))
         if self._session.generation != generation:
             raise ZkSessionLost("The session with ZooKeeper ended during an election.")
+
+    def _remember_epoch(self) -> None:
+        """Keep the epoch of whoever rules, so that none is used twice should /controller_epoch be lost or set back."""
+        znode = self._patience.until_done(lambda: self._session.read(paths.CONTROLLER_EPOCH))
+        try:
+            epoch = ControllerEpoch(0) if znode is None else znodes.decode_controller_epoch(znode.path, znode.data)
+        except ZnodeMalformed:
+            return  # told when it is in the way
+        if not self._seen or epoch - self._seen <= LARGEST_LEAP:
+            self.saw(epoch)
 
     def _read_epoch(self) -> tuple[ControllerEpoch, int]:
         znode = self._patience.until_done(lambda: self._session.read(paths.CONTROLLER_EPOCH))

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from regency.broker_agent.control_gate import ControlGate, Header, RefusedRequest, RepeatedRequest
-from regency.model.ids import NO_BROKER_EPOCH, BrokerEpoch, ControllerEpoch
+from regency.model.ids import NO_BROKER_EPOCH, BrokerEpoch, BrokerId, ControllerEpoch
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import control_pb2
 
@@ -79,3 +79,10 @@ def test_what_was_meant_for_a_process_before_this_one_is_refused_also_before_it_
         refused = gate.admit(header(seq, broker=epoch), NO_BROKER_EPOCH)
         assert isinstance(refused, RefusedRequest) and refused.error is ErrorCode.STALE_BROKER_EPOCH
     assert gate.admit(header(1, broker=61), NO_BROKER_EPOCH) is True
+
+
+def test_an_epoch_is_of_one_controller_only() -> None:
+    gate = gate_at(4, epoch=3)
+    refused = gate.admit(Header(ControllerEpoch(3), OWN, 5, BrokerId(7)), OWN)
+    assert isinstance(refused, RefusedRequest) and refused.error is ErrorCode.STALE_CONTROLLER_EPOCH
+    assert gate.admit(Header(ControllerEpoch(4), OWN, 1, BrokerId(7)), OWN) is True

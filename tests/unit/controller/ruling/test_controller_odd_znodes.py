@@ -131,3 +131,20 @@ def test_broker_whose_listener_is_lost_and_found_is_spoken_to_again(ruled):
 
     assert ruled.agents[3].states[T0] == (2, 1, (2,))
     assert ruled.candidates[0].term.channels.unacknowledged == 0
+
+
+@pytest.mark.parametrize("content", [None, b"0"])
+def test_no_epoch_is_used_twice_by_those_who_knew_it(ruled, content):
+    other = ruled.candidate(2)
+    ruled.ensemble.delete(paths.CONTROLLER)
+    ruled.settle()
+    assert ruled.ensemble.nodes[paths.CONTROLLER_EPOCH].data == b"2"
+
+    if content is None:
+        ruled.ensemble.delete(paths.CONTROLLER_EPOCH)
+    else:
+        ruled.ensemble.put(paths.CONTROLLER_EPOCH, content)
+    ruled.settle()
+
+    assert ruled.candidates[0].rules != other.rules
+    assert ruled.ensemble.nodes[paths.CONTROLLER_EPOCH].data == b"3"
