@@ -88,15 +88,16 @@ def on_brokers_changed(term: Term) -> None:
     moved = [
         each for each in changes.modified if each.endpoint(listener) != context.brokers[each.id].endpoint(listener)
     ]
-    failed = [*changes.dead, *(broker.id for broker in changes.bounced)]
-    for broker in failed:
+    restarted = [broker.id for broker in changes.bounced]
+    for broker in (*changes.dead, *restarted):
         context.remove_broker(broker)
         term.channels.remove(broker)
     for new in (*changes.new, *changes.modified):
         context.add_broker(new)
     term.batch.brokers_changed()
-    if failed:
-        fail_brokers(term, failed)
+    for failed in (changes.dead, restarted):  # so that who stays as the last one in sync is one that can lead at once
+        if failed:
+            fail_brokers(term, failed)
     for bounced in changes.bounced:
         context.add_broker(bounced)
     started = [*changes.new, *changes.bounced, *moved]

@@ -37,7 +37,9 @@ def take_over(term: Term) -> None:
     term.partitions.startup()
     if not bounced:  # else the first request to a bounced broker would leave out what it is about to host again
         term.hand_over_leaders(len(offline))
-    term.replicas.handle(offline, ReplicaState.OFFLINE)
+    # The dead leave first: who is kept as the last one in sync is then a bounced one, which can lead at once.
+    term.replicas.handle([each for each in offline if each.broker not in bounced], ReplicaState.OFFLINE)
+    term.replicas.handle([each for each in offline if each.broker in bounced], ReplicaState.OFFLINE)
     if bounced:
         for broker_id in bounced:
             term.context.clear_offline(broker_id)

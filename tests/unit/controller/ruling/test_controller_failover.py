@@ -146,6 +146,17 @@ def test_broker_that_bounced_while_nobody_ruled_is_handled_as_bounced(world, mon
     assert sorted(full.topics[0].partition) == [0, 1, 2]
 
 
+def test_bounced_member_leads_where_the_leader_died_while_nobody_ruled(world):
+    world.write_topic("t", {0: [2, 1, 3]})
+    world.write_state("t", 0, 2, [2, 1, 3], epoch=4, controller=0)
+    world.start_brokers(1, 3)
+
+    world.candidate(1)
+
+    assert world.state("t") == (1, (1,), 7, 1)
+    assert world.agents[3].states == {T0: (1, 7, (1,))}
+
+
 def test_all_brokers_start_again_and_the_last_leader_leads(world):
     world.write_topic("t", {0: [1, 2]})
     world.write_state("t", 0, 2, [1, 2], epoch=4, controller=0)

@@ -117,6 +117,20 @@ def test_bounced_broker_loses_its_leadership_and_gets_a_full_request(ruled):
     assert ruled.agents[3] is not old
 
 
+def test_bounced_member_leads_where_the_leader_died_at_the_same_time(ruled):
+    ruled.write_topic("t", {0: [2, 1, 3]})
+
+    registered = {broker: ruled.ensemble.nodes[paths.broker(broker)].data for broker in (1, 3)}
+    for broker in (1, 2, 3):  # nobody looks in between
+        ruled.ensemble.multi(0, [Delete(paths.broker(broker), None)])
+    for broker, data in registered.items():
+        ruled.agents[broker] = type(ruled.agents[broker])()
+        ruled.ensemble.multi(broker, [Create(paths.broker(broker), data, ephemeral=True)])
+    ruled.settle()
+
+    assert ruled.state("t")[:2] == (1, (1,))
+
+
 def test_broker_that_changes_its_endpoints_is_told_about_and_reached_there(ruled):
     ruled.write_topic("t", {0: [3, 2]})
     endpoints = (Endpoint("PLAINTEXT", "elsewhere", 1), Endpoint("CONTROL", "elsewhere", 2))
