@@ -169,8 +169,8 @@ class Breaker:
             if number:
                 self._never.wait(each.gap_s)
             self._tell(str(fault))
-            mend = self._break(fault)
-            mends.append((fault.kind not in _OF_ZOOKEEPER, time.monotonic() + fault.hold_s, mend))
+            due_s = time.monotonic() + fault.hold_s
+            mends.append((fault.kind not in _OF_ZOOKEEPER, due_s, self._break(fault)))
         for _, due_s, mend in sorted(mends, key=lambda entry: entry[:2]):  # no broker starts without ZooKeeper
             self._never.wait(max(0.0, due_s - time.monotonic()))
             mend()

@@ -76,9 +76,20 @@ class Story:
         self.lines = [f"seed {seed}: ./dev test chaos --seed {seed} --rounds {rounds}"]
 
     def __call__(self, words: str) -> None:
-        now = time.time()
-        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now * 1000) % 1000:03d}Z"
-        self.lines.append(f"{stamp} {words}")
+        self.lines.append(f"{stamp(time.time())} {words}")
+
+    def outages(self, ledger: Ledger) -> None:
+        """The longest time in which each partition took nothing."""
+        since_boot = time.time() - time.monotonic()
+        self.lines += [
+            f"{stamp(since_boot + outage.began_s)} partition {outage.partition} takes nothing for "
+            f"{outage.milliseconds} ms"
+            for outage in ledger.outages()
+        ]
+
+
+def stamp(wall_s: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(wall_s)) + f".{int(wall_s * 1000) % 1000:03d}Z"
 
 
 def sizes(cluster: Cluster) -> dict[int, tuple[int, int, int]]:
@@ -204,7 +215,8 @@ def test_nothing_is_lost_reordered_or_taken_back_whatever_breaks(
         load.close()
         tail.close()
         watcher.close()
-        print("\n".join(story.lines), load.ledger.verdict(), load.ledger.failures, load.ledger.outages(), sep="\n")
+        story.outages(load.ledger)
+        print(story.lines[0], *sorted(story.lines[1:]), load.ledger.verdict(), load.ledger.failures, sep="\n")
     directories = {broker: cluster.log_dirs(broker)[0] for broker in cluster.broker_ids}
     broken += compare_replicas(directories, [f"{TOPIC}-{partition}" for partition in range(PARTITIONS)])
     broken += watcher.invariants.broken + two_leaders_in_history(cluster) + troubles_in_logs(cluster)
