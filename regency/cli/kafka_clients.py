@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import logging
+import selectors
 import socket
+import struct
+import time
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 import confluent_kafka
 from kafka.admin import KafkaAdminClient
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, UnknownBrokerIdError
 
 from regency.cli.exits import CommandFailed, Exit
 
 CONNECT_TIMEOUT_S = 10.0
 REQUEST_TIMEOUT_MS = 30_000
+_WHICH_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 0, -1)
+"""ApiVersions version 0, correlation id 0, no client id, with its length before it: any broker answers that."""
 
 _silent = logging.getLogger("regency.cli.librdkafka")
 _silent.addHandler(logging.NullHandler())
@@ -25,10 +30,10 @@ _silent.propagate = False
 def admin_client(servers: str) -> Iterator[KafkaAdminClient]:
     """A client for admin requests. Raises CommandFailed when no broker answers, and for what goes wrong inside."""
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
-    check_addresses(servers)
+    first = first_that_answers(servers)
     try:
         client = KafkaAdminClient(
-            bootstrap_servers=servers.split(","),
+            bootstrap_servers=[first],  # it would wait for a paused one until its time is over
             client_id="regency-cli",
             request_timeout_ms=REQUEST_TIMEOUT_MS,
             bootstrap_timeout_ms=int(CONNECT_TIMEOUT_S * 1000),
@@ -37,6 +42,11 @@ def admin_client(servers: str) -> Iterator[KafkaAdminClient]:
         raise unreachable(servers) from error
     try:
         yield client
+    except UnknownBrokerIdError as error:
+        raise CommandFailed(
+            f"Broker {error} is named by the others, but cannot be reached.",
+            hint="Try again when another has taken over; `regency status` shows whether all brokers are up.",
+        ) from error
     except KafkaError as error:
         raise CommandFailed(
             f"{servers}: {error}.", hint="`regency status` shows whether all brokers are up."
@@ -54,23 +64,41 @@ def client_config(servers: str) -> dict[str, object]:
     return {"bootstrap.servers": servers, "client.id": "regency-cli", "logger": _silent}
 
 
-def check_addresses(servers: str) -> None:
-    """Raises CommandFailed when nobody listens at any of the addresses `host:port`, and for what is no address."""
-    for server in servers.split(","):
-        host, colon, port = server.strip().rpartition(":")
-        if not colon or not port.isdecimal():
-            raise CommandFailed(f"{server!r} is not HOST:PORT.", hint="Name brokers such as localhost:9092.")
-        try:
-            socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_S).close()
-        except (OSError, OverflowError):
-            continue
-        return
+def first_that_answers(servers: str) -> str:
+    """The one of `host:port,...` that answers first: a paused broker takes connections, but never answers.
+
+    Raises CommandFailed when none does in 10 s, and for what is no address.
+    """
+    deadline = time.monotonic() + CONNECT_TIMEOUT_S
+    with ExitStack() as stack, selectors.DefaultSelector() as waiting:
+        for server in [server.strip() for server in servers.split(",")]:
+            host, colon, port = server.rpartition(":")
+            if not colon or not port.isdecimal():
+                raise CommandFailed(f"{server!r} is not HOST:PORT.", hint="Name brokers such as localhost:9092.")
+            with suppress(OSError, OverflowError):
+                link = stack.enter_context(socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_S))
+                link.sendall(_WHICH_VERSIONS)
+                waiting.register(link, selectors.EVENT_READ, server)
+        while waiting.get_map() and (left_s := deadline - time.monotonic()) > 0:
+            for key, _ in waiting.select(left_s):
+                if _has_answered(key.fileobj):
+                    return str(key.data)
+                waiting.unregister(key.fileobj)
     raise unreachable(servers)
+
+
+def _has_answered(link: object) -> bool:
+    """Whether there is something to read, and not only the end."""
+    assert isinstance(link, socket.socket)
+    try:
+        return bool(link.recv(1))
+    except OSError:
+        return False
 
 
 def check_reachable(client: confluent_kafka.Producer | confluent_kafka.Consumer, servers: str) -> None:
     """Raises CommandFailed when no broker answers in 10 s."""
-    check_addresses(servers)
+    first_that_answers(servers)
     try:
         client.list_topics(timeout=CONNECT_TIMEOUT_S)
     except confluent_kafka.KafkaException as error:

@@ -174,8 +174,10 @@ class Cluster:
         With `broker`: start that one, which was killed or stopped, on its data and ports.
 
         Raises ClusterRunning, SettingsInvalid, EmbeddedZooKeeperMissing, and ClusterStartFailed with the end of a log.
-        A cluster of which a part cannot be started is ended again.
+        A cluster of which a part cannot be started is ended again. Raises ClusterNotRunning after `close` where the
+        directory was temporary.
         """
+        self._refuse_if_removed()
         if broker is not None:
             self._start_agents([self._agent(broker)])
             return
@@ -300,7 +302,7 @@ class Cluster:
     def _agent(self, broker: int) -> Agent:
         agent = self._agents.get(BrokerId(broker))
         if agent is None:
-            raise UnknownBroker(f"There is no broker {broker}.", hint=f"There are {self.broker_ids}.")
+            raise UnknownBroker(f"There is no broker {broker!r}.", hint=f"There are {self.broker_ids}.")
         return agent
 
     def _make_zookeeper(self) -> EmbeddedZooKeeper | None:
@@ -347,7 +349,15 @@ class Cluster:
     def _running(self) -> list[ManagedProcess]:
         return [agent.running for agent in self._agents.values() if agent.running is not None]
 
+    def _refuse_if_removed(self) -> None:
+        if self._temporary and not self.directory.exists():
+            raise ClusterNotRunning(
+                "The cluster was closed, and its temporary directory is removed.",
+                hint="Make another Cluster, or name a directory, which is kept.",
+            )
+
     def _record(self) -> None:
+        self._refuse_if_removed()
         with self._recording:
             refs = [process.ref for process in self._running()]
             if self._zookeeper is not None and self._zookeeper.state is not ProcessState.DEAD:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from regency.cluster.errors import ClusterError
+from regency.cluster.errors import ClusterError, UnknownBroker
 from regency.cluster.ports import reserve_ports
 from regency.cluster.state import LISTENERS, BrokerPorts, ClusterState, read_state
 from regency.cluster.zookeeper import HOST
@@ -32,10 +32,18 @@ def plan_cluster(
     added, not taken away. Raises ClusterError, ClusterFileMalformed, NoFreePorts.
     """
     _refuse_name(directory)
+    if zookeeper_connect == "":
+        raise ClusterError("zookeeper_connect is empty.", hint="Name a ZooKeeper, or leave it out for an own one.")
+    for given in (settings or {}, *(broker_settings or {}).values()):
+        _refuse_other_than_text(given)
     known = read_state(directory)
     count = brokers if brokers is not None else len(known.brokers) if known else DEFAULT_BROKERS
-    if not 1 <= count <= MOST_BROKERS:
-        raise ClusterError(f"A cluster has 1 to {MOST_BROKERS} brokers, not {count}.")
+    if not isinstance(count, int) or not 1 <= count <= MOST_BROKERS:
+        raise ClusterError(f"A cluster has 1 to {MOST_BROKERS} brokers, not {count!r}.")
+    if unknown := sorted(set(broker_settings or {}) - set(range(1, count + 1))):
+        raise UnknownBroker(
+            f"broker_settings names broker {unknown[0]}.", hint=f"The cluster has the brokers 1 to {count}."
+        )
     if known is None:
         ports = _reserve(directory, count, own_zookeeper=zookeeper_connect is None)
         known = ClusterState(
@@ -65,6 +73,13 @@ def plan_cluster(
         if broker_settings is None
         else {broker: dict(own) for broker, own in sorted(broker_settings.items())},
     )
+
+
+def _refuse_other_than_text(settings: Mapping[str, object]) -> None:
+    """Raises ClusterError for a value such as 2 or True: server.properties holds text, and `True` is none of its."""
+    for key, value in settings.items():
+        if not isinstance(value, str):
+            raise ClusterError(f"The setting {key} is {value!r}, not text.", hint=f"Write {str(value).lower()!r}.")
 
 
 def _refuse_name(directory: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from uuid import UUID
@@ -12,6 +14,7 @@ from click.testing import Result
 from kafka.errors import KafkaTimeoutError
 
 from regency.cli import topics
+from regency.cli.kafka_clients import first_that_answers
 
 Run = Callable[..., Result]
 TOPIC_ID = UUID(int=7)
@@ -187,6 +190,22 @@ def test_address_that_is_none_is_named(run: Run) -> None:
         1,
         "Error: 'localhost' is not HOST:PORT. Name brokers such as localhost:9092.\n",
     )
+
+
+def test_broker_that_is_paused_is_passed_over() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as paused, socket.create_server(("127.0.0.1", 0)) as awake:
+        silent, answering = (f"127.0.0.1:{server.getsockname()[1]}" for server in (paused, awake))
+
+        def answer() -> None:
+            link, _ = awake.accept()
+            with link:
+                link.recv(14)
+                link.sendall(b"\0")
+
+        broker = threading.Thread(target=answer)
+        broker.start()
+        assert first_that_answers(f"{silent}, {answering}") == answering
+        broker.join()
 
 
 def test_nobody_at_the_address(run: Run) -> None:

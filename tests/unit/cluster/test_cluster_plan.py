@@ -52,6 +52,24 @@ def test_given_settings_replace_the_old(tmp_path: Path) -> None:
     assert plan(tmp_path, settings={"b": "2"}).settings == {"b": "2"}
 
 
+@pytest.mark.parametrize(
+    ("wishes", "words"),
+    [
+        ({"brokers": 2.5}, r"1 to 100 brokers, not 2\.5"),
+        ({"brokers": "3"}, "1 to 100 brokers, not '3'"),
+        ({"settings": {"min.insync.replicas": 2}}, r"min\.insync\.replicas is 2, not text\. Write '2'\."),
+        ({"broker_settings": {1: {"log.preallocate": True}}}, r"log\.preallocate is True, not text\. Write 'true'\."),
+        ({"broker_settings": {4: {}}}, r"names broker 4\. The cluster has the brokers 1 to 3\."),
+        ({"zookeeper_connect": ""}, "zookeeper_connect is empty"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_before_a_port_is_taken(
+    tmp_path: Path, wishes: dict[str, object], words: str
+) -> None:
+    with pytest.raises(ClusterError, match=words):
+        plan(tmp_path, **wishes)
+
+
 def test_fewer_brokers_than_before_are_refused(tmp_path: Path) -> None:
     write_state(tmp_path, plan(tmp_path, brokers=3))
     with pytest.raises(ClusterError, match=r"has 3 brokers, so it cannot be started with 2\. Leave the number out"):

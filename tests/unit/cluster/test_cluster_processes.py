@@ -113,6 +113,10 @@ def test_end_of_the_block_leaves_no_process_and_no_file(stub_command: tuple[str,
     assert members(ref) == []
     assert not cluster.directory.exists()
     assert children() == before
+    for late in (cluster.start, lambda: cluster.start(1), lambda: cluster.restart(1), lambda: cluster.kill(1)):
+        with pytest.raises(ClusterNotRunning, match="The cluster was closed"):
+            late()
+    assert children() == before
 
 
 def test_directory_that_was_given_is_kept_and_started_again(stub_command: tuple[str, ...], tmp_path: Path) -> None:
