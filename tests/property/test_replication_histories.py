@@ -1,12 +1,17 @@
-"""Acknowledged records stay, whatever happens: random histories of produces, fetches, crashes, cuts and elections."""
+"""Acknowledged records stay, and an idempotent producer's are there once and in order, whatever happens.
+
+Random histories of produces, retries, fetches, crashes, cuts and elections.
+"""
 
 from __future__ import annotations
 
 import importlib.util
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -28,19 +33,101 @@ def _load_builders() -> ModuleType:
 builders = _load_builders()
 TP = builders.TP
 
+PRODUCER = 9
+IN_FLIGHT = 5
+"""Unanswered batches of an idempotent producer: as many as a log remembers."""
+
+TRY_AGAIN = (
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+)
+"""The last one while an earlier batch is unanswered too: that one may not have arrived."""
+
+
+class IdempotentProducer:
+    """A client with one batch of one record per sequence number, which it sends again until it is acknowledged."""
+
+    def __init__(self, cluster: Any, leader: Callable[[], int | None]) -> None:
+        self._cluster = cluster
+        self._leader = leader
+        self._unanswered: dict[int, list[Any]] = {}
+        self._retried_alone: set[int] = set()
+        self.sent = 0
+        self.acknowledged: dict[int, int] = {}
+
+    def send(self) -> None:
+        if self.sent - min(self._unanswered, default=self.sent) < IN_FLIGHT:
+            self._send(self.sent)
+            self.sent += 1
+
+    def lose_answers(self) -> None:
+        """Nothing is known of what was sent."""
+        self._unanswered = {sequence: [None] for sequence in self._unanswered}
+
+    def take_answers(self) -> None:
+        """Note what was acknowledged, and send again, in order, what was refused or lost."""
+        for sequence, answers in list(self._unanswered.items()):
+            if answers and answers[0] and answers[0].error is ErrorCode.NONE:
+                self.acknowledged[sequence] = answers[0].base_offset
+                del self._unanswered[sequence]
+        for sequence in sorted(self._unanswered):
+            answers = self._unanswered[sequence]
+            if answers:
+                self._check_refusal(sequence, answers[0])
+                self._send(sequence)
+
+    @property
+    def is_done(self) -> bool:
+        return not self._unanswered
+
+    def _check_refusal(self, sequence: int, answer: Any) -> None:
+        if answer is not None:
+            assert answer.error in TRY_AGAIN, answer
+            lost = answer.error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and sequence in self._retried_alone
+            assert not lost, answer
+
+    def _send(self, sequence: int) -> None:
+        leader = self._leader()
+        answers: list[Any] = [] if leader is not None else [None]
+        if leader is not None:
+            partition = self._cluster[leader].manager.partitions.get(TP)
+            rules = partition is not None and partition.leader_epoch == self._cluster.states[TP].leader_epoch
+            is_first = not any(earlier < sequence for earlier in self._unanswered)
+            (self._retried_alone.add if rules and is_first else self._retried_alone.discard)(sequence)
+            records = builders.make_batch(
+                f"p{sequence}", producer=(PRODUCER, 0, sequence), timestamp=self._cluster.record_timestamp
+            )
+            self._cluster[leader].manager.append(-1, 5_000, {TP: records}, lambda told: answers.append(told[TP]))
+        self._unanswered[sequence] = answers
+
 
 class History:
     """A cluster, its controller, and everything it has promised so far."""
 
     def __init__(self, root: Path, min_insync: int) -> None:
         self.cluster = builders.Cluster(root, min_insync_replicas=min_insync)
+        self.cluster.record_timestamp = self.cluster.clock.wall_ms()
         self.acknowledged: dict[int, str] = {}
         self.waiting: list[tuple[str, list]] = []
         self.produced = 0
         self.high_watermarks: dict[tuple[int, int, int], int] = {}
         self.cluster.lead(1)
+        self.idempotent = IdempotentProducer(self.cluster, self.believed_leader)
 
     # What happens
+
+    def send(self, _: object) -> None:
+        self.idempotent.send()
+
+    def retry(self, _: object) -> None:
+        self.idempotent.take_answers()
+
+    def lose_answers(self, _: object) -> None:
+        self.idempotent.lose_answers()
 
     def produce(self, acks: int) -> None:
         leader = self.believed_leader()
@@ -189,6 +276,10 @@ class History:
         for number in (1, 2, 3):
             self.tell(number)
         self.cluster.advance(4_000)
+        self.idempotent.lose_answers()
+        self.idempotent.take_answers()
+        self.cluster.advance(4_000)
+        self.idempotent.take_answers()
         self.check()
         final = self.cluster.states[TP]
         assert sorted(final.isr) == [1, 2, 3]
@@ -196,6 +287,9 @@ class History:
         logs = [self.cluster[number].values() for number in (1, 2, 3)]
         assert logs[0] == logs[1] == logs[2]
         assert {self.cluster[number].log().high_watermark for number in (1, 2, 3)} == {len(logs[0])}
+        assert self.idempotent.is_done
+        assert [value for value in logs[0] if value[0] == "p"] == [f"p{n}" for n in range(self.idempotent.sent)]
+        assert all(logs[0][offset] == f"p{number}" for number, offset in self.idempotent.acknowledged.items())
 
 
 NUMBERS = st.sampled_from([1, 2, 3])
@@ -208,6 +302,8 @@ def events_of(kind: str, argument: st.SearchStrategy[object]) -> st.SearchStrate
 
 COMMON = (
     events_of("produce", st.sampled_from([-1, -1, 1])),
+    events_of("send", st.none()),
+    events_of("retry", st.none()),
     events_of("carry", NUMBERS),
     events_of("carry", NUMBERS),
     events_of("tell", NUMBERS),
@@ -217,6 +313,7 @@ COMMON = (
 )
 RARE = (
     events_of("produce_to", NUMBERS),
+    events_of("lose_answers", st.none()),
     events_of("wait", st.sampled_from([50, 500, 6_000])),
     events_of("advance", st.sampled_from([600, 12_000])),
     events_of("elect", NUMBERS),

@@ -61,8 +61,8 @@ def topic_id_of(topic: str) -> TopicId:
     return TopicId(UUID(bytes=topic.encode().ljust(16, b"\0")[:16]))
 
 
-def make_batch(*values: str, producer: tuple[int, int, int] = (-1, -1, -1)) -> bytes:
-    """One uncompressed batch with a record per value, as a producer sends it."""
+def make_batch(*values: str, producer: tuple[int, int, int] = (-1, -1, -1), timestamp: int = 1_000) -> bytes:
+    """One uncompressed batch with a record per value, a millisecond apart, as a producer sends it."""
     builder = DefaultRecordBatchBuilder(
         magic=2,
         compression_type=0,
@@ -73,7 +73,7 @@ def make_batch(*values: str, producer: tuple[int, int, int] = (-1, -1, -1)) -> b
         batch_size=1 << 20,
     )
     for number, value in enumerate(values):
-        builder.append(number, timestamp=1_000 + number, key=None, value=value.encode(), headers=[])
+        builder.append(number, timestamp=timestamp + number, key=None, value=value.encode(), headers=[])
     return bytes(builder.build())
 
 
@@ -276,7 +276,10 @@ class Broker:
         """Append one batch; the list gets the result when there is one."""
         results: list[ProduceResult] = []
         self.manager.append(
-            acks, timeout_ms, {partition: make_batch(*values)}, lambda answered: results.append(answered[partition])
+            acks,
+            timeout_ms,
+            {partition: make_batch(*values, timestamp=self.cluster.record_timestamp)},
+            lambda answered: results.append(answered[partition]),
         )
         return results
 
@@ -340,6 +343,7 @@ class Cluster:
         )
         self.peers = FakePeers()
         self.last_broker_epoch = 100
+        self.record_timestamp = 1_000
         self.states: dict[TopicPartition, PartitionState] = {}
         self.cut: set[tuple[BrokerId, BrokerId]] = set()
         self._session_ids = 0
