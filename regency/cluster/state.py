@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from regency.cluster import processes
-from regency.cluster.errors import ClusterFileMalformed, ClusterRunning
+from regency.cluster.errors import ClusterError, ClusterFileMalformed, ClusterRunning
 from regency.cluster.processes import ProcessRef
 from regency.model.ids import BrokerId
 
@@ -78,11 +78,17 @@ def read_state(directory: Path) -> ClusterState | None:
 
 
 def write_state(directory: Path, state: ClusterState) -> None:
-    """Replace cluster.json as a whole, so that a reader never sees half of it."""
+    """Replace cluster.json as a whole, so that a reader never sees half of it. Raises ClusterError, for a full disk."""
     path = directory / FILE_NAME
     draft = path.with_name(f"{FILE_NAME}.{os.getpid()}.tmp")
-    draft.write_bytes(msgspec.json.format(msgspec.json.encode(state), indent=2) + b"\n")
-    draft.replace(path)
+    try:
+        draft.write_bytes(msgspec.json.format(msgspec.json.encode(state), indent=2) + b"\n")
+        draft.replace(path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise ClusterError(
+            f"{path} cannot be written: {error.strerror}.", hint="Make room there, or correct its rights."
+        ) from error
 
 
 def command_for(directory: Path, words: str) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from regency.cluster.errors import ClusterFileMalformed, ClusterRunning
+from regency.cluster.down import end_cluster
+from regency.cluster.errors import ClusterError, ClusterFileMalformed, ClusterRunning
 from regency.cluster.processes import ProcessRef, reference
 from regency.cluster.state import (
     BrokerPorts,
@@ -42,6 +44,32 @@ def test_state_comes_back_as_it_was_written_and_leaves_no_draft(tmp_path: Path) 
     write_state(tmp_path, state)
     assert read_state(tmp_path) == state
     assert [path.name for path in tmp_path.iterdir()] == ["cluster.json"]
+
+
+def test_full_disk_keeps_what_was_written_and_leaves_no_draft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = a_state()
+    write_state(tmp_path, before)
+    monkeypatch.setattr(Path, "replace", _no_room)
+    with pytest.raises(ClusterError, match=r"cluster\.json cannot be written: No space left on device\. Make room"):
+        write_state(tmp_path, a_state(ProcessRef("agent-1", 2, "x/1")))
+    assert read_state(tmp_path) == before
+    assert [path.name for path in tmp_path.iterdir()] == ["cluster.json"]
+
+
+def test_cluster_on_a_full_disk_can_be_ended(
+    tmp_path: Path, sleeper: Callable[..., subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = sleeper()
+    ref = reference("agent-1", process.pid)
+    assert ref is not None
+    write_state(tmp_path, a_state(ref))
+    monkeypatch.setattr(Path, "replace", _no_room)
+    assert [ended.name for ended in end_cluster(tmp_path, grace_s=0)] == ["agent-1"]
+    assert process.wait() != 0
+
+
+def _no_room(*_: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def test_bootstrap_servers_are_all_kafka_listeners() -> None:
