@@ -102,7 +102,7 @@ def state_of(ref: ProcessRef) -> ProcessState:
     row = process(ref.pid)
     if row is None or row.started != ref.started:
         return ProcessState.DEAD
-    return ProcessState.PAUSED if row.state in ("T", "t") else ProcessState.RUNNING
+    return ProcessState.PAUSED if row.state in _STOPPED else ProcessState.RUNNING
 
 
 def send(ref: ProcessRef, signal_number: signal.Signals, *, children: bool = True) -> bool:
@@ -130,6 +130,19 @@ def send_one(row: ProcessRow, signal_number: signal.Signals) -> bool:
         return _same_process(row) and _quietly(lambda: signal.pidfd_send_signal(descriptor, signal_number))
     finally:
         os.close(descriptor)
+
+
+def pause(ref: ProcessRef, timeout_s: float = _PAUSE_TIMEOUT_S) -> None:
+    """SIGSTOP the process and all of its group, and wait until every thread of them stands still.
+
+    A signal takes hold thread by thread: one that is writing to a disk goes on until it is done, so the wait ends after
+    `timeout_s` seconds at the latest.
+    """
+    deadline = time.monotonic() + timeout_s
+    while send(ref, signal.SIGSTOP) and not all(map(_stands_still, members(ref))):  # again: it may have forked
+        if time.monotonic() >= deadline:
+            return
+        time.sleep(_POLL_S)
 
 
 def wait_gone(refs: Sequence[ProcessRef], timeout_s: float) -> list[ProcessRef]:
@@ -162,6 +175,15 @@ def end(refs: Sequence[ProcessRef], *, grace_s: float, kill_timeout_s: float = 1
             send(ref, signal.SIGKILL)
         alive = wait_gone(alive, 0.1)
     return left
+
+
+def _stands_still(row: ProcessRow) -> bool:
+    try:
+        threads = [int(entry.name) for entry in _PROC.joinpath(str(row.pid), "task").iterdir()]
+    except OSError:
+        return row.state in _STOPPED  # gone, or a system without /proc
+    stats = (_read_stat(thread) for thread in threads)
+    return all(stat is None or not stat.alive or stat.state in _STOPPED for stat in stats)
 
 
 def _same_process(row: ProcessRow) -> bool:

@@ -76,8 +76,8 @@ class ManagedProcess:
                 self._child.wait(_REAP_TIMEOUT_S)
 
     def pause(self) -> None:
-        """SIGSTOP the whole group. Raises nothing when it is gone."""
-        processes.send(self.ref, signal.SIGSTOP)
+        """SIGSTOP the whole group, and wait until all of it stands still. Raises nothing when it is gone."""
+        processes.pause(self.ref)
 
     def resume(self) -> None:
         """SIGCONT the whole group."""

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -31,6 +32,16 @@ while True:
 """
 
 
+BUSY_THREADS = """
+import signal, subprocess, sys, threading
+subprocess.Popen([sys.executable, "-I", "-S", "-c", "import signal; signal.pause()"])
+for _ in range(8):
+    threading.Thread(target=lambda: [None for _ in iter(int, 1)], daemon=True).start()
+print("ready", flush=True)
+signal.pause()
+"""
+
+
 def remember(child: subprocess.Popen[bytes]) -> ProcessRef:
     ref = reference("sleeper", child.pid)
     assert ref is not None
@@ -52,6 +63,29 @@ def test_process_is_running_then_paused_then_running_then_dead(sleeper: Sleeper,
     eventually(lambda: state_of(ref) is ProcessState.RUNNING, what="it runs again")
     send(ref, signal.SIGKILL)
     eventually(lambda: state_of(ref) is ProcessState.DEAD, what="it is dead, though nobody has waited for it")
+
+
+def test_a_pause_returns_when_every_thread_of_the_group_stands_still(sleeper: Sleeper) -> None:
+    child = sleeper(BUSY_THREADS)
+    assert first_line(child) == b"ready\n"
+    ref = remember(child)
+    processes.pause(ref)
+    stopped = [
+        stat.read_text().rpartition(")")[2].split()[0]
+        for row in members(ref)
+        for stat in Path(f"/proc/{row.pid}/task").glob("*/stat")
+    ]
+    assert len(stopped) >= 10, "nine threads and the child"
+    assert set(stopped) == {"T"}
+
+
+def test_a_pause_of_what_is_gone_is_harmless(sleeper: Sleeper) -> None:
+    child = sleeper()
+    ref = remember(child)
+    send(ref, signal.SIGKILL)
+    child.wait()
+    processes.pause(ref)
+    assert state_of(ref) is ProcessState.DEAD
 
 
 def test_process_with_a_reused_pid_is_never_signalled(sleeper: Sleeper) -> None:
