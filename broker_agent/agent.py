@@ -22,6 +22,7 @@ import msgspec
 from regency.broker_agent import controlled_shutdown
 from regency.broker_agent.admin_forwarder import AdminForwarder
 from regency.broker_agent.child import ControllerChild
+from regency.broker_agent.contact import in_contact
 from regency.broker_agent.control_service import ControlService
 from regency.broker_agent.data_loop import DataLoop, LoopTimer, LoopWorker
 from regency.broker_agent.isr_history import IsrHistory
@@ -144,9 +145,9 @@ class Agent:
             set_acl=settings.zookeeper_set_acl,
         )
         stack.callback(session.close)
-        await asyncio.to_thread(ensure_parents, session)
-        earlier = await asyncio.to_thread(newest_registration, session)
-        cluster_id = await asyncio.to_thread(ensure_cluster_id, session)
+        await in_contact(ensure_parents, session)
+        earlier = await in_contact(newest_registration, session)
+        cluster_id = await in_contact(ensure_cluster_id, session)
         logs = await asyncio.to_thread(self._open_logs, cluster_id)
         stack.callback(logs.close)
         configs = TopicConfigs(
@@ -158,7 +159,7 @@ class Agent:
             self._later,
             logs.set_config,
         )
-        await asyncio.to_thread(self._read_configs, configs, logs)
+        await in_contact(self._read_configs, configs, logs)
         self._registration = self._build_registration(session)
         writer = self._start_isr_writer(session, stack)
         replicas = self._build_replicas(logs, writer, configs, stack)
@@ -177,7 +178,7 @@ class Agent:
         )
         self._supervise("the reporter", reporter.run(), stack)
         stack.callback(self._registration.stop)
-        self._registration.start()
+        await asyncio.to_thread(self._registration.start)
         await self._registered
         ports = {endpoint.listener: endpoint.port for endpoint in self._endpoints}
         ready = say_ready_once_known(self._broker_id, ports, self._metadata, self.broker_epoch)

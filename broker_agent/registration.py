@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
@@ -195,7 +196,9 @@ class Later(Protocol):
 
 
 class Registration:
-    """Keeps this broker registered. Data loop only; `owner_generation` and `epoch` may be read by any thread."""
+    """Keeps this broker registered. Data loop only, but for `start`, and what any thread may read: `owner_generation`
+    and `epoch`.
+    """
 
     def __init__(
         self,
@@ -234,10 +237,11 @@ class Registration:
         return self._newest_epoch
 
     def start(self) -> None:
-        """Register, and from now on again whenever the registration is gone."""
+        """Register, and from now on again whenever the registration is gone. Blocks; not for the data loop."""
         self._session.listen(self._on_session)
         path = znode_paths.broker(self._broker().id)
-        self._session.watch(path, WatchMode.PERSISTENT, self._on_watch)
+        with contextlib.suppress(ZkConnectionLost, ZkSessionLost):  # then it is armed with the next contact
+            self._session.watch(path, WatchMode.PERSISTENT, self._on_watch)
         self._post(self._register)
 
     def stop(self) -> None:

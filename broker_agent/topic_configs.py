@@ -15,10 +15,10 @@ import msgspec
 
 from regency.broker_agent.ports import Worker
 from regency.model import znode_paths, znodes
-from regency.model.errors import ZnodeMalformed
+from regency.model.errors import RegencyError, ZnodeMalformed
 from regency.model.ids import BrokerId
 from regency.model.log_config import LogConfig, applicable_log_config
-from regency.runtime.zk_session import WatchEvent, WatchEventType, WatchMode, ZkError, ZkSession, Znode
+from regency.runtime.zk_session import WatchEvent, WatchEventType, WatchMode, ZkSession, Znode
 
 logger = logging.getLogger(__name__)
 
@@ -182,7 +182,7 @@ class TopicConfigs:
 
     def _refreshed(self, outcome: list[str] | BaseException, everything: bool) -> None:
         self._busy = False
-        if isinstance(outcome, ZkError):
+        if isinstance(outcome, RegencyError):
             logger.info("changed settings cannot be read yet: %s", outcome)
             self._everything = self._everything or everything
             self._later(RETRY_MS, lambda: self._look(everything=False))

@@ -38,9 +38,13 @@ class EventQueue:
             self._add(event)
 
     def put_later(self, event: Event, delay_ms: int) -> None:
-        """Add an event once `delay_ms` milliseconds are over."""
+        """Add an event once `delay_ms` milliseconds are over; of equal ones that coalesce only the earliest stays."""
         with self._changed:
-            self._later.append((self._clock.monotonic_ms() + delay_ms, event))
+            due = self._clock.monotonic_ms() + delay_ms
+            if event.coalesces:
+                due = min([due, *(when for when, each in self._later if each == event)])
+                self._later = [(when, each) for when, each in self._later if each != event]
+            self._later.append((due, event))
             self._changed.notify()
 
     def preempt_all(self, event: Event) -> None:

@@ -6,6 +6,7 @@ import logging
 import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import ClassVar
 
 from regency.controller.cluster_store import WriteCode
@@ -70,7 +71,7 @@ def plan_topic(term: Term, topic: NewTopic, *, others: Sequence[str] = ()) -> To
         raise TopicRefused(ErrorCode.INVALID_CONFIG, error.message, hint=error.hint) from error
     if topic.name in term.context.topics:
         raise TopicRefused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
-    collision = colliding_topic(topic.name, (*term.context.topics, *others))
+    collision = colliding_topic(topic.name, chain(term.context.topics, others))
     if collision is not None:
         raise TopicRefused(
             ErrorCode.INVALID_TOPIC_EXCEPTION,

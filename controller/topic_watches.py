@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from regency.model import znode_paths as paths
-from regency.runtime.zk_session import WatchEvent, WatchMode, ZkError, ZkSession
+from regency.runtime.zk_session import WatchEvent, WatchMode, ZkConnectionLost, ZkError, ZkSession
 
 logger = logging.getLogger(__name__)
 
@@ -19,11 +20,15 @@ class TopicWatches:
         self._on_change = on_change
         self._armed: set[str] = set()
 
-    def arm(self, topic: str) -> None:
-        """Watch a topic's znode from now on; harmless twice. Raises ZkError."""
-        if topic not in self._armed:
-            self._session.watch(paths.topic(topic), WatchMode.PERSISTENT, self._changed)
-            self._armed.add(topic)
+    def arm(self, topics: Sequence[str]) -> None:
+        """Watch these topics' znodes from now on; harmless twice. Raises ZkError.
+
+        Without contact they are armed before anything can be read again, so there is nothing to wait for.
+        """
+        new = [topic for topic in topics if topic not in self._armed]
+        self._armed.update(new)
+        with contextlib.suppress(ZkConnectionLost):
+            self._session.watch_many([paths.topic(topic) for topic in new], WatchMode.PERSISTENT, self._changed)
 
     def disarm(self, topic: str) -> None:
         """Watch it no more."""

@@ -46,8 +46,7 @@ def take_in(term: Term, names: Sequence[str]) -> None:
 
 def load_topics(term: Term, names: Sequence[str]) -> list[TopicPartition]:
     """Read these topics into the context, watched and with ids. Returns the partitions that were not known."""
-    for name in names:
-        term.watches.arm(name)
+    term.watches.arm(names)
     read = term.store.read_topics(names)
     for name in read.gone:
         if name not in term.context.topics:
@@ -58,7 +57,7 @@ def load_topics(term: Term, names: Sequence[str]) -> list[TopicPartition]:
         if entry is not None and topic.topic_id != entry.topic_id:
             logger.warning("topic %s was deleted and created again outside: it is taken in as a new one", name)
             forget_topic(term, name)
-            term.watches.arm(name)
+            term.watches.arm([name])
         added.extend(term.context.put_topic(topic))
         if any(each.is_reassigning for each in topic.partitions.values()) and term.report_once(f"reassigning {name}"):
             logger.warning("topic %s is being reassigned, which is not handled yet: its replicas stay as listed", name)

@@ -59,4 +59,6 @@ def collides(one: str, other: str) -> bool:
 
 def colliding_topic(name: str, existing: Iterable[str]) -> str | None:
     """The first existing topic, by name, that a new topic of this name would collide with; None: none does."""
+    if "." not in name and "_" not in name:
+        return None
     return min((topic for topic in existing if topic != name and collides(topic, name)), default=None)

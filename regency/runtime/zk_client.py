@@ -225,9 +225,23 @@ class ZkClient:
         self._raise_for(reply, f"sync {path}")
 
     def watch(self, path: str, mode: WatchMode, callback: WatchCallback) -> None:
-        """See ZkSession. Where this raises ZkConnectionLost the watch stays registered and is armed on reconnect."""
+        """See ZkSession."""
+        self.watch_many([path], mode, callback)
+
+    def watch_many(self, paths: Sequence[str], mode: WatchMode, callback: WatchCallback) -> None:
+        """See ZkSession. The bound on time holds for each path."""
         self._refuse_callbacks()
-        self._raise_for(self._wait(self._core.add_watch(path, mode, callback)), f"watch {path}")
+        futures: list[Future[Reply]] = []
+        refusal: ZkError | None = None
+        for path in paths:
+            try:
+                futures.append(self._core.add_watch(path, mode, callback))
+            except ZkError as error:
+                refusal = error
+        if refusal is not None:
+            raise refusal
+        for path, future in zip(paths, futures, strict=True):
+            self._raise_for(self._wait(future), f"watch {path}")
 
     def unwatch(self, path: str) -> None:
         """See ZkSession. Nothing is delivered to it after this, but for what its callback is just being told."""

@@ -276,7 +276,14 @@ class ZkSession(Protocol):
         ...
 
     def watch(self, path: str, mode: WatchMode, callback: WatchCallback) -> None:
-        """Arm a watch that stays, also over reconnects and new sessions. A second one for a path replaces the first."""
+        """Arm a watch that stays, also over reconnects and new sessions. A second one for a path replaces the first.
+
+        Where this raises, the watch is registered all the same, and armed before anything else on the next connection.
+        """
+        ...
+
+    def watch_many(self, paths: Sequence[str], mode: WatchMode, callback: WatchCallback) -> None:
+        """Arm a watch on each of many paths, pipelined. All are registered, whatever is raised, as with `watch`."""
         ...
 
     def unwatch(self, path: str) -> None:

@@ -215,7 +215,11 @@ class FakeSession:
         self._check(None)
 
     def watch(self, path, mode, callback):
-        self._watches[path] = (mode, callback)
+        self.watch_many([path], mode, callback)
+
+    def watch_many(self, wanted, mode, callback):
+        self._watches.update(dict.fromkeys(wanted, (mode, callback)))
+        self._check(None)
 
     def unwatch(self, path):
         self._watches.pop(path, None)

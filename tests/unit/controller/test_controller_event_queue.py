@@ -151,3 +151,15 @@ def test_states_have_kafkas_gauge_values():
         "TopicUncleanLeaderElectionEnable": 14,
         "UpdateMetadataResponseReceived": 16,
     }
+
+
+def test_equal_notifications_for_later_are_one_due_at_the_earliest(queue, clock):
+    for delay in (500, 100, 300):
+        queue.put_later(ControllerChanged(), delay)
+
+    clock.advance(99)
+    assert queue.poll() is None
+    clock.advance(1)
+    assert queue.poll() == ControllerChanged()
+    clock.advance(500)
+    assert queue.poll() is None

@@ -11,7 +11,7 @@ from regency.model.facts import Broker, Endpoint
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import control_pb2 as pb
-from regency.runtime.zk_session import Create, Delete
+from regency.runtime.zk_session import Create, Delete, ZkConnectionLost
 
 T0 = TopicPartition("t", 0)
 
@@ -318,3 +318,20 @@ def test_broker_without_control_listener_is_left_out(ruled):
     assert sorted(ruled.candidates[0].controller.view.brokers) == [1, 2, 3]
     ruled.write_topic("t", {0: [4, 1]})
     assert ruled.state("t") == (1, (1,), 0, 1)
+
+
+def test_contact_lost_while_a_topic_is_watched_costs_nobody_the_controller(ruled):
+    candidate = ruled.candidates[0]
+    watch_many = candidate.session.watch_many
+
+    def lose(wanted, mode, callback):
+        watch_many(wanted, mode, callback)
+        candidate.session.watch_many = watch_many
+        raise ZkConnectionLost("No contact.")
+
+    candidate.session.watch_many = lose
+    ruled.write_topic("t", {0: [3, 2]})
+    ruled.write_topic("t", {0: [3, 2], 1: [2]})
+
+    assert candidate.controller.view.epoch == 1
+    assert ruled.state("t", 1) == (2, (2,), 0, 1)
