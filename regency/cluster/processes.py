@@ -20,9 +20,9 @@ import msgspec
 
 _PROC = Path("/proc")
 _POLL_S = 0.02
-_STAT_THREADS, _PAUSE_TIMEOUT_S = 5.0
+_PAUSE_TIMEOUT_S = 5.0
 _STOPPED = ("T", "t")
-_STAT_STARTED = 17, 19  # fields of /proc/PID/stat, counted from `state`
+_STAT_THREADS, _STAT_STARTED = 17, 19  # fields of /proc/PID/stat, counted from `state`
 
 
 class ProcessRef(msgspec.Struct, frozen=True):
