@@ -57,7 +57,8 @@ class FaultKind(Enum):
 _PAUSES = (FaultKind.PAUSE, FaultKind.PAUSE_AGENT, FaultKind.PAUSE_CONTROLLER)
 _OF_BROKERS = (FaultKind.KILL, FaultKind.STOP, *_PAUSES)
 _OF_THE_WIRE = (FaultKind.CUT_ZOOKEEPER, FaultKind.HOLD_REPLIES, FaultKind.RESET_ZOOKEEPER)
-_OF_ZOOKEEPER = (FaultKind.PAUSE_ZOOKEEPER, FaultKind.RESTART_ZOOKEEPER, FaultKind.KILL_ZOOKEEPER, *_OF_THE_WIRE)
+_OF_THE_SERVER = (FaultKind.PAUSE_ZOOKEEPER, FaultKind.RESTART_ZOOKEEPER, FaultKind.KILL_ZOOKEEPER)
+_OF_ZOOKEEPER = (*_OF_THE_SERVER, *_OF_THE_WIRE)
 _OF_THE_CONTROLLER = (FaultKind.KILL_CONTROLLER, FaultKind.DELETE_CONTROLLER)
 _RESET_EVERY_S = 0.15
 _SESSION_S = 3.0
@@ -129,6 +130,8 @@ def _fault(dice: random.Random, brokers: Sequence[int]) -> Fault:
 
 def _may_meet(first: Fault, second: Fault) -> bool:
     if FaultKind.WIPE in (first.kind, second.kind):
+        return False
+    if first.kind in _OF_THE_SERVER and second.kind in _OF_THE_SERVER:
         return False
     return first.broker != second.broker or second.kind not in _OF_BROKERS
 
