@@ -65,8 +65,6 @@ FIRST_RETRY_MS = 100
 LAST_RETRY_MS = 10_000
 FORGIVEN_AFTER_MS = 60_000
 """A failure this long after the one before begins a new series."""
-REPEATED_FAILURES = 10
-"""From the tenth failure of a series on they are counted, not logged."""
 
 
 class View(msgspec.Struct, frozen=True):
@@ -109,6 +107,7 @@ class Controller:
         self._term: Term | None = None
         self._fence: Fence | None = None
         self._failures = 0
+        self._last_failure = ""
         self._last_failure_ms = 0
         self._race_at_ms = 0
         self._handlers: Mapping[type[Event], Callable[[Term], None]] = {
@@ -278,8 +277,9 @@ class Controller:
         self._failures += 1
         self._last_failure_ms = now
         self._race_at_ms = now + delay
-        if self._failures < REPEATED_FAILURES:
-            logger.warning("racing again in %d ms: %s", delay, why)
+        if why != self._last_failure or self._failures == 1:
+            logger.warning("racing again in %d ms, later and later while this lasts: %s", delay, why)
+        self._last_failure = why
         self._queue.put_later(ControllerChanged(), delay)
         if fence is not None:
             try:

@@ -53,11 +53,12 @@ class ClusterSnapshot(msgspec.Struct, frozen=True):
 def read_snapshot(session: ZkSession) -> ClusterSnapshot:
     """Read brokers, controller, topics and states. Raises ZkError, ZnodeMalformed."""
     ids = session.children(znode_paths.BROKER_IDS)
-    names = [broker for broker in (int(name) for name in (ids.names if ids else ())) if broker >= 0]
-    registrations = session.read_many([znode_paths.broker(BrokerId(broker)) for broker in names])
+    found = (znode_paths.parse_broker(f"{znode_paths.BROKER_IDS}/{name}") for name in (ids.names if ids else ()))
+    numbers = sorted(broker for broker in found if broker is not None)
+    registrations = session.read_many([znode_paths.broker(broker) for broker in numbers])
     brokers = {
-        BrokerId(broker): BrokerEpoch(znode.stat.czxid)
-        for broker, znode in sorted(zip(names, registrations, strict=True), key=lambda pair: pair[0])
+        broker: BrokerEpoch(znode.stat.czxid)
+        for broker, znode in zip(numbers, registrations, strict=True)
         if znode is not None
     }
     controller = session.read(znode_paths.CONTROLLER)

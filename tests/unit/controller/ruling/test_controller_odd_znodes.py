@@ -148,3 +148,18 @@ def test_no_epoch_is_used_twice_by_those_who_knew_it(ruled, content):
 
     assert ruled.candidates[0].rules != other.rules
     assert ruled.ensemble.nodes[paths.CONTROLLER_EPOCH].data == b"3"
+
+
+def test_an_epoch_nobody_can_follow_is_said_once_while_it_lasts(ruled, caplog):
+    ruled.ensemble.put(paths.CONTROLLER_EPOCH, b"seven")
+    for _ in range(12):
+        ruled.clock.advance(10_000)
+        ruled.settle()
+    assert not ruled.candidates[0].rules
+    assert caplog.text.count("b'seven'") == 1
+
+    ruled.ensemble.put(paths.CONTROLLER_EPOCH, b"1")
+    ruled.clock.advance(10_000)
+    ruled.settle()
+
+    assert ruled.candidates[0].controller.view.epoch == 2
