@@ -41,15 +41,17 @@ def on_trouble(term: Term, trouble: Trouble) -> None:
 
 
 def _read_fenced(term: Term, trouble: Trouble) -> None:
-    if term.report_once(f"broker {trouble.broker} is ahead in {trouble.fenced[0]}"):
+    first = next(iter(trouble.fenced))
+    if term.report_once(f"broker {trouble.broker} is ahead in {first}"):
         logger.warning(
             "broker %d holds higher leader epochs for %d partitions, such as %s: reading their states again",
             trouble.broker,
             len(trouble.fenced),
-            trouble.fenced[0],
+            first,
         )
-    for partition in refresh_leadership(term.context, term.store, trouble.fenced):
+    for partition in refresh_leadership(term.context, term.store, list(trouble.fenced)):
         term.batch.host(term.context.assignment(partition).replicas, partition)
+    term.partitions.overtake(trouble.fenced)
 
 
 def _fail_storage(term: Term, trouble: Trouble) -> None:

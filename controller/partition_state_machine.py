@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 
-from regency.controller.cluster_store import ClusterStore, WriteCode
+from regency.controller.cluster_store import LAST_LEADER_EPOCH, ClusterStore, WriteCode
 from regency.controller.context import ControllerContext
 from regency.controller.decisions import DecisionLog, Outcome
 from regency.controller.election import (
@@ -92,6 +92,31 @@ class PartitionStateMachine:
         new = [each for each in valid if self._context.partition_state(each) is PartitionState.NEW]
         known = [each for each in valid if self._context.partition_state(each) is not PartitionState.NEW]
         return {**refused, **self._initialise(new), **self._elect(known, kind, unclean=unclean)}
+
+    def overtake(self, held: Mapping[TopicPartition, LeaderEpoch]) -> None:
+        """Go beyond the leader epochs a broker holds where ZooKeeper has lower ones: a state was lost or restored.
+
+        The states have just been read. Leader and ISR stay; what cannot be written now comes up again.
+        """
+        behind: dict[TopicPartition, LeaderIsrAndControllerEpoch] = {}
+        for partition, epoch in held.items():
+            leadership = self._context.leadership(partition)
+            if leadership is not None and leadership.leader_and_isr.leader_epoch < epoch < LAST_LEADER_EPOCH:
+                now = leadership.leader_and_isr
+                beyond = LeaderAndIsr(now.leader, LeaderEpoch(epoch + 1), now.isr, now.zk_version)
+                behind[partition] = LeaderIsrAndControllerEpoch(beyond, self._store.fence.epoch)
+        for partition, result in self._store.update_states(behind).items():
+            if result.code is WriteCode.WRITTEN:
+                self._fence(partition, behind[partition].leader_and_isr, result.zk_version)
+
+    def _fence(self, partition: TopicPartition, written: LeaderAndIsr, zk_version: ZkVersion) -> None:
+        before = self._context.leadership(partition)
+        assert before is not None, "only known partitions are fenced"
+        after = LeaderAndIsr(written.leader, written.leader_epoch, written.isr, zk_version)
+        self._context.set_leadership(partition, LeaderIsrAndControllerEpoch(after, self._store.fence.epoch))
+        self._batch.host(self._context.assignment(partition).replicas, partition)
+        why = "a replica holds a higher leader epoch than its state znode, which was lost or set back"
+        self._decisions.leadership(partition, Outcome.FENCED, before.leader_and_isr, after, why)
 
     def _validate(
         self, partitions: Iterable[TopicPartition], target: PartitionState

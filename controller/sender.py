@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
+from itertools import zip_longest
 from typing import NamedTuple
 
 import msgspec
@@ -17,7 +18,7 @@ from regency.controller import messages
 from regency.controller.desired_state import DesiredState, Host, Stop, retry_delay_ms
 from regency.controller.metadata_log import CHUNK_BYTES, MetadataLog, Snapshot
 from regency.model.facts import Broker
-from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch, TopicPartition
+from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import control_pb2 as pb
 
@@ -65,8 +66,8 @@ class Trouble(msgspec.Struct, frozen=True):
     """The newest one it has seen, where `stale_controller`."""
     stale_broker: bool = False
     """It is another incarnation: read /brokers/ids."""
-    fenced: tuple[TopicPartition, ...] = ()
-    """It holds a higher leader epoch: read these states."""
+    fenced: Mapping[TopicPartition, LeaderEpoch] = {}
+    """It holds these higher leader epochs: read the states."""
     failed_storage: tuple[TopicPartition, ...] = ()
     """Their directory failed; these slots are dropped."""
     unknown: tuple[TopicPartition, ...] = ()
@@ -291,18 +292,21 @@ class Sender:
 
 class _Verdict(NamedTuple):
     retried: tuple[TopicPartition, ...]
-    fenced: tuple[TopicPartition, ...]
+    fenced: Mapping[TopicPartition, LeaderEpoch]
     failed_storage: tuple[TopicPartition, ...]
     unknown: tuple[TopicPartition, ...]
 
 
 def _judge(rpc: Rpc, answer: pb.ControlResponse) -> _Verdict:
     by_code: dict[int, list[TopicPartition]] = {}
+    fenced: dict[TopicPartition, LeaderEpoch] = {}
     for topic in answer.topics:
-        for number, code in zip(topic.partition, topic.error_code, strict=False):
-            by_code.setdefault(code, []).append(TopicPartition(topic.topic, number))
+        for number, code, epoch in zip_longest(topic.partition, topic.error_code, topic.leader_epoch, fillvalue=-1):
+            partition = TopicPartition(topic.topic, number)
+            by_code.setdefault(code, []).append(partition)
+            if code == ErrorCode.FENCED_LEADER_EPOCH:
+                fenced[partition] = LeaderEpoch(epoch)
     by_code.pop(ErrorCode.NONE, None)
-    fenced = tuple(by_code.get(ErrorCode.FENCED_LEADER_EPOCH, ()))
     failed_storage = tuple(by_code.pop(ErrorCode.KAFKA_STORAGE_ERROR, ()))
     unassigned = tuple(by_code.get(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ()))
     if rpc is Rpc.STOP_REPLICA:

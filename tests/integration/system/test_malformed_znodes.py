@@ -164,3 +164,25 @@ def test_a_controller_epoch_that_is_garbage_or_gone_stops_elections_only(
     kept.write(1_000)
     kept.assert_nothing_lost()
     assert mentions(cluster, "Traceback") == 0
+
+
+def test_a_state_that_is_lost_is_written_anew_beyond_what_its_replicas_remember(
+    cluster: Cluster, books: Any, eventually: Any
+) -> None:
+    create(cluster, "t")
+    kept = books(cluster, "t")
+    kept.write(1_000)
+    for broker in cluster.broker_ids:
+        cluster.restart(broker)
+        cluster.wait_healthy(30)
+    session = cluster.session()
+    before = state_of(session, "t", 0)
+    assert before is not None and before.leader_epoch > 1
+
+    assert session.multi([Delete(paths.partition_state(TopicPartition("t", 0)), None)]).ok
+    cluster.kill_controller()
+
+    eventually(lambda: whole(session, "t", (0,)), what="the partition is led by somebody")
+    eventually(lambda: state_of(session, "t", 0).leader_epoch > before.leader_epoch, what="a higher leader epoch")
+    kept.write(1_000)
+    kept.assert_nothing_lost()

@@ -169,7 +169,7 @@ def test_answers_about_partitions_that_the_controller_must_look_at(sender, code,
 
     trouble = sender.on_answer(refused(code, T0), 0)
 
-    assert getattr(trouble, field) == (T0,)
+    assert tuple(getattr(trouble, field)) == (T0,)
     retried = sender.desired.next_retry_ms() is not None
     assert retried == (code is not ErrorCode.KAFKA_STORAGE_ERROR)
 

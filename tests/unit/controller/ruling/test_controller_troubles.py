@@ -141,3 +141,32 @@ def test_broker_without_a_usable_snapshot_gets_one(ruled):
     ruled.settle()
 
     assert ruled.agents[3].of(pb.UpdateMetadataRequest)[-1].snapshot
+
+
+def test_leader_epochs_that_zookeeper_lost_are_overtaken(ruled):
+    ruled.write_topic("t", {0: [3, 2]})
+    answer = refused(ErrorCode.FENCED_LEADER_EPOCH)
+    answer.topics[0].leader_epoch.append(8)
+    answer_next(ruled, 2, answer)
+    ruled.candidates[0].term.batch.host((2,), T0)
+
+    ruled.candidates[0].term.hand_over()
+    ruled.settle()
+
+    assert ruled.state("t") == (3, (3, 2), 9, 1)
+    assert ruled.agents[3].states[T0] == ruled.agents[2].states[T0] == (3, 9, (3, 2))
+    assert ruled.candidates[0].term.channels.unacknowledged == 0
+
+
+@pytest.mark.parametrize("held", [-1, 0, 2**31 - 1])
+def test_a_leader_epoch_that_is_not_ahead_or_beyond_all_sense_changes_nothing(ruled, held):
+    ruled.write_topic("t", {0: [3, 2]})
+    answer = refused(ErrorCode.FENCED_LEADER_EPOCH)
+    answer.topics[0].leader_epoch.append(held)
+    answer_next(ruled, 2, answer)
+    ruled.candidates[0].term.batch.host((2,), T0)
+
+    ruled.candidates[0].term.hand_over()
+    ruled.settle()
+
+    assert ruled.state("t") == (3, (3, 2), 0, 1)
