@@ -84,6 +84,8 @@ def demo(
       regency demo
       regency demo --json result.json --dir /tmp/demo
     """
+    if json_file is not None:
+        json_file.touch()  # where it cannot be written, that is told now and not after the run
     archive()
     started_ms = time.time_ns() // 1_000_000
     screen = _Screen(count, bars=progress)

@@ -95,7 +95,19 @@ def produce(
     say(f"Produced {result.delivered} records to {topic} in {seconds:.1f} s, {result.failed} failed.")
     for reason, count in result.errors.items():
         say(f"Error: {count} failed: {reason}.")
+    if result.failed and not result.delivered:
+        _explain(producer, topic)
     return Exit.FAILED if result.failed else Exit.DONE
+
+
+def _explain(producer: confluent_kafka.Producer, topic: str) -> None:
+    """Say that the topic is not there, if that is why: librdkafka only says that the records' time was over."""
+    try:
+        found = producer.list_topics(topic, timeout=CONNECT_TIMEOUT_S).topics[topic]
+    except confluent_kafka.KafkaException:
+        return  # nobody answers any more; what failed was said
+    if found.error is not None and not found.partitions:
+        say(f"Topic {topic}: {found.error.str()}. `regency topics create {topic}` makes it.")
 
 
 def _records(file: BinaryIO, separator: str | None) -> Iterator[tuple[bytes | None, bytes]]:

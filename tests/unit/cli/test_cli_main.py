@@ -133,6 +133,12 @@ def test_status_and_down_without_a_cluster(run: Run) -> None:
     assert (down.exit_code, down.stdout, down.stderr) == (0, '{\n  "ended": []\n}\n', "Nothing runs in .run.\n")
 
 
+def test_demo_says_at_once_that_its_result_cannot_be_written(run: Run) -> None:
+    result = run("demo", "--json", "missing/result.json")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == "Error: missing/result.json: No such file or directory.\n"
+
+
 def test_closed_pipe_is_quiet() -> None:
     reader, writer = os.pipe()
     os.close(reader)

@@ -84,6 +84,15 @@ def test_failed_deliveries_are_counted_by_reason(run: Run, producers: list[FakeP
     assert f"Error: 2 failed: {TIMED_OUT.str()}." in result.stderr
 
 
+def test_topic_that_nobody_creates_is_named_when_all_records_failed(
+    run: Run, producers: list[FakeProducer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeProducer, "list_topics", lambda *_, timeout: FakeMetadata(exists=False))
+    result = run("produce", "t", *AT, given="bad\n")
+    assert result.exit_code == 1
+    assert result.stderr.endswith("Unknown topic or partition. `regency topics create t` makes it.\n")
+
+
 def test_produce_to_nobody_does_not_wait(run: Run) -> None:
     result = run("produce", "t", "--bootstrap-server", "127.0.0.1:1", given="x\n")
     assert (result.exit_code, result.stdout) == (5, "")
