@@ -44,6 +44,7 @@ from regency.broker_agent.replication.fetch_sessions import FetchSessionCache
 from regency.broker_agent.replication.fetcher_pool import FetcherPool, threads
 from regency.broker_agent.replication.replica_manager import ReplicaManager
 from regency.broker_agent.reporter import Reporter
+from regency.broker_agent.strays import Strays
 from regency.broker_agent.topic_configs import TopicConfigs
 from regency.history.writer import HistoryWriter
 from regency.model import znode_paths, znodes
@@ -166,7 +167,8 @@ class Agent:
         self._stop_following = replicas.fetchers.leave
         self._on_dir_failure = functools.partial(self._dir_failed, replicas, logs, session)
         await self._start_listener(replicas, session, cluster_id, stack)
-        self._start_control(replicas, logs, configs, earlier, stack)
+        strays = Strays(self._loop, self._broker_id, session, logs, replicas)
+        self._start_control(replicas, logs, configs, strays, earlier, stack)
         await self._start_child(stack)
         reporter = Reporter(
             self._broker_id,
@@ -302,10 +304,12 @@ class Agent:
         replicas: ReplicaManager,
         logs: LogManager,
         configs: TopicConfigs,
+        strays: Strays,
         earlier: BrokerEpoch,
         stack: AsyncExitStack,
     ) -> None:
-        service = ControlService(self._loop, replicas, logs, self._metadata, configs, self.broker_epoch, earlier)
+        own_epoch = self.broker_epoch
+        service = ControlService(self._loop, replicas, logs, self._metadata, configs, strays, own_epoch, earlier)
         server = GrpcServer([service.handler()], threads=CONTROL_THREADS, name="control")
         endpoint = self._settings.control_plane_listener
         self._announce(endpoint, server.bind(endpoint.host, endpoint.port))

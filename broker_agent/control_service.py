@@ -75,7 +75,7 @@ class Replicas(Protocol):
         ...
 
     def first_full_request_done(self) -> None:
-        """Every partition this broker holds has been named: other logs are strays."""
+        """Every partition this broker holds has been named."""
         ...
 
 
@@ -95,6 +95,22 @@ class Configs(Protocol):
         ...
 
 
+class StrayLogs(Protocol):
+    """Finds logs that no full request names."""
+
+    def begin(self) -> None:
+        """Another controller speaks."""
+        ...
+
+    def named(self, states: Sequence[PartitionState]) -> None:
+        """A piece of a full request; blocks on ZooKeeper."""
+        ...
+
+    def all_named(self) -> None:
+        """The last piece has been applied; blocks on ZooKeeper."""
+        ...
+
+
 class ControlService:
     """Serves regency.control.v1.AgentControl.
 
@@ -109,6 +125,7 @@ class ControlService:
         logs: Logs,
         metadata: MetadataCache,
         configs: Configs,
+        strays: StrayLogs,
         own_epoch: Callable[[], BrokerEpoch],
         earlier: BrokerEpoch = NO_BROKER_EPOCH,
     ) -> None:
@@ -117,6 +134,7 @@ class ControlService:
         self._logs = logs
         self._metadata = metadata
         self._configs = configs
+        self._strays = strays
         self._own_epoch = own_epoch
         self._gate = ControlGate(earlier)
         self._turn = threading.Lock()
@@ -198,6 +216,7 @@ class ControlService:
             )
             logger.info("follows controller %d at %s in epoch %d", ruling.id, ruling.endpoint, ruling.epoch)
             self._call(lambda: self._metadata.saw_controller(ruling))
+            self._strays.begin()
         return work()
 
     def _run(self, work: Callable[[], control_pb2.ControlResponse]) -> control_pb2.ControlResponse:
@@ -218,11 +237,14 @@ class ControlService:
     def _leader_and_isr(self, request: control_pb2.LeaderAndIsrRequest) -> control_pb2.ControlResponse:
         states = control_messages.decode_states(request.topics)
         leaders = control_messages.decode_leaders(request.leaders)
+        if request.full:
+            self._strays.named(states)
         applied = self._read_configs(states)
         ready = [state for state in states if state.topic_partition not in applied]
         self._in_slices(ready, lambda piece: applied.update(self._replicas.apply_states(piece, leaders)))
         if request.full and request.last_chunk:
             self._call(self._replicas.first_full_request_done)
+            self._strays.all_named()
         ids = {state.topic_partition: state.topic_id for state in states}
         return control_pb2.ControlResponse(topics=control_messages.encode_errors(applied, ids))
 

@@ -105,6 +105,22 @@ class Settings:
         self.loaded.append(list(topics))
 
 
+class NamedInFull:
+    """What full requests said."""
+
+    def __init__(self) -> None:
+        self.told: list[object] = []
+
+    def begin(self) -> None:
+        self.told.append("begin")
+
+    def named(self, states: Sequence[PartitionState]) -> None:
+        self.told.append([state.topic_partition for state in states])
+
+    def all_named(self) -> None:
+        self.told.append("all named")
+
+
 class Agent:
     """A control service and all it works on."""
 
@@ -112,7 +128,10 @@ class Agent:
         self.loop, self.hosted, self.disk, self.settings = loop, Hosted(), Disk(), Settings()
         self.metadata = MetadataCache()
         self.epoch = BrokerEpoch(50)
-        self.service = ControlService(loop, self.hosted, self.disk, self.metadata, self.settings, lambda: self.epoch)
+        self.strays = NamedInFull()
+        self.service = ControlService(
+            loop, self.hosted, self.disk, self.metadata, self.settings, self.strays, lambda: self.epoch
+        )
         self.seq = 0
 
     def header(self, controller_epoch: int = 3, broker_epoch: int = 50, seq: int | None = None) -> control_pb2.Header:
@@ -206,6 +225,16 @@ def test_a_new_replica_waits_where_its_settings_cannot_be_read_and_the_others_do
     assert [state.topic_partition for state in agent.hosted.states] == [FLIGHTS]
     assert list(answer.topics[0].partition) == [1]
     assert list(answer.topics[0].error_code) == [ErrorCode.NETWORK_EXCEPTION]
+
+
+def test_strays_are_looked_for_among_what_all_pieces_of_a_full_request_left_out(agent: Agent) -> None:
+    agent.lead(partitions=(0, 1), full=True)
+    agent.lead(partitions=(2,))
+    agent.lead(partitions=(3,), full=True, last=True)
+    names = [TopicPartition("flights", partition) for partition in range(4)]
+    assert agent.strays.told == ["begin", names[:2], names[3:], "all named"]
+    agent.lead(controller_epoch=4)
+    assert agent.strays.told[-1] == "begin"
 
 
 def test_the_last_chunk_of_a_full_request_completes_it(agent: Agent) -> None:

@@ -1,0 +1,157 @@
+"""Strays: logs on this broker's disks that are no replica of this broker any more.
+
+A full LeaderAndIsr names every replica the broker holds. What it left out, or named under another topic id, is only a
+suspicion: a controller that could not read a topic leaves it out too. So ZooKeeper is asked, and a log is set aside
+only where the topic's znode says so. It is renamed, never deleted. Runs on the control server's thread; logs are
+touched on the data loop.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from regency.broker_agent.control_service import LOOP_TIMEOUT_MS, Loop
+from regency.broker_agent.replication.api import PartitionState, ReplicaDescription
+from regency.model import znode_paths, znodes
+from regency.model.errors import RegencyError, ZnodeMalformed
+from regency.model.facts import TopicAssignment
+from regency.model.ids import ZERO_TOPIC_ID, BrokerId, TopicId, TopicPartition, ZkVersion
+from regency.runtime.zk_session import ZkError, ZkSession
+
+logger = logging.getLogger(__name__)
+
+
+class Log(Protocol):
+    """One log on disk."""
+
+    @property
+    def topic_id(self) -> TopicId | None:
+        """Of the topic it belongs to; None where none was ever recorded."""
+        ...
+
+
+class Logs(Protocol):
+    """What is on disk. Data loop only."""
+
+    def get(self, topic_partition: TopicPartition, /) -> Log | None:
+        """The partition's log."""
+        ...
+
+    def all(self) -> Mapping[TopicPartition, Log]:
+        """Every log."""
+        ...
+
+    def mark_stray(self, topic_partitions: Sequence[TopicPartition], /) -> None:
+        """Rename logs so that nothing uses them. Raises LogStorageError."""
+        ...
+
+
+class Replicas(Protocol):
+    """What is served. Data loop only."""
+
+    def describe(self, tps: Iterable[TopicPartition] | None = None) -> list[ReplicaDescription]:
+        """Hosted partitions among those asked for."""
+        ...
+
+
+class Strays:
+    """Collects what a full LeaderAndIsr names, and sets aside what it does not."""
+
+    def __init__(self, loop: Loop, broker: BrokerId, session: ZkSession, logs: Logs, replicas: Replicas) -> None:
+        self._loop = loop
+        self._broker = broker
+        self._session = session
+        self._logs = logs
+        self._replicas = replicas
+        self._named: set[TopicPartition] = set()
+
+    def begin(self) -> None:
+        """Another controller speaks: what the one before named counts no more."""
+        self._named.clear()
+
+    def named(self, states: Sequence[PartitionState]) -> None:
+        """A piece of a full request: set aside logs of earlier topics of the same names, before they get in the way."""
+        self._named.update(state.topic_partition for state in states)
+        ids = {state.topic_partition: state.topic_id for state in states}
+        suspects: dict[TopicPartition, TopicId | None] = {}
+
+        def look() -> None:
+            for topic_partition, topic_id in ids.items():
+                log = self._logs.get(topic_partition)
+                if log is not None and log.topic_id not in (None, ZERO_TOPIC_ID, topic_id):
+                    suspects[topic_partition] = log.topic_id
+
+        self._call(look)
+        self._set_aside(suspects)
+
+    def all_named(self) -> None:
+        """The last piece of a full request has come: set aside what none of them named."""
+        suspects: dict[TopicPartition, TopicId | None] = {}
+
+        def look() -> None:
+            suspects.update((name, log.topic_id) for name, log in self._logs.all().items() if name not in self._named)
+
+        self._call(look)
+        self._named.clear()
+        self._set_aside(suspects)
+
+    def _set_aside(self, suspects: Mapping[TopicPartition, TopicId | None]) -> None:
+        if not suspects:
+            return
+        why = self._confirmed(suspects)
+
+        def rename() -> None:
+            hosted = {replica.topic_partition for replica in self._replicas.describe(list(why))}
+            strays = [topic_partition for topic_partition in why if topic_partition not in hosted]
+            for topic_partition in strays:
+                logger.warning("set aside the log of %s: %s", topic_partition, why[topic_partition])
+            self._logs.mark_stray(strays)
+
+        if why:
+            try:
+                self._call(rename)
+            except RegencyError as error:
+                logger.warning("stray logs stay in place: %s", error)
+
+    def _call(self, work: Callable[[], None]) -> None:
+        self._loop.call(work, timeout_ms=LOOP_TIMEOUT_MS)
+
+    def _confirmed(self, suspects: Mapping[TopicPartition, TopicId | None]) -> dict[TopicPartition, str]:
+        by_topic: dict[str, list[TopicPartition]] = {}
+        for topic_partition in sorted(suspects):
+            by_topic.setdefault(topic_partition.topic, []).append(topic_partition)
+        try:
+            found = self._session.read_many([znode_paths.topic(name) for name in by_topic])
+        except ZkError as error:
+            logger.warning("%d logs may be strays and stay in place: %s", len(suspects), error)
+            return {}
+        reasons: dict[TopicPartition, str] = {}
+        for (name, held), znode in zip(by_topic.items(), found, strict=True):
+            if znode is None:
+                reasons.update(dict.fromkeys(held, "there is no such topic any more"))
+                continue
+            version, czxid = ZkVersion(znode.stat.version), znode.stat.czxid
+            try:
+                topic = znodes.decode_topic(znode.path, znode.data, topic=name, zk_version=version, czxid=czxid)
+            except ZnodeMalformed as error:
+                logger.warning("%d logs may be strays and stay in place: %s", len(held), error)
+                continue
+            for topic_partition in held:
+                reason = why_stray(self._broker, topic_partition.partition, suspects[topic_partition], topic)
+                if reason is not None:
+                    reasons[topic_partition] = reason
+        return reasons
+
+
+def why_stray(broker: BrokerId, partition: int, topic_id: TopicId | None, topic: TopicAssignment) -> str | None:
+    """Why a log of a partition is no replica of the topic on this broker; None where it is, or may be, one."""
+    if topic_id not in (None, ZERO_TOPIC_ID) and topic.topic_id is not None and topic_id != topic.topic_id:
+        return "it belongs to an earlier topic of the same name"
+    assignment = topic.partitions.get(partition)
+    if assignment is None:
+        return "its topic has no such partition"
+    if broker not in assignment.replicas:
+        return f"the partition is assigned to {list(assignment.replicas)}, not to this broker"
+    return None
