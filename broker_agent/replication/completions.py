@@ -24,9 +24,11 @@ class Completions:
         self._depth += 1
 
     def __exit__(self, *_: object) -> None:
-        if self._depth == 1:
-            self._drain()
-        self._depth -= 1
+        try:
+            if self._depth == 1:
+                self._drain()
+        finally:
+            self._depth -= 1
 
     def add(self, call: Callable[[], None]) -> None:
         """Have `call` made when nothing is half changed, in order."""
