@@ -54,7 +54,9 @@ def admin_client(servers: str) -> Iterator[KafkaAdminClient]:
     except RuntimeError as error:
         if "controller" not in str(error):
             raise
-        raise CommandFailed("No controller answered; one is perhaps being elected.", hint="Try again.") from error
+        raise CommandFailed(
+            "No controller answered; one is perhaps being elected.", hint="Try again; `regency status` shows who rules."
+        ) from error
     finally:
         client.close()
 
