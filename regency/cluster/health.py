@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from regency.model import znode_paths
-from regency.model.errors import RegencyError
+from regency.model.errors import RegencyError, ZnodeMalformed
 from regency.model.facts import LeaderAndIsr, ReplicaAssignment
 from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch, TopicPartition, ZkVersion
 from regency.model.znodes import decode_controller, decode_controller_epoch, decode_state, decode_topic
@@ -98,7 +98,9 @@ def phrase(found: Sequence[str], shown: int = _SHOWN) -> str:
 
 
 def why_unreadable(error: RegencyError) -> str:
-    """The same for a ZooKeeper that cannot be read."""
+    """The same for a ZooKeeper that cannot be read, or a znode in it."""
+    if isinstance(error, ZnodeMalformed):
+        return str(error).rstrip(".")
     return f"ZooKeeper does not answer: {str(error).rstrip('.')}"
 
 

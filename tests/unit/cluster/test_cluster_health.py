@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from regency.cluster.health import ClusterSnapshot, PartitionView, missing, phrase
+from regency.cluster.health import ClusterSnapshot, PartitionView, missing, phrase, why_unreadable
+from regency.model.errors import ZnodeMalformed
 from regency.model.facts import LeaderAndIsr, ReplicaAssignment
 from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition
+from regency.runtime.zk_session import ZkError
 
 ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
 ALL = [ONE, TWO, THREE]
@@ -83,3 +85,10 @@ def test_topic_being_deleted_is_unfinished() -> None:
 def test_long_lists_are_cut() -> None:
     assert phrase(["a", "b", "c"], shown=2) == "a; b; and 1 more"
     assert phrase(["a", "b"], shown=2) == "a; b"
+
+
+def test_a_znode_that_cannot_be_read_is_not_called_a_zookeeper_that_is_silent():
+    assert (
+        why_unreadable(ZnodeMalformed("/brokers/topics/t", "line 1: no JSON")) == "/brokers/topics/t: line 1: no JSON"
+    )
+    assert why_unreadable(ZkError("No contact.")) == "ZooKeeper does not answer: No contact"
