@@ -298,14 +298,15 @@ class FetcherLogic:
         if target is None or (replica.log_end_offset, replica.latest_epoch) == before:
             self._delay(state, now_ms, self._limits.backoff_ms)
             return
-        logger.info(
-            "truncated %s from %d to %d: epoch %d of its leader ends at %d",
-            replica.topic_partition,
-            before[0],
-            target,
-            diverging.leader_epoch,
-            diverging.end_offset,
-        )
+        if replica.log_end_offset < before[0]:
+            logger.info(
+                "truncated %s from %d to %d: epoch %d of its leader ends at %d",
+                replica.topic_partition,
+                before[0],
+                target,
+                diverging.leader_epoch,
+                diverging.end_offset,
+            )
         self._moved(state)
 
     def _take_offset(self, state: _State, listed: ListedOffset, now_ms: int) -> None:
