@@ -4,247 +4,40 @@ speaks the codec."""
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import struct
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import ModuleType
 from typing import Any
-from uuid import UUID
 
 import pytest
 
-from regency.broker_agent.admin_forwarder import CreatedTopicResult, NewTopicSpec
+from regency.broker_agent.admin_forwarder import NewTopicSpec
 from regency.broker_agent.listener.server import KafkaListener
 from regency.broker_agent.metadata import BrokerNode, PartitionMetadata
 from regency.broker_agent.metadata_cache import MetadataCache, MetadataChange, MetadataUpdate, TopicDelta
-from regency.broker_agent.replication.api import (
-    EpochEndOffset,
-    FetchedPartition,
-    FetchParams,
-    FetchPartition,
-    ListedOffset,
-    ProduceResult,
-)
 from regency.broker_agent.wire.apis import ApiKey
 from regency.broker_agent.wire.codec import Message, decode_response, encode_request
 from regency.model.clock import SystemClock
-from regency.model.errors import RegencyError
 from regency.model.facts import Endpoint
-from regency.model.ids import (
-    BrokerEpoch,
-    BrokerId,
-    ControllerEpoch,
-    LeaderEpoch,
-    Offset,
-    ProducerId,
-    TopicId,
-    TopicPartition,
-    ZkVersion,
-)
-from regency.model.kafka_errors import ErrorCode
+from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition, ZkVersion
 from regency.model.settings import BrokerSettings
 
 LISTENER = "PLAINTEXT"
 
 
-def topic_id(name: str) -> TopicId:
-    return TopicId(UUID(bytes=name.encode().ljust(16, b"-")[:16]))
+def _load_fakes() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("listener_fakes", Path(__file__).with_name("fakes.py"))
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
-class FakeReplicas:
-    """Logs in memory, every batch one offset per record; acks=all waits while `hold` is set."""
-
-    def __init__(self) -> None:
-        self.logs: dict[TopicPartition, list[tuple[int, bytes]]] = {}
-        self.hold = False
-        self.held: list[Callable[[], None]] = []
-        self.appended: list[tuple[TopicPartition, bytes]] = []
-        self.fetches: list[tuple[FetchParams, list[FetchPartition]]] = []
-        self.waiting: list[Callable[[], None]] = []
-        self.cancelled = 0
-        self.fail: Exception | None = None
-        self.errors: dict[TopicPartition, FetchedPartition] = {}
-        self.names: dict[TopicId, str] = {}
-        self.produce_errors: dict[TopicPartition, ProduceResult] = {}
-
-    def end(self, key: TopicPartition) -> int:
-        return sum(count for count, _ in self.logs[key])
-
-    def append(
-        self,
-        acks: int,
-        timeout_ms: int,
-        batches: Mapping[TopicPartition, memoryview],
-        respond: Callable[[dict[TopicPartition, ProduceResult]], None],
-    ) -> None:
-        if self.fail is not None:
-            raise self.fail
-        results = {}
-        for key, batch in batches.items():
-            if key in self.produce_errors:
-                results[key] = self.produce_errors[key]
-            elif key not in self.logs:
-                results[key] = ProduceResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            else:
-                base = self.end(key)
-                (last_delta,) = struct.unpack_from(">i", batch, 23)
-                self.logs[key].append((last_delta + 1, struct.pack(">q", base) + batch[8:]))
-                self.appended.append((key, bytes(batch)))
-                results[key] = ProduceResult(ErrorCode.NONE, Offset(base), -1, Offset(0))
-        if acks == -1 and self.hold:
-            self.held.append(lambda: respond(results))
-        else:
-            respond(results)
-        waiting, self.waiting = self.waiting, []
-        for look in waiting:
-            look()
-
-    def fetch(
-        self,
-        params: FetchParams,
-        partitions: Sequence[FetchPartition],
-        respond: Callable[[dict[TopicPartition, FetchedPartition]], None],
-    ) -> Callable[[], None]:
-        self.fetches.append((params, list(partitions)))
-        if self.fail is not None:
-            raise self.fail
-        loop = asyncio.get_running_loop()
-        over = False
-
-        def look(last: bool = False) -> None:
-            nonlocal over
-            if over:
-                return
-            results = {wanted.topic_partition: self._read(wanted) for wanted in partitions}
-            ready = not results or any(
-                len(result.records) or result.error is not ErrorCode.NONE for result in results.values()
-            )
-            if ready or last or params.max_wait_ms <= 0:
-                over = True
-                respond(results)
-            else:
-                self.waiting.append(look)
-
-        def cancel() -> None:
-            nonlocal over
-            over = True
-            self.cancelled += 1
-
-        look()
-        if not over:
-            loop.call_later(params.max_wait_ms / 1000, look, True)
-        return cancel
-
-    def _read(self, wanted: FetchPartition) -> FetchedPartition:
-        key = wanted.topic_partition
-        if key in self.errors:
-            return self.errors[key]
-        if key not in self.logs:
-            return FetchedPartition(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        base, records = 0, b""
-        for count, batch in self.logs[key]:
-            if base + count > wanted.fetch_offset:
-                records += batch
-            base += count
-        return FetchedPartition(ErrorCode.NONE, Offset(base), Offset(0), records)
-
-    def topic_name(self, topic_id: TopicId) -> str | None:
-        return self.names.get(topic_id)
-
-    def list_offset(
-        self,
-        topic_partition: TopicPartition,
-        timestamp: int,
-        current_leader_epoch: LeaderEpoch,
-        replica_id: BrokerId,
-    ) -> ListedOffset:
-        if topic_partition not in self.logs:
-            return ListedOffset(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if timestamp >= 0:
-            return ListedOffset(ErrorCode.OFFSET_NOT_AVAILABLE)
-        offset = {-1: self.end(topic_partition), -2: 0, -3: 0}[timestamp]
-        return ListedOffset(ErrorCode.NONE, -1, Offset(offset), LeaderEpoch(7))
-
-    def end_offset_for_epoch(
-        self,
-        topic_partition: TopicPartition,
-        current_leader_epoch: LeaderEpoch,
-        leader_epoch: LeaderEpoch,
-    ) -> tuple[ErrorCode, EpochEndOffset]:
-        if topic_partition not in self.logs:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER, EpochEndOffset()
-        return ErrorCode.NONE, EpochEndOffset(leader_epoch, Offset(self.end(topic_partition)))
-
-
-@dataclass
-class FakeContext:
-    partitions: Sequence[FetchPartition]
-    session_id: int = 0
-
-    def finish(
-        self, results: Mapping[TopicPartition, FetchedPartition]
-    ) -> tuple[int, Mapping[TopicPartition, FetchedPartition]]:
-        return self.session_id, results
-
-
-@dataclass
-class FakeSessions:
-    """Remembers what it was asked; answers a sessionless context, or `error`."""
-
-    asked: list[tuple[int, int, list[FetchPartition], list[TopicPartition], bool]] = field(default_factory=list)
-    error: ErrorCode | None = None
-    session_id: int = 0
-
-    def resolve(
-        self,
-        session_id: int,
-        session_epoch: int,
-        partitions: Sequence[FetchPartition],
-        forgotten: Sequence[TopicPartition],
-        privileged: bool,
-        now: int,
-    ) -> FakeContext | ErrorCode:
-        self.asked.append((session_id, session_epoch, list(partitions), list(forgotten), privileged))
-        return self.error if self.error is not None else FakeContext(partitions, self.session_id)
-
-
-class FakeAdmin:
-    """Creates topics by telling the harness; `fail` is raised, `refuse` answered."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[list[NewTopicSpec], bool, int, bool]] = []
-        self.fail: Exception | None = None
-        self.refuse: ErrorCode = ErrorCode.NONE
-        self.created: Callable[[NewTopicSpec], None] = lambda spec: None
-
-    async def create_topics(
-        self, topics: Sequence[NewTopicSpec], *, validate_only: bool, timeout_ms: int, require_local: bool
-    ) -> list[CreatedTopicResult]:
-        self.asked.append((list(topics), validate_only, timeout_ms, require_local))
-        if self.fail is not None:
-            raise self.fail
-        if self.refuse is not ErrorCode.NONE:
-            return [CreatedTopicResult(spec.name, self.refuse, "refused by the controller") for spec in topics]
-        if not validate_only:
-            for spec in topics:
-                self.created(spec)
-        return [
-            CreatedTopicResult(
-                spec.name, ErrorCode.NONE, "", topic_id(spec.name), spec.num_partitions, spec.replication_factor
-            )
-            for spec in topics
-        ]
-
-
-class FakeProducerIds:
-    def __init__(self) -> None:
-        self.next = 4000
-        self.fail: RegencyError | None = None
-
-    async def allocate(self) -> ProducerId:
-        if self.fail is not None:
-            raise self.fail
-        self.next += 1
-        return ProducerId(self.next)
+fakes = _load_fakes()
 
 
 class Client:
@@ -296,12 +89,12 @@ class Harness:
 
     def __init__(self, *, published: bool = True, **settings: Any) -> None:
         self.settings = BrokerSettings(broker_id=BrokerId(1), **settings)
-        self.replicas = FakeReplicas()
-        self.sessions = FakeSessions()
+        self.replicas = fakes.FakeReplicas()
+        self.sessions = fakes.FakeSessions()
         self.metadata = MetadataCache()
-        self.admin = FakeAdmin()
+        self.admin = fakes.FakeAdmin()
         self.admin.created = self._created
-        self.producer_ids = FakeProducerIds()
+        self.producer_ids = fakes.FakeProducerIds()
         self.topics: dict[str, list[PartitionMetadata]] = {}
         self.endpoints: dict[int, tuple[Endpoint, ...]] = {
             broker: (Endpoint(LISTENER, "127.0.0.1", 9090 + broker), Endpoint("INNER", f"inner{broker}", 7070))
@@ -327,7 +120,9 @@ class Harness:
             BrokerNode(BrokerId(broker), BrokerEpoch(100 + broker), endpoints, f"rack{broker}")
             for broker, endpoints in sorted(self.endpoints.items())
         ]
-        topics = [TopicDelta(name, topic_id(name), partitions) for name, partitions in sorted(self.topics.items())]
+        topics = [
+            TopicDelta(name, fakes.topic_id(name), partitions) for name, partitions in sorted(self.topics.items())
+        ]
         refused = self.metadata.apply(
             MetadataUpdate(ControllerEpoch(5), BrokerId(1), [MetadataChange(brokers, topics)], 1, True, True, True)
         )

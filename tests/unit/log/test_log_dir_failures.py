@@ -1,0 +1,221 @@
+"""Directories of logs that fail: what a failure takes away, and what works on."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from regency.broker_agent.log.errors import LogDirInvalid, LogStorageError
+from regency.model.ids import TopicId, TopicPartition
+from regency.model.log_config import LogConfig
+
+NOW = 1_700_000_000_000
+TP = TopicPartition("flights", 3)
+
+
+def test_a_directory_that_cannot_be_read_is_offline_and_the_others_work(disk):
+    (disk.root / "a").write_text("not a directory")
+    disk.dirs = [disk.root / "a", disk.root / "b"]
+    manager = disk.open()
+    assert [path for path, _ in disk.failures] == [disk.root / "a"]
+    assert manager.offline_dirs == (disk.root / "a",)
+    with pytest.raises(LogStorageError, match="may hold flights-3"):
+        manager.create(TP, TopicId(UUID(int=1)), LogConfig(), is_new=False)
+    assert disk.log().directory.parent == disk.root / "b"
+
+
+def test_without_any_working_directory_there_is_no_start(disk):
+    (disk.root / "a").write_text("not a directory")
+    with pytest.raises(LogDirInvalid, match="No log directory works"):
+        disk.open()
+
+
+@pytest.fixture
+def no_space(monkeypatch):
+    def write_nothing(*args):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", write_nothing)
+
+
+def test_a_write_error_takes_the_directory_offline_once_for_all_its_logs(disk, batch, no_space):
+    disk.dirs = [disk.root / "a", disk.root / "b"]
+    logs = [disk.log(TopicPartition("t", number)) for number in range(4)]
+
+    for log in (logs[0], logs[0], logs[2]):
+        with pytest.raises(LogStorageError, match="No space left"):
+            log.append_as_leader(batch(1), 0, NOW)
+
+    assert [path for path, _ in disk.failures] == [disk.root / "a"]
+    assert disk.manager.offline_dirs == (disk.root / "a",)
+    assert sorted(disk.manager.all()) == [("t", 1), ("t", 3)]
+    for use in (
+        lambda: logs[2].read(0, 100, max_offset=0, min_one_batch=True),
+        lambda: logs[2].truncate_to(0),
+        lambda: logs[2].assign_epoch(1, 0),
+        logs[2].flush,
+    ):
+        with pytest.raises(LogStorageError):
+            use()
+
+
+def test_nothing_is_appended_after_a_torn_write(disk, batch, monkeypatch):
+    log = disk.log()
+    log.append_as_leader(batch(1), 0, NOW)
+    really_write = os.pwrite
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", lambda fd, data, at: really_write(fd, bytes(data)[:-5], at))
+        with pytest.raises(LogStorageError, match="were written"):
+            log.append_as_leader(batch(2), 0, NOW)
+    with pytest.raises(LogStorageError):
+        log.append_as_leader(batch(3), 0, NOW)
+    assert disk.reopen(clean=False).log_end_offset == 1
+
+
+def test_a_failed_directory_is_not_marked_clean_and_the_others_are(disk, batch, no_space):
+    disk.dirs = [disk.root / "a", disk.root / "b"]
+    first, _ = disk.log(TopicPartition("t", 0)), disk.log(TopicPartition("t", 1))
+    with pytest.raises(LogStorageError):
+        first.append_as_leader(batch(1), 0, NOW)
+    disk.manager.close()
+    disk.manager = None
+    assert [(disk.root / name / ".kafka_cleanshutdown").exists() for name in ("a", "b")] == [False, True]
+
+
+def test_a_log_that_does_not_close_leaves_no_marker(disk, batch, no_space, caplog):
+    log = disk.log()
+    log._segments.active.max_timestamp = 5
+    disk.manager.close()
+    disk.manager = None
+    assert not (disk.dirs[0] / ".kafka_cleanshutdown").exists()
+    assert "is not closed cleanly" in caplog.text
+
+
+def no_sync(fd):
+    raise OSError(errno.EIO, "Input/output error")
+
+
+def test_an_error_in_the_background_takes_the_directory_offline(disk, monkeypatch):
+    disk.worker.inline = False
+    disk.log()
+    monkeypatch.setattr(os, "fsync", no_sync)
+    disk.worker.run()
+    assert [path for path, _ in disk.failures] == disk.dirs
+    assert dict(disk.manager.all()) == {}
+
+
+def test_a_failing_checkpoint_takes_the_directory_offline(disk, monkeypatch):
+    disk.log()
+    monkeypatch.setattr(os, "fsync", no_sync)
+    disk.manager.checkpoint_high_watermarks({TP: 1})
+    assert [path for path, _ in disk.failures] == disk.dirs
+    disk.manager.checkpoint_recovery_points()
+    disk.manager.checkpoint_log_start_offsets()
+    disk.manager.run_retention(NOW)
+    disk.manager.flush_dirty_logs()
+
+
+def test_a_new_log_goes_elsewhere_when_a_directory_fails_under_it(disk, monkeypatch):
+    disk.dirs = [disk.root / "a", disk.root / "b"]
+    disk.open()
+    (disk.root / "a" / "flights-3").write_text("in the way")
+    assert disk.log().directory.parent == disk.root / "b"
+    assert [path for path, _ in disk.failures] == [disk.root / "a"]
+
+
+def test_a_new_log_goes_elsewhere_when_its_topic_id_cannot_be_kept(disk, monkeypatch):
+    disk.dirs = [disk.root / "a", disk.root / "b"]
+    disk.open()
+
+    def replace(path: Path, content: bytes, *, sync: bool) -> None:
+        if disk.root / "a" in path.parents:
+            raise OSError(errno.ENOSPC, "no space left on device")
+        path.write_bytes(content)
+
+    monkeypatch.setattr("regency.broker_agent.log.partition_log.replace_file", replace)
+    assert disk.log().directory.parent == disk.root / "b"
+    assert [path for path, _ in disk.failures] == [disk.root / "a"]
+
+
+def test_damage_found_while_reading_harms_only_that_log(disk, batch):
+    log = disk.log()
+    for _ in range(2):
+        log.append_as_leader(batch(1), 0, NOW)
+    with (log.directory / f"{0:020d}.log").open("r+b") as file:
+        file.seek(8)
+        file.write(b"\0\0\0\7")
+    log.roll()
+    for use in (
+        lambda: log.read(1, 100, max_offset=2, min_one_batch=True),
+        lambda: log.position_of(0),
+        lambda: log.offset_for_timestamp(0, 2),
+        lambda: log.truncate_to(1),
+    ):
+        with pytest.raises(LogStorageError, match="damaged below the log end"):
+            use()
+    assert log.log_end_offset == 2
+    assert disk.failures == []
+
+
+def test_without_a_working_directory_nothing_can_be_created(disk, batch, no_space):
+    with pytest.raises(LogStorageError):
+        disk.log().append_as_leader(batch(1), 0, NOW)
+    with pytest.raises(LogStorageError, match="all are offline"):
+        disk.manager.create(TP, TopicId(UUID(int=1)), LogConfig(), is_new=True)
+
+
+def test_a_log_that_cannot_be_read_at_the_start_takes_its_directory_offline(disk):
+    disk.dirs = [disk.root / "a", disk.root / "b"]
+    for number in range(4):
+        disk.log(TopicPartition("t", number))
+    disk.manager.close()
+    log_file = disk.root / "a" / "t-0" / f"{0:020d}.log"
+    log_file.unlink()
+    log_file.mkdir()
+    manager = disk.open()
+    assert ([path for path, _ in disk.failures], manager.offline_dirs) == ([disk.root / "a"], (disk.root / "a",))
+    assert sorted(manager.all()) == [("t", 1), ("t", 3)]
+
+
+@pytest.fixture
+def no_rename(monkeypatch):
+    def refuse(*args):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(Path, "rename", refuse)
+
+
+def test_a_log_that_cannot_be_put_aside_takes_its_directory_offline(disk, no_rename):
+    disk.log()
+    with pytest.raises(LogStorageError, match="Read-only"):
+        disk.manager.delete_async(TP)
+    assert [path for path, _ in disk.failures] == disk.dirs
+
+
+def test_retention_that_cannot_rename_fails_the_directory_once(disk, batch, no_rename):
+    for number in range(3):
+        log = disk.log(TopicPartition("t", number))
+        log.append_as_leader(batch(5), 0, NOW)
+        log.set_high_watermark(1)
+    disk.manager.run_retention(NOW)
+    assert [path for path, _ in disk.failures] == disk.dirs
+    assert dict(disk.manager.all()) == {}
+
+
+def test_what_cannot_be_removed_stays_and_is_named(disk, caplog, monkeypatch):
+    disk.log()
+    disk.manager.delete_async(TP)
+    disk.clock.advance(60_000)
+
+    def refuse(path):
+        raise OSError(errno.EBUSY, "Device or resource busy")
+
+    monkeypatch.setattr(shutil, "rmtree", refuse)
+    disk.manager.remove_deleted_files()
+    assert "stays on the disk until the next start" in caplog.text
+    assert disk.failures == []
