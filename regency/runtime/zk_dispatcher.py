@@ -8,6 +8,8 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from regency.model.clock import Clock
@@ -24,7 +26,7 @@ class Dispatcher:
 
     def __init__(self, name: str, clock: Clock) -> None:
         self._clock = clock
-        self._queue: queue.SimpleQueue[Delivery | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[tuple[Delivery, tuple[SessionCallback, ...]] | None] = queue.SimpleQueue()
         self._listeners: list[SessionCallback] = []
         self._thread = threading.Thread(target=self._run, name=f"zk-callbacks-{name}", daemon=True)
         self._core: SessionCore | None = None
@@ -35,11 +37,11 @@ class Dispatcher:
         self._thread.start()
 
     def put(self, delivery: Delivery) -> None:
-        """Deliver after everything put before. Never blocks."""
-        self._queue.put(delivery)
+        """Deliver after everything put before, to those who listen by now. Never blocks."""
+        self._queue.put((delivery, tuple(self._listeners)))
 
     def listen(self, callback: SessionCallback) -> None:
-        """Add a listener of session events."""
+        """Add a listener of session events that are put from now on."""
         self._listeners.append(callback)
 
     def on_this_thread(self) -> bool:
@@ -56,28 +58,29 @@ class Dispatcher:
     def _run(self) -> None:
         while core := self._core:
             try:
-                delivery = self._queue.get(timeout=self._seconds_to_deadline(core))
+                entry = self._queue.get(timeout=self._seconds_to_deadline(core))
             except queue.Empty:
                 core.expire_if_due()
                 continue
-            if delivery:
-                try:
-                    self._call(core, delivery)
-                except Exception:  # a callback is foreign code: its fault must not cost the others their events
-                    logger.exception(
-                        "a ZooKeeper callback failed on %s", delivery.watch_event or delivery.session_event
-                    )
+            if entry:
+                self._deliver(core, *entry)
+
+    def _deliver(self, core: SessionCore, delivery: Delivery, listeners: tuple[SessionCallback, ...]) -> None:
+        if delivery.watch and delivery.watch_event:
+            if core.is_current(delivery.watch):
+                self._call(partial(delivery.watch.callback, delivery.watch_event), delivery)
+        elif delivery.session_event:
+            for listener in listeners:
+                self._call(partial(listener, delivery.session_event, delivery.generation), delivery)
+
+    def _call(self, callback: Callable[[], None], delivery: Delivery) -> None:
+        try:
+            callback()
+        except Exception:  # a callback is foreign code: its fault must not cost the others their events
+            logger.exception("a ZooKeeper callback failed on %s", delivery.watch_event or delivery.session_event)
 
     def _seconds_to_deadline(self, core: SessionCore) -> float:
         deadline_ms = core.deadline_ms()
         if deadline_ms is None:
             return _MAX_WAIT_S
         return max(deadline_ms - self._clock.monotonic_ms(), 0) / 1000
-
-    def _call(self, core: SessionCore, delivery: Delivery) -> None:
-        if delivery.watch and delivery.watch_event:
-            if core.is_current(delivery.watch):
-                delivery.watch.callback(delivery.watch_event)
-        elif delivery.session_event:
-            for listener in tuple(self._listeners):
-                listener(delivery.session_event, delivery.generation)
