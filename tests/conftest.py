@@ -6,6 +6,7 @@ One ZooKeeper per session, one chroot per cluster.
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import signal
 import time
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+import hypothesis
 import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
@@ -22,6 +24,10 @@ from regency.cluster.cluster import Cluster
 from regency.cluster.processes import ProcessState
 from regency.cluster.zookeeper import EmbeddedZooKeeper
 from regency.model.errors import RegencyError
+
+hypothesis.settings.register_profile("default", deadline=None, print_blob=True)
+hypothesis.settings.register_profile("ci", parent=hypothesis.settings.get_profile("default"), derandomize=True)
+hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 T = TypeVar("T")
 OUT = Path(__file__).resolve().parent / "out"
