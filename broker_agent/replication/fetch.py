@@ -199,7 +199,13 @@ class _DelayedFetch(DelayedOperation):
     def finish(self) -> None:
         reading, wanted = self._reading, self._wanted
         again = wanted if reading.size else reading.outdated
-        self._respond(self._path.read_again(reading, [wanted[partition] for partition in again]))
+        try:
+            results = self._path.read_again(reading, [wanted[partition] for partition in again])
+        except Exception:
+            # Nobody foresaw it, and it is logged where this was called; whoever waits has to hear something.
+            self._respond(dict.fromkeys(wanted, FetchedPartition(ErrorCode.UNKNOWN_SERVER_ERROR)))
+            raise
+        self._respond(results)
 
 
 def _read_log(partition: Partition, reading: _Reading, wanted: FetchPartition) -> FetchedPartition:

@@ -7,6 +7,7 @@ import pytest
 
 from regency.broker_agent.log.errors import LogStorageError
 from regency.broker_agent.replication.api import FetchParams, FetchPartition
+from regency.broker_agent.replication.fetch import FetchPath
 from regency.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 
@@ -229,6 +230,18 @@ def test_a_log_that_cannot_be_measured_ends_the_wait_and_harms_no_producer(clust
     monkeypatch.setattr(cluster[1].log(), "bytes_between", fail)
     assert cluster[1].produce("a", acks=1)[0].error is ErrorCode.NONE
     assert len(waiting) == 1
+
+
+def test_a_fault_while_a_wait_ends_is_an_answer_too(cluster, monkeypatch, caplog) -> None:
+    def fault(*_: object) -> None:
+        raise RuntimeError("nobody foresaw this")
+
+    lead_alone(cluster)
+    answers = cluster[1].consume(0, max_wait_ms=500, min_bytes=1000)
+    monkeypatch.setattr(FetchPath, "read_again", fault)
+    cluster.advance(500)
+    assert [answer.error for answer in answers] == [ErrorCode.UNKNOWN_SERVER_ERROR]
+    assert "nobody foresaw this" in caplog.text
 
 
 def test_an_error_is_answered_at_once(cluster) -> None:
