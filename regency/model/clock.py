@@ -51,7 +51,3 @@ class ManualClock:
             raise ValueError(f"time passes forwards, not by {milliseconds} ms")
         self._monotonic_ms += milliseconds
         self._wall_ms += milliseconds
-
-    def step_wall(self, milliseconds: int) -> None:
-        """Set the wall clock forwards or back, as an operator or NTP does."""
-        self._wall_ms += milliseconds
