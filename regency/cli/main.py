@@ -76,9 +76,20 @@ class RegencyGroup(click.Group):
         **extra: Any,
     ) -> NoReturn:
         """Run, and end the process with the status of what happened."""
+        with exit_on_termination() as ending:
+            try:
+                status = self._status(args, prog_name, complete_var, **extra)
+            except Exception:
+                # confluent-kafka answers a signal that comes while it reads its arguments with an error about them
+                if ending.status is None:
+                    raise
+                status = ending.status
+        sys.exit(int(status if ending.status is None else ending.status))
+
+    def _status(self, args: Sequence[str] | None, prog_name: str | None, complete_var: str | None, **extra: Any) -> int:
+        status: int
         try:
-            with exit_on_termination():
-                result = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+            result = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
             status = result if isinstance(result, int) else Exit.DONE
         except click.ClickException as error:
             error.show()
@@ -93,7 +104,7 @@ class RegencyGroup(click.Group):
                 raise  # not about a file of the user's: a mistake of ours
             say(f"Error: {os.fsdecode(error.filename)}: {error.strerror}.")
             status = Exit.FAILED
-        sys.exit(int(status))
+        return status
 
 
 @click.group(cls=RegencyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -10,20 +10,34 @@ from types import FrameType
 from regency.cli.exits import Exit
 
 
+class Ending:
+    """Whether the command was told to end, and by what."""
+
+    def __init__(self) -> None:
+        self.status: Exit | None = None
+        """The exit status that says so; None while nobody has asked."""
+
+
 @contextmanager
-def exit_on_termination() -> Iterator[None]:
-    """Inside, SIGTERM and SIGHUP raise SystemExit and Ctrl-C raises KeyboardInterrupt. Main thread only."""
+def exit_on_termination() -> Iterator[Ending]:
+    """Inside, SIGTERM and SIGHUP raise SystemExit and Ctrl-C raises KeyboardInterrupt. Main thread only.
+
+    Code in C that the signal interrupts may put an error of its own in the place of these: ask the `Ending` as well.
+    """
+    ending = Ending()
 
     def leave(number: int, _: FrameType | None) -> None:
         # Raised as instances: what sys.exit() and Python's own handler of Ctrl-C raise is a bare class with a value
         # until someone looks at it, and in a callback confluent-kafka turns that into a SystemError.
         if number == signal.SIGINT:
+            ending.status = Exit.INTERRUPTED
             raise KeyboardInterrupt
+        ending.status = Exit.TERMINATED
         raise SystemExit(Exit.TERMINATED)
 
     before = {number: signal.signal(number, leave) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
-        yield
+        yield ending
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -81,7 +81,8 @@ def test_an_interrupted_demo_leaves_no_process_behind(
     started = of_the_demo(tmp_path / "demo")
     assert len(started) >= 7, "ZooKeeper, three agents and their three children"
     running_demo.send_signal(how)
-    assert running_demo.wait(timeout=20) == status
+    assert running_demo.stderr is not None
+    assert running_demo.wait(timeout=20) == status, running_demo.stderr.read()
     pids = {row.pid for row in started}
     eventually(
         lambda: not pids & {row.pid for row in processes.all_processes() if row.alive},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -51,6 +52,22 @@ def test_expected_error_is_one_line_and_a_status(
     failing(error)
     result = run("down")
     assert (result.exit_code, result.stdout, result.stderr) == (status, "", "Error: It broke. Mend it.\n")
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGHUP, 143), (signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_signal_ends_a_command_though_a_library_replaces_its_exception(
+    run: Run, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, status: int
+) -> None:
+    @click.command()
+    def replacing() -> None:
+        try:
+            signal.raise_signal(number)
+        except BaseException:  # noqa: BLE001 - as confluent-kafka does while it reads its arguments
+            raise TypeError("expected header key to be unicode string") from None
+
+    monkeypatch.setattr("regency.cli.down.down", replacing)
+    result = run("down")
+    assert (result.exit_code, result.stdout, result.stderr) == (status, "", "")
 
 
 def test_interrupt_is_quiet(run: Run, failing: Callable[[BaseException], None]) -> None:
