@@ -24,6 +24,7 @@ from regency.broker_agent.replication.api import (
     ReplicaDescription,
     StopPartition,
 )
+from regency.model.crash_points import crash_point
 from regency.model.errors import RegencyError
 from regency.model.ids import (
     NO_BROKER_EPOCH,
@@ -201,8 +202,11 @@ class ControlService:
                 return self._stamp(control_pb2.ControlResponse(error_code=verdict.error, message=verdict.why))
             if isinstance(verdict, RepeatedRequest):
                 return verdict.answer
+            crash_point("agent.control.after_admission")
             answer = self._stamp(self._run(lambda: self._begun(header, work)))
+            crash_point("agent.control.before_remembered")
             self._gate.answered(facts, answer)
+            crash_point("agent.control.after_remembered")
             return answer
 
     def _begun(
@@ -243,7 +247,9 @@ class ControlService:
         ready = [state for state in states if state.topic_partition not in applied]
         self._in_slices(ready, lambda piece: applied.update(self._replicas.apply_states(piece, leaders)))
         if request.full and request.last_chunk:
+            crash_point("agent.control.before_whole")
             self._call(self._replicas.first_full_request_done)
+            crash_point("agent.control.before_strays")
             self._strays.all_named()
         ids = {state.topic_partition: state.topic_id for state in states}
         return control_pb2.ControlResponse(topics=control_messages.encode_errors(applied, ids))
@@ -277,6 +283,7 @@ class ControlService:
         prepared = self._metadata.prepare(control_messages.decode_update(request))
         if isinstance(prepared, Refused):
             return control_pb2.ControlResponse(error_code=ErrorCode.INVALID_REQUEST, message=prepared.why)
+        crash_point("agent.metadata.before_publication")
         self._call(lambda: self._metadata.publish(prepared))
         return control_pb2.ControlResponse()
 
@@ -303,6 +310,7 @@ class ControlService:
     def _in_slices(self, items: Sequence[T], work: Callable[[Sequence[T]], None]) -> None:
         for start in range(0, len(items), SLICE):
             piece = items[start : start + SLICE]
+            crash_point("agent.control.before_slice")
             self._call(partial(work, piece))
 
     def _call(self, work: Callable[[], T]) -> T:

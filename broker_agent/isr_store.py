@@ -22,6 +22,7 @@ import msgspec
 from regency.broker_agent.ports import IsrChange, IsrUnknown, IsrWritten
 from regency.model import znode_paths, znodes
 from regency.model.clock import Clock
+from regency.model.crash_points import crash_point
 from regency.model.errors import ZnodeMalformed
 from regency.model.facts import LeaderAndIsr, LeaderIsrAndControllerEpoch
 from regency.model.ids import BrokerId, TopicPartition, ZkVersion
@@ -148,13 +149,17 @@ class IsrWriter:
         again: list[_Pending] = []
         for generation in sorted({pending.generation for pending in batch}):
             of_generation = [pending for pending in batch if pending.generation == generation]
-            for pending, outcome in zip(of_generation, self._send(of_generation, generation), strict=True):
+            crash_point("agent.isr.before_write")
+            outcomes = self._send(of_generation, generation)
+            crash_point("agent.isr.after_write")
+            for pending, outcome in zip(of_generation, outcomes, strict=True):
                 resolved = self._resolve(pending, outcome)
                 if resolved is None:
                     again.append(pending)
                 else:
                     self._finish(pending, resolved)
         if again:
+            crash_point("agent.isr.before_held_back")
             with self._wake:
                 self._waiting.extendleft(reversed(again))
             self._hold_back()
@@ -199,6 +204,7 @@ class IsrWriter:
     def _read_back(self, pending: _Pending) -> Outcome:
         path = znode_paths.partition_state(pending.change.topic_partition)
         self._session.sync(path)
+        crash_point("agent.isr.before_read_back")
         held = self._session.read(path)
         if held is None:
             return IsrUnknown("the partition's state is gone")
@@ -246,6 +252,7 @@ class IsrWriter:
             return
         named = list(self._unannounced)[:NOTIFY_PARTITIONS]
         notification = Create(znode_paths.isr_change_prefix(), znodes.encode_isr_change(named), sequential=True)
+        crash_point("agent.isr_notification.before_write")
         try:
             self._session.multi([notification])
         except ZkError as error:
@@ -253,5 +260,6 @@ class IsrWriter:
             self._hold_back()
             self._last_change_ms = self._first_change_ms = self._clock.monotonic_ms()
             return
+        crash_point("agent.isr_notification.after_write")
         for partition in named:
             del self._unannounced[partition]

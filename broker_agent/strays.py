@@ -15,6 +15,7 @@ from typing import Protocol
 from regency.broker_agent.control_service import LOOP_TIMEOUT_MS, Loop
 from regency.broker_agent.replication.api import PartitionState, ReplicaDescription
 from regency.model import znode_paths, znodes
+from regency.model.crash_points import crash_point
 from regency.model.errors import RegencyError, ZnodeMalformed
 from regency.model.facts import TopicAssignment
 from regency.model.ids import ZERO_TOPIC_ID, BrokerId, TopicId, TopicPartition, ZkVersion
@@ -100,6 +101,7 @@ class Strays:
     def _set_aside(self, suspects: Mapping[TopicPartition, TopicId | None]) -> None:
         if not suspects:
             return
+        crash_point("agent.strays.before_confirmation")
         why = self._confirmed(suspects)
 
         def rename() -> None:
@@ -110,6 +112,7 @@ class Strays:
             self._logs.mark_stray(strays)
 
         if why:
+            crash_point("agent.strays.before_rename")
             try:
                 self._call(rename)
             except RegencyError as error:

@@ -15,6 +15,7 @@ import msgspec
 
 from regency.broker_agent.ports import Worker
 from regency.model import znode_paths, znodes
+from regency.model.crash_points import crash_point
 from regency.model.errors import RegencyError, ZnodeMalformed
 from regency.model.ids import BrokerId
 from regency.model.log_config import LogConfig, applicable_log_config
@@ -97,6 +98,7 @@ class TopicConfigs:
         """
         self._session.watch(znode_paths.CONFIG_CHANGES, WatchMode.PERSISTENT_RECURSIVE, self._on_event)
         self._seen_notification = max(self._notifications(), default="")
+        crash_point("agent.configs.after_watch")
         self._read_base()
 
     def load(self, topics: Iterable[str]) -> None:
@@ -106,6 +108,7 @@ class TopicConfigs:
     def _read(self, topics: Sequence[str]) -> list[str]:
         """Read and keep; the topics whose settings are not what they were."""
         znode_of = self._session.read_many([znode_paths.topic_config(topic) for topic in topics])
+        crash_point("agent.configs.after_read")
         different: list[str] = []
         with self._lock:
             for topic, znode in zip(topics, znode_of, strict=True):
@@ -159,6 +162,7 @@ class TopicConfigs:
         different = self._read_base() if brokers else []
         topics = list(self._held) if everything else [entity.removeprefix(TOPICS_PREFIX) for entity in named]
         different += self._read([topic for topic in topics if topic in self._held])
+        crash_point("agent.configs.before_seen")
         if fresh:
             self._seen_notification = fresh[-1]
         return sorted(set(different))

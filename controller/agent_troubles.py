@@ -12,6 +12,7 @@ from regency.controller.partition_state_machine import refresh_leadership
 from regency.controller.sender import Trouble
 from regency.controller.term import Term
 from regency.controller.topics import take_in
+from regency.model.crash_points import crash_point
 from regency.model.ids import PartitionReplica
 
 logger = logging.getLogger(__name__)
@@ -61,5 +62,6 @@ def _fail_storage(term: Term, trouble: Trouble) -> None:
         return
     why = f"it answered KAFKA_STORAGE_ERROR for {len(failed)} partitions, such as {failed[0]}"
     term.decisions.note(f"broker {trouble.broker}", "live", "with a failed directory", why)
+    crash_point("controller.storage.before_offline")
     term.context.mark_offline(trouble.broker, failed)
     take_offline(term, [PartitionReplica(each.topic, each.partition, trouble.broker) for each in failed])

@@ -11,6 +11,7 @@ from regency.controller.context import ControllerContext
 from regency.controller.partition_state_machine import refresh_leadership
 from regency.controller.states import PartitionState, ReplicaState
 from regency.controller.term import Term
+from regency.model.crash_points import crash_point
 from regency.model.facts import Broker, LeaderIsrAndControllerEpoch
 from regency.model.ids import BrokerId, PartitionReplica, TopicPartition
 
@@ -83,6 +84,7 @@ def on_brokers_changed(term: Term) -> None:
     changes = compare_brokers(context.brokers, read_brokers(term))
     if not changes.any:
         return
+    crash_point("controller.brokers.after_read")
     _note(term, changes)
     listener = term.config.control_listener
     moved = [
@@ -95,6 +97,7 @@ def on_brokers_changed(term: Term) -> None:
     for new in (*changes.new, *changes.modified):
         context.add_broker(new)
     term.batch.brokers_changed()
+    crash_point("controller.brokers.before_failures")
     for failed in (changes.dead, restarted):  # so that who stays as the last one in sync is one that can lead at once
         if failed:
             fail_brokers(term, failed)
@@ -102,6 +105,7 @@ def on_brokers_changed(term: Term) -> None:
         context.add_broker(bounced)
     started = [*changes.new, *changes.bounced, *moved]
     if started:
+        crash_point("controller.brokers.before_starts")
         start_brokers(term, sorted(started, key=lambda broker: broker.id))
 
 
@@ -139,6 +143,7 @@ def bring_online(term: Term, brokers: Collection[BrokerId]) -> None:
     ]
     known = [each for each in replicas if _exists(term, each)]
     term.replicas.handle(known, ReplicaState.ONLINE)
+    crash_point("controller.online.before_elections")
     term.partitions.trigger_online()
 
 
@@ -152,10 +157,13 @@ def take_offline(term: Term, replicas: Sequence[PartitionReplica]) -> None:
     outside = _partitions(each for each in gone if not _is_member(term, each))
     term.batch.metadata(refresh_leadership(context, term.store, outside))
     leaderless = [partition for partition in _partitions(gone) if _lost_its_leader(term, partition)]
+    crash_point("controller.offline.before_elections")
     term.partitions.handle(leaderless, PartitionState.OFFLINE)
     term.partitions.trigger_online()
     term.hand_over_leaders(len(gone))
+    crash_point("controller.offline.before_isr_shrinks")
     term.replicas.handle([each for each in gone if _exists(term, each)], ReplicaState.OFFLINE)
+    crash_point("controller.offline.after_isr_shrinks")
     if any(_is_electable(term, partition) for partition in sorted(context.leaderless)):
         term.partitions.trigger_online()
 

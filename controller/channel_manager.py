@@ -17,6 +17,7 @@ from regency.controller.messages import Origin
 from regency.controller.metadata_log import MetadataLog
 from regency.controller.sender import Message, Outgoing, Rpc, Sender, Trouble
 from regency.model.clock import Clock
+from regency.model.crash_points import crash_point
 from regency.model.errors import RegencyError
 from regency.model.facts import Broker, Endpoint
 from regency.model.ids import BrokerEpoch, BrokerId, TopicPartition
@@ -288,6 +289,7 @@ class _Channel:
         return None
 
     def _exchange(self, outgoing: Outgoing) -> None:
+        crash_point("sender.request.before_call")
         try:
             answer = self._port.call(self._encode(self.sender, outgoing))
         except RegencyError as error:
@@ -296,14 +298,17 @@ class _Channel:
         except Exception as error:  # noqa: BLE001 (gRPC has many words for a channel closed meanwhile; the thread goes on)
             self._failed(outgoing.rpc, f"{type(error).__name__}: {error}")
             return
+        crash_point("sender.answer.before_taken")
         with self._changed:
             failures = self.sender.failures
             trouble = self.sender.on_answer(answer, self._clock.monotonic_ms())
             self._report(outgoing.rpc, failures)
         if trouble is not None:
+            crash_point("sender.trouble.before_told")
             self._listener.on_trouble(trouble)
 
     def _failed(self, rpc: Rpc, why: str) -> None:
+        crash_point("sender.failure.before_taken")
         with self._changed:
             if not self._closed:
                 failures = self.sender.failures

@@ -7,6 +7,7 @@ from regency.controller.election import ElectionKind
 from regency.controller.events import ShutdownOutcome
 from regency.controller.states import PartitionState, ReplicaState
 from regency.controller.term import Term
+from regency.model.crash_points import crash_point
 from regency.model.ids import NO_BROKER_EPOCH, BrokerEpoch, BrokerId, PartitionReplica, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 
@@ -34,7 +35,9 @@ def shut_down_broker(term: Term, broker: BrokerId, broker_epoch: BrokerEpoch) ->
     hosted = [each for each in context.partitions_on([broker]) if _may_move(term, each)]
     led = dict.fromkeys(each for each in hosted if _leader(term, each) == broker)
     followed = [PartitionReplica(each.topic, each.partition, broker) for each in hosted if each not in led]
+    crash_point("controller.shutdown.before_elections")
     term.partitions.handle(led, PartitionState.ONLINE, ElectionKind.CONTROLLED_SHUTDOWN)
+    crash_point("controller.shutdown.before_isr_shrinks")
     term.replicas.handle(followed, ReplicaState.OFFLINE)
     return ShutdownOutcome(remaining=tuple(each for each in hosted if _leader(term, each) == broker))
 

@@ -48,6 +48,7 @@ from regency.controller.topics import on_assignments_changed, on_topics_changed
 from regency.history.writer import HistoryWriter
 from regency.model import znode_paths as paths
 from regency.model.clock import Clock
+from regency.model.crash_points import crash_point
 from regency.model.errors import ControllerMoved, RegencyError
 from regency.model.ids import NO_LEADER, BrokerEpoch, BrokerId, ControllerEpoch
 from regency.runtime.zk_session import (
@@ -179,11 +180,15 @@ class Controller:
             term.hand_over()
         elif isinstance(event, CreateTopics):
             created = create_topics(term, event.topics, validate_only=event.validate_only)
+            crash_point("controller.creation.before_hand_over")
             term.hand_over()
+            crash_point("controller.creation.before_answer")
             event.reply.set_result(created)
         elif isinstance(event, ControlledShutdown):
             outcome = shut_down_broker(term, event.broker, event.broker_epoch)
+            crash_point("controller.shutdown.before_hand_over")
             term.hand_over()
+            crash_point("controller.shutdown.before_answer")
             event.reply.set_result(outcome)
         elif isinstance(event, AgentTroubled) and event.epoch == term.epoch:
             self._on_trouble(term, event.trouble)
@@ -241,7 +246,9 @@ class Controller:
         term.decisions.begin("failover")
         why = "won the race for /controller"
         term.decisions.note("controller", "a candidate", f"broker {self._config.broker_id}, epoch {fence.epoch}", why)
+        crash_point("controller.failover.before_reads")
         take_over(term)
+        crash_point("controller.failover.before_hand_over")
         term.hand_over()
         logger.info(
             "broker %d rules in epoch %d: %d live brokers, %d topics, %d partitions, %d offline, taken over in %d ms",
@@ -263,7 +270,9 @@ class Controller:
         self.view = View(epoch=term.epoch)
         term.decisions.begin("resignation")
         term.decisions.note("controller", f"broker {self._config.broker_id}, epoch {term.epoch}", "a candidate", why)
+        crash_point("controller.resignation.before_channels_close")
         term.close()
+        crash_point("controller.resignation.after_channels_close")
         self.reports.clear()
 
     def _give_up(self, why: str) -> None:
@@ -282,6 +291,7 @@ class Controller:
         self._last_failure = why
         self._queue.put_later(ControllerChanged(), delay)
         if fence is not None:
+            crash_point("controller.resignation.before_release")
             try:
                 self._elector.release(fence)
             except ZkError as error:

@@ -16,6 +16,7 @@ from regency.controller.patience import Patience
 from regency.model import znode_paths as paths
 from regency.model import znodes
 from regency.model.clock import Clock
+from regency.model.crash_points import crash_point
 from regency.model.errors import ZnodeMalformed
 from regency.model.ids import NO_LEADER, BrokerId, ControllerEpoch
 from regency.runtime.zk_session import (
@@ -78,6 +79,7 @@ class Elector:
             logger.info("removing /controller of this very session, which does not rule, to race again")
             self._delete(incumbent, generation)
         self._create_parents(generation)
+        crash_point("controller.race.before_epoch_read")
         epoch, version = self._read_epoch()
         return self._race(ControllerEpoch(epoch + 1), version, generation)
 
@@ -117,13 +119,17 @@ class Elector:
             SetData(paths.CONTROLLER_EPOCH, znodes.encode_controller_epoch(epoch), version),
         ]
         fence = Fence(epoch, version + 1, generation)
+        crash_point("controller.race.before_multi")
         try:
             outcome = self._session.multi(race, generation=generation)
         except ZkConnectionLost:
+            crash_point("controller.race.after_lost_reply")
             self._resync(generation)
             won = self.still_rules(fence)
+            crash_point("controller.race.after_resolution")
         else:
             won = outcome.ok
+            crash_point("controller.race.after_multi")
         if not won:
             return Lost(None)
         self.saw(epoch)
@@ -162,6 +168,7 @@ class Elector:
         wanted[paths.CONTROLLER_EPOCH] = znodes.encode_controller_epoch(ControllerEpoch(0))
         wanted[paths.CLUSTER_ID] = znodes.encode_cluster_id(znodes.new_cluster_id(uuid4()))
         found = self._patience.until_done(lambda: self._session.read_many(list(wanted)))
+        crash_point("controller.parents.before_create")
         for (path, data), znode in zip(wanted.items(), found, strict=True):
             if znode is None:
                 self._create(Create(path, data), generation)

@@ -16,6 +16,7 @@ from regency.controller.requests import report_pending_requests
 from regency.controller.states import ReplicaState
 from regency.controller.term import Term
 from regency.controller.topics import load_topics
+from regency.model.crash_points import crash_point
 from regency.model.ids import BrokerId, TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -26,7 +27,9 @@ LINES_OF_VIOLATIONS = 20
 
 def take_over(term: Term) -> None:
     """Begin to rule. Watches are armed already. Raises ControllerMoved, ZkError."""
-    term.store.delete_notifications(term.store.isr_notifications())
+    listed = term.store.isr_notifications()
+    crash_point("controller.failover.before_notifications_deleted")
+    term.store.delete_notifications(listed)
     bounced = _mark_bounced(term, _load(term))
     for broker in term.context.brokers.values():
         term.channels.add(broker)
@@ -35,14 +38,17 @@ def take_over(term: Term) -> None:
     term.batch.snapshot()
     offline = term.replicas.startup()
     term.partitions.startup()
+    crash_point("controller.failover.after_elections")
     if not bounced:  # else the first request to a bounced broker would leave out what it is about to host again
         term.hand_over_leaders(len(offline))
+    crash_point("controller.failover.before_isr_shrinks")
     # The dead leave first: who is kept as the last one in sync is then a bounced one, which can lead at once.
     term.replicas.handle([each for each in offline if each.broker not in bounced], ReplicaState.OFFLINE)
     term.replicas.handle([each for each in offline if each.broker in bounced], ReplicaState.OFFLINE)
     if bounced:
         for broker_id in bounced:
             term.context.clear_offline(broker_id)
+        crash_point("controller.failover.before_bounced_return")
         bring_online(term, bounced)
     report_pending_requests(term)
     for problem in islice(violations(term.context), LINES_OF_VIOLATIONS):
@@ -54,10 +60,13 @@ def _load(term: Term) -> Mapping[TopicPartition, int]:
     context = term.context
     for broker in read_brokers(term).values():
         context.add_broker(broker)
+    crash_point("controller.failover.after_brokers_read")
     load_topics(term, term.store.topic_names())
+    crash_point("controller.failover.after_topics_read")
     read = term.store.read_states(list(context.partitions()))
     for partition, state in read.states.items():
         context.set_leadership(partition, state)
+    crash_point("controller.failover.after_states_read")
     return read.mzxids
 
 

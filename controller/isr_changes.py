@@ -8,6 +8,7 @@ from regency.controller.brokers import find_bounced, take_offline
 from regency.controller.partition_state_machine import refresh_leadership
 from regency.controller.states import ReplicaState
 from regency.controller.term import Term
+from regency.model.crash_points import crash_point
 from regency.model.ids import BrokerId, PartitionReplica, TopicPartition
 
 
@@ -16,13 +17,16 @@ def on_isrs_changed(term: Term) -> None:
     listed = term.store.isr_notifications()
     if not listed:
         return
+    crash_point("controller.isr_changes.after_list")
     named = term.store.read_isr_notifications(listed)
     known = [each for each in named if term.context.leadership(each) is not None]
     changed = refresh_leadership(term.context, term.store, known)
+    crash_point("controller.isr_changes.after_read")
     term.batch.metadata(changed)
     bounced = _mark_bounced(term, changed)
     take_offline(term, _gone_members(term, changed))
     _let_return(term, bounced)
+    crash_point("controller.isr_changes.before_deletion")
     term.store.delete_notifications(listed)
 
 

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from regency.model.crash_points import crash_point
+
 CHUNK_BYTES = 2 << 20
 """Encoded deltas or pieces of a snapshot that travel in one request, about; 2 MiB."""
 
@@ -42,6 +44,7 @@ class MetadataLog:
 
     def append(self, deltas: Sequence[bytes]) -> None:
         """Add deltas; the oldest are forgotten when there are too many bytes."""
+        crash_point("controller.metadata.before_deltas")
         with self._lock:
             self._deltas.extend(deltas)
             self._size += sum(map(len, deltas))
@@ -51,6 +54,7 @@ class MetadataLog:
 
     def set_snapshot(self, pieces: Sequence[bytes]) -> None:
         """Keep the pieces as the snapshot of everything up to the newest delta."""
+        crash_point("controller.metadata.before_snapshot")
         with self._lock:
             self._snapshot = Snapshot(self._first + len(self._deltas) - 1, tuple(pieces))
 

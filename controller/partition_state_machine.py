@@ -22,6 +22,7 @@ from regency.controller.election import (
 )
 from regency.controller.request_batch import RequestBatch
 from regency.controller.states import PartitionState
+from regency.model.crash_points import crash_point
 from regency.model.facts import LeaderAndIsr, LeaderIsrAndControllerEpoch
 from regency.model.ids import BrokerId, LeaderEpoch, TopicPartition, ZkVersion
 
@@ -274,9 +275,14 @@ class PartitionStateMachine:
         self, elections: Mapping[TopicPartition, Election], kind: ElectionKind, failed: dict[TopicPartition, str]
     ) -> list[TopicPartition]:
         """Write elections. Returns those to be decided again."""
+        if not elections:
+            return []
         decided = {partition: self._next_state(partition, election) for partition, election in elections.items()}
+        crash_point("controller.election.before_write")
+        results = self._store.update_states(decided)
+        crash_point("controller.election.after_write")
         again = []
-        for partition, result in self._store.update_states(decided).items():
+        for partition, result in results.items():
             if result.code is WriteCode.WRITTEN:
                 self._enter(partition, decided[partition].leader_and_isr, result.zk_version, kind, elections[partition])
             elif result.code is WriteCode.CONFLICT:

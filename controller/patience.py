@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
+from regency.model.crash_points import crash_point
 from regency.runtime.zk_session import SessionEvent, ZkConnectionLost, ZkSession, ZkSessionLost
 
 logger = logging.getLogger(__name__)
@@ -39,6 +40,7 @@ class Patience:
                     attempts += 1
                 if attempts >= ATTEMPTS_IN_CONTACT:
                     raise
+            crash_point("controller.contact.after_loss")
             self._await_contact(generation)
 
     def abandon(self) -> None:

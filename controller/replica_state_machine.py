@@ -15,6 +15,7 @@ from regency.controller.election import IsrRemoval, remove_from_isr
 from regency.controller.partition_state_machine import ROUNDS, refresh_leadership
 from regency.controller.request_batch import RequestBatch
 from regency.controller.states import ReplicaState
+from regency.model.crash_points import crash_point
 from regency.model.facts import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
 from regency.model.ids import NO_LEADER, BrokerId, LeaderEpoch, PartitionReplica, TopicPartition, ZkVersion
 
@@ -168,9 +169,14 @@ class ReplicaStateMachine:
         going: Mapping[TopicPartition, list[BrokerId]],
         failed: dict[TopicPartition, str],
     ) -> list[TopicPartition]:
+        if not removals:
+            return []
         decided = {partition: self._next_state(partition, removal) for partition, removal in removals.items()}
+        crash_point("controller.isr_shrink.before_write")
+        results = self._store.update_states(decided)
+        crash_point("controller.isr_shrink.after_write")
         again = []
-        for partition, result in self._store.update_states(decided).items():
+        for partition, result in results.items():
             if result.code is WriteCode.WRITTEN:
                 written = decided[partition].leader_and_isr
                 self._enter(partition, written, result.zk_version, going[partition], removals[partition].why)

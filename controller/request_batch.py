@@ -13,6 +13,7 @@ from regency.controller import messages
 from regency.controller.channel_manager import BrokerRequests, Channels
 from regency.controller.context import ControllerContext
 from regency.controller.desired_state import Host, Stop
+from regency.model.crash_points import crash_point
 from regency.model.ids import (
     EPOCH_DURING_DELETE,
     NO_LEADER_EPOCH,
@@ -94,8 +95,11 @@ class RequestBatch:
         }
         if self._brokers_changed:
             channels.set_brokers(dict(self._context.brokers))
+        crash_point("controller.batch.before_metadata")
         self._hand_over_metadata(channels, hosts)
+        crash_point("controller.batch.before_requests")
         channels.send(requests)
+        crash_point("controller.batch.before_starts")
         for broker in sorted(self._starting):
             channels.start(broker)
         self._clear()

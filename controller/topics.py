@@ -10,6 +10,7 @@ import msgspec
 from regency.controller.cluster_store import TopicsRead, WriteCode
 from regency.controller.states import PartitionState, ReplicaState
 from regency.controller.term import Term
+from regency.model.crash_points import crash_point
 from regency.model.facts import TopicAssignment
 from regency.model.ids import PartitionReplica, TopicPartition
 from regency.model.topic_ids import derive_topic_id
@@ -23,6 +24,7 @@ MAX_PARTITIONS = 25_000
 def on_topics_changed(term: Term) -> None:
     """Read the list of topics again: take in new ones, forget those that are gone."""
     names = term.store.topic_names()
+    crash_point("controller.topics.after_list")
     known = term.context.topics
     listed = frozenset(names)
     for gone in sorted(name for name in known if name not in listed):
@@ -41,12 +43,14 @@ def take_in(term: Term, names: Sequence[str]) -> None:
         return
     added = load_topics(term, names)
     if added:
+        crash_point("controller.topics.before_partitions")
         create_partitions(term, added)
 
 
 def load_topics(term: Term, names: Sequence[str]) -> list[TopicPartition]:
     """Read these topics into the context, watched and with ids. Returns the partitions that were not known."""
     term.watches.arm(names)
+    crash_point("controller.topics.before_read")
     read = term.store.read_topics(names)
     for name in read.gone:
         if name not in term.context.topics:
@@ -73,7 +77,9 @@ def create_partitions(term: Term, partitions: Sequence[TopicPartition]) -> dict[
     ]
     term.partitions.handle(partitions, PartitionState.NEW)
     term.replicas.handle(replicas, ReplicaState.NEW)
+    crash_point("controller.partitions.before_states")
     failed = term.partitions.handle(partitions, PartitionState.ONLINE)
+    crash_point("controller.partitions.after_states")
     online = [each for each in replicas if term.context.is_online(each.broker, each.topic_partition)]
     term.replicas.handle(online, ReplicaState.ONLINE)
     offline = [each for each in replicas if not term.context.is_online(each.broker, each.topic_partition)]

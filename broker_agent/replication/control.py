@@ -18,6 +18,7 @@ from regency.broker_agent.replication.hosting import Hosting
 from regency.broker_agent.replication.isr_maintenance import IsrMaintenance
 from regency.broker_agent.replication.partition import Partition
 from regency.broker_agent.replication.rules import Role
+from regency.model.crash_points import crash_point
 from regency.model.ids import (
     EPOCH_DURING_DELETE,
     NO_LEADER,
@@ -69,10 +70,13 @@ class ControlPath:
             else:
                 self._refresh(state, followers, now_ms)
                 applied[state.topic_partition] = self._answer(state.topic_partition, ErrorCode.NONE)
+        crash_point("replication.roles.before_fetchers_stop")
         self._fetchers.remove(state.topic_partition for state in transitions)
+        crash_point("replication.roles.before_change")
         for state in transitions:
             error = self._transition(state, followers, now_ms)
             applied[state.topic_partition] = self._answer(state.topic_partition, error)
+        crash_point("replication.roles.before_fetchers_start")
         for name in self._follow(followers):
             applied[name] = self._answer(name, ErrorCode.LEADER_NOT_AVAILABLE)
         self._fetchers.stop_idle()
@@ -136,6 +140,7 @@ class ControlPath:
         try:
             if partition is None:
                 partition = self._open(state)
+                crash_point("replication.log.before_epoch")
             if state.leader == self._hosting.broker_id:
                 partition.become_leader(state, now_ms)
                 partition.maybe_advance_high_watermark(now_ms)
@@ -160,6 +165,7 @@ class ControlPath:
         name = state.topic_partition
         log = hosting.logs.get(name)
         if log is None:
+            crash_point("replication.log.before_creation")
             log = hosting.logs.create(name, state.topic_id, hosting.topic_config(name.topic), is_new=state.is_new)
         elif log.topic_id == ZERO_TOPIC_ID:
             log.set_topic_id(state.topic_id)
@@ -219,9 +225,11 @@ class ControlPath:
             else:
                 applied[stop.topic_partition] = self._answer(stop.topic_partition, error)
         self._fetchers.remove(stop.topic_partition for stop in accepted)
+        crash_point("replication.stop.before_logs_removed")
         for stop in accepted:
             error = self._stop(stop)
             applied[stop.topic_partition] = self._answer(stop.topic_partition, error)
+        crash_point("replication.stop.after_logs_removed")
         self._fetchers.stop_idle()
         if accepted:
             stopped = [f"{stop.topic_partition}{' and deleted it' if stop.delete else ''}" for stop in accepted]
@@ -269,6 +277,7 @@ class ControlPath:
         """Every replica in the directory is out of reach until the agent is started again."""
         lost = [partition for partition in self._hosting.partitions.values() if partition.log.directory.parent == path]
         self._fetchers.remove(partition.topic_partition for partition in lost)
+        crash_point("replication.directory.before_offline")
         for partition in lost:
             self._take_offline(partition)
         self._fetchers.stop_idle()

@@ -14,6 +14,7 @@ from regency.broker_agent.replication.hosting import Hosting
 from regency.broker_agent.replication.isr_maintenance import IsrMaintenance
 from regency.broker_agent.replication.partition import Partition
 from regency.broker_agent.replication.purgatory import DelayedOperation
+from regency.model.crash_points import crash_point
 from regency.model.ids import NO_LEADER_EPOCH, UNKNOWN_OFFSET, Offset, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 
@@ -41,6 +42,7 @@ class FetchPath:
         else:
             for wanted in partitions:
                 self._read(reading, wanted, None)
+        crash_point("replication.fetch.after_high_watermark")
         if params.max_wait_ms <= 0 or not partitions or reading.is_answer:
             hosting.completions.add(lambda: respond(reading.results))
             return _nothing_to_cancel
@@ -205,6 +207,7 @@ class _DelayedFetch(DelayedOperation):
             # Nobody foresaw it, and it is logged where this was called; whoever waits has to hear something.
             self._respond(dict.fromkeys(wanted, FetchedPartition(ErrorCode.UNKNOWN_SERVER_ERROR)))
             raise
+        crash_point("replication.fetch.before_answer")
         self._respond(results)
 
 

@@ -26,6 +26,7 @@ from regency.broker_agent.replication.fetch_plans import (
 )
 from regency.broker_agent.replication.fetch_session_client import ClientFetchSession
 from regency.broker_agent.replication.follower import Follower, truncation_point
+from regency.model.crash_points import crash_point
 from regency.model.ids import (
     BrokerEpoch,
     LeaderEpoch,
@@ -202,6 +203,7 @@ class FetcherLogic:
 
     def on_failure(self, now_ms: int, why: str) -> None:
         """The exchange failed and nothing is known of it: a new session after the backoff."""
+        crash_point("fetcher.failure.before_taken")
         self.connection_failures += 1
         if self.connection_failures == 1:
             logger.warning("%s: %s Trying again every %d ms.", self._name, why, self._limits.backoff_ms)
@@ -214,6 +216,7 @@ class FetcherLogic:
             logger.info("%s: answered again after %d failed attempts", self._name, self.connection_failures)
             self.connection_failures = 0
         if isinstance(reply, OffsetsReply):
+            crash_point("fetcher.offsets.before_taken")
             answers = dict(reply.partitions)
             for name, epoch in plan.partitions if isinstance(plan, OffsetsPlan) else ():
                 state = self._asking.get(name)
@@ -224,6 +227,7 @@ class FetcherLogic:
             was_incremental = isinstance(plan, FetchPlan) and plan.session_epoch > 0
             self._refused(reply.error, now_ms, at_once=was_incremental and reply.error in _SESSION_LOST)
             return
+        crash_point("fetcher.records.before_taken")
         self._session.answered(reply.session_id)
         for name, fetched in reply.partitions:
             state = self._states.get(name)
@@ -338,10 +342,12 @@ class FetcherLogic:
             self._moved(state)
 
     def _cut(self, replica: Follower, target: Offset) -> None:
+        crash_point("fetcher.truncation.before_cut")
         if target < replica.log_start_offset:
             replica.truncate_fully_and_start_at(target)
         else:
             replica.truncate_to(target)
+        crash_point("fetcher.truncation.after_cut")
 
     # What becomes of a partition
 

@@ -10,6 +10,7 @@ from regency.broker_agent.ports import IsrChange, IsrStore, IsrUnknown, IsrWritt
 from regency.broker_agent.replication.hosting import Hosting
 from regency.broker_agent.replication.isr_state import Pending, PendingShrink
 from regency.broker_agent.replication.partition import Partition
+from regency.model.crash_points import crash_point
 from regency.model.ids import BrokerEpoch, BrokerId, TopicPartition
 
 _SLICE = 2000
@@ -79,6 +80,7 @@ class IsrMaintenance:
     def _submit(self, partition: Partition, change: IsrChange) -> None:
         pending = partition.isr
         assert isinstance(pending, Pending)
+        crash_point("replication.isr.after_pending")
 
         def done(outcome: IsrWritten | IsrUnknown) -> None:
             with self._hosting.completions:
@@ -87,6 +89,7 @@ class IsrMaintenance:
         self._hosting.completions.add(lambda: self._store.submit(change, done))
 
     def _finish(self, partition: Partition, pending: Pending, outcome: IsrWritten | IsrUnknown) -> None:
+        crash_point("replication.isr.before_outcome")
         if isinstance(outcome, IsrUnknown):
             self.failures += 1
             return
@@ -96,6 +99,7 @@ class IsrMaintenance:
             self.shrinks += 1
         else:
             self.expands += 1
+        crash_point("replication.isr.before_high_watermark")
         now_ms = self._hosting.clock.monotonic_ms()
         self._advance(partition, now_ms)
         self.expand(partition, now_ms)

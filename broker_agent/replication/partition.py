@@ -20,6 +20,7 @@ from regency.broker_agent.replication.isr_state import (
 )
 from regency.broker_agent.replication.replica import RemoteReplica
 from regency.broker_agent.replication.rules import ReplicationRules, Role
+from regency.model.crash_points import crash_point
 from regency.model.facts import ReplicaAssignment
 from regency.model.ids import (
     NO_BROKER_EPOCH,
@@ -369,6 +370,7 @@ class Partition:
         """
         if fetched.records:
             self.log.append_as_follower(fetched.records)
+            crash_point("replication.follower.before_high_watermark")
         self.log.set_high_watermark(fetched.high_watermark)
         if fetched.log_start_offset > self.log.log_start_offset:
             self.log.maybe_increment_log_start(fetched.log_start_offset)

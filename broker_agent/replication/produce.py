@@ -8,6 +8,7 @@ from regency.broker_agent.log.errors import LogStorageError, RecordsRejected
 from regency.broker_agent.replication.api import ProduceResult
 from regency.broker_agent.replication.hosting import Hosting
 from regency.broker_agent.replication.purgatory import DelayedOperation
+from regency.model.crash_points import crash_point
 from regency.model.ids import Offset, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 
@@ -46,6 +47,7 @@ class ProducePath:
             results[topic_partition] = result
             if end is not None:
                 required[topic_partition] = end
+        crash_point("replication.append.after_log")
         if acks == ALL:
             waiting = _DelayedProduce(self, hosting.clock.monotonic_ms() + timeout_ms, results, required, respond)
             if not waiting.progress_all():
@@ -130,6 +132,7 @@ class _DelayedProduce(DelayedOperation):
     def finish(self) -> None:
         for partition in sorted(self._open):
             self._settle(partition, ErrorCode.REQUEST_TIMED_OUT)
+        crash_point("replication.append.before_answer")
         self._respond(self._results)
 
     def _settle(self, partition: TopicPartition, outcome: ErrorCode) -> None:

@@ -36,6 +36,7 @@ from regency.broker_agent.replication.produce import ProducePath
 from regency.broker_agent.replication.rules import Role
 from regency.broker_agent.replication.schedule import Schedule
 from regency.model.clock import Clock
+from regency.model.crash_points import crash_point
 from regency.model.ids import (
     BrokerId,
     LeaderEpoch,
@@ -204,6 +205,7 @@ class ReplicaManager:
         with hosting.completions:
             hosting.produces.complete_all()
             hosting.fetches.complete_all()
+        crash_point("replication.shutdown.before_checkpoint")
         self._checkpoint_high_watermarks(hosting.clock.monotonic_ms())
 
     def _make_schedule(self, settings: BrokerSettings, now_ms: int) -> Schedule:
@@ -235,6 +237,7 @@ class ReplicaManager:
             if partition.role is not Role.OFFLINE
         }
         if current != self._checkpointed:
+            crash_point("replication.high_watermarks.before_checkpoint")
             self._checkpointed = current
             self._hosting.logs.checkpoint_high_watermarks(current)
 

@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from regency.model.crash_points import crash_point
 from regency.model.errors import ControllerMoved
 from regency.runtime.zk_ops import MAX_MULTI_BYTES, MAX_MULTI_OPS, op_size
 from regency.runtime.zk_session import (
@@ -113,6 +114,7 @@ class _FencedWrite:
         batches = self._in_batches(range(len(self._items)))
         losses = 0
         while batches:
+            crash_point("fenced.batches.before_send")
             try:
                 sent = self._session.multi_pipelined(
                     [self._ops(batch) for batch in batches], generation=self._generation
@@ -123,6 +125,7 @@ class _FencedWrite:
                     raise
                 self._session.sync(self._fence.path)
                 continue
+            crash_point("fenced.batches.after_replies")
             again: list[_Batch] = []
             lost: list[int] = []
             for batch, outcome in zip(batches, sent, strict=True):
@@ -193,8 +196,10 @@ class _FencedWrite:
                     f"ZooKeeper's reply was lost {losses} times in a row while {len(lost)} items were written.",
                     hint="They may or may not be: read them again.",
                 )
+            crash_point("fenced.lost_reply.before_sync")
             try:
                 self._session.sync(self._fence.path)
+                crash_point("fenced.lost_reply.before_read")
                 found = dict(zip(paths, self._session.read_many(paths), strict=True))
                 break
             except ZkConnectionLost:
