@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -16,9 +15,12 @@ from uuid import uuid4
 
 import msgspec
 
+from regency.broker_agent.log.checkpoints import replace_file
+from regency.broker_agent.log.disk import Disk, OsDisk
 from regency.broker_agent.ports import Worker
 from regency.model import znode_paths, znodes
 from regency.model.clock import Clock
+from regency.model.crash_points import crash_point
 from regency.model.errors import RegencyError, ZnodeMalformed
 from regency.model.facts import Broker
 from regency.model.ids import NO_BROKER_EPOCH, BrokerEpoch, BrokerId
@@ -65,13 +67,14 @@ class SessionFile:
     The directory is locked, so a registration owned by one of them is a leftover of a process that is gone.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, disk: Disk | None = None) -> None:
         self._path = directory / "session"
+        self._disk = disk or OsDisk()
 
     def read(self) -> tuple[int, ...]:
         """The ids; none where the file is missing or damaged (then a leftover is waited out)."""
         try:
-            return tuple(int(line, 16) for line in self._path.read_text("ascii").split())
+            return tuple(int(line, 16) for line in self._disk.read_file(self._path).decode("ascii").split())
         except (OSError, ValueError):
             return ()
 
@@ -80,12 +83,9 @@ class SessionFile:
         known = [each for each in self.read() if each != session_id]
         known.append(session_id)
         text = "".join(f"{each:#x}\n" for each in known[-REMEMBERED_SESSIONS:])
-        temporary = self._path.with_name("session.tmp")
-        with temporary.open("w", encoding="ascii") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(self._path)
+        crash_point("agent.session_file.before_write")
+        replace_file(self._disk, self._path, text.encode("ascii"), sync=True)
+        crash_point("agent.session_file.after_write")
 
 
 def ensure_parents(session: ZkSession) -> None:
@@ -102,6 +102,7 @@ def ensure_cluster_id(session: ZkSession) -> str:
     """The cluster's id; the first broker of a cluster makes one up. Raises ZkError, ZnodeMalformed."""
     held = session.read(znode_paths.CLUSTER_ID)
     if held is None:
+        crash_point("agent.cluster_id.before_create")
         session.multi([Create(znode_paths.CLUSTER_ID, znodes.encode_cluster_id(znodes.new_cluster_id(uuid4())))])
         held = session.read(znode_paths.CLUSTER_ID)
     if held is None:
@@ -149,12 +150,14 @@ def register(
                 continue
             logger.info("replaces the registration an earlier session of this broker left")
             ops.insert(0, Delete(path, held.stat.version))
+        crash_point("agent.registration.before_create")
         try:
             outcome = session.multi(ops, generation=generation)
         except ZkConnectionLost:
             if stopping.wait(LOOK_AGAIN_MS / 1000) or clock.monotonic_ms() >= give_up_ms:
                 raise
             continue
+        crash_point("agent.registration.after_create")
         code = outcome.results[outcome.failed_index].code
         if code not in (ZkCode.OK, ZkCode.NODE_EXISTS, ZkCode.NO_NODE, ZkCode.BAD_VERSION):
             raise ZkError(f"ZooKeeper refused to register this broker at {path}: {code.value}.")
@@ -260,6 +263,7 @@ class Registration:
 
     def _lost(self, generation: int) -> None:
         if self._current is not None and self._current.generation == generation:
+            crash_point("agent.registration.before_loss_known")
             self._current = None
             logger.warning("the ZooKeeper session that registered this broker is lost; serving goes on")
 
@@ -283,9 +287,11 @@ class Registration:
             return
         if isinstance(outcome, Registered):
             if outcome != self._current:
+                crash_point("agent.registration.before_publication")
                 self._current = outcome
                 self._newest_epoch = outcome.epoch
                 logger.info("registered under broker epoch %d", outcome.epoch)
+                crash_point("agent.registration.after_publication")
                 self._on_registered(outcome)
         elif isinstance(outcome, ZkSessionLost):
             again = True

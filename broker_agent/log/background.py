@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import heapq
 import logging
-import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from regency.broker_agent.log.checkpoints import sync_file
+from regency.broker_agent.log.disk import Disk
 from regency.broker_agent.ports import Worker
 from regency.model.clock import Clock
 
@@ -21,7 +20,8 @@ _REMOVALS_PER_JOB = 128
 class BackgroundSync:
     """Syncs files and directories by path, each soon and at least once after it was asked for. Data loop only."""
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, disk: Disk, worker: Worker) -> None:
+        self._disk = disk
         self._worker = worker
         self._waiting: dict[Path, Callable[[OSError], None]] = {}
         self._running = False
@@ -36,7 +36,7 @@ class BackgroundSync:
         paths = list(self._waiting)[:_SYNCS_PER_JOB]
         batch = {path: self._waiting.pop(path) for path in paths}
         self._running = True
-        self._worker.submit(lambda: _sync_all(paths), lambda outcome: self._done(batch, outcome))
+        self._worker.submit(lambda: _sync_all(self._disk, paths), lambda outcome: self._done(batch, outcome))
 
     def _done(self, batch: dict[Path, Callable[[OSError], None]], outcome: dict[Path, OSError] | BaseException) -> None:
         self._running = False
@@ -52,7 +52,8 @@ class BackgroundSync:
 class Trash:
     """Removes files and directories some time after they were renamed out of use. Data loop only."""
 
-    def __init__(self, clock: Clock, worker: Worker) -> None:
+    def __init__(self, disk: Disk, clock: Clock, worker: Worker) -> None:
+        self._disk = disk
         self._clock = clock
         self._worker = worker
         self._due: list[tuple[int, Path]] = []
@@ -74,14 +75,14 @@ class Trash:
         return self._due[0][0] if self._due else None
 
     def _submit(self, paths: list[Path]) -> None:
-        self._worker.submit(lambda: _remove_all(paths), _report_removal)
+        self._worker.submit(lambda: _remove_all(self._disk, paths), _report_removal)
 
 
-def _sync_all(paths: list[Path]) -> dict[Path, OSError]:
+def _sync_all(disk: Disk, paths: list[Path]) -> dict[Path, OSError]:
     failed: dict[Path, OSError] = {}
     for path in paths:
         try:
-            sync_file(path)
+            disk.sync_path(path)
         except FileNotFoundError:
             continue
         except OSError as error:
@@ -89,14 +90,14 @@ def _sync_all(paths: list[Path]) -> dict[Path, OSError]:
     return failed
 
 
-def _remove_all(paths: list[Path]) -> dict[Path, OSError]:
+def _remove_all(disk: Disk, paths: list[Path]) -> dict[Path, OSError]:
     failed: dict[Path, OSError] = {}
     for path in paths:
         try:
-            if path.is_dir():
-                shutil.rmtree(path)
+            if disk.is_directory(path):
+                disk.remove_tree(path)
             else:
-                path.unlink(missing_ok=True)
+                disk.remove(path, missing_ok=True)
         except OSError as error:
             failed[path] = error
     return failed

@@ -5,12 +5,12 @@ A file is replaced whole: written beside, synced, renamed over, and the director
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
+from regency.broker_agent.log.disk import Disk
 from regency.broker_agent.log.errors import CheckpointMalformed
 from regency.broker_agent.log.file_names import PARTITION_METADATA, TMP
 from regency.model.ids import LeaderEpoch, Offset, TopicId, TopicPartition
@@ -19,39 +19,21 @@ from regency.model.topic_ids import decode_topic_id, encode_topic_id
 _VERSION = "0"
 
 
-def sync_directory(directory: Path) -> None:
-    """Make creations, renames and deletions in `directory` last."""
-    fd = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def sync_file(path: Path) -> None:
-    """Make the content of `path` last."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def replace_file(path: Path, content: bytes, *, sync: bool) -> None:
+def replace_file(disk: Disk, path: Path, content: bytes, *, sync: bool) -> None:
     """Put `content` at `path`: a reader finds the old or the new, never a part. `sync`: also after a power cut."""
     beside = path.with_name(path.name + TMP)
-    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    fd = disk.open_empty(beside)
     try:
-        view = memoryview(content)
-        while view:
-            view = view[os.write(fd, view) :]
+        written = 0
+        while written < len(content):
+            written += disk.write(fd, content[written:], written)
         if sync:
-            os.fsync(fd)
+            disk.sync(fd)
     finally:
-        os.close(fd)
-    beside.replace(path)
+        disk.close(fd)
+    disk.rename(beside, path)
     if sync:
-        sync_directory(path.parent)
+        disk.sync_path(path.parent)
 
 
 def format_entries(entries: Iterable[str]) -> bytes:
@@ -60,10 +42,10 @@ def format_entries(entries: Iterable[str]) -> bytes:
     return "\n".join([_VERSION, str(len(lines)), *lines, ""]).encode()
 
 
-def read_entries(path: Path) -> list[list[str]]:
+def read_entries(disk: Disk, path: Path) -> list[list[str]]:
     """The words of every entry. Raises CheckpointMalformed, and FileNotFoundError where there is no file."""
     try:
-        lines = path.read_text("utf-8").splitlines()
+        lines = disk.read_file(path).decode().splitlines()
     except UnicodeDecodeError as error:
         raise CheckpointMalformed(path, f"not text: {error}") from error
     if not lines:
@@ -81,9 +63,9 @@ def format_epochs(entries: Iterable[tuple[LeaderEpoch, Offset]]) -> bytes:
     return format_entries(f"{epoch} {start}" for epoch, start in entries)
 
 
-def read_epochs(path: Path) -> list[tuple[LeaderEpoch, Offset]]:
+def read_epochs(disk: Disk, path: Path) -> list[tuple[LeaderEpoch, Offset]]:
     """Entries (epoch, start offset) of leader-epoch-checkpoint. Errors as `read_entries`."""
-    entries = read_entries(path)
+    entries = read_entries(disk, path)
     try:
         epochs = [(LeaderEpoch(int(epoch)), Offset(int(start))) for epoch, start in entries]
     except ValueError as error:
@@ -94,12 +76,12 @@ def read_epochs(path: Path) -> list[tuple[LeaderEpoch, Offset]]:
     return epochs
 
 
-def read_offsets(path: Path) -> dict[TopicPartition, Offset]:
+def read_offsets(disk: Disk, path: Path) -> dict[TopicPartition, Offset]:
     """Offsets by partition of one of the three offset checkpoints. Errors as `read_entries`."""
     try:
         return {
             TopicPartition(topic, int(partition)): Offset(int(offset))
-            for topic, partition, offset in read_entries(path)
+            for topic, partition, offset in read_entries(disk, path)
         }
     except ValueError as error:
         raise CheckpointMalformed(path, f"expected '<topic> <partition> <offset>' in each line: {error}") from error
@@ -111,8 +93,9 @@ class OffsetCheckpoint:
     Contents are numbered when they are decided; an older one never replaces a newer.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, disk: Disk, path: Path) -> None:
         self.path = path
+        self._disk = disk
         self._lock = threading.Lock()
         self._written = 0
         self._decided = 0
@@ -128,13 +111,13 @@ class OffsetCheckpoint:
         content = format_entries(f"{partition.topic} {partition.partition} {offset}" for partition, offset in ordered)
         with self._lock:
             if number > self._written:
-                replace_file(self.path, content, sync=True)
+                replace_file(self._disk, self.path, content, sync=True)
                 self._written = number
 
     def read(self) -> dict[TopicPartition, Offset]:
         """What is on the disk; empty where there is no file. Raises CheckpointMalformed."""
         try:
-            return read_offsets(self.path)
+            return read_offsets(self._disk, self.path)
         except FileNotFoundError:
             return {}
 
@@ -144,11 +127,11 @@ def format_partition_metadata(topic_id: TopicId) -> bytes:
     return f"version: 0\ntopic_id: {encode_topic_id(topic_id)}\n".encode()
 
 
-def read_partition_metadata(directory: Path) -> TopicId | None:
+def read_partition_metadata(disk: Disk, directory: Path) -> TopicId | None:
     """Topic id of the log in `directory`; None where there is no file. Raises CheckpointMalformed."""
     path = directory / PARTITION_METADATA
     try:
-        lines: Sequence[str] = path.read_text("utf-8").splitlines()
+        lines: Sequence[str] = disk.read_file(path).decode().splitlines()
     except FileNotFoundError:
         return None
     except UnicodeDecodeError as error:

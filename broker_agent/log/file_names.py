@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from enum import Enum
 from pathlib import Path
@@ -67,12 +66,6 @@ def aside_name(partition: TopicPartition, unique: UUID, fate: DirectoryKind) -> 
     """Name of a partition's directory once it is to be deleted or is stray; the topic is cut so that it fits."""
     tail = f"-{partition.partition}.{unique.hex}-{fate.value}"
     return partition.topic[: MAX_NAME_BYTES - len(tail)] + tail
-
-
-def names_in(directory: Path) -> list[str]:
-    """Names of everything in `directory`, in order. Raises OSError."""
-    with os.scandir(directory) as entries:
-        return sorted(entry.name for entry in entries)
 
 
 def offset_file(directory: Path, offset: Offset, suffix: str) -> Path:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from regency.broker_agent.log.background import BackgroundSync
-from regency.broker_agent.log.checkpoints import sync_directory, sync_file
+from regency.broker_agent.log.disk import Disk
 from regency.broker_agent.log.leader_epoch_cache import LeaderEpochCache
 from regency.broker_agent.log.log_directory import LogDirectory
 from regency.broker_agent.log.open_files import LogFile
@@ -24,6 +23,7 @@ class LogFlusher:
 
     def __init__(
         self,
+        disk: Disk,
         home: LogDirectory,
         segments: Segments,
         epochs: LeaderEpochCache,
@@ -35,6 +35,7 @@ class LogFlusher:
     ) -> None:
         self.recovery_point = recovery_point
         """Records below were synced to the disk."""
+        self._disk = disk
         self._home = home
         self._segments = segments
         self._epochs = epochs
@@ -51,12 +52,12 @@ class LogFlusher:
         segments = self._segments.from_offset(self.recovery_point) if self.recovery_point < log_end else []
         names = self._unsynced_names(segments)
         if self._epochs_unsynced:
-            sync_file(self._epochs.path)
+            self._disk.sync_path(self._epochs.path)
         for segment in segments:
             for file in segment.files:
                 file.sync()
         if names is not None:
-            sync_directory(names)
+            self._disk.sync_path(names)
         self._epochs_unsynced = False
         self.recovery_point = max(self.recovery_point, log_end)
         self._last_flush_ms = self._clock.monotonic_ms()
@@ -71,7 +72,7 @@ class LogFlusher:
             segment for segment in self._segments.from_offset(self.recovery_point) if segment.base_offset < log_end
         ]
         names = self._unsynced_names(segments)
-        descriptors = _duplicates([file for segment in segments for file in segment.files])
+        descriptors = _duplicates(self._disk, [file for segment in segments for file in segment.files])
         truncations = self._truncations
 
         def done(outcome: BaseException | None) -> None:
@@ -80,7 +81,7 @@ class LogFlusher:
             elif outcome is None and truncations == self._truncations:
                 self.recovery_point = max(self.recovery_point, log_end)
 
-        self._worker.submit(lambda: _sync(epochs_path, descriptors, names), done)
+        self._worker.submit(lambda: _sync(self._disk, epochs_path, descriptors, names), done)
 
     def is_due(self, log_end: Offset, flush_ms: int) -> bool:
         """Whether `flush_ms` has passed since the last flush and there is something to flush."""
@@ -108,28 +109,28 @@ class LogFlusher:
         self._syncs.later(self._epochs.path, self._home.failed)
 
 
-def _duplicates(files: list[LogFile]) -> list[int]:
+def _duplicates(disk: Disk, files: list[LogFile]) -> list[int]:
     descriptors: list[int] = []
     try:
         for file in files:
             descriptors.append(file.duplicate())
     except OSError:
         for descriptor in descriptors:
-            os.close(descriptor)
+            disk.close(descriptor)
         raise
     return descriptors
 
 
-def _sync(epochs_path: Path | None, descriptors: list[int], names: Path | None) -> None:
+def _sync(disk: Disk, epochs_path: Path | None, descriptors: list[int], names: Path | None) -> None:
     try:
         with suppress(FileNotFoundError):  # the log was deleted meanwhile
             if epochs_path is not None:
-                sync_file(epochs_path)
+                disk.sync_path(epochs_path)
         for descriptor in descriptors:
-            os.fsync(descriptor)
+            disk.sync(descriptor)
         with suppress(FileNotFoundError):
             if names is not None:
-                sync_directory(names)
+                disk.sync_path(names)
     finally:
         for descriptor in descriptors:
-            os.close(descriptor)
+            disk.close(descriptor)

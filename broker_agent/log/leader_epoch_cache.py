@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from regency.broker_agent.log.checkpoints import format_epochs, replace_file
+from regency.broker_agent.log.disk import Disk
 from regency.broker_agent.replication.api import EpochEndOffset
 from regency.model.ids import LeaderEpoch, Offset
 
@@ -22,6 +23,7 @@ class LeaderEpochCache:
 
     def __init__(
         self,
+        disk: Disk,
         path: Path,
         entries: Sequence[tuple[LeaderEpoch, Offset]] = (),
         *,
@@ -30,6 +32,7 @@ class LeaderEpochCache:
         self.path = path
         self.on_written = on_written
         """Called after each write of the file, which is not on the disk yet."""
+        self._disk = disk
         self._entries = list(entries)
 
     @property
@@ -98,7 +101,7 @@ class LeaderEpochCache:
 
     def save(self) -> None:
         """Write the file as it should be."""
-        replace_file(self.path, format_epochs(self._entries), sync=False)
+        replace_file(self._disk, self.path, format_epochs(self._entries), sync=False)
         self.on_written()
 
     def _replace(self, entries: list[tuple[LeaderEpoch, Offset]]) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
+from uuid import UUID
 
 from regency.broker_agent.log.background import BackgroundSync, Trash
+from regency.broker_agent.log.disk import Disk
 from regency.broker_agent.log.flusher import LogFlusher
 from regency.broker_agent.log.leader_epoch_cache import LeaderEpochCache
 from regency.broker_agent.log.log_directory import LogDirectory
@@ -27,11 +29,14 @@ from regency.model.record_batch import BatchHeader, Buffer
 class LogServices(NamedTuple):
     """What all logs of an agent share."""
 
+    disk: Disk
     clock: Clock
     worker: Worker
     files: OpenFiles
     trash: Trash
     syncs: BackgroundSync
+    new_uuid: Callable[[], UUID]
+    """For names that must not be there yet."""
 
 
 class LogParts(NamedTuple):
@@ -70,6 +75,7 @@ class LogCore:
         self._snapshots_kept_from = parts.segments.first.base_offset
         self._segments.move_to(services.files)
         self._flusher = LogFlusher(
+            services.disk,
             home,
             parts.segments,
             parts.epochs,
@@ -175,7 +181,7 @@ class LogCore:
         if not active.size:
             return
         active.seal()
-        write_snapshot(self.directory, self._producers)
+        write_snapshot(self._services.disk, self.directory, self._producers)
         self._segments.create(self._log_end, self.config, now_ms)
         self._flusher.flush_in_background(self._log_end)
 
@@ -184,7 +190,7 @@ class LogCore:
         self._services.trash.put(removed, self.config.file_delete_delay_ms)
         self._segments.create(offset, self.config, self._services.clock.wall_ms())
         self._producers.clear(offset)
-        remove_snapshots(self.directory, above=Offset(-1))
+        remove_snapshots(self._services.disk, self.directory, above=Offset(-1))
         self._epochs.clear()
         start_lowered = offset < self._log_start
         self._log_end = self._log_start = self._high_watermark = offset

@@ -6,13 +6,12 @@ start.
 
 from __future__ import annotations
 
-import fcntl
 import logging
-import os
 from collections.abc import Callable
 from pathlib import Path
 
-from regency.broker_agent.log.checkpoints import OffsetCheckpoint, replace_file, sync_directory
+from regency.broker_agent.log.checkpoints import OffsetCheckpoint, replace_file
+from regency.broker_agent.log.disk import Disk
 from regency.broker_agent.log.errors import CheckpointMalformed, LogDirInvalid, LogStorageError
 from regency.broker_agent.log.file_names import (
     CLEAN_SHUTDOWN,
@@ -33,15 +32,16 @@ _META_VERSION = "0"
 class LogDirectory:
     """A directory that is locked for this agent. I/O errors of its own methods are OSErrors."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, disk: Disk, path: Path) -> None:
         self.path = path
+        self._disk = disk
         self.on_failure: Callable[[LogDirectory], None] = _ignore
         """Called once, inside the call that failed."""
         self.failure: str | None = None
         """Why it is offline; None while it works."""
-        self.recovery_points = OffsetCheckpoint(path / RECOVERY_POINTS)
-        self.log_start_offsets = OffsetCheckpoint(path / LOG_START_OFFSETS)
-        self.high_watermarks = OffsetCheckpoint(path / HIGH_WATERMARKS)
+        self.recovery_points = OffsetCheckpoint(disk, path / RECOVERY_POINTS)
+        self.log_start_offsets = OffsetCheckpoint(disk, path / LOG_START_OFFSETS)
+        self.high_watermarks = OffsetCheckpoint(disk, path / HIGH_WATERMARKS)
         self._lock_fd = -1
 
     def lock(self) -> None:
@@ -49,25 +49,18 @@ class LogDirectory:
 
         Raises LogDirInvalid where somebody else has it.
         """
-        self.path.mkdir(parents=True, exist_ok=True)
-        fd = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._disk.make_directory(self.path, parents=True)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._lock_fd = self._disk.lock(self.path / LOCK)
         except BlockingIOError as error:
-            os.close(fd)
             raise LogDirInvalid(
                 self.path, "it is in use by another process", hint="Stop that agent, or choose another of log.dirs."
             ) from error
-        except OSError:
-            os.close(fd)
-            raise
-        self._lock_fd = fd
 
     def unlock(self) -> None:
         """Let others have it."""
         if self._lock_fd >= 0:
-            os.close(self._lock_fd)
+            self._disk.close(self._lock_fd)
             self._lock_fd = -1
 
     def claim(self, broker_id: BrokerId, cluster_id: str) -> None:
@@ -77,10 +70,10 @@ class LogDirectory:
         """
         path = self.path / META_PROPERTIES
         try:
-            found = parse_properties(path.read_text("utf-8", errors="replace"), str(path))
+            found = parse_properties(self._disk.read_file(path).decode(errors="replace"), str(path))
         except FileNotFoundError:
             content = f"#\nbroker.id={broker_id}\nversion={_META_VERSION}\ncluster.id={cluster_id}\n"
-            replace_file(path, content.encode(), sync=True)
+            replace_file(self._disk, path, content.encode(), sync=True)
             return
         expected = {"version": _META_VERSION, "broker.id": str(broker_id), "cluster.id": cluster_id}
         for key, value in expected.items():
@@ -95,15 +88,15 @@ class LogDirectory:
         """Whether the last shutdown was clean. The marker is gone, for good, before any log is touched."""
         marker = self.path / CLEAN_SHUTDOWN
         try:
-            marker.unlink()
+            self._disk.remove(marker)
         except FileNotFoundError:
             return False
-        sync_directory(self.path)
+        self._disk.sync_path(self.path)
         return True
 
     def leave_clean_marker(self) -> None:
         """Say that every log was flushed and closed."""
-        replace_file(self.path / CLEAN_SHUTDOWN, b"", sync=True)
+        replace_file(self._disk, self.path / CLEAN_SHUTDOWN, b"", sync=True)
 
     def read_checkpoint(self, checkpoint: OffsetCheckpoint) -> dict[TopicPartition, Offset]:
         """Content of one of its checkpoints; an unreadable one counts as empty, which only costs time."""

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
+from regency.broker_agent.log.disk import Disk
 from regency.broker_agent.log.errors import LogDirInvalid
 from regency.broker_agent.log.file_names import DirectoryKind, directory_kind, parse_partition
 from regency.broker_agent.log.log_core import LogParts
@@ -42,6 +43,7 @@ class _Found(NamedTuple):
 
 
 def open_directories(
+    disk: Disk,
     paths: Sequence[Path],
     config: LogConfig,
     *,
@@ -52,11 +54,11 @@ def open_directories(
     progress: Progress | None,
 ) -> list[OpenedDirectory]:
     """Open every directory in `paths`. Raises LogDirInvalid, and leaves none locked then."""
-    directories = [LogDirectory(path) for path in dict.fromkeys(path.absolute() for path in paths)]
+    directories = [LogDirectory(disk, path) for path in dict.fromkeys(path.absolute() for path in paths)]
     try:
-        found = [_find(directory, broker_id, cluster_id) for directory in directories]
+        found = [_find(disk, directory, broker_id, cluster_id) for directory in directories]
         _refuse_duplicates(found)
-        opened = _open_all(found, config, now_ms, threads_per_directory, progress)
+        opened = _open_all(disk, found, config, now_ms, threads_per_directory, progress)
         _refuse_none_working(directories)
     except BaseException:  # whatever ends the start must not leave directories locked
         for directory in directories:
@@ -65,7 +67,7 @@ def open_directories(
     return opened
 
 
-def _find(directory: LogDirectory, broker_id: BrokerId, cluster_id: str) -> _Found:
+def _find(disk: Disk, directory: LogDirectory, broker_id: BrokerId, cluster_id: str) -> _Found:
     """Lock a directory, check whose it is, and list what is in it."""
     found = _Found(directory, [], [])
     try:
@@ -74,8 +76,9 @@ def _find(directory: LogDirectory, broker_id: BrokerId, cluster_id: str) -> _Fou
         clean = directory.take_clean_marker()
         recovery_points = directory.read_checkpoint(directory.recovery_points)
         log_starts = directory.read_checkpoint(directory.log_start_offsets)
-        for path in sorted(directory.path.iterdir()):
-            if not path.is_dir():
+        for name in disk.names_in(directory.path):
+            path = directory.path / name
+            if not disk.is_directory(path):
                 continue
             partition = parse_partition(path.name)
             if partition is not None:
@@ -110,21 +113,22 @@ def _refuse_none_working(directories: Sequence[LogDirectory]) -> None:
 
 
 def _open_all(
-    directories: Sequence[_Found], config: LogConfig, now_ms: int, threads_per_directory: int, progress: Progress | None
+    disk: Disk,
+    directories: Sequence[_Found],
+    config: LogConfig,
+    now_ms: int,
+    threads_per_directory: int,
+    progress: Progress | None,
 ) -> list[OpenedDirectory]:
-    total = sum(len(found.logs) for found in directories)
-    counter = _Counter(total, progress)
-    threads = max(threads_per_directory, 1)
-    pools = [ThreadPoolExecutor(threads, thread_name_prefix="log-recovery") for _ in directories]
-    try:
-        futures = [
-            [pool.submit(_open_one, found.directory, log, config, now_ms, counter) for log in found.logs]
-            for pool, found in zip(pools, directories, strict=True)
-        ]
-        opened = [[future.result() for future in of_directory] for of_directory in futures]
-    finally:
-        for pool in pools:
-            pool.shutdown(cancel_futures=True)
+    counter = _Counter(sum(len(found.logs) for found in directories), progress)
+
+    def open_one(directory: LogDirectory, log: FoundLog) -> LogParts | None:
+        return _open_one(disk, directory, log, config, now_ms, counter)
+
+    if threads_per_directory:
+        opened = _map_on_threads(open_one, directories, threads_per_directory)
+    else:
+        opened = [[open_one(found.directory, log) for log in found.logs] for found in directories]
     return [
         OpenedDirectory(
             found.directory,
@@ -136,13 +140,28 @@ def _open_all(
     ]
 
 
+def _map_on_threads(
+    open_one: Callable[[LogDirectory, FoundLog], LogParts | None], directories: Sequence[_Found], threads: int
+) -> list[list[LogParts | None]]:
+    pools = [ThreadPoolExecutor(threads, thread_name_prefix="log-recovery") for _ in directories]
+    try:
+        futures = [
+            [pool.submit(open_one, found.directory, log) for log in found.logs]
+            for pool, found in zip(pools, directories, strict=True)
+        ]
+        return [[future.result() for future in of_directory] for of_directory in futures]
+    finally:
+        for pool in pools:
+            pool.shutdown(cancel_futures=True)
+
+
 def _open_one(
-    directory: LogDirectory, found: FoundLog, config: LogConfig, now_ms: int, counter: _Counter
+    disk: Disk, directory: LogDirectory, found: FoundLog, config: LogConfig, now_ms: int, counter: _Counter
 ) -> LogParts | None:
     if directory.failure is not None:
         return None
     try:
-        return open_log(found, config, now_ms)
+        return open_log(disk, found, config, now_ms)
     except OSError as error:
         directory.fail(error)
         return None

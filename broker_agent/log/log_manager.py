@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import functools
 import logging
-import resource
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from regency.broker_agent.log.background import BackgroundSync, Trash
 from regency.broker_agent.log.directory_logs import DirectoryLogs
+from regency.broker_agent.log.disk import Disk, OsDisk
 from regency.broker_agent.log.errors import LogStorageError
 from regency.broker_agent.log.file_names import DirectoryKind, aside_name
 from regency.broker_agent.log.log_core import LogServices
@@ -31,6 +31,7 @@ from regency.model.log_config import LogConfig
 logger = logging.getLogger(__name__)
 
 _MAX_OPEN_FILES = 16_384
+"""And never more than half of what the process may have: the rest is for connections."""
 
 
 class LogManager:
@@ -70,24 +71,31 @@ class LogManager:
         worker: Worker,
         recovery_threads: int,
         on_dir_failure: Callable[[Path, str], None],
+        disk: Disk | None = None,
+        new_uuid: Callable[[], UUID] = uuid4,
         progress: Callable[[int, int], None] | None = None,
     ) -> LogManager:
         """Lock the directories and open every log in them, recovering what was not closed cleanly. Blocks.
 
-        `recovery_threads` work per directory; `progress` is told (logs opened, logs found), on those threads. A
+        `recovery_threads` work per directory, or the calling thread alone where they are 0; `progress` is told (logs
+        opened, logs found), on those threads. `disk` is the operating system's unless another is given. A
         directory that cannot be read is offline, and `on_dir_failure` is told so before this returns. At run time
         `on_dir_failure` is called inside the call that failed, once per directory: it must only take note. Raises
         LogDirInvalid where no directory is usable, one is in use, belongs to another broker or cluster, or two hold
         the same partition.
         """
+        disk = disk or OsDisk()
         services = LogServices(
+            disk=disk,
             clock=clock,
             worker=worker,
-            files=OpenFiles(_open_files_limit()),
-            trash=Trash(clock, worker),
-            syncs=BackgroundSync(worker),
+            files=OpenFiles(min(disk.max_open_files // 2, _MAX_OPEN_FILES), disk),
+            trash=Trash(disk, clock, worker),
+            syncs=BackgroundSync(disk, worker),
+            new_uuid=new_uuid,
         )
         opened = open_directories(
+            disk,
             dirs,
             default,
             broker_id=broker_id,
@@ -243,7 +251,7 @@ class LogManager:
         self, directory: LogDirectory, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig
     ) -> PartitionLog:
         path = directory.path / str(topic_partition)
-        path.mkdir()
+        self._services.disk.make_directory(path)
         now_ms = self._services.clock.wall_ms()
         parts = create_log(path, topic_partition, topic_id, config, now_ms, self._services.files)
         log = PartitionLog(parts, directory, self._services)
@@ -270,9 +278,9 @@ class LogManager:
             return None
         self._directories[log.home].remove(topic_partition)
         log.abandon()
-        target = log.directory.with_name(aside_name(topic_partition, uuid4(), fate))
+        target = log.directory.with_name(aside_name(topic_partition, self._services.new_uuid(), fate))
         try:
-            log.directory.rename(target)
+            self._services.disk.rename(log.directory, target)
         except OSError as error:
             raise log.home.fail(error) from error
         log.directory = target
@@ -285,9 +293,3 @@ class LogManager:
             log.abandon()
         self._directories[directory].logs.clear()
         self._on_dir_failure(directory.path, directory.failure or "")
-
-
-def _open_files_limit() -> int:
-    """Half of the process's limit: the rest is for connections."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return min(soft // 2, _MAX_OPEN_FILES)

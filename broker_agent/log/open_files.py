@@ -7,11 +7,11 @@ Work that goes to another thread takes a duplicate.
 from __future__ import annotations
 
 import errno
-import os
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 
+from regency.broker_agent.log.disk import Disk
 from regency.model.record_batch import Buffer
 
 MIN_LIMIT = 8
@@ -21,7 +21,8 @@ MIN_LIMIT = 8
 class OpenFiles:
     """A pool of descriptors; opening one more than `limit` closes the one that was not used for the longest time."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, disk: Disk) -> None:
+        self.disk = disk
         self._limit = max(limit, MIN_LIMIT)
         self._open: OrderedDict[LogFile, None] = OrderedDict()
 
@@ -58,13 +59,14 @@ class OpenFiles:
 class LogFile:
     """A file read and written by position. Created empty where it is missing; errors are OSErrors."""
 
-    __slots__ = ("_fd", "_pool", "on_close", "path")
+    __slots__ = ("_disk", "_fd", "_pool", "on_close", "path")
 
     def __init__(self, path: Path, pool: OpenFiles) -> None:
         self.path = path
         self.on_close: Callable[[], None] | None = None
         """Called when the descriptor is closed: whatever is cached of the content goes with it."""
         self._pool = pool
+        self._disk = pool.disk
         self._fd = -1
 
     def fileno(self) -> int:
@@ -73,35 +75,35 @@ class LogFile:
         if fd >= 0:
             self._pool.used(self)
             return fd
-        self._fd = self._with_room(lambda: os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
+        self._fd = self._with_room(lambda: self._disk.open(self.path))
         self._pool.opened(self)
         return self._fd
 
     def read(self, size: int, position: int) -> bytes:
         """At most `size` bytes from `position`; fewer only at the end of the file."""
-        return os.pread(self.fileno(), size, position)
+        return self._disk.read(self.fileno(), size, position)
 
     def write(self, data: Buffer, position: int) -> None:
         """Write all of `data` at `position` in one call; a short write is an error."""
-        written = os.pwrite(self.fileno(), data, position)
+        written = self._disk.write(self.fileno(), data, position)
         if written != len(data):
             raise OSError(errno.EIO, f"only {written} of {len(data)} bytes were written", str(self.path))
 
     def size(self) -> int:
         """Bytes in the file."""
-        return os.fstat(self.fileno()).st_size
+        return self._disk.size(self.fileno())
 
     def truncate(self, size: int) -> None:
         """Cut the file off at `size` bytes."""
-        os.ftruncate(self.fileno(), size)
+        self._disk.truncate(self.fileno(), size)
 
     def sync(self) -> None:
         """Wait until the content is on the disk."""
-        os.fsync(self.fileno())
+        self._disk.sync(self.fileno())
 
     def duplicate(self) -> int:
         """A descriptor of one's own, for another thread, which closes it. Survives renaming and deletion."""
-        return self._with_room(lambda: os.dup(self.fileno()))
+        return self._with_room(lambda: self._disk.duplicate(self.fileno()))
 
     def close(self) -> None:
         """Give the descriptor back; the next use opens the file again."""
@@ -111,17 +113,31 @@ class LogFile:
         self._pool.closed(self)
         if self.on_close is not None:
             self.on_close()
-        os.close(fd)
+        self._disk.close(fd)
 
     def rename(self, path: Path) -> None:
         """Move the file; it stays open."""
-        self.path.rename(path)
+        self._disk.rename(self.path, path)
         self.path = path
+
+    def exists(self) -> bool:
+        """Whether there is a file at its path."""
+        return self._disk.exists(self.path)
+
+    def modified_ms(self) -> int:
+        """Wall milliseconds when it was last written to."""
+        return self._disk.modified_ms(self.fileno())
+
+    def remove(self) -> None:
+        """Close the file and remove it, if it is there."""
+        self.close()
+        self._disk.remove(self.path, missing_ok=True)
 
     def move_to(self, pool: OpenFiles) -> None:
         """Close the file and let `pool` keep its descriptor from now on."""
         self.close()
         self._pool = pool
+        self._disk = pool.disk
 
     def _with_room(self, get_descriptor: Callable[[], int]) -> int:
         """Take a descriptor; where the process has no more of them, give back some of the pool's first."""

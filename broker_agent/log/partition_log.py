@@ -185,9 +185,9 @@ class PartitionLog(LogCore):
             return True
         end, removed = self._segments.truncate(offset)
         self._services.trash.put(removed, self.config.file_delete_delay_ms)
-        remove_snapshots(self.directory, above=end)
+        remove_snapshots(self._services.disk, self.directory, above=end)
         if not self._producers.truncate_to(end):
-            self._producers = restore(self.directory, self._segments, trusted=end, log_end=end)
+            self._producers = restore(self._services.disk, self.directory, self._segments, trusted=end, log_end=end)
         self._epochs.truncate_from_end(end)
         self._ends_at(end)
         return True
@@ -276,7 +276,7 @@ class PartitionLog(LogCore):
     def set_topic_id(self, topic_id: TopicId) -> None:
         """Keep the topic's identity with the log."""
         path = self.directory / PARTITION_METADATA
-        replace_file(path, format_partition_metadata(topic_id), sync=False)
+        replace_file(self._services.disk, path, format_partition_metadata(topic_id), sync=False)
         self.topic_id = topic_id
         self._services.syncs.later(path, self.home.failed)
 
@@ -294,14 +294,14 @@ class PartitionLog(LogCore):
         """Remove snapshots of producers that no recovery would begin with."""
         kept_from = min(self._segments.floor(self.recovery_point).base_offset, self._segments.second_newest.base_offset)
         if kept_from > self._snapshots_kept_from:
-            remove_snapshots(self.directory, below=kept_from)
+            remove_snapshots(self._services.disk, self.directory, below=kept_from)
             self._snapshots_kept_from = kept_from
 
     @_on_disk
     def close(self) -> None:
         """Leave the files as after a clean shutdown: flushed, with last index entries and a snapshot of producers."""
         self._segments.active.seal()
-        write_snapshot(self.directory, self._producers)
+        write_snapshot(self._services.disk, self.directory, self._producers)
         self.flush()
         self._segments.close()
 

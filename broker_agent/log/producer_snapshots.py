@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+from regency.broker_agent.log.disk import Disk
 from regency.broker_agent.log.errors import CheckpointMalformed
-from regency.broker_agent.log.file_names import SNAPSHOT, names_in, offset_file, parse_offset_file
+from regency.broker_agent.log.file_names import SNAPSHOT, offset_file, parse_offset_file
 from regency.broker_agent.log.producer_state import ProducerStates
 from regency.broker_agent.log.segments import Segments
 from regency.model.ids import Offset
@@ -14,35 +15,35 @@ from regency.model.ids import Offset
 logger = logging.getLogger(__name__)
 
 
-def snapshot_offsets(directory: Path) -> list[Offset]:
+def snapshot_offsets(disk: Disk, directory: Path) -> list[Offset]:
     """Offsets at which snapshots were taken, rising."""
-    parsed = (parse_offset_file(name) for name in names_in(directory) if name.endswith(SNAPSHOT))
+    parsed = (parse_offset_file(name) for name in disk.names_in(directory) if name.endswith(SNAPSHOT))
     return sorted(found[0] for found in parsed if found)
 
 
-def write_snapshot(directory: Path, producers: ProducerStates) -> None:
+def write_snapshot(disk: Disk, directory: Path, producers: ProducerStates) -> None:
     """Take a snapshot at the states' end offset."""
-    producers.write_snapshot(offset_file(directory, producers.end_offset, SNAPSHOT))
+    producers.write_snapshot(disk, offset_file(directory, producers.end_offset, SNAPSHOT))
 
 
-def remove_snapshots(directory: Path, *, below: Offset | None = None, above: Offset | None = None) -> None:
+def remove_snapshots(disk: Disk, directory: Path, *, below: Offset | None = None, above: Offset | None = None) -> None:
     """Remove snapshots taken below or above these offsets."""
-    for offset in snapshot_offsets(directory):
+    for offset in snapshot_offsets(disk, directory):
         if (below is not None and offset < below) or (above is not None and offset > above):
-            offset_file(directory, offset, SNAPSHOT).unlink(missing_ok=True)
+            disk.remove(offset_file(directory, offset, SNAPSHOT), missing_ok=True)
 
 
-def restore(directory: Path, segments: Segments, *, trusted: Offset, log_end: Offset) -> ProducerStates:
+def restore(disk: Disk, directory: Path, segments: Segments, *, trusted: Offset, log_end: Offset) -> ProducerStates:
     """States at `log_end`: the newest sound snapshot not above `trusted`, and the batches after it.
 
     Snapshots above `trusted` are removed, damaged ones too; one is written at each segment the batches are read from.
     """
-    producers = _newest(directory, trusted)
+    producers = _newest(disk, directory, trusted)
     start = producers.end_offset
     for segment in segments.from_offset(start) if start < log_end else ():
         if segment.base_offset > start:
             producers.end_offset = segment.base_offset
-            write_snapshot(directory, producers)
+            write_snapshot(disk, directory, producers)
         for _, header in segment.headers(segment.offsets.lookup(start)):
             if header.base_offset >= start:
                 producers.update(header)
@@ -50,18 +51,18 @@ def restore(directory: Path, segments: Segments, *, trusted: Offset, log_end: Of
     return producers
 
 
-def _newest(directory: Path, trusted: Offset) -> ProducerStates:
+def _newest(disk: Disk, directory: Path, trusted: Offset) -> ProducerStates:
     producers = ProducerStates()
-    for offset in reversed(snapshot_offsets(directory)):
+    for offset in reversed(snapshot_offsets(disk, directory)):
         path = offset_file(directory, offset, SNAPSHOT)
         if offset > trusted:
-            path.unlink()
+            disk.remove(path)
             continue
         try:
-            producers.load_snapshot(path, offset)
+            producers.load_snapshot(disk, path, offset)
         except CheckpointMalformed as error:
             logger.warning("removed a damaged snapshot of producers: %s", error)
-            path.unlink()
+            disk.remove(path)
         else:
             break
     return producers

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from regency.broker_agent.log.checkpoints import read_epochs, read_partition_metadata
+from regency.broker_agent.log.disk import Disk
 from regency.broker_agent.log.errors import CheckpointMalformed, LogDirInvalid
 from regency.broker_agent.log.file_names import (
     CLEANED,
@@ -24,7 +25,6 @@ from regency.broker_agent.log.file_names import (
     TIME_INDEX,
     TMP,
     TXN_INDEX,
-    names_in,
     parse_offset_file,
 )
 from regency.broker_agent.log.leader_epoch_cache import LeaderEpochCache
@@ -62,16 +62,16 @@ class FoundLog(NamedTuple):
     log_start: Offset
 
 
-def open_log(found: FoundLog, config: LogConfig, now_ms: int) -> LogParts:
+def open_log(disk: Disk, found: FoundLog, config: LogConfig, now_ms: int) -> LogParts:
     """Read the log from the disk, recovered from its recovery point on if that is needed. Raises OSError."""
-    files = OpenFiles(_OPEN_FILES)
+    files = OpenFiles(_OPEN_FILES, disk)
     try:
         try:
-            return _Opening(found, config, files, now_ms).open()
+            return _Opening(found, config, files, now_ms).load()
         except CorruptBatch as error:
             logger.warning("%s: recovered from its first batch on, it is damaged: %s", found.directory, error)
             files.close_all()
-            return _Opening(found, config, files, now_ms, check_all=True).open()
+            return _Opening(found, config, files, now_ms, check_all=True).load()
     finally:
         files.close_all()
 
@@ -93,7 +93,7 @@ def create_log(
         directory=directory,
         config=config,
         segments=segments,
-        epochs=LeaderEpochCache(directory / EPOCH_CHECKPOINT),
+        epochs=LeaderEpochCache(files.disk, directory / EPOCH_CHECKPOINT),
         producers=ProducerStates(),
         log_start=Offset(0),
         log_end=Offset(0),
@@ -113,10 +113,11 @@ class _Opening:
         self._directory = found.directory
         self._config = config
         self._files = files
+        self._disk = files.disk
         self._now_ms = now_ms
         self._recovered_epochs: list[tuple[LeaderEpoch, Offset]] = []
 
-    def open(self) -> LogParts:
+    def load(self) -> LogParts:
         """All steps in order."""
         bases = self._tidy()
         segments, log_end = self._load_segments(bases)
@@ -137,7 +138,7 @@ class _Opening:
             config=self._config,
             segments=chain,
             epochs=epochs,
-            producers=restore(self._directory, chain, trusted=synced, log_end=log_end),
+            producers=restore(self._disk, self._directory, chain, trusted=synced, log_end=log_end),
             log_start=log_start,
             log_end=log_end,
             recovery_point=max(synced, log_start),
@@ -145,7 +146,7 @@ class _Opening:
 
     def _tidy(self) -> list[Offset]:
         """Remove what earlier deletions and crashes left; returns base offsets of segments, rising."""
-        names = names_in(self._directory)
+        names = self._disk.names_in(self._directory)
         bases = [parsed[0] for parsed in map(parse_offset_file, names) if parsed and parsed[1] == LOG]
         for name in names:
             if name.endswith(LOG + SWAP):
@@ -157,7 +158,7 @@ class _Opening:
             parsed = parse_offset_file(name)
             is_lone_index = parsed and parsed[1] in (INDEX, TIME_INDEX, TXN_INDEX) and parsed[0] not in bases
             if is_lone_index or name.endswith((DELETED, CLEANED, TMP, SWAP)):
-                (self._directory / name).unlink()
+                self._disk.remove(self._directory / name)
         return sorted(bases)
 
     def _load_segments(self, bases: list[Offset]) -> tuple[list[Segment], Offset]:
@@ -223,7 +224,7 @@ class _Opening:
     def _load_epochs(self, chain: Segments, log_end: Offset) -> LeaderEpochCache:
         path = self._directory / EPOCH_CHECKPOINT
         try:
-            cache = LeaderEpochCache(path, read_epochs(path))
+            cache = LeaderEpochCache(self._disk, path, read_epochs(self._disk, path))
         except (FileNotFoundError, CheckpointMalformed) as error:
             if chain.size_bytes:
                 logger.warning("%s: leader epochs are read from the batches instead: %s", self._directory, error)
@@ -231,7 +232,7 @@ class _Opening:
             for segment in chain:
                 for _, header in segment.headers():
                     self._note_epoch(header)
-            cache = LeaderEpochCache(path, self._recovered_epochs)
+            cache = LeaderEpochCache(self._disk, path, self._recovered_epochs)
             if self._recovered_epochs:
                 cache.save()
         cache.truncate_from_end(log_end)
@@ -242,7 +243,7 @@ class _Opening:
 
     def _topic_id(self) -> TopicId:
         try:
-            return read_partition_metadata(self._directory) or ZERO_TOPIC_ID
+            return read_partition_metadata(self._disk, self._directory) or ZERO_TOPIC_ID
         except CheckpointMalformed as error:
             logger.warning("%s: the topic id is not known until the controller says it: %s", self._directory, error)
             return ZERO_TOPIC_ID
@@ -250,7 +251,7 @@ class _Opening:
 
 def _load_sound(segment: Segment, following: Offset | None) -> Offset | None:
     """Take a segment as it is; returns where it ends, or None where its files contradict each other."""
-    if not all(file.path.exists() for file in segment.files):
+    if not all(file.exists() for file in segment.files):
         return None
     if not segment.offsets.fits(segment.log.size()) or not segment.times.fits():
         return None
@@ -289,5 +290,4 @@ def _remove(segments: Sequence[Segment]) -> None:
     """Delete segments, newest first, so that what is left is always a prefix."""
     for segment in reversed(segments):
         for file in segment.files:
-            file.close()
-            file.path.unlink(missing_ok=True)
+            file.remove()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -83,7 +82,7 @@ class Segment:
             return self.max_timestamp
         if not self.size:
             return self.created_ms
-        return int(os.fstat(self.log.fileno()).st_mtime * 1000)
+        return self.log.modified_ms()
 
     def has_room(self, last_offset: Offset) -> bool:
         """Whether the distance to `last_offset` fits into an index entry."""
@@ -219,7 +218,7 @@ class Segment:
         paths = []
         for file in self.files:
             file.close()
-            if file.path.exists():
+            if file.exists():
                 file.rename(file.path.with_name(file.path.name + DELETED))
                 paths.append(file.path)
         return paths

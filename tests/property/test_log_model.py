@@ -14,6 +14,7 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from regency.broker_agent.log.disk import OsDisk
 from regency.broker_agent.log.leader_epoch_cache import LeaderEpochCache
 from regency.broker_agent.log.log_manager import LogManager
 from regency.model.clock import ManualClock
@@ -239,7 +240,7 @@ def test_a_follower_that_fetches_any_number_of_bytes_ends_up_equal(appends, max_
 @given(st.lists(st.tuples(st.sampled_from("asn"), st.integers(0, 9), st.integers(0, 30)), max_size=25))
 def test_epoch_entries_always_rise_in_both_columns(operations):
     with tempfile.TemporaryDirectory() as root:
-        cache = LeaderEpochCache(Path(root) / "leader-epoch-checkpoint")
+        cache = LeaderEpochCache(OsDisk(), Path(root) / "leader-epoch-checkpoint")
         for name, epoch, offset in operations:
             if name == "a":
                 cache.assign(epoch, offset)
@@ -267,7 +268,7 @@ def test_an_epochs_end_is_where_its_last_record_is(increments, asked):
         current += increment
         epochs.append(current)
     with tempfile.TemporaryDirectory() as root:
-        cache = LeaderEpochCache(Path(root) / "leader-epoch-checkpoint")
+        cache = LeaderEpochCache(OsDisk(), Path(root) / "leader-epoch-checkpoint")
         for offset, epoch in enumerate(epochs):
             cache.assign(epoch, offset)
         answer = cache.end_offset_for(asked, len(epochs))

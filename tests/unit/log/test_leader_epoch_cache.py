@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from regency.broker_agent.log.checkpoints import read_epochs
+from regency.broker_agent.log.disk import OsDisk
 from regency.broker_agent.log.leader_epoch_cache import LeaderEpochCache
 
 
 @pytest.fixture
 def cache(tmp_path):
-    return LeaderEpochCache(tmp_path / "leader-epoch-checkpoint")
+    return LeaderEpochCache(OsDisk(), tmp_path / "leader-epoch-checkpoint")
 
 
 def filled(cache, *entries):
@@ -40,7 +41,7 @@ def end_of(cache, epoch, log_end):
 )
 def test_epochs_and_start_offsets_rise_together(cache, assigned, kept):
     assert list(filled(cache, *assigned).entries) == kept
-    assert read_epochs(cache.path) == kept
+    assert read_epochs(OsDisk(), cache.path) == kept
 
 
 @pytest.mark.parametrize(
@@ -81,7 +82,7 @@ def test_an_epoch_ends_where_the_next_known_one_begins(cache, entries, log_end, 
 )
 def test_cutting_the_end_drops_epochs_that_begin_there_or_later(cache, offset, kept):
     filled(cache, (2, 6), (3, 8), (4, 11)).truncate_from_end(offset)
-    assert list(cache.entries) == kept == read_epochs(cache.path)
+    assert list(cache.entries) == kept == read_epochs(OsDisk(), cache.path)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +126,7 @@ def test_an_empty_cache_knows_nothing(cache):
 
 def test_clearing_empties_the_file_too(cache):
     filled(cache, (1, 1), (2, 2)).clear()
-    assert (cache.entries, read_epochs(cache.path)) == ((), [])
+    assert (cache.entries, read_epochs(OsDisk(), cache.path)) == ((), [])
 
 
 def test_negative_epochs_are_a_mistake(cache):

@@ -15,6 +15,7 @@ from regency.broker_agent.log.checkpoints import (
     read_partition_metadata,
     replace_file,
 )
+from regency.broker_agent.log.disk import OsDisk
 from regency.broker_agent.log.errors import CheckpointMalformed
 from regency.broker_agent.log.file_names import (
     DirectoryKind,
@@ -26,9 +27,11 @@ from regency.broker_agent.log.file_names import (
 )
 from regency.model.ids import TopicId, TopicPartition
 
+DISK = OsDisk()
+
 
 def test_offsets_are_a_version_a_count_and_lines_in_order(tmp_path):
-    checkpoint = OffsetCheckpoint(tmp_path / "replication-offset-checkpoint")
+    checkpoint = OffsetCheckpoint(DISK, tmp_path / "replication-offset-checkpoint")
     checkpoint.write(
         {TopicPartition("b", 0): 7, TopicPartition("a", 10): 3, TopicPartition("a", 2): 0}, checkpoint.decide()
     )
@@ -38,14 +41,14 @@ def test_offsets_are_a_version_a_count_and_lines_in_order(tmp_path):
 
 
 def test_an_empty_checkpoint_is_two_lines_and_a_missing_one_is_empty(tmp_path):
-    checkpoint = OffsetCheckpoint(tmp_path / "x")
+    checkpoint = OffsetCheckpoint(DISK, tmp_path / "x")
     assert checkpoint.read() == {}
     checkpoint.write({}, checkpoint.decide())
     assert (checkpoint.path.read_text(), checkpoint.read()) == ("0\n0\n", {})
 
 
 def test_an_older_content_never_replaces_a_newer_one(tmp_path):
-    checkpoint = OffsetCheckpoint(tmp_path / "x")
+    checkpoint = OffsetCheckpoint(DISK, tmp_path / "x")
     older, newer = checkpoint.decide(), checkpoint.decide()
     checkpoint.write({TopicPartition("a", 0): 2}, newer)
     checkpoint.write({TopicPartition("a", 0): 1}, older)
@@ -60,7 +63,7 @@ def test_a_malformed_checkpoint_is_named(tmp_path, text):
     path = tmp_path / "recovery-point-offset-checkpoint"
     path.write_text(text)
     with pytest.raises(CheckpointMalformed, match="recovery-point-offset-checkpoint"):
-        read_offsets(path)
+        read_offsets(DISK, path)
 
 
 def test_epochs_are_written_as_kafka_does(tmp_path):
@@ -68,7 +71,7 @@ def test_epochs_are_written_as_kafka_does(tmp_path):
     content = format_epochs([(0, 0), (3, 120)])
     assert content == b"0\n2\n0 0\n3 120\n"
     path.write_bytes(content)
-    assert read_epochs(path) == [(0, 0), (3, 120)]
+    assert read_epochs(DISK, path) == [(0, 0), (3, 120)]
 
 
 @pytest.mark.parametrize(
@@ -78,15 +81,15 @@ def test_epochs_that_do_not_rise_or_are_not_numbers_are_malformed(tmp_path, cont
     path = tmp_path / "leader-epoch-checkpoint"
     path.write_bytes(content)
     with pytest.raises(CheckpointMalformed):
-        read_epochs(path)
+        read_epochs(DISK, path)
 
 
 def test_the_topic_id_is_kept_as_kafka_keeps_it(tmp_path):
     topic_id = TopicId(UUID("00112233-4455-6677-8899-aabbccddeeff"))
-    assert read_partition_metadata(tmp_path) is None
+    assert read_partition_metadata(DISK, tmp_path) is None
     (tmp_path / "partition.metadata").write_bytes(format_partition_metadata(topic_id))
     assert (tmp_path / "partition.metadata").read_text() == "version: 0\ntopic_id: ABEiM0RVZneImaq7zN3u_w\n"
-    assert read_partition_metadata(tmp_path) == topic_id
+    assert read_partition_metadata(DISK, tmp_path) == topic_id
 
 
 @pytest.mark.parametrize(
@@ -95,12 +98,12 @@ def test_the_topic_id_is_kept_as_kafka_keeps_it(tmp_path):
 def test_partition_metadata_that_says_nothing_is_malformed(tmp_path, content):
     (tmp_path / "partition.metadata").write_bytes(content)
     with pytest.raises(CheckpointMalformed):
-        read_partition_metadata(tmp_path)
+        read_partition_metadata(DISK, tmp_path)
 
 
 def test_a_file_is_replaced_whole(tmp_path):
-    replace_file(tmp_path / "f", b"old and long", sync=True)
-    replace_file(tmp_path / "f", b"new", sync=False)
+    replace_file(DISK, tmp_path / "f", b"old and long", sync=True)
+    replace_file(DISK, tmp_path / "f", b"new", sync=False)
     assert ((tmp_path / "f").read_bytes(), [path.name for path in tmp_path.iterdir()]) == (b"new", ["f"])
 
 

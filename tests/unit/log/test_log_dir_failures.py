@@ -10,7 +10,9 @@ from uuid import UUID
 
 import pytest
 
+from regency.broker_agent.log.disk import OsDisk
 from regency.broker_agent.log.errors import LogDirInvalid, LogStorageError
+from regency.broker_agent.log.open_files import LogFile
 from regency.model.ids import TopicId, TopicPartition
 from regency.model.log_config import LogConfig
 
@@ -40,7 +42,7 @@ def no_space(monkeypatch):
     def write_nothing(*args):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(os, "pwrite", write_nothing)
+    monkeypatch.setattr(LogFile, "write", write_nothing)
 
 
 def test_a_write_error_takes_the_directory_offline_once_for_all_its_logs(disk, batch, no_space):
@@ -132,7 +134,7 @@ def test_a_new_log_goes_elsewhere_when_its_topic_id_cannot_be_kept(disk, monkeyp
     disk.dirs = [disk.root / "a", disk.root / "b"]
     disk.open()
 
-    def replace(path: Path, content: bytes, *, sync: bool) -> None:
+    def replace(_disk: OsDisk, path: Path, content: bytes, *, sync: bool) -> None:
         if disk.root / "a" in path.parents:
             raise OSError(errno.ENOSPC, "no space left on device")
         path.write_bytes(content)
@@ -184,10 +186,12 @@ def test_a_log_that_cannot_be_read_at_the_start_takes_its_directory_offline(disk
 
 @pytest.fixture
 def no_rename(monkeypatch):
-    def refuse(*args):
-        raise OSError(errno.EROFS, "Read-only file system")
+    def refuse(disk: OsDisk, source: Path, target: Path) -> None:
+        if source.suffix != ".tmp":
+            raise OSError(errno.EROFS, "Read-only file system")
+        source.rename(target)
 
-    monkeypatch.setattr(Path, "rename", refuse)
+    monkeypatch.setattr(OsDisk, "rename", refuse)
 
 
 def test_a_log_that_cannot_be_put_aside_takes_its_directory_offline(disk, no_rename):

@@ -6,6 +6,7 @@ import struct
 
 import pytest
 
+from regency.broker_agent.log.disk import OsDisk
 from regency.broker_agent.log.offset_index import OffsetIndex
 from regency.broker_agent.log.open_files import LogFile, OpenFiles
 from regency.broker_agent.log.time_index import TimeIndex
@@ -13,7 +14,7 @@ from regency.broker_agent.log.time_index import TimeIndex
 
 @pytest.fixture
 def files():
-    pool = OpenFiles(8)
+    pool = OpenFiles(8, OsDisk())
     yield pool
     pool.close_all()
 

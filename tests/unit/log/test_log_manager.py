@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 
 from regency.broker_agent.log.checkpoints import read_offsets
+from regency.broker_agent.log.disk import OsDisk
 from regency.broker_agent.log.errors import LogDirInvalid
 from regency.broker_agent.log.log_manager import LogManager
 from regency.model.ids import BrokerId, TopicId, TopicPartition
@@ -153,7 +154,7 @@ def test_high_watermarks_of_logs_not_named_stay_checkpointed(disk):
     manager.checkpoint_high_watermarks({TP: 5, other: 7})
     manager.checkpoint_high_watermarks({TP: 6, TopicPartition("gone", 0): 1})
     path = disk.dirs[0] / "replication-offset-checkpoint"
-    assert read_offsets(path) == {TP: 6, other: 7}
+    assert read_offsets(OsDisk(), path) == {TP: 6, other: 7}
     disk.crash()
     manager = disk.open()
     assert [manager.high_watermark_checkpoint(partition) for partition in (TP, other)] == [6, 7]
@@ -191,7 +192,7 @@ def test_a_start_forgets_the_offsets_of_logs_that_are_gone(disk, batch):
     disk.manager.delete_async(TP)
     disk.crash()
     disk.open()
-    assert [read_offsets(disk.dirs[0] / name) for name in CHECKPOINTS] == [{}, {}, {}]
+    assert [read_offsets(OsDisk(), disk.dirs[0] / name) for name in CHECKPOINTS] == [{}, {}, {}]
     assert disk.manager.high_watermark_checkpoint(TP) == 0
 
 
@@ -202,7 +203,7 @@ def test_a_checkpoint_written_late_does_not_undo_a_later_one(disk):
     disk.manager.checkpoint_high_watermarks({TP: 2})
     disk.worker.queue.reverse()
     disk.worker.run()
-    assert read_offsets(disk.dirs[0] / "replication-offset-checkpoint") == {TP: 2}
+    assert read_offsets(OsDisk(), disk.dirs[0] / "replication-offset-checkpoint") == {TP: 2}
 
 
 def test_an_unreadable_checkpoint_costs_time_not_data(disk, batch, caplog):

@@ -7,12 +7,13 @@ import os
 
 import pytest
 
+from regency.broker_agent.log.disk import OsDisk
 from regency.broker_agent.log.open_files import LogFile, OpenFiles
 
 
 @pytest.fixture
 def pool():
-    pool = OpenFiles(8)
+    pool = OpenFiles(8, OsDisk())
     yield pool
     pool.close_all()
 
@@ -76,7 +77,7 @@ def test_without_anything_to_give_back_the_error_stands(tmp_path, pool, monkeypa
 
 
 def test_files_can_change_pools(tmp_path, pool):
-    other = OpenFiles(8)
+    other = OpenFiles(8, OsDisk())
     file = LogFile(tmp_path / "a", pool)
     file.write(b"x", 0)
     file.move_to(other)

@@ -7,6 +7,7 @@ import struct
 import pytest
 from crc32c import crc32c
 
+from regency.broker_agent.log.disk import OsDisk
 from regency.broker_agent.log.errors import CheckpointMalformed, RecordsRejected
 from regency.broker_agent.log.producer_state import ProducerStates, decode_snapshot
 from regency.model.kafka_errors import ErrorCode
@@ -107,9 +108,9 @@ def test_a_snapshot_holds_each_remembered_batch_in_46_bytes(states, produced, tm
     assert states.encode() == expected
 
     path = tmp_path / "00000000000000000015.snapshot"
-    states.write_snapshot(path)
+    states.write_snapshot(OsDisk(), path)
     loaded = ProducerStates()
-    loaded.load_snapshot(path, 15)
+    loaded.load_snapshot(OsDisk(), path, 15)
     assert (loaded.encode(), loaded.end_offset) == (expected, 15)
     assert [loaded.check(header).first_offset for header in (produced(0, 3), produced(3, 2))] == [10, 13]
     assert refusal(loaded, produced(6, 1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -120,7 +121,7 @@ def test_a_snapshot_of_kafka_holds_only_the_last_batch(produced, tmp_path):
     path = tmp_path / "00000000000000000015.snapshot"
     path.write_bytes(struct.pack(">hI", 1, crc32c(body)) + body)
     loaded = ProducerStates()
-    loaded.load_snapshot(path, 15)
+    loaded.load_snapshot(OsDisk(), path, 15)
     assert loaded.check(produced(3, 2)).first_offset == 13
     assert refusal(loaded, produced(0, 3)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
@@ -129,7 +130,7 @@ def test_a_producer_of_which_a_snapshot_knows_no_batch_begins_at_zero(states, pr
     body = struct.pack(">i", 1) + struct.pack(">qhiqiqiq", 7, 2, -1, -1, 0, 5, 3, -1)
     path = tmp_path / "x.snapshot"
     path.write_bytes(struct.pack(">hI", 1, crc32c(body)) + body)
-    states.load_snapshot(path, 9)
+    states.load_snapshot(OsDisk(), path, 9)
     assert states.check(produced(0, epoch=2)) is None
     assert refusal(states, produced(17, epoch=2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert refusal(states, produced(0, epoch=1)) is ErrorCode.INVALID_PRODUCER_EPOCH

@@ -9,6 +9,7 @@ import pytest
 from crc32c import crc32c
 
 from regency.broker_agent.log.checkpoints import read_offsets
+from regency.broker_agent.log.disk import OsDisk
 from regency.broker_agent.log.errors import LogDirInvalid, RecordsRejected
 from regency.model.ids import ZERO_TOPIC_ID, TopicPartition
 from regency.model.log_config import LogConfig
@@ -144,7 +145,7 @@ def test_a_recovery_point_that_recovery_lowered_is_on_the_disk_before_anything_i
     damaged[2 * len(batch(1)) - 1] ^= 1
     log_file(log).write_bytes(damaged)
     assert small.open().get(log.topic_partition).log_end_offset == 1
-    assert read_offsets(small.dirs[0] / "recovery-point-offset-checkpoint") == {log.topic_partition: 1}
+    assert read_offsets(OsDisk(), small.dirs[0] / "recovery-point-offset-checkpoint") == {log.topic_partition: 1}
 
 
 def test_a_hole_between_segments_ends_the_log(small, batch):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from regency.broker_agent.log.disk import OsDisk
 from regency.broker_agent.log.errors import OffsetOutOfRange
 from regency.broker_agent.log.retention import SegmentFacts, expired_segments
 from regency.model.log_config import LogConfig
@@ -145,9 +146,17 @@ def test_rolling_flushes_what_is_rolled(disk, batch):
 
 def test_the_name_of_a_new_segment_is_synced_before_the_recovery_point_passes_it(disk, batch, monkeypatch):
     synced: list[Path] = []
-    monkeypatch.setattr("regency.broker_agent.log.flusher.sync_directory", synced.append)
+    sync_path = OsDisk.sync_path
+
+    def note(self: OsDisk, path: Path) -> None:
+        if path.is_dir():
+            synced.append(path)
+        sync_path(self, path)
+
+    monkeypatch.setattr(OsDisk, "sync_path", note)
     disk.config = LogConfig(segment_bytes=len(batch(1)))
     log = disk.log()
+    synced.clear()
     log.append_as_leader(batch(1), 0, NOW)
     log.flush()
     assert (synced, log.recovery_point) == ([log.directory], 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from regency.broker_agent.log.checkpoints import read_epochs, read_offsets
+from regency.broker_agent.log.disk import OsDisk
 from regency.model.log_config import LogConfig
 from regency.model.record_batch import iter_batches
 
@@ -57,7 +58,7 @@ def test_epochs_of_dropped_batches_are_forgotten(disk, batch):
     assert log.epoch_entries == ((0, 0), (1, 2))
     log.truncate_to(0)
     assert (log.epoch_entries, log.last_batch_epoch) == ((), -1)
-    assert read_epochs(log.directory / "leader-epoch-checkpoint") == []
+    assert read_epochs(OsDisk(), log.directory / "leader-epoch-checkpoint") == []
 
 
 def test_later_segments_are_dropped_whole_and_removed_later(disk, batch):
@@ -120,11 +121,11 @@ def test_a_lowered_recovery_point_is_on_the_disk_before_anything_is_appended(dis
     log.flush()
     disk.manager.checkpoint_recovery_points()
     path = disk.dirs[0] / "recovery-point-offset-checkpoint"
-    assert read_offsets(path) == {("flights", 3): 6}
+    assert read_offsets(OsDisk(), path) == {("flights", 3): 6}
     log.truncate_to(4)
-    assert (log.recovery_point, read_offsets(path)) == (4, {("flights", 3): 4})
+    assert (log.recovery_point, read_offsets(OsDisk(), path)) == (4, {("flights", 3): 4})
     log.truncate_fully_and_start_at(1)
-    assert read_offsets(path) == {("flights", 3): 1}
+    assert read_offsets(OsDisk(), path) == {("flights", 3): 1}
 
 
 def test_a_lowered_log_start_is_on_the_disk_too(disk, batch):
@@ -133,9 +134,9 @@ def test_a_lowered_log_start_is_on_the_disk_too(disk, batch):
     log.maybe_increment_log_start(5)
     disk.manager.checkpoint_log_start_offsets()
     path = disk.dirs[0] / "log-start-offset-checkpoint"
-    assert read_offsets(path) == {("flights", 3): 5}
+    assert read_offsets(OsDisk(), path) == {("flights", 3): 5}
     log.truncate_to(2)
-    assert read_offsets(path) == {("flights", 3): 2}
+    assert read_offsets(OsDisk(), path) == {("flights", 3): 2}
 
 
 def test_producers_are_as_before_the_dropped_batches(disk, batch):

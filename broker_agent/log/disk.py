@@ -1,0 +1,215 @@
+"""The disk as a port: everything the log asks of the operating system's files, and the real thing.
+
+No other module of the log opens, renames or syncs anything. Descriptors are integers that only the disk they came from
+understands; they stay valid when their file is renamed or removed, and may be used from any thread.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import resource
+import shutil
+from pathlib import Path
+from typing import Protocol
+
+from regency.model.record_batch import Buffer
+
+_FILE_MODE = 0o644
+
+
+class Disk(Protocol):
+    """Files and directories by path, content by descriptor. Every method raises OSError.
+
+    What was written lasts when its descriptor was synced; what was created, renamed or removed lasts when the
+    directory it happened in was synced. A crash of the process alone loses neither.
+    """
+
+    @property
+    def max_open_files(self) -> int:
+        """How many descriptors this process may have at once."""
+        ...
+
+    def open(self, path: Path) -> int:
+        """A descriptor to read and write the file at `path`, which is created empty where it is missing."""
+        ...
+
+    def open_empty(self, path: Path) -> int:
+        """The same, of a file whose content is dropped."""
+        ...
+
+    def lock(self, path: Path) -> int:
+        """A descriptor of the file at `path`, created where it is missing, that locks it until it is closed.
+
+        Raises BlockingIOError where another process has it, be it by flock or by fcntl (as Kafka's).
+        """
+        ...
+
+    def duplicate(self, fd: int) -> int:
+        """A second descriptor of the same file."""
+        ...
+
+    def close(self, fd: int) -> None:
+        """Give a descriptor back."""
+        ...
+
+    def read(self, fd: int, size: int, position: int) -> bytes:
+        """At most `size` bytes from `position`; fewer only at the end of the file."""
+        ...
+
+    def write(self, fd: int, data: Buffer, position: int) -> int:
+        """Write `data` at `position`; returns how many bytes were written, which may be fewer."""
+        ...
+
+    def truncate(self, fd: int, size: int) -> None:
+        """Cut the file off at `size` bytes."""
+        ...
+
+    def sync(self, fd: int) -> None:
+        """Wait until the file's content will last."""
+        ...
+
+    def size(self, fd: int) -> int:
+        """Bytes in the file."""
+        ...
+
+    def modified_ms(self, fd: int) -> int:
+        """Wall milliseconds when the file was last written to."""
+        ...
+
+    def read_file(self, path: Path) -> bytes:
+        """The whole content of the file at `path`."""
+        ...
+
+    def sync_path(self, path: Path) -> None:
+        """Wait until the content of the file at `path`, or the names in the directory at `path`, will last."""
+        ...
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Move a file, over whatever file is at `target`, or a directory to a name that is free."""
+        ...
+
+    def remove(self, path: Path, *, missing_ok: bool = False) -> None:
+        """Remove a file."""
+        ...
+
+    def remove_tree(self, path: Path) -> None:
+        """Remove a directory with everything in it."""
+        ...
+
+    def make_directory(self, path: Path, *, parents: bool = False) -> None:
+        """Make a new directory; with `parents` also those above it, and it may be there already."""
+        ...
+
+    def names_in(self, directory: Path) -> list[str]:
+        """Names of everything in `directory`, in order."""
+        ...
+
+    def exists(self, path: Path) -> bool:
+        """Whether there is a file or a directory at `path`."""
+        ...
+
+    def is_directory(self, path: Path) -> bool:
+        """Whether there is a directory at `path`."""
+        ...
+
+
+class OsDisk:
+    """The operating system's files."""
+
+    @property
+    def max_open_files(self) -> int:
+        """The process's soft limit."""
+        return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+    def open(self, path: Path) -> int:
+        """As the port says."""
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
+
+    def open_empty(self, path: Path) -> int:
+        """As the port says."""
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _FILE_MODE)
+
+    def lock(self, path: Path) -> int:
+        """As the port says."""
+        fd = self.open(path)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(fd)
+            raise
+        return fd
+
+    def duplicate(self, fd: int) -> int:
+        """As the port says."""
+        return os.dup(fd)
+
+    def close(self, fd: int) -> None:
+        """As the port says."""
+        os.close(fd)
+
+    def read(self, fd: int, size: int, position: int) -> bytes:
+        """As the port says."""
+        return os.pread(fd, size, position)
+
+    def write(self, fd: int, data: Buffer, position: int) -> int:
+        """As the port says."""
+        return os.pwrite(fd, data, position)
+
+    def truncate(self, fd: int, size: int) -> None:
+        """As the port says."""
+        os.ftruncate(fd, size)
+
+    def sync(self, fd: int) -> None:
+        """As the port says."""
+        os.fsync(fd)
+
+    def size(self, fd: int) -> int:
+        """As the port says."""
+        return os.fstat(fd).st_size
+
+    def modified_ms(self, fd: int) -> int:
+        """As the port says."""
+        return int(os.fstat(fd).st_mtime * 1000)
+
+    def read_file(self, path: Path) -> bytes:
+        """As the port says."""
+        return path.read_bytes()
+
+    def sync_path(self, path: Path) -> None:
+        """As the port says."""
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def rename(self, source: Path, target: Path) -> None:
+        """As the port says."""
+        source.rename(target)
+
+    def remove(self, path: Path, *, missing_ok: bool = False) -> None:
+        """As the port says."""
+        path.unlink(missing_ok=missing_ok)
+
+    def remove_tree(self, path: Path) -> None:
+        """As the port says."""
+        shutil.rmtree(path)
+
+    def make_directory(self, path: Path, *, parents: bool = False) -> None:
+        """As the port says."""
+        path.mkdir(parents=parents, exist_ok=parents)
+
+    def names_in(self, directory: Path) -> list[str]:
+        """As the port says."""
+        with os.scandir(directory) as entries:
+            return sorted(entry.name for entry in entries)
+
+    def exists(self, path: Path) -> bool:
+        """As the port says."""
+        return path.exists()
+
+    def is_directory(self, path: Path) -> bool:
+        """As the port says."""
+        return path.is_dir()

@@ -1,0 +1,84 @@
+"""The log touches files through its port alone, so that a simulated disk sees all it does."""
+
+from __future__ import annotations
+
+import ast
+import errno
+from pathlib import Path
+
+import pytest
+
+import regency.broker_agent.log
+from regency.broker_agent.log.disk import OsDisk
+
+FOLDER = Path(regency.broker_agent.log.__file__).parent
+MODULES = sorted(path for path in FOLDER.glob("*.py") if path.name != "disk.py")
+FORBIDDEN_IMPORTS = {"os", "shutil", "fcntl", "io", "tempfile", "mmap", "resource", "glob"}
+PATH_METHODS = {
+    "chmod", "exists", "glob", "is_dir", "is_file", "iterdir", "lstat", "mkdir", "open", "read_bytes", "read_text",
+    "rename", "replace", "resolve", "rglob", "rmdir", "stat", "symlink_to", "touch", "unlink", "write_bytes",
+    "write_text",
+}  # fmt: skip
+PORTS = {"disk", "_disk", "file"}
+"""Names under which the log knows a disk, or a file that is behind one."""
+
+
+def touches_files(source: str) -> list[str]:
+    """What in a module's source goes round the port."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names if alias.name.split(".")[0] in FORBIDDEN_IMPORTS]
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in FORBIDDEN_IMPORTS:
+            found.append(node.module or "")
+        elif isinstance(node, ast.Call):
+            called = node.func
+            if isinstance(called, ast.Name) and called.id == "open":
+                found.append("open")
+            elif isinstance(called, ast.Attribute) and called.attr in PATH_METHODS:
+                receiver = called.value
+                name = receiver.attr if isinstance(receiver, ast.Attribute) else getattr(receiver, "id", "")
+                if name not in PORTS:
+                    found.append(ast.unparse(called))
+    return found
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: path.stem)
+def test_only_the_port_touches_files(module):
+    assert touches_files(module.read_text()) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["import os", "from shutil import rmtree", "open('x')", "path.unlink()", "(a / b).rename(c)", "self.path.exists()"],
+)
+def test_going_round_the_port_is_noticed(source):
+    assert len(touches_files(source)) == 1
+
+
+def test_the_operating_systems_disk_locks_a_file_once(tmp_path):
+    disk = OsDisk()
+    fd = disk.lock(tmp_path / "lock")
+    with pytest.raises(BlockingIOError):
+        disk.lock(tmp_path / "lock")
+    disk.close(fd)
+    disk.close(disk.lock(tmp_path / "lock"))
+
+
+def test_the_operating_systems_disk_says_what_is_missing(tmp_path):
+    disk, missing = OsDisk(), tmp_path / "missing"
+    for use in (
+        lambda: disk.read_file(missing),
+        lambda: disk.sync_path(missing),
+        lambda: disk.remove(missing),
+        lambda: disk.remove_tree(missing),
+        lambda: disk.names_in(missing),
+        lambda: disk.rename(missing, tmp_path / "there"),
+        lambda: disk.open(missing / "file"),
+        lambda: disk.make_directory(missing / "directory"),
+    ):
+        with pytest.raises(FileNotFoundError) as refused:
+            use()
+        assert refused.value.errno == errno.ENOENT
+    disk.remove(missing, missing_ok=True)
+    assert (disk.exists(missing), disk.is_directory(missing), disk.names_in(tmp_path)) == (False, False, [])
