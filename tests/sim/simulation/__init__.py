@@ -1,0 +1,1 @@
+"""Deterministic simulation of a Regency cluster: production code, virtual time, one seed."""

@@ -1,0 +1,1 @@
+"""A simulated cluster: agents and controllers assembled from production parts."""

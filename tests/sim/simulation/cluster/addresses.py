@@ -1,0 +1,26 @@
+"""Hosts and ports of a simulated cluster: an agent and its controller share a host, as they share a machine."""
+
+from __future__ import annotations
+
+from regency.model.facts import Endpoint
+from regency.model.ids import BrokerId
+
+KAFKA = 9092
+CONTROL = 9093
+CONTROLLER = 9094
+CLIENTS = "clients"
+
+
+def host_of(broker: BrokerId) -> str:
+    """The host of a broker."""
+    return f"h{broker}"
+
+
+def endpoints_of(broker: BrokerId) -> tuple[Endpoint, ...]:
+    """What a broker registers."""
+    host = host_of(broker)
+    return (
+        Endpoint("PLAINTEXT", host, KAFKA),
+        Endpoint("CONTROL", host, CONTROL),
+        Endpoint("CONTROLLER", host, CONTROLLER),
+    )

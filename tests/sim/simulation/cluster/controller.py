@@ -1,0 +1,173 @@
+"""A controller process: the production Controller on its queue and senders, over simulated ports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, NamedTuple
+
+from regency.controller.channel_manager import ControllerChannelManager, Listener, Origin
+from regency.controller.config import ControllerConfig, controller_config
+from regency.controller.controller import Controller
+from regency.controller.event_loop import EventLoop, EventQueue
+from regency.controller.events import (
+    ControlledShutdown,
+    CreatedTopic,
+    CreateTopics,
+    NewTopic,
+    NotController,
+    ShutdownOutcome,
+)
+from regency.controller.metadata_log import MetadataLog
+from regency.controller.sender import Message
+from regency.model.errors import RegencyError
+from regency.model.facts import Endpoint
+from regency.model.ids import BrokerEpoch, BrokerId
+from regency.model.settings import BrokerSettings
+from regency.protos import control_pb2 as pb
+from regency.runtime.zk_session import ZkSession
+from simulation.cluster.addresses import CONTROLLER, host_of
+from simulation.kernel.scheduler import Process, Scheduler
+from simulation.network import Call, NetFailed, Network, Respond
+
+
+class ControlAsked(NamedTuple):
+    """A control request on its way to an agent, encoded."""
+
+    rpc: type[Any]
+    data: bytes
+
+
+class CreateAsked(NamedTuple):
+    """CreateTopics on its way to a controller."""
+
+    topics: tuple[NewTopic, ...]
+
+
+class ShutdownAsked(NamedTuple):
+    """ControlledShutdown on its way to a controller."""
+
+    broker: BrokerId
+    epoch: BrokerEpoch
+
+
+class CallFailed(RegencyError):
+    """A control request has no answer."""
+
+    code = "rpc_failed"
+    retriable = True
+
+
+class SimAgentPort:
+    """AgentPort over the simulated network."""
+
+    def __init__(
+        self, scheduler: Scheduler, network: Network, process: Process, host: str, endpoint: Endpoint, timeout_ms: int
+    ) -> None:
+        self._scheduler = scheduler
+        self._network = network
+        self._process = process
+        self._host = host
+        self._address = f"{endpoint.host}:{endpoint.port}"
+        self._timeout_ms = timeout_ms
+        self._call: Call | None = None
+        self._resume: Callable[[Any], None] | None = None
+        self._closed = False
+
+    def call(self, message: Message) -> pb.ControlResponse:
+        """Send a request and wait for its answer. Raises CallFailed."""
+        if self._closed:
+            raise CallFailed("The channel is closed.")
+        request = ControlAsked(type(message), message.SerializeToString())
+
+        def register(resume: Callable[[Any], None]) -> None:
+            self._resume = resume
+            timeout_us = self._process.clock.delay_us(self._timeout_ms)
+            self._call = self._network.call(
+                self._process, self._host, self._address, request, resume, timeout_us=timeout_us
+            )
+
+        answer = self._scheduler.wait(register)
+        self._call = self._resume = None
+        if isinstance(answer, NetFailed):
+            raise CallFailed(f"{self._address}: {answer.why}.")
+        return pb.ControlResponse.FromString(answer)
+
+    def close(self) -> None:
+        """End the connection, and whatever call runs on it."""
+        self._closed = True
+        if self._call is not None and self._resume is not None:
+            self._call.close()
+            self._resume(NetFailed("the channel was closed"))
+
+
+class SimController:
+    """One controller process. `start` is its first actor."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        network: Network,
+        process: Process,
+        settings: BrokerSettings,
+        open_session: Callable[[Process], ZkSession],
+    ) -> None:
+        self.process = process
+        self.controller: Controller | None = None
+        self.session: ZkSession | None = None
+        self._scheduler = scheduler
+        self._network = network
+        self._config: ControllerConfig = controller_config(settings)
+        self._host = host_of(settings.broker_id)
+        self._open_session = open_session
+        self._queue: EventQueue | None = None
+
+    def start(self) -> None:
+        """Connect, then race and process events for ever. Runs in an actor."""
+        clock = self.process.clock
+        self.session = session = self._open_session(self.process)
+        self._queue = queue = EventQueue(clock)
+        self.controller = controller = Controller(
+            self._config, session, queue, open_channels=self._open_channels, clock=clock, history=None
+        )
+        address = f"{self._host}:{CONTROLLER}"
+        self._network.listen(address, self._host, self.process, self._serve)
+        controller.start(address)
+        EventLoop(queue, controller.process).run()
+
+    def _open_channels(self, origin: Origin, listener: Listener) -> ControllerChannelManager:
+        return ControllerChannelManager(
+            origin,
+            metadata=MetadataLog(),
+            control_listener=self._config.control_listener,
+            inter_broker_listener=self._config.inter_broker_listener,
+            connect=lambda endpoint: SimAgentPort(
+                self._scheduler,
+                self._network,
+                self.process,
+                self._host,
+                endpoint,
+                self._config.request_timeout_ms,
+            ),
+            listener=listener,
+            clock=self.process.clock,
+        )
+
+    def _serve(self, request: Any, respond: Respond) -> None:
+        """What AdminService does with a call: an event, and its answer when the controller has one."""
+        assert self.controller is not None
+        assert self._queue is not None
+        if not self.controller.view.ruling:
+            respond(NotController())
+            return
+        event: CreateTopics | ControlledShutdown
+        reply: Future[tuple[CreatedTopic, ...]] | Future[ShutdownOutcome]
+        if isinstance(request, CreateAsked):
+            event = created = CreateTopics(request.topics, validate_only=False)
+            reply = created.reply
+        else:
+            assert isinstance(request, ShutdownAsked)
+            event = left = ControlledShutdown(request.broker, request.epoch)
+            reply = left.reply
+        reply.add_done_callback(lambda done: respond(done.exception() or done.result()))
+        self._queue.put(event)

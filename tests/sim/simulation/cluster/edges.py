@@ -1,0 +1,140 @@
+"""What replaces an agent's threads and sockets: its data loop, worker pools, timer, and the way to other processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from regency.broker_agent.data_loop import LoopClosed
+from simulation.kernel.scheduler import TIMED_OUT, Process, Scheduler, Timer
+from simulation.network import Call, NetFailed, Network
+
+T = TypeVar("T")
+
+HOP_US = 20
+"""A call from one thread to another takes up to so many microseconds."""
+
+WORK_US = 400
+"""A job on a pool begins within so many microseconds."""
+
+
+class SimLoop:
+    """The data loop: calls run one after another on the scheduler's greenlet, and never wait."""
+
+    def __init__(self, scheduler: Scheduler, process: Process) -> None:
+        self._scheduler = scheduler
+        self._process = process
+        self._last_us = 0
+
+    def post(self, work: Callable[[], object]) -> None:
+        """Run `work` on the loop soon, in the order of posting."""
+        if self._process.alive:
+            self._scheduler.at(self._hop_us(), work, self._process)
+
+    def call(self, work: Callable[[], T], *, timeout_ms: int) -> T:
+        """Run `work` on the loop and wait for its result; for actors. Raises what it raises, or LoopClosed."""
+        outcome: list[T | Exception] = []
+
+        def register(resume: Callable[[Any], None]) -> None:
+            def run() -> None:
+                try:
+                    outcome.append(work())
+                except Exception as error:  # noqa: BLE001 - carried to the caller
+                    outcome.append(error)
+                resume(None)
+
+            self.post(run)
+
+        if self._scheduler.wait(register, self._process.clock.delay_us(timeout_ms)) is TIMED_OUT:
+            raise LoopClosed(f"The data loop did not answer within {timeout_ms} ms.")
+        result = outcome[0]
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    def later(self, delay_ms: int, work: Callable[[], None]) -> None:
+        """Run `work` after a while of this process's clock."""
+        self._scheduler.at(self._process.clock.delay_us(delay_ms), work, self._process)
+
+    def _hop_us(self) -> int:
+        now = self._scheduler.now_us
+        self._last_us = max(self._last_us, now + 1 + self._scheduler.random.randrange(HOP_US))
+        return self._last_us - now
+
+
+class SimWorker:
+    """A worker pool: every job is an actor; jobs overtake each other, as on several threads."""
+
+    def __init__(self, scheduler: Scheduler, process: Process, loop: SimLoop, name: str) -> None:
+        self._scheduler = scheduler
+        self._process = process
+        self._loop = loop
+        self._name = name
+
+    def submit(self, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
+        """Run `work` in an actor, then `done` with its result or its exception on the data loop."""
+        scheduler = self._scheduler
+
+        def run() -> None:
+            scheduler.sleep_us(scheduler.random.randrange(WORK_US))
+            outcome: T | BaseException
+            try:
+                outcome = work()
+            except Exception as error:  # noqa: BLE001 - carried to `done`
+                outcome = error
+            self._loop.post(lambda: done(outcome))
+
+        if self._process.alive:
+            scheduler.spawn(self._process, self._name, run)
+
+
+class SimTimer:
+    """Wakes one passive object, as LoopTimer does."""
+
+    def __init__(self, scheduler: Scheduler, process: Process) -> None:
+        self._scheduler = scheduler
+        self._process = process
+        self._run_due: Callable[[int], None] | None = None
+        self._timer: Timer | None = None
+        self._due = 0
+
+    def bind(self, run_due: Callable[[int], None]) -> None:
+        """Say whom to wake."""
+        self._run_due = run_due
+
+    def wake_by(self, monotonic_ms: int) -> None:
+        """Call the owner no later than this time; an earlier wake already asked for stays."""
+        if self._timer is not None:
+            if self._due <= monotonic_ms:
+                return
+            self._timer.cancel()
+        clock = self._process.clock
+        self._due = monotonic_ms
+        self._timer = self._scheduler.at(clock.delay_us(monotonic_ms - clock.monotonic_ms()), self._fire, self._process)
+
+    def close(self) -> None:
+        """Wake nobody any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None
+        self._run_due = None
+
+    def _fire(self) -> None:
+        self._timer = None
+        if self._run_due is not None:
+            self._run_due(self._process.clock.monotonic_ms())
+
+
+def ask(
+    scheduler: Scheduler, network: Network, process: Process, source: str, address: str, request: Any, timeout_ms: int
+) -> Any:
+    """Send a request from an actor and wait: the answer, or NetFailed."""
+    calls: list[Call] = []
+
+    def register(resume: Callable[[Any], None]) -> None:
+        timeout_us = process.clock.delay_us(timeout_ms)
+        calls.append(network.call(process, source, address, request, resume, timeout_us=timeout_us))
+
+    answer = scheduler.wait(register)
+    assert answer is not None or calls[0].answered
+    return answer if answer is not None else NetFailed("closed")

@@ -1,0 +1,271 @@
+"""The scheduler: one OS thread, virtual time, and actors (greenlets) that belong to simulated processes.
+
+Whatever happens is an entry of one heap, ordered by time and then by order of entry; chance comes from one generator.
+So a seed determines a run. Work runs either on the scheduler's own greenlet, where it must not block, or in an actor.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Any, Final
+
+from greenlet import GreenletExit, getcurrent, greenlet
+
+from simulation.kernel.clock import ProcessClock
+from simulation.kernel.trace import Trace
+
+SECOND_US: Final = 1_000_000
+
+
+class ProcessDied(GreenletExit):
+    """The simulated process this code runs in is dead: it must not do anything any more. A BaseException."""
+
+
+class TimedOut:
+    """What `Scheduler.wait` returns when nobody resumed in time."""
+
+
+TIMED_OUT: Final = TimedOut()
+
+
+class SimulationStuck(Exception):
+    """Something that must not block would have to wait."""
+
+
+class Timer:
+    """Work that is due at some time."""
+
+    __slots__ = ("cancelled", "process", "work")
+
+    def __init__(self, work: Callable[[], object], process: Process | None) -> None:
+        self.work = work
+        self.process = process
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        """Do not run it. Harmless when it has run."""
+        self.cancelled = True
+
+
+class Actor:
+    """A greenlet of a process."""
+
+    __slots__ = ("ended", "greenlet", "name", "on_end", "process")
+
+    def __init__(self, process: Process, name: str, run: Callable[[], object], hub: greenlet) -> None:
+        self.process = process
+        self.name = name
+        self.greenlet = greenlet(run, hub)
+        self.ended = False
+        self.on_end: list[Callable[[], None]] = []
+
+
+class Process:
+    """A simulated operating-system process: it can die, be paused and go on, and has clocks of its own."""
+
+    __slots__ = ("_callbacks", "_deferred", "_scheduler", "actors", "alive", "clock", "incarnation", "name", "paused")
+
+    def __init__(self, scheduler: Scheduler, name: str, *, incarnation: int = 1) -> None:
+        self.name = name
+        self.incarnation = incarnation
+        self.alive = True
+        self.paused = False
+        self.clock = ProcessClock(scheduler)
+        self.actors: list[Actor] = []
+        self._scheduler = scheduler
+        self._deferred: deque[Timer] = deque()
+        self._callbacks: list[Callable[[], None]] = []
+
+    def check_alive(self) -> None:
+        """Raise ProcessDied in a process that is dead."""
+        if not self.alive:
+            raise ProcessDied
+
+    def on_death(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once, on whatever greenlet, when the process dies."""
+        self._callbacks.append(callback)
+
+    def kill(self) -> None:
+        """End it now, between any two instructions. Its greenlets get ProcessDied; harmless twice.
+
+        Called within the process itself it returns: `check_alive` then raises.
+        """
+        if not self.alive:
+            return
+        self.alive = False
+        self.paused = False
+        self._deferred.clear()
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback()
+        self._scheduler.reap(self)
+
+    def pause(self) -> None:
+        """SIGSTOP: nothing of it runs until `resume`; its clocks go on."""
+        if self.alive:
+            self.paused = True
+
+    def resume(self) -> None:
+        """SIGCONT: whatever became due meanwhile runs now, in order."""
+        self.paused = False
+        deferred, self._deferred = self._deferred, deque()
+        for timer in deferred:
+            self._scheduler.push(0, timer)
+
+    def defer(self, timer: Timer) -> None:
+        """Keep what became due during a pause."""
+        self._deferred.append(timer)
+
+
+class Scheduler:
+    """Runs one simulated world."""
+
+    def __init__(self, seed: int, trace: Trace | None = None) -> None:
+        self.now_us = 0
+        self.steps = 0
+        self.random = random.Random(seed)
+        self.trace = trace if trace is not None else Trace()
+        self.trace.bind(lambda: self.now_us)
+        self.current: Actor | None = None
+        """The actor that runs; None on the scheduler's own greenlet."""
+        self.process: Process | None = None
+        """The process on whose behalf something runs."""
+        self.after_step: Callable[[], None] | None = None
+        """Called after everything that happened: the place of checks that never end."""
+        self.stopped = False
+        self._heap: list[tuple[int, int, Timer]] = []
+        self._order = 0
+        self._hub = getcurrent()
+
+    # What is due
+
+    def at(self, delay_us: int, work: Callable[[], object], process: Process | None = None) -> Timer:
+        """Run `work` on the scheduler's greenlet, `delay_us` microseconds from now.
+
+        With a process: not at all once it has died, and after its pause while it is paused.
+        """
+        timer = Timer(work, process)
+        self.push(delay_us, timer)
+        return timer
+
+    def push(self, delay_us: int, timer: Timer) -> None:
+        """Have an existing timer run `delay_us` microseconds from now."""
+        self._order += 1
+        heappush(self._heap, (self.now_us + delay_us, self._order, timer))
+
+    def spawn(self, process: Process, name: str, run: Callable[[], object]) -> Actor:
+        """Start an actor: it runs as soon as everything that is due now and was asked for earlier has run."""
+        process.check_alive()
+
+        def body() -> None:
+            try:
+                run()
+            except ProcessDied:
+                pass
+            finally:
+                self._ended(actor)
+
+        actor = Actor(process, name, body, self._hub)
+        process.actors.append(actor)
+        self.at(0, lambda: self._switch(actor, None), process)
+        return actor
+
+    # Waiting, for actors
+
+    def wait(self, register: Callable[[Callable[[Any], None]], object], timeout_us: int | None = None) -> Any:
+        """Park the current actor until `resume(value)` is called; the value, or TIMED_OUT after `timeout_us`.
+
+        `register` is called at once with `resume`, of which only the first call counts.
+        """
+        actor = self.current
+        if actor is None:
+            raise SimulationStuck("something waits on the scheduler's own greenlet: a data loop would stand still")
+        actor.process.check_alive()
+        waiting = True
+        timer: Timer | None = None
+
+        def resume(value: Any = None) -> None:
+            nonlocal waiting
+            if waiting:
+                waiting = False
+                if timer is not None:
+                    timer.cancel()
+                self.at(0, lambda: self._switch(actor, value), actor.process)
+
+        register(resume)
+        if timeout_us is not None and waiting:
+            timer = self.at(max(timeout_us, 0), lambda: resume(TIMED_OUT), actor.process)
+        return self._hub.switch()
+
+    def sleep_us(self, delay_us: int) -> None:
+        """Let virtual time pass for the current actor."""
+        actor = self.current
+        if actor is None:
+            raise SimulationStuck("something sleeps on the scheduler's own greenlet")
+        actor.process.check_alive()
+        self.at(delay_us, lambda: self._switch(actor, None), actor.process)
+        self._hub.switch()
+
+    # Running
+
+    def run_until(self, until_us: int) -> None:
+        """Run everything that is due up to this time, then let it be this time. Raises what work raises."""
+        heap = self._heap
+        while heap and heap[0][0] <= until_us and not self.stopped:
+            when, _, timer = heappop(heap)
+            if timer.cancelled:
+                continue
+            process = timer.process
+            self.now_us = when
+            if process is not None:
+                if not process.alive:
+                    continue
+                if process.paused:
+                    process.defer(timer)
+                    continue
+            self.steps += 1
+            self.process = process
+            try:
+                timer.work()
+            except ProcessDied:
+                pass
+            self.process = None
+            if self.after_step is not None:
+                self.after_step()
+        if not self.stopped:
+            self.now_us = max(self.now_us, until_us)
+
+    def stop(self) -> None:
+        """Let `run_until` return after this step."""
+        self.stopped = True
+
+    def reap(self, process: Process) -> None:
+        """Throw ProcessDied into every greenlet of a dead process, now or as soon as the scheduler has control."""
+        if getcurrent() is not self._hub:
+            self.at(0, lambda: self.reap(process))
+            return
+        before = self.current, self.process
+        for actor in list(process.actors):
+            if not actor.ended:
+                self.current, self.process = actor, process
+                actor.greenlet.throw(ProcessDied)
+                self._ended(actor)
+        self.current, self.process = before
+
+    def _switch(self, actor: Actor, value: Any) -> None:
+        self.current = actor
+        try:
+            actor.greenlet.switch(value) if actor.greenlet else actor.greenlet.switch()
+        finally:
+            self.current = None
+
+    def _ended(self, actor: Actor) -> None:
+        if not actor.ended:
+            actor.ended = True
+            if actor in actor.process.actors:
+                actor.process.actors.remove(actor)
+            for callback in actor.on_end:
+                callback()

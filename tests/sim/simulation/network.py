@@ -1,0 +1,268 @@
+"""The network between simulated hosts: connections carry one request and its answer, and every link can fail.
+
+A link is directed. What it loses is lost in silence, as on a real network: whoever waits finds out by his own timeout.
+A peer that is dead but reachable refuses. A request may arrive long after its sender has given it up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from simulation.kernel.scheduler import Process, Scheduler, Timer
+
+Respond = Callable[[Any], None]
+Serve = Callable[[Any, Respond], "Callable[[], None] | None"]
+"""Takes a request and how to answer it, on the server's process; what it returns is called if the caller goes away."""
+
+FASTEST_US = 80
+USUAL_US = 400
+"""A message takes FASTEST_US to FASTEST_US + USUAL_US microseconds where nothing is wrong."""
+
+
+class NetFailed:
+    """No answer; what became of the request is not known unless `unsent`."""
+
+    __slots__ = ("unsent", "why")
+
+    def __init__(self, why: str, *, unsent: bool = False) -> None:
+        self.why = why
+        self.unsent = unsent
+
+
+class Observer(Protocol):
+    """Hears of what the network lost."""
+
+    def __call__(self, what: str, source: str, target: str) -> None:
+        """Something did not arrive."""
+        ...
+
+
+class Link:
+    """One direction between two hosts."""
+
+    __slots__ = ("blocked", "extra_us", "loss")
+
+    def __init__(self) -> None:
+        self.blocked = False
+        self.extra_us = 0
+        self.loss = 0.0
+
+    @property
+    def well(self) -> bool:
+        """Whether nothing is wrong with it."""
+        return not (self.blocked or self.extra_us or self.loss)
+
+
+class Channel:
+    """Keeps the requests of one connection in order, and their answers."""
+
+    __slots__ = ("_last_there", "last_back")
+
+    def __init__(self) -> None:
+        self._last_there = 0
+        self.last_back = 0
+
+    def there(self, arrival_us: int) -> int:
+        """When a message arrives that alone would at `arrival_us`."""
+        self._last_there = max(arrival_us, self._last_there + 1)
+        return self._last_there
+
+    def back(self, arrival_us: int) -> int:
+        """The same for an answer."""
+        self.last_back = max(arrival_us, self.last_back + 1)
+        return self.last_back
+
+
+class _Endpoint:
+    __slots__ = ("calls", "host", "process", "serve")
+
+    def __init__(self, host: str, process: Process, serve: Serve) -> None:
+        self.host = host
+        self.process = process
+        self.serve = serve
+        self.calls: dict[Call, None] = {}
+
+
+class Call:
+    """A request on its way, and its answer."""
+
+    __slots__ = ("_abandoned", "_done", "_hang_up", "_withdraw", "answered", "caller", "source", "timer")
+
+    def __init__(
+        self, caller: Process, source: str, done: Callable[[Any], None], hang_up: Callable[[Call], None]
+    ) -> None:
+        self.caller = caller
+        self._hang_up = hang_up
+        self.source = source
+        self.answered = False
+        self.timer: Timer | None = None
+        self._done = done
+        self._abandoned = False
+        self._withdraw: Callable[[], None] | None = None
+
+    def finish(self, outcome: Any) -> None:
+        """Tell the caller, once."""
+        if self.answered:
+            return
+        self.answered = True
+        if self.timer is not None:
+            self.timer.cancel()
+        if not self._abandoned:
+            self._done(outcome)
+
+    def close(self) -> None:
+        """The caller closes the connection: he is told nothing any more."""
+        if not self.answered:
+            self._abandoned = True
+            self.finish(None)
+            self._hang_up(self)
+
+    def withdraw_with(self, withdraw: Callable[[], None] | None) -> None:
+        """What the server does when it learns that nobody waits."""
+        self._withdraw = withdraw
+
+    def withdraw(self) -> None:
+        """The server learns that nobody waits."""
+        if self._withdraw is not None:
+            self._withdraw()
+            self._withdraw = None
+
+
+class Network:
+    """All links and endpoints."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._endpoints: dict[str, _Endpoint] = {}
+        self._links: dict[tuple[str, str], Link] = {}
+        self.observe: Observer | None = None
+
+    def link(self, source: str, target: str) -> Link:
+        """The link from one host to another."""
+        key = (source, target)
+        link = self._links.get(key)
+        if link is None:
+            link = self._links[key] = Link()
+        return link
+
+    def links(self) -> list[tuple[tuple[str, str], Link]]:
+        """Every link that was ever used, in order of names."""
+        return sorted(self._links.items(), key=lambda each: each[0])
+
+    def heal(self) -> None:
+        """Every link works again."""
+        for link in self._links.values():
+            link.blocked, link.extra_us, link.loss = False, 0, 0.0
+
+    def listen(self, address: str, host: str, process: Process, serve: Serve) -> None:
+        """Serve `address` (host:port) until the process dies or `unlisten`."""
+        endpoint = _Endpoint(host, process, serve)
+        self._endpoints[address] = endpoint
+        process.on_death(lambda: self._gone(endpoint))
+
+    def unlisten(self, address: str, process: Process) -> None:
+        """Refuse connections to `address`, and break those there are."""
+        endpoint = self._endpoints.get(address)
+        if endpoint is not None and endpoint.process is process:
+            del self._endpoints[address]
+            self._gone(endpoint)
+
+    def reset(self, one: str, other: str) -> None:
+        """Break every connection between two hosts."""
+        for _, endpoint in sorted(self._endpoints.items()):
+            for call in list(endpoint.calls):
+                if {call.source, endpoint.host} == {one, other}:
+                    self._broken(endpoint, call, "the connection was reset")
+
+    def call(
+        self,
+        caller: Process,
+        source: str,
+        address: str,
+        request: Any,
+        done: Callable[[Any], None],
+        *,
+        timeout_us: int,
+        channel: Channel | None = None,
+    ) -> Call:
+        """Send a request; `done` is called once on the caller's process with the answer, or NetFailed."""
+        caller.check_alive()
+        scheduler = self._scheduler
+        call = Call(caller, source, done, lambda closed: self._hang_up(address, closed))
+        call.timer = scheduler.at(timeout_us, lambda: self._timed_out(address, call), caller)
+        link = self.link(source, address.partition(":")[0])
+        delay = self._delay(link)
+        if delay is None:
+            self._lost("request", source, address)
+            return call
+        if channel is not None:
+            delay = channel.there(scheduler.now_us + delay) - scheduler.now_us
+        scheduler.at(delay, lambda: self._arrive(address, call, request, channel))
+        return call
+
+    def _arrive(self, address: str, call: Call, request: Any, channel: Channel | None) -> None:
+        endpoint = self._endpoints.get(address)
+        if endpoint is None or not endpoint.process.alive:
+            self._back(address.partition(":")[0], call, NetFailed("the connection was refused", unsent=True), None)
+            return
+        endpoint.calls[call] = None
+        self._scheduler.at(0, lambda: self._serve(endpoint, call, request, channel), endpoint.process)
+
+    def _serve(self, endpoint: _Endpoint, call: Call, request: Any, channel: Channel | None) -> None:
+        def respond(answer: Any) -> None:
+            if call in endpoint.calls:
+                del endpoint.calls[call]
+                self._back(endpoint.host, call, answer, channel)
+
+        call.withdraw_with(endpoint.serve(request, respond))
+
+    def _back(self, host: str, call: Call, answer: Any, channel: Channel | None) -> None:
+        delay = self._delay(self.link(host, call.source))
+        if delay is None:
+            self._lost("answer", host, call.source)
+            return
+        scheduler = self._scheduler
+        if channel is not None:
+            delay = channel.back(scheduler.now_us + delay) - scheduler.now_us
+        scheduler.at(delay, lambda: call.finish(answer), call.caller)
+
+    def _delay(self, link: Link) -> int | None:
+        chance = self._scheduler.random
+        if link.blocked or (link.loss and chance.random() < link.loss):
+            return None
+        delay = FASTEST_US + int(chance.random() * USUAL_US)
+        return delay + int(chance.random() * link.extra_us) if link.extra_us else delay
+
+    def _timed_out(self, address: str, call: Call) -> None:
+        if not call.answered:
+            call.finish(NetFailed("no answer in time"))
+            self._hang_up(address, call)
+
+    def _hang_up(self, address: str, call: Call) -> None:
+        """The caller has closed the connection, which the server learns where the link lets it."""
+        endpoint = self._endpoints.get(address)
+        if endpoint is None or call not in endpoint.calls:
+            return
+        delay = self._delay(self.link(call.source, endpoint.host))
+        if delay is not None:
+            self._scheduler.at(delay, lambda: self._withdrawn(endpoint, call), endpoint.process)
+
+    def _withdrawn(self, endpoint: _Endpoint, call: Call) -> None:
+        if call in endpoint.calls:
+            del endpoint.calls[call]
+            call.withdraw()
+
+    def _gone(self, endpoint: _Endpoint) -> None:
+        for call in list(endpoint.calls):
+            self._broken(endpoint, call, "the peer is gone")
+
+    def _broken(self, endpoint: _Endpoint, call: Call, why: str) -> None:
+        del endpoint.calls[call]
+        self._back(endpoint.host, call, NetFailed(why), None)
+        if endpoint.process.alive:
+            self._scheduler.at(0, call.withdraw, endpoint.process)
+
+    def _lost(self, what: str, source: str, target: str) -> None:
+        if self.observe is not None:
+            self.observe(what, source, target)
