@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
-from regency.controller.channel_manager import ControllerChannelManager, Listener, Origin
+from regency.controller.channel_manager import ControllerChannelManager, Listener
 from regency.controller.config import ControllerConfig, controller_config
 from regency.controller.controller import Controller
 from regency.controller.event_loop import EventLoop, EventQueue
@@ -18,6 +18,7 @@ from regency.controller.events import (
     NotController,
     ShutdownOutcome,
 )
+from regency.controller.messages import Origin
 from regency.controller.metadata_log import MetadataLog
 from regency.controller.sender import Message
 from regency.model.errors import RegencyError
@@ -158,7 +159,7 @@ class SimController:
         assert self.controller is not None
         assert self._queue is not None
         if not self.controller.view.ruling:
-            respond(NotController())
+            respond(NotController("This controller does not rule."))
             return
         event: CreateTopics | ControlledShutdown
         reply: Future[tuple[CreatedTopic, ...]] | Future[ShutdownOutcome]

@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from types import TracebackType
-from typing import Any, TypeVar
+from types import ModuleType, TracebackType
+from typing import Any, Self, TypeVar
 
 from simulation.kernel.scheduler import TIMED_OUT, Actor, ProcessDied, Scheduler, SimulationStuck
 
@@ -197,7 +197,7 @@ class ThreadPoolExecutor:
     def __init__(self, max_workers: int | None = None, thread_name_prefix: str = "") -> None:
         del max_workers, thread_name_prefix
 
-    def __enter__(self) -> ThreadPoolExecutor:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -226,7 +226,8 @@ def simulated_threads(scheduler: Scheduler) -> Iterator[None]:
     """Inside, the simulated modules get these classes for `threading`, and this world to wait in."""
     global _scheduler  # noqa: PLW0603 - production code reaches its threads through a module's name
     here = importlib.import_module(__name__)
-    places = [(importlib.import_module(name), "threading", here) for name in MODULES]
+    places: list[tuple[ModuleType, str, object]] = []
+    places += [(importlib.import_module(name), "threading", here) for name in MODULES]
     places += [(importlib.import_module(name), "ThreadPoolExecutor", ThreadPoolExecutor) for name in EXECUTORS]
     present = [(module, name, stand_in) for module, name, stand_in in places if hasattr(module, name)]
     before = [(module, name, getattr(module, name)) for module, name, _ in present]
