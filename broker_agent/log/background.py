@@ -10,6 +10,7 @@ from pathlib import Path
 from regency.broker_agent.log.disk import Disk
 from regency.broker_agent.ports import Worker
 from regency.model.clock import Clock
+from regency.model.crash_points import crash_point
 
 logger = logging.getLogger(__name__)
 
@@ -80,6 +81,7 @@ class Trash:
 
 def _sync_all(disk: Disk, paths: list[Path]) -> dict[Path, OSError]:
     failed: dict[Path, OSError] = {}
+    crash_point("log.background_sync.before_sync")
     for path in paths:
         try:
             disk.sync_path(path)
@@ -92,6 +94,7 @@ def _sync_all(disk: Disk, paths: list[Path]) -> dict[Path, OSError]:
 
 def _remove_all(disk: Disk, paths: list[Path]) -> dict[Path, OSError]:
     failed: dict[Path, OSError] = {}
+    crash_point("log.removal.before_remove")
     for path in paths:
         try:
             if disk.is_directory(path):

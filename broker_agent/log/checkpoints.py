@@ -13,6 +13,7 @@ from pathlib import Path
 from regency.broker_agent.log.disk import Disk
 from regency.broker_agent.log.errors import CheckpointMalformed
 from regency.broker_agent.log.file_names import PARTITION_METADATA, TMP
+from regency.model.crash_points import crash_point
 from regency.model.ids import LeaderEpoch, Offset, TopicId, TopicPartition
 from regency.model.topic_ids import decode_topic_id, encode_topic_id
 
@@ -22,18 +23,27 @@ _VERSION = "0"
 def replace_file(disk: Disk, path: Path, content: bytes, *, sync: bool) -> None:
     """Put `content` at `path`: a reader finds the old or the new, never a part. `sync`: also after a power cut."""
     beside = path.with_name(path.name + TMP)
-    fd = disk.open_empty(beside)
+    _write_new(disk, beside, content, sync=sync)
+    crash_point("log.replacement.before_rename")
+    disk.rename(beside, path)
+    crash_point("log.replacement.after_rename")
+    if sync:
+        disk.sync_path(path.parent)
+        crash_point("log.replacement.after_sync")
+
+
+def _write_new(disk: Disk, path: Path, content: bytes, *, sync: bool) -> None:
+    fd = disk.open_empty(path)
     try:
+        crash_point("log.new_file.before_write")
         written = 0
         while written < len(content):
             written += disk.write(fd, content[written:], written)
         if sync:
+            crash_point("log.new_file.before_sync")
             disk.sync(fd)
     finally:
         disk.close(fd)
-    disk.rename(beside, path)
-    if sync:
-        disk.sync_path(path.parent)
 
 
 def format_entries(entries: Iterable[str]) -> bytes:
@@ -109,10 +119,20 @@ class OffsetCheckpoint:
         """Put the content decided as `number` on the disk, unless a newer one is there. From any thread."""
         ordered = sorted(offsets.items())
         content = format_entries(f"{partition.topic} {partition.partition} {offset}" for partition, offset in ordered)
-        with self._lock:
-            if number > self._written:
-                replace_file(self._disk, self.path, content, sync=True)
+        beside = self.path.with_name(f"{self.path.name}.{number}{TMP}")
+        _write_new(self._disk, beside, content, sync=True)
+        with self._lock:  # nothing slow in here: the data loop may want it
+            is_newest = number > self._written
+            if is_newest:
+                crash_point("log.checkpoint.before_rename")
+                self._disk.rename(beside, self.path)
                 self._written = number
+        if is_newest:
+            crash_point("log.checkpoint.before_sync")
+            self._disk.sync_path(self.path.parent)
+            crash_point("log.checkpoint.after_sync")
+        else:
+            self._disk.remove(beside)
 
     def read(self) -> dict[TopicPartition, Offset]:
         """What is on the disk; empty where there is no file. Raises CheckpointMalformed."""

@@ -9,6 +9,7 @@ from regency.broker_agent.log.checkpoints import OffsetCheckpoint
 from regency.broker_agent.log.log_directory import LogDirectory
 from regency.broker_agent.log.partition_log import PartitionLog
 from regency.broker_agent.ports import Worker
+from regency.model.crash_points import crash_point
 from regency.model.ids import Offset, TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -64,27 +65,33 @@ class DirectoryLogs:
         ):
             checkpoint.write(offsets, checkpoint.decide())
         self._deleted.clear()
+        crash_point("log.checkpoints.after_write")
 
     def write_cut_back(self, start_lowered: bool) -> None:
         """Checkpoint recovery points, and log starts if one was lowered, before returning. Raises OSError."""
+        crash_point("log.cut_back.before_recovery_points")
         checkpoint = self.directory.recovery_points
         checkpoint.write(self._recovery_points(), checkpoint.decide())
         if start_lowered:
+            crash_point("log.cut_back.before_log_starts")
             checkpoint = self.directory.log_start_offsets
             checkpoint.write(self._log_starts(), checkpoint.decide())
 
     def write_recovery_points_later(self) -> None:
         """Checkpoint the recovery points soon."""
         self._write_later(self.directory.recovery_points, self._recovery_points())
+        crash_point("log.recovery_points.after_decision")
 
     def write_log_starts_later(self) -> None:
         """Checkpoint soon where logs start."""
         self._write_later(self.directory.log_start_offsets, self._log_starts())
+        crash_point("log.log_starts.after_decision")
 
     def write_high_watermarks_later(self, changed: Mapping[TopicPartition, Offset]) -> None:
         """Checkpoint these high watermarks soon, with what is known of the others (KAFKA-1647)."""
         self.high_watermarks.update(changed)
         self._write_later(self.directory.high_watermarks, dict(self.high_watermarks))
+        crash_point("log.high_watermarks.after_decision")
 
     def close(self) -> None:
         """Flush and close every log, write the checkpoints, and only then the clean-shutdown marker.
@@ -93,8 +100,11 @@ class DirectoryLogs:
         """
         for log in self.logs.values():
             log.close()
+        crash_point("log.clean_shutdown.before_checkpoints")
         self.write_checkpoints()
+        crash_point("log.clean_shutdown.before_marker")
         self.directory.leave_clean_marker()
+        crash_point("log.clean_shutdown.after_marker")
 
     def _recovery_points(self) -> dict[TopicPartition, Offset]:
         return {partition: log.recovery_point for partition, log in self.logs.items()}

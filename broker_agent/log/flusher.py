@@ -15,6 +15,7 @@ from regency.broker_agent.log.segment import Segment
 from regency.broker_agent.log.segments import Segments
 from regency.broker_agent.ports import Worker
 from regency.model.clock import Clock
+from regency.model.crash_points import crash_point
 from regency.model.ids import Offset
 
 
@@ -53,11 +54,14 @@ class LogFlusher:
         names = self._unsynced_names(segments)
         if self._epochs_unsynced:
             self._disk.sync_path(self._epochs.path)
+        crash_point("log.flush.before_data")
         for segment in segments:
             for file in segment.files:
                 file.sync()
+        crash_point("log.flush.before_directory")
         if names is not None:
             self._disk.sync_path(names)
+        crash_point("log.flush.before_recovery_point")
         self._epochs_unsynced = False
         self.recovery_point = max(self.recovery_point, log_end)
         self._last_flush_ms = self._clock.monotonic_ms()
@@ -126,11 +130,14 @@ def _sync(disk: Disk, epochs_path: Path | None, descriptors: list[int], names: P
         with suppress(FileNotFoundError):  # the log was deleted meanwhile
             if epochs_path is not None:
                 disk.sync_path(epochs_path)
+        crash_point("log.background_flush.before_data")
         for descriptor in descriptors:
             disk.sync(descriptor)
+        crash_point("log.background_flush.before_directory")
         with suppress(FileNotFoundError):
             if names is not None:
                 disk.sync_path(names)
+        crash_point("log.background_flush.after_sync")
     finally:
         for descriptor in descriptors:
             disk.close(descriptor)

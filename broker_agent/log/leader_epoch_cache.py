@@ -13,6 +13,7 @@ from pathlib import Path
 from regency.broker_agent.log.checkpoints import format_epochs, replace_file
 from regency.broker_agent.log.disk import Disk
 from regency.broker_agent.replication.api import EpochEndOffset
+from regency.model.crash_points import crash_point
 from regency.model.ids import LeaderEpoch, Offset
 
 logger = logging.getLogger(__name__)
@@ -101,8 +102,10 @@ class LeaderEpochCache:
 
     def save(self) -> None:
         """Write the file as it should be."""
+        crash_point("log.epochs.before_write")
         replace_file(self._disk, self.path, format_epochs(self._entries), sync=False)
         self.on_written()
+        crash_point("log.epochs.after_write")
 
     def _replace(self, entries: list[tuple[LeaderEpoch, Offset]]) -> None:
         self._entries = entries

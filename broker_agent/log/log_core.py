@@ -21,6 +21,7 @@ from regency.broker_agent.log.segment import Segment
 from regency.broker_agent.log.segments import Segments
 from regency.broker_agent.ports import Worker
 from regency.model.clock import Clock
+from regency.model.crash_points import crash_point
 from regency.model.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId, TopicPartition
 from regency.model.log_config import LogConfig
 from regency.model.record_batch import BatchHeader, Buffer
@@ -157,6 +158,7 @@ class LogCore:
             self._log_end = group[-1][1].next_offset
             begin = stop
         if self._log_end - self.recovery_point >= self.config.flush_messages:
+            crash_point("log.append.before_flush")
             self._flusher.flush(self._log_end)
 
     def _that_fit(self, segment: Segment, batches: Sequence[tuple[int, BatchHeader]], begin: int) -> tuple[int, int]:
@@ -180,18 +182,27 @@ class LogCore:
         active = self._segments.active
         if not active.size:
             return
+        crash_point("log.roll.before_seal")
         active.seal()
+        crash_point("log.roll.before_snapshot")
         write_snapshot(self._services.disk, self.directory, self._producers)
+        crash_point("log.roll.before_segment")
         self._segments.create(self._log_end, self.config, now_ms)
+        crash_point("log.roll.before_flush")
         self._flusher.flush_in_background(self._log_end)
 
     def _restart_at(self, offset: Offset) -> None:
+        crash_point("log.restart.before_drop")
         removed = self._segments.drop_all()
+        crash_point("log.restart.before_segment")
         self._services.trash.put(removed, self.config.file_delete_delay_ms)
         self._segments.create(offset, self.config, self._services.clock.wall_ms())
         self._producers.clear(offset)
+        crash_point("log.restart.before_snapshots")
         remove_snapshots(self._services.disk, self.directory, above=Offset(-1))
+        crash_point("log.restart.before_epochs")
         self._epochs.clear()
+        crash_point("log.restart.before_checkpoint")
         start_lowered = offset < self._log_start
         self._log_end = self._log_start = self._high_watermark = offset
         self._flusher.restarts_at(offset)
@@ -203,6 +214,7 @@ class LogCore:
         self._log_start = min(self._log_start, end)
         self._high_watermark = min(self._high_watermark, end)
         if self._flusher.ends_at(end) or start_lowered:
+            crash_point("log.truncation.before_checkpoint")
             self.on_cut_back(start_lowered)
 
     def _position_of(self, offset: Offset) -> LogPosition:

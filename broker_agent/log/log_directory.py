@@ -21,6 +21,7 @@ from regency.broker_agent.log.file_names import (
     META_PROPERTIES,
     RECOVERY_POINTS,
 )
+from regency.model.crash_points import crash_point
 from regency.model.ids import BrokerId, Offset, TopicPartition
 from regency.model.properties import parse_properties
 
@@ -73,6 +74,7 @@ class LogDirectory:
             found = parse_properties(self._disk.read_file(path).decode(errors="replace"), str(path))
         except FileNotFoundError:
             content = f"#\nbroker.id={broker_id}\nversion={_META_VERSION}\ncluster.id={cluster_id}\n"
+            crash_point("log.identity.before_write")
             replace_file(self._disk, path, content.encode(), sync=True)
             return
         expected = {"version": _META_VERSION, "broker.id": str(broker_id), "cluster.id": cluster_id}
@@ -88,7 +90,9 @@ class LogDirectory:
         """Whether the last shutdown was clean. The marker is gone, for good, before any log is touched."""
         marker = self.path / CLEAN_SHUTDOWN
         try:
+            crash_point("log.clean_marker.before_remove")
             self._disk.remove(marker)
+            crash_point("log.clean_marker.before_sync")
         except FileNotFoundError:
             return False
         self._disk.sync_path(self.path)

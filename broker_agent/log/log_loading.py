@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from regency.broker_agent.log.disk import Disk
 from regency.broker_agent.log.errors import LogDirInvalid
-from regency.broker_agent.log.file_names import DirectoryKind, directory_kind, parse_partition
+from regency.broker_agent.log.file_names import TMP, DirectoryKind, directory_kind, parse_partition
 from regency.broker_agent.log.log_core import LogParts
 from regency.broker_agent.log.log_directory import LogDirectory
 from regency.broker_agent.log.recovery import FoundLog, open_log
@@ -79,6 +79,8 @@ def _find(disk: Disk, directory: LogDirectory, broker_id: BrokerId, cluster_id: 
         for name in disk.names_in(directory.path):
             path = directory.path / name
             if not disk.is_directory(path):
+                if name.endswith(TMP):
+                    disk.remove(path)
                 continue
             partition = parse_partition(path.name)
             if partition is not None:
@@ -125,10 +127,7 @@ def _open_all(
     def open_one(directory: LogDirectory, log: FoundLog) -> LogParts | None:
         return _open_one(disk, directory, log, config, now_ms, counter)
 
-    if threads_per_directory:
-        opened = _map_on_threads(open_one, directories, threads_per_directory)
-    else:
-        opened = [[open_one(found.directory, log) for log in found.logs] for found in directories]
+    opened = _map_on_threads(open_one, directories, max(threads_per_directory, 1))
     return [
         OpenedDirectory(
             found.directory,

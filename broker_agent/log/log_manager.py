@@ -25,6 +25,7 @@ from regency.broker_agent.log.partition_log import PartitionLog
 from regency.broker_agent.log.recovery import create_log
 from regency.broker_agent.ports import Worker
 from regency.model.clock import Clock
+from regency.model.crash_points import crash_point
 from regency.model.ids import ZERO_TOPIC_ID, BrokerId, Offset, TopicId, TopicPartition
 from regency.model.log_config import LogConfig
 
@@ -77,10 +78,10 @@ class LogManager:
     ) -> LogManager:
         """Lock the directories and open every log in them, recovering what was not closed cleanly. Blocks.
 
-        `recovery_threads` work per directory, or the calling thread alone where they are 0; `progress` is told (logs
-        opened, logs found), on those threads. `disk` is the operating system's unless another is given. A
+        `recovery_threads` work per directory; `progress` is told (logs opened, logs found), on those threads. A
         directory that cannot be read is offline, and `on_dir_failure` is told so before this returns. At run time
-        `on_dir_failure` is called inside the call that failed, once per directory: it must only take note. Raises
+        `on_dir_failure` is called inside the call that failed, once per directory: it must only take note. `disk` is
+        the operating system's unless another is given, `new_uuid` tells directories that are put aside apart. Raises
         LogDirInvalid where no directory is usable, one is in use, belongs to another broker or cluster, or two hold
         the same partition.
         """
@@ -156,6 +157,7 @@ class LogManager:
         """Take a log out of use now and remove it later. Nothing where there is none. Raises LogStorageError."""
         log = self._put_aside(topic_partition, DirectoryKind.DELETE)
         if log is not None:
+            crash_point("log.deletion.after_rename")
             self._services.trash.put([log.directory], log.config.file_delete_delay_ms)
 
     def mark_stray(self, topic_partitions: Sequence[TopicPartition]) -> None:
@@ -163,6 +165,7 @@ class LogManager:
         for topic_partition in topic_partitions:
             log = self._put_aside(topic_partition, DirectoryKind.STRAY)
             if log is not None:
+                crash_point("log.stray.after_rename")
                 logger.warning("%s is not assigned to this broker any more; kept as %s", topic_partition, log.directory)
 
     def set_config(self, topic: str, config: LogConfig) -> None:
@@ -237,6 +240,7 @@ class LogManager:
 
     def _checkpoint_what_was_found(self) -> None:
         """Recovery may have cut logs below their checkpointed offsets, and a deletion may not have reached them."""
+        crash_point("log.recovery.before_checkpoints")
         for logs in self._working():
             try:
                 logs.write_checkpoints()
@@ -252,11 +256,14 @@ class LogManager:
     ) -> PartitionLog:
         path = directory.path / str(topic_partition)
         self._services.disk.make_directory(path)
+        crash_point("log.creation.before_segment")
         now_ms = self._services.clock.wall_ms()
         parts = create_log(path, topic_partition, topic_id, config, now_ms, self._services.files)
         log = PartitionLog(parts, directory, self._services)
+        crash_point("log.creation.before_topic_id")
         if topic_id != ZERO_TOPIC_ID:
             log.set_topic_id(topic_id)
+        crash_point("log.creation.before_sync")
         for created in (path, directory.path):
             self._services.syncs.later(created, directory.failed)
         return log
@@ -278,6 +285,7 @@ class LogManager:
             return None
         self._directories[log.home].remove(topic_partition)
         log.abandon()
+        crash_point("log.put_aside.before_rename")
         target = log.directory.with_name(aside_name(topic_partition, self._services.new_uuid(), fate))
         try:
             self._services.disk.rename(log.directory, target)

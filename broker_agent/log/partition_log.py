@@ -22,6 +22,7 @@ from regency.broker_agent.log.results import AppendInfo, LogPosition, ReadInfo
 from regency.broker_agent.log.retention import SegmentFacts, expired_segments
 from regency.broker_agent.log.time_lookup import TimestampAndOffset, find_greatest, find_timestamp
 from regency.broker_agent.replication.api import EpochEndOffset
+from regency.model.crash_points import crash_point
 from regency.model.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId
 from regency.model.kafka_errors import ErrorCode
 from regency.model.log_config import NEVER
@@ -185,9 +186,11 @@ class PartitionLog(LogCore):
             return True
         end, removed = self._segments.truncate(offset)
         self._services.trash.put(removed, self.config.file_delete_delay_ms)
+        crash_point("log.truncation.before_snapshots")
         remove_snapshots(self._services.disk, self.directory, above=end)
         if not self._producers.truncate_to(end):
             self._producers = restore(self._services.disk, self.directory, self._segments, trusted=end, log_end=end)
+        crash_point("log.truncation.before_epochs")
         self._epochs.truncate_from_end(end)
         self._ends_at(end)
         return True
@@ -223,6 +226,7 @@ class PartitionLog(LogCore):
             return False
         self._log_start = offset
         self._flusher.recovery_point = max(self._flusher.recovery_point, offset)
+        crash_point("log.log_start.before_epochs")
         self._epochs.truncate_from_start(offset)
         return True
 
@@ -244,8 +248,11 @@ class PartitionLog(LogCore):
         if expired.segments == len(self._segments):
             self._roll(now_ms)
         start = facts[expired.segments - 1].upper_bound
+        crash_point("log.retention.before_log_start")
         self.maybe_increment_log_start(start)
+        crash_point("log.retention.before_drop")
         removed = self._segments.drop_first(expired.segments)
+        crash_point("log.retention.after_drop")
         self._services.trash.put(removed, self.config.file_delete_delay_ms)
         logger.info(
             "%s: %d segments expired, it starts at %d: %s", self.topic_partition, expired.segments, start, expired.why
@@ -301,7 +308,9 @@ class PartitionLog(LogCore):
     def close(self) -> None:
         """Leave the files as after a clean shutdown: flushed, with last index entries and a snapshot of producers."""
         self._segments.active.seal()
+        crash_point("log.closing.before_snapshot")
         write_snapshot(self._services.disk, self.directory, self._producers)
+        crash_point("log.closing.before_flush")
         self.flush()
         self._segments.close()
 

@@ -10,6 +10,7 @@ from regency.broker_agent.log.errors import CheckpointMalformed
 from regency.broker_agent.log.file_names import SNAPSHOT, offset_file, parse_offset_file
 from regency.broker_agent.log.producer_state import ProducerStates
 from regency.broker_agent.log.segments import Segments
+from regency.model.crash_points import crash_point
 from regency.model.ids import Offset
 
 logger = logging.getLogger(__name__)
@@ -23,7 +24,9 @@ def snapshot_offsets(disk: Disk, directory: Path) -> list[Offset]:
 
 def write_snapshot(disk: Disk, directory: Path, producers: ProducerStates) -> None:
     """Take a snapshot at the states' end offset."""
+    crash_point("log.snapshot.before_write")
     producers.write_snapshot(disk, offset_file(directory, producers.end_offset, SNAPSHOT))
+    crash_point("log.snapshot.after_write")
 
 
 def remove_snapshots(disk: Disk, directory: Path, *, below: Offset | None = None, above: Offset | None = None) -> None:

@@ -34,6 +34,7 @@ from regency.broker_agent.log.producer_snapshots import restore
 from regency.broker_agent.log.producer_state import ProducerStates
 from regency.broker_agent.log.segment import Segment
 from regency.broker_agent.log.segments import Segments
+from regency.model.crash_points import crash_point
 from regency.model.ids import NO_LEADER_EPOCH, ZERO_TOPIC_ID, LeaderEpoch, Offset, TopicId, TopicPartition
 from regency.model.log_config import LogConfig
 from regency.model.record_batch import (
@@ -119,7 +120,9 @@ class _Opening:
 
     def load(self) -> LogParts:
         """All steps in order."""
+        crash_point("log.recovery.before_tidy")
         bases = self._tidy()
+        crash_point("log.recovery.before_segments")
         segments, log_end = self._load_segments(bases)
         log_start = max(self._found.log_start, bases[0] if bases else Offset(0))
         if not segments or log_end < log_start:
@@ -128,8 +131,10 @@ class _Opening:
         chain = Segments(self._directory, self._files, segments)
         if not segments:
             chain.create(log_start, self._config, self._now_ms)
+        crash_point("log.recovery.before_epochs")
         epochs = self._load_epochs(chain, log_end)
         epochs.truncate_from_start(log_start)
+        crash_point("log.recovery.before_producers")
         synced = log_end if self._trusts_files else min(self._found.recovery_point, log_end)
         return LogParts(
             topic_partition=self._found.topic_partition,
@@ -177,6 +182,7 @@ class _Opening:
             if following is not None and (not whole or self._is_hole(end, following)):
                 later = bases[len(segments) :]
                 logger.warning("%s: dropped the segments %s, the log ends at %d", self._directory, later, end)
+                crash_point("log.recovery.before_drop")
                 _remove([Segment(self._directory, gone, self._config, self._files, self._now_ms) for gone in later])
                 break
         return segments, end
@@ -187,6 +193,7 @@ class _Opening:
         Returns whether there was none, and the offset the segment ends at.
         """
         size = segment.log.size()
+        crash_point("log.recovery.before_reindex")
         segment.reset_indexes()
         good, end = 0, segment.base_offset
         why = "an incomplete batch"
@@ -206,7 +213,9 @@ class _Opening:
         segment.size = good
         segment.seal()
         if good < size:
+            crash_point("log.recovery.before_cut")
             segment.log.truncate(good)
+            crash_point("log.recovery.after_cut")
             logger.warning(
                 "%s: cut off %d bytes at byte %d, offset %d: %s", segment.log.path, size - good, good, end, why
             )

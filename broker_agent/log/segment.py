@@ -9,6 +9,7 @@ from regency.broker_agent.log.file_names import DELETED, INDEX, LOG, TIME_INDEX,
 from regency.broker_agent.log.offset_index import OffsetIndex
 from regency.broker_agent.log.open_files import LogFile, OpenFiles
 from regency.broker_agent.log.time_index import TimeIndex
+from regency.model.crash_points import crash_point
 from regency.model.ids import Offset
 from regency.model.log_config import LogConfig
 from regency.model.record_batch import (
@@ -60,6 +61,7 @@ class Segment:
     def create(self) -> None:
         """Begin with empty files, whatever was there under these names."""
         self.log.truncate(0)
+        crash_point("log.segment.before_indexes")
         self.offsets.reset()
         self.times.reset()
 
@@ -92,6 +94,7 @@ class Segment:
         """Write `data`, which is exactly these batches at these positions, in one call, then index it."""
         start = self.size
         self.log.write(data, start)
+        crash_point("log.append.after_write")
         self.size = start + len(data)
         if start == 0:
             self.first_timestamp = batches[0][1].max_timestamp
@@ -185,6 +188,7 @@ class Segment:
     def truncate(self, position: int, offset: Offset) -> None:
         """Cut off batches from byte `position` on; `offset` is the first that is gone."""
         self.log.truncate(position)
+        crash_point("log.truncation.before_indexes")
         self.offsets.truncate_to(offset, position)
         self.times.truncate_to(offset)
         self._positions.clear()

@@ -9,6 +9,7 @@ from pathlib import Path
 from regency.broker_agent.log.open_files import OpenFiles
 from regency.broker_agent.log.results import LogPosition, ReadInfo
 from regency.broker_agent.log.segment import Segment
+from regency.model.crash_points import crash_point
 from regency.model.ids import Offset
 from regency.model.log_config import LogConfig
 from regency.model.record_batch import HEADER_BYTES, read_header
@@ -139,9 +140,11 @@ class Segments:
         end = offset
         if position < segment.size:
             end = min(offset, Offset(read_header(segment.log.read(HEADER_BYTES, position)).base_offset))
+        crash_point("log.truncation.before_segments")
         dropped, self._segments = self._segments[kept:], self._segments[:kept]
         del self._bases[kept:]
         paths = [path for newer in reversed(dropped) for path in newer.mark_deleted()]
+        crash_point("log.truncation.before_cut")
         segment.truncate(position, end)
         return end, paths
 

@@ -206,6 +206,24 @@ def test_a_checkpoint_written_late_does_not_undo_a_later_one(disk):
     assert read_offsets(OsDisk(), disk.dirs[0] / "replication-offset-checkpoint") == {TP: 2}
 
 
+def test_a_checkpoint_that_comes_too_late_leaves_nothing_beside(disk):
+    disk.worker.inline = False
+    disk.log()
+    disk.manager.checkpoint_high_watermarks({TP: 1})
+    disk.manager.checkpoint_high_watermarks({TP: 2})
+    disk.worker.queue.reverse()
+    disk.worker.run()
+    assert not [name for name in names(disk.dirs[0]) if name.endswith(".tmp")]
+
+
+def test_what_a_crash_left_of_a_checkpoint_is_removed_at_the_next_start(disk):
+    disk.log()
+    disk.crash()
+    (disk.dirs[0] / "replication-offset-checkpoint.7.tmp").write_text("0\n1\nflig")
+    disk.open()
+    assert not [name for name in names(disk.dirs[0]) if name.endswith(".tmp")]
+
+
 def test_an_unreadable_checkpoint_costs_time_not_data(disk, batch, caplog):
     disk.log().append_as_leader(batch(1), 0, NOW)
     disk.manager.close()
