@@ -1,4 +1,4 @@
-"""What clients did and saw, and what befell the cluster meanwhile: the records a history is made of, and their JSON lines.
+"""What clients did and saw, and what befell the cluster meanwhile: the records of a history, and their JSON lines.
 
 One record is one line of JSON with an `op` field. A history is a bag of records: their order in a file means nothing,
 order is in `session` and `number`. Times are milliseconds of one clock that all clients share, for example the
@@ -64,8 +64,6 @@ class Send(msgspec.Struct, frozen=True, tag_field="op", tag="send", omit_default
     """Offset of the acknowledgement; UNKNOWN otherwise and for acks 0."""
     leader: int = UNKNOWN
     """Broker that acknowledged."""
-    topic_id: str = ""
-    """Id of the topic as the client knew it; empty = placed by its times."""
 
 
 class Run(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -100,6 +98,7 @@ class Poll(msgspec.Struct, frozen=True, tag_field="op", tag="poll", omit_default
     leader_epoch: int = UNKNOWN
     """Epoch of the leader that answered."""
     topic_id: str = ""
+    """Id of the topic that was read; empty = placed by its times, where the topic was re-created."""
 
 
 class Seek(msgspec.Struct, frozen=True, tag_field="op", tag="seek", omit_defaults=True):
@@ -193,7 +192,7 @@ class LogStartMoved(msgspec.Struct, frozen=True, tag_field="op", tag="log_start_
 
 
 class Recreated(msgspec.Struct, frozen=True, tag_field="op", tag="recreated"):
-    """A topic was deleted and made again: offsets begin anew. Operations without an id that overlap it are not judged."""
+    """A topic was deleted and made again: offsets begin anew. What overlaps it without an id is not judged."""
 
     topic: str
     began_ms: int

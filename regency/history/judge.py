@@ -1,0 +1,44 @@
+"""The judge of client histories: whether what producers were told and consumers saw fits one log per partition.
+
+A timeout is neither success nor failure: its record may be there once (idempotent producer), several times (plain one),
+late, or never; where it is there, it is held to the same consistency as all others. Partitions are judged one by one.
+A history too large for one machine is judged in pieces, each with all records of its partitions and with every
+`Recreated` and `Drained`; `add_verdicts` gives the verdict on the whole. O(n log n) for n records sent and read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from regency.history.judge_findings import DEFAULT_MOST, Findings, Verdict, add_verdicts
+from regency.history.judge_log import ReadLog, judge_log, sends_by_value
+from regency.history.judge_parts import Part, split
+from regency.history.judge_polls import judge_polls
+from regency.history.judge_sends import judge_sends
+from regency.history.judge_table import Anomaly
+from regency.history.operations import Operation, Poll
+from regency.model.ids import TopicPartition
+
+Allowed = frozenset[Anomaly] | Mapping[TopicPartition, frozenset[Anomaly]]
+"""What is allowed: everywhere, or by partition (see `allowed_by_partition`), where one not named allows nothing."""
+
+
+def judge(history: Iterable[Operation], allowed: Allowed = frozenset(), *, most: int = DEFAULT_MOST) -> Verdict:
+    """Judge a history, its records in any order; keeps the first `most` findings of each kind.
+
+    Raises HistoryMalformed where a value or a number within a session was used twice, a partition has two final reads,
+    or a topic id is unknown.
+    """
+    parts, unplaced = split(history)
+    return add_verdicts((_judge_part(part, allowed, most) for part in parts), unplaced=unplaced, most=most)
+
+
+def _judge_part(part: Part, allowed: Allowed, most: int) -> Verdict:
+    own = allowed if isinstance(allowed, frozenset) else allowed.get(part.name, frozenset())
+    findings = Findings(part.topic, part.partition, part.topic_id, own, most)
+    log = ReadLog(part)
+    judge_log(part, log, sends_by_value(part), findings)
+    judge_sends(part, log, findings)
+    judge_polls(part, log, findings)
+    polls = sum(isinstance(each, Poll) for session in part.polls.values() for each in session)
+    return findings.verdict(sends=sum(map(len, part.sends.values())), polls=polls, records_read=log.records)
