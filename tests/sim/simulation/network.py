@@ -55,13 +55,15 @@ class Link:
 
 
 class Channel:
-    """Keeps the requests of one connection in order, and their answers."""
+    """Keeps the requests of one connection in order, and their answers: behind what is lost, nothing arrives."""
 
-    __slots__ = ("_last_there", "last_back")
+    __slots__ = ("_last_there", "last_back", "stalled_back", "stalled_there")
 
     def __init__(self) -> None:
         self._last_there = 0
         self.last_back = 0
+        self.stalled_there = False
+        self.stalled_back = False
 
     def there(self, arrival_us: int) -> int:
         """When a message arrives that alone would at `arrival_us`."""
@@ -193,6 +195,8 @@ class Network:
         call.timer = scheduler.at(timeout_us, lambda: self._timed_out(address, call), caller)
         link = self.link(source, address.partition(":")[0])
         delay = self._delay(link)
+        if channel is not None and (delay is None or channel.stalled_there):
+            channel.stalled_there, delay = True, None
         if delay is None:
             self._lost("request", source, address)
             return call
@@ -219,6 +223,8 @@ class Network:
 
     def _back(self, host: str, call: Call, answer: Any, channel: Channel | None) -> None:
         delay = self._delay(self.link(host, call.source))
+        if channel is not None and (delay is None or channel.stalled_back):
+            channel.stalled_back, delay = True, None
         if delay is None:
             self._lost("answer", host, call.source)
             return
