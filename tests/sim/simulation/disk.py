@@ -1,0 +1,371 @@
+"""A simulated disk: it outlives processes, forgets what was not synced when the power is cut, fills up, fails and lags.
+
+`SimDisk` is the device and belongs to the machine; `mount` gives a process its view of it, which implements the
+production port and dies with the process.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from regency.model.record_batch import Buffer
+from simulation.disk_files import Directory, File, Tree, refusal
+from simulation.kernel.scheduler import Process, ProcessDied, Scheduler
+
+MAX_OPEN_FILES: Final = 4096
+
+OnOperation = Callable[[str, str], None]
+Opened = tuple[File, str]
+"""A file opened under some path: what a descriptor and its duplicates share, and what holds a lock."""
+
+
+class SimDisk:
+    """Files that stay, and what is wrong with the device that holds them."""
+
+    def __init__(self, scheduler: Scheduler, name: str = "disk") -> None:
+        self.name = name
+        self.scheduler = scheduler
+        self.tree = Tree()
+        self.operations = 0
+        """How many operations there were while anything counted or hindered them."""
+        self.hindered = False
+        """Whether operations have to ask `admit`: a fault is on, or somebody watches."""
+        self._watcher: OnOperation | None = None
+        self._free_bytes: int | None = None
+        self._fails_in: int | None = None
+        self._fails_once = False
+        self._slow_us = 0
+        self._short_writes = 0.0
+
+    def mount(self, process: Process) -> MountedDisk:
+        """The disk as `process` sees it: no descriptor and no lock of another process is in it."""
+        mounted = MountedDisk(self, process)
+        process.on_death(mounted.let_go)
+        return mounted
+
+    def crash(self, *, lossy: bool) -> None:
+        """What the end of its processes does to the disk: nothing; but `lossy`, the power is cut with it."""
+        if lossy:
+            writes, names = self.tree.lose(self.scheduler.random)
+            self.scheduler.trace.note("disk", self.name, "lost %d writes and %d names", writes, names)
+
+    # Faults
+
+    def on_operation(self, watcher: OnOperation | None) -> None:
+        """Have `watcher(name, path)` called before every operation from now on; it may kill the process."""
+        self._watcher = watcher
+        self._reckon()
+
+    def fill(self, free_bytes: int) -> None:
+        """Have room for that many more bytes, until `heal`."""
+        self._free_bytes = free_bytes
+        self._reckon()
+
+    def fail(self, after: int = 0, *, once: bool = False) -> None:
+        """Answer with I/O errors after that many operations: until `heal`, or just once."""
+        self._fails_in, self._fails_once = after, once
+        self._reckon()
+
+    def slow(self, up_to_us: int) -> None:
+        """Have reads, writes and syncs of actors take up to that much virtual time; 0: none.
+
+        Work on a data loop, which has no actor, is never held up, and changes of names take no time: they are in
+        memory until they are synced.
+        """
+        self._slow_us = up_to_us
+        self._reckon()
+
+    def write_short(self, chance: float) -> None:
+        """Let a write put down only a part of its bytes, with this chance."""
+        self._short_writes = chance
+        self._reckon()
+
+    def heal(self) -> None:
+        """Let nothing be wrong any more. Whoever watches goes on."""
+        self._free_bytes = self._fails_in = None
+        self._slow_us, self._short_writes = 0, 0.0
+        self._reckon()
+
+    def admit(self, operation: str, path: str, *, moves_data: bool) -> None:
+        """Let an operation begin. Raises OSError where the device fails."""
+        self.operations += 1
+        if self._watcher is not None:
+            self._watcher(operation, path)
+        if self._fails_in is not None:
+            self._fails_in -= 1
+            if self._fails_in < 0:
+                if self._fails_once:
+                    self._fails_in = None
+                    self._reckon()
+                raise refusal(errno.EIO, path)
+        if moves_data and self._slow_us and self.scheduler.current is not None:
+            self.scheduler.sleep_us(self.scheduler.random.randint(0, self._slow_us))
+
+    def room_for(self, growth: int, length: int, path: str) -> int:
+        """How many of `length` bytes can be written that make a file longer by `growth`. Raises ENOSPC for none."""
+        written = length
+        if self._free_bytes is not None and growth > 0:
+            if growth > self._free_bytes:
+                written -= growth - self._free_bytes
+                if written <= 0:
+                    raise refusal(errno.ENOSPC, path)
+                growth = self._free_bytes
+            self._free_bytes -= growth
+        if written > 1 and self._short_writes and self.scheduler.random.random() < self._short_writes:
+            written = self.scheduler.random.randint(1, written - 1)
+        return written
+
+    def _reckon(self) -> None:
+        self.hindered = (
+            self._watcher is not None
+            or self._free_bytes is not None
+            or self._fails_in is not None
+            or self._slow_us > 0
+            or self._short_writes > 0
+        )
+
+
+class MountedDisk:
+    """One process's view of a disk: the production port. Dead with its process."""
+
+    __slots__ = ("_device", "_next", "_open", "_process", "_tree")
+
+    def __init__(self, device: SimDisk, process: Process) -> None:
+        self._device = device
+        self._process = process
+        self._tree = device.tree
+        self._open: dict[int, Opened] = {}
+        self._next = 3
+
+    @property
+    def max_open_files(self) -> int:
+        """The same on every machine."""
+        return MAX_OPEN_FILES
+
+    def let_go(self) -> None:
+        """The process has died: its descriptors and locks are nobody's."""
+        for opened in self._open.values():
+            _unlock(opened)
+        self._open.clear()
+
+    # By descriptor
+
+    def read(self, fd: int, size: int, position: int) -> bytes:
+        """As the port says."""
+        file, path = self._file(fd)
+        if self._device.hindered:
+            self._begin("read", path, moves_data=True)
+        return bytes(file.content[position : position + size])
+
+    def write(self, fd: int, data: Buffer, position: int) -> int:
+        """As the port says."""
+        file, path = self._file(fd)
+        device = self._device
+        length = len(data)
+        if device.hindered:
+            self._begin("write", path, moves_data=True)
+            length = device.room_for(position + length - len(file.content), length, path)
+            data = memoryview(data)[:length]
+        file.write(data, position)
+        file.written_us = device.scheduler.now_us
+        return length
+
+    def truncate(self, fd: int, size: int) -> None:
+        """As the port says."""
+        file, path = self._file(fd)
+        if self._device.hindered:
+            self._begin("truncate", path)
+        file.truncate(size)
+        file.written_us = self._device.scheduler.now_us
+
+    def sync(self, fd: int) -> None:
+        """As the port says."""
+        file, path = self._file(fd)
+        if self._device.hindered:
+            self._begin("sync", path, moves_data=True)
+        file.sync()
+
+    def size(self, fd: int) -> int:
+        """As the port says."""
+        return len(self._file(fd)[0].content)
+
+    def modified_ms(self, fd: int) -> int:
+        """As the port says."""
+        elapsed_us = self._device.scheduler.now_us - self._file(fd)[0].written_us
+        return self._process.clock.wall_ms() - elapsed_us // 1000
+
+    def duplicate(self, fd: int) -> int:
+        """As the port says."""
+        return self._descriptor(self._file(fd))
+
+    def close(self, fd: int) -> None:
+        """As the port says."""
+        opened = self._file(fd)
+        del self._open[fd]
+        if opened[0].lock_owner is opened and all(other is not opened for other in self._open.values()):
+            _unlock(opened)
+
+    # By path
+
+    def open(self, path: Path) -> int:
+        """As the port says."""
+        where = self._name("open", path)
+        return self._descriptor((self._opened(where), where))
+
+    def open_empty(self, path: Path) -> int:
+        """As the port says."""
+        where = self._name("open_empty", path)
+        file = self._opened(where)
+        file.truncate(0)
+        return self._descriptor((file, where))
+
+    def lock(self, path: Path) -> int:
+        """As the port says."""
+        where = self._name("lock", path)
+        file = self._opened(where)
+        if file.lock_owner is not None:
+            raise refusal(errno.EAGAIN, where)
+        opened = file, where
+        file.lock_owner = opened
+        return self._descriptor(opened)
+
+    def read_file(self, path: Path) -> bytes:
+        """As the port says."""
+        where = self._name("read_file", path, moves_data=True)
+        return bytes(self._tree.file(where).content)
+
+    def sync_path(self, path: Path) -> None:
+        """As the port says."""
+        where = self._name("sync_path", path, moves_data=True)
+        self._tree.find(where).sync()
+
+    def rename(self, source: Path, target: Path) -> None:
+        """As the port says; within one directory, as a log does."""
+        old, new = self._name("rename", source), str(target)
+        directory, old_name = self._tree.parent(old)
+        moved = directory.entries.get(old_name)
+        if moved is None:
+            raise refusal(errno.ENOENT, old)
+        into, new_name = self._tree.parent(new)
+        if into is not directory:
+            raise NotImplementedError(f"{old} is renamed to another directory: {new}")
+        replaced = directory.entries.get(new_name)
+        if replaced is moved:
+            return
+        if isinstance(replaced, Directory):
+            if not isinstance(moved, Directory):
+                raise refusal(errno.EISDIR, new)
+            if replaced.entries:
+                raise refusal(errno.ENOTEMPTY, new)
+        elif replaced is not None and isinstance(moved, Directory):
+            raise refusal(errno.ENOTDIR, new)
+        directory.move(old_name, new_name)
+
+    def remove(self, path: Path, *, missing_ok: bool = False) -> None:
+        """As the port says."""
+        where = self._name("remove", path)
+        directory, name = self._tree.parent(where) if not missing_ok else self._parent_if_any(where)
+        node = directory.entries.get(name)
+        if node is None:
+            if missing_ok:
+                return
+            raise refusal(errno.ENOENT, where)
+        if isinstance(node, Directory):
+            raise refusal(errno.EISDIR, where)
+        directory.drop(name)
+
+    def remove_tree(self, path: Path) -> None:
+        """As the port says."""
+        where = self._name("remove_tree", path)
+        above, name = self._tree.parent(where)
+        self._empty(self._tree.directory(where), where)
+        above.drop(name)
+
+    def make_directory(self, path: Path, *, parents: bool = False) -> None:
+        """As the port says."""
+        where = self._name("make_directory", path)
+        if parents:
+            if isinstance(self._tree.look(where), Directory):
+                return
+            above = where.rpartition("/")[0]
+            if above and self._tree.look(above) is None:
+                self.make_directory(path.parent, parents=True)
+        directory, name = self._tree.parent(where)
+        if name in directory.entries:
+            raise refusal(errno.EEXIST, where)
+        directory.put(name, Directory())
+
+    def names_in(self, directory: Path) -> list[str]:
+        """As the port says."""
+        return sorted(self._tree.directory(self._name("names_in", directory)).entries)
+
+    def exists(self, path: Path) -> bool:
+        """As the port says."""
+        return self._tree.look(self._name("exists", path)) is not None
+
+    def is_directory(self, path: Path) -> bool:
+        """As the port says."""
+        return isinstance(self._tree.look(self._name("is_directory", path)), Directory)
+
+    def _file(self, fd: int) -> Opened:
+        if not self._process.alive:
+            raise ProcessDied
+        found = self._open.get(fd)
+        if found is None:
+            raise refusal(errno.EBADF, str(fd))
+        return found
+
+    def _name(self, operation: str, path: Path, *, moves_data: bool = False) -> str:
+        """Begin an operation on a path."""
+        if not self._process.alive:
+            raise ProcessDied
+        where = str(path)
+        if self._device.hindered:
+            self._begin(operation, where, moves_data=moves_data)
+        return where
+
+    def _begin(self, operation: str, path: str, *, moves_data: bool = False) -> None:
+        self._device.admit(operation, path, moves_data=moves_data)
+        if not self._process.alive:  # whoever watches may have killed it
+            raise ProcessDied
+
+    def _opened(self, where: str) -> File:
+        directory, name = self._tree.parent(where)
+        node = directory.entries.get(name)
+        if node is None:
+            node = File(self._device.scheduler.now_us)
+            directory.put(name, node)
+        elif isinstance(node, Directory):
+            raise refusal(errno.EISDIR, where)
+        return node
+
+    def _descriptor(self, opened: Opened) -> int:
+        if len(self._open) >= MAX_OPEN_FILES:
+            raise refusal(errno.EMFILE, opened[1])
+        fd = self._next
+        self._next += 1
+        self._open[fd] = opened
+        return fd
+
+    def _parent_if_any(self, where: str) -> tuple[Directory, str]:
+        try:
+            return self._tree.parent(where)
+        except FileNotFoundError:
+            return Directory(), ""
+
+    def _empty(self, directory: Directory, where: str) -> None:
+        for name in sorted(directory.entries):
+            node = directory.entries[name]
+            if isinstance(node, Directory):
+                self._empty(node, f"{where}/{name}")
+            elif self._device.hindered:
+                self._begin("remove", f"{where}/{name}")
+            directory.drop(name)
+
+
+def _unlock(opened: Opened) -> None:
+    if opened[0].lock_owner is opened:
+        opened[0].lock_owner = None

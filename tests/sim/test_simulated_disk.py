@@ -1,0 +1,408 @@
+"""The simulated disk against the operating system's, and what it forgets when the power is cut."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from simulation.disk import MountedDisk, SimDisk
+from simulation.kernel.scheduler import Process, ProcessDied, Scheduler
+
+from regency.broker_agent.log.checkpoints import replace_file
+from regency.broker_agent.log.disk import Disk, OsDisk
+
+SLOTS = 3
+NAMES = ("a", "b", "d", "d/a", "d/b", "d/e", "d/e/a", "a/x")
+POSITIONS = st.integers(0, 12)
+
+
+class World:
+    """A disk, and one process after the other that has it."""
+
+    def __init__(self, seed: int = 1) -> None:
+        self.scheduler = Scheduler(seed)
+        self.device = SimDisk(self.scheduler)
+        self.starts = 0
+        self.start()
+
+    def start(self) -> None:
+        self.starts += 1
+        self.process = Process(self.scheduler, f"agent-{self.starts}")
+        self.disk = self.device.mount(self.process)
+
+    def crash(self, *, lossy: bool) -> None:
+        """The process dies, and another one comes."""
+        self.process.kill()
+        self.device.crash(lossy=lossy)
+        self.start()
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def write(disk: MountedDisk, path: str, *parts: bytes, sync: bool = False) -> None:
+    """Append each part in a write of its own."""
+    fd = disk.open(Path(path))
+    for part in parts:
+        assert disk.write(fd, part, disk.size(fd)) == len(part)
+    if sync:
+        disk.sync(fd)
+    disk.close(fd)
+
+
+# Without crashes
+
+
+OPERATIONS = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from(("open", "open_empty", "lock")), st.sampled_from(NAMES), st.integers(0, SLOTS - 1)),
+        st.tuples(st.just("write"), st.integers(0, SLOTS - 1), st.binary(max_size=6), POSITIONS),
+        st.tuples(st.just("read"), st.integers(0, SLOTS - 1), POSITIONS, POSITIONS),
+        st.tuples(st.just("truncate"), st.integers(0, SLOTS - 1), POSITIONS),
+        st.tuples(st.sampled_from(("size", "sync", "close", "duplicate")), st.integers(0, SLOTS - 1)),
+        st.tuples(st.just("rename"), st.sampled_from(NAMES), st.sampled_from(("a", "b", "e"))),
+        st.tuples(st.sampled_from(("remove", "discard", "remove_tree", "make", "make_all")), st.sampled_from(NAMES)),
+        st.tuples(
+            st.sampled_from(("read_file", "names_in", "exists", "is_directory", "sync_path")), st.sampled_from(NAMES)
+        ),
+    ),
+    max_size=40,
+)
+
+
+class Hand:
+    """Does the operations of a test on one disk, and tells what came of each."""
+
+    def __init__(self, disk: Disk, root: Path) -> None:
+        self._disk = disk
+        self._root = root
+        self._slots: list[int | None] = [None] * SLOTS
+
+    def do(self, operation: tuple[object, ...]) -> object:
+        """The result, or the number and the class of the error."""
+        try:
+            return self._do(*operation)
+        except OSError as error:
+            return type(error), error.errno
+
+    def close(self) -> None:
+        for slot in range(SLOTS):
+            self._put(slot, None)
+
+    def _do(self, name, *details):
+        if name in ("open", "open_empty", "lock"):
+            path, slot = details
+            return self._put(slot, getattr(self._disk, name)(self._root / path))
+        if isinstance(details[0], int):
+            return self._by_descriptor(name, *details)
+        path = self._root / details[0]
+        if name == "rename":
+            return self._disk.rename(path, path.with_name(details[1]))
+        if name == "discard":
+            return self._disk.remove(path, missing_ok=True)
+        if name in ("make", "make_all"):
+            return self._disk.make_directory(path, parents=name == "make_all")
+        return getattr(self._disk, name)(path)
+
+    def _by_descriptor(self, name, slot, *details):
+        fd = self._slots[slot]
+        if fd is None:
+            return None
+        if name == "close":
+            return self._put(slot, None)
+        if name == "duplicate":
+            return self._put((slot + 1) % SLOTS, self._disk.duplicate(fd))
+        return getattr(self._disk, name)(fd, *details)
+
+    def _put(self, slot: int, fd: int | None) -> None:
+        before, self._slots[slot] = self._slots[slot], fd
+        if before is not None:
+            self._disk.close(before)
+
+
+@settings(max_examples=300, deadline=None)
+@given(OPERATIONS)
+def test_without_crashes_it_is_the_operating_systems(operations: list[tuple[object, ...]]) -> None:
+    root = Path(tempfile.mkdtemp())
+    simulated = World().disk
+    simulated.make_directory(root, parents=True)
+    real_hand, simulated_hand = Hand(OsDisk(), root), Hand(simulated, root)
+    try:
+        for operation in operations:
+            assert simulated_hand.do(operation) == real_hand.do(operation), operation
+        assert listing(simulated, root) == listing(OsDisk(), root)
+    finally:
+        real_hand.close()
+        shutil.rmtree(root)
+
+
+def listing(disk: Disk, directory: Path) -> dict[str, object]:
+    """Everything below a directory."""
+    found: dict[str, object] = {}
+    for name in disk.names_in(directory):
+        path = directory / name
+        found[name] = listing(disk, path) if disk.is_directory(path) else disk.read_file(path)
+    return found
+
+
+# Crashes
+
+
+SEEDS = range(60)
+
+
+def after_each_crash(prepare: Callable[[MountedDisk], object], look: Callable[[MountedDisk], object]) -> list[object]:
+    """What is seen after power cuts of many seeds."""
+    seen = []
+    for seed in SEEDS:
+        world = World(seed)
+        prepare(world.disk)
+        world.crash(lossy=True)
+        seen.append(look(world.disk))
+    return seen
+
+
+def content(path: str) -> Callable[[MountedDisk], bytes | None]:
+    return lambda disk: disk.read_file(Path(path)) if disk.exists(Path(path)) else None
+
+
+def test_what_was_synced_stays_with_a_prefix_of_what_came_later() -> None:
+    def prepare(disk: MountedDisk) -> None:
+        write(disk, "/f", b"one", sync=True)
+        disk.sync_path(Path("/"))
+        write(disk, "/f", b"two", b"three")
+
+    seen = set(after_each_crash(prepare, content("/f")))
+    assert seen <= {b"onetwothree"[:length] for length in range(3, 12)}
+    assert {b"one", b"onetwo", b"onetwothree"} < seen
+
+
+def test_a_cut_may_be_undone_but_not_without_what_was_written_after_it() -> None:
+    def prepare(disk: MountedDisk) -> None:
+        write(disk, "/f", b"abcdef", sync=True)
+        disk.sync_path(Path("/"))
+        fd = disk.open(Path("/f"))
+        disk.truncate(fd, 2)
+        disk.write(fd, b"XY", 2)
+
+    assert set(after_each_crash(prepare, content("/f"))) == {b"abcdef", b"ab", b"abX", b"abXY"}
+
+
+def test_overwritten_bytes_come_back() -> None:
+    def prepare(disk: MountedDisk) -> None:
+        write(disk, "/f", b"abcdef", sync=True)
+        disk.sync_path(Path("/"))
+        fd = disk.open(Path("/f"))
+        disk.write(fd, b"XYZ", 5)
+        disk.write(fd, b"!", 9)
+
+    seen = set(after_each_crash(prepare, content("/f")))
+    assert seen == {b"abcdef", b"abcdeX", b"abcdeXY", b"abcdeXYZ", b"abcdeXYZ\0!"}
+
+
+def test_names_that_were_not_synced_go_in_the_order_they_came() -> None:
+    def prepare(disk: MountedDisk) -> None:
+        for name in ("/a", "/b"):
+            disk.close(disk.open(Path(name)))
+        disk.sync_path(Path("/"))
+        disk.rename(Path("/a"), Path("/c"))
+        disk.remove(Path("/b"))
+        disk.make_directory(Path("/d"))
+
+    seen = set(after_each_crash(prepare, lambda disk: tuple(disk.names_in(Path("/")))))
+    assert seen == {("a", "b"), ("b", "c"), ("c",), ("c", "d")}
+
+
+def test_a_replaced_file_is_the_old_one_or_the_new_one_and_never_a_part() -> None:
+    seen = set()
+    for seed in SEEDS:
+        for operations in range(8):
+            world = World(seed)
+            replace_file(world.disk, Path("/f"), b"old", sync=True)
+            died = kill_after(world, operations, lambda disk: replace_file(disk, Path("/f"), b"new", sync=True))
+            world.crash(lossy=True)
+            found = world.disk.read_file(Path("/f"))
+            assert found == b"new" or died, "what was promised to last did not"
+            seen.add(found)
+    assert seen == {b"old", b"new"}
+
+
+def kill_after(world: World, operations: int, work: Callable[[MountedDisk], object]) -> bool:
+    """Do some work in a process that dies before its next operation after that many; returns whether it did."""
+    left = operations
+
+    def count(name: str, path: str) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            world.process.kill()
+
+    world.device.on_operation(count)
+    try:
+        work(world.disk)
+    except ProcessDied:
+        return True
+    finally:
+        world.device.on_operation(None)
+    return False
+
+
+def test_a_rename_without_a_sync_may_be_undone_or_show_a_part() -> None:
+    def prepare(disk: MountedDisk) -> None:
+        replace_file(disk, Path("/f"), b"old", sync=True)
+        replace_file(disk, Path("/f"), b"new", sync=False)
+
+    assert set(after_each_crash(prepare, content("/f"))) == {b"old", b"", b"n", b"ne", b"new"}
+
+
+def test_files_in_a_directory_that_is_lost_are_lost() -> None:
+    def prepare(disk: MountedDisk) -> None:
+        disk.make_directory(Path("/d"))
+        write(disk, "/d/f", b"x", sync=True)
+        disk.sync_path(Path("/d"))
+
+    assert set(after_each_crash(prepare, content("/d/f"))) == {None, b"x"}
+
+
+def test_a_killed_process_loses_nothing(world: World) -> None:
+    write(world.disk, "/f", b"one", b"two")
+    world.disk.rename(Path("/f"), Path("/g"))
+    world.crash(lossy=False)
+    assert listing(world.disk, Path("/")) == {"g": b"onetwo"}
+
+
+# Processes
+
+
+def test_a_dead_process_can_do_nothing_and_its_descriptors_are_nobodys(world: World) -> None:
+    fd = world.disk.open(Path("/f"))
+    dead = world.disk
+    world.crash(lossy=False)
+    for use in (
+        lambda: dead.write(fd, b"x", 0),
+        lambda: dead.close(fd),
+        lambda: dead.open(Path("/f")),
+        lambda: dead.exists(Path("/f")),
+        lambda: dead.rename(Path("/f"), Path("/g")),
+    ):
+        with pytest.raises(ProcessDied):
+            use()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        world.disk.read(fd, 1, 0)
+    assert listing(world.disk, Path("/")) == {"f": b""}
+
+
+def test_a_lock_is_held_until_it_is_closed_or_its_process_dies(world: World) -> None:
+    other = world.device.mount(Process(world.scheduler, "other"))
+    fd = world.disk.lock(Path("/lock"))
+    with pytest.raises(BlockingIOError):
+        other.lock(Path("/lock"))
+    world.disk.close(fd)
+    second = other.lock(Path("/lock"))
+    with pytest.raises(BlockingIOError):
+        world.disk.lock(Path("/lock"))
+    other.close(second)
+    world.disk.lock(Path("/lock"))
+    world.crash(lossy=False)
+    other.lock(Path("/lock"))
+
+
+def test_a_file_is_as_old_as_its_last_write_by_the_processs_clock(world: World) -> None:
+    fd = world.disk.open(Path("/f"))
+    written_ms = world.process.clock.wall_ms()
+    world.scheduler.run_until(7_000_000)
+    assert (world.disk.modified_ms(fd), world.process.clock.wall_ms()) == (written_ms, written_ms + 7000)
+
+
+# Faults
+
+
+def test_a_full_disk_takes_what_fits_and_then_nothing_until_it_is_freed(world: World) -> None:
+    fd = world.disk.open(Path("/f"))
+    world.device.fill(5)
+    assert [world.disk.write(fd, b"abc", 0), world.disk.write(fd, b"defg", 3)] == [3, 2]
+    with pytest.raises(OSError, match="No space left") as refused:
+        world.disk.write(fd, b"h", 5)
+    assert refused.value.errno == errno.ENOSPC
+    assert world.disk.write(fd, b"XY", 0) == 2
+    world.device.heal()
+    assert world.disk.write(fd, b"h", 5) == 1
+    assert world.disk.read(fd, 9, 0) == b"XYcdeh"
+
+
+def test_a_failing_disk_fails_from_some_operation_on_until_it_is_repaired(world: World) -> None:
+    fd = world.disk.open(Path("/f"))
+    world.device.fail(after=1)
+    assert world.disk.write(fd, b"a", 0) == 1
+    for use in (lambda: world.disk.sync(fd), lambda: world.disk.names_in(Path("/"))):
+        with pytest.raises(OSError, match="Input/output error") as refused:
+            use()
+        assert refused.value.errno == errno.EIO
+    world.device.heal()
+    world.device.fail(once=True)
+    with pytest.raises(OSError, match="Input/output error"):
+        world.disk.sync(fd)
+    world.disk.sync(fd)
+
+
+def test_short_writes_are_short_and_never_nothing(world: World) -> None:
+    fd = world.disk.open(Path("/f"))
+    world.device.write_short(1.0)
+    assert {world.disk.write(fd, b"abcd", 0) for _ in range(50)} == {1, 2, 3}
+
+
+def test_a_slow_disk_takes_an_actors_time_and_nobody_elses(world: World) -> None:
+    world.device.slow(50_000)
+    times: list[int] = []
+
+    def work() -> None:
+        for _ in range(20):
+            write(world.disk, "/f", b"x", sync=True)
+            times.append(world.scheduler.now_us)
+
+    write(world.disk, "/g", b"x", sync=True)
+    world.scheduler.spawn(world.process, "worker", work)
+    world.scheduler.run_until(10_000_000)
+    assert len(times) == 20
+    assert times == sorted(set(times))
+    assert times[-1] <= 20 * 2 * 50_000
+
+
+def test_a_process_that_dies_while_the_disk_is_slow_does_nothing_more(world: World) -> None:
+    world.device.slow(1_000_000)
+    world.scheduler.spawn(world.process, "worker", lambda: write(world.disk, "/f", b"x"))
+    world.scheduler.at(1, world.process.kill)
+    world.scheduler.run_until(5_000_000)
+    world.crash(lossy=False)
+    assert listing(world.disk, Path("/")) == {"f": b""}
+
+
+def test_every_operation_is_told_before_it_happens(world: World) -> None:
+    told: list[tuple[str, str]] = []
+    world.device.on_operation(lambda name, path: told.append((name, path)))
+    replace_file(world.disk, Path("/f"), b"x", sync=True)
+    assert told == [
+        ("open_empty", "/f.tmp"),
+        ("write", "/f.tmp"),
+        ("sync", "/f.tmp"),
+        ("rename", "/f.tmp"),
+        ("sync_path", "/"),
+    ]
+
+
+def test_the_same_seed_loses_the_same() -> None:
+    def prepare(disk: MountedDisk) -> None:
+        for number in range(5):
+            write(disk, f"/{number}", b"abc", b"defgh")
+
+    seen = [after_each_crash(prepare, lambda disk: listing(disk, Path("/"))) for _ in range(2)]
+    assert seen[0] == seen[1]
+    assert len({str(each) for each in seen[0]}) > len(SEEDS) / 2
