@@ -90,7 +90,6 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 class Cause(StrEnum):
     """What must have happened for a row of the table to hold."""
 
-    ALWAYS = "always"
     RETRIES = "a plain producer sends again what got no answer"
     RETRIES_IN_FLIGHT = "a plain producer sends again, with more than one request under way"
     LEADER_CHANGE = "the leader changed"
@@ -114,7 +113,6 @@ class Row(msgspec.Struct, frozen=True):
 
 _CAUSES: Final[Mapping[Cause, Callable[[Configuration, Facts], bool]]] = MappingProxyType(
     {
-        Cause.ALWAYS: lambda _configuration, _facts: True,
         Cause.RETRIES: lambda configuration, _facts: configuration.retries,
         Cause.RETRIES_IN_FLIGHT: lambda configuration, _facts: configuration.retries and configuration.in_flight > 1,
         Cause.LEADER_CHANGE: lambda _configuration, facts: facts.leader_changes > 0,
@@ -133,6 +131,8 @@ _ANY = (0, 1, ALL)
 _LEADER_TRUNCATED = (
     Anomaly.LOST_LEADER_WRITE,
     Anomaly.MISPLACED_WRITE,
+    Anomaly.REORDERED,
+    Anomaly.RETRY_REORDERED,
     Anomaly.NONMONOTONIC_SEND,
     Anomaly.RETRY_NONMONOTONIC_SEND,
 )
@@ -142,8 +142,6 @@ _LOG_REPLACED = (
     Anomaly.INCONSISTENT_OFFSET,
     Anomaly.DUPLICATE,
     Anomaly.RETRY_DUPLICATE,
-    Anomaly.REORDERED,
-    Anomaly.RETRY_REORDERED,
     Anomaly.SKIPPED_SEND,
     Anomaly.END_WENT_BACK,
 )
