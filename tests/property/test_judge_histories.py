@@ -62,6 +62,8 @@ class CorrectLog:
     operations: list[Operation] = field(default_factory=list)
     records: list[int] = field(default_factory=list)
     """From `log_start` on."""
+    offsets: dict[int, int] = field(default_factory=dict)
+    """Where each value was written last; the leader knows it also after the record has expired."""
     log_start: int = 0
     high_watermark: int = 0
     served: int = 0
@@ -99,8 +101,8 @@ class CorrectLog:
         if producer.value is None:
             return
         producer.tries += 1
-        if not (self.configuration.idempotent and producer.value in self.records):
-            self.records.append(producer.value)
+        if not (self.configuration.idempotent and producer.value in self.offsets):
+            self._append(producer.value)
 
     def acknowledge(self, choice: int) -> None:
         producer = self.producers[choice % PRODUCERS]
@@ -108,9 +110,8 @@ class CorrectLog:
             return
         if self.configuration.acks == 0:
             self._complete(producer, Outcome.ACKNOWLEDGED, UNKNOWN)
-        elif producer.value in self.records:
-            copies = [index for index, value in enumerate(self.records) if value == producer.value]
-            offset = self.log_start + copies[-1]
+        elif producer.value in self.offsets:
+            offset = self.offsets[producer.value]
             if self.configuration.acks == ALL:
                 self._commit(offset + 1)
             self._complete(producer, Outcome.ACKNOWLEDGED, offset)
@@ -130,7 +131,7 @@ class CorrectLog:
 
     def arrive_late(self, choice: int) -> None:
         if self.late:
-            self.records.append(self.late.pop(choice % len(self.late)))
+            self._append(self.late.pop(choice % len(self.late)))
 
     def replicate(self, choice: int) -> None:
         self._commit(min(self.end, self.high_watermark + choice % 4))
@@ -140,6 +141,7 @@ class CorrectLog:
         self.deposed_end = self.served if self.served >= self.epoch_start else None
         keep = self.high_watermark + choice % (self.end - self.high_watermark + 1)
         del self.records[keep - self.log_start :]
+        self.offsets = {value: offset for value, offset in self.offsets.items() if offset < keep}
         self.epoch, self.epoch_start = self.epoch + 1, self.end
         self.served = max(self.log_start, self.high_watermark - choice % 3)
         self.operations.append(LeaderChanged("t", 0, self.now_ms))
@@ -184,7 +186,7 @@ class CorrectLog:
         self.life += 1
         self.now_ms += 10
         self.operations.append(Recreated("t", began_ms, self.now_ms, old_id, self._topic_id))
-        self.records, self.log_start, self.high_watermark, self.served = [], 0, 0, 0
+        self.records, self.offsets, self.log_start, self.high_watermark, self.served = [], {}, 0, 0, 0
         self.epoch_start, self.epoch, self.deposed_end = 0, 0, None
         for consumer in self.consumers:
             self._seek(consumer, 0)
@@ -209,6 +211,10 @@ class CorrectLog:
     @property
     def _topic_id(self) -> str:
         return f"life-{self.life}"
+
+    def _append(self, value: int) -> None:
+        self.offsets[value] = self.end
+        self.records.append(value)
 
     def _commit(self, offset: int) -> None:
         self.high_watermark = max(self.high_watermark, offset)
