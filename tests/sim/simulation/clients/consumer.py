@@ -9,7 +9,7 @@ import msgspec
 
 from regency.broker_agent.replication.api import CONSUMER, FetchedPartition, FetchParams, FetchPartition, ListedOffset
 from regency.history.operations import ListedEnd, Poll, Seek
-from regency.model.ids import NO_BROKER_EPOCH, BrokerId, Offset, TopicPartition
+from regency.model.ids import NO_BROKER_EPOCH, BrokerId, Offset, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from simulation.clients.connections import Connections
 from simulation.clients.history import History, began_ms, ended_ms
@@ -21,8 +21,6 @@ from simulation.network import NetFailed, Network
 
 LATEST = -1
 EARLIEST = -2
-
-_RECREATED = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID})
 
 
 class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +50,7 @@ DEFAULT = ConsumerConfig()
 class _Reader:
     """The position in one partition."""
 
-    __slots__ = ("busy", "idle", "number", "partition", "position", "ready_ms", "seeks", "session")
+    __slots__ = ("busy", "idle", "number", "partition", "position", "ready_ms", "seeks", "session", "topic_id")
 
     def __init__(self, partition: TopicPartition, session: int) -> None:
         self.partition = partition
@@ -63,6 +61,8 @@ class _Reader:
         """Whether the position that is being looked up is a change of mind, which is recorded."""
         self.busy = False
         self.ready_ms = 0
+        self.topic_id: TopicId | None = None
+        """Id of the topic that the position is of."""
         self.idle: Poll | None = None
         """The last poll, if it brought nothing: recorded only when the next record is not one of the same kind."""
 
@@ -88,6 +88,7 @@ class Consumer:
         self._history = history
         self._config = config
         self._closed = False
+        self._settled = False
         self._fetching: set[str] = set()
         session = history.next_session(name)
         self._readers = {partition: _Reader(partition, session) for partition in partitions}
@@ -106,6 +107,10 @@ class Consumer:
     def position(self, partition: TopicPartition) -> int | None:
         """The offset wanted next; None while it is being looked up."""
         return self._readers[partition].position
+
+    def settle(self) -> None:
+        """Read on to the end from now on: seek no more, restart no more."""
+        self._settled = True
 
     def finish(self) -> None:
         """Read no more. Harmless twice."""
@@ -130,7 +135,10 @@ class Consumer:
             leader = self._view.leader(reader.partition)
             if leader is None:
                 self._view.refresh()
-            elif reader.position is None:
+                continue
+            if reader.position is not None and reader.topic_id != leader.topic_id:
+                self._reset(reader)
+            if reader.position is None:
                 self._look_up(reader, leader)
             elif leader.address not in self._fetching:
                 wanted.setdefault(leader.address, []).append((reader, leader))
@@ -172,10 +180,9 @@ class Consumer:
             elif row.error is ErrorCode.NONE:
                 if self._take(reader, leader, position, invoked_ms, row) and not rest:
                     rest = 1 + int(self._scheduler.random.random() * self._config.rest_ms)
-            elif row.error is ErrorCode.OFFSET_OUT_OF_RANGE or row.error in _RECREATED:
-                self._reset(reader)
-                self._back_off(reader)
             else:
+                if row.error is ErrorCode.OFFSET_OUT_OF_RANGE:
+                    self._reset(reader)
                 self._back_off(reader)
         if rest:
             self._after(rest, self._pump)
@@ -200,6 +207,7 @@ class Consumer:
             invoked_ms,
             ended_ms(self._scheduler.now_us),
             leader.epoch,
+            str(leader.topic_id),
         )
         if not runs:
             reader.idle = poll
@@ -207,7 +215,8 @@ class Consumer:
         self._number(reader, poll)
         reader.position = behind
         self.records_read += behind - position
-        self._change_mind(reader)
+        if not self._settled:
+            self._change_mind(reader)
         return True
 
     def _number(self, reader: _Reader, operation: Poll | Seek) -> None:
@@ -243,6 +252,7 @@ class Consumer:
         reader.position = position
 
     def _reset(self, reader: _Reader) -> None:
+        self._scheduler.trace.note("client", self.name, "has no position in %s any more", reader.partition)
         self._record_idle(reader)
         reader.position = None
         reader.seeks = True
@@ -262,7 +272,7 @@ class Consumer:
             if reader.seeks:
                 self._seek(reader, answer.offset)
                 reader.seeks = False
-            reader.position = answer.offset
+            reader.position, reader.topic_id = answer.offset, leader.topic_id
             self._pump()
 
         request = ListAsked(reader.partition, timestamp, leader.epoch)

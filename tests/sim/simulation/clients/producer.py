@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import msgspec
-
 from regency.broker_agent.replication.api import ProduceResult
-from regency.history.operations import ALL, UNKNOWN, EpochBumped, Outcome, Send
+from regency.history.operations import UNKNOWN, EpochBumped, Outcome, Send
 from regency.model.ids import BrokerId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from simulation.clients.connections import Connections
 from simulation.clients.history import History, began_ms, ended_ms
 from simulation.clients.lane import REFUSED_BEFORE_APPEND, Batch, BatchState, Handed, Lane, Session
+from simulation.clients.producer_config import ProducerConfig
 from simulation.clients.records import build_batch
 from simulation.clients.view import ClusterView, Leader
 from simulation.cluster.addresses import CLIENTS
 from simulation.cluster.agent import ProduceAsked, ProducerIdAsked
 from simulation.kernel.scheduler import Process, Scheduler
 from simulation.network import NetFailed, Network
+
+__all__ = ["Producer", "ProducerConfig"]
 
 MOST_QUEUED = 12
 """Records of a partition that wait to be sent; more are not handed over, as a full buffer would block the sender."""
@@ -29,23 +30,6 @@ _RETRIED = frozenset({ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.BROKER_NOT_AVAIL
 _NEW_SESSION = frozenset(
     {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.UNKNOWN_PRODUCER_ID}
 )
-
-
-class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """How a producer behaves; times in milliseconds of its own clock."""
-
-    acks: int = ALL
-    idempotent: bool = True
-    like_librdkafka: bool = False
-    """Bump the epoch of the whole producer on OUT_OF_ORDER_SEQUENCE_NUMBER and send all that has no outcome again."""
-    records_per_s: float = 4.0
-    """Over all partitions; in bursts, with pauses."""
-    request_timeout_ms: int = 4_000
-    """The client gives an attempt up; the broker does at three quarters of it."""
-    delivery_timeout_ms: int = 20_000
-    retry_backoff_ms: int = 100
-    retry_backoff_max_ms: int = 1_000
-
 
 DEFAULT = ProducerConfig()
 
@@ -219,7 +203,7 @@ class Producer:
         elif error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and batch is not lane.batches[0]:
             self._try_again(lane, batch, maybe_written=False)
         elif config.idempotent and error in _NEW_SESSION:
-            self._scheduler.trace.note("client", self.name, "%s: %s, new session", lane.partition, error.name)
+            self._scheduler.trace.note("client", self.name, "is answered %s for %s", error.name, lane.partition)
             self._out_of_order(lane, batch)
         elif error.retriable or error in _RETRIED:
             self._try_again(lane, batch, maybe_written=error not in REFUSED_BEFORE_APPEND)
@@ -315,6 +299,8 @@ class Producer:
         self._after(1_000, self._expire)
 
     def _fail_all(self, lane: Lane) -> None:
+        note = self._scheduler.trace.note
+        note("client", self.name, "gives up %d batches for %s, new session", len(lane.batches), lane.partition)
         for batch in list(lane.batches):
             self._drop(lane, batch)
         if lane.session is self._session:
