@@ -134,7 +134,7 @@ class Scheduler:
         self.process: Process | None = None
         """The process on whose behalf something runs."""
         self.after_step: Callable[[], None] | None = None
-        """Called after everything that happened: the place of checks that never end."""
+        """Called after everything that happened, with `process` still set: the place of checks that never end."""
         self.stopped = False
         self._heap: list[tuple[int, int, Timer]] = []
         self._order = 0
@@ -232,9 +232,9 @@ class Scheduler:
                 timer.work()
             except ProcessDied:
                 pass
-            self.process = None
             if self.after_step is not None:
                 self.after_step()
+            self.process = None
         if not self.stopped:
             self.now_us = max(self.now_us, until_us)
 
