@@ -1,0 +1,242 @@
+"""Whether everything is well: what must be so some time after the last fault has healed and producers have stopped.
+
+Pure: it looks, and gives reasons. Whoever asks decides how long to wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+
+from regency.broker_agent.replication.isr_state import Committed
+from regency.broker_agent.replication.partition import Partition
+from regency.broker_agent.replication.rules import Role
+from regency.controller.controller import Controller
+from regency.controller.invariants import violations
+from regency.model.facts import LeaderIsrAndControllerEpoch
+from regency.model.ids import BrokerId, TopicPartition
+from simulation.cluster.agent import SimAgent
+from simulation.cluster.controller import SimController
+from simulation.judging.log_digests import LogCursor, Peek
+from simulation.judging.picture import Committed as CommittedZnodes
+from simulation.judging.picture import Picture
+
+MOST = 12
+"""Reasons given."""
+
+Agents = Mapping[BrokerId, SimAgent]
+
+
+def not_converged(
+    agents: Agents, controllers: Mapping[BrokerId, SimController], committed: CommittedZnodes, peek: Peek
+) -> list[str]:
+    """The first reasons why all is not well yet; none where it is."""
+    picture = Picture(committed)
+
+    def reasons() -> Iterator[str]:
+        yield from _of_registrations(agents, picture)
+        yield from _of_controllers(controllers, picture)
+        if picture.notifications:
+            yield f"/isr_change_notification still holds {', '.join(picture.notifications)}"
+        for partition, replicas in picture.partitions():
+            yield from _of_partition(agents, picture, partition, replicas, peek)
+        for broker, agent in agents.items():
+            if agent.process.alive:
+                yield from _of_metadata(broker, agent, picture)
+
+    return list(islice(reasons(), MOST))
+
+
+# Who is there
+
+
+def _of_registrations(agents: Agents, picture: Picture) -> Iterator[str]:
+    for broker, agent in agents.items():
+        registered = picture.brokers.get(broker)
+        if not agent.process.alive or agent.leaving:
+            if registered is not None and not agent.process.alive:
+                yield f"broker {broker} is dead and still registered"
+        elif registered is None:
+            yield f"broker {broker} lives and is not registered"
+        elif agent.broker_epoch() != registered:
+            yield f"broker {broker} is registered as {registered} and takes itself for {agent.broker_epoch()}"
+
+
+def _of_controllers(controllers: Mapping[BrokerId, SimController], picture: Picture) -> Iterator[str]:
+    ruling = [
+        (broker, each)
+        for broker, each in controllers.items()
+        if each.process.alive and each.controller is not None and each.controller.view.ruling
+    ]
+    if len(ruling) != 1:
+        yield f"{len(ruling)} controllers rule: {', '.join(str(broker) for broker, _ in ruling)}"
+        return
+    (broker, sim), *_ = ruling
+    session = sim.session
+    if picture.controller != broker or session is None or session.session_id != picture.controller_session:
+        yield f"controller {broker} rules, /controller names {picture.controller}"
+    assert sim.controller is not None
+    if sim.controller.unacknowledged:
+        yield f"{sim.controller.unacknowledged} states are not acknowledged to controller {broker}"
+    if sim._queue is not None and len(sim._queue):
+        yield f"{len(sim._queue)} events wait at controller {broker}"
+    yield from _of_context(sim.controller, picture)
+
+
+def _of_context(controller: Controller, picture: Picture) -> Iterator[str]:
+    """What the ruling controller knows, against ZooKeeper."""
+    term = controller._term
+    if term is None:
+        return
+    context = term.context
+    epochs = {broker.id: broker.epoch for broker in context.brokers.values()}
+    if epochs != picture.brokers:
+        yield f"the controller knows brokers {_sorted(epochs)}, registered are {_sorted(picture.brokers)}"
+    if context.shutting_down:
+        yield f"the controller takes {sorted(context.shutting_down)} for shutting down"
+    known = {name for name in context.topics if not context.is_queued_for_deletion(name)}
+    if known != picture.topics.keys():
+        yield f"the controller knows topics {sorted(known)}, there are {sorted(picture.topics)}"
+    for name, topic in picture.topics.items():
+        if topic.topic_id != context.topic_id(name):
+            yield f"{name} has the id {topic.topic_id}, the controller knows {context.topic_id(name)}"
+    for partition, _ in picture.partitions():
+        assignment = picture.topics[partition.topic].partitions[partition.partition]
+        if context.assignment(partition) != assignment:
+            yield f"{partition} is assigned {assignment}, the controller knows {context.assignment(partition)}"
+        if context.leadership(partition) != picture.states.get(partition):
+            held = context.leadership(partition)
+            yield f"{partition} has the {_told(picture.states.get(partition))}, the controller knows the {_told(held)}"
+    yield from violations(context)
+
+
+def _sorted(epochs: Mapping[BrokerId, int]) -> str:
+    return ", ".join(f"{broker} as {epoch}" for broker, epoch in sorted(epochs.items()))
+
+
+def _told(state: LeaderIsrAndControllerEpoch | None) -> str:
+    if state is None:
+        return "state none"
+    now = state.leader_and_isr
+    return (
+        f"leader {now.leader} in epoch {now.leader_epoch}, isr {list(now.isr)}, version {now.zk_version}, "
+        f"controller epoch {state.controller_epoch}"
+    )
+
+
+# Partitions
+
+
+def _of_partition(
+    agents: Agents, picture: Picture, partition: TopicPartition, replicas: tuple[BrokerId, ...], peek: Peek
+) -> Iterator[str]:
+    working = [broker for broker in replicas if _works(agents, picture, broker, partition)]
+    state = picture.states.get(partition)
+    if state is None:
+        if working:
+            yield f"{partition} has no state although {working} work"
+        return
+    now = state.leader_and_isr
+    if not set(now.isr).intersection(working):
+        return
+    if now.leader not in working:
+        yield f"{partition} has no working leader: {_told(state)}"
+    elif sorted(now.isr) != sorted(working):
+        yield f"{partition} has not all of {working} in sync: {_told(state)}"
+    else:
+        hosted = {broker: _hosted(agents[broker], partition) for broker in working}
+        reasons = [
+            reason for broker in working for reason in _of_role(agents[broker], partition, state, hosted[broker])
+        ]
+        yield from reasons or _of_logs(partition, hosted, peek)
+
+
+def _works(agents: Agents, picture: Picture, broker: BrokerId, partition: TopicPartition) -> bool:
+    """Whether a replica could be in sync."""
+    agent = agents.get(broker)
+    if agent is None or not agent.process.alive or agent.leaving or broker not in picture.brokers:
+        return False
+    if agent.replicas is None or agent.logs is None:
+        return True
+    hosted = _hosted(agent, partition)
+    if hosted is None:
+        return not agent.logs.offline_dirs and partition not in agent.replicas._hosting.homeless
+    return hosted.role is not Role.OFFLINE
+
+
+def _hosted(agent: SimAgent, partition: TopicPartition) -> Partition | None:
+    return None if agent.replicas is None else agent.replicas.partitions.get(partition)
+
+
+def _of_role(
+    agent: SimAgent, name: TopicPartition, state: LeaderIsrAndControllerEpoch, hosted: Partition | None
+) -> Iterator[str]:
+    """A working replica, against the state znode."""
+    broker, now = agent.broker_id, state.leader_and_isr
+    if hosted is None or agent.replicas is None:
+        yield f"broker {broker} does not host {name}"
+        return
+    wanted = Role.LEADER if now.leader == broker else Role.FOLLOWER
+    if hosted.role is not wanted or hosted.leader != now.leader or hosted.leader_epoch != now.leader_epoch:
+        yield (
+            f"broker {broker} is {hosted.role.value} of {name} under {hosted.leader} in leader epoch "
+            f"{hosted.leader_epoch}, ZooKeeper has {_told(state)}"
+        )
+    elif wanted is Role.LEADER:
+        if hosted.isr != Committed(now.isr, now.zk_version):
+            yield f"leader {broker} of {name} has {hosted.isr}, ZooKeeper has {_told(state)}"
+    else:
+        pool = agent.replicas.fetchers
+        if name in pool.failed:
+            yield f"broker {broker} has given {name} up: {pool.failed[name]}"
+        elif not pool.is_following(name):
+            yield f"no fetcher of broker {broker} follows {name}"
+
+
+def _of_logs(name: TopicPartition, hosted: Mapping[BrokerId, Partition | None], peek: Peek) -> Iterator[str]:
+    """All logs are one."""
+    logs = {broker: partition.log for broker, partition in hosted.items() if partition is not None}
+    ends = {broker: (log.high_watermark, log.log_end_offset) for broker, log in logs.items()}
+    if len({offset for pair in ends.values() for offset in pair}) > 1:
+        told = ", ".join(f"{broker}: {high}/{end}" for broker, (high, end) in ends.items())
+        yield f"high watermarks and ends of {name} differ: {told}"
+        return
+    start = max((log.log_start_offset for log in logs.values()), default=0)
+    first: dict[int, object] | None = None
+    for broker, log in logs.items():
+        cursor = LogCursor(broker, log, peek)
+        content = {at: digest for at, digest in cursor.read_to(log.log_end_offset) if at >= start}
+        if first is None:
+            first = dict(content)
+        elif first != content:
+            at = min(at for at in first.keys() | content.keys() if first.get(at) != content.get(at))
+            yield f"{name}: the log of {broker} has {content.get(at)} at {at}, others have {first.get(at)}"
+
+
+# Metadata
+
+
+def _of_metadata(broker: BrokerId, agent: SimAgent, picture: Picture) -> Iterator[str]:
+    view = agent.metadata.current
+    epochs = {node.id: node.epoch for node in view.brokers.values()}
+    if epochs != picture.brokers:
+        yield f"broker {broker} knows brokers {_sorted(epochs)}, registered are {_sorted(picture.brokers)}"
+    if view.controller_id != picture.controller:
+        yield f"broker {broker} takes {view.controller_id} for the controller, {picture.controller} is"
+    leaving = sorted(node.id for node in view.brokers.values() if node.shutting_down)
+    if leaving:
+        yield f"broker {broker} takes {leaving} for shutting down"
+    for name in sorted(view.topics.keys() - picture.topics.keys()):
+        yield f"broker {broker} knows of {name}, which is gone"
+    for partition, replicas in picture.partitions():
+        state = picture.states.get(partition)
+        if state is None:
+            continue
+        now, held = state.leader_and_isr, view.partition(partition)
+        wanted = now.leader, now.leader_epoch, now.zk_version, now.isr, replicas
+        known = None if held is None else (held.leader, held.leader_epoch, held.zk_version, held.isr, held.replicas)
+        if known != wanted:
+            yield f"broker {broker} knows of {partition} {known}, ZooKeeper has {wanted}"
+        topic = view.topics.get(partition.topic)
+        if topic is not None and topic.topic_id != picture.topics[partition.topic].topic_id:
+            yield f"broker {broker} knows {partition.topic} as {topic.topic_id}"

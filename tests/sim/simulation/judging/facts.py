@@ -1,0 +1,160 @@
+"""What is known of a run that excuses the loss of records, and what clients were promised."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from regency.history import judge_table
+from regency.history.judge_table import Anomaly, Configuration, allowed_anomalies
+from regency.model.ids import BrokerId, TopicPartition
+from regency.model.record_batch import read_header
+
+
+class Digest(NamedTuple):
+    """What identifies a batch. The checksum covers all of it but its place and its leader epoch."""
+
+    next_offset: int
+    crc: int
+    leader_epoch: int = -1
+    """-1 where that is not known."""
+
+    def is_same(self, other: Digest | None) -> bool:
+        """Whether both are of one batch, as far as their leader epochs are known."""
+        if other is None or self[:2] != other[:2]:
+            return False
+        return self.leader_epoch == other.leader_epoch or -1 in (self.leader_epoch, other.leader_epoch)
+
+
+class PartitionFacts:
+    """What befell one partition."""
+
+    __slots__ = (
+        "isr",
+        "leader",
+        "leader_changes",
+        "lossy_replicas",
+        "lost_tail",
+        "promised",
+        "replicas",
+        "unclean_elections",
+        "whole_isr_lossy",
+    )
+
+    def __init__(self) -> None:
+        self.replicas: tuple[BrokerId, ...] = ()
+        self.isr: tuple[BrokerId, ...] = ()
+        self.leader = BrokerId(-1)
+        self.leader_changes = 0
+        self.unclean_elections = 0
+        self.lost_tail: set[BrokerId] = set()
+        """Replicas that lost what they had not synced, and have not come back into the ISR since."""
+        self.lossy_replicas = 0
+        """Most of them at one time."""
+        self.whole_isr_lossy = False
+        """Whether the whole ISR was among them at some time."""
+        self.promised: dict[int, Digest] = {}
+        """What was acknowledged with acks=all, by first offset."""
+
+    def count_lossy(self) -> None:
+        """Something changed: see how bad it is now."""
+        self.lossy_replicas = max(self.lossy_replicas, len(self.lost_tail))
+        if self.isr and self.lost_tail.issuperset(self.isr):
+            self.whole_isr_lossy = True
+
+
+class Facts:
+    """Filled by the fault injector, the clients and the rules of ZooKeeper."""
+
+    def __init__(self) -> None:
+        self.min_insync: dict[str, int] = {}
+        """min.insync.replicas by topic; 1 for others."""
+        self.unclean_topics: set[str] = set()
+        """Topics that allow unclean elections."""
+        self.partitions: dict[TopicPartition, PartitionFacts] = {}
+        self.lossy_crashes = 0
+        self.unlooked: list[tuple[TopicPartition, int]] = []
+        """Promises that no rule has looked at yet: partition and first offset."""
+
+    def of(self, partition: TopicPartition) -> PartitionFacts:
+        """What befell a partition; to be added to."""
+        known = self.partitions.get(partition)
+        if known is None:
+            known = self.partitions[partition] = PartitionFacts()
+        return known
+
+    # Faults
+
+    def lossy_crash(self, broker: BrokerId | None = None) -> None:
+        """The broker's machine lost what it had not synced. None: whichever it was, every partition is affected."""
+        self.lossy_crashes += 1
+        for facts in self.partitions.values():
+            if broker is None:
+                facts.whole_isr_lossy = True
+            elif broker in facts.replicas:
+                facts.lost_tail.add(broker)
+                facts.count_lossy()
+
+    # ZooKeeper
+
+    def state_written(
+        self, partition: TopicPartition, leader: BrokerId, isr: tuple[BrokerId, ...], replicas: tuple[BrokerId, ...]
+    ) -> None:
+        """A state znode was written. Who joins the ISR has all that is committed."""
+        facts = self.of(partition)
+        facts.lost_tail.difference_update([member for member in isr if member not in facts.isr])
+        if leader >= 0 and leader != facts.leader:
+            facts.leader_changes += facts.leader >= 0
+            facts.leader = leader
+        facts.isr, facts.replicas = isr, replicas
+        facts.count_lossy()
+
+    # Clients
+
+    def acknowledged(self, partition: TopicPartition, base_offset: int, batch: bytes) -> None:
+        """A producer was told that its batch, as it sent it, is at `base_offset` on all that are in sync."""
+        header = read_header(batch)
+        digest = Digest(base_offset + header.last_offset_delta + 1, header.crc)
+        self.of(partition).promised[base_offset] = digest
+        self.unlooked.append((partition, base_offset))
+
+    def forget(self, topic: str) -> None:
+        """The topic was deleted: whatever was promised of it is void."""
+        for partition in [each for each in self.partitions if each.topic == topic]:
+            del self.partitions[partition]
+
+    # What follows
+
+    def excused(self, partition: TopicPartition) -> bool:
+        """Whether committed records of the partition may be lost."""
+        facts = self.partitions.get(partition)
+        if facts is None:
+            return False
+        enough = max(1, min(self.min_insync.get(partition.topic, 1), len(facts.replicas)))
+        return bool(facts.unclean_elections) or facts.whole_isr_lossy or facts.lossy_replicas >= enough
+
+    def allowed(
+        self, configurations: Iterable[Configuration] = (Configuration(),), *, epoch_bumps: int = 0
+    ) -> dict[TopicPartition, frozenset[Anomaly]]:
+        """What the judge of histories shall allow, where producers were configured in these ways."""
+        wanted: Sequence[Configuration] = tuple(configurations)
+        allowed: dict[TopicPartition, frozenset[Anomaly]] = {}
+        for partition, facts in self.partitions.items():
+            told = judge_table.Facts(
+                unclean_elections=facts.unclean_elections,
+                leader_changes=facts.leader_changes,
+                lossy_replicas=facts.lossy_replicas,
+                whole_isr_lossy=facts.whole_isr_lossy,
+                epoch_bumps=epoch_bumps,
+            )
+            minimum, factor = self.min_insync.get(partition.topic, 1), max(1, len(facts.replicas))
+            anomalies: set[Anomaly] = set()
+            for configuration in wanted:
+                of_topic = msgspec.structs.replace(
+                    configuration, min_insync_replicas=minimum, replication_factor=factor
+                )
+                anomalies |= allowed_anomalies(of_topic, told)
+            allowed[partition] = frozenset(anomalies)
+        return allowed

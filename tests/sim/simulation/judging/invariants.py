@@ -1,0 +1,99 @@
+"""The table of invariants: a name that stays, a sentence, and where it comes from. docs/simulation.md renders it."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class Invariant(NamedTuple):
+    """Something that must hold."""
+
+    name: str
+    sentence: str
+    source: str
+
+
+class InvariantBroken(BaseException):
+    """An invariant does not hold. A BaseException, so that no handler in production code takes it for a failure."""
+
+    def __init__(self, name: str, words: str) -> None:
+        super().__init__(f"{name}: {words}")
+        self.name = name
+        self.words = words
+
+
+_DESIGN_4: Final = "design section 4"
+_DESIGN_5: Final = "design section 5"
+_DESIGN_6: Final = "design section 6"
+
+_TABLE: Final = (
+    # In ZooKeeper
+    Invariant("leader-in-isr", "The leader of a state znode is in its ISR, or there is no leader.", _DESIGN_6),
+    Invariant("isr-assigned", "The ISR of a state znode is not empty, and all of it is assigned.", _DESIGN_6),
+    Invariant("one-leader-per-epoch", "No two brokers lead one partition in one leader epoch, ever.", _DESIGN_6),
+    Invariant("leader-epoch-grows", "The leader epoch of a state znode never goes back under one topic id.", _DESIGN_6),
+    Invariant("election-raises-epoch", "A controller that writes a state raises its leader epoch.", _DESIGN_5),
+    Invariant("state-epoch-grows", "The controller epoch in a state znode never goes back.", _DESIGN_6),
+    Invariant("state-epoch-current", "A controller writes the controller epoch that rules into a state.", _DESIGN_4),
+    Invariant("versions-count", "Every write of a state or topic znode raises its version by one.", _DESIGN_4),
+    Invariant(
+        "controller-epoch-won",
+        "/controller_epoch grows by one in the multi that creates /controller, and only there.",
+        _DESIGN_4,
+    ),
+    Invariant(
+        "controller-fenced", "A controller writes only where it checks the version of /controller_epoch.", _DESIGN_6
+    ),
+    Invariant("state-writer", "Only controllers and the registered leader write state znodes.", _DESIGN_5),
+    Invariant("isr-change-keeps-leader", "A leader's ISR change keeps leader, leader and controller epoch.", _DESIGN_5),
+    Invariant("isr-joins-registered", "Who joins an ISR has been registered not long before.", _DESIGN_5),
+    Invariant("clean-elections", "A leader is elected from the ISR, unless the topic allows otherwise.", _DESIGN_5),
+    Invariant("topic-ids-stay", "A topic znode has one topic id for as long as it exists.", _DESIGN_4),
+    Invariant("broker-epochs-grow", "A broker that registers again has a higher broker epoch.", _DESIGN_4),
+    # On replicas
+    Invariant("watermark-holds", "The high watermark of a leader never goes back within a leader epoch.", _DESIGN_6),
+    Invariant("watermark-within-log", "Log start <= high watermark <= log end, on every replica.", _DESIGN_6),
+    Invariant(
+        "watermark-everywhere",
+        "The leader's high watermark is in the log of every live member of the ISR, as it or ZooKeeper has it.",
+        _DESIGN_6,
+    ),
+    Invariant("logs-agree", "Logs of two replicas agree below the smaller high watermark.", _DESIGN_6),
+    Invariant(
+        "acknowledged-committed", "A record acknowledged with acks=all was below a high watermark before.", _DESIGN_6
+    ),
+    Invariant(
+        "acknowledged-kept",
+        "A record acknowledged with acks=all is on every later leader, at its offset, unless elected uncleanly.",
+        _DESIGN_6,
+    ),
+    Invariant(
+        "committed-kept",
+        "A record that was below a high watermark is on every later leader, at its offset, unless elected uncleanly.",
+        _DESIGN_6,
+    ),
+    Invariant("one-believer-per-epoch", "At most one broker ever believes to lead in one leader epoch.", _DESIGN_6),
+    Invariant(
+        "epoch-not-ahead", "A replica's leader epoch and version are never ahead of the state znode's.", _DESIGN_5
+    ),
+    Invariant("epoch-holds", "A replica's leader epoch never goes back within a process.", _DESIGN_6),
+    Invariant(
+        "role-by-epoch", "A replica changes between leading and following only in a higher leader epoch.", _DESIGN_5
+    ),
+    # Of controllers, at agents and at themselves
+    Invariant("deposed-refused", "The controller epoch that an agent obeys never goes back.", _DESIGN_6),
+    Invariant("obeyed-won", "An agent obeys only who has won the controller epoch it names.", _DESIGN_6),
+    Invariant("rules-what-it-won", "A controller rules only in a controller epoch that its broker has won.", _DESIGN_6),
+    Invariant("metadata-holds", "The controller epoch of an agent's metadata never goes back.", _DESIGN_6),
+    # At the end
+    Invariant("converged", "After the last fault has healed everything is well again in 30 s.", _DESIGN_6),
+    Invariant("history", "What clients were told and saw fits one log per partition.", "issue 3"),
+)
+
+INVARIANTS: Final = {each.name: each for each in _TABLE}
+"""All invariants by name, in order."""
+
+
+def broken(name: str, words: str) -> InvariantBroken:
+    """The exception to raise; the name must be in the table."""
+    return InvariantBroken(INVARIANTS[name].name, words)

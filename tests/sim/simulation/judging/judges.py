@@ -1,0 +1,157 @@
+"""All judges of a run: what they look at, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final, Protocol
+
+from regency.model.ids import BrokerId
+from simulation.cluster.agent import SimAgent
+from simulation.cluster.controller import SimController
+from simulation.disk import SimDisk
+from simulation.disk_files import File
+from simulation.judging.controller_rules import Obedience, Rule
+from simulation.judging.convergence import not_converged
+from simulation.judging.facts import Facts
+from simulation.judging.invariants import InvariantBroken
+from simulation.judging.picture import Committed
+from simulation.judging.replica_rules import HostedRows, ReplicaRules
+from simulation.judging.zookeeper_rules import Commit, ZookeeperRules
+from simulation.kernel.scheduler import Process, Scheduler
+from simulation.shape import Shape
+
+__all__ = ["InvariantBroken", "Judges"]
+
+REFRESH_STEPS: Final = 2_000
+"""Every so many steps the lists of hosted partitions are made anew, whatever they look like."""
+
+
+class CommitLog(Committed, Protocol):
+    """ZooKeeper."""
+
+    def on_commit(self, callback: Callable[[Commit], None], /) -> None:
+        """Call back with every transaction, in order."""
+        ...
+
+
+class Machine(Protocol):
+    """A broker's machine."""
+
+    @property
+    def disk(self) -> SimDisk:
+        """Its disk."""
+        ...
+
+
+class World(Protocol):
+    """What is judged."""
+
+    @property
+    def scheduler(self) -> Scheduler:
+        """Time, and steps."""
+        ...
+
+    @property
+    def agents(self) -> Mapping[BrokerId, SimAgent]:
+        """The newest agent process of every broker, alive or dead."""
+        ...
+
+    @property
+    def controllers(self) -> Mapping[BrokerId, SimController]:
+        """The newest controller process of every broker, alive or dead."""
+        ...
+
+    @property
+    def zookeeper(self) -> CommitLog:
+        """ZooKeeper."""
+        ...
+
+    @property
+    def hosts(self) -> Mapping[BrokerId, Machine]:
+        """The machines."""
+        ...
+
+    @property
+    def shape(self) -> Shape:
+        """What is simulated."""
+        ...
+
+
+class Judges:
+    """Judges a world from its beginning on. InvariantBroken is raised out of the scheduler's `run_until`."""
+
+    def __init__(self, world: World) -> None:
+        self.facts = Facts()
+        for topic in world.shape.topics:
+            self.facts.min_insync[topic.name] = topic.min_insync
+        self._world = world
+        self._scheduler = world.scheduler
+        self._zookeeper = ZookeeperRules(self.facts, lambda: self._scheduler.now_us)
+        self._replicas = ReplicaRules(world, self.facts, self._zookeeper, self._peek)
+        self._looks: dict[Process, Callable[[], None] | None] = {}
+        self._hosted: list[HostedRows] = []
+        self._refresh_in = REFRESH_STEPS
+        world.zookeeper.on_commit(self._zookeeper.on_commit)
+
+    def begin(self) -> None:
+        """Look after every step from now on."""
+        self._scheduler.after_step = self.after_step
+
+    def after_step(self) -> None:
+        """Something has happened. Raises InvariantBroken."""
+        process = self._scheduler.process
+        if process is not None and process.alive:
+            try:
+                look = self._looks[process]
+            except KeyError:
+                look = self._looks[process] = self._look_of(process)
+            if look is not None:
+                look()
+        zookeeper, facts = self._zookeeper, self.facts
+        if zookeeper.changed:
+            changed, zookeeper.changed = zookeeper.changed, []
+            self._replicas.look_at(changed)
+        if facts.unlooked:
+            unlooked, facts.unlooked = facts.unlooked, []
+            self._replicas.check_promises(unlooked)
+        self._refresh_in -= 1
+        if not self._refresh_in:
+            self._refresh()
+
+    def not_converged(self) -> list[str]:
+        """Why all is not well yet; empty where it is."""
+        world = self._world
+        return not_converged(world.agents, world.controllers, world.zookeeper, self._peek)
+
+    def _look_of(self, process: Process) -> Callable[[], None] | None:
+        """What to look at after a step of a process; None where nothing is to be seen."""
+        for agent in self._world.agents.values():
+            if agent.process is process:
+                hosted = HostedRows(agent)
+                self._hosted = [each for each in self._hosted if each.agent.process.alive]
+                self._hosted.append(hosted)
+                return _both(hosted, self._replicas, Obedience(agent, self._zookeeper))
+        for broker, controller in self._world.controllers.items():
+            if controller.process is process:
+                return Rule(broker, controller, self._zookeeper).look
+        return None
+
+    def _refresh(self) -> None:
+        self._refresh_in = REFRESH_STEPS
+        for hosted in self._hosted:
+            if hosted.agent.process.alive:
+                self._replicas.refresh(hosted)
+                self._replicas.look(hosted)
+
+    def _peek(self, broker: BrokerId, path: Path) -> bytearray | None:
+        node = self._world.hosts[broker].disk.tree.look(str(path))
+        return node.content if isinstance(node, File) else None
+
+
+def _both(hosted: HostedRows, replicas: ReplicaRules, obedience: Obedience) -> Callable[[], None]:
+    def look() -> None:
+        replicas.look(hosted)
+        obedience.look()
+
+    return look

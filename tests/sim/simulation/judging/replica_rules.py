@@ -1,0 +1,263 @@
+"""The rules of replicas: looked at whenever a step has changed a log end, high watermark, epoch, role or ISR in memory.
+
+What is committed is remembered: the first replica whose high watermark passes a batch says what stands there for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+from regency.broker_agent.replication.isr_state import IsrState
+from regency.broker_agent.replication.partition import Partition
+from regency.broker_agent.replication.rules import Role
+from regency.model.ids import BrokerId, TopicId, TopicPartition
+from simulation.cluster.agent import SimAgent
+from simulation.judging.facts import Digest, Facts
+from simulation.judging.invariants import broken
+from simulation.judging.log_digests import LogCursor, Peek
+from simulation.judging.zookeeper_rules import ZookeeperRules
+
+Key = tuple[TopicId, int]
+"""A partition, by the topic's identity."""
+
+
+class Row:
+    """A hosted partition as it was after the last step of its process."""
+
+    __slots__ = ("cursor", "epoch", "high_watermark", "isr", "key", "log", "log_end", "partition", "role")
+
+    def __init__(self, broker: BrokerId, partition: Partition, peek: Peek) -> None:
+        self.partition = partition
+        self.log: Any = partition.log
+        self.key = (partition.topic_id, partition.topic_partition.partition)
+        self.cursor = LogCursor(broker, partition.log, peek)
+        self.high_watermark = -1
+        self.log_end = -1
+        self.epoch = -1
+        self.isr: IsrState | None = None
+        self.role = Role.NONE
+
+
+class HostedRows:
+    """The hosted partitions of one agent process."""
+
+    __slots__ = ("agent", "rows")
+
+    def __init__(self, agent: SimAgent) -> None:
+        self.agent = agent
+        self.rows: list[Row] = []
+
+
+class Cluster(Protocol):
+    """Who there is."""
+
+    @property
+    def agents(self) -> Mapping[BrokerId, SimAgent]:
+        """The newest agent process of every broker, alive or dead."""
+        ...
+
+
+class ReplicaRules:
+    """Raises InvariantBroken."""
+
+    def __init__(self, world: Cluster, facts: Facts, zookeeper: ZookeeperRules, peek: Peek) -> None:
+        self._world = world
+        self._facts = facts
+        self._zookeeper = zookeeper
+        self._peek = peek
+        self._believers: dict[tuple[TopicId, int, int], BrokerId] = {}
+        self._committed: dict[Key, dict[int, Digest]] = {}
+
+    # When something may have changed
+
+    def look(self, hosted: HostedRows) -> None:
+        """A step of the agent's process is over."""
+        replicas = hosted.agent.replicas
+        if replicas is None:
+            return
+        rows = hosted.rows
+        if len(rows) != len(replicas._hosting.partitions):
+            self.refresh(hosted)
+            rows = hosted.rows
+        for row in rows:
+            partition, log = row.partition, row.log
+            if (
+                log._log_end != row.log_end
+                or log._high_watermark != row.high_watermark
+                or partition.isr is not row.isr
+                or partition.leader_epoch != row.epoch
+                or partition.role is not row.role
+            ):
+                self._changed(hosted.agent.broker_id, row)
+
+    def refresh(self, hosted: HostedRows) -> None:
+        """Find out which partitions are hosted."""
+        replicas = hosted.agent.replicas
+        if replicas is None:
+            return
+        known = {row.partition: row for row in hosted.rows}
+        hosted.rows = [
+            known.get(partition) or Row(hosted.agent.broker_id, partition, self._peek)
+            for partition in replicas.partitions.values()
+        ]
+
+    def look_at(self, partitions: Iterable[TopicPartition]) -> None:
+        """ZooKeeper has other states of these partitions."""
+        for partition in partitions:
+            self._check_everywhere(partition)
+
+    def check_promises(self, promises: Iterable[tuple[TopicPartition, int]]) -> None:
+        """Producers were told of these batches."""
+        for partition, offset in promises:
+            topic = self._zookeeper.topics.get(partition.topic)
+            if topic is None or topic.topic_id is None or self._facts.excused(partition):
+                continue
+            promised = self._facts.of(partition).promised.get(offset)
+            committed = self._committed.get((topic.topic_id, partition.partition), {}).get(offset)
+            if promised is not None and not promised.is_same(committed):
+                raise broken(
+                    "acknowledged-committed",
+                    f"{partition}: {promised} was acknowledged at {offset}, there is {committed}",
+                )
+
+    # One replica
+
+    def _changed(self, broker: BrokerId, row: Row) -> None:
+        partition, log = row.partition, row.log
+        role, epoch, high, end = partition.role, partition.leader_epoch, log._high_watermark, log._log_end
+        if role is Role.OFFLINE:
+            self._remember(row)
+            return
+        where = f"broker {broker}, {partition.topic_partition}"
+        if not log._log_start <= high <= end:
+            raise broken("watermark-within-log", f"{where}: log start {log._log_start}, watermark {high}, end {end}")
+        if epoch != row.epoch or role is not row.role:
+            self._check_transition(where, row)
+        elif role is Role.LEADER and high < row.high_watermark:
+            raise broken("watermark-holds", f"{where}: from {row.high_watermark} to {high} in leader epoch {epoch}")
+        self._check_not_ahead(where, partition)
+        began = role is Role.LEADER and (epoch != row.epoch or row.role is not Role.LEADER)
+        shrunk = end < row.log_end
+        if shrunk:
+            row.cursor.go_back_to(end)
+        self._remember(row)
+        if began:
+            self._check_believer(broker, row)
+            self._check_takeover(broker, partition)
+        if high > row.cursor.offset:
+            self._check_committed(broker, row, high)
+        self._check_everywhere(partition.topic_partition)
+
+    def _remember(self, row: Row) -> None:
+        partition, log = row.partition, row.log
+        row.role = partition.role
+        row.epoch = partition.leader_epoch
+        row.isr = partition.isr
+        row.high_watermark = log._high_watermark
+        row.log_end = log._log_end
+
+    def _check_transition(self, where: str, row: Row) -> None:
+        partition = row.partition
+        role, epoch = partition.role, partition.leader_epoch
+        if epoch < row.epoch:
+            raise broken("epoch-holds", f"{where}: from leader epoch {row.epoch} to {epoch}")
+        swapped = {role, row.role} == {Role.LEADER, Role.FOLLOWER}
+        if swapped and epoch <= row.epoch:
+            raise broken("role-by-epoch", f"{where}: from {row.role.value} to {role.value} in leader epoch {epoch}")
+
+    def _check_not_ahead(self, where: str, partition: Partition) -> None:
+        topic = self._zookeeper.by_id.get(partition.topic_id)
+        if topic is None or partition.leader_epoch < 0:
+            return
+        number = partition.topic_partition.partition
+        newest = max(topic.leaders.get(number, ()), default=-1)
+        if partition.leader_epoch > newest:
+            raise broken("epoch-not-ahead", f"{where}: leader epoch {partition.leader_epoch}, ZooKeeper's is {newest}")
+        state = topic.states.get(number)
+        if state is None or partition.leader_epoch != state.leader_epoch:
+            return
+        if partition.zk_version > state.version:
+            raise broken("epoch-not-ahead", f"{where}: version {partition.zk_version}, ZooKeeper has {state}")
+
+    def _check_believer(self, broker: BrokerId, row: Row) -> None:
+        epoch = row.partition.leader_epoch
+        first = self._believers.setdefault((*row.key, epoch), broker)
+        if first != broker:
+            raise broken(
+                "one-believer-per-epoch",
+                f"{row.partition.topic_partition}: {broker} leads in leader epoch {epoch}, as {first} did",
+            )
+
+    # What is committed
+
+    def _check_committed(self, broker: BrokerId, row: Row, high_watermark: int) -> None:
+        """The high watermark has passed batches: they are what others had there, and stay so."""
+        committed = self._committed.setdefault(row.key, {})
+        for offset, digest in row.cursor.read_to(high_watermark):
+            known = committed.setdefault(offset, digest)
+            if known == digest:
+                continue
+            name = row.partition.topic_partition
+            if not self._facts.excused(name):
+                raise broken("logs-agree", f"broker {broker}, {name}: {digest} at {offset}, where others have {known}")
+            committed[offset] = digest
+
+    def _check_takeover(self, broker: BrokerId, partition: Partition) -> None:
+        """A leader that ZooKeeper names has begun: everything committed and promised is in its log."""
+        name = partition.topic_partition
+        state = self._zookeeper.state(name)
+        if state is None or (state.leader, state.leader_epoch) != (broker, partition.leader_epoch):
+            return
+        if self._facts.excused(name):
+            return
+        log = partition.log
+        held = dict(LogCursor(broker, log, self._peek).read_to(log.log_end_offset))
+        promised = self._facts.of(name).promised
+        committed = self._committed.get((partition.topic_id, name.partition), {})
+        for invariant, wanted in (("acknowledged-kept", promised), ("committed-kept", committed)):
+            for offset, digest in wanted.items():
+                if offset >= log.log_start_offset and not digest.is_same(held.get(offset)):
+                    raise broken(
+                        invariant,
+                        f"{name}: leader {broker} of leader epoch {partition.leader_epoch}, whose log ends at "
+                        f"{log.log_end_offset}, has {held.get(offset)} at {offset} instead of {digest}",
+                    )
+
+    # The leader and everybody in sync
+
+    def _check_everywhere(self, name: TopicPartition) -> None:
+        """The high watermark of the leader of now is in the log of everybody who may be elected."""
+        state = self._zookeeper.state(name)
+        leader = None if state is None else self._hosted(state.leader, name)
+        if state is None or leader is None or not leader.is_leader or leader.leader_epoch != state.leader_epoch:
+            return
+        high = leader.log.high_watermark
+        for member in dict.fromkeys((*state.isr, *leader.isr.maximal)):
+            end = self._log_end(member, name, leader.topic_id)
+            if end is not None and end < high and not self._facts.excused(name):
+                raise broken(
+                    "watermark-everywhere",
+                    f"{name}: leader {state.leader} has the high watermark {high}, the log of {member} ends at {end}; "
+                    f"ZooKeeper has {state}, the leader {leader.isr}",
+                )
+
+    def _hosted(self, broker: BrokerId, name: TopicPartition) -> Partition | None:
+        agent = self._world.agents.get(broker)
+        if agent is None or not agent.process.alive or agent.replicas is None:
+            return None
+        return agent.replicas.partitions.get(name)
+
+    def _log_end(self, broker: BrokerId, name: TopicPartition, topic_id: TopicId) -> int | None:
+        """Where the log of a live broker ends; None where that cannot be told."""
+        agent = self._world.agents.get(broker)
+        if agent is None or not agent.process.alive or agent.replicas is None or agent.logs is None:
+            return None
+        hosted = agent.replicas.partitions.get(name)
+        if hosted is not None:
+            offline = hosted.role is Role.OFFLINE or hosted.topic_id != topic_id
+            return None if offline or hosted.log.home.failure is not None else hosted.log.log_end_offset
+        log = agent.logs.get(name)
+        if log is None:
+            return None if agent.logs.offline_dirs else 0
+        return None if log.topic_id != topic_id or log.home.failure is not None else log.log_end_offset
