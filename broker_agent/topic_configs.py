@@ -102,8 +102,15 @@ class TopicConfigs:
         self._read_base()
 
     def load(self, topics: Iterable[str]) -> None:
-        """Read the settings of topics, whether or not they are known; blocks. Raises ZkError."""
-        self._read(list(topics))
+        """Read the settings of topics, whether or not they are known; blocks. Raises ZkError.
+
+        Logs of known topics go by what is found from then on: the notification of it may come when it is no news.
+        """
+        wanted = list(topics)
+        known = {topic for topic in wanted if topic in self._held}
+        different = [topic for topic in self._read(wanted) if topic in known]
+        if different:
+            self._post(lambda: self._tell(different))
 
     def _read(self, topics: Sequence[str]) -> list[str]:
         """Read and keep; the topics whose settings are not what they were."""
@@ -193,12 +200,15 @@ class TopicConfigs:
         elif isinstance(outcome, BaseException):
             raise outcome
         else:
-            for topic in outcome:
-                logger.info("settings of topic %s changed", topic)
-                self._changed(topic, self.of(topic))
+            self._tell(outcome)
         if self._again:
             self._again = False
             self._look(everything=False)
+
+    def _tell(self, topics: Sequence[str]) -> None:
+        for topic in topics:
+            logger.info("settings of topic %s changed", topic)
+            self._changed(topic, self.of(topic))
 
 
 def _decode(znode: Znode | None) -> Mapping[str, str]:

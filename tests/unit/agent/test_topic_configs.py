@@ -64,6 +64,18 @@ def test_a_notification_brings_the_new_settings(following: Following) -> None:
     assert following.changes == [("flights", 7)], "nothing changed the second time"
 
 
+def test_settings_found_while_a_new_log_is_made_hold_for_the_old_ones_too(following: Following) -> None:
+    following.configs.load(["flights"])
+    following.put("flights", retention_ms="7")
+
+    following.configs.load(["flights"])
+    following.loop.run()
+
+    assert following.changes == [("flights", 7)]
+    following.notify("topics/flights")
+    assert following.changes == [("flights", 7)], "nothing changed the second time"
+
+
 def test_notifications_about_others_are_left_alone(following: Following) -> None:
     following.put("flights", retention_ms="7")
     following.notify("topics/flights")
