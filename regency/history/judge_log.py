@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from typing import Final
 
 from regency.history.judge_findings import Findings, Told
 from regency.history.judge_parts import Part
 from regency.history.judge_table import Anomaly
 from regency.history.operations import FinalRead, HistoryMalformed, Outcome, Poll, Run, Send
+
+MOST_VALUES: Final = 5
+"""Values and offsets that one finding names."""
 
 
 class ReadLog:
@@ -17,8 +21,8 @@ class ReadLog:
         self._part = part
         self.at: dict[int, int] = {}
         """Offset to value: the final read's where it has the offset, else that of the first reader."""
-        self.conflicts: dict[int, list[int]] = {}
-        """Offset to the other values that were read there."""
+        self.conflicts: dict[int, dict[int, None]] = {}
+        """Offset to the other values that were read there, in order of the readers."""
         self.records = 0
         """Records read, by whomever."""
         self.final_values: frozenset[int] | None = None
@@ -74,8 +78,8 @@ class ReadLog:
         for offset, value, other in zip(offsets, run.values, known, strict=True):
             if other is None:
                 self.at[offset] = value
-            elif other != value and value not in self.conflicts.setdefault(offset, []):
-                self.conflicts[offset].append(value)
+            elif other != value:
+                self.conflicts.setdefault(offset, {})[value] = None
 
     def _find_repeated(self) -> None:
         offsets: dict[int, list[int]] = {}
@@ -170,7 +174,7 @@ def _tell_hole(part: Part, final: FinalRead, hole: tuple[int, int]) -> Told:
 
 
 def _tell_conflict(part: Part, log: ReadLog, offset: int) -> Told:
-    first, others = log.at[offset], log.conflicts[offset]
+    first, others = log.at[offset], list(log.conflicts[offset])[:MOST_VALUES]
     name, polls = _read_by(log, offset, first)
     other_name, other_polls = _read_by(log, offset, others[0])
     return Told(
@@ -188,7 +192,7 @@ def _tell_duplicate(part: Part, log: ReadLog, send: Send, places: tuple[int, ...
         if isinstance(poll, Poll) and log.stands_at(send.value, place)
     ]
     kind = "idempotent" if send.idempotent else "plain"
-    where = ", ".join(map(str, places[:5]))
+    where = ", ".join(map(str, places[:MOST_VALUES]))
     return Told(
         f"{part.name}: {sender_name(send)}, of {kind} producer, stands at offsets {where}.",
         (send.value,),

@@ -78,7 +78,7 @@ class Part:
             raise HistoryMalformed(f"{self.name} has two final reads; a final read is the whole log, once.")
 
     def close(self) -> None:
-        """Put all of it into order, once it is complete. Raises HistoryMalformed where a number is there twice."""
+        """Put all of it into order, once it is complete. Raises HistoryMalformed where it contradicts itself."""
         self.sends = {session: _ordered(self.sends[session]) for session in sorted(self.sends)}
         self.polls = {session: _ordered(self.polls[session]) for session in sorted(self.polls)}
         start = 0
@@ -86,6 +86,10 @@ class Part:
             start = max(start, moved.log_start)
             self._start_times.append(moved.at_ms)
             self._start_values.append(start)
+        for session in self.sends.values():
+            for send in session:
+                if send.offset >= 0 and send.outcome is not Outcome.ACKNOWLEDGED:
+                    raise HistoryMalformed(f"value {send.value} sent to {self.name} is {send.outcome} at an offset.")
 
     def log_start_by(self, time_ms: int) -> int:
         """The highest log start that is known to have been reached by then."""

@@ -15,9 +15,10 @@ def judge_sends(part: Part, log: ReadLog, findings: Findings) -> None:
     """Findings about sends, and about holes of the final read that no lost write explains."""
     acked = [send for session in part.sends.values() for send in session if send.offset >= 0]
     lost = [send for send in _missing(acked, log) if _is_lost(send, part, log)]
+    lost += _missing(_acked_without_offset(part), log)
     for send in _by_offset(lost):
         kind = Anomaly.LOST_WRITE if send.acks == ALL else Anomaly.LOST_LEADER_WRITE
-        findings.add(kind, (send.offset,), _tell_lost, part, log, send)
+        findings.add(kind, (send.offset,) if send.offset >= 0 else (), _tell_lost, part, log, send)
     apart = {send.value for send in lost}
     where = log.where
     moved = [send for send in acked if where.get(send.value, send.offset) != send.offset]
@@ -38,6 +39,14 @@ def judge_sends(part: Part, log: ReadLog, findings: Findings) -> None:
     for session in part.sends.values():
         _judge_order(part, session, log, apart, findings)
     judge_holes(part, [send.offset for send in lost], findings)
+
+
+def _acked_without_offset(part: Part) -> list[Send]:
+    """Acknowledged sends of unknown place, which a final read that reaches back to the first offset must have."""
+    if part.final is None or part.final.log_start > 0:
+        return []
+    sends = (send for session in part.sends.values() for send in session if send.offset < 0 and send.acks != 0)
+    return [send for send in sends if send.outcome is Outcome.ACKNOWLEDGED]
 
 
 def _missing(acked: list[Send], log: ReadLog) -> Iterator[Send]:
@@ -124,6 +133,12 @@ def _by_offset(sends: Iterable[Send]) -> list[Send]:
 
 def _tell_lost(part: Part, log: ReadLog, send: Send) -> Told:
     acks = "all" if send.acks == ALL else str(send.acks)
+    if send.offset < 0:
+        return Told(
+            f"{sender_name(send)} was acknowledged with acks={acks}, and the final read of {part.name} has it nowhere.",
+            (send.value,),
+            (send,),
+        )
     instead = log.at.get(send.offset)
     readers = () if instead is None else log.readers(send.offset, instead, 1)
     polls = tuple(each for each in readers if isinstance(each, Poll))

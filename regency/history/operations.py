@@ -61,7 +61,8 @@ class Send(msgspec.Struct, frozen=True, tag_field="op", tag="send", omit_default
     """When the outcome was known; for an indeterminate one, when the client stopped waiting."""
     outcome: Outcome
     offset: int = UNKNOWN
-    """Offset of the acknowledgement; UNKNOWN otherwise and for acks 0."""
+    """Offset of the acknowledgement; UNKNOWN otherwise, for acks 0, and where a broker knew a repeated write by its
+    number only."""
     leader: int = UNKNOWN
     """Broker that acknowledged."""
 
@@ -96,7 +97,8 @@ class Poll(msgspec.Struct, frozen=True, tag_field="op", tag="poll", omit_default
     invoked_ms: int
     completed_ms: int
     leader_epoch: int = UNKNOWN
-    """Epoch of the leader that answered."""
+    """Epoch of the leader that answered: the one that the request named, since a broker refuses any other. UNKNOWN
+    where it named none; an epoch from metadata or from a batch's header is not it."""
     topic_id: str = ""
     """Id of the topic that was read; empty = placed by its times, where the topic was re-created."""
 
@@ -126,6 +128,7 @@ class ListedEnd(msgspec.Struct, frozen=True, tag_field="op", tag="listed_end", o
     invoked_ms: int
     completed_ms: int
     leader_epoch: int = UNKNOWN
+    """As in Poll."""
     leader: int = UNKNOWN
     """Broker that answered."""
     topic_id: str = ""

@@ -67,6 +67,19 @@ def test_write_without_acks_may_be_lost(history):
     assert clean(history)
 
 
+def test_write_acknowledged_without_an_offset_may_be_below_the_log_start(history):
+    history.send(1, outcome=Outcome.ACKNOWLEDGED)
+    history.final([], start=1)
+    assert clean(history)
+
+
+def test_write_acknowledged_without_an_offset_is_anywhere(history):
+    history.send(1, 0)
+    history.send(2, outcome=Outcome.ACKNOWLEDGED)
+    history.final([1, 2])
+    assert clean(history)
+
+
 def test_send_that_failed_leaves_no_gap_in_its_session(history):
     history.send(1, 0)
     history.send(2, outcome=Outcome.FAILED)
@@ -258,6 +271,7 @@ def test_what_overlaps_the_re_creation_is_not_judged_but_may_appear(history):
         (Send("q", 0, 0, "t", 0, 1, -1, True, 0, 1, Outcome.INDETERMINATE), "value 1 was sent twice to t-0"),
         (Send("p", 0, 0, "t", 0, 2, -1, True, 0, 1, Outcome.INDETERMINATE), "p, session 0, t-0"),
         (Seek("c", 0, 0, "t", 0, 0), "c, session 0, t-0"),
+        (Send("q", 0, 0, "t", 0, 2, -1, True, 0, 1, Outcome.FAILED, 7), "value 2 sent to t-0 is failed at an offset"),
         (FinalRead("t", 0, 0, 0, (), 0), "two final reads"),
         (FinalRead("t", 1, 0, 2, (Run(1, (1,)), Run(0, (1,))), 0), "overlap or go back"),
         (Poll("c", 0, 1, "u", 0, 0, 0, (), 0, 1, topic_id="elsewhere"), "topic id elsewhere"),

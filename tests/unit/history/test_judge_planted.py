@@ -48,6 +48,13 @@ def test_acknowledged_write_is_passed_by_a_poll(history):
     assert only(history, offsets=(0,)) is Anomaly.LOST_WRITE
 
 
+def test_write_acknowledged_without_an_offset_is_lost(history):
+    history.send(1, 0)
+    history.send(2, outcome=Outcome.ACKNOWLEDGED)
+    history.final([1])
+    assert only(history, offsets=()) is Anomaly.LOST_WRITE
+
+
 def test_lost_write_leaves_a_hole(history):
     for value in range(3):
         history.send(value, value)
