@@ -194,8 +194,8 @@ TABLE: Final[tuple[Row, ...]] = (
         (1, ALL),
         True,
         Cause.UNSEEN_EPOCHS,
-        (Anomaly.SKIPPED_SEND,),
-        "a session of the history may be several of the broker's: what was given up between them leaves no trace",
+        (Anomaly.SKIPPED_SEND, Anomaly.REORDERED),
+        "a session of the history may be several of the broker's: what was given up between them may be late or missing",
     ),
 )
 
