@@ -19,9 +19,12 @@ SUITES = {
     "unit": ["tests/unit"],
     "property": ["tests/property"],
     "integration": ["tests/integration"],
+    "sim": ["tests/sim"],
     "chaos": ["tests/chaos"],
 }
-WITHOUT_A_NAME = ("unit", "property", "integration")
+WITHOUT_A_NAME = ("unit", "property", "integration", "sim")
+SIM_S = 180
+"""Seconds that `test` gives to simulated schedules."""
 
 
 def run(command: Sequence[str | Path], **options: object) -> int:
@@ -99,13 +102,20 @@ def check(_: list[str]) -> int:
 
 
 def test(arguments: list[str]) -> int:
-    """`test [unit|property|integration|chaos] [pytest arguments]`; no name: check, then the first three."""
+    """`test [unit|property|integration|sim|chaos] [pytest arguments]`; no name: check, all but chaos, then simulations."""
     if arguments and arguments[0] in SUITES:
         return run([sys.executable, "-m", "pytest", *SUITES[arguments[0]], *arguments[1:]])
     if check([]) != 0:
         return 1
     paths = [path for name in WITHOUT_A_NAME for path in SUITES[name]]
-    return run([sys.executable, "-m", "pytest", "-q", *paths, *arguments])
+    status = run([sys.executable, "-m", "pytest", "-q", *paths, *arguments])
+    return status if status != 0 or arguments else sim(["--profile", "deep", "--seconds", str(SIM_S - 10)])
+
+
+def sim(arguments: list[str]) -> int:
+    """`sim --seeds N [--seed S] [--trace] [--profile quick|deep]`: whole clusters in virtual time; --help says more."""
+    paths = os.pathsep.join([str(ROOT / "tests" / "sim"), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+    return run([sys.executable, "-m", "simulation", *arguments], env={**os.environ, "PYTHONPATH": paths})
 
 
 def ci(_: list[str]) -> int:
@@ -179,6 +189,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "up": up,
     "logs": logs,
     "down": cli("down"),
+    "sim": sim,
     "bench": bench,
     "protos": protos,
     "lock": lock,

@@ -1,0 +1,179 @@
+"""`./dev sim`: runs many seeds on all cores, and shows what failed and how to see it again."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import multiprocessing
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+from simulation.coverage import Coverage
+from simulation.kernel.trace import Trace
+from simulation.run import RunResult, run
+from simulation.shape import PROFILES, shape_of
+
+EXAMPLES = """examples:
+  ./dev sim --seeds 200                       200 schedules of the quick profile
+  ./dev sim --seeds 50 --profile deep --seed 1000
+  ./dev sim --seed 17 --seeds 1 --trace       one schedule, every event of it
+  ./dev sim --seconds 170 -o json             as many as fit
+"""
+_AT_ONCE = 4
+"""Seeds a worker takes at a time."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the seeds that the arguments name. 0: all passed; 1: some failed; 2: wrong use."""
+    options = _options(arguments)
+    logging.disable(logging.CRITICAL)
+    if options.trace:
+        return _show(options.seed, options.profile, options.defect)
+    began = time.monotonic()
+    coverage = Coverage()
+    failed: list[RunResult] = []
+    busy_s = 0.0
+    done = 0
+    for result in _results(options):
+        done += 1
+        busy_s += result.cpu_s
+        coverage.add(result)
+        if result.failure is not None:
+            failed.append(result)
+            if options.output == "text":
+                _tell_failure(result, options.profile, options.defect)
+            if len(failed) >= options.stop_after:
+                break
+        elif options.output == "text" and sys.stderr.isatty():
+            sys.stderr.write(f"\r{done} schedules, {done / (time.monotonic() - began):.1f} a second ")
+            sys.stderr.flush()
+    _report(options, coverage, failed, done, time.monotonic() - began, busy_s)
+    return 1 if failed else 0
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="./dev sim", description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--seeds", type=int, metavar="N", help="how many schedules (default: 100, or no limit with --seconds)"
+    )
+    parser.add_argument("--seed", type=int, default=1, metavar="S", help="the first seed (default: 1)")
+    parser.add_argument("--profile", choices=PROFILES, default="quick", help="kind of schedules (default: quick)")
+    parser.add_argument("--trace", action="store_true", help="run the one seed and print everything that happens")
+    parser.add_argument("--seconds", type=float, metavar="T", help="begin no schedule after so many seconds")
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, metavar="J", help="processes (default: one a core)"
+    )
+    parser.add_argument("--defect", default="", metavar="NAME", help="plant a defect (see docs/simulation.md)")
+    parser.add_argument(
+        "--stop-after", type=int, default=5, metavar="F", help="failures after which to stop (default: 5)"
+    )
+    parser.add_argument("--points", action="store_true", help="list crash points that were never passed")
+    parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="form of the report")
+    options = parser.parse_args(arguments)
+    if options.seeds is None and options.seconds is None:
+        options.seeds = 100
+    for name in ("seeds", "jobs", "stop_after"):
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            parser.error(f"--{name.replace('_', '-')} must be at least 1, not {value}")
+    return options
+
+
+def _seeds(options: argparse.Namespace) -> Iterator[tuple[int, str, str]]:
+    deadline = None if options.seconds is None else time.monotonic() + options.seconds
+    seed = options.seed
+    while options.seeds is None or seed < options.seed + options.seeds:
+        if deadline is not None and time.monotonic() >= deadline:
+            return
+        yield seed, options.profile, options.defect
+        seed += 1
+
+
+def _results(options: argparse.Namespace) -> Iterator[RunResult]:
+    if options.jobs == 1:
+        yield from map(_one, _seeds(options))
+        return
+    context = multiprocessing.get_context("fork")
+    with context.Pool(options.jobs) as pool:
+        if options.seconds is None:
+            yield from pool.imap_unordered(_one, _seeds(options), chunksize=_AT_ONCE)
+            return
+        waiting: list[Any] = []
+        for arguments in _seeds(options):  # not all at once: the time may be over before the seeds are
+            waiting.append(pool.apply_async(_one, (arguments,)))
+            while len(waiting) >= options.jobs * 2:
+                yield waiting.pop(0).get()
+        for each in waiting:
+            yield each.get()
+
+
+def _one(arguments: tuple[int, str, str]) -> RunResult:
+    seed, profile, defect = arguments
+    logging.disable(logging.CRITICAL)
+    return run(seed, shape_of(profile, seed), defect=defect)
+
+
+def _show(seed: int, profile: str, defect: str) -> int:
+    result = _traced(seed, profile, defect, sys.stdout)
+    sys.stdout.write(f"{result.steps} steps, {result.seconds:.3f} s of virtual time, digest {result.digest:08x}\n")
+    if result.failure is not None:
+        sys.stdout.write(f"FAILED: {result.failure}\n")
+    return 0 if result.failure is None else 1
+
+
+def _traced(seed: int, profile: str, defect: str, to: TextIO) -> RunResult:
+    def show(line: str) -> None:
+        to.write(line + "\n")
+
+    return run(seed, shape_of(profile, seed), trace=Trace(on=True, listener=show), defect=defect)
+
+
+def _tell_failure(result: RunResult, profile: str, defect: str) -> None:
+    again = f"./dev sim --profile {profile} --seed {result.seed} --seeds 1 --trace"
+    again += f" --defect {defect}" if defect else ""
+    lines = "\n  ".join(result.last_events)
+    sys.stdout.write(f"\nseed {result.seed} FAILED: {result.failure}\n  {lines}\nto see it again: {again}\n")
+
+
+def _report(
+    options: argparse.Namespace,
+    coverage: Coverage,
+    failed: Sequence[RunResult],
+    done: int,
+    wall_s: float,
+    busy_s: float,
+) -> None:
+    rate = done / busy_s if busy_s else 0.0
+    missed = coverage.missed()
+    if options.output == "json":
+        report = {
+            "profile": options.profile,
+            "first_seed": options.seed,
+            "schedules": done,
+            "failed": {str(result.seed): str(result.failure) for result in failed},
+            "seconds": round(wall_s, 1),
+            "schedules_per_core_second": round(rate, 2),
+            "faults": dict(sorted(coverage.faults.items())),
+            "crash_points": {"passed": len(coverage.passed), "all": coverage.all, "missed": missed},
+        }
+        json.dump(report, sys.stdout, indent=2)
+        sys.stdout.write("\n")
+        return
+    sys.stdout.write(
+        f"sim: {done - len(failed)} of {done} schedules passed in {wall_s:.0f} s, {rate:.2f} a second and core; "
+        f"{len(coverage.passed)} of {coverage.all} crash points passed, {len(coverage.died_at)} died at\n"
+    )
+    if options.points:
+        sys.stdout.writelines(f"  never passed: {name}\n" for name in missed)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,36 @@
+"""What many runs together have reached: crash points and faults."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from simulation.crash_points import crash_point_names
+
+if TYPE_CHECKING:
+    from simulation.run import RunResult
+
+
+class Coverage:
+    """Adds runs up."""
+
+    def __init__(self) -> None:
+        self._names = crash_point_names()
+        self.passed: Counter[str] = Counter()
+        self.died_at: Counter[str] = Counter()
+        self.faults: Counter[str] = Counter()
+
+    @property
+    def all(self) -> int:
+        """How many crash points there are in the code."""
+        return len(self._names)
+
+    def add(self, result: RunResult) -> None:
+        """Take a run in."""
+        self.passed.update(result.passed)
+        self.died_at.update(result.died_at)
+        self.faults.update(result.faults)
+
+    def missed(self) -> list[str]:
+        """Crash points that no run has passed."""
+        return [name for name in self._names if name not in self.passed]

@@ -1,0 +1,217 @@
+"""One run: a world, its clients, its faults and its judges, from a seed to a verdict."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import NamedTuple
+
+from regency.history.judge import judge
+from regency.history.judge_findings import Verdict
+from simulation.admin import Admin
+from simulation.crash_points import crash_point_names
+from simulation.defects import planted
+from simulation.faults.injector import Injector
+from simulation.faults.plan import plan
+from simulation.faults.points import Points
+from simulation.judging.judges import InvariantBroken, Judges
+from simulation.kernel.scheduler import Scheduler
+from simulation.kernel.threads import simulated_threads
+from simulation.kernel.trace import Trace
+from simulation.shape import SECOND_US, Shape
+from simulation.workload import Workload
+from simulation.world import World
+
+LOOK_US = 250_000
+"""How often convergence is looked at."""
+
+READ_BACK_US = 20 * SECOND_US
+QUIET_US = 2 * SECOND_US
+"""Producers go on for so long after the last fault has healed."""
+
+
+class RunResult(NamedTuple):
+    """What came of a seed. `failure` is None where nothing is wrong."""
+
+    seed: int
+    failure: str | None
+    last_events: list[str]
+    steps: int
+    seconds: float
+    """Virtual."""
+    cpu_s: float
+    digest: int
+    passed: dict[str, int]
+    died_at: dict[str, int]
+    faults: dict[str, int]
+    records: int
+
+
+class HistoryWrong(Exception):
+    """Clients saw what they must not see."""
+
+
+class NotConverged(Exception):
+    """The cluster is not well again within its time."""
+
+
+def run(seed: int, shape: Shape, *, trace: Trace | None = None, defect: str = "") -> RunResult:
+    """Run a seed to its verdict. Never raises for what is wrong with the cluster."""
+    began = time.process_time()
+    scheduler = Scheduler(seed, trace)
+    run_ = _Run(seed, scheduler, shape)
+    failure: str | None = None
+    with ExitStack() as stack:
+        stack.enter_context(simulated_threads(scheduler))
+        stack.enter_context(run_.points.watching())
+        stack.enter_context(planted(defect))
+        stack.enter_context(_log_lines(scheduler))
+        stack.enter_context(_no_collection())
+        try:
+            run_.play()
+        except (InvariantBroken, HistoryWrong, NotConverged) as error:
+            failure = f"{type(error).__name__}: {error}"
+        except Exception as error:  # noqa: BLE001 - whatever production code raises into nowhere is a finding
+            failure = f"{type(error).__name__}: {error}"
+            if scheduler.trace.on:
+                logging.disable(logging.NOTSET)
+                logging.getLogger(__name__).exception("the run ended by an exception")
+        run_.end()
+    return RunResult(
+        seed,
+        failure,
+        scheduler.trace.last(),
+        scheduler.steps,
+        scheduler.now_us / SECOND_US,
+        time.process_time() - began,
+        scheduler.trace.digest,
+        dict(run_.points.passed),
+        dict(run_.points.died_at),
+        run_.fault_counts,
+        run_.workload.records,
+    )
+
+
+class _Run:
+    """The stages of a run."""
+
+    def __init__(self, seed: int, scheduler: Scheduler, shape: Shape) -> None:
+        self._scheduler = scheduler
+        self._shape = shape
+        self.points = Points(scheduler)
+        self.world = World(scheduler, shape)
+        self.judges = Judges(self.world)
+        self.workload = Workload(self.world, self.judges.facts)
+        self._faults = plan(shape, seed)
+        self.fault_counts: dict[str, int] = {}
+        for fault in self._faults:
+            self.fault_counts[fault.kind.value] = self.fault_counts.get(fault.kind.value, 0) + 1
+        injector = Injector(self.world, self.points, _names(), self.workload.kill_client, self.judges.facts.lossy_crash)
+        injector.schedule(self._faults)
+
+    def play(self) -> None:
+        """From the first start to the verdict. Raises InvariantBroken, NotConverged, and what production code raises."""
+        scheduler, shape = self._scheduler, self._shape
+        for broker in self.world.hosts:
+            delay = scheduler.random.randrange(SECOND_US)
+            scheduler.at(delay, partial(self.world.start_agent, broker))
+        Admin(self.world, shape.topics, self.workload.start)
+        self.judges.begin()
+        scheduler.run_until(int(shape.heal_s * SECOND_US))
+        self.world.note("heal", "world", "everything works again")
+        self.world.heal()
+        scheduler.run_until(scheduler.now_us + QUIET_US)
+        self.workload.stop()
+        self._converge()
+        verdict = self._judge()
+        if not verdict.clean:
+            raise HistoryWrong(verdict.summary())
+
+    def end(self) -> None:
+        """Let go of everything: greenlets that hang somewhere would be ended by the garbage collector, anywhere."""
+        self._scheduler.after_step = None
+        for host in self.world.hosts.values():
+            for process in (host.agent_process, host.controller_process):
+                if process is not None:
+                    process.kill()
+        self.workload.end()
+
+    def _converge(self) -> None:
+        """Wait until all is well, then read everything back. Raises NotConverged."""
+        scheduler, patience_s = self._scheduler, self._shape.patience_s
+        deadline = int((self._shape.heal_s + patience_s) * SECOND_US)
+        reasons = ["nobody has looked"]
+        while reasons:
+            if scheduler.now_us >= deadline:
+                raise NotConverged(f"not converged {patience_s:.0f} s after healing: {'; '.join(reasons)}")
+            scheduler.run_until(scheduler.now_us + LOOK_US)
+            reasons = self.workload.unfinished() or self.judges.not_converged()
+        self.world.note("heal", "world", "converged")
+        self.workload.read_back()
+        deadline = scheduler.now_us + READ_BACK_US
+        while self.workload.unread():
+            if scheduler.now_us >= deadline:
+                raise NotConverged(f"could not read back {', '.join(map(str, self.workload.unread()))}")
+            scheduler.run_until(scheduler.now_us + LOOK_US)
+
+    def _judge(self) -> Verdict:
+        self.workload.end()
+        return judge(self.workload.history(), self.workload.allowed())
+
+
+_NAMES: list[str] = []
+
+
+def _names() -> list[str]:
+    if not _NAMES:
+        _NAMES.extend(crash_point_names())
+    return _NAMES
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """The garbage collector may run code of a simulated process at any moment: not within a run."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+class _LogLines(logging.Handler):
+    def __init__(self, scheduler: Scheduler) -> None:
+        super().__init__()
+        self._scheduler = scheduler
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """A log line of production code is an event."""
+        process = self._scheduler.process
+        kind = record.levelname.lower()
+        self._scheduler.trace.note(kind[:8], process.name if process else "world", "%s", record.getMessage())
+
+
+@contextmanager
+def _log_lines(scheduler: Scheduler) -> Iterator[None]:
+    """With the trace on, what production code logs is part of it."""
+    if not scheduler.trace.on:
+        yield
+        return
+    logger = logging.getLogger("regency")
+    handler, level, propagates = _LogLines(scheduler), logger.level, logger.propagate
+    logging.disable(logging.NOTSET)
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        logger.propagate = propagates
+        logging.disable(logging.CRITICAL)

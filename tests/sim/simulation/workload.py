@@ -1,0 +1,153 @@
+"""The clients of a run: producers and consumers, their deaths and successors, and the history they leave."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from regency.history.judge_table import Anomaly, Configuration
+from regency.history.operations import Drained, FinalRead, Operation
+from regency.model.ids import BrokerId, TopicPartition
+from simulation.clients.consumer import Consumer
+from simulation.clients.final_read import FinalReader
+from simulation.clients.history import History, ended_ms
+from simulation.clients.producer import Producer, ProducerConfig
+from simulation.judging.facts import Facts
+from simulation.kernel.scheduler import Process
+from simulation.world import World
+
+MODES: dict[str, ProducerConfig] = {
+    "idempotent": ProducerConfig(),
+    "plain": ProducerConfig(idempotent=False, records_per_s=2.0),
+    "leader": ProducerConfig(acks=1, idempotent=False, records_per_s=2.0),
+}
+"""Producers by the names that shapes give them."""
+
+
+class Workload:
+    """Clients from `start` to `end`. `unfinished` drives the final read."""
+
+    def __init__(self, world: World, facts: Facts) -> None:
+        self._world = world
+        self._facts = facts
+        self._history = History()
+        self._brokers: Sequence[BrokerId] = list(world.hosts)
+        self._partitions = [
+            TopicPartition(topic.name, number) for topic in world.shape.topics for number in range(topic.partitions)
+        ]
+        self._producers: list[tuple[str, Producer]] = []
+        self._consumers: list[Consumer] = []
+        self._processes: list[Process] = []
+        self._started = False
+        self._stopped = False
+        self._final: FinalReader | None = None
+        for topic in world.shape.topics:
+            facts.min_insync[topic.name] = topic.min_insync
+
+    @property
+    def records(self) -> int:
+        """Records acknowledged so far."""
+        return sum(producer.acknowledged for _, producer in self._producers)
+
+    def start(self) -> None:
+        """The topics exist: begin."""
+        self._started = True
+        if self._stopped:
+            return
+        for number, mode in enumerate(self._world.shape.producers):
+            self._start_producer(f"producer-{number}", mode)
+        for number in range(self._world.shape.consumers):
+            self._start_consumer(f"consumer-{number}")
+
+    def stop(self) -> None:
+        """Hand over no more records."""
+        self._stopped = True
+        for _, producer in self._producers:
+            producer.stop()
+
+    def kill_client(self, detail: float) -> None:
+        """One client dies, and another begins in its place. `detail` in [0, 1) says which."""
+        alive = [index for index, process in enumerate(self._processes) if process.alive]
+        if not alive or self._stopped:
+            return
+        process = self._processes[alive[int(detail * len(alive))]]
+        process.kill()
+        for name, producer in list(self._producers):
+            if producer.name == process.name:
+                self._start_producer(process.name, name)
+                return
+        self._start_consumer(process.name)
+
+    def unfinished(self) -> list[str]:
+        """What the clients still wait for, in words; nothing once everything is read back."""
+        if not self._started:
+            return ["the topics were never created"]
+        reasons = [
+            f"{producer.name} has records without outcome"
+            for _, producer in self._producers
+            if not producer.drained and self._alive(producer.name)
+        ]
+        return reasons
+
+    def read_back(self) -> None:
+        """Read everything, once the cluster has converged; `unread` tells what is left."""
+        process = self._process("final-reader")
+        network = self._world.network
+        scheduler = self._world.scheduler
+        self._history.record(Drained(ended_ms(scheduler.now_us)))
+        self._final = FinalReader(scheduler, network, process, self._partitions, self._brokers, within_ms=20_000)
+        scheduler.spawn(process, "final-reader", self._final.run)
+
+    def unread(self) -> list[TopicPartition]:
+        """Partitions that are not read back yet."""
+        return list(self._final.unread) if self._final is not None else list(self._partitions)
+
+    def end(self) -> None:
+        """Everybody goes; what has no outcome is written down."""
+        for process in self._processes:
+            process.kill()
+
+    def history(self) -> list[Operation]:
+        """What clients did and saw. To be called after `end`."""
+        reads: Sequence[FinalRead] = self._final.reads if self._final is not None else ()
+        return [*self._history.operations, *reads]
+
+    def allowed(self) -> dict[TopicPartition, frozenset[Anomaly]]:
+        """What the history may show."""
+        modes = [MODES[name] for name in self._world.shape.producers]
+        configurations = [
+            Configuration(
+                acks=mode.acks,
+                idempotent=mode.idempotent,
+                min_insync_replicas=topic.min_insync,
+                replication_factor=topic.replication_factor,
+            )
+            for topic in self._world.shape.topics
+            for mode in modes
+        ]
+        return self._facts.allowed(configurations)
+
+    def _alive(self, name: str) -> bool:
+        return any(process.alive for process in self._processes if process.name == name)
+
+    def _process(self, name: str) -> Process:
+        process = Process(self._world.scheduler, name)
+        self._processes.append(process)
+        return process
+
+    def _start_producer(self, name: str, mode: str) -> None:
+        process = self._process(name)
+        world = self._world
+        producer = Producer(
+            world.scheduler, world.network, process, self._history, name, self._partitions, self._brokers, MODES[mode]
+        )
+        self._producers.append((mode, producer))
+        world.scheduler.at(0, producer.start, process)
+
+    def _start_consumer(self, name: str) -> None:
+        process = self._process(name)
+        world = self._world
+        consumer = Consumer(
+            world.scheduler, world.network, process, self._history, name, self._partitions, self._brokers
+        )
+        self._consumers.append(consumer)
+        world.scheduler.at(0, consumer.start, process)

@@ -1,0 +1,181 @@
+"""A whole simulated cluster: hosts with their disks, agents, controllers, ZooKeeper and the network between them.
+
+Starting, killing and healing; what goes wrong and when is decided elsewhere (faults/), and so is what must hold
+(judging/).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from regency.model.ids import BrokerId
+from regency.runtime.zk_session import ZkSession
+from simulation.cluster.addresses import host_of
+from simulation.cluster.agent import SimAgent
+from simulation.cluster.controller import SimController
+from simulation.disk import SimDisk
+from simulation.kernel.scheduler import Process, Scheduler
+from simulation.network import Network
+from simulation.shape import Shape, settings_of
+from simulation.zookeeper.ensemble import Ensemble
+from simulation.zookeeper.link import ZkLink
+from simulation.zookeeper.session_port import SimZkSession
+
+SESSION_MS = 3_000
+CHILD_AGAIN_US = 300_000
+"""How long an agent takes to start its controller child again."""
+
+
+class Host:
+    """A broker's machine: its disk stays, its processes come and go."""
+
+    def __init__(self, world: World, broker: BrokerId) -> None:
+        self.broker = broker
+        self.name = host_of(broker)
+        self.disk = SimDisk(world.scheduler)
+        self.agent: SimAgent | None = None
+        self.controller: SimController | None = None
+        self.starts = 0
+        self.children = 0
+        self.restart_wanted = True
+        """Whether somebody starts the agent again when it has died."""
+
+    @property
+    def agent_process(self) -> Process | None:
+        """The agent's process, alive or dead."""
+        return self.agent.process if self.agent is not None else None
+
+    @property
+    def controller_process(self) -> Process | None:
+        """The controller child's process, alive or dead."""
+        return self.controller.process if self.controller is not None else None
+
+
+class World:
+    """Everything there is in a run, but clients and judges."""
+
+    def __init__(self, scheduler: Scheduler, shape: Shape) -> None:
+        self.scheduler = scheduler
+        self.shape = shape
+        self.network = Network(scheduler)
+        self.zookeeper = Ensemble(scheduler)
+        self.hosts = {BrokerId(number): Host(self, BrokerId(number)) for number in range(1, shape.brokers + 1)}
+        self.zk_links: dict[str, ZkLink] = {}
+        self.on_started: list[Callable[[SimAgent], None]] = []
+        """Told of every agent process that begins."""
+
+    @property
+    def agents(self) -> dict[BrokerId, SimAgent]:
+        """The agent of every broker that was ever started, alive or dead."""
+        return {broker: host.agent for broker, host in self.hosts.items() if host.agent is not None}
+
+    @property
+    def controllers(self) -> dict[BrokerId, SimController]:
+        """The controller of every broker, alive or dead."""
+        return {broker: host.controller for broker, host in self.hosts.items() if host.controller is not None}
+
+    # Processes
+
+    def start_agent(self, broker: BrokerId) -> None:
+        """Start an agent and its controller child, unless it runs."""
+        host = self.hosts[broker]
+        if host.agent is not None and host.agent.process.alive:
+            return
+        host.starts += 1
+        process = Process(self.scheduler, f"agent-{broker}", incarnation=host.starts)
+        settings = settings_of(self.shape, broker)
+        agent = SimAgent(self.scheduler, self.network, process, settings, host.disk.mount(process), self._open_session)
+        host.agent = agent
+        process.on_death(lambda: self._agent_died(host, agent))
+        self.note("start", process.name, "process %d starts", host.starts)
+        self.scheduler.spawn(process, "main", agent.start)
+        self._start_controller(host)
+        for callback in self.on_started:
+            callback(agent)
+
+    def kill_agent(self, broker: BrokerId, *, lossy: bool = False) -> None:
+        """SIGKILL an agent, whose child dies with it; or, lossy, the whole machine loses power."""
+        host = self.hosts[broker]
+        process = host.agent_process
+        if process is not None and process.alive:
+            process.kill()
+        if lossy:
+            host.disk.crash(lossy=True)
+
+    def kill_controller(self, broker: BrokerId) -> None:
+        """SIGKILL a controller child; its agent starts another."""
+        process = self.hosts[broker].controller_process
+        if process is not None and process.alive:
+            self.note("kill", process.name, "dies")
+            process.kill()
+
+    def stop_agent(self, broker: BrokerId, then: Callable[[], None]) -> None:
+        """SIGTERM: leadership is moved away, then it stops in order; `then` is called when it is gone."""
+        agent = self.hosts[broker].agent
+        if agent is None or not agent.process.alive or agent.service is None or agent.leaving:
+            then()
+            return
+        running = agent
+
+        def leave() -> None:
+            running.leave()
+            running.stop()
+            running.process.kill()
+
+        def died() -> None:
+            self.scheduler.at(0, then)
+
+        agent.process.on_death(died)
+        self.scheduler.spawn(agent.process, "leave", leave)
+
+    def _agent_died(self, host: Host, agent: SimAgent) -> None:
+        self.note("died", agent.process.name, "process %d is dead", agent.process.incarnation)
+        child = host.controller_process
+        if child is not None and child.alive:
+            child.kill()
+
+    def _start_controller(self, host: Host) -> None:
+        host.children += 1
+        process = Process(self.scheduler, f"controller-{host.broker}", incarnation=host.children)
+        settings = settings_of(self.shape, host.broker)
+        controller = SimController(self.scheduler, self.network, process, settings, self._open_session)
+        host.controller = controller
+        process.on_death(lambda: self._controller_died(host))
+        self.scheduler.spawn(process, "controller-event-thread", controller.start)
+
+    def _controller_died(self, host: Host) -> None:
+        agent = host.agent_process
+        if agent is not None and agent.alive:
+            self.scheduler.at(CHILD_AGAIN_US, lambda: self._start_controller(host), agent)
+
+    # ZooKeeper
+
+    def _open_session(self, process: Process) -> ZkSession:
+        link = self.zk_links[process.name] = ZkLink(self.scheduler)
+        return SimZkSession.connect(
+            self.scheduler, process, self.zookeeper, link, session_timeout_ms=SESSION_MS, name=process.name
+        )
+
+    # The end of faults
+
+    def heal(self) -> None:
+        """Everything works again: links, disks, clocks' rates, paused and dead processes."""
+        self.network.heal()
+        self.zookeeper.heal()
+        for link in self.zk_links.values():
+            link.heal()
+        for broker, host in self.hosts.items():
+            host.disk.heal()
+            for process in (host.agent_process, host.controller_process):
+                if process is not None:
+                    process.resume()
+                    process.clock.drift(1_000_000)
+            agent = host.agent
+            if agent is not None and agent.process.alive and agent.logs is not None and agent.logs.offline_dirs:
+                self.note("heal", agent.process.name, "is restarted: a log directory of it is offline")
+                agent.process.kill()
+            self.start_agent(broker)
+
+    def note(self, kind: str, who: str, words: str, *values: object) -> None:
+        """An event of the trace."""
+        self.scheduler.trace.note(kind, who, words, *values)
