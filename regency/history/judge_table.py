@@ -195,7 +195,7 @@ TABLE: Final[tuple[Row, ...]] = (
         True,
         Cause.UNSEEN_EPOCHS,
         (Anomaly.SKIPPED_SEND, Anomaly.REORDERED),
-        "a session of the history may be several of the broker's: what was given up between them may be late or missing",
+        "a session of the history may be several of the broker's: what was given up between them may be late or never",
     ),
 )
 
