@@ -1,0 +1,261 @@
+"""The rules of replicas fire on what is planted in brokers with real logs, and on nothing that these do."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from simulation.judging.facts import Facts
+from simulation.judging.invariants import InvariantBroken
+from simulation.judging.replica_rules import HostedRows, ReplicaRules
+from simulation.judging.zookeeper_rules import StateRecord, TopicRecord, ZookeeperRules
+
+from regency.broker_agent.replication.rules import Role
+from regency.model.facts import ReplicaAssignment
+from regency.model.ids import BrokerId, LeaderEpoch, TopicPartition, ZkVersion
+
+
+def _load_builders() -> ModuleType:
+    path = Path(__file__).parents[1] / "unit" / "replication" / "conftest.py"
+    spec = importlib.util.spec_from_file_location("judged_replication_builders", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+builders = _load_builders()
+TP: TopicPartition = builders.TP
+
+
+class Judged:
+    """A cluster moved by hand, and the rules that look at it."""
+
+    def __init__(self, root: Path) -> None:
+        self.cluster = builders.Cluster(root, min_insync_replicas=2)
+        self.facts = Facts()
+        self.facts.min_insync[TP.topic] = 2
+        self.zookeeper = ZookeeperRules(self.facts, lambda: 0)
+        self.agents: dict[BrokerId, Any] = {}
+        self.rules = ReplicaRules(self, self.facts, self.zookeeper, lambda _, path: path.read_bytes())
+        self.hosted: dict[int, HostedRows] = {}
+        for number in (1, 2, 3):
+            self.start(number)
+        self.cluster.lead(1)
+        self.look()
+
+    def __getitem__(self, number: int) -> Any:
+        return self.cluster[number]
+
+    def start(self, number: int) -> None:
+        """Another process of a broker is looked at."""
+        broker = self.cluster[number]
+        agent = SimpleNamespace(
+            broker_id=broker.id, process=SimpleNamespace(alive=True), replicas=broker.manager, logs=broker.logs
+        )
+        self.agents[broker.id] = agent
+        self.hosted[number] = HostedRows(agent)  # type: ignore[arg-type]
+
+    def copy_state(self) -> None:
+        """What the cluster's state znode says is in ZooKeeper."""
+        state = self.cluster.states[TP]
+        topic = self.zookeeper.topics.setdefault(TP.topic, TopicRecord(1))
+        topic.topic_id = state.topic_id
+        self.zookeeper.by_id[state.topic_id] = topic
+        topic.assignments = {0: ReplicaAssignment(state.replicas)}
+        topic.states[0] = StateRecord(state.leader, state.leader_epoch, state.isr, 1, state.zk_version)
+        topic.leaders.setdefault(0, {})[state.leader_epoch] = state.leader
+        self.facts.state_written(TP, state.leader, state.isr, state.replicas)
+
+    def look(self) -> None:
+        """As after a step of every process."""
+        self.copy_state()
+        for number, hosted in self.hosted.items():
+            self.agents[BrokerId(number)].process.alive = self.cluster[number].up
+            if self.cluster[number].up:
+                self.rules.look(hosted)
+        self.rules.look_at([TP])
+        unlooked, self.facts.unlooked = self.facts.unlooked, []
+        self.rules.check_promises(unlooked)
+
+    def produce(self, value: str) -> None:
+        """Acknowledged by all, and promised."""
+        leader = self.cluster.states[TP].leader
+        results = self.cluster[leader].produce(value)
+        self.cluster.run()
+        self.promise(value, results[0].base_offset)
+
+    def promise(self, value: str, offset: int) -> None:
+        batch = builders.make_batch(value, timestamp=self.cluster.record_timestamp)
+        self.facts.acknowledged(TP, offset, batch)
+
+
+@pytest.fixture
+def judged(tmp_path: Path) -> Iterator[Judged]:
+    judged = Judged(tmp_path)
+    for value in ("a", "b", "c"):
+        judged.produce(value)
+        judged.look()
+    yield judged
+    judged.cluster.close()
+
+
+def cut_behind(judged: Judged, number: int, offset: int) -> None:
+    """Truncate a replica's log, as a loss of data would leave it."""
+    judged[number].log().truncate_to(offset)
+
+
+def test_elections_crashes_and_returns_break_nothing(judged: Judged) -> None:
+    cluster = judged.cluster
+    cluster.crash(1)
+    cluster.decide(2, [2, 3])
+    cluster.tell()
+    for _ in range(5):
+        cluster.advance(500)
+        judged.look()
+    judged.produce("d")
+    cluster.restart(1)
+    judged.start(1)
+    cluster.tell()
+    for _ in range(10):
+        cluster.advance(1_000)
+        judged.look()
+    assert set(cluster.states[TP].isr) == {1, 2, 3}
+    cluster.lead(1, cluster.states[TP].isr)
+    judged.look()
+    judged.produce("e")
+    judged.look()
+    assert cluster[1].values() == list("abcde")
+
+
+def lower_watermark(judged: Judged) -> None:
+    judged[1].log().set_high_watermark(2)
+
+
+def raise_watermark(judged: Judged) -> None:
+    judged[2].log()._high_watermark = 9
+
+
+def lose_a_tail(judged: Judged) -> None:
+    cut_behind(judged, 3, 2)
+
+
+def lose_more(judged: Judged) -> None:
+    """The next leader lacks a record that was committed; nobody promised it."""
+    for facts in judged.facts.partitions.values():
+        facts.promised.clear()
+    lose_and_elect(judged)
+
+
+def lose_and_elect(judged: Judged) -> None:
+    cluster = judged.cluster
+    cluster.crash(1)
+    cluster.crash(3)
+    cut_behind(judged, 2, 2)
+    cluster.decide(2, [2])
+    cluster.tell()
+
+
+def diverge(judged: Judged) -> None:
+    """A follower gets another record than the leader has, and takes it for committed."""
+    judged.cluster.sever(1, 3)
+    judged[1].produce("left")
+    judged.cluster.run()
+    other = judged[3].log()
+    other.append_as_leader(builders.make_batch("right"), LeaderEpoch(0), 0)
+    judged[1].log()._high_watermark = judged[1].log().log_end_offset
+    other._high_watermark = other.log_end_offset
+
+
+def promise_too_much(judged: Judged) -> None:
+    judged.promise("z", 3)
+
+
+def promise_another(judged: Judged) -> None:
+    judged.promise("z", 2)
+
+
+def lead_twice(judged: Judged) -> None:
+    judged.cluster.decide(1)
+    judged.cluster.tell(1)
+    judged.look()
+    judged.cluster.decide(2, epoch=1)
+    judged.cluster.tell(2)
+
+
+def lead_ahead(judged: Judged) -> None:
+    judged[2].partition().leader_epoch = LeaderEpoch(7)
+
+
+def version_ahead(judged: Judged) -> None:
+    partition = judged[1].partition()
+    partition.zk_version = ZkVersion(9)
+    partition.isr = type(partition.isr)(partition.isr.committed, ZkVersion(9))
+
+
+def go_back(judged: Judged) -> None:
+    judged.cluster.lead(1)
+    judged.look()
+    judged[2].partition().leader_epoch = LeaderEpoch(0)
+
+
+def swap_roles(judged: Judged) -> None:
+    judged[1].partition().role = Role.FOLLOWER
+
+
+PLANTED: list[tuple[str, Callable[[Judged], None]]] = [
+    ("watermark-holds", lower_watermark),
+    ("watermark-within-log", raise_watermark),
+    ("watermark-everywhere", lose_a_tail),
+    ("acknowledged-kept", lose_and_elect),
+    ("committed-kept", lose_more),
+    ("logs-agree", diverge),
+    ("acknowledged-committed", promise_too_much),
+    ("acknowledged-committed", promise_another),
+    ("one-believer-per-epoch", lead_twice),
+    ("epoch-not-ahead", lead_ahead),
+    ("epoch-not-ahead", version_ahead),
+    ("epoch-holds", go_back),
+    ("role-by-epoch", swap_roles),
+]
+
+
+@pytest.mark.parametrize(("name", "plant"), PLANTED)
+def test_what_must_not_be_in_memory_or_logs_is_found(
+    judged: Judged, name: str, plant: Callable[[Judged], None]
+) -> None:
+    plant(judged)
+    with pytest.raises(InvariantBroken) as found:
+        judged.look()
+    assert found.value.name == name
+
+
+@pytest.mark.parametrize("plant", [lose_a_tail, lose_and_elect, lose_more, diverge, promise_another])
+def test_a_loss_that_is_excused_is_none(judged: Judged, plant: Callable[[Judged], None]) -> None:
+    judged.facts.lossy_crash()
+    plant(judged)
+    judged.look()
+
+
+def test_a_record_that_comes_back_in_another_epoch_is_another(judged: Judged) -> None:
+    cluster = judged.cluster
+    cut_behind(judged, 3, 2)
+    log = judged[3].log()
+    log.append_as_leader(builders.make_batch("c", timestamp=cluster.record_timestamp), LeaderEpoch(1), 0)
+    log.set_high_watermark(3)
+    with pytest.raises(InvariantBroken, match="logs-agree"):
+        judged.look()
+
+
+def test_an_unchanged_broker_is_passed_over_quickly(judged: Judged) -> None:
+    looked: list[int] = []
+    judged.rules._changed = lambda broker, row: looked.append(broker)  # type: ignore[method-assign]
+    for hosted in judged.hosted.values():
+        judged.rules.look(hosted)
+    assert not looked
