@@ -9,9 +9,7 @@ import multiprocessing
 import os
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, TextIO
 
 from simulation.coverage import Coverage

@@ -75,7 +75,7 @@ def run(seed: int, shape: Shape, *, trace: Trace | None = None, defect: str = ""
             run_.play()
         except (InvariantBroken, HistoryWrong, NotConverged) as error:
             failure = f"{type(error).__name__}: {error}"
-        except Exception as error:  # noqa: BLE001 - whatever production code raises into nowhere is a finding
+        except Exception as error:
             failure = f"{type(error).__name__}: {error}"
             if scheduler.trace.on:
                 logging.disable(logging.NOTSET)
@@ -114,7 +114,7 @@ class _Run:
         injector.schedule(self._faults)
 
     def play(self) -> None:
-        """From the first start to the verdict. Raises InvariantBroken, NotConverged, and what production code raises."""
+        """From the first start to the verdict. Raises what is wrong."""
         scheduler, shape = self._scheduler, self._shape
         for broker in self.world.hosts:
             delay = scheduler.random.randrange(SECOND_US)

@@ -81,12 +81,11 @@ class Workload:
         """What the clients still wait for, in words; nothing once everything is read back."""
         if not self._started:
             return ["the topics were never created"]
-        reasons = [
+        return [
             f"{producer.name} has records without outcome"
             for _, producer in self._producers
             if not producer.drained and self._alive(producer.name)
         ]
-        return reasons
 
     def read_back(self) -> None:
         """Read everything, once the cluster has converged; `unread` tells what is left."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -40,6 +41,7 @@ from simulation.cluster.controller import ControlAsked, ShutdownAsked
 from simulation.cluster.edges import SimLoop, SimTimer, SimWorker, ask
 from simulation.cluster.fetching import FetchAsked, FetchServer, OffsetsAsked, SimTransport
 from simulation.kernel.scheduler import Process, Scheduler
+from simulation.kernel.threads import new_uuid
 from simulation.network import NetFailed, Network, Respond
 
 T = TypeVar("T")
@@ -208,6 +210,7 @@ class SimAgent:
             recovery_threads=0,
             on_dir_failure=lambda path, why: self._loop.post(lambda: self._dir_failed(path, why)),
             disk=self._disk,
+            new_uuid=partial(new_uuid, self._scheduler),
         )
 
     def _read_configs(self, configs: TopicConfigs, logs: LogManager) -> None:
@@ -238,7 +241,10 @@ class SimAgent:
         )
         self._timer.bind(replicas.run_due)
         self.metadata.subscribe(lambda _: replicas.on_metadata_changed())
-        sessions = FetchSessionCache(self.settings.max_incremental_fetch_session_cache_slots)
+        sessions = FetchSessionCache(
+            self.settings.max_incremental_fetch_session_cache_slots,
+            new_id=lambda: self._scheduler.random.randrange(1, 2**31 - 1),
+        )
         self._fetch_server = FetchServer(replicas, sessions, self.metadata, clock.monotonic_ms)
         return replicas
 

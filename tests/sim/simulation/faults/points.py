@@ -41,11 +41,11 @@ class Points:
         self._armed.pop((process_name, point), None)
 
     def _reached(self, name: str) -> None:
-        self.passed[name] += 1
-        if not self._armed:
-            return
         process = self._scheduler.process
-        if process is None or not process.alive:
+        if process is not None:
+            process.check_alive()
+        self.passed[name] += 1
+        if not self._armed or process is None:
             return
         strike = self._armed.pop((process.name, name), None)
         if strike is None:

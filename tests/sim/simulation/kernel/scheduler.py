@@ -31,7 +31,7 @@ class TimedOut:
 TIMED_OUT: Final = TimedOut()
 
 
-class SimulationStuck(Exception):
+class SimulationStuck(BaseException):
     """Something that must not block would have to wait."""
 
 

@@ -1,4 +1,5 @@
-"""What stands in for `threading` in production modules: the same classes over actors, so that code runs unmodified.
+"""What stands in for `threading` in production modules: the same classes over actors, so that code runs unmodified;
+and for `uuid4`, which must not differ from run to run.
 
 Only what production uses is here. A lock that is taken while an actor waits elsewhere makes others wait in virtual
 time; on the scheduler's own greenlet, which is every data loop, waiting is an error.
@@ -13,6 +14,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from types import ModuleType, TracebackType
 from typing import Any, Self, TypeVar
+from uuid import UUID
 
 from simulation.kernel.scheduler import TIMED_OUT, Actor, ProcessDied, Scheduler, SimulationStuck
 
@@ -35,6 +37,9 @@ MODULES = (
 
 EXECUTORS = ("regency.broker_agent.log.log_loading",)
 """Modules that name `ThreadPoolExecutor`."""
+
+UUIDS = ("regency.controller.elector", "regency.broker_agent.registration")
+"""Modules that name `uuid4`."""
 
 _scheduler: Scheduler | None = None
 
@@ -229,6 +234,7 @@ def simulated_threads(scheduler: Scheduler) -> Iterator[None]:
     places: list[tuple[ModuleType, str, object]] = []
     places += [(importlib.import_module(name), "threading", here) for name in MODULES]
     places += [(importlib.import_module(name), "ThreadPoolExecutor", ThreadPoolExecutor) for name in EXECUTORS]
+    places += [(importlib.import_module(name), "uuid4", lambda: new_uuid(scheduler)) for name in UUIDS]
     present = [(module, name, stand_in) for module, name, stand_in in places if hasattr(module, name)]
     before = [(module, name, getattr(module, name)) for module, name, _ in present]
     outer, _scheduler = _scheduler, scheduler
@@ -240,6 +246,11 @@ def simulated_threads(scheduler: Scheduler) -> Iterator[None]:
         for module, name, original in before:
             setattr(module, name, original)
         _scheduler = outer
+
+
+def new_uuid(scheduler: Scheduler) -> UUID:
+    """A random UUID of this run."""
+    return UUID(int=scheduler.random.getrandbits(128), version=4)
 
 
 def _timeout_us(seconds: float | None) -> int | None:
