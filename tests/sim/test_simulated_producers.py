@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from simulation.clients.records import RecordsCorrupt, build_batch, runs_of, values_in
 from simulation.clients.scripted import ONE, OTHER, TP, TWO, Bench
+from simulation.cluster.addresses import CLIENTS, host_of
 from simulation.kernel.scheduler import Process
 
 from regency.broker_agent.log.append_rules import check_produced
@@ -71,6 +72,20 @@ def test_records_behind_a_lost_one_wait_for_it_and_keep_their_order(bench: Bench
     assert bench.brokers.values() == [1, 2, 3, 4]
     assert bench.outcomes() == [(value, "acknowledged", value - 1) for value in (1, 2, 3, 4)]
     assert {send.session for send in bench.of(Send)} == {0}
+
+
+def test_on_one_connection_nothing_overtakes_what_was_lost(bench: Bench) -> None:
+    producer = bench.producer()
+    there = bench.network.link(CLIENTS, host_of(ONE))
+    there.blocked = True
+    producer.send(TP)
+    there.blocked = False
+    producer.send(TP)
+    bench.run(3_900)
+    assert bench.brokers.attempts == []
+    bench.run(2_000)
+    assert bench.brokers.values() == [1, 2]
+    assert [sequence for _, _, sequence, _ in bench.brokers.attempts] == [0, 1]
 
 
 def test_no_more_batches_are_unanswered_than_a_leader_remembers(bench: Bench) -> None:

@@ -38,7 +38,7 @@ class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """That it seeks back after a poll."""
     restart_chance: float = 0.004
     """That it begins a new session after a poll, for one of its partitions: from the start, or where it was."""
-    list_every_ms: int = 4_000
+    list_every_ms: int = 2_000
     """Ends are asked for about so often; 0 for never."""
     small_fetch_chance: float = 0.2
     """That a fetch may bring one batch only."""
