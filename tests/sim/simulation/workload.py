@@ -139,6 +139,7 @@ class Workload:
         producer = Producer(
             world.scheduler, world.network, process, self._history, name, self._partitions, self._brokers, MODES[mode]
         )
+        producer.on_promise = self._facts.acknowledged
         self._producers.append((mode, producer))
         world.scheduler.at(0, producer.start, process)
 

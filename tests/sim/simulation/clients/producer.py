@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from regency.broker_agent.replication.api import ProduceResult
-from regency.history.operations import UNKNOWN, EpochBumped, Outcome, Send
+from regency.history.operations import ALL, UNKNOWN, EpochBumped, Outcome, Send
 from regency.model.ids import BrokerId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from simulation.clients.connections import Connections
@@ -51,6 +51,8 @@ class Producer:
         self.name = name
         self.acknowledged = 0
         """Records acknowledged so far."""
+        self.on_promise: Callable[[TopicPartition, int, bytes], None] | None = None
+        """Told of every batch acknowledged with acks=all: its partition, its first offset, and the batch as sent."""
         self._scheduler = scheduler
         self._network = network
         self._process = process
@@ -248,6 +250,8 @@ class Producer:
         lane.batches.remove(batch)
         known = outcome is Outcome.ACKNOWLEDGED
         self.acknowledged += len(batch.handed) if known else 0
+        if known and self._config.acks == ALL and offset >= 0 and self.on_promise is not None:
+            self.on_promise(lane.partition, offset, batch.records)
         for index, handed in enumerate(batch.handed):
             at = offset + index if offset >= 0 and self._config.acks != 0 else UNKNOWN
             self._record(lane, handed, batch.session.number, batch.first_number + index, outcome, at, leader)
