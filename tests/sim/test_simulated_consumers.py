@@ -70,6 +70,25 @@ def test_a_position_out_of_range_is_reset_and_says_so(bench: Bench) -> None:
     assert [each.number for each in operations] == list(range(len(operations)))
 
 
+def test_a_topic_made_anew_is_read_from_its_start(bench: Bench) -> None:
+    producer = bench.producer(idempotent=False)
+    consumer = bench.consumer(list_every_ms=0)
+    producer.send(TP, 3)
+    bench.run(2_000)
+    bench.brokers.recreate()
+    bench.run(1_000)
+    producer.send(TP, 3)
+    bench.run(2_000)
+    consumer.finish()
+    operations = [each for each in bench.of((Poll, Seek)) if each.partition == TP.partition]
+    (at,) = [index for index, each in enumerate(operations) if isinstance(each, Seek)]
+    assert (operations[at].position, operations[at + 1].position) == (0, 0)
+    assert [value for each in operations[at + 1 :] for run in each.runs for value in run.values] == [4, 5, 6]
+    assert [each.topic_id[-1] for each in operations if isinstance(each, Poll)] == ["7"] * at + ["8"] * (
+        len(operations) - at - 1
+    )
+
+
 def test_a_consumer_seeks_back_and_begins_anew_until_it_is_told_to_settle(bench: Bench) -> None:
     producer = bench.producer(records_per_s=8.0)
     consumer = bench.consumer(seek_chance=0.2, restart_chance=0.2)

@@ -37,7 +37,6 @@ from simulation.network import Network, Respond
 
 TP = TopicPartition("flights", 0)
 OTHER = TopicPartition("flights", 1)
-TOPIC_ID = TopicId(UUID(int=7))
 ONE, TWO = BrokerId(1), BrokerId(2)
 
 Twist = Callable[[TopicPartition, int], str | ErrorCode | None]
@@ -58,6 +57,7 @@ class Brokers:
         self.states = {TP: ProducerStates(), OTHER: ProducerStates()}
         self.ends = {TP: Offset(0), OTHER: Offset(0)}
         self.start = Offset(0)
+        self.topic_id = TopicId(UUID(int=7))
         self.leader = ONE
         self.epoch = LeaderEpoch(3)
         self.produces: dict[TopicPartition, int] = {TP: 0, OTHER: 0}
@@ -75,6 +75,17 @@ class Brokers:
     def lead(self, broker: BrokerId) -> None:
         """Make another broker the leader of both partitions, or the same one anew."""
         self.leader, self.epoch = broker, LeaderEpoch(self.epoch + 1)
+        for wake in list(self.waiting):
+            wake()
+
+    def recreate(self) -> None:
+        """Delete the topic, and make it again."""
+        self.topic_id = TopicId(UUID(int=self.topic_id.int + 1))
+        self.epoch = LeaderEpoch(0)
+        for partition in (TP, OTHER):
+            self.logs[partition].clear()
+            self.states[partition] = ProducerStates()
+            self.ends[partition] = Offset(0)
         for wake in list(self.waiting):
             wake()
 
@@ -98,8 +109,8 @@ class Brokers:
         row = PartitionMetadata(0, self.leader, self.epoch, ZkVersion(0), (ONE, TWO), (ONE, TWO))
         rows = dict.fromkeys((0, 1), row)
         nodes = {broker: BrokerNode(broker, BrokerEpoch(1), endpoints_of(broker)) for broker in (ONE, TWO)}
-        topics = {"flights": TopicMetadata("flights", TOPIC_ID, rows)}
-        return MetadataSnapshot(self.epoch, ONE, ControllerEpoch(1), nodes, topics, {TOPIC_ID: "flights"})
+        topics = {"flights": TopicMetadata("flights", self.topic_id, rows)}
+        return MetadataSnapshot(self.epoch, ONE, ControllerEpoch(1), nodes, topics, {self.topic_id: "flights"})
 
     def produce(self, broker: BrokerId, asked: ProduceAsked, respond: Respond) -> None:
         """Append, or what `twist` says."""
@@ -170,6 +181,8 @@ class Brokers:
         """What a fetch gets of a partition."""
         partition = wanted.topic_partition
         error = self.refusal(broker, wanted.current_leader_epoch)
+        if wanted.topic_id != self.topic_id:
+            error = ErrorCode.UNKNOWN_TOPIC_ID
         if error is None and not self.start <= wanted.fetch_offset <= self.ends[partition]:
             error = ErrorCode.OFFSET_OUT_OF_RANGE
         if error is not None:
