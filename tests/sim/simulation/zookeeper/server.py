@@ -170,6 +170,16 @@ class ServerConnection:
 
         self.when_applied(0, add)
 
+    def rearm(self, *, persistent: Sequence[str], recursive: Sequence[str], reply: Callable[[], None]) -> None:
+        """Arm watches that stay on a new connection (setWatches2)."""
+
+        def arm() -> None:
+            server = self.server
+            server.watches.rearm(server.tree, self.notify, 0, persistent=persistent, recursive=recursive)
+            reply()
+
+        self.when_applied(0, arm)
+
     def remove_watches(self, path: str, reply: Callable[[int, int], None]) -> None:
         """Forget every watch on a path; NO_WATCHER where there is none."""
 

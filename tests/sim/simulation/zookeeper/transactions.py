@@ -77,6 +77,10 @@ class Txn:
         self.nodes: dict[str, Node | None] = {}
         """What every path it touched holds afterwards, parents included; None: nothing."""
 
+    def __str__(self) -> str:
+        writes = ", ".join(f"{write.kind} {write.path}" for write in self.writes)
+        return f"{self.zxid} of session {self.session_id:x}: {self.kind.value} {writes}".rstrip()
+
 
 class Result:
     """Outcome of one operation, as on the wire: 0 also for what was rolled back before the failing one."""
