@@ -55,7 +55,7 @@ _TABLE: Final = (
     Invariant("watermark-within-log", "Log start <= high watermark <= log end, on every replica.", _DESIGN_6),
     Invariant(
         "watermark-everywhere",
-        "The leader's high watermark is in the log of every live member of the ISR, as it or ZooKeeper has it.",
+        "The leader's high watermark is in the log of every live member of its and ZooKeeper's ISR that lost nothing.",
         _DESIGN_6,
     ),
     Invariant("logs-agree", "Logs of two replicas agree below the smaller high watermark.", _DESIGN_6),

@@ -101,7 +101,7 @@ class Judges:
     def after_step(self) -> None:
         """Something has happened. Raises InvariantBroken."""
         process = self._scheduler.process
-        if process is not None and process.alive:
+        if process is not None:
             try:
                 look = self._looks[process]
             except KeyError:
@@ -150,8 +150,13 @@ class Judges:
 
 
 def _both(hosted: HostedRows, replicas: ReplicaRules, obedience: Obedience) -> Callable[[], None]:
+    process = hosted.agent.process
+
     def look() -> None:
-        replicas.look(hosted)
-        obedience.look()
+        if process.alive:
+            replicas.look(hosted)
+            obedience.look()
+        else:
+            replicas.died(hosted)
 
     return look

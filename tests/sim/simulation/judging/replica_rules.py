@@ -68,6 +68,8 @@ class ReplicaRules:
         self._peek = peek
         self._believers: dict[tuple[TopicId, int, int], BrokerId] = {}
         self._committed: dict[Key, dict[int, Digest]] = {}
+        self._unseen: dict[TopicPartition, list[range]] = {}
+        """Offsets that leaders took for committed in the very step in which they died."""
 
     # When something may have changed
 
@@ -90,6 +92,14 @@ class ReplicaRules:
                 or partition.role is not row.role
             ):
                 self._changed(hosted.agent.broker_id, row)
+
+    def died(self, hosted: HostedRows) -> None:
+        """The process died in the step that is over: what it had just committed may have been acknowledged."""
+        for row in hosted.rows:
+            high = row.log._high_watermark
+            if row.role is Role.LEADER and high > row.high_watermark:
+                seen_to = max(row.high_watermark, 0)
+                self._unseen.setdefault(row.partition.topic_partition, []).append(range(seen_to, high))
 
     def refresh(self, hosted: HostedRows) -> None:
         """Find out which partitions are hosted."""
@@ -115,6 +125,8 @@ class ReplicaRules:
                 continue
             promised = self._facts.of(partition).promised.get(offset)
             committed = self._committed.get((topic.topic_id, partition.partition), {}).get(offset)
+            if committed is None and any(offset in unseen for unseen in self._unseen.get(partition, ())):
+                continue
             if promised is not None and not promised.is_same(committed):
                 raise broken(
                     "acknowledged-committed",
@@ -233,9 +245,10 @@ class ReplicaRules:
         if state is None or leader is None or not leader.is_leader or leader.leader_epoch != state.leader_epoch:
             return
         high = leader.log.high_watermark
+        lost_tail = self._facts.of(name).lost_tail
         for member in dict.fromkeys((*state.isr, *leader.isr.maximal)):
             end = self._log_end(member, name, leader.topic_id)
-            if end is not None and end < high and not self._facts.excused(name):
+            if end is not None and end < high and member not in lost_tail and not self._facts.excused(name):
                 raise broken(
                     "watermark-everywhere",
                     f"{name}: leader {state.leader} has the high watermark {high}, the log of {member} ends at {end}; "
