@@ -1,20 +1,12 @@
-"""The simulated ZkSession does what the real one does: the scenarios of tests/integration/zk, played in virtual time.
-
-Then what only a simulation can arrange: servers that lag, requests executed late, processes that pause and die.
-"""
+"""What only a simulation can arrange of ZooKeeper: servers that lag, requests executed late, processes that sleep."""
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
-from simulation.kernel.scheduler import SECOND_US, Process, Scheduler
-from simulation.zookeeper.ensemble import Ensemble
-from simulation.zookeeper.link import ZkLink
-from simulation.zookeeper.session_port import SimZkSession, check_size
+from simulation.zookeeper.harness import ZkWorld
+from simulation.zookeeper.session_port import check_size
 
 from regency.runtime.zk_ops import encode_ops
 from regency.runtime.zk_session import (
@@ -34,240 +26,11 @@ from regency.runtime.zk_session import (
 )
 
 CONNECTED, SUSPENDED, LOST = SessionEvent.CONNECTED, SessionEvent.SUSPENDED, SessionEvent.LOST
-REAL = Path(__file__).resolve().parents[1] / "integration" / "zk"
-ONLY_REAL = {
-    "test_zk_operations": {
-        "test_the_chroot_is_created_and_never_seen",
-        "test_only_the_credentials_that_created_it_may_change_a_restricted_znode",
-        "test_credentials_hold_after_a_reconnect_too",
-        "test_what_may_not_be_read_is_an_error_that_names_the_znode",
-        "test_twenty_thousand_states_are_read_by_a_few_dozen_requests",
-    },
-    "test_zk_sessions": {
-        "test_no_server_there_is_an_error_that_names_the_hosts",
-        "test_a_dead_server_among_several_is_passed_over",
-        "test_many_threads_share_one_session",
-    },
-    "test_zk_watches": {"test_thousands_of_watches_are_armed_again_in_chunks"},
-    "test_fenced_writes": {"test_a_write_that_never_arrived_is_sent_again"},
-}
-"""Scenarios that look into the real adapter, or at what the simulation leaves out (chroot, ACLs, addresses)."""
-
-
-def _take_over(module_name: str) -> None:
-    spec = importlib.util.spec_from_file_location(f"real_{module_name}", REAL / f"{module_name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    for name, value in vars(module).items():
-        fixture = type(value).__name__ == "FixtureFunctionDefinition"
-        if fixture or (name.startswith("test_") and name not in ONLY_REAL[module_name]):
-            globals()[name] = value
-
-
-for each in ONLY_REAL:
-    _take_over(each)
-
-
-class World:
-    """An ensemble, and sessions of one process each. Calls run as actors, and virtual time runs while they wait."""
-
-    def __init__(self, seed: int = 1, **options: Any) -> None:
-        self.scheduler = Scheduler(seed)
-        self.ensemble = Ensemble(self.scheduler, **options)
-        self.processes = 0
-
-    def run(self, milliseconds: int) -> None:
-        self.scheduler.run_until(self.scheduler.now_us + milliseconds * 1000)
-
-    def until(self, condition: Callable[[], Any], *, within: float = 60.0, what: str = "") -> Any:
-        end = self.scheduler.now_us + int(within * SECOND_US)
-        while not (value := condition()):
-            assert self.scheduler.now_us < end, f"not within {within:g} s: {what}\n" + "\n".join(
-                self.scheduler.trace.last()
-            )
-            self.run(1)
-        return value
-
-    def call(self, process: Process, work: Callable[[], Any]) -> Any:
-        """What `work` returns or raises as an actor of `process`."""
-        ended: list[tuple[Any, BaseException | None]] = []
-
-        def run() -> None:
-            try:
-                ended.append((work(), None))
-            except (ZkError, ValueError, RuntimeError) as error:
-                ended.append((None, error))
-
-        self.scheduler.spawn(process, "call", run)
-        self.until(lambda: ended, what="the end of a call")
-        value, error = ended[0]
-        if error is not None:
-            raise error
-        return value
-
-    def open(self, link: ZkLink | None = None, *, timeout_ms: int = 6000, **options: Any) -> Caller:
-        self.processes += 1
-        process = Process(self.scheduler, f"process-{self.processes}")
-        link = link or ZkLink(self.scheduler)
-        session = self.call(
-            process,
-            lambda: SimZkSession.connect(
-                self.scheduler, process, self.ensemble, link, session_timeout_ms=timeout_ms, **options
-            ),
-        )
-        return Caller(self, process, session, link)
-
-
-class Caller:
-    """A session whose calls a test can make, although a test is no actor."""
-
-    def __init__(self, world: World, process: Process, session: SimZkSession, link: ZkLink) -> None:
-        self.world = world
-        self.process = process
-        self.real = session
-        self.link = link
-        self.events: list[tuple[SessionEvent, int]] = []
-        session.listen(lambda event, generation: self.events.append((event, generation)))
-
-    def __getattr__(self, name: str) -> Any:
-        value = getattr(self.real, name)
-        if not callable(value) or self.real._state.in_callback:
-            return value
-        return lambda *args, **options: self.world.call(self.process, lambda: value(*args, **options))
-
-    def begin(self, work: Callable[[], Any]) -> list[Any]:
-        """Let an actor do `work`; what it returned or raised is in the list once it has."""
-        outcome: list[Any] = []
-
-        def run() -> None:
-            try:
-                outcome.append(work())
-            except ZkError as error:
-                outcome.append(error)
-
-        self.world.scheduler.spawn(self.process, "call", run)
-        return outcome
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
-def eventually(world):
-    return world.until
-
-
-class Proxy:
-    """What the integration tests do to a TCP proxy, done to a ZkLink."""
-
-    port = "through the proxy"
-
-    def __init__(self, link: ZkLink) -> None:
-        self._link = link
-
-    def reset_all(self) -> None:
-        self._link.reset()
-
-    def refuse(self) -> None:
-        self._link.reset()
-        self._link.cut()
-
-    def black_hole(self) -> None:
-        self._link.cut()
-
-    def half_open(self) -> None:
-        self._link.cut(there=False)
-
-    def lose_next_reply(self, _: object) -> None:
-        self._link.lose_next_reply()
-
-    def heal(self) -> None:
-        self._link.heal()
-
-    @property
-    def lost_replies(self) -> int:
-        return self._link.lost_replies
-
-
-class Breakable:
-    """A ZooKeeper that pauses, stops and starts."""
-
-    port = "breakable"
-
-    def __init__(self, ensemble: Ensemble, link: ZkLink) -> None:
-        self._ensemble = ensemble
-        self._link = link
-
-    def pause(self) -> None:
-        self._link.cut()
-
-    def resume(self) -> None:
-        self._link.heal()
-
-    def stop(self) -> None:
-        for number in range(3):
-            self._ensemble.stop_server(number)
-
-    def start(self) -> None:
-        for number in range(3):
-            self._ensemble.start_server(number)
-
-
-@pytest.fixture
-def links(world) -> dict[str, ZkLink]:
-    return {Proxy.port: ZkLink(world.scheduler), Breakable.port: ZkLink(world.scheduler)}
-
-
-@pytest.fixture
-def proxy(links) -> Proxy:
-    return Proxy(links[Proxy.port])
-
-
-@pytest.fixture
-def breakable(world, links) -> Breakable:
-    return Breakable(world.ensemble, links[Breakable.port])
-
-
-@pytest.fixture
-def new_session(world, links):
-    def start(*, port: str = "", session_timeout_ms: int = 6000) -> Caller:
-        return world.open(links.get(port), timeout_ms=session_timeout_ms)
-
-    for tree in (world.ensemble.model.tree, *(server.tree for server in world.ensemble.model.servers)):
-        for path in ("/zookeeper/config", "/zookeeper/quota", "/zookeeper"):  # the real ones have a chroot
-            tree.put(path, None)
-    return start
-
-
-@pytest.fixture
-def session(new_session, proxy) -> Caller:
-    return new_session(port=proxy.port)
-
-
-class _Observed:
-    def __init__(self, caller: Caller) -> None:
-        self.events: list[tuple[SessionEvent, int]] = []
-        caller.real.listen(lambda event, generation: self.events.append((event, generation)))
-
-    def has(self, event: SessionEvent, generation: int) -> bool:
-        return (event, generation) in self.events
-
-
-@pytest.fixture
-def observe():
-    return _Observed
-
-
-@pytest.fixture
-def expire():
-    return lambda caller: caller.link.expire()
-
-
-# What only a simulation can arrange
+def world() -> ZkWorld:
+    return ZkWorld()
 
 
 def test_a_multi_is_as_large_as_the_real_one():
@@ -321,7 +84,7 @@ def test_a_reset_leaves_requests_under_way_executed_or_not(world):
 def test_a_write_that_was_given_up_may_be_executed_when_the_network_heals():
     executed = set()
     for seed in range(8):
-        world = World(seed)
+        world = ZkWorld(seed)
         caller, other = world.open(timeout_ms=3000), world.open()
         caller.link.cut()
         with pytest.raises(ZkConnectionLost):
@@ -336,7 +99,7 @@ def test_a_write_that_was_given_up_may_be_executed_when_the_network_heals():
 
 
 def test_a_lagging_server_shows_the_past_until_sync_and_own_writes_at_once():
-    world = World(usual_lag_us=0)
+    world = ZkWorld(usual_lag_us=0)
     callers = [world.open() for _ in range(12)]
     servers = [caller.real._state._wire.server.server for caller in callers]
     model = world.ensemble.model
@@ -344,7 +107,6 @@ def test_a_lagging_server_shows_the_past_until_sync_and_own_writes_at_once():
     behind = callers[[server is model.leader for server in servers].index(False)]
     ahead = callers[[server is model.leader for server in servers].index(True)]
     slow = behind.real._state._wire.server.server
-    slow.lags = True
     world.ensemble.lag(slow.number, 3_000_000)
     ahead.multi([Create("/a", b"1")])
     assert behind.read("/a") is None
@@ -357,7 +119,7 @@ def test_a_lagging_server_shows_the_past_until_sync_and_own_writes_at_once():
 
 
 def test_an_event_comes_when_its_server_applies_the_commit_and_before_a_read_that_shows_it():
-    world = World(usual_lag_us=0)
+    world = ZkWorld(usual_lag_us=0)
     callers = [world.open() for _ in range(12)]
     leader = world.ensemble.model.leader
     behind = next(each for each in callers if each.real._state._wire.server.server is not leader)
@@ -365,7 +127,6 @@ def test_an_event_comes_when_its_server_applies_the_commit_and_before_a_read_tha
     seen: list[WatchEvent] = []
     behind.watch("/a", WatchMode.PERSISTENT_RECURSIVE, seen.append)
     slow = behind.real._state._wire.server.server
-    slow.lags = True
     world.ensemble.lag(slow.number, 500_000)
     ahead.multi([Create("/a"), Create("/a/b")])
     read = behind.read("/a")
@@ -382,8 +143,6 @@ def test_a_server_behind_what_the_session_has_seen_refuses_it(world):
     caller = world.open()
     caller.multi([Create("/a")])
     seen = caller.real._state.seen_zxid
-    for server in model.servers[1:]:
-        server.lags = True
     world.ensemble.lag(1, 10**9)
     world.ensemble.lag(2, 10**9)
     model.multi(caller.real._state._wire.server.session, [Create("/b")])
@@ -507,7 +266,7 @@ def test_many_actors_share_one_session(world):
 
 def test_a_seed_determines_a_run_with_faults():
     def run() -> tuple[int, int]:
-        world = World(7)
+        world = ZkWorld(7)
         world.scheduler.trace.on = True
         callers = [world.open(timeout_ms=3000) for _ in range(4)]
         for number in range(30):

@@ -14,7 +14,7 @@ from simulation.zookeeper.compare.script import Author, Burst, Script
 
 from regency.cluster.zookeeper import EmbeddedZooKeeper
 
-SCRIPTS = int(os.environ.get("ZOOKEEPER_SCRIPTS", "1500"))
+SCRIPTS = int(os.environ.get("ZOOKEEPER_SCRIPTS", "1000"))
 SEED = int(os.environ.get("ZOOKEEPER_SEED", "1"))
 FIRST = int(os.environ.get("ZOOKEEPER_FIRST", "0"))
 STEPS = 25

@@ -49,6 +49,7 @@ class Ensemble:
     def lag(self, server: int, lag_us: int) -> None:
         """Let a server apply commits up to `lag_us` microseconds late; 0: as usual. No effect while it leads."""
         self._lag_us[server] = lag_us or self._usual_lag_us
+        self._set_lags()
         if not lag_us:
             self.model.servers[server].apply(self.model.zxid)
 
@@ -130,7 +131,7 @@ class Ensemble:
 
     def _set_lags(self) -> None:
         for server in self.model.servers:
-            server.lags = server is not self.model.leader and self._usual_lag_us > 0
+            server.lags = server is not self.model.leader and self._lag_us[server.number] > 0
 
     def _apply_later(self, server: Server) -> None:
         zxid, scheduler = server.backlog[-1].zxid, self._scheduler
@@ -162,10 +163,9 @@ class Ensemble:
 
     def _elect(self) -> None:
         self._electing = False
-        up = [server for server in self.model.servers if server.up]
         if self.model.leader.up or not self.model.serving:
             return
-        leader = max(up, key=lambda server: server.zxid)
+        leader = max((server for server in self.model.servers if server.up), key=lambda server: server.zxid)
         self._scheduler.trace.note("zk", f"zk-{leader.number}", "leads")
         self.model.elect(leader, self._now_ms())
         self._set_lags()

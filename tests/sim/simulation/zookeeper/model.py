@@ -135,8 +135,10 @@ class Model:
         server.up = True
 
     def elect(self, leader: Server, now_ms: int) -> None:
-        """`leader` leads from now on: it has applied everything, and every session is heard of anew."""
+        """`leader` leads from now on: who is up has applied everything, and every session is heard of anew."""
         self.leader = leader
-        leader.apply(self.zxid)
+        for server in self.servers:
+            if server.up:
+                server.apply(self.zxid)
         for session in self.sessions.live.values():
             self.sessions.touch(session, now_ms)

@@ -303,7 +303,7 @@ class SessionState:
 
     def _deliver(self) -> None:
         watch, call = self._deliveries.popleft()
-        if watch is not None and (self.phase is Phase.CLOSED or not self.watches.is_current(watch)):
+        if self.phase is Phase.CLOSED or (watch is not None and not self.watches.is_current(watch)):
             return
         self.in_callback = True
         try:
