@@ -253,6 +253,34 @@ def test_a_record_that_comes_back_in_another_epoch_is_another(judged: Judged) ->
         judged.look()
 
 
+def test_a_replica_that_lost_its_tail_counts_again_once_it_has_come_back(judged: Judged) -> None:
+    judged.facts.lossy_crash(BrokerId(3))
+    lose_a_tail(judged)
+    judged.look()
+    judged.cluster.decide(1, [1, 2])
+    judged.look()
+    judged.cluster.tell()
+    judged.cluster.advance(1_000)
+    assert 3 in judged.cluster.states[TP].isr
+    judged.look()
+    lose_a_tail(judged)
+    with pytest.raises(InvariantBroken, match="watermark-everywhere"):
+        judged.look()
+
+
+def test_what_a_leader_commits_in_the_step_in_which_it_dies_may_be_acknowledged(judged: Judged) -> None:
+    results = judged[1].produce("d")
+    judged.cluster.run()
+    assert results
+    judged.cluster.crash(1)
+    judged.rules.died(judged.hosted[1])
+    judged.promise("d", 3)
+    judged.look()
+    judged.promise("e", 4)
+    with pytest.raises(InvariantBroken, match="acknowledged-committed"):
+        judged.look()
+
+
 def test_an_unchanged_broker_is_passed_over_quickly(judged: Judged) -> None:
     looked: list[int] = []
     judged.rules._changed = lambda broker, row: looked.append(broker)  # type: ignore[method-assign]
