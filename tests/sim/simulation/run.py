@@ -29,7 +29,12 @@ from simulation.world import World
 LOOK_US = 250_000
 """How often convergence is looked at."""
 
+LAST_POLLS_US = int(1.2 * SECOND_US)
+"""Longer than a consumer's long poll: every one polls once more before everything is read back."""
+
 READ_BACK_US = 20 * SECOND_US
+"""How long reading back may take."""
+
 QUIET_US = 2 * SECOND_US
 """Producers go on for so long after the last fault has healed."""
 
@@ -151,6 +156,8 @@ class _Run:
             scheduler.run_until(scheduler.now_us + LOOK_US)
             reasons = self.workload.unfinished() or self.judges.not_converged()
         self.world.note("heal", "world", "converged")
+        self.workload.drained()
+        scheduler.run_until(scheduler.now_us + LAST_POLLS_US)
         self.workload.read_back()
         deadline = scheduler.now_us + READ_BACK_US
         while self.workload.unread():

@@ -63,7 +63,9 @@ def shape_of(profile: str, seed: int) -> Shape:
         38.0,
         30.0,
         chance.choice((0, 0, 1)),
-        chance.choice((("idempotent",), ("idempotent",), ("idempotent", "idempotent"), ("idempotent", "plain"))),
+        chance.choice(
+            (("idempotent",), ("hasty",), ("idempotent", "hasty"), ("idempotent", "plain"), ("hasty", "leader"))
+        ),
         chance.choice((1, 2)),
         chance.choice((1 << 20, 2_000, 600)),
     )

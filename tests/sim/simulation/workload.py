@@ -18,6 +18,7 @@ from simulation.world import World
 MODES: dict[str, ProducerConfig] = {
     "idempotent": ProducerConfig(),
     "plain": ProducerConfig(idempotent=False, records_per_s=2.0),
+    "hasty": ProducerConfig(delivery_timeout_ms=5_000),
     "leader": ProducerConfig(acks=1, idempotent=False, records_per_s=2.0),
 }
 """Producers by the names that shapes give them."""
@@ -34,8 +35,8 @@ class Workload:
         self._partitions = [
             TopicPartition(topic.name, number) for topic in world.shape.topics for number in range(topic.partitions)
         ]
-        self._producers: list[tuple[str, Producer]] = []
-        self._consumers: list[Consumer] = []
+        self._producers: list[tuple[Process, str, Producer]] = []
+        self._consumers: list[tuple[Process, Consumer]] = []
         self._processes: list[Process] = []
         self._started = False
         self._stopped = False
@@ -46,7 +47,7 @@ class Workload:
     @property
     def records(self) -> int:
         """Records acknowledged so far."""
-        return sum(producer.acknowledged for _, producer in self._producers)
+        return sum(producer.acknowledged for _, _, producer in self._producers)
 
     def start(self) -> None:
         """The topics exist: begin."""
@@ -61,8 +62,10 @@ class Workload:
     def stop(self) -> None:
         """Hand over no more records."""
         self._stopped = True
-        for _, producer in self._producers:
+        for _, _, producer in self._producers:
             producer.stop()
+        for _, consumer in self._consumers:
+            consumer.settle()
 
     def kill_client(self, detail: float) -> None:
         """One client dies, and another begins in its place. `detail` in [0, 1) says which."""
@@ -71,9 +74,9 @@ class Workload:
             return
         process = self._processes[alive[int(detail * len(alive))]]
         process.kill()
-        for name, producer in list(self._producers):
-            if producer.name == process.name:
-                self._start_producer(process.name, name)
+        for owner, mode, _ in list(self._producers):
+            if owner is process:
+                self._start_producer(process.name, mode)
                 return
         self._start_consumer(process.name)
 
@@ -81,18 +84,29 @@ class Workload:
         """What the clients still wait for, in words; nothing once everything is read back."""
         if not self._started:
             return ["the topics were never created"]
-        return [
+        reasons = [
             f"{producer.name} has records without outcome"
-            for _, producer in self._producers
-            if not producer.drained and self._alive(producer.name)
+            for process, _, producer in self._producers
+            if process.alive and not producer.drained
         ]
+        if not reasons:
+            reasons = [
+                f"{consumer.name} is at {consumer.position(partition)} of {partition}, which ends at {end}"
+                for partition, end in self._ends().items()
+                for process, consumer in self._consumers
+                if process.alive and (consumer.position(partition) or 0) < end
+            ]
+        return reasons
+
+    def drained(self) -> None:
+        """Every consumer is at the end: what it sees from now on must be everything."""
+        self._history.record(Drained(ended_ms(self._world.scheduler.now_us)))
 
     def read_back(self) -> None:
         """Read everything, once the cluster has converged; `unread` tells what is left."""
         process = self._process("final-reader")
         network = self._world.network
         scheduler = self._world.scheduler
-        self._history.record(Drained(ended_ms(scheduler.now_us)))
         self._final = FinalReader(scheduler, network, process, self._partitions, self._brokers, within_ms=20_000)
         scheduler.spawn(process, "final-reader", self._final.run)
 
@@ -125,8 +139,14 @@ class Workload:
         ]
         return self._facts.allowed(configurations)
 
-    def _alive(self, name: str) -> bool:
-        return any(process.alive for process in self._processes if process.name == name)
+    def _ends(self) -> dict[TopicPartition, int]:
+        """The high watermark of every partition, as far as any live replica knows."""
+        ends = dict.fromkeys(self._partitions, 0)
+        for agent in self._world.agents.values():
+            if agent.process.alive and agent.replicas is not None:
+                for name, partition in agent.replicas.partitions.items():
+                    ends[name] = max(ends[name], partition.log.high_watermark)
+        return ends
 
     def _process(self, name: str) -> Process:
         process = Process(self._world.scheduler, name)
@@ -140,7 +160,7 @@ class Workload:
             world.scheduler, world.network, process, self._history, name, self._partitions, self._brokers, MODES[mode]
         )
         producer.on_promise = self._facts.acknowledged
-        self._producers.append((mode, producer))
+        self._producers.append((process, mode, producer))
         world.scheduler.at(0, producer.start, process)
 
     def _start_consumer(self, name: str) -> None:
@@ -149,5 +169,5 @@ class Workload:
         consumer = Consumer(
             world.scheduler, world.network, process, self._history, name, self._partitions, self._brokers
         )
-        self._consumers.append(consumer)
+        self._consumers.append((process, consumer))
         world.scheduler.at(0, consumer.start, process)

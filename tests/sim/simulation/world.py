@@ -7,7 +7,9 @@ Starting, killing and healing; what goes wrong and when is decided elsewhere (fa
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
+from regency.model.errors import RegencyError
 from regency.model.ids import BrokerId
 from regency.runtime.zk_session import ZkSession
 from simulation.cluster.addresses import host_of
@@ -26,6 +28,10 @@ CHILD_AGAIN_US = 300_000
 """How long an agent takes to start its controller child again."""
 
 
+AGENT_AGAIN_US = 1_000_000
+"""How long a supervisor takes to start an agent again that has ended by itself."""
+
+
 class Host:
     """A broker's machine: its disk stays, its processes come and go."""
 
@@ -37,8 +43,6 @@ class Host:
         self.controller: SimController | None = None
         self.starts = 0
         self.children = 0
-        self.restart_wanted = True
-        """Whether somebody starts the agent again when it has died."""
 
     @property
     def agent_process(self) -> Process | None:
@@ -88,10 +92,23 @@ class World:
         host.agent = agent
         process.on_death(lambda: self._agent_died(host, agent))
         self.note("start", process.name, "process %d starts", host.starts)
-        self.scheduler.spawn(process, "main", agent.start)
+        self.scheduler.spawn(process, "main", lambda: self._main(host, agent))
         self._start_controller(host)
         for callback in self.on_started:
             callback(agent)
+
+    def _main(self, host: Host, agent: SimAgent) -> None:
+        """What `regency agent` does: an error at the start ends the process, and whoever supervises it tries again."""
+        agent.on_end = partial(self._ends, host, agent)
+        try:
+            agent.start()
+        except RegencyError as error:
+            agent.on_end(str(error))
+
+    def _ends(self, host: Host, agent: SimAgent, why: str) -> None:
+        self.note("ends", agent.process.name, "%s", why)
+        agent.process.kill()
+        self.scheduler.at(AGENT_AGAIN_US, lambda: self.start_agent(host.broker))
 
     def kill_agent(self, broker: BrokerId, *, lossy: bool = False) -> None:
         """SIGKILL an agent, whose child dies with it; or, lossy, the whole machine loses power."""

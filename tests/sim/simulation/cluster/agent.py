@@ -101,6 +101,8 @@ class SimAgent:
         self.session: ZkSession | None = None
         self.service: ControlService | None = None
         self.leaving = False
+        self.on_end: Callable[[str], None] = lambda _why: process.kill()
+        """What happens when the agent finds that it must end."""
         self._scheduler = scheduler
         self._network = network
         self._disk = disk
@@ -255,8 +257,7 @@ class SimAgent:
         self._scheduler.trace.note("agent", self.process.name, "registered under broker epoch %d", registered.epoch)
 
     def _on_refused(self, error: BaseException) -> None:
-        self._scheduler.trace.note("agent", self.process.name, "ends: %s", str(error))
-        self.process.kill()
+        self.on_end(str(error))
 
     def _dir_failed(self, path: Path, why: str) -> None:
         if self.replicas is None:
@@ -265,8 +266,7 @@ class SimAgent:
         assert self.session is not None
         self.replicas.handle_dir_failure(path, why)
         if len(self.logs.offline_dirs) >= len(self.settings.log_dirs):
-            self._scheduler.trace.note("agent", self.process.name, "ends: the last log directory failed: %s", why)
-            self.process.kill()
+            self.on_end(f"the last log directory has failed: {why}")
             return
         session = self.session
         path_prefix = znode_paths.log_dir_event_prefix()

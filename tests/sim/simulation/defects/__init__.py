@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-Plant = Callable[[ExitStack], None]
+from simulation.defects import agent_defects, controller_defects
+from simulation.defects.patching import Defect, Patch
+
+DEFECTS: dict[str, Defect] = {defect.name: defect for defect in (*controller_defects.DEFECTS, *agent_defects.DEFECTS)}
+"""Every defect there is, in the order of the table."""
 
 
 @contextmanager
 def planted(name: str) -> Iterator[None]:
-    """Inside, production code has the defect of this name; none where it is empty."""
-    if name:
-        raise NotImplementedError(name)
-    yield
+    """Inside, production code has the defect of this name; none where it is empty. Raises KeyError."""
+    if not name:
+        yield
+        return
+    patch = Patch()
+    try:
+        DEFECTS[name].plant(patch)
+        yield
+    finally:
+        patch.undo()
