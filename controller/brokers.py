@@ -155,7 +155,7 @@ def take_offline(term: Term, replicas: Sequence[PartitionReplica]) -> None:
     context = term.context
     gone = [each for each in replicas if not context.is_queued_for_deletion(each.topic)]
     outside = _partitions(each for each in gone if not _is_member(term, each))
-    term.batch.metadata(refresh_leadership(context, term.store, outside))
+    tell_leaders(term, refresh_leadership(context, term.store, outside))
     leaderless = [partition for partition in _partitions(gone) if _lost_its_leader(term, partition)]
     crash_point("controller.offline.before_elections")
     term.partitions.handle(leaderless, PartitionState.OFFLINE)
@@ -166,6 +166,17 @@ def take_offline(term: Term, replicas: Sequence[PartitionReplica]) -> None:
     crash_point("controller.offline.after_isr_shrinks")
     if any(_is_electable(term, partition) for partition in sorted(context.leaderless)):
         term.partitions.trigger_online()
+
+
+def tell_leaders(term: Term, changed: Iterable[TopicPartition]) -> None:
+    """Partitions were found written by somebody else: tell everybody by metadata, and their leaders by LeaderAndIsr.
+
+    A leader whose own write went unanswered waits for that; to any other it is no news.
+    """
+    for partition in changed:
+        leadership = term.context.leadership(partition)
+        assert leadership is not None, "it has just been read"
+        term.batch.host((leadership.leader_and_isr.leader,), partition)
 
 
 def find_bounced(

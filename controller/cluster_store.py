@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
+from itertools import count
 
 import msgspec
 
@@ -310,6 +311,7 @@ class ClusterStore:
     def _write(self, items: Sequence[FencedItem]) -> list[ItemOutcome]:
         if not items:
             return []
+        attempts = count()
         return self._patience.until_done(
             lambda: fenced_write(
                 self._session,
@@ -317,6 +319,7 @@ class ClusterStore:
                 epoch_path=paths.CONTROLLER_EPOCH,
                 epoch_version=self.fence.zk_version,
                 generation=self.fence.generation,
+                resumed=next(attempts) > 0,
             )
         )
 

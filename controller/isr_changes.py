@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from regency.controller.brokers import find_bounced, take_offline
+from regency.controller.brokers import find_bounced, take_offline, tell_leaders
 from regency.controller.partition_state_machine import refresh_leadership
 from regency.controller.states import ReplicaState
 from regency.controller.term import Term
@@ -22,7 +22,7 @@ def on_isrs_changed(term: Term) -> None:
     known = [each for each in named if term.context.leadership(each) is not None]
     changed = refresh_leadership(term.context, term.store, known)
     crash_point("controller.isr_changes.after_read")
-    term.batch.metadata(changed)
+    tell_leaders(term, changed)
     bounced = _mark_bounced(term, changed)
     take_offline(term, _gone_members(term, changed))
     _let_return(term, bounced)

@@ -157,7 +157,7 @@ class PartitionStateMachine:
                 adopted.append(partition)
             else:
                 failed[partition] = f"its state znode cannot be created: {result.why}"
-        return {**failed, **self._adopt(adopted)}
+        return {**failed, **self._adopt(adopted, first)}
 
     def _begin(self, partition: TopicPartition, first: LeaderIsrAndControllerEpoch) -> None:
         decided = first.leader_and_isr
@@ -167,17 +167,24 @@ class PartitionStateMachine:
         why = f"first live replica of {list(self._context.assignment(partition).replicas)}"
         self._decisions.leadership(partition, Outcome.CREATED, None, decided, why)
 
-    def _adopt(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, str]:
-        """Take over state znodes that stand there already, and elect where their leader does not work."""
+    def _adopt(
+        self, partitions: Sequence[TopicPartition], first: Mapping[TopicPartition, LeaderIsrAndControllerEpoch]
+    ) -> dict[TopicPartition, str]:
+        """Take over state znodes that stand there already, and elect where their leader does not work.
+
+        One that is as it was to be created, down to our controller epoch, is our own, written unnoticed.
+        """
         if not partitions:
             return {}
-        self._read_again(partitions)
+        refresh_leadership(self._context, self._store, partitions)
         failed = {}
         leaderless = []
         for partition in partitions:
             leadership = self._context.leadership(partition)
             if leadership is None:
                 failed[partition] = "its state znode exists and cannot be read"
+            elif leadership == first[partition]:
+                self._begin(partition, leadership)
             elif self._context.is_online(leadership.leader_and_isr.leader, partition):
                 self._context.set_partition_state(partition, PartitionState.ONLINE)
                 self._batch.host(self._context.assignment(partition).replicas, partition)
@@ -194,18 +201,18 @@ class PartitionStateMachine:
         for attempt in range(ROUNDS):
             elections = self._decide(pending, kind, failed, unclean=unclean)
             conflicts = self._commit(elections, kind, failed)
-            self._read_again(conflicts)
-            pending = conflicts if attempt else [*conflicts, *self._reconsider(pending, failed)]
+            self._read_again(conflicts, kind)
+            pending = conflicts if attempt else [*conflicts, *self._reconsider(pending, kind, failed)]
             if not pending:
                 return failed
         failed.update(dict.fromkeys(pending, f"its state znode changed {ROUNDS} times during the election"))
         return failed
 
     def _reconsider(
-        self, partitions: Sequence[TopicPartition], failed: dict[TopicPartition, str]
+        self, partitions: Sequence[TopicPartition], kind: ElectionKind, failed: dict[TopicPartition, str]
     ) -> list[TopicPartition]:
         """Those that failed by what is known, but of which more is known now: their leader may have grown the ISR."""
-        changed = self._read_again([partition for partition in partitions if partition in failed])
+        changed = self._read_again([partition for partition in partitions if partition in failed], kind)
         for partition in changed:
             del failed[partition]
         return changed
@@ -325,8 +332,12 @@ class PartitionStateMachine:
         online = self._context.online(partition)
         return [replica for replica in assignment.replicas if replica in online]
 
-    def _read_again(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
-        return list(refresh_leadership(self._context, self._store, partitions))
+    def _read_again(self, partitions: Sequence[TopicPartition], kind: ElectionKind) -> list[TopicPartition]:
+        """Those that differ from what was known. Brokers are told, whatever comes of the election."""
+        changed = list(refresh_leadership(self._context, self._store, partitions))
+        for partition in changed:
+            self._batch.host(self._recipients(partition, kind), partition)
+        return changed
 
 
 def refresh_leadership(

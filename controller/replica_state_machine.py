@@ -144,7 +144,8 @@ class ReplicaStateMachine:
             pending = self._commit(removals, going, failed)
             if not pending:
                 return failed
-            refresh_leadership(self._context, self._store, pending)
+            for partition in refresh_leadership(self._context, self._store, pending):
+                self._tell_others(partition, going[partition])
         failed.update(dict.fromkeys(pending, f"the state znode changed {ROUNDS} times meanwhile"))
         return failed
 
@@ -207,12 +208,15 @@ class ReplicaStateMachine:
         assert before is not None, "only known leadership is changed"
         after = LeaderAndIsr(written.leader, written.leader_epoch, written.isr, zk_version)
         context.set_leadership(partition, LeaderIsrAndControllerEpoch(after, self._store.fence.epoch))
-        if not context.is_queued_for_deletion(partition.topic):
-            others = [each for each in context.assignment(partition).replicas if each not in gone]
-            self._batch.host(others, partition)
+        self._tell_others(partition, gone)
         lost = after.leader == NO_LEADER and before.leader_and_isr.leader != NO_LEADER
         outcome = Outcome.LEFT_LEADERLESS if lost else Outcome.SHRUNK
         self._decisions.leadership(partition, outcome, before.leader_and_isr, after, why)
+
+    def _tell_others(self, partition: TopicPartition, gone: Sequence[BrokerId]) -> None:
+        if not self._context.is_queued_for_deletion(partition.topic):
+            others = [each for each in self._context.assignment(partition).replicas if each not in gone]
+            self._batch.host(others, partition)
 
     def _forget(self, replicas: Sequence[PartitionReplica]) -> None:
         for replica in replicas:

@@ -61,14 +61,21 @@ class ItemOutcome(msgspec.Struct, frozen=True):
 
 
 def fenced_write(
-    session: ZkSession, items: Sequence[FencedItem], *, epoch_path: str, epoch_version: int, generation: int
+    session: ZkSession,
+    items: Sequence[FencedItem],
+    *,
+    epoch_path: str,
+    epoch_version: int,
+    generation: int,
+    resumed: bool = False,
 ) -> list[ItemOutcome]:
     """Write `items` while `epoch_path` has `epoch_version`; an outcome per item, in their order.
 
     Batches of at most 500 operations and 448 KiB, pipelined. Where a batch fails, the first result that is not a
     rollback decides: the check of the epoch → ControllerMoved; an item → it is reported and the rest is sent again
     without it, after two such aborts each item alone. Where a reply is lost: sync, read back; an item whose content is
-    there is written, one that left no trace is sent again, anything else is a conflict.
+    there is written, one that left no trace is sent again, anything else is a conflict. `resumed`: an earlier call with
+    these items ended by ZkConnectionLost, so they are read back before anything is sent.
 
     Raises ControllerMoved, ZkSessionLost (`generation` is over), ZkConnectionLost (contact was lost three times in a
     row; items may or may not be written), ZkAuthFailed, ZkRequestTooLarge (before anything is sent; one item is too
@@ -79,7 +86,7 @@ def fenced_write(
         _refuse_unfenceable(item)
     if epoch_version < 0:
         raise ValueError(f"version {epoch_version} of {epoch_path} would match any epoch")
-    return _FencedWrite(session, items, Check(epoch_path, epoch_version), generation).run()
+    return _FencedWrite(session, items, Check(epoch_path, epoch_version), generation).run(resumed=resumed)
 
 
 def _refuse_unfenceable(item: FencedItem) -> None:
@@ -110,8 +117,9 @@ class _FencedWrite:
         self._generation = generation
         self._outcomes: dict[int, ItemOutcome] = {}
 
-    def run(self) -> list[ItemOutcome]:
-        batches = self._in_batches(range(len(self._items)))
+    def run(self, *, resumed: bool) -> list[ItemOutcome]:
+        everything = range(len(self._items))
+        batches = self._in_batches(self._read_back(everything, 0) if resumed else everything)
         losses = 0
         while batches:
             crash_point("fenced.batches.before_send")

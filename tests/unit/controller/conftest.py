@@ -147,6 +147,10 @@ class FakeSession:
         """Runs once, before the next multi is applied: what somebody else does at that moment."""
         self.lose_replies = 0
         """So many of the next multis are applied, and their reply is lost."""
+        self.lose_reads = 0
+        """So many of the next reads and syncs are lost, although the session says it is connected."""
+        self.lose_outcome_of = ""
+        """The next multi with this path is applied, and contact is lost until a fenced write gives up."""
         self._watches: dict[str, tuple[WatchMode, Callable[[WatchEvent], None]]] = {}
         self._listeners: list[Callable[[SessionEvent, int], None]] = []
         self._begin()
@@ -180,7 +184,7 @@ class FakeSession:
         return self.read_many([path])[0]
 
     def read_many(self, wanted):
-        self._check(None)
+        self._answer_or_lose()
         nodes = self.ensemble.nodes
         return [Znode(path, nodes[path].data, self.ensemble.stat(path)) if path in nodes else None for path in wanted]
 
@@ -197,6 +201,9 @@ class FakeSession:
         if hook is not None:
             hook()
         outcome = self.ensemble.multi(self.session_id, ops)
+        if any(op.path == self.lose_outcome_of for op in ops):
+            self.lose_outcome_of, self.lose_reads = "", 2
+            raise ZkConnectionLost("The reply was lost.")
         if self.lose_replies:
             self.lose_replies -= 1
             raise ZkConnectionLost("The reply was lost.")
@@ -212,7 +219,13 @@ class FakeSession:
         return outcomes
 
     def sync(self, path):
+        self._answer_or_lose()
+
+    def _answer_or_lose(self) -> None:
         self._check(None)
+        if self.lose_reads:
+            self.lose_reads -= 1
+            raise ZkConnectionLost("The answer was lost.")
 
     def watch(self, path, mode, callback):
         self.watch_many([path], mode, callback)

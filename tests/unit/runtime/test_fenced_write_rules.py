@@ -23,8 +23,10 @@ def items(*ops) -> list[FencedItem]:
     return [FencedItem((op,)) for op in ops]
 
 
-def write(zk, batch, *, epoch_version: int = 5, generation: int = 1):
-    outcomes = fenced_write(zk, batch, epoch_path="/epoch", epoch_version=epoch_version, generation=generation)
+def write(zk, batch, *, epoch_version: int = 5, generation: int = 1, resumed: bool = False):
+    outcomes = fenced_write(
+        zk, batch, epoch_path="/epoch", epoch_version=epoch_version, generation=generation, resumed=resumed
+    )
     return [outcome.code for outcome in outcomes]
 
 
@@ -162,6 +164,26 @@ def test_a_read_back_that_is_lost_itself_is_tried_again_but_not_for_ever(zk):
     zk.faults, zk.sync_faults = ["after"], 9
     with pytest.raises(ZkConnectionLost):
         write(zk, items(Create("/b")))
+
+
+def test_a_write_that_was_given_up_is_read_back_before_anything_is_sent_again(zk):
+    zk.put("/set", b"old", version=3)
+    zk.put("/other", b"old", version=1)
+    batch = items(Create("/a", b"ours"), SetData("/set", b"new", 3), SetData("/other", b"new", 1), Create("/b"))
+    zk.faults, zk.sync_faults = ["after"], 2
+    with pytest.raises(ZkConnectionLost):
+        write(zk, batch)
+    zk.put("/other", b"theirs", version=3)
+    del zk.znodes["/b"]
+    zk.sent.clear()
+    assert write(zk, batch, resumed=True) == [OK, OK, BAD_VERSION, OK]
+    assert zk.sent == [[Check("/epoch", 5), Create("/b")]]
+
+
+def test_a_write_resumed_under_another_session_is_not_made_up_for(zk):
+    zk.generation = 2
+    with pytest.raises(ZkSessionLost):
+        write(zk, items(Create("/a")), resumed=True)
 
 
 def test_a_session_that_ends_meanwhile_is_not_made_up_for_under_the_next(zk):

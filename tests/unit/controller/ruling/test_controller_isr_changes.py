@@ -28,3 +28,24 @@ def test_an_isr_of_live_brokers_is_taken_over_as_it_is(ruled):
 
     assert ruled.state("t") == (2, (2, 3), 0, 1)
     assert ruled.candidates[0].term.context.leadership(T0).leader_and_isr.isr == (2, 3)
+
+
+def test_a_leader_is_told_what_it_may_not_know_to_be_written(ruled):
+    ruled.write_topic("t", {0: [2, 3, 1]})
+
+    ruled.write_state("t", 0, 2, (2, 3), epoch=0)
+    ruled.notify_isr_change(T0)
+
+    assert ruled.agents[2].states[T0] == (2, 0, (2, 3))
+    assert ruled.agents[3].states[T0] == (2, 0, (2, 3, 1))
+
+
+def test_what_is_found_out_about_the_other_partitions_of_a_dead_broker_is_told_their_leaders(ruled):
+    ruled.write_topic("t", {0: [2, 3, 1]})
+    ruled.write_state("t", 0, 2, (2,), epoch=0)
+    ruled.notify_isr_change(T0)
+    ruled.write_state("t", 0, 2, (2, 1), epoch=0)
+
+    ruled.kill_broker(3)
+
+    assert ruled.agents[2].states[T0] == (2, 0, (2, 1))

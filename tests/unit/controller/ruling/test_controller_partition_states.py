@@ -232,6 +232,37 @@ def test_election_whose_reply_is_lost_is_written_once(fixture):
     assert fixture.stored == fixture.context.leadership(T0)
 
 
+def test_election_that_was_written_unnoticed_is_not_made_again(fixture):
+    fixture.given(P.OFFLINE, stored=LeaderAndIsr(-1, 0, (5,)))
+    fixture.session.lose_outcome_of = paths.partition_state(T0)
+
+    assert fixture.move(P.ONLINE) == {}
+
+    assert fixture.stored.leader_and_isr == LeaderAndIsr(5, 1, (5,), 1)
+    assert (fixture.state, fixture.requests) == (P.ONLINE, {5: False})
+
+
+def test_state_found_during_an_election_that_fails_is_told_all_the_same(fixture):
+    fixture.given(P.OFFLINE, replicas=(4, 5), live=(5,), stored=LeaderAndIsr(4, 3, (4, 5)))
+    changed = LeaderIsrAndControllerEpoch(LeaderAndIsr(4, 3, (4,)), 50)
+    fixture.session.before_write = lambda: fixture.ensemble.put(paths.partition_state(T0), znodes.encode_state(changed))
+
+    assert T0 in fixture.move(P.ONLINE)
+
+    assert fixture.stored == fixture.context.leadership(T0)
+    assert fixture.requests == {5: False}
+
+
+def test_partition_that_was_created_unnoticed_is_new_to_its_replicas(fixture):
+    fixture.given(P.NEW)
+    fixture.session.lose_outcome_of = paths.partition_state(T0)
+
+    assert fixture.move(P.ONLINE) == {}
+
+    assert fixture.stored.leader_and_isr == LeaderAndIsr(5, 0, (5,), 0)
+    assert (fixture.state, fixture.requests) == (P.ONLINE, {5: True})
+
+
 def test_missing_state_znode_fails_the_election(fixture):
     fixture.given(P.OFFLINE, cached=LeaderAndIsr(-1, 0, (5,)))
 

@@ -199,6 +199,27 @@ def test_isr_the_leader_changed_meanwhile_is_kept(fixture):
     assert fixture.stored == LeaderAndIsr(6, 1, (6, 7), 2)
 
 
+def test_shrink_that_was_written_unnoticed_is_told_to_those_who_stay(fixture):
+    fixture.given(R.ONLINE, replicas=(6, 5), known=LeaderAndIsr(6, 0, (6, 5)))
+    fixture.session.lose_outcome_of = paths.partition_state(T0)
+
+    assert fixture.move(R.OFFLINE) == {}
+
+    assert fixture.stored == LeaderAndIsr(6, 1, (6,), 1)
+    assert fixture.requests == {5: STOP, 6: HOST}
+
+
+def test_state_that_needs_no_change_any_more_is_told_to_those_who_stay(fixture):
+    fixture.given(R.ONLINE, replicas=(6, 5), known=LeaderAndIsr(6, 0, (6, 5)))
+    changed = LeaderIsrAndControllerEpoch(LeaderAndIsr(6, 1, (6,)), 50)
+    fixture.ensemble.put(paths.partition_state(T0), znodes.encode_state(changed))
+
+    assert fixture.move(R.OFFLINE) == {}
+
+    assert fixture.context.leadership(T0).leader_and_isr == fixture.stored
+    assert fixture.requests == {5: STOP, 6: HOST}
+
+
 def test_stale_controller_takes_nobody_out_of_an_isr(fixture):
     fixture.given(R.ONLINE, replicas=(5, 6), known=LeaderAndIsr(5, 0, (5, 6)))
     fixture.ensemble.put(paths.CONTROLLER_EPOCH, b"51")

@@ -147,6 +147,16 @@ def test_topic_that_somebody_else_creates_at_that_moment_exists_already(ruled):
     assert paths.topic_config("t") not in ruled.ensemble.nodes
 
 
+def test_topic_that_was_written_unnoticed_is_created(ruled):
+    ruled.candidates[0].session.lose_outcome_of = paths.topic("t")
+
+    (created,) = create(ruled, NewTopic("t", 1, 1, configs={"retention.bytes": "5"}))
+
+    assert created.error.name == "NONE"
+    assert created.topic_id == ruled.candidates[0].term.context.topic_id("t")
+    assert ruled.state("t")[2:] == (0, 1)
+
+
 def test_settings_left_of_an_earlier_topic_are_replaced(ruled):
     ruled.ensemble.put(paths.topic_config("t"), znodes.encode_config({"retention.ms": "1"}))
 
