@@ -142,7 +142,9 @@ def _of_partition(
     if now.leader not in working:
         yield f"{partition} has no working leader: {_told(state)}"
     elif sorted(now.isr) != sorted(working):
-        yield f"{partition} has not all of {working} in sync: {_told(state)}"
+        leading = _hosted(agents[now.leader], partition)
+        held = "" if leading is None else f"; its leader has {leading.isr} in leader epoch {leading.leader_epoch}"
+        yield f"{partition} has not all of {working} in sync: {_told(state)}{held}"
     else:
         hosted = {broker: _hosted(agents[broker], partition) for broker in working}
         reasons = [
