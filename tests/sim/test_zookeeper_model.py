@@ -53,7 +53,7 @@ def listing(script: Script) -> str:
 
 
 @pytest.mark.integration
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_the_model_and_the_real_server_show_every_client_the_same(quick_zookeeper):
     found = differences(quick_zookeeper, SEED, FIRST, SCRIPTS, together=100)
     assert not found, f"{len(found)} of {SCRIPTS} scripts differ; the first:\n{found[0]}"
