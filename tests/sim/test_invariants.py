@@ -20,6 +20,8 @@ from regency.model import znode_paths as paths
 from regency.model import znodes
 from regency.model.facts import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment, TopicAssignment
 from regency.model.ids import BrokerId, ControllerEpoch, LeaderEpoch, TopicId, TopicPartition
+from regency.model.kafka_errors import ErrorCode
+from regency.protos import control_pb2 as pb
 from regency.runtime.zk_session import Check, Create, Delete, Op, SetData
 
 TOPIC = "blue"
@@ -321,6 +323,16 @@ def test_an_agent_obeys_winners_in_order(story: Story) -> None:
     agent.service._gate.controller_epoch = 1
     with pytest.raises(InvariantBroken, match="deposed-refused"):
         obedience.look()
+
+
+def test_a_request_of_a_deposed_controller_that_is_carried_out_is_found(story: Story) -> None:
+    agent, obedience = obedient(story)
+    request = pb.StopReplicaRequest(header=pb.Header(controller_id=1, controller_epoch=1))
+    refused = pb.ControlResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH, controller_epoch=2)
+    obedience.answered(request, pb.ControlResponse(controller_epoch=1))
+    obedience.answered(request, refused)
+    with pytest.raises(InvariantBroken, match="deposed-refused"):
+        agent.on_control(request, pb.ControlResponse(controller_epoch=2))
 
 
 def test_an_agent_that_obeys_who_has_not_won_is_found(story: Story) -> None:

@@ -209,6 +209,15 @@ def swap_roles(judged: Judged) -> None:
     judged[1].partition().role = Role.FOLLOWER
 
 
+def remember_followers(judged: Judged) -> None:
+    judged.cluster.decide(1)
+    remotes = judged[1].partition().remotes.values()
+    known = [(replica, replica.log_end_offset, replica.fetch_epoch) for replica in remotes]
+    judged.cluster.tell(1)
+    for replica, end, epoch in known:
+        replica.log_end_offset, replica.fetch_epoch = end, epoch
+
+
 PLANTED: list[tuple[str, Callable[[Judged], None]]] = [
     ("watermark-holds", lower_watermark),
     ("watermark-within-log", raise_watermark),
@@ -223,6 +232,7 @@ PLANTED: list[tuple[str, Callable[[Judged], None]]] = [
     ("epoch-not-ahead", version_ahead),
     ("epoch-holds", go_back),
     ("role-by-epoch", swap_roles),
+    ("epoch-resets-knowledge", remember_followers),
 ]
 
 

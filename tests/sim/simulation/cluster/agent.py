@@ -101,6 +101,8 @@ class SimAgent:
         self.session: ZkSession | None = None
         self.service: ControlService | None = None
         self.leaving = False
+        self.on_control: Callable[[Any, pb.ControlResponse], None] | None = None
+        """Told of every control request and its answer."""
         self.on_end: Callable[[str], None] = lambda _why: process.kill()
         """What happens when the agent finds that it must end."""
         self._scheduler = scheduler
@@ -301,7 +303,10 @@ class SimAgent:
         }
 
         def run() -> None:
-            answer = methods[request.rpc](request.rpc.FromString(request.data))
+            message = request.rpc.FromString(request.data)
+            answer = methods[request.rpc](message)
+            if self.on_control is not None:
+                self.on_control(message, answer)
             respond(answer.SerializeToString())
 
         self._scheduler.spawn(self.process, "control", run)

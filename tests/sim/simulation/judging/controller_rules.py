@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from regency.broker_agent.metadata import MetadataSnapshot
 from regency.controller.controller import View
 from regency.model.ids import BrokerId
+from regency.model.kafka_errors import ErrorCode
+from regency.protos import control_pb2 as pb
 from simulation.cluster.agent import SimAgent
 from simulation.cluster.controller import SimController
 from simulation.judging.invariants import broken
@@ -21,6 +25,17 @@ class Obedience:
         self._zookeeper = zookeeper
         self._epoch = 0
         self._metadata: MetadataSnapshot | None = None
+        agent.on_control = self.answered
+
+    def answered(self, request: Any, answer: pb.ControlResponse) -> None:
+        """The agent has answered a control request; the answer names the controller epoch it obeys."""
+        epoch = request.header.controller_epoch
+        if epoch < answer.controller_epoch and answer.error_code == ErrorCode.NONE:
+            raise broken(
+                "deposed-refused",
+                f"broker {self._agent.broker_id} did what {request.header.controller_id} asked in controller epoch "
+                f"{epoch}, although it obeys {answer.controller_epoch}",
+            )
 
     def look(self) -> None:
         """A step of the agent's process is over."""

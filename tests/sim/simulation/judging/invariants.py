@@ -80,8 +80,15 @@ _TABLE: Final = (
     Invariant(
         "role-by-epoch", "A replica changes between leading and following only in a higher leader epoch.", _DESIGN_5
     ),
+    Invariant(
+        "epoch-resets-knowledge",
+        "What a leader knows of its followers' logs comes from fetches of its own leader epoch.",
+        _DESIGN_5,
+    ),
     # Of controllers, at agents and at themselves
-    Invariant("deposed-refused", "The controller epoch that an agent obeys never goes back.", _DESIGN_6),
+    Invariant(
+        "deposed-refused", "An agent that has seen a newer controller epoch does nothing in an older one.", _DESIGN_6
+    ),
     Invariant("obeyed-won", "An agent obeys only who has won the controller epoch it names.", _DESIGN_6),
     Invariant("rules-what-it-won", "A controller rules only in a controller epoch that its broker has won.", _DESIGN_6),
     Invariant("metadata-holds", "The controller epoch of an agent's metadata never goes back.", _DESIGN_6),

@@ -149,6 +149,8 @@ class ReplicaRules:
         elif role is Role.LEADER and high < row.high_watermark:
             raise broken("watermark-holds", f"{where}: from {row.high_watermark} to {high} in leader epoch {epoch}")
         self._check_not_ahead(where, partition)
+        if role is Role.LEADER:
+            _check_remotes(where, partition)
         began = role is Role.LEADER and (epoch != row.epoch or row.role is not Role.LEADER)
         shrunk = end < row.log_end
         if shrunk:
@@ -274,3 +276,14 @@ class ReplicaRules:
         if log is None:
             return None if agent.logs.offline_dirs else 0
         return None if log.topic_id != topic_id or log.home.failure is not None else log.log_end_offset
+
+
+def _check_remotes(where: str, partition: Partition) -> None:
+    """What a leader knows of its followers is of its own leader epoch."""
+    for replica in partition.remotes.values():
+        if replica.log_end_offset >= 0 and replica.fetch_epoch != partition.leader_epoch:
+            raise broken(
+                "epoch-resets-knowledge",
+                f"{where}: in leader epoch {partition.leader_epoch} it knows of {replica.broker} from epoch "
+                f"{replica.fetch_epoch} that it has all below {replica.log_end_offset}",
+            )
