@@ -55,9 +55,10 @@ def format_entries(entries: Iterable[str]) -> bytes:
 def read_entries(disk: Disk, path: Path) -> list[list[str]]:
     """The words of every entry. Raises CheckpointMalformed, and FileNotFoundError where there is no file."""
     try:
-        lines = disk.read_file(path).decode().splitlines()
+        text = disk.read_file(path).decode()
     except UnicodeDecodeError as error:
         raise CheckpointMalformed(path, f"not text: {error}") from error
+    lines = text.splitlines()
     if not lines:
         raise CheckpointMalformed(path, "it is empty; expected a version line")
     if lines[0].strip() != _VERSION:
@@ -65,6 +66,8 @@ def read_entries(disk: Disk, path: Path) -> list[list[str]]:
     entries = [line.split() for line in lines[2:] if line.strip()]
     if len(lines) < 2 or lines[1].strip() != str(len(entries)):
         raise CheckpointMalformed(path, f"line 2 promises {lines[1:2]} entries, {len(entries)} follow")
+    if not text.endswith("\n"):
+        raise CheckpointMalformed(path, "its last line is cut off")
     return entries
 
 

@@ -57,7 +57,17 @@ def test_an_older_content_never_replaces_a_newer_one(tmp_path):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "1\n0\n", "0\n", "0\n2\na 0 1\n", "0\n1\na 0\n", "0\n1\na x 1\n", "0\nx\na 0 1\n", "0\n1\na 0 1\nb 0 1\n"],
+    [
+        "",
+        "1\n0\n",
+        "0\n",
+        "0\n2\na 0 1\n",
+        "0\n1\na 0\n",
+        "0\n1\na x 1\n",
+        "0\nx\na 0 1\n",
+        "0\n1\na 0 1\nb 0 1\n",
+        "0\n1\na 0 1",
+    ],
 )
 def test_a_malformed_checkpoint_is_named(tmp_path, text):
     path = tmp_path / "recovery-point-offset-checkpoint"
@@ -75,7 +85,7 @@ def test_epochs_are_written_as_kafka_does(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content", [b"0\n2\n1 5\n1 6\n", b"0\n2\n1 5\n2 5\n", b"0\n1\n1 2 3\n", b"\xff\xfe", b"0\n1\na b\n"]
+    "content", [b"0\n2\n1 5\n1 6\n", b"0\n2\n1 5\n2 5\n", b"0\n1\n1 2 3\n", b"\xff\xfe", b"0\n1\na b\n", b"0\n1\n3 12"]
 )
 def test_epochs_that_do_not_rise_or_are_not_numbers_are_malformed(tmp_path, content):
     path = tmp_path / "leader-epoch-checkpoint"
