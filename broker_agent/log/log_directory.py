@@ -50,13 +50,21 @@ class LogDirectory:
 
         Raises LogDirInvalid where somebody else has it.
         """
-        self._disk.make_directory(self.path, parents=True)
+        self._make()
         try:
             self._lock_fd = self._disk.lock(self.path / LOCK)
         except BlockingIOError as error:
             raise LogDirInvalid(
                 self.path, "it is in use by another process", hint="Stop that agent, or choose another of log.dirs."
             ) from error
+
+    def _make(self) -> None:
+        """Make the directory, and what is missing above it, so that a power cut does not take it with all its logs."""
+        missing = [path for path in (self.path, *self.path.parents) if not self._disk.exists(path)]
+        self._disk.make_directory(self.path, parents=True)
+        crash_point("log.directory.before_sync")
+        for path in missing:
+            self._disk.sync_path(path.parent)
 
     def unlock(self) -> None:
         """Let others have it."""
