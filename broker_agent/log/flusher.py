@@ -30,6 +30,8 @@ class LogFlusher:
         epochs: LeaderEpochCache,
         recovery_point: Offset,
         *,
+        is_new: bool,
+        is_recovered: bool,
         clock: Clock,
         worker: Worker,
         syncs: BackgroundSync,
@@ -43,26 +45,33 @@ class LogFlusher:
         self._clock = clock
         self._worker = worker
         self._syncs = syncs
-        self._epochs_unsynced = False
+        self._directory_unsynced = is_new
+        """Whether the name of the log's own directory may not be on the disk."""
+        self._epochs_unsynced = is_recovered
+        self._cut_before = recovery_point if is_recovered else None
+        """Where the log was cut off and that may not be on the disk: the segment before must be synced, too."""
         self._truncations = 0
         self._last_flush_ms = clock.monotonic_ms()
         epochs.on_written = self._epochs_written
 
     def flush(self, log_end: Offset) -> None:
         """Sync everything below `log_end` before returning. Raises OSError."""
-        segments = self._segments.from_offset(self.recovery_point) if self.recovery_point < log_end else []
+        is_needed = self.recovery_point < log_end or self._cut_before is not None
+        segments = self._unsynced_segments() if is_needed else []
         names = self._unsynced_names(segments)
         if self._epochs_unsynced:
-            self._disk.sync_path(self._epochs.path)
+            with suppress(FileNotFoundError):  # there has been no epoch yet
+                self._disk.sync_path(self._epochs.path)
         crash_point("log.flush.before_data")
         for segment in segments:
             for file in segment.files:
                 file.sync()
         crash_point("log.flush.before_directory")
-        if names is not None:
-            self._disk.sync_path(names)
+        for directory in names:
+            self._disk.sync_path(directory)
         crash_point("log.flush.before_recovery_point")
-        self._epochs_unsynced = False
+        self._epochs_unsynced = self._directory_unsynced = False
+        self._cut_before = None
         self.recovery_point = max(self.recovery_point, log_end)
         self._last_flush_ms = self._clock.monotonic_ms()
 
@@ -72,9 +81,7 @@ class LogFlusher:
             return
         self._last_flush_ms = self._clock.monotonic_ms()
         epochs_path = self._epochs.path if self._epochs_unsynced else None
-        segments = [
-            segment for segment in self._segments.from_offset(self.recovery_point) if segment.base_offset < log_end
-        ]
+        segments = [segment for segment in self._unsynced_segments() if segment.base_offset < log_end]
         names = self._unsynced_names(segments)
         descriptors = _duplicates(self._disk, [file for segment in segments for file in segment.files])
         truncations = self._truncations
@@ -83,6 +90,8 @@ class LogFlusher:
             if isinstance(outcome, OSError):
                 self._home.fail(outcome)
             elif outcome is None and truncations == self._truncations:
+                self._directory_unsynced = False
+                self._cut_before = None
                 self.recovery_point = max(self.recovery_point, log_end)
 
         self._worker.submit(lambda: _sync(self._disk, epochs_path, descriptors, names), done)
@@ -94,19 +103,39 @@ class LogFlusher:
     def ends_at(self, log_end: Offset) -> bool:
         """Note that the log was cut off at `log_end`; returns whether the recovery point had to go back."""
         self._truncations += 1
+        self._cut_before = log_end if self._cut_before is None else min(self._cut_before, log_end)
         lowered = self.recovery_point > log_end
         self.recovery_point = min(self.recovery_point, log_end)
         return lowered
 
     def restarts_at(self, log_end: Offset) -> None:
-        """Note that the log is empty and begins at `log_end`."""
+        """Note that the log is empty and begins at `log_end`, and that the disk knows."""
         self._truncations += 1
+        self._cut_before = None
         self.recovery_point = log_end
 
-    def _unsynced_names(self, segments: Sequence[Segment]) -> Path | None:
-        """The log's directory, where files were made or replaced in it since the recovery point."""
+    def make_cut_last(self) -> None:
+        """Sync where the log was cut off, before it goes on in another file. Raises OSError.
+
+        After a power cut the old records could stand before the new ones otherwise, and nothing would tell.
+        """
+        if self._cut_before is not None:
+            for segment in self._unsynced_segments():
+                for file in segment.files:
+                    file.sync()
+            self._cut_before = None
+
+    def _unsynced_segments(self) -> list[Segment]:
+        """All from the recovery point on, and from where the log was cut off."""
+        if self._cut_before is None:
+            return self._segments.from_offset(self.recovery_point)
+        return self._segments.from_offset(Offset(min(self.recovery_point, self._cut_before - 1)))
+
+    def _unsynced_names(self, segments: Sequence[Segment]) -> list[Path]:
+        """The log's directory, where files were made or replaced in it since the recovery point, and the one above."""
         made = any(segment.base_offset >= self.recovery_point for segment in segments)
-        return self._epochs.path.parent if made or self._epochs_unsynced else None
+        names = [self._epochs.path.parent] if made or self._epochs_unsynced else []
+        return [*names, self._home.path] if self._directory_unsynced else names
 
     def _epochs_written(self) -> None:
         self._epochs_unsynced = True
@@ -125,7 +154,7 @@ def _duplicates(disk: Disk, files: list[LogFile]) -> list[int]:
     return descriptors
 
 
-def _sync(disk: Disk, epochs_path: Path | None, descriptors: list[int], names: Path | None) -> None:
+def _sync(disk: Disk, epochs_path: Path | None, descriptors: list[int], names: list[Path]) -> None:
     try:
         with suppress(FileNotFoundError):  # the log was deleted meanwhile
             if epochs_path is not None:
@@ -135,8 +164,8 @@ def _sync(disk: Disk, epochs_path: Path | None, descriptors: list[int], names: P
             disk.sync(descriptor)
         crash_point("log.background_flush.before_directory")
         with suppress(FileNotFoundError):
-            if names is not None:
-                disk.sync_path(names)
+            for directory in names:
+                disk.sync_path(directory)
         crash_point("log.background_flush.after_sync")
     finally:
         for descriptor in descriptors:

@@ -18,7 +18,7 @@ from regency.broker_agent.log.producer_state import ProducerStates
 from regency.broker_agent.log.results import LogPosition
 from regency.broker_agent.log.retention import must_roll
 from regency.broker_agent.log.segment import Segment
-from regency.broker_agent.log.segments import Segments
+from regency.broker_agent.log.segments import Cut, Segments
 from regency.broker_agent.ports import Worker
 from regency.model.clock import Clock
 from regency.model.crash_points import crash_point
@@ -53,6 +53,10 @@ class LogParts(NamedTuple):
     log_start: Offset
     log_end: Offset
     recovery_point: Offset
+    is_new: bool
+    """Whether it has just been made: not even its directory's name is on the disk."""
+    is_recovered: bool
+    """Whether the last shutdown was not clean: what was written before may not be on the disk."""
 
 
 class LogCore:
@@ -81,6 +85,8 @@ class LogCore:
             parts.segments,
             parts.epochs,
             parts.recovery_point,
+            is_new=parts.is_new,
+            is_recovered=parts.is_recovered,
             clock=services.clock,
             worker=services.worker,
             syncs=services.syncs,
@@ -186,6 +192,7 @@ class LogCore:
         active.seal()
         crash_point("log.roll.before_snapshot")
         write_snapshot(self._services.disk, self.directory, self._producers)
+        self._flusher.make_cut_last()
         crash_point("log.roll.before_segment")
         self._segments.create(self._log_end, self.config, now_ms)
         crash_point("log.roll.before_flush")
@@ -194,12 +201,14 @@ class LogCore:
     def _restart_at(self, offset: Offset) -> None:
         crash_point("log.restart.before_drop")
         removed = self._segments.drop_all()
-        crash_point("log.restart.before_segment")
         self._services.trash.put(removed, self.config.file_delete_delay_ms)
-        self._segments.create(offset, self.config, self._services.clock.wall_ms())
-        self._producers.clear(offset)
         crash_point("log.restart.before_snapshots")
         remove_snapshots(self._services.disk, self.directory, above=Offset(-1))
+        crash_point("log.restart.before_segment")
+        self._segments.create(offset, self.config, self._services.clock.wall_ms())
+        crash_point("log.restart.before_sync")
+        self._services.disk.sync_path(self.directory)  # old files that come back would mix with what is appended now
+        self._producers.clear(offset)
         crash_point("log.restart.before_epochs")
         self._epochs.clear()
         crash_point("log.restart.before_checkpoint")
@@ -208,14 +217,24 @@ class LogCore:
         self._flusher.restarts_at(offset)
         self.on_cut_back(start_lowered)
 
-    def _ends_at(self, end: Offset) -> None:
-        start_lowered = end < self._log_start
-        self._log_end = end
-        self._log_start = min(self._log_start, end)
-        self._high_watermark = min(self._high_watermark, end)
-        if self._flusher.ends_at(end) or start_lowered:
+    def _cut(self, cut: Cut) -> None:
+        """Cut the files; whatever part of that is on the disk after a crash, recovery makes it one log."""
+        start_lowered = cut.end < self._log_start
+        self._log_end = cut.end
+        self._log_start = min(self._log_start, cut.end)
+        self._high_watermark = min(self._high_watermark, cut.end)
+        if self._flusher.ends_at(cut.end) or start_lowered:
             crash_point("log.truncation.before_checkpoint")
             self.on_cut_back(start_lowered)
+        crash_point("log.truncation.before_segments")
+        removed = self._segments.drop_after(cut.segment)
+        self._services.trash.put(removed, self.config.file_delete_delay_ms)
+        crash_point("log.truncation.before_snapshots")
+        if remove_snapshots(self._services.disk, self.directory, above=cut.end) or removed:
+            crash_point("log.truncation.before_sync")
+            self._services.disk.sync_path(self.directory)  # as in `_restart_at`
+        crash_point("log.truncation.before_cut")
+        cut.segment.truncate(cut.position, cut.end)
 
     def _position_of(self, offset: Offset) -> LogPosition:
         return self._segments.end if offset == self._log_end else self._segments.position_of(offset)

@@ -184,15 +184,12 @@ class PartitionLog(LogCore):
         if offset < self._segments.first.base_offset:
             self._restart_at(offset)
             return True
-        end, removed = self._segments.truncate(offset)
-        self._services.trash.put(removed, self.config.file_delete_delay_ms)
-        crash_point("log.truncation.before_snapshots")
-        remove_snapshots(self._services.disk, self.directory, above=end)
+        self._cut(self._segments.find_cut(offset))
+        end = self._log_end
         if not self._producers.truncate_to(end):
             self._producers = restore(self._services.disk, self.directory, self._segments, trusted=end, log_end=end)
         crash_point("log.truncation.before_epochs")
         self._epochs.truncate_from_end(end)
-        self._ends_at(end)
         return True
 
     @_on_disk

@@ -29,11 +29,14 @@ def write_snapshot(disk: Disk, directory: Path, producers: ProducerStates) -> No
     crash_point("log.snapshot.after_write")
 
 
-def remove_snapshots(disk: Disk, directory: Path, *, below: Offset | None = None, above: Offset | None = None) -> None:
-    """Remove snapshots taken below or above these offsets."""
+def remove_snapshots(disk: Disk, directory: Path, *, below: Offset | None = None, above: Offset | None = None) -> bool:
+    """Remove snapshots taken below or above these offsets; returns whether there were any."""
+    removed = False
     for offset in snapshot_offsets(disk, directory):
         if (below is not None and offset < below) or (above is not None and offset > above):
             disk.remove(offset_file(directory, offset, SNAPSHOT), missing_ok=True)
+            removed = True
+    return removed
 
 
 def restore(disk: Disk, directory: Path, segments: Segments, *, trusted: Offset, log_end: Offset) -> ProducerStates:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from regency.broker_agent.log.checkpoints import read_epochs, read_partition_metadata
 from regency.broker_agent.log.disk import Disk
+from regency.broker_agent.log.epoch_recovery import EpochReader, ReadRange, merge_epochs
 from regency.broker_agent.log.errors import CheckpointMalformed, LogDirInvalid
 from regency.broker_agent.log.file_names import (
     CLEANED,
@@ -35,7 +36,7 @@ from regency.broker_agent.log.producer_state import ProducerStates
 from regency.broker_agent.log.segment import Segment
 from regency.broker_agent.log.segments import Segments
 from regency.model.crash_points import crash_point
-from regency.model.ids import NO_LEADER_EPOCH, ZERO_TOPIC_ID, LeaderEpoch, Offset, TopicId, TopicPartition
+from regency.model.ids import ZERO_TOPIC_ID, Offset, TopicId, TopicPartition
 from regency.model.log_config import LogConfig
 from regency.model.record_batch import (
     HEADER_BYTES,
@@ -99,6 +100,8 @@ def create_log(
         log_start=Offset(0),
         log_end=Offset(0),
         recovery_point=Offset(0),
+        is_new=True,
+        is_recovered=False,
     )
 
 
@@ -116,7 +119,7 @@ class _Opening:
         self._files = files
         self._disk = files.disk
         self._now_ms = now_ms
-        self._recovered_epochs: list[tuple[LeaderEpoch, Offset]] = []
+        self._read: list[ReadRange] = []
 
     def load(self) -> LogParts:
         """All steps in order."""
@@ -132,8 +135,7 @@ class _Opening:
         if not segments:
             chain.create(log_start, self._config, self._now_ms)
         crash_point("log.recovery.before_epochs")
-        epochs = self._load_epochs(chain, log_end)
-        epochs.truncate_from_start(log_start)
+        epochs = self._load_epochs(chain, log_start, log_end)
         crash_point("log.recovery.before_producers")
         synced = log_end if self._trusts_files else min(self._found.recovery_point, log_end)
         return LogParts(
@@ -147,6 +149,8 @@ class _Opening:
             log_start=log_start,
             log_end=log_end,
             recovery_point=max(synced, log_start),
+            is_new=False,
+            is_recovered=not self._trusts_files,
         )
 
     def _tidy(self) -> list[Offset]:
@@ -174,11 +178,11 @@ class _Opening:
             segment = Segment(self._directory, base, self._config, self._files, self._now_ms)
             segments.append(segment)
             must_check = not self._trusts_files and (following is None or following > self._checked_from)
-            loaded = None if must_check else _load_sound(segment, following)
+            loaded = None if must_check else _load_sound(segment, following, ends_at=self._checked_from)
             if loaded is not None:
                 end = loaded
                 continue
-            whole, end = self._recover(segment)
+            whole, end = self._recover(segment, following)
             if following is not None and (not whole or self._is_hole(end, following)):
                 later = bases[len(segments) :]
                 logger.warning("%s: dropped the segments %s, the log ends at %d", self._directory, later, end)
@@ -187,8 +191,8 @@ class _Opening:
                 break
         return segments, end
 
-    def _recover(self, segment: Segment) -> tuple[bool, Offset]:
-        """Check every batch and index it anew, cutting the file off at the first damage.
+    def _recover(self, segment: Segment, following: Offset | None) -> tuple[bool, Offset]:
+        """Check every batch and index it anew, cutting the file off at the first damage, or where the next one begins.
 
         Returns whether there was none, and the offset the segment ends at.
         """
@@ -196,6 +200,7 @@ class _Opening:
         crash_point("log.recovery.before_reindex")
         segment.reset_indexes()
         good, end = 0, segment.base_offset
+        epochs = EpochReader(end)
         why = "an incomplete batch"
         try:
             for position, header in _checked_batches(segment.log, size):
@@ -203,13 +208,17 @@ class _Opening:
                 if base < end or self._is_hole(end, base) or not segment.has_room(header.last_offset):
                     why = f"offset {header.base_offset} cannot follow {end - 1}"
                     break
+                if following is not None and header.next_offset > following:
+                    why = f"the segment from {following} on is newer: cutting this one off was lost"
+                    break
                 if position == 0:
                     segment.first_timestamp = header.max_timestamp
                 segment.index(position, header)
-                self._note_epoch(header)
+                epochs.note(header)
                 good, end = position + header.size, header.next_offset
         except CorruptBatch as error:
             why = error.reason
+        self._read.append(epochs.range(end))
         segment.size = good
         segment.seal()
         if good < size:
@@ -219,35 +228,33 @@ class _Opening:
             logger.warning(
                 "%s: cut off %d bytes at byte %d, offset %d: %s", segment.log.path, size - good, good, end, why
             )
-        return good == size, end
+        return good == size or end == following, end
 
     def _is_hole(self, end: Offset, base: Offset) -> bool:
         """Whether offsets are missing that only a crash can have lost: what was synced may have been compacted."""
         return base > end >= self._found.recovery_point and not self._found.clean
 
-    def _note_epoch(self, header: BatchHeader) -> None:
-        latest = self._recovered_epochs[-1][0] if self._recovered_epochs else NO_LEADER_EPOCH
-        if header.leader_epoch > latest:
-            self._recovered_epochs.append((LeaderEpoch(header.leader_epoch), Offset(header.base_offset)))
-
-    def _load_epochs(self, chain: Segments, log_end: Offset) -> LeaderEpochCache:
+    def _load_epochs(self, chain: Segments, log_start: Offset, log_end: Offset) -> LeaderEpochCache:
         path = self._directory / EPOCH_CHECKPOINT
         try:
-            cache = LeaderEpochCache(self._disk, path, read_epochs(self._disk, path))
+            on_file = read_epochs(self._disk, path)
+            why = "" if self._trusts_files else "the file says nothing of the oldest"
         except (FileNotFoundError, CheckpointMalformed) as error:
-            if chain.size_bytes:
-                logger.warning("%s: leader epochs are read from the batches instead: %s", self._directory, error)
-            self._recovered_epochs.clear()
+            on_file = []
+            why = str(error)
+        entries = merge_epochs(on_file, self._read)
+        if why and chain.size_bytes and (not on_file or not entries or entries[0][1] > log_start):
+            logger.warning("%s: leader epochs are read from the batches instead: %s", self._directory, why)
+            reader = EpochReader(chain.first.base_offset)
             for segment in chain:
                 for _, header in segment.headers():
-                    self._note_epoch(header)
-            cache = LeaderEpochCache(self._disk, path, self._recovered_epochs)
-            if self._recovered_epochs:
-                cache.save()
+                    reader.note(header)
+            entries = merge_epochs([], [reader.range(log_end)])
+        cache = LeaderEpochCache(self._disk, path, entries)
+        if entries != on_file:
+            cache.save()
+        cache.truncate_from_start(log_start)
         cache.truncate_from_end(log_end)
-        for epoch, start in self._recovered_epochs:
-            if cache.latest is None or epoch > cache.latest:
-                cache.assign(epoch, start)
         return cache
 
     def _topic_id(self) -> TopicId:
@@ -258,20 +265,26 @@ class _Opening:
             return ZERO_TOPIC_ID
 
 
-def _load_sound(segment: Segment, following: Offset | None) -> Offset | None:
-    """Take a segment as it is; returns where it ends, or None where its files contradict each other."""
+def _load_sound(segment: Segment, following: Offset | None, *, ends_at: Offset) -> Offset | None:
+    """Take a segment as it is; returns where it ends, or None where its files contradict each other.
+
+    `ends_at` is the recovery point: the one that ends there may have been cut off, and be long again after a crash.
+    """
     if not all(file.exists() for file in segment.files):
         return None
     if not segment.offsets.fits(segment.log.size()) or not segment.times.fits():
         return None
     try:
         segment.load()
-        if following is not None:
+        if following is not None and following != ends_at:
             return following
         tail = segment.read_tail()
     except CorruptBatch:
         return None
-    return tail.next_offset if tail else segment.base_offset
+    end = tail.next_offset if tail else segment.base_offset
+    if following is None:
+        return end
+    return following if end <= following else None
 
 
 def _checked_batches(log: LogFile, size: int) -> Iterator[tuple[int, BatchHeader]]:

@@ -5,14 +5,22 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from regency.broker_agent.log.open_files import OpenFiles
 from regency.broker_agent.log.results import LogPosition, ReadInfo
 from regency.broker_agent.log.segment import Segment
-from regency.model.crash_points import crash_point
 from regency.model.ids import Offset
 from regency.model.log_config import LogConfig
 from regency.model.record_batch import HEADER_BYTES, read_header
+
+
+class Cut(NamedTuple):
+    """A place between two batches: the log ends at `end` when `segment` ends at byte `position`."""
+
+    segment: Segment
+    position: int
+    end: Offset
 
 
 class Segments:
@@ -129,24 +137,21 @@ class Segments:
         self._segments, self._bases = [], []
         return [path for segment in dropped for path in segment.mark_deleted()]
 
-    def truncate(self, offset: Offset) -> tuple[Offset, list[Path]]:
-        """Cut off the batch that holds `offset`, and all after it; `offset` is not below the first base offset.
-
-        Returns where the log ends now (below `offset` where a batch straddles it), and files taken out of use.
-        """
-        kept = max(bisect_right(self._bases, offset), 1)
-        segment = self._segments[kept - 1]
+    def find_cut(self, offset: Offset) -> Cut:
+        """Where to cut so that the batch that holds `offset` goes; `offset` is not below the first base offset."""
+        segment = self.floor(offset)
         position = segment.position_of(offset)
-        end = offset
-        if position < segment.size:
-            end = min(offset, Offset(read_header(segment.log.read(HEADER_BYTES, position)).base_offset))
-        crash_point("log.truncation.before_segments")
+        if position == segment.size:
+            return Cut(segment, position, offset)
+        base = read_header(segment.log.read(HEADER_BYTES, position)).base_offset
+        return Cut(segment, position, min(offset, Offset(base)))
+
+    def drop_after(self, last: Segment) -> list[Path]:
+        """Take all segments after `last` out of use, newest first; returns the renamed files."""
+        kept = self._segments.index(last) + 1
         dropped, self._segments = self._segments[kept:], self._segments[:kept]
         del self._bases[kept:]
-        paths = [path for newer in reversed(dropped) for path in newer.mark_deleted()]
-        crash_point("log.truncation.before_cut")
-        segment.truncate(position, end)
-        return end, paths
+        return [path for newer in reversed(dropped) for path in newer.mark_deleted()]
 
     def move_to(self, files: OpenFiles) -> None:
         """Let another pool keep the open files."""

@@ -18,7 +18,9 @@ from regency.broker_agent.log.checkpoints import replace_file
 from regency.broker_agent.log.disk import Disk, OsDisk
 
 SLOTS = 3
-NAMES = ("a", "b", "d", "d/a", "d/b", "d/e", "d/e/a", "a/x")
+NAMES = ("a", "b", "d", "e", "d/a", "d/b", "d/e", "d/e/a", "e/a", "a/x")
+DIRECTORIES = ("d", "d/e", "e")
+FILES = ("a", "d/a")
 POSITIONS = st.integers(0, 12)
 
 
@@ -134,6 +136,11 @@ def test_without_crashes_it_is_the_operating_systems(operations: list[tuple[obje
     root = Path(tempfile.mkdtemp())
     simulated = World().disk
     simulated.make_directory(root, parents=True)
+    for disk in (simulated, OsDisk()):
+        for name in DIRECTORIES:
+            disk.make_directory(root / name)
+        for name in FILES:
+            disk.close(disk.open(root / name))
     real_hand, simulated_hand = Hand(OsDisk(), root), Hand(simulated, root)
     try:
         for operation in operations:
