@@ -1,0 +1,120 @@
+"""Defects of followers: where they truncate, from where they fetch, what they take in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from regency.broker_agent.log.partition_log import PartitionLog
+from regency.broker_agent.replication import fetch
+from regency.broker_agent.replication.fetch_plans import Plan, Reply
+from regency.broker_agent.replication.fetcher_logic import FetcherLogic
+from regency.broker_agent.replication.partition import Partition
+from regency.model.ids import TopicPartition
+from simulation.defects.patching import Defect, Patch
+
+
+def _truncate_to_watermark(patch: Patch) -> None:
+    cut = "self.remotes = {}\n    self.log.truncate_to(self.log.high_watermark)"
+    patch.edit(Partition, "become_follower", ("self.remotes = {}", cut))
+
+
+def _reply_after_removal(patch: Patch) -> None:
+    """What a running request brings for a partition that is not followed any more is taken in all the same."""
+    gone: WeakKeyDictionary[FetcherLogic, dict[TopicPartition, Any]] = WeakKeyDictionary()
+    remove: Callable[[FetcherLogic, TopicPartition], None] = FetcherLogic.remove
+    on_reply: Callable[[FetcherLogic, Plan, Reply, int], None] = FetcherLogic.on_reply
+
+    def removed(self: FetcherLogic, topic_partition: TopicPartition) -> None:
+        state = self._states.get(topic_partition)
+        if state is not None:
+            gone.setdefault(self, {})[topic_partition] = state
+        remove(self, topic_partition)
+
+    def replied(self: FetcherLogic, plan: Plan, reply: Reply, now_ms: int) -> None:
+        late = {name: state for name, state in gone.pop(self, {}).items() if name not in self._states}
+        self._states.update(late)
+        on_reply(self, plan, reply, now_ms)
+        for name in late:
+            self._states.pop(name, None)
+            self._session.left(name)
+
+    patch.set(FetcherLogic, "remove", removed)
+    patch.set(FetcherLogic, "on_reply", replied)
+
+
+def _watermark_of_diverging(patch: Patch) -> None:
+    taken = "state.replica.log.set_high_watermark(fetched.high_watermark)\n            self._truncate("
+    patch.edit(FetcherLogic, "_take_fetched", ("self._truncate(", taken))
+
+
+def _append_diverging(patch: Patch) -> None:
+    answer = "return FetchedPartition(ErrorCode.NONE, high_watermark, start, diverging=diverging)"
+    read = "log.read(offset, 1 << 20, max_offset=end, min_one_batch=True).records if offset < end else b''"
+    patch.edit(
+        fetch,
+        "_read_log",
+        (answer, f"return FetchedPartition(ErrorCode.NONE, high_watermark, start, {read}, diverging)"),
+    )
+    patch.edit(
+        FetcherLogic, "_take_fetched", ("diverging is not None:", "diverging is not None and not fetched.records:")
+    )
+
+
+def _offset_not_read_again(patch: Patch) -> None:
+    patch.edit(
+        FetcherLogic,
+        "_drop",
+        ("self._states.pop(topic_partition, None) is not None", "(gone := self._states.pop(topic_partition, None))"),
+        (
+            "self._session.left(",
+            "vars(self).setdefault('left', {})[topic_partition] = gone.offset\n        self._session.left(",
+        ),
+    )
+    again = "self._states[name].offset = vars(self).get('left', {}).get(name, replica.log_end_offset)"
+    patch.edit(FetcherLogic, "add", ("self._session.changed(name)", f"{again}\n    self._session.changed(name)"))
+
+
+def _watermark_above_end(patch: Patch) -> None:
+    patch.edit(PartitionLog, "set_high_watermark", ("min(offset, self._log_end)", "offset"))
+
+
+DEFECTS: tuple[Defect, ...] = (
+    Defect(
+        "truncate-to-watermark",
+        "a follower cuts its log to its high watermark before it asks its leader",
+        "KIP-101, KAFKA-1211",
+        _truncate_to_watermark,
+    ),
+    Defect(
+        "reply-after-removal",
+        "what a fetch brings is taken in although the partition is led here or followed elsewhere by now",
+        "KAFKA-13207",
+        _reply_after_removal,
+    ),
+    Defect(
+        "watermark-of-diverging",
+        "a follower takes the high watermark of an answer that says its log differs",
+        "KAFKA-14704",
+        _watermark_of_diverging,
+    ),
+    Defect(
+        "append-diverging",
+        "a follower appends what comes with the answer that its log differs",
+        "KAFKA-13140",
+        _append_diverging,
+    ),
+    Defect(
+        "offset-not-read-again",
+        "a follower that is told to follow again goes on from where its fetcher was",
+        "KAFKA-10371",
+        _offset_not_read_again,
+    ),
+    Defect(
+        "watermark-above-end",
+        "a follower takes its leader's high watermark though its log ends below",
+        "11.7 rule 1",
+        _watermark_above_end,
+    ),
+)

@@ -1,0 +1,172 @@
+"""Defects of the log: what survives a crash, what a truncation takes with it, who is known to have produced what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from regency.broker_agent.log import flusher, recovery
+from regency.broker_agent.log.directory_logs import DirectoryLogs
+from regency.broker_agent.log.disk import Disk
+from regency.broker_agent.log.epoch_recovery import EpochEntry, ReadRange
+from regency.broker_agent.log.flusher import LogFlusher
+from regency.broker_agent.log.log_core import LogCore
+from regency.broker_agent.log.log_directory import LogDirectory
+from regency.broker_agent.log.log_manager import LogManager
+from regency.broker_agent.log.partition_log import PartitionLog
+from regency.broker_agent.log.producer_state import ProducerStates
+from regency.broker_agent.log.results import AppendInfo
+from regency.broker_agent.log.segments import Segments
+from regency.broker_agent.replication.replica_manager import ReplicaManager
+from regency.model.ids import Offset
+from regency.model.record_batch import Buffer
+from simulation.defects.patching import Defect, Patch
+
+# Leader epochs
+
+
+def _epoch_at_end_kept(patch: Patch) -> None:
+    patch.edit(PartitionLog, "truncate_to", ("self._epochs.truncate_from_end(self._log_end)", "pass"))
+
+
+def _epochs_not_cut(patch: Patch) -> None:
+    patch.edit(PartitionLog, "truncate_to", ("self._epochs.truncate_from_end(end)", "pass"))
+
+
+def _epochs_not_read(patch: Patch) -> None:
+    original = recovery.merge_epochs
+
+    def merge_epochs(on_file: Sequence[EpochEntry], read: Sequence[ReadRange]) -> list[EpochEntry]:
+        return list(on_file) or original(on_file, read)
+
+    patch.set(recovery, "merge_epochs", merge_epochs)
+
+
+# High watermarks on the disk
+
+
+def _watermarks_lost(patch: Patch) -> None:
+    patch.edit(LogManager, "high_watermark_checkpoint", ("marks.get(topic_partition, Offset(0))", "Offset(0)"))
+
+
+def _watermarks_early(patch: Patch) -> None:
+    patch.edit(ReplicaManager, "_checkpoint_high_watermarks", ("if not self._complete:", "if False:"))
+    kept = "self.high_watermarks = dict(changed)"
+    patch.edit(DirectoryLogs, "write_high_watermarks_later", ("self.high_watermarks.update(changed)", kept))
+
+
+# Crashes and failures
+
+
+def _never_synced(patch: Patch) -> None:
+    patch.edit(LogFlusher, "flush", ("file.sync()", "pass"))
+    patch.edit(flusher, "_sync", ("disk.sync(descriptor)", "pass"))
+
+
+def _clean_marker_kept(patch: Patch) -> None:
+    patch.edit(LogDirectory, "take_clean_marker", ("self._disk.remove(marker)", "self._disk.read_file(marker)"))
+
+
+def _always_clean(patch: Patch) -> None:
+    patch.edit(LogDirectory, "take_clean_marker", ("return False", "return True"))
+
+
+def _checksums_unread(patch: Patch) -> None:
+    patch.edit(recovery, "_checked_batches", ("not crc_matches(chunk, header, at)", "False"))
+
+
+def _cut_not_checkpointed(patch: Patch) -> None:
+    patch.edit(LogCore, "_cut", ("self._flusher.ends_at(cut.end) or", "self._flusher.ends_at(cut.end) and False and"))
+
+
+def _failure_ignored(patch: Patch) -> None:
+    patch.edit(
+        LogDirectory,
+        "fail",
+        ("if self.failure is None:", "if False:"),
+        ("LogStorageError(self.path, self.failure)", "LogStorageError(self.path, str(error))"),
+    )
+
+
+# Producers
+
+
+def _duplicates_written(patch: Patch) -> None:
+    lookup = "producer = self._producers.get(header.producer_id)"
+    patch.edit(ProducerStates, "check", (lookup, f"return None\n    {lookup}"))
+
+
+def _producers_lost(patch: Patch) -> None:
+    def restore(disk: Disk, directory: Path, segments: Segments, *, trusted: Offset, log_end: Offset) -> ProducerStates:
+        producers = ProducerStates()
+        producers.end_offset = log_end
+        return producers
+
+    patch.set(recovery, "restore", restore)
+
+
+def _producers_not_cut(patch: Patch) -> None:
+    patch.edit(PartitionLog, "truncate_to", ("not self._producers.truncate_to(end)", "False"))
+
+
+def _producers_not_followed(patch: Patch) -> None:
+    original = PartitionLog.append_as_follower
+
+    def append_as_follower(self: PartitionLog, records: Buffer) -> AppendInfo:
+        known, self._producers = self._producers, ProducerStates()
+        try:
+            return original(self, records)
+        finally:
+            known.end_offset = self._producers.end_offset
+            self._producers = known
+
+    patch.set(PartitionLog, "append_as_follower", append_as_follower)
+
+
+def _strangers_begin_anywhere(patch: Patch) -> None:
+    patch.edit(ProducerStates, "check", ("all_known and header.base_sequence != 0", "False"))
+
+
+DEFECTS: tuple[Defect, ...] = (
+    Defect(
+        "epoch-at-end-kept",
+        "a truncation that drops no record keeps the epoch that begins at the end",
+        "KAFKA-10706",
+        _epoch_at_end_kept,
+    ),
+    Defect("epochs-not-cut", "a truncation leaves the epochs of the records it drops", "KIP-101", _epochs_not_cut),
+    Defect(
+        "epochs-not-read",
+        "after a crash the epoch file is believed, whatever the batches say",
+        "KAFKA-16541",
+        _epochs_not_read,
+    ),
+    Defect("watermarks-lost", "high watermarks begin at 0 after a restart", "KAFKA-7235", _watermarks_lost),
+    Defect(
+        "watermarks-early",
+        "high watermarks are checkpointed before all partitions are known, and those of the others are lost",
+        "KAFKA-1647",
+        _watermarks_early,
+    ),
+    Defect("never-synced", "the recovery point rises without a sync", "KAFKA-10101", _never_synced),
+    Defect("clean-marker-kept", "the clean-shutdown marker outlives the start", "KAFKA-10471", _clean_marker_kept),
+    Defect("always-clean", "every shutdown is taken for a clean one", "KAFKA-10471", _always_clean),
+    Defect("checksums-unread", "recovery does not look at checksums", "11.7 rule 9", _checksums_unread),
+    Defect(
+        "cut-not-checkpointed",
+        "the lowered recovery point of a truncated log is not written before new appends",
+        "11.3",
+        _cut_not_checkpointed,
+    ),
+    Defect("failure-ignored", "a log goes on after a write to it has failed", "KAFKA-10778, KIP-112", _failure_ignored),
+    Defect("duplicates-written", "sequence numbers are not looked at", "KIP-98", _duplicates_written),
+    Defect("producers-lost", "producers are forgotten at a restart", "11.7 rule 9", _producers_lost),
+    Defect("producers-not-cut", "producers keep batches that were truncated", "KAFKA-12153", _producers_not_cut),
+    Defect("producers-not-followed", "followers do not learn who produced", "KIP-98", _producers_not_followed),
+    Defect(
+        "strangers-begin-anywhere",
+        "a producer that never wrote to a log may begin with any sequence number",
+        "design section 5",
+        _strangers_begin_anywhere,
+    ),
+)
