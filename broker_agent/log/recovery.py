@@ -128,8 +128,9 @@ class _Opening:
         crash_point("log.recovery.before_segments")
         segments, log_end = self._load_segments(bases)
         log_start = max(self._found.log_start, bases[0] if bases else Offset(0))
+        if segments and log_end < log_start:
+            self._drop(segments)
         if not segments or log_end < log_start:
-            _remove(segments)
             segments, log_end = [], log_start
         chain = Segments(self._directory, self._files, segments)
         if not segments:
@@ -186,10 +187,21 @@ class _Opening:
             if following is not None and (not whole or self._is_hole(end, following)):
                 later = bases[len(segments) :]
                 logger.warning("%s: dropped the segments %s, the log ends at %d", self._directory, later, end)
-                crash_point("log.recovery.before_drop")
-                _remove([Segment(self._directory, gone, self._config, self._files, self._now_ms) for gone in later])
+                self._drop([Segment(self._directory, gone, self._config, self._files, self._now_ms) for gone in later])
                 break
         return segments, end
+
+    def _drop(self, segments: Sequence[Segment]) -> None:
+        """Delete segments, newest first, so that what is left is always a prefix, and for good.
+
+        Synced, as they would follow what is appended next if they came back.
+        """
+        crash_point("log.recovery.before_drop")
+        for segment in reversed(segments):
+            for file in segment.files:
+                file.remove()
+        crash_point("log.recovery.before_sync")
+        self._disk.sync_path(self._directory)
 
     def _recover(self, segment: Segment, following: Offset | None) -> tuple[bool, Offset]:
         """Check every batch and index it anew, cutting the file off at the first damage, or where the next one begins.
@@ -306,10 +318,3 @@ def _checked_batches(log: LogFile, size: int) -> Iterator[tuple[int, BatchHeader
         if not consumed:
             return
         position += consumed
-
-
-def _remove(segments: Sequence[Segment]) -> None:
-    """Delete segments, newest first, so that what is left is always a prefix."""
-    for segment in reversed(segments):
-        for file in segment.files:
-            file.remove()

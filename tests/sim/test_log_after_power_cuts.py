@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -21,6 +22,8 @@ from simulation.disk import SimDisk
 from simulation.kernel.scheduler import Process, ProcessDied, Scheduler
 from simulation.kernel.threads import simulated_threads
 
+from regency.broker_agent.log.checkpoints import OffsetCheckpoint
+from regency.broker_agent.log.errors import LogStorageError
 from regency.broker_agent.log.log_manager import LogManager
 from regency.broker_agent.log.partition_log import PartitionLog
 from regency.model.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
@@ -61,7 +64,12 @@ class QueuedWorker:
 
     def submit(self, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
         def job() -> None:
-            done(work())
+            outcome: T | BaseException
+            try:
+                outcome = work()
+            except OSError as error:
+                outcome = error
+            done(outcome)
 
         self.jobs.append(job)
 
@@ -131,6 +139,7 @@ class Machine:
         self.starts += 1
         self.process = Process(self.scheduler, f"agent-{self.starts}")
         self.worker = QueuedWorker()
+        self.failures: list[str] = []
         self.manager = LogManager.open(
             [ROOT],
             CONFIG,
@@ -139,7 +148,7 @@ class Machine:
             clock=self.process.clock,
             worker=self.worker,
             recovery_threads=1,
-            on_dir_failure=lambda path, why: pytest.fail(f"{path}: {why}"),
+            on_dir_failure=lambda path, why: self.failures.append(why),
             disk=self.device.mount(self.process),
             new_uuid=lambda: UUID(int=self.scheduler.random.getrandbits(128)),
         )
@@ -259,6 +268,20 @@ class Machine:
             self.start()
         self.check(lossy=lossy, exact=not lossy)
 
+    def fail(self, *, lossy: bool, full: bool, after: int, during: Callable[[], object]) -> None:
+        """The disk fails or is full in the middle of something; the agent is restarted when it has been repaired."""
+        if full:
+            self.device.fill(after * 20)
+        else:
+            self.device.fail(after)
+        with suppress(LogStorageError):
+            during()
+        self.device.heal()
+        self.process.kill()
+        self.device.crash(lossy=lossy)
+        self.start()
+        self.check(lossy=lossy, exact=False)
+
     def dies_after(self, operations: int, work: Callable[[], object]) -> bool:
         """Do some work in a process that dies before its next disk operation after that many; whether it did."""
         left = operations
@@ -282,6 +305,7 @@ class Machine:
         """The log is what it may be, and nothing is known that is not in it."""
         found = Content(self.log.log_start_offset, self.log.log_end_offset, tuple(read_all(self.log)))
         expected = self.possible[-1:] if exact else self.possible
+        assert self.failures == []
         assert any(found.is_prefix_of(whole) for whole in expected), (found, expected)
         assert found.end >= (self.content.end if exact else self.lasting), (found, self.content, self.lasting)
         assert self.log.epoch_entries == found.epochs, found
@@ -352,6 +376,7 @@ OPERATIONS = st.lists(
         st.tuples(st.just("crash"), st.booleans()),
         st.tuples(st.just("crash_twice"), st.booleans(), st.integers(0, 30)),
         st.tuples(st.just("crash_during"), st.booleans(), st.integers(0, 15), CALM),
+        st.tuples(st.just("fail_during"), st.booleans(), st.booleans(), st.integers(0, 10), CALM),
     ),
     max_size=25,
 )
@@ -386,6 +411,10 @@ FOUND: dict[str, list[tuple[object, ...]]] = {
         ("append", 2, 26, 0, 3), ("append", 3, 13, 1, 3), ("append", 1, 41, -1, 3), ("truncate", 12),
         ("append", 3, 53, -1, 1), ("append", 2, 26, -1, 1),
     ],
+    "segments that recovery dropped follow what was appended since": [
+        ("append", 2, 60, 0, 1), ("flush",), ("append", 2, 60, 0, 1), ("roll",), ("append", 2, 60, 0, 1),
+        ("crash", True), ("append", 2, 60, 0, 1),
+    ],
 }  # fmt: skip
 """What power cuts did before each of these was seen to; most need some luck, and so are tried many times."""
 
@@ -411,6 +440,21 @@ def test_what_went_wrong_once_does_not_again(operations: list[tuple[object, ...]
         run(operations, seed)
 
 
+def test_the_data_loop_never_waits_for_a_checkpoint_that_a_worker_writes_slowly() -> None:
+    scheduler = Scheduler(3)
+    device = SimDisk(scheduler)
+    process = Process(scheduler, "agent")
+    disk = device.mount(process)
+    with simulated_threads(scheduler):
+        checkpoint = OffsetCheckpoint(disk, Path("/offsets"))
+        older, newer = checkpoint.decide(), checkpoint.decide()
+        device.slow(1_000_000)
+        scheduler.spawn(process, "worker", lambda: checkpoint.write({TP: Offset(1)}, older))
+        scheduler.at(1000, lambda: checkpoint.write({TP: Offset(2)}, newer), process)
+        scheduler.run_until(10_000_000)
+    assert (checkpoint.read(), disk.names_in(Path("/"))) == ({TP: 2}, ["offsets"])
+
+
 def do(machine: Machine, name, *details) -> None:
     if name == "crash":
         machine.crash(lossy=details[0])
@@ -419,6 +463,9 @@ def do(machine: Machine, name, *details) -> None:
     elif name == "crash_during":
         lossy, after, (inner, *inner_details) = details
         machine.crash(lossy=lossy, after=after, during=lambda: getattr(machine, inner)(*inner_details))
+    elif name == "fail_during":
+        lossy, full, after, (inner, *inner_details) = details
+        machine.fail(lossy=lossy, full=full, after=after, during=lambda: getattr(machine, inner)(*inner_details))
     else:
         getattr(machine, name)(*details)
         machine.note_flushed()
