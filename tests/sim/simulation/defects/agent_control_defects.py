@@ -1,0 +1,240 @@
+"""Defects of what an agent takes from controllers: whom it obeys, in which order, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from regency.broker_agent.control_gate import ControlGate, Header, RefusedRequest, RepeatedRequest
+from regency.broker_agent.control_service import ControlService
+from regency.broker_agent.metadata_cache import MetadataCache, MetadataUpdate, Prepared, Refused
+from regency.broker_agent.replication.api import AppliedState, PartitionState
+from regency.broker_agent.replication.control import ControlPath
+from regency.broker_agent.replication.partition import Partition
+from regency.model.ids import NO_BROKER_EPOCH, BrokerEpoch, LeaderEpoch, TopicPartition
+from regency.model.kafka_errors import ErrorCode
+from simulation.defects.patching import Defect, Patch
+
+Verdict = RefusedRequest | RepeatedRequest | bool
+
+
+def _any_controller(patch: Patch) -> None:
+    check = ControlGate.check_epochs
+
+    def unchecked(self: ControlGate, header: Header, own_epoch: BrokerEpoch) -> RefusedRequest | None:
+        refused = check(self, header, own_epoch)
+        if refused is not None and refused.error is ErrorCode.STALE_CONTROLLER_EPOCH:
+            newest = msgspec.structs.replace(
+                header, controller_epoch=self.controller_epoch, controller_id=self._controller
+            )
+            return check(self, newest, own_epoch)
+        return refused
+
+    patch.set(ControlGate, "check_epochs", unchecked)
+
+
+def _any_incarnation(patch: Patch) -> None:
+    check = ControlGate.check_epochs
+
+    def unchecked(self: ControlGate, header: Header, own_epoch: BrokerEpoch) -> RefusedRequest | None:
+        refused = check(self, header, own_epoch)
+        stale = refused is not None and refused.error is ErrorCode.STALE_BROKER_EPOCH
+        return None if stale else refused
+
+    patch.set(ControlGate, "check_epochs", unchecked)
+
+
+def _earlier_processes(patch: Patch) -> None:
+    begin = ControlGate.__init__
+
+    def init(self: ControlGate, earlier: BrokerEpoch = NO_BROKER_EPOCH) -> None:
+        del earlier
+        begin(self)
+
+    patch.set(ControlGate, "__init__", init)
+
+
+def _any_number(patch: Patch) -> None:
+    admit = ControlGate.admit
+
+    def unordered(self: ControlGate, header: Header, own_epoch: BrokerEpoch) -> Verdict:
+        verdict = admit(self, header, own_epoch)
+        refused = isinstance(verdict, RefusedRequest) and verdict.error is ErrorCode.INVALID_REQUEST
+        if refused or isinstance(verdict, RepeatedRequest):
+            self._seq = header.seq
+            self._answer = None
+            return False
+        return verdict
+
+    patch.set(ControlGate, "admit", unordered)
+
+
+def _deltas_not_counted(patch: Patch) -> None:
+    prepare = MetadataCache.prepare
+
+    def whatever(self: MetadataCache, update: MetadataUpdate) -> Prepared | Refused:
+        if not update.snapshot and update.controller_epoch == self._epoch and self._next_delta:
+            update = msgspec.structs.replace(update, first_delta=self._next_delta)
+        return prepare(self, update)
+
+    patch.set(MetadataCache, "prepare", whatever)
+
+
+def _part_of_a_snapshot(patch: Patch) -> None:
+    prepare = MetadataCache.prepare
+
+    def first_is_all(self: MetadataCache, update: MetadataUpdate) -> Prepared | Refused:
+        if update.snapshot and update.first_chunk:
+            update = msgspec.structs.replace(update, last_chunk=True)
+        return prepare(self, update)
+
+    patch.set(MetadataCache, "prepare", first_is_all)
+
+
+def _snapshot_onto_the_old(patch: Patch) -> None:
+    prepare = MetadataCache._prepare_snapshot
+
+    def onto(self: MetadataCache, update: MetadataUpdate) -> Prepared | Refused:
+        if update.first_chunk:
+            self._staged = msgspec.structs.replace(self._view, controller_epoch=update.controller_epoch)
+            update = msgspec.structs.replace(update, first_chunk=False)
+        return prepare(self, update)
+
+    patch.set(MetadataCache, "_prepare_snapshot", onto)
+
+
+def _equal_epoch_is_stale(patch: Patch) -> None:
+    def ignore(self: ControlPath, state: PartitionState, followers: list[Partition], now_ms: int) -> None:
+        del self, state, followers, now_ms
+
+    def higher(self: ControlPath, state: PartitionState) -> bool:
+        partition = self._hosting.partitions.get(state.topic_partition)
+        return partition is None or state.leader_epoch > partition.leader_epoch
+
+    patch.set(ControlPath, "_refresh", ignore)
+    patch.set(ControlPath, "_is_transition", higher)
+
+
+def _lost_role(patch: Patch) -> None:
+    def higher(self: ControlPath, state: PartitionState) -> bool:
+        partition = self._hosting.partitions.get(state.topic_partition)
+        return partition is None or state.leader_epoch > partition.leader_epoch
+
+    patch.set(ControlPath, "_is_transition", higher)
+
+
+def _done_before_it_is(patch: Patch) -> None:
+    read = ControlService._read_configs
+
+    def hopeful(self: ControlService, states: Sequence[PartitionState]) -> dict[TopicPartition, AppliedState]:
+        return {
+            partition: AppliedState(ErrorCode.NONE, applied.leader_epoch)
+            for partition, applied in read(self, states).items()
+        }
+
+    patch.set(ControlService, "_read_configs", hopeful)
+
+
+def _unreachable_is_done(patch: Patch) -> None:
+    follow = ControlPath._follow
+
+    def hopeful(self: ControlPath, followers: Sequence[Partition]) -> list[TopicPartition]:
+        follow(self, followers)
+        return []
+
+    patch.set(ControlPath, "_follow", hopeful)
+
+
+def _lower_leader_epoch(patch: Patch) -> None:
+    admit = ControlPath._admit
+
+    def lenient(self: ControlPath, state: PartitionState) -> ErrorCode | None:
+        error = admit(self, state)
+        if error is ErrorCode.FENCED_LEADER_EPOCH:
+            self._hosting.partitions[state.topic_partition].leader_epoch = LeaderEpoch(state.leader_epoch - 1)
+            return None
+        return error
+
+    patch.set(ControlPath, "_admit", lenient)
+
+
+def _newer_incarnation_refused(patch: Patch) -> None:
+    check = ControlGate.check_epochs
+
+    def strict(self: ControlGate, header: Header, own_epoch: BrokerEpoch) -> RefusedRequest | None:
+        if header.broker_epoch > own_epoch:
+            return RefusedRequest(ErrorCode.STALE_BROKER_EPOCH, "not known here")
+        return check(self, header, own_epoch)
+
+    patch.set(ControlGate, "check_epochs", strict)
+
+
+DEFECTS: tuple[Defect, ...] = (
+    Defect("any-controller-epoch", "An agent obeys a lower controller epoch too.", "KAFKA-1188", _any_controller),
+    Defect(
+        "any-broker-epoch", "An agent obeys what was meant for another incarnation.", "KAFKA-7235", _any_incarnation
+    ),
+    Defect(
+        "earlier-process-obeyed",
+        "Until it knows its own registration, an agent obeys what was meant for the process before it.",
+        "KAFKA-7235",
+        _earlier_processes,
+    ),
+    Defect(
+        "newer-incarnation-refused",
+        "An agent refuses a broker epoch that it does not know yet.",
+        "KAFKA-9839",
+        _newer_incarnation_refused,
+    ),
+    Defect("any-number", "An agent executes requests again and in any order.", "design section 5", _any_number),
+    Defect(
+        "deltas-not-counted",
+        "An agent takes metadata deltas without comparing their numbers.",
+        "design section 5",
+        _deltas_not_counted,
+    ),
+    Defect(
+        "part-of-a-snapshot",
+        "The first piece of a metadata snapshot counts as all of it.",
+        "design section 5",
+        _part_of_a_snapshot,
+    ),
+    Defect(
+        "snapshot-onto-the-old",
+        "A metadata snapshot is merged into what was known.",
+        "KAFKA-13225, design section 5",
+        _snapshot_onto_the_old,
+    ),
+    Defect(
+        "equal-epoch-is-stale",
+        "A LeaderAndIsr with the leader epoch that is held is ignored, and answered as done.",
+        "KAFKA-13790, reference section 11.3",
+        _equal_epoch_is_stale,
+    ),
+    Defect(
+        "lost-role-stays-lost",
+        "A stopped replica does not take its role again in the same leader epoch.",
+        "reference section 11.3",
+        _lost_role,
+    ),
+    Defect(
+        "answered-before-done",
+        "Replicas whose settings could not be read are answered as if they were there.",
+        "KAFKA-9307",
+        _done_before_it_is,
+    ),
+    Defect(
+        "unreachable-is-done",
+        "A follower whose leader came without an address is answered as if it followed.",
+        "KAFKA-9307",
+        _unreachable_is_done,
+    ),
+    Defect(
+        "lower-leader-epoch",
+        "A LeaderAndIsr of a lower leader epoch is applied.",
+        "KAFKA-1188, KAFKA-9539",
+        _lower_leader_epoch,
+    ),
+)
+"""In the order of the table."""

@@ -1,0 +1,309 @@
+"""Defects of what the controller decides: elections, ISRs, brokers that die, return or leave."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import msgspec
+
+from regency.controller import brokers, controller, failover, isr_changes
+from regency.controller import partition_state_machine as partition_states
+from regency.controller import replica_state_machine as replica_states
+from regency.controller.brokers import BrokerChanges, compare_brokers
+from regency.controller.cluster_store import ClusterStore, WriteCode, WriteResult
+from regency.controller.context import ControllerContext
+from regency.controller.controlled_shutdown import shut_down_broker
+from regency.controller.election import Election, IsrRemoval, elect_offline, remove_from_isr
+from regency.controller.events import ShutdownOutcome
+from regency.controller.partition_state_machine import PartitionStateMachine
+from regency.controller.replica_state_machine import ReplicaStateMachine
+from regency.controller.states import PartitionState
+from regency.controller.term import Term
+from regency.model import znode_paths as paths
+from regency.model.facts import Broker, LeaderIsrAndControllerEpoch
+from regency.model.ids import NO_BROKER_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch, TopicPartition, ZkVersion
+from simulation.defects.patching import Defect, Patch
+
+
+def _same_epoch(state: LeaderIsrAndControllerEpoch) -> LeaderIsrAndControllerEpoch:
+    now = state.leader_and_isr
+    return msgspec.structs.replace(
+        state, leader_and_isr=msgspec.structs.replace(now, leader_epoch=LeaderEpoch(now.leader_epoch - 1))
+    )
+
+
+def _epoch_kept_by_elections(patch: Patch) -> None:
+    decide = PartitionStateMachine._next_state
+
+    def kept(self: PartitionStateMachine, partition: TopicPartition, election: Election) -> LeaderIsrAndControllerEpoch:
+        return _same_epoch(decide(self, partition, election))
+
+    patch.set(PartitionStateMachine, "_next_state", kept)
+
+
+def _epoch_kept_by_shrinks(patch: Patch) -> None:
+    decide = ReplicaStateMachine._next_state
+
+    def kept(self: ReplicaStateMachine, partition: TopicPartition, removal: IsrRemoval) -> LeaderIsrAndControllerEpoch:
+        return _same_epoch(decide(self, partition, removal))
+
+    patch.set(ReplicaStateMachine, "_next_state", kept)
+
+
+def _empty_isr(patch: Patch) -> None:
+    def removed(
+        assignment: Sequence[BrokerId], leader: BrokerId, isr: Sequence[BrokerId], offline: Collection[BrokerId]
+    ) -> IsrRemoval | None:
+        removal = remove_from_isr(assignment, leader, isr, offline)
+        if removal is None:
+            return None
+        return IsrRemoval(removal.leader, tuple(each for each in isr if each not in offline), removal.why)
+
+    patch.set(replica_states, "remove_from_isr", removed)
+
+
+def _dead_elected(patch: Patch) -> None:
+    def elect(
+        assignment: Sequence[BrokerId],
+        isr: Sequence[BrokerId],
+        online: Collection[BrokerId],
+        *,
+        unclean_allowed: bool = False,
+    ) -> Election:
+        del online
+        return elect_offline(assignment, isr, assignment, unclean_allowed=unclean_allowed)
+
+    patch.set(partition_states, "elect_offline", elect)
+
+
+def _anybody_elected(patch: Patch) -> None:
+    def elect(
+        assignment: Sequence[BrokerId],
+        isr: Sequence[BrokerId],
+        online: Collection[BrokerId],
+        *,
+        unclean_allowed: bool = False,
+    ) -> Election:
+        del unclean_allowed
+        return elect_offline(assignment, isr, online, unclean_allowed=True)
+
+    patch.set(partition_states, "elect_offline", elect)
+
+
+def _whatever_version(patch: Patch) -> None:
+    update = ClusterStore.update_states
+
+    def over(
+        self: ClusterStore, states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch]
+    ) -> dict[TopicPartition, WriteResult]:
+        held = self._read_many([paths.partition_state(partition) for partition in states])
+        unconditional = {
+            partition: state if znode is None else _at_version(state, znode.stat.version)
+            for (partition, state), znode in zip(states.items(), held, strict=True)
+        }
+        return update(self, unconditional)
+
+    patch.set(ClusterStore, "update_states", over)
+
+
+def _at_version(state: LeaderIsrAndControllerEpoch, version: int) -> LeaderIsrAndControllerEpoch:
+    now = msgspec.structs.replace(state.leader_and_isr, zk_version=ZkVersion(version))
+    return msgspec.structs.replace(state, leader_and_isr=now)
+
+
+def _conflict_is_written(patch: Patch) -> None:
+    update = ClusterStore.update_states
+
+    def believed(
+        self: ClusterStore, states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch]
+    ) -> dict[TopicPartition, WriteResult]:
+        return {
+            partition: WriteResult(WriteCode.WRITTEN, ZkVersion(states[partition].leader_and_isr.zk_version + 1))
+            if result.code is WriteCode.CONFLICT
+            else result
+            for partition, result in update(self, states).items()
+        }
+
+    patch.set(ClusterStore, "update_states", believed)
+
+
+def _dead_leader_at_failover(patch: Patch) -> None:
+    def startup(self: PartitionStateMachine) -> None:
+        for partition in self._context.partitions():
+            known = self._context.leadership(partition) is not None
+            self._context.set_partition_state(partition, PartitionState.ONLINE if known else PartitionState.NEW)
+        self.trigger_online()
+
+    patch.set(PartitionStateMachine, "startup", startup)
+
+
+def _nobody_bounced(
+    context: ControllerContext, mzxids: Mapping[TopicPartition, int]
+) -> dict[BrokerId, list[TopicPartition]]:
+    del context, mzxids
+    return {}
+
+
+def _bounce_over_failover(patch: Patch) -> None:
+    patch.set(failover, "find_bounced", _nobody_bounced)
+
+
+def _bounce_before_isr_change(patch: Patch) -> None:
+    patch.set(isr_changes, "find_bounced", _nobody_bounced)
+
+
+def _bounce_unnoticed(patch: Patch) -> None:
+    def compare(known: Mapping[BrokerId, Broker], registered: Mapping[BrokerId, Broker]) -> BrokerChanges:
+        changes = compare_brokers(known, registered)
+        return BrokerChanges(changes.new, (), changes.dead, (*changes.modified, *changes.bounced))
+
+    patch.set(brokers, "compare_brokers", compare)
+
+
+def _leaver_elected(patch: Patch) -> None:
+    def everybody(self: ControllerContext) -> None:
+        self.usable = frozenset(self.brokers)
+
+    patch.set(ControllerContext, "_refresh_usable", everybody)
+
+
+def _leaving_for_ever(patch: Patch) -> None:
+    def remove(self: ControllerContext, broker: BrokerId) -> None:
+        self.brokers.pop(broker, None)
+        self.offline_replicas.pop(broker, None)
+        self._refresh_usable()
+
+    patch.set(ControllerContext, "remove_broker", remove)
+
+
+def _shutdown_of_another_incarnation(patch: Patch) -> None:
+    def shut_down(term: Term, broker: BrokerId, broker_epoch: BrokerEpoch) -> ShutdownOutcome:
+        del broker_epoch
+        return shut_down_broker(term, broker, NO_BROKER_EPOCH)
+
+    patch.set(controller, "shut_down_broker", shut_down)
+
+
+def _dead_stay_in_sync(patch: Patch) -> None:
+    def removed(
+        assignment: Sequence[BrokerId], leader: BrokerId, isr: Sequence[BrokerId], offline: Collection[BrokerId]
+    ) -> IsrRemoval | None:
+        if leader not in offline:
+            return None
+        removal = remove_from_isr(assignment, leader, isr, offline)
+        return removal and IsrRemoval(removal.leader, tuple(isr), removal.why)
+
+    patch.set(replica_states, "remove_from_isr", removed)
+
+
+def _unread_notifications(patch: Patch) -> None:
+    delete = ClusterStore.delete_notifications
+
+    def all_there_are(self: ClusterStore, listed: Sequence[str]) -> None:
+        del listed
+        delete(self, self.isr_notifications())
+
+    patch.set(ClusterStore, "delete_notifications", all_there_are)
+
+
+def _isr_changes_untold(patch: Patch) -> None:
+    def untold(
+        context: ControllerContext, store: ClusterStore, partitions: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        changed = partition_states.refresh_leadership(context, store, partitions)
+        changed.clear()
+        return changed
+
+    patch.set(isr_changes, "refresh_leadership", untold)
+
+
+DEFECTS: tuple[Defect, ...] = (
+    Defect(
+        "epoch-kept-by-elections",
+        "An election writes a leader and keeps the leader epoch.",
+        "reference section 12.5",
+        _epoch_kept_by_elections,
+    ),
+    Defect(
+        "epoch-kept-by-shrinks",
+        "Taking a dead replica out of the ISR keeps the leader epoch.",
+        "reference section 12.5",
+        _epoch_kept_by_shrinks,
+    ),
+    Defect("isr-shrunk-to-nothing", "The last member leaves the ISR too.", "reference section 12.6", _empty_isr),
+    Defect("dead-leader-elected", "An election does not ask who is live.", "reference section 4", _dead_elected),
+    Defect(
+        "unclean-without-leave",
+        "Where nobody in sync is live, anybody live is elected, whatever the settings say.",
+        "KIP-106",
+        _anybody_elected,
+    ),
+    Defect(
+        "whatever-version",
+        "States are written over whatever version stands there.",
+        "design section 4",
+        _whatever_version,
+    ),
+    Defect(
+        "conflict-counts-as-written",
+        "A state that somebody else wrote meanwhile counts as written.",
+        "design section 4",
+        _conflict_is_written,
+    ),
+    Defect(
+        "dead-leader-at-failover",
+        "A failover takes every partition that has a state for online.",
+        "KAFKA-3143",
+        _dead_leader_at_failover,
+    ),
+    Defect(
+        "bounce-over-failover",
+        "A failover does not look who has restarted since the last decision about it.",
+        "KAFKA-1120, KAFKA-3143",
+        _bounce_over_failover,
+    ),
+    Defect(
+        "bounce-before-isr-change",
+        "An ISR change is taken in although a member has restarted since it was written.",
+        "KAFKA-1120",
+        _bounce_before_isr_change,
+    ),
+    Defect(
+        "bounce-unnoticed",
+        "Another incarnation under the same id counts as the same broker.",
+        "KAFKA-1120, KIP-380",
+        _bounce_unnoticed,
+    ),
+    Defect("leaver-elected", "A broker that is shutting down may be elected.", "KAFKA-14140", _leaver_elected),
+    Defect(
+        "leaving-for-ever",
+        "That a broker is shutting down is not forgotten when it is gone.",
+        "reference section 11.3",
+        _leaving_for_ever,
+    ),
+    Defect(
+        "shutdown-of-another-incarnation",
+        "A controlled shutdown is not compared with the broker epoch that asked for it.",
+        "KAFKA-7235",
+        _shutdown_of_another_incarnation,
+    ),
+    Defect(
+        "dead-stay-in-sync",
+        "Dead followers stay in the ISR until their leader takes them out.",
+        "reference section 4",
+        _dead_stay_in_sync,
+    ),
+    Defect(
+        "notifications-deleted-unread",
+        "Every ISR notification there is is deleted, also those that came after the list was read.",
+        "reference section 2.4",
+        _unread_notifications,
+    ),
+    Defect(
+        "isr-changes-untold",
+        "The ISR that a leader wrote is taken in, and nobody is told of it.",
+        "reference section 5",
+        _isr_changes_untold,
+    ),
+)
+"""In the order of the table."""

@@ -1,0 +1,214 @@
+"""Defects of what the controller sends, and of how it takes answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from regency.controller import request_batch
+from regency.controller.channel_manager import Channels, ControllerChannelManager
+from regency.controller.context import ControllerContext
+from regency.controller.desired_state import DesiredState, Host, Wanted
+from regency.controller.metadata_log import MetadataLog
+from regency.controller.request_batch import RequestBatch
+from regency.controller.sender import Sender, _Metadata
+from regency.controller.term import Term
+from regency.model.facts import Broker
+from regency.model.ids import BrokerId, TopicPartition
+from regency.protos import control_pb2 as pb
+from simulation.defects.patching import Defect, Patch
+
+
+def _errors_forgotten(patch: Patch) -> None:
+    settle = DesiredState.settle
+
+    def forgetful(
+        self: DesiredState, failed: Iterable[TopicPartition], dropped: Iterable[TopicPartition], now_ms: int
+    ) -> None:
+        settle(self, (), (*failed, *dropped), now_ms)
+
+    patch.set(DesiredState, "settle", forgetful)
+
+
+def _silence_is_done(patch: Patch) -> None:
+    hold = Sender.on_no_answer
+
+    def forgetful(self: Sender, why: str, now_ms: int) -> None:
+        hold(self, why, now_ms)
+        sent = self._in_flight
+        if sent is not None and sent.metadata is None and not sent.full:
+            self._in_flight = None
+            self.desired.settle((), (), now_ms)
+
+    patch.set(Sender, "on_no_answer", forgetful)
+
+
+def _older_wins(patch: Patch) -> None:
+    retry = DesiredState._retry
+
+    def over(self: DesiredState, partition: TopicPartition, wanted: Wanted, now_ms: int) -> None:
+        self._hosts.pop(partition, None)
+        self._stops.pop(partition, None)
+        retry(self, partition, wanted, now_ms)
+
+    patch.set(DesiredState, "_retry", over)
+
+
+def _new_once(patch: Patch) -> None:
+    take = DesiredState.take_hosts
+
+    def once(self: DesiredState, max_bytes: int) -> dict[TopicPartition, Host]:
+        taken = take(self, max_bytes)
+        self._new.difference_update(taken)
+        return taken
+
+    patch.set(DesiredState, "take_hosts", once)
+
+
+def _old_epoch_told(patch: Patch) -> None:
+    told: WeakKeyDictionary[ControllerContext, dict[TopicPartition, Host]] = WeakKeyDictionary()
+    encode = request_batch._encode_deltas
+
+    def old(context: ControllerContext, first: pb.MetadataDelta, changed: Mapping[TopicPartition, Host]) -> list[bytes]:
+        known = told.setdefault(context, {})
+        mixed = {partition: _with_known_epoch(known.get(partition), host) for partition, host in changed.items()}
+        known.update(mixed)
+        return encode(context, first, mixed)
+
+    patch.set(request_batch, "_encode_deltas", old)
+
+
+def _with_known_epoch(known: Host | None, host: Host) -> Host:
+    """The new record under the leader epoch that was told before, where the leader is the same."""
+    if known is None:
+        return host
+    before, now = known.leadership.leader_and_isr, host.leadership.leader_and_isr
+    if before.leader != now.leader:
+        return host
+    mixed = msgspec.structs.replace(now, leader_epoch=before.leader_epoch)
+    return msgspec.structs.replace(host, leadership=msgspec.structs.replace(host.leadership, leader_and_isr=mixed))
+
+
+def _brokers_instead_of_partitions(patch: Patch) -> None:
+    append = RequestBatch._append_deltas
+
+    def either(self: RequestBatch, channels: Channels, hosts: dict[TopicPartition, Host]) -> None:
+        if self._brokers_changed:
+            self._metadata.clear()
+        append(self, channels, hosts)
+
+    patch.set(RequestBatch, "_append_deltas", either)
+
+
+def _old_snapshot_is_newest(patch: Patch) -> None:
+    update = Sender._advance
+
+    def ahead(self: Sender, sent: _Metadata) -> None:
+        update(self, sent)
+        if sent.snapshot and sent.last_chunk:
+            self._cursor = self._metadata.last + 1
+
+    patch.set(Sender, "_advance", ahead)
+
+
+def _metadata_as_it_comes(patch: Patch) -> None:
+    read = MetadataLog.read
+
+    def newest(self: MetadataLog, first: int, max_bytes: int = 2 << 20) -> list[bytes] | None:
+        return read(self, max(first, self._first), max_bytes)
+
+    patch.set(MetadataLog, "read", newest)
+
+
+def _numbers_restart(patch: Patch) -> None:
+    remove = ControllerChannelManager.remove
+
+    def forgetful(self: ControllerChannelManager, broker: BrokerId) -> None:
+        remove(self, broker)
+        self._reached.pop(broker, None)
+
+    patch.set(ControllerChannelManager, "remove", forgetful)
+
+
+def _same_number_twice(patch: Patch) -> None:
+    following = Sender._next_seq
+
+    def every_other(self: Sender) -> int:
+        number = following(self)
+        if number % 2 == 0:
+            self._seq -= 1
+        return self._seq
+
+    patch.set(Sender, "_next_seq", every_other)
+
+
+def _begun_too_soon(patch: Patch) -> None:
+    add = ControllerChannelManager.add
+
+    def begin(self: ControllerChannelManager, broker: Broker) -> None:
+        add(self, broker)
+        self.start(broker.id)
+
+    patch.set(ControllerChannelManager, "add", begin)
+
+
+def _senders_go_on(patch: Patch) -> None:
+    patch.set(Term, "close", lambda self: self.watches.disarm_all())
+
+
+DEFECTS: tuple[Defect, ...] = (
+    Defect(
+        "errors-forgotten",
+        "What an agent answered with an error is not sent again.",
+        "reference section 11.3",
+        _errors_forgotten,
+    ),
+    Defect(
+        "silence-is-done", "A request without an answer is not sent again.", "reference section 5", _silence_is_done
+    ),
+    Defect(
+        "older-content-wins",
+        "What failed is sent again in place of newer content.",
+        "design section 5",
+        _older_wins,
+    ),
+    Defect("new-only-once", "A repeated request does not say that the partition is new.", "KAFKA-10314", _new_once),
+    Defect(
+        "old-epoch-in-metadata",
+        "After a bump of the leader epoch the metadata tells the one before.",
+        "KAFKA-9212",
+        _old_epoch_told,
+    ),
+    Defect(
+        "brokers-instead-of-partitions",
+        "A delta that names brokers leaves the partitions out.",
+        "KAFKA-13225",
+        _brokers_instead_of_partitions,
+    ),
+    Defect(
+        "snapshot-is-newest",
+        "After a snapshot the cursor stands at the newest delta, also where the snapshot is older.",
+        "design section 5",
+        _old_snapshot_is_newest,
+    ),
+    Defect(
+        "forgotten-deltas-skipped",
+        "A broker far behind gets the oldest delta that is kept in place of a snapshot.",
+        "design section 5",
+        _metadata_as_it_comes,
+    ),
+    Defect(
+        "numbers-restart", "A new channel to the same incarnation counts from 1.", "design section 5", _numbers_restart
+    ),
+    Defect("same-number-twice", "Two requests have the same number.", "design section 5", _same_number_twice),
+    Defect(
+        "begun-too-soon",
+        "A conversation begins before the controller knows all that the broker hosts.",
+        "KAFKA-7235",
+        _begun_too_soon,
+    ),
+    Defect("senders-survive-the-term", "The senders of a resigned controller go on.", "KAFKA-12315", _senders_go_on),
+)
+"""In the order of the table."""

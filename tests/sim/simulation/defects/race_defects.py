@@ -1,0 +1,234 @@
+"""Defects of the race for /controller, of terms, and of what stands between a deposed controller and ZooKeeper."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from weakref import WeakKeyDictionary
+
+from regency.controller import cluster_store
+from regency.controller.cluster_store import ClusterStore, Fence
+from regency.controller.context import ControllerContext
+from regency.controller.controller import Controller
+from regency.controller.elector import Elector, Lost
+from regency.controller.event_loop import EventQueue
+from regency.controller.events import Event
+from regency.controller.partition_state_machine import PartitionStateMachine
+from regency.controller.replica_state_machine import ReplicaStateMachine
+from regency.controller.request_batch import RequestBatch
+from regency.controller.term import Term
+from regency.model import znode_paths as paths
+from regency.model import znodes
+from regency.model.ids import ControllerEpoch
+from regency.runtime import fenced
+from regency.runtime.fenced import FencedItem, ItemOutcome, fenced_write
+from regency.runtime.zk_session import (
+    Check,
+    Create,
+    Op,
+    SetData,
+    WatchCallback,
+    WatchEventType,
+    WatchMode,
+    ZkSession,
+)
+from simulation.defects.patching import Defect, Patch
+
+
+def _unfenced(patch: Patch) -> None:
+    begin = fenced._FencedWrite.__init__
+
+    def init(
+        self: fenced._FencedWrite, session: ZkSession, items: Sequence[FencedItem], fence: Check, generation: int
+    ) -> None:
+        begin(self, session, items, Check(fence.path, None), generation)
+
+    patch.set(fenced._FencedWrite, "__init__", init)
+
+
+def _own_id_counts(patch: Patch) -> None:
+    elect = Elector.elect
+
+    def by_id(self: Elector) -> Fence | Lost:
+        incumbent = self.incumbent()
+        if incumbent is not None and incumbent.broker == self._broker:
+            generation = self._session.generation
+            epoch, version = self._read_epoch()
+            return Fence(ControllerEpoch(epoch), version, generation)
+        return elect(self)
+
+    patch.set(Elector, "elect", by_id)
+
+
+def _own_znode_is_enough(patch: Patch) -> None:
+    elect = Elector.elect
+
+    def early(self: Elector) -> Fence | Lost:
+        incumbent = self.incumbent()
+        if incumbent is not None and incumbent.session_id == self._session.session_id:
+            return Lost(incumbent)
+        return elect(self)
+
+    patch.set(Elector, "elect", early)
+
+
+def _epoch_adopted(patch: Patch) -> None:
+    write = ClusterStore._write
+
+    def adopting(self: ClusterStore, items: Sequence[FencedItem]) -> list[ItemOutcome]:
+        (znode,) = self._read_many([paths.CONTROLLER_EPOCH])
+        if items and znode is not None:
+            epoch = znodes.decode_controller_epoch(znode.path, znode.data)
+            self.fence = Fence(epoch, znode.stat.version, self._session.generation)
+        return write(self, items)
+
+    patch.set(ClusterStore, "_write", adopting)
+
+
+def _two_steps(patch: Patch) -> None:
+    def race(self: Elector, epoch: ControllerEpoch, version: int, generation: int) -> Fence | Lost:
+        data = znodes.encode_controller(self._broker, timestamp_ms=self._clock.wall_ms())
+        steps: tuple[Op, ...] = (
+            Create(paths.CONTROLLER, data, ephemeral=True),
+            SetData(paths.CONTROLLER_EPOCH, znodes.encode_controller_epoch(epoch), version),
+        )
+        for step in steps:
+            if not self._session.multi([step], generation=generation).ok:
+                return Lost(None)
+        return Fence(epoch, version + 1, generation)
+
+    patch.set(Elector, "_race", race)
+
+
+def _lost_race_counts_as_won(patch: Patch) -> None:
+    patch.set(Elector, "still_rules", lambda self, fence: True)
+
+
+def _deposition_unnoticed(patch: Patch) -> None:
+    changed = Controller._on_controller_changed
+
+    def only_when_idle(self: Controller) -> None:
+        if self._term is None:
+            changed(self)
+
+    patch.set(Controller, "_on_controller_changed", only_when_idle)
+
+
+def _context_survives(patch: Patch) -> None:
+    kept: WeakKeyDictionary[ZkSession, ControllerContext] = WeakKeyDictionary()
+    begin = Term.__init__
+
+    def init(self: Term, *arguments: object, **others: object) -> None:
+        begin(self, *arguments, **others)  # type: ignore[arg-type]
+        self.context = kept.setdefault(self.store._session, self.context)
+        self.batch = RequestBatch(self.context)
+        unclean = self.config.log_config.unclean_leader_election_enable
+        self.partitions = PartitionStateMachine(
+            self.context, self.store, self.batch, self.decisions, unclean_default=unclean
+        )
+        self.replicas = ReplicaStateMachine(self.context, self.store, self.batch, self.decisions)
+
+    patch.set(Term, "__init__", init)
+
+
+def _later_generation(patch: Patch) -> None:
+    def write(
+        session: ZkSession, items: Sequence[FencedItem], *, epoch_path: str, epoch_version: int, generation: int
+    ) -> list[ItemOutcome]:
+        del generation
+        return fenced_write(
+            session, items, epoch_path=epoch_path, epoch_version=epoch_version, generation=session.generation
+        )
+
+    patch.set(cluster_store, "fenced_write", write)
+
+
+def _no_look_again(patch: Patch) -> None:
+    def watch(self: Controller, path: str, mode: WatchMode, event: Event) -> None:
+        callback: WatchCallback = lambda seen: (  # noqa: E731
+            None if seen.type is WatchEventType.LOOK_AGAIN else self._queue.put(event)
+        )
+        self._session.watch(path, mode, callback)
+
+    patch.set(Controller, "_watch", watch)
+
+
+def _kinds_stay(patch: Patch) -> None:
+    def forgetful(self: EventQueue) -> Event | None:
+        now = self._clock.monotonic_ms()
+        for due in [event for when, event in self._later if when <= now]:
+            self._add(due)
+        self._later = [(when, event) for when, event in self._later if when > now]
+        if not self._waiting:
+            return None
+        event = self._waiting.popleft()
+        if self._waiting:
+            self._kinds.discard(event)
+        return event
+
+    patch.set(EventQueue, "_next", forgetful)
+
+
+DEFECTS: tuple[Defect, ...] = (
+    Defect(
+        "unfenced-writes",
+        "The controller's writes check that /controller_epoch exists, not its version.",
+        "KAFKA-6082",
+        _unfenced,
+    ),
+    Defect(
+        "own-id-counts-as-own",
+        "/controller that names this broker counts as won, also where an earlier session made it.",
+        "KAFKA-13407",
+        _own_id_counts,
+    ),
+    Defect(
+        "own-znode-is-enough",
+        "A race that finds /controller of this very session is over: the failover never runs.",
+        "KAFKA-13407",
+        _own_znode_is_enough,
+    ),
+    Defect(
+        "newer-epoch-adopted",
+        "A controller writes under whatever epoch stands in ZooKeeper, also a newer one.",
+        "KAFKA-1096",
+        _epoch_adopted,
+    ),
+    Defect("race-in-two-steps", "/controller is created first, the epoch is raised afterwards.", "KIP-380", _two_steps),
+    Defect(
+        "lost-reply-counts-as-won",
+        "A race whose reply was lost counts as won; who rules is not read again.",
+        "KAFKA-13407",
+        _lost_race_counts_as_won,
+    ),
+    Defect(
+        "deposition-unnoticed",
+        "A ruling controller does not look whether /controller is still its own.",
+        "KAFKA-6082",
+        _deposition_unnoticed,
+    ),
+    Defect(
+        "context-survives-the-term",
+        "What was known in a term of this process is kept for the next one.",
+        "KAFKA-12315",
+        _context_survives,
+    ),
+    Defect(
+        "write-in-a-later-session",
+        "The controller's writes go out under whichever session there is.",
+        "KAFKA-6082",
+        _later_generation,
+    ),
+    Defect(
+        "no-look-again",
+        "After a reconnect the controller's watches are armed, and nothing is read again.",
+        "KAFKA-5502, design section 4",
+        _no_look_again,
+    ),
+    Defect(
+        "mark-kept-too-long",
+        "An event that was taken still counts as waiting: its next mark is swallowed.",
+        "design section 4",
+        _kinds_stay,
+    ),
+)
+"""In the order of the table."""

@@ -1,0 +1,260 @@
+"""Defects of writes to ZooKeeper: lost replies, sessions, registrations, and the ISR writer."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from regency.broker_agent import registration
+from regency.broker_agent.isr_store import IsrWriter, _Pending
+from regency.broker_agent.ports import IsrUnknown, IsrWritten
+from regency.broker_agent.registration import Registered, Registration, SessionFile, register
+from regency.model import znode_paths as paths
+from regency.model.clock import Clock
+from regency.model.facts import Broker
+from regency.model.ids import BrokerEpoch, ZkVersion
+from regency.runtime.fenced import ItemOutcome, _FencedWrite
+from regency.runtime.zk_session import (
+    MultiOutcome,
+    Op,
+    OpOutcome,
+    SessionEvent,
+    SetData,
+    Stat,
+    ZkCode,
+    ZkConnectionLost,
+    ZkError,
+    ZkSession,
+)
+from simulation.defects.patching import Defect, Patch
+
+# The controller
+
+
+def _lost_is(patch: Patch, outcome_of: Callable[[Op], OpOutcome]) -> None:
+    def decided(self: _FencedWrite, lost: Sequence[int], losses: int) -> list[int]:
+        del losses
+        for index in lost:
+            self._outcomes[index] = ItemOutcome(tuple(map(outcome_of, self._items[index].ops)))
+        return []
+
+    patch.set(_FencedWrite, "_read_back", decided)
+
+
+def _lost_is_failed(patch: Patch) -> None:
+    _lost_is(patch, lambda op: OpOutcome(ZkCode.NO_AUTH))
+
+
+def _lost_is_written(patch: Patch) -> None:
+    def written(op: Op) -> OpOutcome:
+        if isinstance(op, SetData):
+            return OpOutcome(ZkCode.OK, stat=Stat(0, 0, op.version + 1, 0, 0))
+        return OpOutcome(ZkCode.OK, op.path)
+
+    _lost_is(patch, written)
+
+
+def _lost_is_conflict(patch: Patch) -> None:
+    def conflict(op: Op) -> OpOutcome:
+        return OpOutcome(ZkCode.BAD_VERSION if isinstance(op, SetData) else ZkCode.NODE_EXISTS)
+
+    _lost_is(patch, conflict)
+
+
+def _sent_again_unread(patch: Patch) -> None:
+    patch.set(_FencedWrite, "_read_back", lambda self, lost, losses: list(lost))
+
+
+# The ISR writer
+
+
+def _lost_isr_write_is_done(patch: Patch) -> None:
+    resolve = IsrWriter._resolve
+
+    def hopeful(self: IsrWriter, pending: _Pending, outcome: MultiOutcome | ZkError) -> object:
+        return resolve(self, pending, outcome) or IsrWritten(ZkVersion(pending.change.zk_version + 1))
+
+    patch.set(IsrWriter, "_resolve", hopeful)
+
+
+def _lost_isr_write_is_not_done(patch: Patch) -> None:
+    resolve = IsrWriter._resolve
+
+    def gloomy(self: IsrWriter, pending: _Pending, outcome: MultiOutcome | ZkError) -> object:
+        return resolve(self, pending, outcome) or IsrUnknown("no answer")
+
+    patch.set(IsrWriter, "_resolve", gloomy)
+
+
+def _isr_conflict_overwritten(patch: Patch) -> None:
+    read_back = IsrWriter._read_back
+
+    def insist(self: IsrWriter, pending: _Pending) -> object:
+        outcome = read_back(self, pending)
+        if isinstance(outcome, IsrWritten):
+            return outcome
+        held = self._session.read(paths.partition_state(pending.change.topic_partition))
+        if held is None:
+            return outcome
+        pending.change = msgspec.structs.replace(pending.change, zk_version=ZkVersion(held.stat.version))
+        raise ZkConnectionLost("Once more.")
+
+    patch.set(IsrWriter, "_read_back", insist)
+
+
+def _isr_unregistered(patch: Patch) -> None:
+    send = IsrWriter._send
+
+    def anybody(self: IsrWriter, batch: Sequence[_Pending], generation: int) -> object:
+        own, self._own_path = self._own_path, paths.BROKER_IDS
+        try:
+            return send(self, batch, generation)
+        finally:
+            self._own_path = own
+
+    patch.set(IsrWriter, "_send", anybody)
+
+
+def _isr_in_any_session(patch: Patch) -> None:
+    send = IsrWriter._send
+
+    def whichever(self: IsrWriter, batch: Sequence[_Pending], generation: int) -> object:
+        del generation
+        return send(self, batch, self._session.generation)
+
+    patch.set(IsrWriter, "_send", whichever)
+
+
+def _unannounced(patch: Patch) -> None:
+    hold_back = IsrWriter._hold_back
+
+    def forget(self: IsrWriter) -> None:
+        self._unannounced.clear()
+        hold_back(self)
+
+    patch.set(IsrWriter, "_hold_back", forget)
+
+
+# Registration
+
+
+def _registered_once(patch: Patch) -> None:
+    renew = Registration._register
+
+    def once(self: Registration) -> None:
+        if self.epoch() < 0:
+            renew(self)
+
+    patch.set(Registration, "_register", once)
+
+
+def _loss_unknown(patch: Patch) -> None:
+    listen = Registration._on_session
+
+    def deaf(self: Registration, event: SessionEvent, generation: int) -> None:
+        if event is not SessionEvent.LOST:
+            listen(self, event, generation)
+
+    patch.set(Registration, "_on_session", deaf)
+
+
+def _leftover_is_own(patch: Patch) -> None:
+    def lazy(
+        session: ZkSession,
+        broker: Broker,
+        generation: int,
+        sessions: SessionFile,
+        clock: Clock,
+        stopping: threading.Event,
+    ) -> Registered:
+        held = session.read(paths.broker(broker.id))
+        if held is not None and held.stat.ephemeral_owner in sessions.read():
+            return Registered(generation, BrokerEpoch(held.stat.czxid))
+        return register(session, broker, generation, sessions, clock, stopping)
+
+    patch.set(registration, "register", lazy)
+
+
+DEFECTS: tuple[Defect, ...] = (
+    Defect(
+        "lost-reply-is-failure",
+        "A controller's write whose reply was lost counts as failed; nothing is read.",
+        "reference section 11.3",
+        _lost_is_failed,
+    ),
+    Defect(
+        "lost-reply-is-success",
+        "A controller's write whose reply was lost counts as written; nothing is read.",
+        "design section 4",
+        _lost_is_written,
+    ),
+    Defect(
+        "lost-reply-is-conflict",
+        "A controller's write whose reply was lost counts as somebody else's, its own content too.",
+        "reference section 11.3",
+        _lost_is_conflict,
+    ),
+    Defect(
+        "lost-reply-sent-again",
+        "A controller's write whose reply was lost is sent again without a look.",
+        "design section 4",
+        _sent_again_unread,
+    ),
+    Defect(
+        "lost-isr-write-is-success",
+        "An ISR change whose reply was lost counts as written.",
+        "design section 5",
+        _lost_isr_write_is_done,
+    ),
+    Defect(
+        "lost-isr-write-is-failure",
+        "An ISR change whose reply was lost is given up, and waits for the controller.",
+        "design section 5",
+        _lost_isr_write_is_not_done,
+    ),
+    Defect(
+        "isr-conflict-overwritten",
+        "An ISR change that met another version is written again on the version just read.",
+        "KAFKA-2729, KAFKA-3042",
+        _isr_conflict_overwritten,
+    ),
+    Defect(
+        "isr-by-the-unregistered",
+        "An ISR change is written without the check of the own registration.",
+        "design section 5",
+        _isr_unregistered,
+    ),
+    Defect(
+        "isr-in-any-session",
+        "An ISR change is written under whichever session there is.",
+        "design section 5",
+        _isr_in_any_session,
+    ),
+    Defect(
+        "isr-change-unannounced",
+        "A notification that could not be written is forgotten.",
+        "design section 5",
+        _unannounced,
+    ),
+    Defect(
+        "registered-only-once",
+        "A lost registration is not made again.",
+        "KAFKA-6584",
+        _registered_once,
+    ),
+    Defect(
+        "lost-registration-unknown",
+        "A broker whose session is lost still counts as registered.",
+        "KAFKA-6584",
+        _loss_unknown,
+    ),
+    Defect(
+        "leftover-counts-as-registration",
+        "The registration that an earlier process left counts as this one's.",
+        "KAFKA-6584, KAFKA-7165",
+        _leftover_is_own,
+    ),
+)
+"""In the order of the table."""
