@@ -3,11 +3,12 @@
 One thread. A change is a multi of [own registration exists, set state at the known version], pipelined with others, and
 sent only on the session that owns the registration. A write whose reply was lost is sent again at the same version once
 there is contact again: had it taken effect, the version no longer fits, and what is read then shows our own content. A
-version that was just read is never written on.
+version that was just read is never written on. What was certainly not written is told apart from what may have been.
 
 Notifications: changes are collected, and one notification names them `quiet_ms` after the last one, or `latest_ms`
 after the first. Kafka has 5 s and 60 s, looked at every 2.5 s; with 50 and 500 ms here, clients' metadata is fresh soon
-and a burst is still one znode.
+and a burst is still one znode. A leader that does not know what became of its change has its partition named too: the
+controller reads the state, and tells it what it did not know.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from regency.broker_agent.ports import IsrChange, IsrUnknown, IsrWritten
+from regency.broker_agent.ports import IsrChange, IsrNotWritten, IsrOutcome, IsrUnknown, IsrWritten
 from regency.model import znode_paths, znodes
 from regency.model.clock import Clock
 from regency.model.crash_points import crash_point
@@ -33,6 +34,7 @@ from regency.runtime.zk_session import (
     Op,
     SessionEvent,
     SetData,
+    ZkCode,
     ZkConnectionLost,
     ZkError,
     ZkSession,
@@ -47,8 +49,9 @@ BATCH = 200
 NOTIFY_PARTITIONS = 3000
 """Partitions named by one notification, well below ZooKeeper's 1 MiB."""
 
-Outcome = IsrWritten | IsrUnknown
-Done = Callable[[Outcome], None]
+STATE_GONE = "the partition's state is gone"
+
+Done = Callable[[IsrOutcome], None]
 
 
 class _Pending(msgspec.Struct):
@@ -56,6 +59,14 @@ class _Pending(msgspec.Struct):
     done: Done
     generation: int
     state: LeaderIsrAndControllerEpoch
+    sent: bool = False
+    """It was sent, and no reply came: it may have been written."""
+
+
+class _NotSent(msgspec.Struct, frozen=True):
+    """Why nothing of a batch was sent."""
+
+    error: ZkError
 
 
 class IsrWriter:
@@ -88,7 +99,10 @@ class IsrWriter:
         self._waiting: deque[_Pending] = deque()
         self._stopping = False
         self._held_back = False
+        self._asked: list[TopicPartition] = []
         self._unannounced: dict[TopicPartition, None] = {}
+        self._hindrance = ""
+        """Why the last change that was not written was not; told once."""
         self._first_change_ms = 0
         self._last_change_ms = 0
         session.listen(self._on_session)
@@ -97,13 +111,19 @@ class IsrWriter:
         """Write the change; `done` is called on the data loop, once, when the outcome is known. Never blocks."""
         generation = self._owner()
         if generation is None:
-            self._post(lambda: done(IsrUnknown("this broker is not registered")))
+            self._post(lambda: done(IsrNotWritten("this broker is not registered")))
             return
         state = LeaderIsrAndControllerEpoch(
             LeaderAndIsr(change.leader, change.leader_epoch, change.isr, change.zk_version), change.controller_epoch
         )
         with self._wake:
             self._waiting.append(_Pending(change, done, generation, state))
+            self._wake.notify()
+
+    def ask(self, topic_partition: TopicPartition) -> None:
+        """Name the partition in a notification: the controller reads its state and tells its leader what is new."""
+        with self._wake:
+            self._asked.append(topic_partition)
             self._wake.notify()
 
     def stop(self) -> None:
@@ -131,6 +151,9 @@ class IsrWriter:
     def _next_batch(self) -> list[_Pending] | None:
         with self._wake:
             while not self._stopping:
+                for topic_partition in self._asked:
+                    self._to_announce(topic_partition)
+                self._asked.clear()
                 due_in_ms = self._announcement_due_in_ms()
                 if self._waiting and not self._held_back:
                     return [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
@@ -164,7 +187,7 @@ class IsrWriter:
                 self._waiting.extendleft(reversed(again))
             self._hold_back()
 
-    def _send(self, batch: Sequence[_Pending], generation: int) -> Sequence[MultiOutcome | ZkError]:
+    def _send(self, batch: Sequence[_Pending], generation: int) -> Sequence[MultiOutcome | ZkError | _NotSent]:
         multis: list[Sequence[Op]] = [
             (
                 Check(self._own_path, None),
@@ -179,21 +202,32 @@ class IsrWriter:
         try:
             return self._session.multi_pipelined(multis, generation=generation)
         except ZkError as error:
-            return [error] * len(batch)
+            return [_NotSent(error)] * len(batch)
 
-    def _resolve(self, pending: _Pending, outcome: MultiOutcome | ZkError) -> Outcome | None:
+    def _resolve(self, pending: _Pending, outcome: MultiOutcome | ZkError | _NotSent) -> IsrOutcome | None:
         """The outcome to report, or None: not known, send again when there is contact."""
-        if isinstance(outcome, ZkConnectionLost):
+        if isinstance(outcome, MultiOutcome):
+            return self._resolve_reply(pending, outcome)
+        if isinstance(outcome, _NotSent):
+            error = outcome.error
+        else:
+            error, pending.sent = outcome, True
+        if isinstance(error, ZkConnectionLost):
             return None
-        if isinstance(outcome, ZkSessionLost):
-            return IsrUnknown("the session that owned the registration is gone")
-        if isinstance(outcome, ZkError):
-            return IsrUnknown(str(outcome))
+        gone = isinstance(error, ZkSessionLost)
+        return _refused(pending, "the session that owned the registration is gone" if gone else str(error))
+
+    def _resolve_reply(self, pending: _Pending, outcome: MultiOutcome) -> IsrOutcome | None:
         if outcome.ok:
             stat = outcome.results[1].stat
             return IsrWritten(ZkVersion(stat.version if stat else pending.change.zk_version + 1))
         if outcome.failed_index == 0:
-            return IsrUnknown("this broker's registration is gone")
+            return _refused(pending, "this broker's registration is gone")
+        code = outcome.results[outcome.failed_index].code
+        if code is ZkCode.NO_NODE:
+            return IsrNotWritten(STATE_GONE)
+        if code is not ZkCode.BAD_VERSION:
+            return _refused(pending, f"ZooKeeper refused to write the state: {code.value}")
         try:
             return self._read_back(pending)
         except ZkConnectionLost:
@@ -201,13 +235,13 @@ class IsrWriter:
         except (ZkError, ZnodeMalformed) as error:
             return IsrUnknown(str(error))
 
-    def _read_back(self, pending: _Pending) -> Outcome:
+    def _read_back(self, pending: _Pending) -> IsrOutcome:
         path = znode_paths.partition_state(pending.change.topic_partition)
         self._session.sync(path)
         crash_point("agent.isr.before_read_back")
         held = self._session.read(path)
         if held is None:
-            return IsrUnknown("the partition's state is gone")
+            return IsrNotWritten(STATE_GONE)
         version = ZkVersion(held.stat.version)
         state = znodes.decode_state(path, held.data, zk_version=version)
         wanted = msgspec.structs.replace(
@@ -221,24 +255,29 @@ class IsrWriter:
             f"isr {list(found.isr)}, version {version} instead of {pending.change.zk_version}"
         )
 
-    def _finish(self, pending: _Pending, outcome: Outcome) -> None:
+    def _finish(self, pending: _Pending, outcome: IsrOutcome) -> None:
         change = pending.change
+        wanted = list(change.isr)
         if isinstance(outcome, IsrWritten):
-            logger.info("isr of %s is now %s: %s", change.topic_partition, list(change.isr), change.why)
+            self._hindrance = ""
+            logger.info("isr of %s is now %s: %s", change.topic_partition, wanted, change.why)
             self._decided(change, outcome)
-            now = self._clock.monotonic_ms()
-            if not self._unannounced:
-                self._first_change_ms = now
-            self._last_change_ms = now
-            self._unannounced[change.topic_partition] = None
-        else:
-            logger.warning(
-                "isr of %s may not be %s (%s): waiting for the controller",
-                change.topic_partition,
-                list(change.isr),
-                outcome.why,
-            )
+            self._to_announce(change.topic_partition)
+        elif isinstance(outcome, IsrUnknown):
+            told = "isr of %s may not be %s (%s): waiting for the controller"
+            logger.warning(told, change.topic_partition, wanted, outcome.why)
+        elif outcome.why != self._hindrance:
+            self._hindrance = outcome.why
+            told = "isr of %s cannot become %s, which is tried again and again: %s"
+            logger.info(told, change.topic_partition, wanted, outcome.why)
         self._post(lambda: pending.done(outcome))
+
+    def _to_announce(self, topic_partition: TopicPartition) -> None:
+        now = self._clock.monotonic_ms()
+        if not self._unannounced:
+            self._first_change_ms = now
+        self._last_change_ms = now
+        self._unannounced[topic_partition] = None
 
     def _announcement_due_in_ms(self) -> int | None:
         if not self._unannounced:
@@ -263,3 +302,8 @@ class IsrWriter:
         crash_point("agent.isr_notification.after_write")
         for partition in named:
             del self._unannounced[partition]
+
+
+def _refused(pending: _Pending, why: str) -> IsrOutcome:
+    """What a refusal means: an earlier attempt without a reply may have been written all the same."""
+    return IsrUnknown(why) if pending.sent else IsrNotWritten(why)

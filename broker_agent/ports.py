@@ -53,17 +53,33 @@ class IsrWritten(msgspec.Struct, frozen=True):
     zk_version: ZkVersion
 
 
-class IsrUnknown(msgspec.Struct, frozen=True):
-    """Refused, or not known: stay pending and wait for LeaderAndIsr. Never write again on a version just read."""
+class IsrNotWritten(msgspec.Struct, frozen=True):
+    """The change is not in ZooKeeper and never will be, and the state may be as it was: propose it again later."""
 
     why: str
+
+
+class IsrUnknown(msgspec.Struct, frozen=True):
+    """Somebody else wrote the state, or it is not known whether we did: stay pending and wait for LeaderAndIsr.
+
+    Never write again on a version just read.
+    """
+
+    why: str
+
+
+IsrOutcome = IsrWritten | IsrNotWritten | IsrUnknown
 
 
 class IsrStore(Protocol):
     """The ISR writer."""
 
-    def submit(self, change: IsrChange, done: Callable[[IsrWritten | IsrUnknown], None]) -> None:
+    def submit(self, change: IsrChange, done: Callable[[IsrOutcome], None]) -> None:
         """Write the change; `done` is called on the data loop, once, when the outcome is known. Never blocks."""
+        ...
+
+    def ask(self, topic_partition: TopicPartition) -> None:
+        """Have the controller read the partition's state, and tell us by LeaderAndIsr if we do not have it."""
         ...
 
 

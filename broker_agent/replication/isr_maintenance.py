@@ -1,12 +1,13 @@
 """ISR changes of led partitions: when they are looked for, how they reach the ISR writer, what an outcome does.
 
-Whether a partition's ISR has to change is the partition's decision. One change per partition is under way at a time;
-one whose outcome stays unknown is left pending until a LeaderAndIsr says what holds.
+Whether a partition's ISR has to change is the partition's decision. One change per partition is under way at a time.
+One that certainly was not written is given up, and may be proposed again a little later. One whose outcome stays
+unknown is left pending until a LeaderAndIsr says what holds; the controller is asked for it, again at every sweep.
 """
 
 from __future__ import annotations
 
-from regency.broker_agent.ports import IsrChange, IsrStore, IsrUnknown, IsrWritten, Peers
+from regency.broker_agent.ports import IsrChange, IsrNotWritten, IsrOutcome, IsrStore, IsrUnknown, Peers
 from regency.broker_agent.replication.hosting import Hosting
 from regency.broker_agent.replication.isr_state import Pending, PendingShrink
 from regency.broker_agent.replication.partition import Partition
@@ -25,13 +26,15 @@ class IsrMaintenance:
         self._store = store
         self._peers = peers
         self._sweep: list[TopicPartition] = []
+        self._unknown: dict[TopicPartition, Pending] = {}
+        """Changes of which nobody knows whether they were written; some are superseded since the last sweep began."""
         self._seen_peers: dict[BrokerId, tuple[BrokerEpoch | None, bool]] = {}
         self.shrinks = 0
         """ISR shrinks that are in ZooKeeper, since the start."""
         self.expands = 0
         """ISR expansions that are in ZooKeeper, since the start."""
         self.failures = 0
-        """Changes that were refused or whose outcome is not known, since the start."""
+        """Changes that were not written or whose outcome is not known, since the start."""
 
     def expand(self, partition: Partition, now_ms: int) -> None:
         """Add who is in sync again, if anybody is."""
@@ -41,8 +44,10 @@ class IsrMaintenance:
 
     def start_sweep(self) -> None:
         """Look at every led partition, in slices; due twice per replica.lag.time.max.ms. A running sweep goes on."""
+        hosted = self._hosting.partitions
+        self._unknown = {name: change for name, change in self._unknown.items() if _awaits(hosted.get(name), change)}
         if not self._sweep:
-            self._sweep = [name for name, partition in self._hosting.partitions.items() if partition.remotes]
+            self._sweep = [name for name, partition in hosted.items() if partition.remotes]
 
     def continue_sweep(self, now_ms: int) -> None:
         """The next slice of a sweep, and a wake for the one after it."""
@@ -68,6 +73,8 @@ class IsrMaintenance:
             self.expand(partition, now_ms)
 
     def _look(self, partition: Partition, now_ms: int) -> None:
+        if self._unknown.get(partition.topic_partition) is partition.isr:
+            self._store.ask(partition.topic_partition)
         change = partition.propose_shrink(now_ms)
         if change is not None:
             self._submit(partition, change)
@@ -82,16 +89,25 @@ class IsrMaintenance:
         assert isinstance(pending, Pending)
         crash_point("replication.isr.after_pending")
 
-        def done(outcome: IsrWritten | IsrUnknown) -> None:
+        def done(outcome: IsrOutcome) -> None:
             with self._hosting.completions:
                 self._finish(partition, pending, outcome)
 
         self._hosting.completions.add(lambda: self._store.submit(change, done))
 
-    def _finish(self, partition: Partition, pending: Pending, outcome: IsrWritten | IsrUnknown) -> None:
+    def _finish(self, partition: Partition, pending: Pending, outcome: IsrOutcome) -> None:
         crash_point("replication.isr.before_outcome")
+        now_ms = self._hosting.clock.monotonic_ms()
         if isinstance(outcome, IsrUnknown):
             self.failures += 1
+            if partition.isr is pending:
+                self._unknown[partition.topic_partition] = pending
+                self._store.ask(partition.topic_partition)
+            return
+        if isinstance(outcome, IsrNotWritten):
+            self.failures += 1
+            if partition.isr_not_written(pending, now_ms):
+                self._advance(partition, now_ms)
             return
         if not partition.isr_written(pending, outcome.zk_version):
             return
@@ -100,6 +116,9 @@ class IsrMaintenance:
         else:
             self.expands += 1
         crash_point("replication.isr.before_high_watermark")
-        now_ms = self._hosting.clock.monotonic_ms()
         self._advance(partition, now_ms)
         self.expand(partition, now_ms)
+
+
+def _awaits(partition: Partition | None, change: Pending) -> bool:
+    return partition is not None and partition.isr is change

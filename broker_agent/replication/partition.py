@@ -42,6 +42,10 @@ if TYPE_CHECKING:
     from regency.broker_agent.log.partition_log import PartitionLog
 
 
+ISR_REST_MS = 1_000
+"""How long after a change that could not be written the next one is proposed."""
+
+
 class Partition:
     """A replica on this broker. `leader_epoch` is -1 until the first LeaderAndIsr has been applied."""
 
@@ -52,6 +56,7 @@ class Partition:
         "controller_epoch",
         "epoch_start",
         "isr",
+        "isr_rests_until_ms",
         "leader",
         "leader_broker_epoch",
         "leader_epoch",
@@ -79,6 +84,8 @@ class Partition:
         self.zk_version = ZkVersion(-1)
         self.assignment = ReplicaAssignment(())
         self.isr: IsrState = NOT_LEADING
+        self.isr_rests_until_ms = 0
+        """No ISR change is proposed before: the last one could not be written."""
         self.epoch_start: Offset = UNKNOWN_OFFSET
         """LEO when this broker became leader in the current epoch; -1 where it does not lead."""
         self.remotes: dict[BrokerId, RemoteReplica] = {}
@@ -263,7 +270,7 @@ class Partition:
 
         Sets the pending state; the caller submits the change.
         """
-        if not self.is_leader or not isinstance(self.isr, Committed):
+        if not self._may_propose(now_ms):
             return None
         members = self.isr.committed
         if len(members) > len(self.remotes):
@@ -288,7 +295,7 @@ class Partition:
 
         Sets the pending state; the caller submits the change.
         """
-        if not self.is_leader or not isinstance(self.isr, Committed) or len(self.isr.committed) < 2:
+        if not self._may_propose(now_ms) or len(self.isr.committed) < 2:
             return None
         end = self.log.log_end_offset
         leaving = tuple(
@@ -312,6 +319,17 @@ class Partition:
         self.isr = Committed(pending.target, zk_version)
         self.zk_version = zk_version
         return True
+
+    def isr_not_written(self, pending: Pending, now_ms: int) -> bool:
+        """A change is not in ZooKeeper: what was committed holds. False where something newer replaced it."""
+        if self.isr is not pending:
+            return False
+        self.isr = Committed(pending.committed, pending.zk_version)
+        self.isr_rests_until_ms = now_ms + ISR_REST_MS
+        return True
+
+    def _may_propose(self, now_ms: int) -> bool:
+        return self.is_leader and isinstance(self.isr, Committed) and now_ms >= self.isr_rests_until_ms
 
     def _submit(self, pending: Pending, why: str) -> IsrChange:
         self.isr = pending

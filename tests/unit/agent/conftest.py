@@ -185,6 +185,7 @@ class MemorySession:
     def multi_pipelined(
         self, batches: Sequence[Sequence[Op]], *, generation: int | None = None
     ) -> list[MultiOutcome | ZkError]:
+        self._usable(generation)
         outcomes: list[MultiOutcome | ZkError] = []
         for ops in batches:
             try:

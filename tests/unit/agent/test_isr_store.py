@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from regency.broker_agent.isr_store import IsrWriter
-from regency.broker_agent.ports import IsrChange, IsrUnknown, IsrWritten
+from regency.broker_agent.ports import IsrChange, IsrNotWritten, IsrOutcome, IsrUnknown, IsrWritten
 from regency.model import znode_paths, znodes
 from regency.model.clock import ManualClock
 from regency.model.facts import LeaderAndIsr, LeaderIsrAndControllerEpoch
@@ -49,7 +49,7 @@ class Writing:
         self.session, self.loop = session, loop
         self.clock = ManualClock()
         self.decided: list[IsrChange] = []
-        self.outcomes: list[IsrWritten | IsrUnknown] = []
+        self.outcomes: list[IsrOutcome] = []
         self.owner: int | None = session.generation
         self.writer = IsrWriter(
             ME, session, self.clock, loop.post, lambda: self.owner, lambda change, _: self.decided.append(change)
@@ -143,30 +143,70 @@ def test_a_new_session_never_writes_what_was_decided_under_the_old_one(writing: 
     writing.session.expire()
     writing.session.new_session()
     writing.run()
-    assert writing.outcomes == [IsrUnknown("the session that owned the registration is gone")]
+    assert writing.outcomes == [IsrNotWritten("the session that owned the registration is gone")]
     assert writing.session.multis == []
+
+
+def test_a_write_that_went_unanswered_before_its_session_ended_may_have_happened(writing: Writing) -> None:
+    writing.session.lose_replies = 1
+    writing.submit(change(isr(1, 2)))
+    writing.run()
+    writing.session.expire()
+    writing.session.new_session()
+    writing.run()
+    assert writing.outcomes == [IsrUnknown("the session that owned the registration is gone")]
+
+
+def test_a_write_that_went_unanswered_before_the_registration_was_taken_away_may_have_happened(
+    writing: Writing,
+) -> None:
+    writing.session.lose_replies = 1
+    writing.submit(change(isr(1, 2)))
+    writing.run()
+    writing.session.server.remove(znode_paths.broker(ME))
+    writing.run()
+    assert writing.outcomes == [IsrUnknown("this broker's registration is gone")]
+
+
+def test_the_controller_is_asked_to_look_by_a_notification(writing: Writing) -> None:
+    other = TopicPartition("flights", 1)
+    writing.writer.ask(other)
+    writing.submit(change(isr(1, 2)))
+    writing.run()
+    writing.clock.advance(50)
+    writing.run()
+    assert writing.notifications() == [(other, FLIGHTS)]
+
+
+def test_why_nothing_can_be_written_is_told_once(writing: Writing, caplog: pytest.LogCaptureFixture) -> None:
+    writing.session.server.remove(znode_paths.broker(ME))
+    with caplog.at_level("INFO"):
+        for _ in range(3):
+            writing.submit(change(isr(1, 2)))
+            writing.run()
+    assert [record.message.partition(": ")[2] for record in caplog.records] == ["this broker's registration is gone"]
 
 
 def test_nothing_is_written_while_this_broker_is_not_registered(writing: Writing) -> None:
     writing.owner = None
     writing.submit(change(isr(1, 2)))
     writing.loop.run()
-    assert writing.outcomes == [IsrUnknown("this broker is not registered")]
+    assert writing.outcomes == [IsrNotWritten("this broker is not registered")]
 
 
 def test_nothing_is_written_once_the_registration_was_taken_away(writing: Writing) -> None:
     writing.session.server.remove(znode_paths.broker(ME))
     writing.submit(change(isr(1, 2)))
     writing.run()
-    assert writing.outcomes == [IsrUnknown("this broker's registration is gone")]
+    assert writing.outcomes == [IsrNotWritten("this broker's registration is gone")]
     assert writing.session.server.nodes[STATE].data == state(isr(1, 2, 3))
 
 
-def test_a_partition_that_is_gone_is_reported_as_unknown(writing: Writing) -> None:
+def test_nothing_is_written_of_a_partition_that_is_gone(writing: Writing) -> None:
     writing.session.server.remove(STATE)
     writing.submit(change(isr(1, 2)))
     writing.run()
-    assert writing.outcomes == [IsrUnknown("the partition's state is gone")]
+    assert writing.outcomes == [IsrNotWritten("the partition's state is gone")]
 
 
 def test_a_state_nobody_can_read_is_reported_as_unknown(writing: Writing) -> None:
@@ -211,7 +251,7 @@ def test_changes_keep_their_order_when_they_are_sent_again(writing: Writing) -> 
         writing.session.server.put(znode_paths.partition_state(other), state(isr(1, 2, 3)))
     order: list[int] = []
 
-    def note(number: int) -> Callable[[IsrWritten | IsrUnknown], None]:
+    def note(number: int) -> Callable[[IsrOutcome], None]:
         return lambda _: order.append(number)
 
     writing.session.suspend()

@@ -11,7 +11,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from regency.broker_agent.log.log_manager import LogManager
 from regency.broker_agent.log.partition_log import PartitionLog
-from regency.broker_agent.ports import IsrChange, IsrUnknown, IsrWritten
+from regency.broker_agent.ports import IsrChange, IsrNotWritten, IsrOutcome, IsrUnknown
 from regency.broker_agent.replication.api import (
     CONSUMER,
     AppliedState,
@@ -154,18 +154,26 @@ class Link:
 
 
 class FakeIsrStore:
-    """Compare-and-set on the cluster's state znodes; `held` keeps changes until `release`."""
+    """Compare-and-set on the cluster's state znodes; `held` keeps changes until `release`.
+
+    `refuse`: the outcome stays unknown; `away`: nothing is sent.
+    """
 
     def __init__(self, cluster: Any) -> None:
         self.cluster = cluster
         self.held = False
         self.refuse = False
-        self.waiting: list[tuple[IsrChange, Callable[[IsrWritten | IsrUnknown], None]]] = []
+        self.away = False
+        self.waiting: list[tuple[IsrChange, Callable[[IsrOutcome], None]]] = []
         self.submitted: list[IsrChange] = []
+        self.asked: list[TopicPartition] = []
 
-    def submit(self, change: IsrChange, done: Callable[[IsrWritten | IsrUnknown], None]) -> None:
+    def submit(self, change: IsrChange, done: Callable[[IsrOutcome], None]) -> None:
         self.submitted.append(change)
         self.waiting.append((change, done))
+
+    def ask(self, topic_partition: TopicPartition) -> None:
+        self.asked.append(topic_partition)
 
     def settle(self) -> bool:
         """Write what waits, unless held; whether there was anything."""
@@ -173,8 +181,13 @@ class FakeIsrStore:
             return False
         waiting, self.waiting = self.waiting, []
         for change, done in waiting:
-            done(IsrUnknown("refused") if self.refuse else self.cluster.write_isr(change))
+            done(self._outcome(change))
         return True
+
+    def _outcome(self, change: IsrChange) -> IsrOutcome:
+        if self.away:
+            return IsrNotWritten("not registered")
+        return IsrUnknown("refused") if self.refuse else self.cluster.write_isr(change)
 
 
 class Broker:

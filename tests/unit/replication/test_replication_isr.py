@@ -138,6 +138,52 @@ def test_a_change_of_unknown_outcome_stays_pending_until_the_controller_speaks(c
     assert cluster[1].log().high_watermark == 1
 
 
+def test_the_controller_is_asked_what_became_of_a_change_until_it_has_spoken(cluster) -> None:
+    cluster.lead(1)
+    store = cluster[1].isr_store
+    store.refuse = True
+    cluster.sever(1, 3)
+    cluster[1].produce("a", acks=1)
+    cluster.advance(2 * LAG_MS)
+    assert store.asked[:1] == [TP]
+    cluster.advance(LAG_MS)
+    asked = len(store.asked)
+    assert asked >= 3
+    cluster[1].apply(msgspec.structs.replace(cluster.states[TP], isr=(1, 2), zk_version=ZkVersion(5)))
+    cluster.advance(2 * LAG_MS)
+    assert len(store.asked) == asked
+
+
+def test_a_shrink_that_could_not_be_sent_is_proposed_again(cluster) -> None:
+    cluster.lead(1)
+    store = cluster[1].isr_store
+    store.away = True
+    cluster.sever(1, 3)
+    produced = cluster[1].produce("a")
+    cluster.advance(2 * LAG_MS)
+    assert isinstance(cluster[1].partition().isr, Committed)
+    assert cluster[1].log().high_watermark == 0
+    assert 0 < len(store.submitted) <= 4
+    store.away = False
+    cluster.advance(LAG_MS)
+    assert cluster.states[TP].isr == (1, 2)
+    assert [result.error for result in produced] == [ErrorCode.NONE]
+
+
+def test_an_expansion_that_could_not_be_sent_is_proposed_again_with_a_fetch_but_not_with_every_one(cluster) -> None:
+    store = cluster[1].isr_store
+    store.away = True
+    cluster.lead(1, (1,), replicas=(1, 2))
+    cluster[1].produce("a", acks=1)
+    cluster.advance(5_000)
+    assert isinstance(cluster[1].partition().isr, Committed)
+    assert cluster[1].log().high_watermark == 1
+    assert 3 <= len(store.submitted) <= 6
+    store.away = False
+    cluster.advance(2_000)
+    assert cluster.states[TP].isr == (1, 2)
+
+
 def test_a_late_outcome_of_a_superseded_change_is_ignored(cluster) -> None:
     state = cluster.lead(1)
     store = cluster[1].isr_store
