@@ -8,7 +8,7 @@ from pathlib import Path
 from regency.broker_agent.log import flusher, recovery
 from regency.broker_agent.log.directory_logs import DirectoryLogs
 from regency.broker_agent.log.disk import Disk
-from regency.broker_agent.log.epoch_recovery import EpochEntry, ReadRange
+from regency.broker_agent.log.epoch_recovery import EpochEntry, ReadRange, merge_epochs
 from regency.broker_agent.log.flusher import LogFlusher
 from regency.broker_agent.log.log_core import LogCore
 from regency.broker_agent.log.log_directory import LogDirectory
@@ -34,12 +34,12 @@ def _epochs_not_cut(patch: Patch) -> None:
 
 
 def _epochs_not_read(patch: Patch) -> None:
-    original = recovery.merge_epochs
+    original = merge_epochs
 
-    def merge_epochs(on_file: Sequence[EpochEntry], read: Sequence[ReadRange]) -> list[EpochEntry]:
+    def merge(on_file: Sequence[EpochEntry], read: Sequence[ReadRange]) -> list[EpochEntry]:
         return list(on_file) or original(on_file, read)
 
-    patch.set(recovery, "merge_epochs", merge_epochs)
+    patch.set(recovery, "merge_epochs", merge)
 
 
 # High watermarks on the disk
