@@ -15,9 +15,10 @@ from simulation.judging.invariants import InvariantBroken
 from simulation.judging.replica_rules import HostedRows, ReplicaRules
 from simulation.judging.zookeeper_rules import StateRecord, TopicRecord, ZookeeperRules
 
+from regency.broker_agent.replication.isr_state import PendingExpand
 from regency.broker_agent.replication.rules import Role
 from regency.model.facts import ReplicaAssignment
-from regency.model.ids import BrokerId, LeaderEpoch, TopicPartition, ZkVersion
+from regency.model.ids import BrokerId, LeaderEpoch, Offset, TopicPartition, ZkVersion
 
 
 def _load_builders() -> ModuleType:
@@ -168,7 +169,7 @@ def diverge(judged: Judged) -> None:
     judged[1].produce("left")
     judged.cluster.run()
     other = judged[3].log()
-    other.append_as_leader(builders.make_batch("right"), LeaderEpoch(0), 0)
+    other.append_as_leader(builders.make_batch("right"), LeaderEpoch(1), 0)
     judged[1].log()._high_watermark = judged[1].log().log_end_offset
     other._high_watermark = other.log_end_offset
 
@@ -218,6 +219,56 @@ def remember_followers(judged: Judged) -> None:
         replica.log_end_offset, replica.fetch_epoch = end, epoch
 
 
+def append_without_leading(judged: Judged) -> None:
+    judged.cluster.sever(1, 3)
+    judged[1].produce("left")
+    judged[3].log().append_as_leader(builders.make_batch("right"), LeaderEpoch(0), 0)
+
+
+def mistake_an_epoch(judged: Judged) -> None:
+    judged[1].produce("d")
+    judged[1].log()._epochs._entries = [(LeaderEpoch(1), Offset(0))]
+
+
+def begin_epochs_behind_the_end(judged: Judged) -> None:
+    judged[1].produce("d")
+    judged[1].log()._epochs._entries.append((LeaderEpoch(1), Offset(9)))
+
+
+def forget_the_epoch(judged: Judged) -> None:
+    judged.cluster.lead(1)
+    judged[1].log()._epochs._entries.pop()
+
+
+def forget_producers(judged: Judged) -> None:
+    batch = builders.make_batch("d", producer=(7, 0, 0))
+    judged[1].log().append_as_leader(batch, LeaderEpoch(0), 0)
+    judged[1].log()._producers.clear(Offset(4))
+    judged.cluster.lead(1)
+
+
+def advance_alone(judged: Judged) -> None:
+    judged.cluster.crash(2)
+    judged.cluster.crash(3)
+    judged.cluster.decide(1, [1])
+    judged.cluster.tell(1)
+    judged.look()
+    judged[1].log().append_as_leader(builders.make_batch("d"), judged[1].partition().leader_epoch, 0)
+    judged[1].log().set_high_watermark(4)
+
+
+def take_in_who_left(judged: Judged) -> None:
+    partition = judged[1].partition()
+    partition.remotes[BrokerId(3)].broker_epoch -= 1
+    partition.isr = PendingExpand((BrokerId(1), BrokerId(2)), (BrokerId(3),), partition.zk_version)
+
+
+def keep_an_incomplete_member(judged: Judged) -> None:
+    judged.cluster.crash(1)
+    cut_behind(judged, 3, 2)
+    judged.cluster.decide(2, [2, 3])
+
+
 PLANTED: list[tuple[str, Callable[[Judged], None]]] = [
     ("watermark-holds", lower_watermark),
     ("watermark-within-log", raise_watermark),
@@ -233,6 +284,14 @@ PLANTED: list[tuple[str, Callable[[Judged], None]]] = [
     ("epoch-holds", go_back),
     ("role-by-epoch", swap_roles),
     ("epoch-resets-knowledge", remember_followers),
+    ("log-matching", append_without_leading),
+    ("epochs-fit", mistake_an_epoch),
+    ("epochs-fit", begin_epochs_behind_the_end),
+    ("epoch-noted", forget_the_epoch),
+    ("producers-fit", forget_producers),
+    ("watermark-needs-min-insync", advance_alone),
+    ("isr-eligible", take_in_who_left),
+    ("isr-complete", keep_an_incomplete_member),
 ]
 
 

@@ -85,6 +85,26 @@ _TABLE: Final = (
         "What a leader knows of its followers' logs comes from fetches of its own leader epoch.",
         _DESIGN_5,
     ),
+    Invariant(
+        "watermark-needs-min-insync",
+        "A leader's high watermark rises only while min.insync.replicas, or all that are assigned, are in sync.",
+        _DESIGN_5,
+    ),
+    Invariant(
+        "isr-eligible",
+        "Who is put into an ISR is registered as who fetched, does not shut down, and has what the epoch began with.",
+        _DESIGN_5,
+    ),
+    Invariant(
+        "isr-complete",
+        "Every member of an ISR in ZooKeeper that lost nothing has every record that was below a high watermark.",
+        _DESIGN_6,
+    ),
+    # In logs
+    Invariant("log-matching", "Batches at one offset and of one leader epoch are one, in all logs.", "KIP-101"),
+    Invariant("epochs-fit", "The leader epochs a log knows rise, and are those of its batches.", "KIP-101"),
+    Invariant("epoch-noted", "A leader's log knows its leader epoch before it has any record of it.", "KIP-279"),
+    Invariant("producers-fit", "A leader knows the last batch of every producer in its log.", "KIP-98"),
     # Of controllers, at agents and at themselves
     Invariant(
         "deposed-refused", "An agent that has seen a newer controller epoch does nothing in an older one.", _DESIGN_6

@@ -5,10 +5,10 @@ What is committed is remembered: the first replica whose high watermark passes a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
-from regency.broker_agent.replication.isr_state import IsrState
+from regency.broker_agent.replication.isr_state import IsrState, PendingExpand
 from regency.broker_agent.replication.partition import Partition
 from regency.broker_agent.replication.rules import Role
 from regency.model.ids import BrokerId, TopicId, TopicPartition
@@ -16,6 +16,7 @@ from simulation.cluster.agent import SimAgent
 from simulation.judging.facts import Digest, Facts
 from simulation.judging.invariants import broken
 from simulation.judging.log_digests import LogCursor, Peek
+from simulation.judging.log_rules import LogRules
 from simulation.judging.zookeeper_rules import ZookeeperRules
 
 Key = tuple[TopicId, int]
@@ -25,15 +26,32 @@ Key = tuple[TopicId, int]
 class Row:
     """A hosted partition as it was after the last step of its process."""
 
-    __slots__ = ("cursor", "epoch", "high_watermark", "isr", "key", "log", "log_end", "partition", "role")
+    __slots__ = (
+        "cursor",
+        "end_cursor",
+        "epoch",
+        "high_watermark",
+        "isr",
+        "key",
+        "log",
+        "log_end",
+        "log_start",
+        "partition",
+        "role",
+        "told_start",
+    )
 
     def __init__(self, broker: BrokerId, partition: Partition, peek: Peek) -> None:
         self.partition = partition
         self.log: Any = partition.log
         self.key = (partition.topic_id, partition.topic_partition.partition)
         self.cursor = LogCursor(broker, partition.log, peek)
+        self.end_cursor = LogCursor(broker, partition.log, peek)
         self.high_watermark = -1
         self.log_end = -1
+        self.log_start = 0
+        self.told_start = 0
+        """Where clients may have seen the log begin."""
         self.epoch = -1
         self.isr: IsrState | None = None
         self.role = Role.NONE
@@ -61,11 +79,20 @@ class Cluster(Protocol):
 class ReplicaRules:
     """Raises InvariantBroken."""
 
-    def __init__(self, world: Cluster, facts: Facts, zookeeper: ZookeeperRules, peek: Peek) -> None:
+    def __init__(
+        self,
+        world: Cluster,
+        facts: Facts,
+        zookeeper: ZookeeperRules,
+        peek: Peek,
+        log_start_moved: Callable[[TopicPartition, TopicId, int], None] = lambda _partition, _topic_id, _start: None,
+    ) -> None:
+        self._log_start_moved = log_start_moved
         self._world = world
         self._facts = facts
         self._zookeeper = zookeeper
         self._peek = peek
+        self._logs = LogRules(peek)
         self._believers: dict[tuple[TopicId, int, int], BrokerId] = {}
         self._committed: dict[Key, dict[int, Digest]] = {}
         self._unseen: dict[TopicPartition, list[range]] = {}
@@ -86,6 +113,7 @@ class ReplicaRules:
             partition, log = row.partition, row.log
             if (
                 log._log_end != row.log_end
+                or log._log_start != row.log_start
                 or log._high_watermark != row.high_watermark
                 or partition.isr is not row.isr
                 or partition.leader_epoch != row.epoch
@@ -116,6 +144,13 @@ class ReplicaRules:
         """ZooKeeper has other states of these partitions."""
         for partition in partitions:
             self._check_everywhere(partition)
+            self._check_complete(partition)
+
+    def look_at_end(self, hosted: HostedRows) -> None:
+        """All is well again, and nothing more is written."""
+        for row in hosted.rows:
+            if row.partition.role in (Role.LEADER, Role.FOLLOWER):
+                self._logs.check_producers(hosted.agent.broker_id, row.log)
 
     def check_promises(self, promises: Iterable[tuple[TopicPartition, int]]) -> None:
         """Producers were told of these batches."""
@@ -148,6 +183,10 @@ class ReplicaRules:
             self._check_transition(where, row)
         elif role is Role.LEADER and high < row.high_watermark:
             raise broken("watermark-holds", f"{where}: from {row.high_watermark} to {high} in leader epoch {epoch}")
+        elif role is Role.LEADER and high > row.high_watermark:
+            self._check_enough(where, row)
+        if partition.isr is not row.isr and isinstance(partition.isr, PendingExpand):
+            _check_eligible(where, partition, partition.isr.joining)
         self._check_not_ahead(where, partition)
         if role is Role.LEADER:
             _check_remotes(where, partition)
@@ -155,9 +194,15 @@ class ReplicaRules:
         shrunk = end < row.log_end
         if shrunk:
             row.cursor.go_back_to(end)
+            row.end_cursor.go_back_to(end)
         self._remember(row)
+        if role is Role.LEADER and row.log_start != row.told_start:
+            row.told_start = row.log_start
+            self._log_start_moved(partition.topic_partition, partition.topic_id, row.log_start)
+        self._logs.check_appended(broker, row.key, log, row.end_cursor)
         if began:
             self._check_believer(broker, row)
+            self._logs.check_leader(broker, partition)
             self._check_takeover(broker, partition)
         if high > row.cursor.offset:
             self._check_committed(broker, row, high)
@@ -170,6 +215,19 @@ class ReplicaRules:
         row.isr = partition.isr
         row.high_watermark = log._high_watermark
         row.log_end = log._log_end
+        row.log_start = log._log_start
+
+    def _check_enough(self, where: str, row: Row) -> None:
+        """The high watermark has risen within an epoch."""
+        partition = row.partition
+        in_sync = max(len(partition.isr.committed), 0 if row.isr is None else len(row.isr.committed))
+        minimum = self._facts.min_insync.get(partition.topic_partition.topic, 1)
+        if in_sync < min(minimum, len(partition.assignment.replicas)):
+            raise broken(
+                "watermark-needs-min-insync",
+                f"{where}: from {row.high_watermark} to {row.log.high_watermark} with {partition.isr}, and "
+                f"min.insync.replicas is {minimum}",
+            )
 
     def _check_transition(self, where: str, row: Row) -> None:
         partition = row.partition
@@ -248,7 +306,8 @@ class ReplicaRules:
             return
         high = leader.log.high_watermark
         lost_tail = self._facts.of(name).lost_tail
-        for member in dict.fromkeys((*state.isr, *leader.isr.maximal)):
+        joining = leader.isr.joining if isinstance(leader.isr, PendingExpand) else ()
+        for member in dict.fromkeys((*state.isr, *leader.isr.committed, *joining)):
             end = self._log_end(member, name, leader.topic_id)
             if end is not None and end < high and member not in lost_tail and not self._facts.excused(name):
                 raise broken(
@@ -256,6 +315,33 @@ class ReplicaRules:
                     f"{name}: leader {state.leader} has the high watermark {high}, the log of {member} ends at {end}; "
                     f"ZooKeeper has {state}, the leader {leader.isr}",
                 )
+
+    def _check_complete(self, name: TopicPartition) -> None:
+        """Everybody who may be elected from now on has all that was ever committed."""
+        state, topic = self._zookeeper.state(name), self._zookeeper.topics.get(name.topic)
+        if state is None or topic is None or topic.topic_id is None or self._facts.excused(name):
+            return
+        committed = self._committed.get((topic.topic_id, name.partition), {})
+        for member in state.isr:
+            agent = self._world.agents.get(member)
+            log = None if agent is None or agent.logs is None else agent.logs.get(name)
+            if (
+                log is None
+                or agent is None
+                or not agent.process.alive
+                or log.topic_id != topic.topic_id
+                or log.home.failure is not None
+                or member in self._facts.of(name).lost_tail
+            ):
+                continue
+            held = dict(LogCursor(member, log, self._peek).read_to(log.log_end_offset))
+            for offset, digest in committed.items():
+                if offset >= log.log_start_offset and held.get(offset) != digest:
+                    raise broken(
+                        "isr-complete",
+                        f"{name}: {state}; the log of {member}, which ends at {log.log_end_offset}, has "
+                        f"{held.get(offset)} at {offset} instead of {digest}",
+                    )
 
     def _hosted(self, broker: BrokerId, name: TopicPartition) -> Partition | None:
         agent = self._world.agents.get(broker)
@@ -286,4 +372,24 @@ def _check_remotes(where: str, partition: Partition) -> None:
                 "epoch-resets-knowledge",
                 f"{where}: in leader epoch {partition.leader_epoch} it knows of {replica.broker} from epoch "
                 f"{replica.fetch_epoch} that it has all below {replica.log_end_offset}",
+            )
+
+
+def _check_eligible(where: str, partition: Partition, joining: tuple[BrokerId, ...]) -> None:
+    """The leader wants these in its ISR."""
+    peers = partition._rules.peers
+    for member in joining:
+        replica = partition.remotes[member]
+        if (
+            peers.broker_epoch(member) != replica.broker_epoch
+            or peers.is_shutting_down(member)
+            or replica.log_end_offset < partition.epoch_start
+            or replica.fetch_epoch != partition.leader_epoch
+        ):
+            leaving = ", which shuts down" if peers.is_shutting_down(member) else ""
+            raise broken(
+                "isr-eligible",
+                f"{where}: {member} shall join as broker epoch {replica.broker_epoch}, known is "
+                f"{peers.broker_epoch(member)}{leaving}; in leader epoch {partition.leader_epoch}, which begins at "
+                f"{partition.epoch_start}, it was at {replica.log_end_offset} in {replica.fetch_epoch}",
             )

@@ -1,0 +1,97 @@
+"""The rules of logs: what is in one, against what its owner says of it, and against all other logs there have been."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from regency.broker_agent.log.partition_log import PartitionLog
+from regency.broker_agent.log.producer_state import ProducerStates
+from regency.broker_agent.replication.partition import Partition
+from regency.model.ids import BrokerId, Offset, TopicId
+from regency.model.record_batch import HEADER_BYTES, read_header
+from simulation.judging.facts import Digest
+from simulation.judging.invariants import broken
+from simulation.judging.log_digests import LogCursor, Peek
+
+Key = tuple[TopicId, int]
+"""A partition, by the topic's identity."""
+
+
+class LogRules:
+    """Remembers what every leader has written in its epoch. Raises InvariantBroken."""
+
+    def __init__(self, peek: Peek) -> None:
+        self._peek = peek
+        self._written: dict[Key, dict[tuple[int, int], Digest]] = {}
+
+    def check_appended(self, broker: BrokerId, key: Key, log: PartitionLog, cursor: LogCursor) -> None:
+        """Look at what is in a log from `cursor` on; up to there it was looked at before."""
+        check_epochs(broker, log)
+        written = self._written.setdefault(key, {})
+        for offset, digest in cursor.read_to(log.log_end_offset):
+            first = written.setdefault((offset, digest.leader_epoch), digest)
+            if first != digest:
+                raise broken(
+                    "log-matching",
+                    f"broker {broker}, {log.topic_partition}: {digest} at {offset}, where another log had {first}",
+                )
+            if offset >= log.log_start_offset and log.epoch_at(Offset(offset)) != (digest.leader_epoch):
+                raise broken(
+                    "epochs-fit",
+                    f"broker {broker}, {log.topic_partition}: {digest} at {offset}, epochs are {log.epoch_entries}",
+                )
+
+    def check_leader(self, broker: BrokerId, partition: Partition) -> None:
+        """A replica leads in a new epoch."""
+        log = partition.log
+        if log.latest_epoch != partition.leader_epoch:
+            raise broken(
+                "epoch-noted",
+                f"broker {broker}, {partition.topic_partition}: leads in leader epoch {partition.leader_epoch}, its "
+                f"log knows {log.epoch_entries}",
+            )
+        self.check_producers(broker, log)
+
+    def check_producers(self, broker: BrokerId, log: PartitionLog) -> None:
+        """Compare the producers a log knows with the batches in it."""
+        known, wanted = log._producers._producers, self._replayed(broker, log)._producers
+        for number, producer in wanted.items():
+            held = known.get(number)
+            if (
+                held is None
+                or held.epoch != producer.epoch
+                or not held.batches
+                or held.batches[-1] != producer.batches[-1]
+            ):
+                raise broken(
+                    "producers-fit",
+                    f"broker {broker}, {log.topic_partition}: of producer {number} the log has "
+                    f"{producer.batches[-1]} in epoch {producer.epoch}, known is "
+                    f"{None if held is None else (list(held.batches), held.epoch)}",
+                )
+
+    def _replayed(self, broker: BrokerId, log: PartitionLog) -> ProducerStates:
+        producers = ProducerStates()
+        for segment in log._segments:
+            data: Any = self._peek(broker, segment.log.path) or b""
+            position = 0
+            while len(data) - position >= HEADER_BYTES:
+                header = read_header(data, position)
+                position += header.size
+                if position > len(data) or header.next_offset > log.log_end_offset:
+                    break
+                producers.update(header)
+        return producers
+
+
+def check_epochs(broker: BrokerId, log: PartitionLog) -> None:
+    """The epochs a log knows rise, and begin within it."""
+    before = -1, -1
+    for entry in log.epoch_entries:
+        if entry[0] <= before[0] or entry[1] <= before[1] or entry[1] > log.log_end_offset:
+            raise broken(
+                "epochs-fit",
+                f"broker {broker}, {log.topic_partition}: epochs begin at {log.epoch_entries}, the log ends at "
+                f"{log.log_end_offset}",
+            )
+        before = entry
