@@ -3,108 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import SimpleNamespace
-from uuid import UUID
 
 import pytest
-from simulation.judging.controller_rules import Obedience, Rule
-from simulation.judging.facts import Facts
 from simulation.judging.invariants import INVARIANTS, InvariantBroken, broken
-from simulation.judging.zookeeper_rules import GONE_US, ZookeeperRules
-from simulation.zookeeper.model import Model
-from simulation.zookeeper.sessions import Session
+from simulation.judging.story import ID, OTHER_ID, STATE, TOPIC, TP, Story
+from simulation.judging.zookeeper_rules import GONE_US
 
-from regency.broker_agent.metadata import EMPTY
-from regency.controller.controller import View
 from regency.model import znode_paths as paths
 from regency.model import znodes
-from regency.model.facts import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment, TopicAssignment
-from regency.model.ids import BrokerId, ControllerEpoch, LeaderEpoch, TopicId, TopicPartition
-from regency.model.kafka_errors import ErrorCode
-from regency.protos import control_pb2 as pb
-from regency.runtime.zk_session import Check, Create, Delete, Op, SetData
-
-TOPIC = "blue"
-TP = TopicPartition(TOPIC, 0)
-STATE = paths.partition_state(TP)
-ID, OTHER_ID = TopicId(UUID(int=1)), TopicId(UUID(int=2))
-
-
-class Story:
-    """The model of ZooKeeper, watched by the rules, and what controllers and agents do there."""
-
-    def __init__(self) -> None:
-        self.now_us = 0
-        self.facts = Facts()
-        self.rules = ZookeeperRules(self.facts, lambda: self.now_us)
-        self.model = Model()
-        self.model.on_commit(self.rules.on_commit)
-        self.admin = self.session()
-        for path in ("/consumers", *paths.PERSISTENT_PARENTS[1:], paths.CONTROLLER_EPOCH):
-            self.multi(self.admin, Create(path, b"0" if path == paths.CONTROLLER_EPOCH else b""))
-
-    def session(self) -> Session:
-        return self.model.open_session(3_000, 0)[1]
-
-    def multi(self, session: Session, *ops: Op) -> None:
-        _, results = self.model.multi(session, ops)
-        assert all(result.error == 0 for result in results), [result.error for result in results]
-
-    def version(self, path: str) -> int:
-        return self.model.tree.nodes[path].version
-
-    def fence(self) -> Check:
-        return Check(paths.CONTROLLER_EPOCH, self.version(paths.CONTROLLER_EPOCH))
-
-    def win(self, broker: int, session: Session, *, epoch: int | None = None) -> None:
-        won = self.rules.controller_epoch + 1 if epoch is None else epoch
-        data = znodes.encode_controller(BrokerId(broker), timestamp_ms=0)
-        version = self.version(paths.CONTROLLER_EPOCH)
-        self.multi(
-            session,
-            Create(paths.CONTROLLER, data, ephemeral=True),
-            SetData(paths.CONTROLLER_EPOCH, znodes.encode_controller_epoch(ControllerEpoch(won)), version),
-        )
-
-    def register(self, broker: int) -> Session:
-        session = self.session()
-        self.multi(session, Create(paths.broker(BrokerId(broker)), b"", ephemeral=True))
-        return session
-
-    def topic(self, *replicas: int, topic_id: TopicId | None = ID) -> bytes:
-        assignment = ReplicaAssignment(tuple(map(BrokerId, replicas)))
-        return znodes.encode_topic(TopicAssignment(TOPIC, {0: assignment}, topic_id))
-
-    def state(self, leader: int, epoch: int, *isr: int, controller_epoch: int | None = None) -> bytes:
-        decided = LeaderAndIsr(BrokerId(leader), LeaderEpoch(epoch), tuple(map(BrokerId, isr)))
-        ruling = self.rules.controller_epoch if controller_epoch is None else controller_epoch
-        return znodes.encode_state(LeaderIsrAndControllerEpoch(decided, ControllerEpoch(ruling)))
-
-    def begin(self) -> None:
-        """Three brokers, a controller, and a topic led by 1 in leader epoch 0."""
-        self.agents = {broker: self.register(broker) for broker in (1, 2, 3)}
-        self.controller = self.session()
-        self.win(1, self.controller)
-        self.multi(self.controller, self.fence(), Create(paths.topic(TOPIC), self.topic(1, 2, 3)))
-        self.multi(self.controller, self.fence(), Create(paths.topic_partitions(TOPIC)))
-        self.multi(
-            self.controller,
-            self.fence(),
-            Create(paths.topic_partition(TP)),
-            Create(STATE, self.state(1, 0, 1, 2, 3)),
-        )
-
-    def decide(self, data: bytes) -> None:
-        """The controller writes the state."""
-        self.multi(self.controller, self.fence(), SetData(STATE, data, self.version(STATE)))
-
-    def change_isr(self, broker: int, data: bytes) -> None:
-        """A leader writes the state."""
-        check = Check(paths.broker(BrokerId(broker)), None)
-        self.multi(self.agents[broker], check, SetData(STATE, data, self.version(STATE)))
-
-    def end_session(self, session: Session) -> None:
-        self.model.close_session(session)
+from regency.model.ids import BrokerId
+from regency.runtime.zk_session import Create, Delete, SetData
 
 
 @pytest.fixture
@@ -233,6 +141,10 @@ PLANTED: list[tuple[str, Callable[[Story], None]]] = [
     ("controller-epoch-won", race_past),
     ("controller-epoch-won", lambda story: story.multi(story.admin, SetData(paths.CONTROLLER_EPOCH, b"7", 1))),
     ("controller-fenced", write_deposed),
+    (
+        "controller-fenced",
+        lambda story: story.multi(story.admin, story.fence(), SetData(STATE, story.state(2, 1, 2), 0)),
+    ),
     ("controller-fenced", lambda story: story.multi(story.controller, SetData(STATE, story.state(2, 1, 1, 2, 3), 0))),
     ("controller-fenced", lambda story: story.multi(story.controller, Delete(STATE, None))),
     ("state-writer", write_as_another),
@@ -294,74 +206,6 @@ def test_a_lossy_crash_of_the_whole_isr_excuses_a_loss(story: Story) -> None:
     story.decide(story.state(1, 1, 1))
     assert story.facts.excused(TP)
     assert story.facts.allowed()[TP]
-
-
-# Controllers and who obeys them
-
-
-def obedient(story: Story) -> tuple[SimpleNamespace, Obedience]:
-    gate = SimpleNamespace(controller_epoch=1, _controller=BrokerId(1))
-    agent = SimpleNamespace(
-        broker_id=BrokerId(3), service=SimpleNamespace(_gate=gate), metadata=SimpleNamespace(_view=EMPTY)
-    )
-    obedience = Obedience(agent, story.rules)  # type: ignore[arg-type]
-    obedience.look()
-    return agent, obedience
-
-
-def snapshot(controller_epoch: int) -> object:
-    return SimpleNamespace(controller_epoch=controller_epoch)
-
-
-def test_an_agent_obeys_winners_in_order(story: Story) -> None:
-    agent, obedience = obedient(story)
-    story.end_session(story.controller)
-    story.win(2, story.session())
-    agent.service._gate.controller_epoch, agent.service._gate._controller = 2, BrokerId(2)
-    agent.metadata._view = snapshot(2)
-    obedience.look()
-    agent.service._gate.controller_epoch = 1
-    with pytest.raises(InvariantBroken, match="deposed-refused"):
-        obedience.look()
-
-
-def test_a_request_of_a_deposed_controller_that_is_carried_out_is_found(story: Story) -> None:
-    agent, obedience = obedient(story)
-    request = pb.StopReplicaRequest(header=pb.Header(controller_id=1, controller_epoch=1))
-    refused = pb.ControlResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH, controller_epoch=2)
-    obedience.answered(request, pb.ControlResponse(controller_epoch=1))
-    obedience.answered(request, refused)
-    with pytest.raises(InvariantBroken, match="deposed-refused"):
-        agent.on_control(request, pb.ControlResponse(controller_epoch=2))
-
-
-def test_an_agent_that_obeys_who_has_not_won_is_found(story: Story) -> None:
-    agent, obedience = obedient(story)
-    agent.service._gate.controller_epoch = 2
-    with pytest.raises(InvariantBroken, match="obeyed-won"):
-        obedience.look()
-
-
-def test_metadata_of_a_deposed_controller_is_found(story: Story) -> None:
-    agent, obedience = obedient(story)
-    agent.metadata._view = snapshot(1)
-    obedience.look()
-    agent.metadata._view = snapshot(0)
-    with pytest.raises(InvariantBroken, match="metadata-holds"):
-        obedience.look()
-
-
-def test_a_controller_that_rules_without_having_won_is_found(story: Story) -> None:
-    controller = SimpleNamespace(controller=SimpleNamespace(view=View()))
-    rule = Rule(BrokerId(2), controller, story.rules)  # type: ignore[arg-type]
-    rule.look()
-    controller.controller.view = View(ruling=True, epoch=ControllerEpoch(1))
-    with pytest.raises(InvariantBroken, match="rules-what-it-won"):
-        rule.look()
-    story.end_session(story.controller)
-    story.win(2, story.session())
-    controller.controller.view = View(ruling=True, epoch=ControllerEpoch(2))
-    rule.look()
 
 
 # The table

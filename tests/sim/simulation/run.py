@@ -12,12 +12,14 @@ from typing import NamedTuple
 
 from regency.history.judge import judge
 from regency.history.judge_findings import Verdict
+from regency.model.errors import RegencyError
 from simulation.admin import Admin
 from simulation.crash_points import crash_point_names
 from simulation.defects import planted
 from simulation.faults.injector import Injector
 from simulation.faults.plan import plan
 from simulation.faults.points import Points
+from simulation.judging.invariants import broken
 from simulation.judging.judges import InvariantBroken, Judges
 from simulation.kernel.scheduler import Scheduler
 from simulation.kernel.threads import simulated_threads
@@ -197,21 +199,23 @@ class _LogLines(logging.Handler):
         self._scheduler = scheduler
 
     def emit(self, record: logging.LogRecord) -> None:
-        """A log line of production code is an event."""
+        """A log line of production code is an event; one that comes with an unexpected exception is a fault of it."""
         process = self._scheduler.process
+        who = process.name if process else "world"
         kind = record.levelname.lower()
-        self._scheduler.trace.note(kind[:8], process.name if process else "world", "%s", record.getMessage())
+        self._scheduler.trace.note(kind[:8], who, "%s", record.getMessage())
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, Exception) and not isinstance(error, RegencyError | OSError):
+            raise broken("no-surprise", f"{who}: {record.getMessage()}: {type(error).__name__}: {error}") from error
 
 
 @contextmanager
 def _log_lines(scheduler: Scheduler) -> Iterator[None]:
-    """With the trace on, what production code logs is part of it."""
-    if not scheduler.trace.on:
-        yield
-        return
+    """Errors that production code logs are looked at; with the trace on, whatever it logs is part of it."""
     logger = logging.getLogger("regency")
     handler, level, propagates = _LogLines(scheduler), logger.level, logger.propagate
-    logging.disable(logging.NOTSET)
+    disabled = logging.root.manager.disable
+    logging.disable(logging.NOTSET if scheduler.trace.on else logging.WARNING)
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     logger.propagate = False
@@ -221,4 +225,4 @@ def _log_lines(scheduler: Scheduler) -> Iterator[None]:
         logger.removeHandler(handler)
         logger.setLevel(level)
         logger.propagate = propagates
-        logging.disable(logging.CRITICAL)
+        logging.disable(disabled)

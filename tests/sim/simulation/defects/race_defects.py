@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 from weakref import WeakKeyDictionary
 
-from regency.controller import cluster_store
 from regency.controller.cluster_store import ClusterStore, Fence
 from regency.controller.context import ControllerContext
 from regency.controller.controller import Controller
@@ -20,7 +20,7 @@ from regency.model import znode_paths as paths
 from regency.model import znodes
 from regency.model.ids import ControllerEpoch
 from regency.runtime import fenced
-from regency.runtime.fenced import FencedItem, ItemOutcome, fenced_write
+from regency.runtime.fenced import FencedItem, ItemOutcome
 from regency.runtime.zk_session import (
     Check,
     Create,
@@ -37,10 +37,9 @@ from simulation.defects.patching import Defect, Patch
 def _unfenced(patch: Patch) -> None:
     begin = fenced._FencedWrite.__init__
 
-    def init(
-        self: fenced._FencedWrite, session: ZkSession, items: Sequence[FencedItem], fence: Check, generation: int
-    ) -> None:
-        begin(self, session, items, Check(fence.path, None), generation)
+    def init(self: fenced._FencedWrite, *arguments: Any, **others: Any) -> None:
+        begin(self, *arguments, **others)
+        self._fence = Check(self._fence.path, None)
 
     patch.set(fenced._FencedWrite, "__init__", init)
 
@@ -117,8 +116,8 @@ def _context_survives(patch: Patch) -> None:
     kept: WeakKeyDictionary[ZkSession, ControllerContext] = WeakKeyDictionary()
     begin = Term.__init__
 
-    def init(self: Term, *arguments: object, **others: object) -> None:
-        begin(self, *arguments, **others)  # type: ignore[arg-type]
+    def init(self: Term, *arguments: Any, **others: Any) -> None:
+        begin(self, *arguments, **others)
         self.context = kept.setdefault(self.store._session, self.context)
         self.batch = RequestBatch(self.context)
         unclean = self.config.log_config.unclean_leader_election_enable
@@ -131,15 +130,13 @@ def _context_survives(patch: Patch) -> None:
 
 
 def _later_generation(patch: Patch) -> None:
-    def write(
-        session: ZkSession, items: Sequence[FencedItem], *, epoch_path: str, epoch_version: int, generation: int
-    ) -> list[ItemOutcome]:
-        del generation
-        return fenced_write(
-            session, items, epoch_path=epoch_path, epoch_version=epoch_version, generation=session.generation
-        )
+    begin = fenced._FencedWrite.__init__
 
-    patch.set(cluster_store, "fenced_write", write)
+    def init(self: fenced._FencedWrite, *arguments: Any, **others: Any) -> None:
+        begin(self, *arguments, **others)
+        self._generation = self._session.generation
+
+    patch.set(fenced._FencedWrite, "__init__", init)
 
 
 def _no_look_again(patch: Patch) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from regency.broker_agent.metadata import MetadataSnapshot
 from regency.controller.controller import View
-from regency.model.ids import BrokerId
+from regency.model.ids import NO_BROKER_EPOCH, BrokerId
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import control_pb2 as pb
 from simulation.cluster.agent import SimAgent
@@ -18,24 +19,38 @@ from simulation.judging.zookeeper_rules import ZookeeperRules
 class Obedience:
     """What an agent process has obeyed so far. Raises InvariantBroken."""
 
-    __slots__ = ("_agent", "_epoch", "_metadata", "_zookeeper")
+    __slots__ = ("_agent", "_earlier", "_epoch", "_incarnation", "_last", "_metadata", "_zookeeper")
 
     def __init__(self, agent: SimAgent, zookeeper: ZookeeperRules) -> None:
         self._agent = agent
         self._zookeeper = zookeeper
         self._epoch = 0
+        self._earlier = zookeeper.last_epoch(agent.broker_id)
+        self._incarnation = self._earlier
+        self._last = (0, NO_BROKER_EPOCH, -1)
         self._metadata: MetadataSnapshot | None = None
         agent.on_control = self.answered
 
     def answered(self, request: Any, answer: pb.ControlResponse) -> None:
         """The agent has answered a control request; the answer names the controller epoch it obeys."""
-        epoch = request.header.controller_epoch
-        if epoch < answer.controller_epoch and answer.error_code == ErrorCode.NONE:
+        if answer.error_code != ErrorCode.NONE:
+            return
+        header = request.header
+        did = f"broker {self._agent.broker_id} did what {header.controller_id} asked"
+        if header.controller_epoch < answer.controller_epoch:
             raise broken(
                 "deposed-refused",
-                f"broker {self._agent.broker_id} did what {request.header.controller_id} asked in controller epoch "
-                f"{epoch}, although it obeys {answer.controller_epoch}",
+                f"{did} in controller epoch {header.controller_epoch}, although it obeys {answer.controller_epoch}",
             )
+        if header.broker_epoch == NO_BROKER_EPOCH:
+            return
+        if header.broker_epoch <= self._earlier or header.broker_epoch < self._incarnation:
+            raise broken(
+                "incarnation-refused",
+                f"{did} of incarnation {header.broker_epoch}; processes before it were {self._earlier} at most, and it "
+                f"was asked as {self._incarnation}",
+            )
+        self._incarnation = header.broker_epoch
 
     def look(self) -> None:
         """A step of the agent's process is over."""
@@ -45,6 +60,15 @@ class Obedience:
         gate = service._gate
         if gate.controller_epoch != self._epoch:
             self._check_obeyed(gate.controller_epoch, gate._controller)
+        last = gate.controller_epoch, gate._broker_epoch, gate._seq
+        if last != self._last:
+            if last[:2] == self._last[:2] and last < self._last:
+                raise broken(
+                    "requests-in-order",
+                    f"broker {self._agent.broker_id} executes request {last[2]} of controller epoch {last[0]} after "
+                    f"{self._last[2]}",
+                )
+            self._last = last
         view = self._agent.metadata._view
         if view is not self._metadata:
             before, self._metadata = self._metadata, view
@@ -91,4 +115,32 @@ class Rule:
                 f"broker {self._broker} rules in controller epoch {view.epoch}, which {winner} has won, "
                 f"after it ruled in {self._epoch}",
             )
+        if view.epoch != self._epoch:
+            self._check_session(view.epoch)
         self._epoch = view.epoch
+
+    def _check_session(self, epoch: int) -> None:
+        controller, session = self._controller.controller, self._controller.session
+        term = None if controller is None else controller._term
+        if session is None or term is None or session.generation != term.store.fence.generation:
+            return  # it is lost already
+        won_by = self._zookeeper.winning_sessions.get(epoch, 0)
+        if session.session_id not in (0, won_by):
+            raise broken(
+                "rules-what-it-won",
+                f"broker {self._broker} rules in controller epoch {epoch} by session {session.session_id:x}; "
+                f"{won_by:x} has won it",
+            )
+
+
+def check_elected(zookeeper: ZookeeperRules, controllers: Mapping[BrokerId, SimController]) -> None:
+    """Somebody was elected just now: he has not asked the controller to leave. Raises InvariantBroken."""
+    elected, zookeeper.elected = zookeeper.elected, []
+    winner = zookeeper.winners.get(zookeeper.controller_epoch)
+    sim = None if winner is None else controllers.get(winner)
+    term = None if sim is None or sim.controller is None else sim.controller._term
+    if term is None or term.epoch != zookeeper.controller_epoch:
+        return
+    for partition, leader in elected:
+        if leader in term.context.shutting_down:
+            raise broken("leavers-not-elected", f"{partition}: {leader}, which is shutting down, was elected")

@@ -42,7 +42,9 @@ _TABLE: Final = (
         _DESIGN_4,
     ),
     Invariant(
-        "controller-fenced", "A controller writes only where it checks the version of /controller_epoch.", _DESIGN_6
+        "controller-fenced",
+        "A controller writes only where it checks the version of /controller_epoch, in the session that has won it.",
+        _DESIGN_6,
     ),
     Invariant("state-writer", "Only controllers and the registered leader write state znodes.", _DESIGN_5),
     Invariant("isr-change-keeps-leader", "A leader's ISR change keeps leader, leader and controller epoch.", _DESIGN_5),
@@ -110,7 +112,11 @@ _TABLE: Final = (
         "deposed-refused", "An agent that has seen a newer controller epoch does nothing in an older one.", _DESIGN_6
     ),
     Invariant("obeyed-won", "An agent obeys only who has won the controller epoch it names.", _DESIGN_6),
-    Invariant("rules-what-it-won", "A controller rules only in a controller epoch that its broker has won.", _DESIGN_6),
+    Invariant("incarnation-refused", "An agent does nothing that an earlier incarnation was asked.", _DESIGN_5),
+    Invariant("requests-in-order", "An agent executes a controller's requests in order of number.", _DESIGN_5),
+    Invariant("rules-what-it-won", "A controller rules only in an epoch that its session has won.", _DESIGN_6),
+    Invariant("leavers-not-elected", "Nobody is elected who has asked to leave.", _DESIGN_5),
+    Invariant("no-surprise", "Production code meets no exception that it does not expect.", "issue 3"),
     Invariant("metadata-holds", "The controller epoch of an agent's metadata never goes back.", _DESIGN_6),
     # At the end
     Invariant("converged", "After the last fault has healed everything is well again in 30 s.", _DESIGN_6),

@@ -11,7 +11,7 @@ from simulation.cluster.agent import SimAgent
 from simulation.cluster.controller import SimController
 from simulation.disk import SimDisk
 from simulation.disk_files import File
-from simulation.judging.controller_rules import Obedience, Rule
+from simulation.judging.controller_rules import Obedience, Rule, check_elected
 from simulation.judging.convergence import not_converged
 from simulation.judging.facts import Facts
 from simulation.judging.invariants import InvariantBroken
@@ -92,7 +92,7 @@ class Judges:
         self._looks: dict[Process, Callable[[], None] | None] = {}
         self._hosted: list[HostedRows] = []
         self._refresh_in = REFRESH_STEPS
-        world.zookeeper.on_commit(self._zookeeper.on_commit)
+        world.zookeeper.on_commit(self._committed)
 
     def begin(self) -> None:
         """Look after every step from now on."""
@@ -123,6 +123,11 @@ class Judges:
         """Why all is not well yet; empty where it is."""
         world = self._world
         return not_converged(world.agents, world.controllers, world.zookeeper, self._peek)
+
+    def _committed(self, txn: Commit) -> None:
+        self._zookeeper.on_commit(txn)
+        if self._zookeeper.elected:
+            check_elected(self._zookeeper, self._world.controllers)
 
     def _look_of(self, process: Process) -> Callable[[], None] | None:
         """What to look at after a step of a process; None where nothing is to be seen."""

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from regency.model import znode_paths as paths
 from regency.model import znodes
 from regency.model.facts import ReplicaAssignment
-from regency.model.ids import NO_LEADER, BrokerId, TopicId, TopicPartition, ZkVersion
+from regency.model.ids import NO_BROKER_EPOCH, NO_LEADER, BrokerId, TopicId, TopicPartition, ZkVersion
 from regency.runtime.zk_session import Stat
 from simulation.judging.facts import Facts
 from simulation.judging.invariants import broken
@@ -94,6 +94,10 @@ class ZookeeperRules:
         self.controller_epoch = 0
         self.winners: dict[int, BrokerId] = {}
         """The broker that won each controller epoch."""
+        self.winning_sessions: dict[int, int] = {}
+        """The session that won each controller epoch."""
+        self.elected: list[tuple[TopicPartition, BrokerId]] = []
+        """Leaders that controllers have elected anew; the rules of controllers look at them and clear it."""
         self.changed: list[TopicPartition] = []
         """Partitions whose state was written; the rules of replicas look at them and clear it."""
         self._facts = facts
@@ -108,12 +112,22 @@ class ZookeeperRules:
         topic = self.topics.get(partition.topic)
         return topic.states.get(partition.partition) if topic is not None else None
 
+    def last_epoch(self, broker: BrokerId) -> int:
+        """The newest broker epoch of a broker; -1 before its first registration."""
+        return self._last_epochs.get(broker, NO_BROKER_EPOCH)
+
     def on_commit(self, txn: Commit) -> None:
         """Take in one transaction, in the order of the log."""
         writes = txn.writes
         if not writes:
             return
         self._check_race(txn)
+        if self._is_fenced(txn) and txn.session_id != self.winning_sessions.get(self.controller_epoch):
+            raise broken(
+                "controller-fenced",
+                f"session {txn.session_id:x} wrote {', '.join(write.path for write in txn.writes)} under controller "
+                f"epoch {self.controller_epoch}, which another session has won",
+            )
         if txn.session_id in self._controllers:
             self._check_fence(txn)
         for write in writes:
@@ -162,6 +176,7 @@ class ZookeeperRules:
         self.controller_epoch = won
         self._epoch_version = epoch.stat.version
         self.winners[won] = znodes.decode_controller(created.path, created.data)
+        self.winning_sessions[won] = txn.session_id
         self._controllers.add(txn.session_id)
 
     def _check_fence(self, txn: Commit) -> None:
@@ -282,6 +297,8 @@ class ZookeeperRules:
             return
         if after.leader_epoch <= before.leader_epoch:
             raise broken("election-raises-epoch", f"{partition}: {before} was followed by {after}")
+        if after.leader not in (NO_LEADER, before.leader):
+            self.elected.append((partition, after.leader))
         if after.leader != NO_LEADER and after.leader not in before.isr:
             if partition.topic not in self._facts.unclean_topics:
                 raise broken("clean-elections", f"{partition}: {before} was followed by {after}")

@@ -1,0 +1,149 @@
+"""Every rule of controllers, and of who obeys them, fires where it is broken."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from types import SimpleNamespace
+
+import pytest
+from simulation.judging.controller_rules import Obedience, Rule, check_elected
+from simulation.judging.invariants import InvariantBroken
+from simulation.judging.story import Story
+
+from regency.broker_agent.metadata import EMPTY
+from regency.controller.controller import View
+from regency.model.ids import BrokerId, ControllerEpoch
+from regency.model.kafka_errors import ErrorCode
+from regency.protos import control_pb2 as pb
+
+
+@pytest.fixture
+def story() -> Story:
+    told = Story()
+    told.begin()
+    return told
+
+
+def obedient(story: Story) -> tuple[SimpleNamespace, Obedience]:
+    gate = SimpleNamespace(controller_epoch=1, _controller=BrokerId(1), _broker_epoch=1, _seq=1)
+    agent = SimpleNamespace(
+        broker_id=BrokerId(3), service=SimpleNamespace(_gate=gate), metadata=SimpleNamespace(_view=EMPTY)
+    )
+    obedience = Obedience(agent, story.rules)  # type: ignore[arg-type]
+    obedience.look()
+    return agent, obedience
+
+
+def snapshot(controller_epoch: int) -> object:
+    return SimpleNamespace(controller_epoch=controller_epoch)
+
+
+def test_an_agent_obeys_winners_in_order(story: Story) -> None:
+    agent, obedience = obedient(story)
+    story.end_session(story.controller)
+    story.win(2, story.session())
+    agent.service._gate.controller_epoch, agent.service._gate._controller = 2, BrokerId(2)
+    agent.metadata._view = snapshot(2)
+    obedience.look()
+    agent.service._gate.controller_epoch = 1
+    with pytest.raises(InvariantBroken, match="deposed-refused"):
+        obedience.look()
+
+
+def test_a_request_of_a_deposed_controller_that_is_carried_out_is_found(story: Story) -> None:
+    agent, obedience = obedient(story)
+    request = pb.StopReplicaRequest(header=pb.Header(controller_id=1, controller_epoch=1, broker_epoch=-1))
+    refused = pb.ControlResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH, controller_epoch=2)
+    obedience.answered(request, pb.ControlResponse(controller_epoch=1))
+    obedience.answered(request, refused)
+    with pytest.raises(InvariantBroken, match="deposed-refused"):
+        agent.on_control(request, pb.ControlResponse(controller_epoch=2))
+
+
+def test_a_request_for_an_earlier_incarnation_that_is_carried_out_is_found(story: Story) -> None:
+    story.end_session(story.agents[3])
+    registered = story.rules.last_epoch(BrokerId(3))
+    agent, _ = obedient(story)
+
+    def do(broker_epoch: int, error: ErrorCode = ErrorCode.NONE) -> None:
+        header = pb.Header(controller_id=1, controller_epoch=1, broker_epoch=broker_epoch)
+        agent.on_control(pb.StopReplicaRequest(header=header), pb.ControlResponse(controller_epoch=1, error_code=error))
+
+    do(registered, ErrorCode.STALE_BROKER_EPOCH)
+    do(registered + 5)
+    do(registered + 7)
+    for earlier in (registered + 5, registered):
+        with pytest.raises(InvariantBroken, match="incarnation-refused"):
+            do(earlier)
+
+
+def test_requests_that_overtake_each_other_are_found(story: Story) -> None:
+    agent, obedience = obedient(story)
+    gate = agent.service._gate
+    for controller_epoch, broker_epoch, seq in ((1, 1, 2), (1, 2, 1), (1, 2, 5)):
+        gate.controller_epoch, gate._broker_epoch, gate._seq = controller_epoch, broker_epoch, seq
+        obedience.look()
+    gate._seq = 4
+    with pytest.raises(InvariantBroken, match="requests-in-order"):
+        obedience.look()
+
+
+def test_an_agent_that_obeys_who_has_not_won_is_found(story: Story) -> None:
+    agent, obedience = obedient(story)
+    agent.service._gate.controller_epoch = 2
+    with pytest.raises(InvariantBroken, match="obeyed-won"):
+        obedience.look()
+
+
+def test_metadata_of_a_deposed_controller_is_found(story: Story) -> None:
+    agent, obedience = obedient(story)
+    agent.metadata._view = snapshot(1)
+    obedience.look()
+    agent.metadata._view = snapshot(0)
+    with pytest.raises(InvariantBroken, match="metadata-holds"):
+        obedience.look()
+
+
+def test_a_controller_that_rules_without_having_won_is_found(story: Story) -> None:
+    controller = SimpleNamespace(controller=SimpleNamespace(view=View(), _term=None), session=None)
+    rule = Rule(BrokerId(2), controller, story.rules)  # type: ignore[arg-type]
+    rule.look()
+    controller.controller.view = View(ruling=True, epoch=ControllerEpoch(1))
+    with pytest.raises(InvariantBroken, match="rules-what-it-won"):
+        rule.look()
+    story.end_session(story.controller)
+    story.win(2, story.session())
+    controller.controller.view = View(ruling=True, epoch=ControllerEpoch(2))
+    rule.look()
+
+
+def ruling(story: Story, *leaving: int) -> SimpleNamespace:
+    """Broker 1's controller in epoch 1, whom these have asked to leave."""
+    term = SimpleNamespace(
+        epoch=1,
+        store=SimpleNamespace(fence=SimpleNamespace(generation=1)),
+        context=SimpleNamespace(shutting_down=set(map(BrokerId, leaving))),
+    )
+    controller = SimpleNamespace(view=View(ruling=True, epoch=ControllerEpoch(1)), _term=term)
+    session = SimpleNamespace(generation=1, session_id=story.rules.winning_sessions[1])
+    return SimpleNamespace(controller=controller, session=session)
+
+
+def test_a_controller_that_rules_by_what_another_session_has_won_is_found(story: Story) -> None:
+    for session_id, found in ((0, False), (story.rules.winning_sessions[1], False), (77, True)):
+        controller = ruling(story)
+        controller.session.session_id = session_id
+        rule = Rule(BrokerId(1), controller, story.rules)  # type: ignore[arg-type]
+        with pytest.raises(InvariantBroken, match="rules-what-it-won") if found else nullcontext():
+            rule.look()
+
+
+def test_a_leader_elected_while_it_leaves_is_found(story: Story) -> None:
+    controllers = {BrokerId(1): ruling(story, 1, 3)}
+    story.decide(story.state(1, 1, 1, 2))
+    check_elected(story.rules, controllers)  # type: ignore[arg-type]
+    story.decide(story.state(2, 2, 1, 2))
+    check_elected(story.rules, controllers)  # type: ignore[arg-type]
+    story.decide(story.state(1, 3, 1, 2))
+    with pytest.raises(InvariantBroken, match="leavers-not-elected"):
+        check_elected(story.rules, controllers)  # type: ignore[arg-type]
