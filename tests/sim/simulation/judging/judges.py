@@ -122,7 +122,12 @@ class Judges:
     def not_converged(self) -> list[str]:
         """Why all is not well yet; empty where it is."""
         world = self._world
-        return not_converged(world.agents, world.controllers, world.zookeeper, self._peek)
+        reasons = not_converged(world.agents, world.controllers, world.zookeeper, self._peek)
+        if not reasons:
+            for hosted in self._hosted:
+                if hosted.agent.process.alive:
+                    self._replicas.look_at_end(hosted)
+        return reasons
 
     def _committed(self, txn: Commit) -> None:
         self._zookeeper.on_commit(txn)
