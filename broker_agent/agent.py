@@ -243,6 +243,7 @@ class Agent:
             self._loop.post,
             self._registration.owner_generation,
             history.record,
+            self._metadata.broker_epoch,
             self._settings.regency_isr_notification_quiet_ms,
             self._settings.regency_isr_notification_max_delay_ms,
         )

@@ -4,6 +4,7 @@ One thread. A change is a multi of [own registration exists, set state at the kn
 sent only on the session that owns the registration. A write whose reply was lost is sent again at the same version once
 there is contact again: had it taken effect, the version no longer fits, and what is read then shows our own content. A
 version that was just read is never written on. What was certainly not written is told apart from what may have been.
+Nobody is added whom metadata knows as another incarnation by then, as after a long time without contact.
 
 Notifications: changes are collected, and one notification names them `quiet_ms` after the last one, or `latest_ms`
 after the first. Kafka has 5 s and 60 s, looked at every 2.5 s; with 50 and 500 ms here, clients' metadata is fresh soon
@@ -26,7 +27,7 @@ from regency.model.clock import Clock
 from regency.model.crash_points import crash_point
 from regency.model.errors import ZnodeMalformed
 from regency.model.facts import LeaderAndIsr, LeaderIsrAndControllerEpoch
-from regency.model.ids import BrokerId, TopicPartition, ZkVersion
+from regency.model.ids import BrokerEpoch, BrokerId, TopicPartition, ZkVersion
 from regency.runtime.zk_session import (
     Check,
     Create,
@@ -73,7 +74,8 @@ class IsrWriter:
     """Implements `IsrStore`. `submit` and the callbacks belong to the data loop; `run` is the writer's thread.
 
     `post` hands a call to the data loop; `owner` tells the generation of the session that owns this broker's
-    registration, or None while there is none; `decided` hears of every written change (for the history).
+    registration, or None while there is none; `decided` hears of every written change (for the history); `peer_epoch`
+    tells the incarnation of a live broker, on any thread.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class IsrWriter:
         post: Callable[[Callable[[], None]], None],
         owner: Callable[[], int | None],
         decided: Callable[[IsrChange, IsrWritten], None],
+        peer_epoch: Callable[[BrokerId], BrokerEpoch | None],
         quiet_ms: int = 50,
         latest_ms: int = 500,
     ) -> None:
@@ -93,6 +96,7 @@ class IsrWriter:
         self._post = post
         self._owner = owner
         self._decided = decided
+        self._peer_epoch = peer_epoch
         self._quiet_ms = quiet_ms
         self._latest_ms = latest_ms
         self._wake = threading.Condition()
@@ -170,22 +174,35 @@ class IsrWriter:
 
     def _write(self, batch: Sequence[_Pending]) -> None:
         again: list[_Pending] = []
-        for generation in sorted({pending.generation for pending in batch}):
-            of_generation = [pending for pending in batch if pending.generation == generation]
+        ready: list[_Pending] = []
+        for pending in batch:
+            restarted = [each for each, judged in pending.change.joining if self._peer_epoch(each) != judged]
+            if restarted:
+                self._take(pending, self._withdraw(pending, f"{restarted} restarted meanwhile"), again)
+            else:
+                ready.append(pending)
+        for generation in sorted({pending.generation for pending in ready}):
+            of_generation = [pending for pending in ready if pending.generation == generation]
             crash_point("agent.isr.before_write")
             outcomes = self._send(of_generation, generation)
             crash_point("agent.isr.after_write")
             for pending, outcome in zip(of_generation, outcomes, strict=True):
-                resolved = self._resolve(pending, outcome)
-                if resolved is None:
-                    again.append(pending)
-                else:
-                    self._finish(pending, resolved)
+                self._take(pending, self._resolve(pending, outcome), again)
         if again:
             crash_point("agent.isr.before_held_back")
             with self._wake:
                 self._waiting.extendleft(reversed(again))
             self._hold_back()
+
+    def _take(self, pending: _Pending, outcome: IsrOutcome | None, again: list[_Pending]) -> None:
+        if outcome is None:
+            again.append(pending)
+        else:
+            self._finish(pending, outcome)
+
+    def _withdraw(self, pending: _Pending, why: str) -> IsrOutcome | None:
+        """What became of a change that must not be sent any more; None: not known, look when there is contact."""
+        return self._read_back(pending) if pending.sent else IsrNotWritten(why)
 
     def _send(self, batch: Sequence[_Pending], generation: int) -> Sequence[MultiOutcome | ZkError | _NotSent]:
         multis: list[Sequence[Op]] = [
@@ -220,7 +237,9 @@ class IsrWriter:
     def _resolve_reply(self, pending: _Pending, outcome: MultiOutcome) -> IsrOutcome | None:
         if outcome.ok:
             stat = outcome.results[1].stat
-            return IsrWritten(ZkVersion(stat.version if stat else pending.change.zk_version + 1))
+            if stat is None:
+                return IsrWritten(ZkVersion(pending.change.zk_version + 1))
+            return IsrWritten(ZkVersion(stat.version), stat.mzxid)
         if outcome.failed_index == 0:
             return _refused(pending, "this broker's registration is gone")
         code = outcome.results[outcome.failed_index].code
@@ -228,14 +247,17 @@ class IsrWriter:
             return IsrNotWritten(STATE_GONE)
         if code is not ZkCode.BAD_VERSION:
             return _refused(pending, f"ZooKeeper refused to write the state: {code.value}")
+        return self._read_back(pending)
+
+    def _read_back(self, pending: _Pending) -> IsrOutcome | None:
         try:
-            return self._read_back(pending)
+            return self._compare(pending)
         except ZkConnectionLost:
             return None
         except (ZkError, ZnodeMalformed) as error:
             return IsrUnknown(str(error))
 
-    def _read_back(self, pending: _Pending) -> IsrOutcome:
+    def _compare(self, pending: _Pending) -> IsrOutcome:
         path = znode_paths.partition_state(pending.change.topic_partition)
         self._session.sync(path)
         crash_point("agent.isr.before_read_back")
@@ -248,7 +270,9 @@ class IsrWriter:
             pending.state, leader_and_isr=msgspec.structs.replace(pending.state.leader_and_isr, zk_version=version)
         )
         if state == wanted:
-            return IsrWritten(version)
+            return IsrWritten(version, held.stat.mzxid)
+        if version == pending.change.zk_version and self._session.generation == pending.generation:
+            return IsrNotWritten("it was not written before its reason was over")
         found = state.leader_and_isr
         return IsrUnknown(
             f"somebody else wrote the state: leader {found.leader}, leader epoch {found.leader_epoch}, "

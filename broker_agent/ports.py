@@ -45,12 +45,15 @@ class IsrChange(msgspec.Struct, frozen=True):
     why: str
     previous: tuple[BrokerId, ...] = ()
     """The committed ISR that this one replaces."""
+    joining: tuple[tuple[BrokerId, BrokerEpoch], ...] = ()
+    """Who is added, each with the incarnation whose log was judged: never sent once metadata knows another one."""
 
 
 class IsrWritten(msgspec.Struct, frozen=True):
-    """The change is in ZooKeeper, at this version."""
+    """The change is in ZooKeeper, at this version, by the write `zxid` (ordered with broker epochs)."""
 
     zk_version: ZkVersion
+    zxid: int = 0
 
 
 class IsrNotWritten(msgspec.Struct, frozen=True):

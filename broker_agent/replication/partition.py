@@ -14,6 +14,7 @@ from regency.broker_agent.replication.isr_state import (
     NOT_LEADING,
     Committed,
     IsrState,
+    Joined,
     Pending,
     PendingExpand,
     PendingShrink,
@@ -57,6 +58,7 @@ class Partition:
         "epoch_start",
         "isr",
         "isr_rests_until_ms",
+        "joined",
         "leader",
         "leader_broker_epoch",
         "leader_epoch",
@@ -86,6 +88,8 @@ class Partition:
         self.isr: IsrState = NOT_LEADING
         self.isr_rests_until_ms = 0
         """No ISR change is proposed before: the last one could not be written."""
+        self.joined: tuple[Joined, ...] = ()
+        """Members of the ISR that were added here, while this broker leads."""
         self.epoch_start: Offset = UNKNOWN_OFFSET
         """LEO when this broker became leader in the current epoch; -1 where it does not lead."""
         self.remotes: dict[BrokerId, RemoteReplica] = {}
@@ -119,6 +123,7 @@ class Partition:
 
     def become_follower(self, state: PartitionState) -> None:
         """Follow the state's leader, or wait for one if it names none. Nothing here can fail."""
+        self.joined = ()
         self.epoch_start = UNKNOWN_OFFSET
         self.remotes = {}
         self.assignment = ReplicaAssignment(state.replicas, state.adding, state.removing)
@@ -138,6 +143,7 @@ class Partition:
         """Give up leading or following; epoch and log stay."""
         self.role = role
         self.isr = NOT_LEADING
+        self.joined = ()
         self.epoch_start = UNKNOWN_OFFSET
         self.remotes = {}
 
@@ -290,6 +296,23 @@ class Partition:
         pending = PendingExpand(members, joining, self.zk_version)
         return self._submit(pending, f"{list(joining)} caught up with {least}")
 
+    def propose_removal(self, now_ms: int) -> IsrChange | None:
+        """Drop who was added although the incarnation whose log was judged had ended by then (before KIP-903).
+
+        Sets the pending state; the caller submits the change.
+        """
+        if not self.joined or not self._may_propose(now_ms):
+            return None
+        members = self.isr.committed
+        leaving = tuple(
+            each.broker for each in self.joined if each.broker in members and each.was_over(self._newest(each.broker))
+        )
+        if not leaving:
+            return None
+        return self._submit(
+            PendingShrink(members, leaving, self.zk_version), f"{list(leaving)} restarted before joining"
+        )
+
     def propose_shrink(self, now_ms: int) -> IsrChange | None:
         """Drop who has been behind for longer than replica.lag.time.max.ms, or is not assigned any more.
 
@@ -320,6 +343,13 @@ class Partition:
         self.zk_version = zk_version
         return True
 
+    def note_joined(self, joining: tuple[tuple[BrokerId, BrokerEpoch], ...], zxid: int) -> None:
+        """A change by the write `zxid` is committed that added these incarnations."""
+        added = tuple(Joined(broker, epoch, zxid) for broker, epoch in joining)
+        newer = {each.broker for each in added}
+        members = self.isr.committed
+        self.joined = (*(each for each in self.joined if each.broker in members and each.broker not in newer), *added)
+
     def isr_not_written(self, pending: Pending, now_ms: int) -> bool:
         """A change is not in ZooKeeper: what was committed holds. False where something newer replaced it."""
         if self.isr is not pending:
@@ -343,7 +373,13 @@ class Partition:
             pending.zk_version,
             why,
             pending.committed,
+            tuple((each, self.remotes[each].broker_epoch) for each in pending.target if each not in pending.committed),
         )
+
+    def _newest(self, broker: BrokerId) -> BrokerEpoch:
+        known = self._rules.peers.broker_epoch(broker)
+        replica = self.remotes.get(broker)
+        return max(NO_BROKER_EPOCH if known is None else known, replica.broker_epoch if replica else NO_BROKER_EPOCH)
 
     def _may_join(self, replica: RemoteReplica) -> bool:
         peers = self._rules.peers

@@ -12,7 +12,7 @@ from regency.broker_agent.ports import IsrChange, IsrNotWritten, IsrOutcome, Isr
 from regency.model import znode_paths, znodes
 from regency.model.clock import ManualClock
 from regency.model.facts import LeaderAndIsr, LeaderIsrAndControllerEpoch
-from regency.model.ids import BrokerId, ControllerEpoch, LeaderEpoch, TopicId, TopicPartition, ZkVersion
+from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, TopicId, TopicPartition, ZkVersion
 
 FLIGHTS = TopicPartition("flights", 0)
 STATE = znode_paths.partition_state(FLIGHTS)
@@ -51,9 +51,22 @@ class Writing:
         self.decided: list[IsrChange] = []
         self.outcomes: list[IsrOutcome] = []
         self.owner: int | None = session.generation
+        self.peers: dict[BrokerId, BrokerEpoch] = {}
         self.writer = IsrWriter(
-            ME, session, self.clock, loop.post, lambda: self.owner, lambda change, _: self.decided.append(change)
+            ME,
+            session,
+            self.clock,
+            loop.post,
+            lambda: self.owner,
+            lambda change, _: self.decided.append(change),
+            self.peers.get,
         )
+
+    @property
+    def written(self) -> list[IsrOutcome]:
+        """The outcome of a write that is the last one of the state."""
+        stat = self.session.server.nodes[STATE].stat
+        return [IsrWritten(ZkVersion(stat.version), stat.mzxid)]
 
     def submit(self, wanted: IsrChange) -> None:
         self.writer.submit(wanted, self.outcomes.append)
@@ -82,7 +95,7 @@ def writing(zookeeper, session, loop) -> Writing:
 def test_a_change_is_written_at_the_known_version_and_goes_to_the_history(writing: Writing) -> None:
     writing.submit(change(isr(1, 2)))
     writing.run()
-    assert writing.outcomes == [IsrWritten(ZkVersion(1))]
+    assert writing.outcomes == writing.written
     assert writing.session.server.nodes[STATE].data == state(isr(1, 2))
     assert [decided.why for decided in writing.decided] == ["3 stopped fetching"]
 
@@ -123,7 +136,7 @@ def test_a_write_whose_reply_was_lost_is_recognised_when_it_is_sent_again(writin
     writing.run()
     assert writing.outcomes == []
     writing.run()
-    assert writing.outcomes == [IsrWritten(ZkVersion(1))]
+    assert writing.outcomes == writing.written
 
 
 def test_a_write_that_never_left_waits_for_contact(writing: Writing) -> None:
@@ -133,7 +146,7 @@ def test_a_write_that_never_left_waits_for_contact(writing: Writing) -> None:
     assert writing.outcomes == [] and writing.session.multis == []
     writing.session.resume()
     writing.run()
-    assert writing.outcomes == [IsrWritten(ZkVersion(1))]
+    assert writing.outcomes == writing.written
 
 
 def test_a_new_session_never_writes_what_was_decided_under_the_old_one(writing: Writing) -> None:
@@ -242,7 +255,38 @@ def test_the_thread_writes_what_is_submitted_and_ends_when_told(writing: Writing
     writing.writer.stop()
     thread.join(10)
     assert not thread.is_alive()
-    assert writing.outcomes == [IsrWritten(ZkVersion(1))]
+    assert writing.outcomes == writing.written
+
+
+def test_nobody_joins_who_restarted_while_the_change_waited(writing: Writing) -> None:
+    three = BrokerId(3)
+    joins = msgspec.structs.replace(change(isr(1, 2, 3)), joining=((three, BrokerEpoch(70)),))
+    writing.peers[three] = BrokerEpoch(70)
+    writing.session.suspend()
+    writing.submit(joins)
+    writing.run()
+    writing.peers[three] = BrokerEpoch(80)
+    writing.session.resume()
+    writing.run()
+    assert writing.outcomes == [IsrNotWritten("[3] restarted meanwhile")]
+    assert writing.session.multis == []
+
+
+@pytest.mark.parametrize("arrived", [True, False])
+def test_an_unanswered_join_is_not_sent_again_after_a_restart_but_looked_for(writing: Writing, arrived: bool) -> None:
+    three = BrokerId(3)
+    joins = msgspec.structs.replace(change(isr(1, 2)), joining=((three, BrokerEpoch(70)),))
+    writing.peers[three] = BrokerEpoch(70)
+    writing.session.lose_replies = 1
+    if not arrived:
+        writing.session.server.apply = lambda ops, session_id: None
+    writing.submit(joins)
+    writing.run()
+    del writing.peers[three]
+    writing.run()
+    not_done = [IsrNotWritten("it was not written before its reason was over")]
+    assert writing.outcomes == (writing.written if arrived else not_done)
+    assert len(writing.session.multis) - len(writing.notifications()) == 1
 
 
 def test_changes_keep_their_order_when_they_are_sent_again(writing: Writing) -> None:

@@ -137,7 +137,8 @@ class Cluster:
             return IsrUnknown("another version")
         version = ZkVersion(held.zk_version + 1)
         self.states[change.topic_partition] = msgspec.structs.replace(held, isr=change.isr, zk_version=version)
-        return IsrWritten(version)
+        self.last_broker_epoch += 1  # zxids and broker epochs are one sequence
+        return IsrWritten(version, self.last_broker_epoch)
 
     # Time and the network
 

@@ -148,6 +148,7 @@ class SimAgent:
             self._loop.post,
             registration.owner_generation,
             lambda change, written: None,
+            self.metadata.broker_epoch,
             self.settings.regency_isr_notification_quiet_ms,
             self.settings.regency_isr_notification_max_delay_ms,
         )
