@@ -222,7 +222,6 @@ class PartitionLog(LogCore):
         if offset <= self._log_start:
             return False
         self._log_start = offset
-        self._flusher.recovery_point = max(self._flusher.recovery_point, offset)
         crash_point("log.log_start.before_epochs")
         self._epochs.truncate_from_start(offset)
         return True

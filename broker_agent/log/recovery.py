@@ -149,7 +149,7 @@ class _Opening:
             producers=restore(self._disk, self._directory, chain, trusted=synced, log_end=log_end),
             log_start=log_start,
             log_end=log_end,
-            recovery_point=max(synced, log_start),
+            recovery_point=synced,
             is_new=False,
             is_recovered=not self._trusts_files,
         )

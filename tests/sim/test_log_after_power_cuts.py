@@ -78,6 +78,10 @@ FOUND: dict[str, list[tuple[object, ...]]] = {
         ("append", 2, 60, 0, 1), ("flush",), ("append", 2, 60, 0, 1), ("roll",), ("append", 2, 60, 0, 1),
         ("crash", True), ("append", 2, 60, 0, 1),
     ],
+    "a log start above what was synced hides a hole": [
+        ("append", 1, 34, -1, 1), ("append", 3, 34, -1, 3), ("delete_records", 7), ("checkpoint",),
+        ("append", 3, 39, 1, 1), ("work", 3),
+    ],
 }  # fmt: skip
 """What power cuts did before each of these was seen to; most need some luck, and so are tried many times."""
 

@@ -302,7 +302,7 @@ class Machine:
         assert found.end >= (self.content.end if exact else self.lasting), (found, self.content, self.lasting)
         assert self.log.epoch_entries == found.epochs, found
         assert known_producers(self.log, found) == found.producers, found
-        assert found.start <= self.log.recovery_point <= found.end
+        assert self.log.recovery_point <= found.end
         below = tuple(batch for batch in whole.batches if batch.following <= found.end)
         self.content = found._replace(batches=below)  # those before the log start may be in its first segment still
         self.possible.append(self.content)
