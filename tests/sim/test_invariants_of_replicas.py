@@ -225,6 +225,14 @@ def append_without_leading(judged: Judged) -> None:
     judged[3].log().append_as_leader(builders.make_batch("right"), LeaderEpoch(0), 0)
 
 
+def damage_a_batch(judged: Judged) -> None:
+    judged[1].produce("d")
+    path = judged[1].log()._segments.active.log.path
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+
+
 def mistake_an_epoch(judged: Judged) -> None:
     judged[1].produce("d")
     judged[1].log()._epochs._entries = [(LeaderEpoch(1), Offset(0))]
@@ -285,6 +293,7 @@ PLANTED: list[tuple[str, Callable[[Judged], None]]] = [
     ("role-by-epoch", swap_roles),
     ("epoch-resets-knowledge", remember_followers),
     ("log-matching", append_without_leading),
+    ("batches-sound", damage_a_batch),
     ("epochs-fit", mistake_an_epoch),
     ("epochs-fit", begin_epochs_behind_the_end),
     ("epoch-noted", forget_the_epoch),

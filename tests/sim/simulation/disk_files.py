@@ -1,8 +1,8 @@
 """What is on a simulated disk: files and directories that remember how to undo whatever was not synced.
 
 A power cut keeps, of every file and of every directory, what was synced and a random prefix of what happened to it
-afterwards. The last write that is kept may be torn. Names and contents are lost independently of each other, as POSIX
-allows.
+afterwards. The last write that is kept may be torn: what is missing of it is missing, or zeros, where the size came to
+the disk before the bytes. Names and contents are lost independently of each other, as POSIX allows.
 """
 
 from __future__ import annotations
@@ -91,7 +91,9 @@ class File:
         for index in range(len(undo) - 1, kept - 1, -1):
             position, before, size, length = undo[index]
             if index == kept and length > 1 and chance.random() < 0.5:
-                torn = position, bytes(self.content[position : position + chance.randint(1, length - 1)])
+                whole = self.content[position : position + chance.randint(1, length - 1)]
+                zeros = bytes(length - len(whole)) if chance.random() < 0.5 else b""
+                torn = position, bytes(whole + zeros)
             self._take_back(position, before, size, length)
         if torn is not None:
             self._put(*torn)

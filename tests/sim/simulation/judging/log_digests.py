@@ -7,7 +7,7 @@ from pathlib import Path
 
 from regency.broker_agent.log.partition_log import PartitionLog
 from regency.model.ids import BrokerId, Offset
-from regency.model.record_batch import HEADER_BYTES, Buffer, read_header
+from regency.model.record_batch import HEADER_BYTES, Buffer, crc_matches, read_header
 from simulation.judging.facts import Digest
 from simulation.judging.invariants import broken
 
@@ -55,7 +55,13 @@ class LogCursor:
             following = header.base_offset + header.last_offset_delta + 1
             if following > end:
                 return
+            position = self._position
             self._position += header.size
+            if self._position > len(data) or not crc_matches(data, header, position):
+                raise broken(
+                    "batches-sound",
+                    f"broker {self._broker}, {log.topic_partition}: the batch at {header.base_offset} is damaged",
+                )
             if following > self.offset:
                 self.offset = following
                 yield header.base_offset, Digest(following, header.crc, header.leader_epoch)
