@@ -92,7 +92,7 @@ class File:
             position, before, size, length = undo[index]
             if index == kept and length > 1 and chance.random() < 0.5:
                 whole = self.content[position : position + chance.randint(1, length - 1)]
-                zeros = bytes(length - len(whole)) if chance.random() < 0.5 else b""
+                zeros = bytes(length - len(whole)) if position == size and chance.random() < 0.5 else b""
                 torn = position, bytes(whole + zeros)
             self._take_back(position, before, size, length)
         if torn is not None:
