@@ -80,7 +80,11 @@ class TopicConfigs:
         self._later = later
         self._changed = changed
         self._lock = threading.Lock()
+        self._reading = threading.Lock()
+        """Held while something is read and kept: an older read never comes after a newer one."""
         self._held: dict[str, _Held] = {}
+        self._changes_began = 0
+        """zxid at which /config/changes was created: its numbers begin anew with it."""
         self._seen_notification = ""
         self._busy = False
         self._again = False
@@ -97,6 +101,7 @@ class TopicConfigs:
         Raises ZkError.
         """
         self._session.watch(znode_paths.CONFIG_CHANGES, WatchMode.PERSISTENT_RECURSIVE, self._on_event)
+        self._changes_began = self._read_changes_began()
         self._seen_notification = max(self._notifications(), default="")
         crash_point("agent.configs.after_watch")
         self._read_base()
@@ -114,6 +119,10 @@ class TopicConfigs:
 
     def _read(self, topics: Sequence[str]) -> list[str]:
         """Read and keep; the topics whose settings are not what they were."""
+        with self._reading:
+            return self._read_and_keep(topics)
+
+    def _read_and_keep(self, topics: Sequence[str]) -> list[str]:
         znode_of = self._session.read_many([znode_paths.topic_config(topic) for topic in topics])
         crash_point("agent.configs.after_read")
         different: list[str] = []
@@ -132,6 +141,10 @@ class TopicConfigs:
 
     def _read_base(self) -> list[str]:
         """Read what brokers are told; the topics whose settings are not what they were."""
+        with self._reading:
+            return self._read_base_and_keep()
+
+    def _read_base_and_keep(self) -> list[str]:
         base = self._static
         for znode in self._session.read_many(self._broker_paths):
             named = {TOPIC_KEY_OF[key]: value for key, value in _decode(znode).items() if key in TOPIC_KEY_OF}
@@ -163,16 +176,23 @@ class TopicConfigs:
         self._worker.submit(lambda: self._refresh(everything=whole), lambda outcome: self._refreshed(outcome, whole))
 
     def _refresh(self, *, everything: bool) -> list[str]:
-        fresh = [name for name in self._notifications() if name > self._seen_notification]
+        began = self._read_changes_began()
+        seen = self._seen_notification if began == self._changes_began else ""
+        everything = everything or began != self._changes_began
+        fresh = [name for name in self._notifications() if name > seen]
         named = self._named([f"{znode_paths.CONFIG_CHANGES}/{name}" for name in fresh])
         brokers = everything or any(entity.startswith(BROKERS_PREFIX) for entity in named)
         different = self._read_base() if brokers else []
         topics = list(self._held) if everything else [entity.removeprefix(TOPICS_PREFIX) for entity in named]
         different += self._read([topic for topic in topics if topic in self._held])
         crash_point("agent.configs.before_seen")
-        if fresh:
-            self._seen_notification = fresh[-1]
+        self._changes_began = began
+        self._seen_notification = fresh[-1] if fresh else seen
         return sorted(set(different))
+
+    def _read_changes_began(self) -> int:
+        znode = self._session.read(znode_paths.CONFIG_CHANGES)
+        return 0 if znode is None else znode.stat.czxid
 
     def _notifications(self) -> list[str]:
         """Names of the notifications there are, in order; what has another name is none."""

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import threading
+from collections.abc import Sequence
+
 import pytest
 
 from regency.broker_agent.topic_configs import TopicConfigs
 from regency.model import znode_paths, znodes
 from regency.model.ids import BrokerId
 from regency.model.log_config import LogConfig
-from regency.runtime.zk_session import ZkConnectionLost
+from regency.runtime.zk_session import ZkConnectionLost, Znode
 
 BASE = LogConfig(retention_ms=1000)
 
@@ -90,6 +93,49 @@ def test_a_notification_nobody_can_read_does_not_stop_the_next(following: Follow
     following.loop.run()
     following.notify("topics/flights")
     assert following.changes == [("flights", 7)]
+
+
+def test_notifications_are_heeded_when_their_numbers_begin_anew(following: Following) -> None:
+    following.configs.load(["flights"])
+    for name in following.server.names(znode_paths.CONFIG_CHANGES):
+        following.server.remove(f"{znode_paths.CONFIG_CHANGES}/{name}")
+    following.server.put(f"{znode_paths.config_change_prefix()}9999999999", znodes.encode_config_change("topics/x"))
+    following.loop.run()
+    following.server.remove(f"{znode_paths.config_change_prefix()}9999999999")
+    following.server.put(znode_paths.CONFIG_CHANGES)
+    following.put("flights", retention_ms="7")
+    following.notify("topics/flights")
+    assert following.changes == [("flights", 7)]
+    following.put("flights", retention_ms="8")
+    following.notify("topics/flights")
+    assert following.changes == [("flights", 7), ("flights", 8)]
+
+
+def test_a_slow_read_that_found_nothing_does_not_hide_what_a_later_one_found(
+    following: Following, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    following.configs.load(["flights"])
+    read_many, asked, go_on = following.session.read_many, threading.Event(), threading.Event()
+
+    def slow(paths: Sequence[str]) -> list[Znode | None]:
+        found = read_many(paths)
+        asked.set()
+        assert go_on.wait(10)
+        return found
+
+    monkeypatch.setattr(following.session, "read_many", slow)
+    early = threading.Thread(target=following.configs.load, args=(["flights"],))
+    early.start()
+    assert asked.wait(10)
+    monkeypatch.setattr(following.session, "read_many", read_many)
+    following.put("flights", retention_ms="7")
+    late = threading.Thread(target=following.configs.load, args=(["flights"],))
+    late.start()
+    late.join(0.05)
+    go_on.set()
+    early.join(10)
+    late.join(10)
+    assert following.configs.of("flights").retention_ms == 7
 
 
 def test_after_a_reconnect_everything_known_is_read_again(following: Following) -> None:
