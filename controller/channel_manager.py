@@ -274,15 +274,13 @@ class _Channel:
             self._exchange(outgoing)
 
     def _wait_for_next(self) -> Outgoing | None:
-        asked = False
         with self._changed:
             while not self._closed:
                 now = self._clock.monotonic_ms()
                 outgoing = self.sender.next(now)
                 if outgoing is not None:
                     return outgoing
-                if self.sender.snapshot_wanted and not asked:
-                    asked = True
+                if self.sender.snapshot_wanted:  # also again: one may have been outdated before it was read
                     self._listener.on_snapshot_wanted()
                 wake_at = self.sender.wake_at(now)
                 self._changed.wait(None if wake_at is None else max(wake_at - now, 1) / 1000)

@@ -39,6 +39,10 @@ LAST_EPOCH = 2**31 - 1
 """Highest controller epoch there can be: it has 31 bits in Kafka's protocol."""
 
 
+_FASTER = (ZkCode.OK, ZkCode.NODE_EXISTS, ZkCode.BAD_VERSION, ZkCode.NO_NODE)
+"""Outcomes of a race that was run: won, or somebody else was faster, whose write a watch tells of."""
+
+
 class Incumbent(msgspec.Struct, frozen=True):
     """Who stands in /controller. `broker` is -1 where the content cannot be read."""
 
@@ -130,6 +134,9 @@ class Elector:
         else:
             won = outcome.ok
             crash_point("controller.race.after_multi")
+            code = ZkCode.OK if won else outcome.results[outcome.failed_index].code
+            if code not in _FASTER:
+                raise ZkError(f"ZooKeeper refused the race for {paths.CONTROLLER}: {code.value}.")
         if not won:
             return Lost(None)
         self.saw(epoch)

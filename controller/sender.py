@@ -1,7 +1,8 @@
 """What is sent next to one incarnation of a broker, and what its answers mean. Passive: no thread, network or clock.
 
 One request is in flight at a time. LeaderAndIsr goes first, then metadata, then StopReplica, and metadata follows at
-least every other request. The first LeaderAndIsr is `full`, in chunks; stops wait for its last chunk.
+least every other request; a StopReplica lets at most so many others pass. The first LeaderAndIsr is `full`, in chunks;
+stops wait for its last chunk.
 Source: design section 5.
 """
 
@@ -30,6 +31,9 @@ class Rpc(Enum):
     UPDATE_METADATA = "UpdateMetadata"
     STOP_REPLICA = "StopReplica"
 
+
+STOPS_WAIT = 8
+"""Requests that may pass a StopReplica: a busy cluster has news at any time."""
 
 Message = pb.LeaderAndIsrRequest | pb.UpdateMetadataRequest | pb.StopReplicaRequest
 
@@ -109,6 +113,8 @@ class Sender:
         self._snapshot: Snapshot | None = None
         self._piece = 0
         self._last_rpc = Rpc.UPDATE_METADATA
+        self._passed = 0
+        """Requests chosen while a StopReplica waited."""
 
     @property
     def label(self) -> str:
@@ -204,15 +210,26 @@ class Sender:
     def _choose(self) -> Outgoing | None:
         if self._full:
             return self._leader_and_isr()
+        outgoing = None
+        if not self.desired.has_stops or self._passed < STOPS_WAIT:
+            outgoing = self._choose_news()
+        if not self.desired.has_stops:
+            self._passed = 0
+        elif outgoing is not None:
+            self._passed += 1
+        else:
+            stops = self.desired.take_stops(CHUNK_BYTES)
+            self._last_rpc, self._passed = Rpc.STOP_REPLICA, 0
+            outgoing = Outgoing(Rpc.STOP_REPLICA, self._next_seq(), stops=stops)
+        return outgoing
+
+    def _choose_news(self) -> Outgoing | None:
         metadata_first = self._last_rpc is Rpc.LEADER_AND_ISR
         if self.desired.has_hosts and not metadata_first:
             return self._leader_and_isr()
         outgoing = self._update_metadata()
         if outgoing is None and self.desired.has_hosts:
             return self._leader_and_isr()
-        if outgoing is None and self.desired.has_stops:
-            stops = self.desired.take_stops(CHUNK_BYTES)
-            outgoing = Outgoing(Rpc.STOP_REPLICA, self._next_seq(), stops=stops)
         if outgoing is not None:
             self._last_rpc = outgoing.rpc
         return outgoing

@@ -134,6 +134,19 @@ def test_troubles_and_wanted_snapshots_are_heard(channels):
     assert channels.listener.snapshots.acquire(timeout=10)
 
 
+def test_snapshot_that_was_outdated_before_it_was_read_is_asked_for_again(channels):
+    channels.metadata = channels.manager._metadata = MetadataLog(retained_bytes=1)
+    channels.manager.add(Broker(1, 1, (Endpoint("CONTROL", "h", 1),)))
+    channels.manager.start(1)
+    assert channels.listener.snapshots.acquire(timeout=10)
+
+    channels.metadata.set_snapshot([b""])
+    channels.metadata.append([b"more", b"than is kept"])
+    channels.manager.send({})
+
+    assert channels.listener.snapshots.acquire(timeout=10)
+
+
 def test_closing_ends_calls_that_run(channels):
     channels.ports[1].stuck = True
     channels.manager.start(1)

@@ -184,6 +184,20 @@ def test_stopping_what_is_not_there_is_done(sender):
     assert sender.settled
 
 
+def test_stop_is_sent_although_there_is_always_news(sender, metadata):
+    drain(sender)
+    sender.desired.want(T0, Stop(ZERO_TOPIC_ID, 1, delete=False))
+    sent = []
+    for number in range(2 * sender_module.STOPS_WAIT):
+        metadata.append([b"delta"])
+        sender.desired.want(TopicPartition("u", number), host())
+        sent.append(sender.next(0).rpc)
+        sender.on_answer(OK, 0)
+
+    assert sent.index(Rpc.STOP_REPLICA) == sender_module.STOPS_WAIT
+    assert sent.count(Rpc.UPDATE_METADATA) >= sender_module.STOPS_WAIT - 1
+
+
 def test_metadata_follows_every_leader_and_isr(sender, metadata):
     drain(sender)
     for number in range(3):

@@ -22,7 +22,7 @@ from regency.model import znodes
 from regency.model.clock import ManualClock
 from regency.model.errors import ZnodeMalformed
 from regency.model.ids import TopicPartition
-from regency.runtime.zk_session import Create, Delete, SetData
+from regency.runtime.zk_session import Create, Delete, MultiOutcome, OpOutcome, SetData, ZkCode, ZkError
 
 T0 = TopicPartition("t", 0)
 
@@ -106,6 +106,15 @@ def test_lost_reply_of_a_lost_race_is_recognised(world, elector):
     elector.session.lose_replies = 1
 
     assert elector.elect() == Lost(None)
+
+
+def test_race_that_zookeeper_refuses_is_no_lost_one(elector):
+    elector._create_parents(1)
+    refused = MultiOutcome((OpOutcome(ZkCode.NO_AUTH), OpOutcome(ZkCode.ROLLED_BACK)))
+    elector.session.multi = lambda ops, generation: refused
+
+    with pytest.raises(ZkError, match="/controller: no_auth"):
+        elector.elect()
 
 
 @pytest.mark.parametrize("data", [b"seven", b"", b"2147483647"])
