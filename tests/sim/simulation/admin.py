@@ -59,4 +59,6 @@ class Admin:
 
 def _new_topic(topic: TopicShape) -> NewTopic:
     configs = {"min.insync.replicas": str(topic.min_insync)}
+    if topic.unclean:
+        configs["unclean.leader.election.enable"] = "true"
     return NewTopic(topic.name, topic.partitions, topic.replication_factor, (), configs)

@@ -35,7 +35,8 @@ class SimDisk:
         """Whether operations have to ask `admit`: a fault is on, or somebody watches."""
         self._watcher: OnOperation | None = None
         self._free_bytes: int | None = None
-        self._fails_in: int | None = None
+        self._failing: dict[str, int] = {}
+        """By path: below it, how many operations still succeed."""
         self._fails_once = False
         self._slow_us = 0
         self._short_writes = 0.0
@@ -59,14 +60,19 @@ class SimDisk:
         self._watcher = watcher
         self._reckon()
 
-    def fill(self, free_bytes: int) -> None:
-        """Have room for that many more bytes, until `heal`."""
+    def fill(self, free_bytes: int | None) -> None:
+        """Have room for that many more bytes, until `heal`; None: for any number."""
         self._free_bytes = free_bytes
         self._reckon()
 
-    def fail(self, after: int = 0, *, once: bool = False) -> None:
-        """Answer with I/O errors after that many operations: until `heal`, or just once."""
-        self._fails_in, self._fails_once = after, once
+    def fail(self, after: int = 0, *, once: bool = False, below: str = "/") -> None:
+        """Answer with I/O errors after that many operations: until `heal` or `mend`, or just once."""
+        self._failing[below], self._fails_once = after, once
+        self._reckon()
+
+    def mend(self, below: str) -> None:
+        """End what `fail` began."""
+        self._failing.pop(below, None)
         self._reckon()
 
     def slow(self, up_to_us: int) -> None:
@@ -85,7 +91,8 @@ class SimDisk:
 
     def heal(self) -> None:
         """Let nothing be wrong any more. Whoever watches goes on."""
-        self._free_bytes = self._fails_in = None
+        self._free_bytes = None
+        self._failing.clear()
         self._slow_us, self._short_writes = 0, 0.0
         self._reckon()
 
@@ -94,13 +101,13 @@ class SimDisk:
         self.operations += 1
         if self._watcher is not None:
             self._watcher(operation, path)
-        if self._fails_in is not None:
-            self._fails_in -= 1
-            if self._fails_in < 0:
-                if self._fails_once:
-                    self._fails_in = None
-                    self._reckon()
-                raise refusal(errno.EIO, path)
+        for below, left in self._failing.items():
+            if path.startswith(below):
+                self._failing[below] = left - 1
+                if left <= 0:
+                    if self._fails_once:
+                        self.mend(below)
+                    raise refusal(errno.EIO, path)
         if moves_data and self._slow_us and self.scheduler.current is not None:
             self.scheduler.sleep_us(self.scheduler.random.randint(0, self._slow_us))
 
@@ -122,7 +129,7 @@ class SimDisk:
         self.hindered = (
             self._watcher is not None
             or self._free_bytes is not None
-            or self._fails_in is not None
+            or bool(self._failing)
             or self._slow_us > 0
             or self._short_writes > 0
         )

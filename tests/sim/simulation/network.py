@@ -41,17 +41,24 @@ class Observer(Protocol):
 class Link:
     """One direction between two hosts."""
 
-    __slots__ = ("blocked", "extra_us", "loss")
+    __slots__ = ("blocked", "extra_us", "late", "loss")
 
     def __init__(self) -> None:
         self.blocked = False
         self.extra_us = 0
+        """A late message takes up to so much longer."""
+        self.late = 1.0
+        """The share of messages that are late, where there is something to be late by."""
         self.loss = 0.0
 
     @property
     def well(self) -> bool:
         """Whether nothing is wrong with it."""
         return not (self.blocked or self.extra_us or self.loss)
+
+    def heal(self) -> None:
+        """Let nothing be wrong with it."""
+        self.blocked, self.extra_us, self.late, self.loss = False, 0, 1.0, 0.0
 
 
 class Channel:
@@ -155,7 +162,7 @@ class Network:
     def heal(self) -> None:
         """Every link works again."""
         for link in self._links.values():
-            link.blocked, link.extra_us, link.loss = False, 0, 0.0
+            link.heal()
 
     def listen(self, address: str, host: str, process: Process, serve: Serve) -> None:
         """Serve `address` (host:port) until the process dies or `unlisten`."""
@@ -238,7 +245,9 @@ class Network:
         if link.blocked or (link.loss and chance.random() < link.loss):
             return None
         delay = FASTEST_US + int(chance.random() * USUAL_US)
-        return delay + int(chance.random() * link.extra_us) if link.extra_us else delay
+        if link.extra_us and (link.late >= 1 or chance.random() < link.late):
+            delay += int(chance.random() * link.extra_us)
+        return delay
 
     def _timed_out(self, address: str, call: Call) -> None:
         if not call.answered:

@@ -19,6 +19,7 @@ from simulation.defects import planted
 from simulation.faults.injector import Injector
 from simulation.faults.plan import plan
 from simulation.faults.points import Points
+from simulation.faults.stage import Told
 from simulation.judging.invariants import broken
 from simulation.judging.judges import InvariantBroken, Judges
 from simulation.kernel.scheduler import Scheduler
@@ -38,7 +39,10 @@ READ_BACK_US = 20 * SECOND_US
 """How long reading back may take."""
 
 QUIET_US = 2 * SECOND_US
-"""Producers go on for so long after the last fault has healed."""
+"""Producers go on for at least so long after the last fault has healed."""
+
+END_US = 2 * SECOND_US
+"""About how long the end takes where all is well: converging, the last polls, reading back."""
 
 
 class RunResult(NamedTuple):
@@ -117,8 +121,9 @@ class _Run:
         self.fault_counts: dict[str, int] = {}
         for fault in self._faults:
             self.fault_counts[fault.kind.value] = self.fault_counts.get(fault.kind.value, 0) + 1
-        injector = Injector(self.world, self.points, _names(), self.workload.kill_client, self.judges.facts.lossy_crash)
-        injector.schedule(self._faults)
+        told = Told(self.judges.facts.lossy_crash, self.workload.kill_client, self.workload.recreating)
+        self._injector = Injector(self.world, self.points, _names(), told)
+        self._injector.schedule(self._faults)
 
     def play(self) -> None:
         """From the first start to the verdict. Raises what is wrong."""
@@ -130,8 +135,9 @@ class _Run:
         self.judges.begin()
         scheduler.run_until(int(shape.heal_s * SECOND_US))
         self.world.note("heal", "world", "everything works again")
+        self._injector.close()
         self.world.heal()
-        scheduler.run_until(scheduler.now_us + QUIET_US)
+        scheduler.run_until(max(scheduler.now_us + QUIET_US, int(shape.least_s * SECOND_US) - END_US))
         self.workload.stop()
         self._converge()
         verdict = self._judge()
@@ -166,6 +172,7 @@ class _Run:
             if scheduler.now_us >= deadline:
                 raise NotConverged(f"could not read back {', '.join(map(str, self.workload.unread()))}")
             scheduler.run_until(scheduler.now_us + LOOK_US)
+        scheduler.run_until(int(self._shape.least_s * SECOND_US))
 
     def _judge(self) -> Verdict:
         self.workload.end()

@@ -6,6 +6,7 @@ import random
 from typing import Final, NamedTuple
 
 from regency.model.ids import BrokerId
+from regency.model.log_config import NEVER, UNLIMITED
 from regency.model.settings import BrokerSettings
 
 SECOND_US: Final = 1_000_000
@@ -18,6 +19,19 @@ class TopicShape(NamedTuple):
     partitions: int
     replication_factor: int
     min_insync: int
+    unclean: bool = False
+    """Whether a leader may be elected from outside the ISR."""
+
+
+class Storage(NamedTuple):
+    """How brokers keep their logs."""
+
+    directories: int = 1
+    """Of every second broker; the others have one."""
+    segment_bytes: int = 1 << 20
+    retention_bytes: int = UNLIMITED
+    flush_messages: int = NEVER
+    flush_ms: int = NEVER
 
 
 class Shape(NamedTuple):
@@ -32,50 +46,80 @@ class Shape(NamedTuple):
     """When the last fault has healed."""
     patience_s: float
     """How long after that the cluster may take to converge."""
+    least_s: float
+    """How long it lasts at least."""
     lossy: int
-    """Crashes that lose what was not synced; with more than min.insync.replicas − 1 of them records may be lost."""
+    """Crashes that lose what was not synced; with more than min.insync.replicas - 1 of them records may be lost."""
     producers: tuple[str, ...]
     """Their modes."""
     consumers: int
-    segment_bytes: int
+    storage: Storage
 
 
 TOPICS: Final = (TopicShape("blue", 2, 3, 2), TopicShape("red", 1, 3, 2))
 PROFILES: Final = ("quick", "deep")
 
+_PRODUCERS: Final = (
+    ("idempotent",),
+    ("hasty",),
+    ("idempotent", "hasty"),
+    ("idempotent", "plain"),
+    ("hasty", "leader"),
+    ("idempotent", "hasty", "plain"),
+)
+
 
 def shape_of(profile: str, seed: int) -> Shape:
     """The run of a seed under a profile. `quick` is always of one shape; `deep` varies everything by the seed."""
     if profile == "quick":
-        return Shape(profile, 3, TOPICS, 10, 5.0, 38.0, 30.0, 0, ("idempotent",), 1, 1 << 20)
+        return Shape(profile, 3, TOPICS, 10, 5.0, 50.0, 30.0, 60.0, 0, ("idempotent",), 1, Storage())
     chance = random.Random(f"shape {seed}")  # a string seeds by its bytes, whatever PYTHONHASHSEED is
     brokers = chance.choice((3, 3, 3, 4))
+    unclean = chance.random() < 0.15
     topics = (
-        TopicShape("blue", chance.choice((1, 2, 3)), 3, chance.choice((2, 2, 2, 1))),
+        TopicShape("blue", chance.choice((1, 2, 3)), 3, chance.choice((2, 2, 2, 1)), unclean),
         TopicShape("red", chance.choice((1, 2)), chance.choice((2, 3)), chance.choice((1, 2))),
     )
     return Shape(
         profile,
         brokers,
         topics,
-        chance.randint(6, 20),
+        chance.randint(8, 30),
         5.0,
-        38.0,
+        chance.choice((38.0, 50.0, 60.0)),
         30.0,
-        chance.choice((0, 0, 1)),
-        chance.choice(
-            (("idempotent",), ("hasty",), ("idempotent", "hasty"), ("idempotent", "plain"), ("hasty", "leader"))
-        ),
+        0.0,
+        chance.choice((0, 0, 1, 2)),
+        chance.choice(_PRODUCERS),
         chance.choice((1, 2)),
-        chance.choice((1 << 20, 2_000, 600)),
+        _storage(chance),
     )
+
+
+def _storage(chance: random.Random) -> Storage:
+    segment_bytes = chance.choice((1 << 20, 2_000, 600))
+    retained = chance.random() < 0.35
+    return Storage(
+        chance.choice((1, 2)),
+        300 if retained else segment_bytes,
+        chance.choice((600, 1_500)) if retained else UNLIMITED,
+        chance.choice((NEVER, NEVER, 1, 10)),
+        chance.choice((NEVER, NEVER, 1_000)),
+    )
+
+
+def directories_of(shape: Shape, broker: BrokerId) -> tuple[str, ...]:
+    """The log directories of a broker."""
+    first = f"/logs-{broker}"
+    return (first, f"/more-{broker}") if shape.storage.directories > 1 and broker % 2 else (first,)
 
 
 def settings_of(shape: Shape, broker: BrokerId) -> BrokerSettings:
     """Settings of a broker: Kafka's, with times that fit into a minute."""
+    storage = shape.storage
     return BrokerSettings(
         broker_id=broker,
-        log_dirs=(f"/logs-{broker}",),
+        log_dirs=directories_of(shape, broker),
         zookeeper_connect="zookeeper",
         zookeeper_session_timeout_ms=3_000,
         replica_lag_time_max_ms=4_000,
@@ -85,8 +129,15 @@ def settings_of(shape: Shape, broker: BrokerId) -> BrokerSettings:
         replica_high_watermark_checkpoint_interval_ms=2_000,
         controller_socket_timeout_ms=4_000,
         controlled_shutdown_retry_backoff_ms=500,
-        log_segment_bytes=shape.segment_bytes,
+        log_segment_bytes=storage.segment_bytes,
+        log_segment_delete_delay_ms=4_000,
+        log_retention_bytes=storage.retention_bytes,
+        log_retention_check_interval_ms=2_000,
+        log_flush_interval_messages=storage.flush_messages,
+        log_flush_interval_ms=storage.flush_ms,
+        log_flush_scheduler_interval_ms=500 if storage.flush_ms != NEVER else NEVER,
         log_flush_offset_checkpoint_interval_ms=5_000,
+        log_flush_start_offset_checkpoint_interval_ms=5_000,
         auto_create_topics_enable=False,
         default_replication_factor=3,
     )

@@ -13,6 +13,7 @@ from simulation.clients.history import History, ended_ms
 from simulation.clients.producer import Producer, ProducerConfig
 from simulation.judging.facts import Facts
 from simulation.kernel.scheduler import Process
+from simulation.recreations import Recreations
 from simulation.world import World
 
 MODES: dict[str, ProducerConfig] = {
@@ -41,6 +42,7 @@ class Workload:
         self._started = False
         self._stopped = False
         self._final: FinalReader | None = None
+        self._recreations = Recreations(world, facts)
         for topic in world.shape.topics:
             facts.min_insync[topic.name] = topic.min_insync
 
@@ -79,6 +81,10 @@ class Workload:
                 self._start_producer(process.name, mode)
                 return
         self._start_consumer(process.name)
+
+    def recreating(self, topic: str) -> None:
+        """A topic is about to be deleted and made anew."""
+        self._recreations.begin(topic)
 
     def unfinished(self) -> list[str]:
         """What the clients still wait for, in words; nothing once everything is read back."""
@@ -122,7 +128,7 @@ class Workload:
     def history(self) -> list[Operation]:
         """What clients did and saw. To be called after `end`."""
         reads: Sequence[FinalRead] = self._final.reads if self._final is not None else ()
-        return [*self._history.operations, *reads]
+        return [*self._history.operations, *reads, *self._facts.log_starts, *self._recreations.operations()]
 
     def allowed(self) -> dict[TopicPartition, frozenset[Anomaly]]:
         """What the history may show."""
@@ -145,7 +151,8 @@ class Workload:
         for agent in self._world.agents.values():
             if agent.process.alive and agent.replicas is not None:
                 for name, partition in agent.replicas.partitions.items():
-                    ends[name] = max(ends[name], partition.log.high_watermark)
+                    if name in ends:
+                        ends[name] = max(ends[name], partition.log.high_watermark)
         return ends
 
     def _process(self, name: str) -> Process:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from regency.model import znode_paths, znodes
 from regency.model.errors import RegencyError
-from regency.model.ids import BrokerId
+from regency.model.ids import BrokerId, TopicId, ZkVersion
 from regency.runtime.zk_session import ZkSession
 from simulation.cluster.addresses import host_of
 from simulation.cluster.agent import SimAgent
@@ -158,7 +159,15 @@ class World:
         controller = SimController(self.scheduler, self.network, process, settings, self._open_session)
         host.controller = controller
         process.on_death(lambda: self._controller_died(host))
-        self.scheduler.spawn(process, "controller-event-thread", controller.start)
+        self.scheduler.spawn(process, "controller-event-thread", lambda: self._rule(controller))
+
+    def _rule(self, controller: SimController) -> None:
+        """What `python -m regency.controller` does: an error at the start ends the process."""
+        try:
+            controller.start()
+        except RegencyError as error:
+            self.note("ends", controller.process.name, "%s", error)
+            controller.process.kill()
 
     def _controller_died(self, host: Host) -> None:
         agent = host.agent_process
@@ -168,7 +177,9 @@ class World:
     # ZooKeeper
 
     def _open_session(self, process: Process) -> ZkSession:
-        link = self.zk_links[process.name] = ZkLink(self.scheduler)
+        link = self.zk_links.get(process.name)
+        if link is None:  # what is wrong with it outlasts the process
+            link = self.zk_links[process.name] = ZkLink(self.scheduler)
         return SimZkSession.connect(
             self.scheduler, process, self.zookeeper, link, session_timeout_ms=SESSION_MS, name=process.name
         )
@@ -192,6 +203,22 @@ class World:
                 self.note("heal", agent.process.name, "is restarted: a log directory of it is offline")
                 agent.process.kill()
             self.start_agent(broker)
+
+    def holds(self, host: Host, topic: str) -> bool:
+        """Whether a live agent has partitions of a topic, whichever of that name."""
+        agent = host.agent
+        if agent is None or not agent.process.alive or agent.replicas is None:
+            return False
+        return any(partition.topic == topic for partition in agent.replicas.partitions)
+
+    def topic_id(self, name: str) -> TopicId | None:
+        """The id of a topic in ZooKeeper; None where it has none."""
+        path = znode_paths.topic(name)
+        znode = self.zookeeper.read(path)
+        if znode is None:
+            return None
+        version = ZkVersion(znode.stat.version)
+        return znodes.decode_topic(path, znode.data, topic=name, zk_version=version, czxid=znode.stat.czxid).topic_id
 
     def note(self, kind: str, who: str, words: str, *values: object) -> None:
         """An event of the trace."""

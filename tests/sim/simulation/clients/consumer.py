@@ -248,7 +248,10 @@ class Consumer:
     def _seek(self, reader: _Reader, position: int) -> None:
         topic, partition = reader.partition
         at_ms = began_ms(self._scheduler.now_us)
-        self._number(reader, Seek(self.name, reader.session, reader.number, topic, partition, at_ms, position))
+        topic_id = str(reader.topic_id)
+        self._number(
+            reader, Seek(self.name, reader.session, reader.number, topic, partition, at_ms, position, topic_id)
+        )
         reader.position = position
 
     def _reset(self, reader: _Reader) -> None:
@@ -269,10 +272,11 @@ class Consumer:
             if isinstance(answer, NetFailed) or answer.error is not ErrorCode.NONE:
                 self._back_off(reader)
                 return
+            reader.topic_id = leader.topic_id
             if reader.seeks:
                 self._seek(reader, answer.offset)
                 reader.seeks = False
-            reader.position, reader.topic_id = answer.offset, leader.topic_id
+            reader.position = answer.offset
             self._pump()
 
         request = ListAsked(reader.partition, timestamp, leader.epoch)

@@ -12,36 +12,57 @@ SECOND_US = 1_000_000
 
 
 class Kind(Enum):
-    """A kind of fault; the value is how likely it is among others."""
+    """A kind of fault; the value is what reports call it."""
 
     KILL_AGENT = "kill agent"
     KILL_CONTROLLER = "kill controller"
+    BOUNCE = "crash and restart at once"
+    STOP_AGENT = "stop agent"
+    RESTART_ALL = "all agents die"
+    ROLLING_RESTART = "rolling restart"
+    FAILOVERS = "leaders end one after another"
+    STOP_AND_CUT = "restarted in order, then the power is cut"
     PAUSE_AGENT = "pause agent"
     PAUSE_CONTROLLER = "pause controller"
     PAUSE_HOST = "pause host"
-    STOP_AGENT = "stop agent"
+    PAUSE_RULER = "pause who rules"
+    PAUSE_LEADER = "pause who leads"
     CRASH_AT_POINT = "crash at point"
     PAUSE_AT_POINT = "pause at point"
+    CUT_AT_POINT = "cut from zookeeper at point"
     CRASH_AT_DISK = "crash at disk operation"
     ISOLATE = "isolate host"
     ONE_WAY = "one-way partition"
+    HALF_OPEN = "half-open connections"
     SPLIT = "cut a pair"
+    SWIZZLE = "swizzle"
     LOSS = "lossy link"
     DELAY = "slow link"
+    LATE = "late requests"
     LOSE_ANSWERS = "answers lost"
     RESET = "reset connections"
     ZK_CUT = "cut from zookeeper"
+    ZK_HALF_OPEN = "one way cut from zookeeper"
+    ZK_RESET = "zookeeper connections reset"
     ZK_LOST_REPLY = "zookeeper reply lost"
     ZK_EXPIRE = "session expired"
     ZK_SLOW = "slow zookeeper"
     ZK_OUTAGE = "zookeeper outage"
+    ZK_SERVER = "zookeeper server dies"
     ZK_LAG = "lagging zookeeper server"
     DISK_FULL = "disk full"
     DISK_FAILS = "disk fails"
+    DIRECTORY_FAILS = "log directory fails"
+    DISK_SHORT = "short writes"
     DISK_SLOW = "slow disk"
     CLOCK_DRIFT = "clock drifts"
     CLOCK_STEP = "clock steps"
     DELETE_CONTROLLER = "delete /controller"
+    RESIGNATIONS = "delete /controller again and again"
+    RECREATE_TOPIC = "topic deleted and made anew in zookeeper"
+    ADD_PARTITION = "partition added in zookeeper"
+    CREATE_TOPIC = "topic created"
+    CHANGE_CONFIG = "settings changed"
     KILL_CLIENT = "kill client"
 
 
@@ -63,9 +84,33 @@ class Fault(NamedTuple):
         lasting = f"for {self.for_us / SECOND_US:.3f} s"
         return f"{self.kind.value}: broker {self.broker}, other {self.other}, {lasting}{lossy}"
 
+    def chance(self) -> random.Random:
+        """More of the fault's own chance, where one number is not enough; the same with every call."""
+        return random.Random(f"{self.at_us} {self.detail!r}")
 
-CRASHES = (Kind.KILL_AGENT, Kind.CRASH_AT_POINT, Kind.CRASH_AT_DISK)
-LONG = (Kind.PAUSE_AGENT, Kind.PAUSE_CONTROLLER, Kind.PAUSE_HOST, Kind.ISOLATE, Kind.ZK_CUT, Kind.ZK_OUTAGE)
+
+AT_POINTS = (Kind.CRASH_AT_POINT, Kind.CRASH_AT_POINT, Kind.PAUSE_AT_POINT, Kind.CUT_AT_POINT)
+CRASHES = (
+    Kind.KILL_AGENT,
+    Kind.BOUNCE,
+    Kind.FAILOVERS,
+    Kind.STOP_AND_CUT,
+    Kind.CRASH_AT_POINT,
+    Kind.CRASH_AT_DISK,
+)
+LONG = (
+    Kind.PAUSE_AGENT,
+    Kind.PAUSE_CONTROLLER,
+    Kind.PAUSE_HOST,
+    Kind.PAUSE_RULER,
+    Kind.PAUSE_LEADER,
+    Kind.ISOLATE,
+    Kind.ZK_CUT,
+    Kind.ZK_OUTAGE,
+    Kind.RESTART_ALL,
+)
+LATEST_US = {Kind.RECREATE_TOPIC: 12 * SECOND_US, Kind.ROLLING_RESTART: 8 * SECOND_US, Kind.CREATE_TOPIC: 0}
+"""Kinds that begin no later than so long before everything heals; others 2 s."""
 
 
 def plan(shape: Shape, seed: int) -> list[Fault]:
@@ -83,16 +128,21 @@ def plan(shape: Shape, seed: int) -> list[Fault]:
         duration = int(chance.choice((0.3, 1.0, 2.0, 4.0, 8.0)) * (0.5 + chance.random()) * SECOND_US)
         lossy = kind in CRASHES and lossy_left > 0 and chance.random() < 0.7
         lossy_left -= lossy
+        at_us = min(at_us, last - LATEST_US.get(kind, 0))
         faults.append(Fault(at_us, kind, broker, other, min(duration, last - at_us), chance.random(), lossy))
-    return faults
+    return sorted(faults, key=lambda fault: fault.at_us)
 
 
 def _swarm(shape: Shape, chance: random.Random) -> list[Kind]:
     """A few kinds, so that a run goes deep into how they meet; now and then all of them."""
-    every = [kind for kind in Kind if shape.lossy or kind is not Kind.CRASH_AT_DISK or shape.profile == "deep"]
+    every = list(Kind)
+    if shape.profile == "quick":
+        every.remove(Kind.CRASH_AT_DISK)
     if chance.random() < 0.2:
         return every
     kinds = chance.sample(every, chance.randint(2, 7))
     if not any(kind in CRASHES or kind in LONG for kind in kinds):
         kinds.append(chance.choice((*CRASHES, *LONG)))
+    if chance.random() < 0.8:
+        kinds += chance.choices(AT_POINTS, k=chance.randint(1, 3))
     return kinds

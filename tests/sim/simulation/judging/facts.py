@@ -9,6 +9,7 @@ import msgspec
 
 from regency.history import judge_table
 from regency.history.judge_table import Anomaly, Configuration, allowed_anomalies
+from regency.history.operations import LogStartMoved
 from regency.model.ids import BrokerId, TopicPartition
 from regency.model.record_batch import read_header
 
@@ -73,8 +74,14 @@ class Facts:
         """min.insync.replicas by topic; 1 for others."""
         self.unclean_topics: set[str] = set()
         """Topics that allow unclean elections."""
+        self.recreating: set[str] = set()
+        """Topics of which some brokers may still have what was before they were deleted and made anew."""
         self.partitions: dict[TopicPartition, PartitionFacts] = {}
+        self.log_starts: list[LogStartMoved] = []
+        """How far logs were seen to begin later, by those who lead them."""
         self.lossy_crashes = 0
+        self._former: list[tuple[TopicPartition, PartitionFacts]] = []
+        """What befell partitions before their topics were made anew."""
         self.unlooked: list[tuple[TopicPartition, int]] = []
         """Promises that no rule has looked at yet: partition and first offset."""
 
@@ -115,6 +122,8 @@ class Facts:
 
     def acknowledged(self, partition: TopicPartition, base_offset: int, batch: bytes) -> None:
         """A producer was told that its batch, as it sent it, is at `base_offset` on all that are in sync."""
+        if partition.topic in self.recreating:
+            return
         header = read_header(batch)
         digest = Digest(base_offset + header.last_offset_delta + 1, header.crc)
         self.of(partition).promised[base_offset] = digest
@@ -123,13 +132,15 @@ class Facts:
     def forget(self, topic: str) -> None:
         """The topic was deleted: whatever was promised of it is void."""
         for partition in [each for each in self.partitions if each.topic == topic]:
-            del self.partitions[partition]
+            self._former.append((partition, self.partitions.pop(partition)))
 
     # What follows
 
     def excused(self, partition: TopicPartition) -> bool:
         """Whether committed records of the partition may be lost."""
         facts = self.partitions.get(partition)
+        if partition.topic in self.recreating:
+            return True
         if facts is None:
             return False
         enough = max(1, min(self.min_insync.get(partition.topic, 1), len(facts.replicas)))
@@ -141,7 +152,7 @@ class Facts:
         """What the judge of histories shall allow, where producers were configured in these ways."""
         wanted: Sequence[Configuration] = tuple(configurations)
         allowed: dict[TopicPartition, frozenset[Anomaly]] = {}
-        for partition, facts in self.partitions.items():
+        for partition, facts in (*self._former, *self.partitions.items()):
             told = judge_table.Facts(
                 unclean_elections=facts.unclean_elections,
                 leader_changes=facts.leader_changes,
@@ -156,5 +167,5 @@ class Facts:
                     configuration, min_insync_replicas=minimum, replication_factor=factor
                 )
                 anomalies |= allowed_anomalies(of_topic, told)
-            allowed[partition] = frozenset(anomalies)
+            allowed[partition] = allowed.get(partition, frozenset()) | anomalies
         return allowed

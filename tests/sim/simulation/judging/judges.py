@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, Protocol
 
-from regency.model.ids import BrokerId
+from regency.history.operations import LogStartMoved
+from regency.model.ids import BrokerId, TopicId, TopicPartition
 from simulation.cluster.agent import SimAgent
 from simulation.cluster.controller import SimController
 from simulation.disk import SimDisk
@@ -85,10 +86,12 @@ class Judges:
         self.facts = Facts()
         for topic in world.shape.topics:
             self.facts.min_insync[topic.name] = topic.min_insync
+            if topic.unclean:
+                self.facts.unclean_topics.add(topic.name)
         self._world = world
         self._scheduler = world.scheduler
         self._zookeeper = ZookeeperRules(self.facts, lambda: self._scheduler.now_us)
-        self._replicas = ReplicaRules(world, self.facts, self._zookeeper, self._peek)
+        self._replicas = ReplicaRules(world, self.facts, self._zookeeper, self._peek, self._log_start_moved)
         self._looks: dict[Process, Callable[[], None] | None] = {}
         self._hosted: list[HostedRows] = []
         self._refresh_in = REFRESH_STEPS
@@ -153,6 +156,11 @@ class Judges:
             if hosted.agent.process.alive:
                 self._replicas.refresh(hosted)
                 self._replicas.look(hosted)
+
+    def _log_start_moved(self, partition: TopicPartition, topic_id: TopicId, log_start: int) -> None:
+        topic, number = partition
+        at_ms = self._scheduler.now_us // 1_000
+        self.facts.log_starts.append(LogStartMoved(topic, number, at_ms, log_start, str(topic_id)))
 
     def _peek(self, broker: BrokerId, path: Path) -> bytearray | None:
         node = self._world.hosts[broker].disk.tree.look(str(path))

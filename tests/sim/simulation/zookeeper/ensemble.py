@@ -97,8 +97,10 @@ class Ensemble:
         """Delete a znode at whichever version, as another tool might; whether that was possible."""
         return self._as_admin(Delete(path, None))
 
-    def write_as_admin(self, path: str, data: bytes) -> bool:
-        """Create or overwrite a znode, as another tool might; whether that was possible."""
+    def write_as_admin(self, path: str, data: bytes, *, new: bool = False) -> bool:
+        """Create or overwrite a znode, as another tool might; whether that was possible. `new`: a sequential one."""
+        if new:
+            return self._as_admin(Create(path, data, sequential=True))
         node = self.model.tree.nodes.get(path)
         return self._as_admin(Create(path, data) if node is None else SetData(path, data, node.version))
 

@@ -30,7 +30,7 @@ class ZkLink:
         "_scheduler",
         "_wires",
         "back_blocked",
-        "lose_reply",
+        "lose_replies",
         "lose_request",
         "lost_replies",
         "owner",
@@ -45,7 +45,8 @@ class ZkLink:
         self.there_blocked = False
         self.back_blocked = False
         self.lose_request = False
-        self.lose_reply = False
+        self.lose_replies = 0
+        """Of so many multis from now on."""
         self.lost_replies = 0
         self.owner: Callable[[], tuple[Ensemble, int]] | None = None
         """Tells the ensemble and the id of the session that uses this link."""
@@ -63,12 +64,16 @@ class ZkLink:
 
     def heal(self) -> None:
         """Everything passes again, and what was held arrives."""
-        self.there_blocked = self.back_blocked = self.lose_request = self.lose_reply = False
-        self._extra_us = 0
+        self.lose_request, self.lose_replies = False, 0
+        self.suffer(there=False, back=False, extra_us=0)
+
+    def suffer(self, *, there: bool, back: bool, extra_us: int) -> None:
+        """Have just this wrong from now on: directions that are blocked, and delay. What can pass again arrives."""
+        self.there_blocked, self.back_blocked, self._extra_us = there, back, extra_us
         held, self._held = self._held, []
         pause = int(self._scheduler.random.random() * RETRANSMIT_US) if held else 0
-        for wire, there, work in held:
-            wire.travel(work, there=there, pause_us=pause)
+        for wire, to_server, work in held:
+            wire.travel(work, there=to_server, pause_us=pause)
 
     def reset(self, *, executed: bool | None = None) -> None:
         """Break the connection: answers are lost, and requests under way unless they are `executed` (None: chance)."""
@@ -77,9 +82,9 @@ class ZkLink:
         for wire in list(self._wires):
             wire.reset(executed=executed)
 
-    def lose_next_reply(self) -> None:
-        """The next multi is executed, and its connection breaks instead of answering."""
-        self.lose_reply = True
+    def lose_next_reply(self, times: int = 1) -> None:
+        """The next multis are executed, and each time the connection breaks instead of answering."""
+        self.lose_replies = times
 
     def lose_next_request(self) -> None:
         """The connection of the next multi breaks before it is executed."""
@@ -190,8 +195,8 @@ class Wire:
 
     def reply(self, work: Callable[[], None], *, multi: bool = False) -> None:
         """Send an answer, or an event."""
-        if multi and self.link.lose_reply:
-            self.link.lose_reply = False
+        if multi and self.link.lose_replies:
+            self.link.lose_replies -= 1
             self.link.lost_replies += 1
             self.reset(executed=True)
             return

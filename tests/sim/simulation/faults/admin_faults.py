@@ -1,0 +1,182 @@
+"""What administrators and other tools do in ZooKeeper, at bad moments."""
+
+from __future__ import annotations
+
+import random
+from functools import partial
+from typing import Final
+
+from regency.model import znode_paths as paths
+from regency.model import znodes
+from regency.model.facts import ReplicaAssignment, TopicAssignment
+from regency.model.ids import ZkVersion
+from simulation.admin import Admin
+from simulation.faults.plan import SECOND_US, Fault, Kind
+from simulation.faults.stage import Deed, Stage
+from simulation.shape import TopicShape
+from simulation.world import Host
+
+Settings = tuple[tuple[str, tuple[str, ...]], ...]
+"""Keys, and values to choose from."""
+
+RESTART_US: Final = SECOND_US // 5
+LOOK_US: Final = SECOND_US // 2
+
+TOPIC_SETTINGS: Final[Settings] = (
+    ("segment.bytes", ("300", "1000", "100000")),
+    ("retention.bytes", ("900", "3000", "-1")),
+    ("flush.messages", ("1", "7", "100000")),
+    ("flush.ms", ("500", "5000")),
+)
+BROKER_SETTINGS: Final[Settings] = (
+    ("log.segment.bytes", ("400", "50000")),
+    ("log.retention.bytes", ("1500", "-1")),
+    ("log.flush.interval.messages", ("1", "50")),
+)
+
+
+def deeds(stage: Stage) -> dict[Kind, Deed]:
+    """The faults of this file."""
+    faults = _AdminFaults(stage)
+    return {
+        Kind.DELETE_CONTROLLER: faults.delete_controller,
+        Kind.RESIGNATIONS: faults.resignations,
+        Kind.RECREATE_TOPIC: faults.recreate_topic,
+        Kind.ADD_PARTITION: faults.add_partition,
+        Kind.CREATE_TOPIC: faults.create_topic,
+        Kind.CHANGE_CONFIG: faults.change_config,
+    }
+
+
+class _AdminFaults:
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._world = stage.world
+        self._zookeeper = stage.world.zookeeper
+        self._recreated: set[str] = set()
+
+    # Who rules
+
+    def delete_controller(self, fault: Fault, host: Host) -> None:
+        """Whoever rules has to race again."""
+        del fault, host
+        self._zookeeper.delete_as_admin(paths.CONTROLLER)
+
+    def resignations(self, fault: Fault, host: Host) -> None:
+        """The same, before the one who has won is ready."""
+        del host
+        chance = fault.chance()
+        for _ in range(chance.randint(3, 8)):
+            self._stage.later(
+                int(chance.random() * 2 * SECOND_US), partial(self._zookeeper.delete_as_admin, paths.CONTROLLER)
+            )
+
+    # Topics
+
+    def recreate_topic(self, fault: Fault, host: Host) -> None:
+        """Somebody removes a topic's znodes, and writes new ones when no broker has it any more.
+
+        Nobody asked brokers to delete anything, so they hold on to it until they are restarted; and a leader of the
+        topic before could change the ISR of the one after, where their znodes happen to be at one version. By chance
+        all brokers are stopped for it, and find a topic of another id when they start. At most once for every topic.
+        """
+        del host
+        chance = fault.chance()
+        name = chance.choice(self._world.shape.topics).name
+        topic = self._topic(name)
+        if topic is None or topic.topic_id is None or name in self._recreated:
+            return
+        self._recreated.add(name)
+        down = list(self._world.hosts.values()) if chance.random() < 0.5 else []
+        for each in down:
+            self._stage.die(each, lossy=False)
+            self._stage.later(int((0.2 + chance.random()) * SECOND_US), self._stage.keep_down(each))
+        self._stage.told.recreating(name)
+        self._stage.note("admin", "topic %s is removed", name)
+        self._remove(paths.topic(name))
+        factor = len(next(iter(topic.partitions.values())).replicas)
+        anew = {number: self._replicas(factor, chance) for number in topic.partitions}
+        self._write_when_forgotten(TopicAssignment(name, anew, None, ZkVersion(0), 0))
+
+    def _write_when_forgotten(self, topic: TopicAssignment) -> None:
+        """Restart whoever still has the topic before, and look again; also when everything has been healed."""
+        holders = [each for each in self._world.hosts.values() if self._world.holds(each, topic.topic)]
+        if not holders:
+            self._write_topic(topic)
+            return
+        for holder in holders:
+            process = holder.agent_process
+            if process is not None and not process.paused:
+                self._stage.note(holder.name, "is restarted: it holds %s, which is gone", topic.topic)
+                self._stage.die(holder, lossy=False)
+                start = self._stage.keep_down(holder)
+                if self._stage.closed:
+                    start = partial(self._world.start_agent, holder.broker)
+                self._world.scheduler.at(RESTART_US, start)
+        self._world.scheduler.at(LOOK_US, partial(self._write_when_forgotten, topic))
+
+    def add_partition(self, fault: Fault, host: Host) -> None:
+        """Somebody writes one more partition into a topic's znode."""
+        del host
+        chance = fault.chance()
+        topic = self._topic(chance.choice(self._world.shape.topics).name)
+        if topic is None:
+            return
+        factor = len(next(iter(topic.partitions.values())).replicas)
+        partitions = {**topic.partitions, max(topic.partitions) + 1: self._replicas(factor, chance)}
+        self._write_topic(TopicAssignment(topic.topic, partitions, topic.topic_id, topic.zk_version, topic.czxid))
+
+    def create_topic(self, fault: Fault, host: Host) -> None:
+        """A client asks for a topic that nobody uses."""
+        del host
+        chance = fault.chance()
+        shape = TopicShape(f"late-{fault.at_us}", chance.randint(1, 3), chance.choice((2, 3)), 1)
+        Admin(self._world, (shape,), lambda: None)
+
+    # Settings
+
+    def change_config(self, fault: Fault, host: Host) -> None:
+        """Settings of a topic, of a broker or of all brokers change, and all are told."""
+        chance = fault.chance()
+        choice = chance.random()
+        if choice < 0.7:
+            name = chance.choice(self._world.shape.topics).name
+            path, entity, settings = paths.topic_config(name), f"topics/{name}", TOPIC_SETTINGS
+        else:
+            whom = str(host.broker) if choice < 0.9 else "<default>"
+            path, entity, settings = f"{paths.CONFIG_BROKERS}/{whom}", f"brokers/{whom}", BROKER_SETTINGS
+        before = self._zookeeper.read(path)
+        key, values = chance.choice(settings)
+        config = {} if before is None else znodes.decode_config(path, before.data)
+        config[key] = chance.choice(values)
+        data = znodes.encode_config(config, previous=None if before is None else before.data)
+        if self._zookeeper.write_as_admin(path, data):
+            self._stage.note(host.name, "%s: %s is %s", entity, key, config[key])
+            self._zookeeper.write_as_admin(paths.config_change_prefix(), znodes.encode_config_change(entity), new=True)
+
+    # How
+
+    def _topic(self, name: str) -> TopicAssignment | None:
+        path = paths.topic(name)
+        znode = self._zookeeper.read(path)
+        if znode is None:
+            return None
+        version = ZkVersion(znode.stat.version)
+        topic = znodes.decode_topic(path, znode.data, topic=name, zk_version=version, czxid=znode.stat.czxid)
+        return topic if topic.partitions else None
+
+    def _write_topic(self, topic: TopicAssignment) -> None:
+        path = paths.topic(topic.topic)
+        before = self._zookeeper.read(path)
+        previous = None if before is None else before.data
+        self._stage.note("admin", "topic %s is written", topic.topic)
+        self._zookeeper.write_as_admin(path, znodes.encode_topic(topic, previous=previous))
+
+    def _remove(self, path: str) -> None:
+        for name in self._zookeeper.children(path):
+            self._remove(f"{path}/{name}")
+        self._zookeeper.delete_as_admin(path)
+
+    def _replicas(self, factor: int, chance: random.Random) -> ReplicaAssignment:
+        brokers = list(self._world.hosts)
+        return ReplicaAssignment(tuple(chance.sample(brokers, min(factor, len(brokers)))))

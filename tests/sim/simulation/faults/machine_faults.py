@@ -1,0 +1,111 @@
+"""What goes wrong with a machine's disk and clocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from simulation.faults.plan import SECOND_US, Fault, Kind
+from simulation.faults.stage import Deed, Stage, Undo, together
+from simulation.kernel.scheduler import Process
+from simulation.shape import directories_of
+from simulation.world import Host
+
+TRUE_RATE_PPM = 1_000_000
+
+
+def deeds(stage: Stage) -> dict[Kind, Deed]:
+    """The faults of this file."""
+    faults = _MachineFaults(stage)
+    return {
+        Kind.DISK_FULL: faults.full,
+        Kind.DISK_FAILS: faults.fails,
+        Kind.DIRECTORY_FAILS: faults.directory_fails,
+        Kind.DISK_SHORT: faults.short_writes,
+        Kind.DISK_SLOW: faults.slow,
+        Kind.CLOCK_DRIFT: faults.drift,
+        Kind.CLOCK_STEP: faults.step,
+    }
+
+
+class _MachineFaults:
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+
+    # Disks
+
+    def full(self, fault: Fault, host: Host) -> Undo:
+        """There is room for a little, and then for nothing."""
+
+        def apply(values: Sequence[int]) -> None:
+            host.disk.fill(min(values) if values else None)
+
+        return self._mended(host, self._stage.lasts(("full", host.broker), int(fault.detail * 4_000), apply))
+
+    def fails(self, fault: Fault, host: Host) -> Undo:
+        """Soon no operation succeeds any more."""
+        return self._mended(host, self._fail(fault, host, "/"))
+
+    def directory_fails(self, fault: Fault, host: Host) -> Undo:
+        """One log directory fails, which may be the only one."""
+        directories = directories_of(self._stage.world.shape, host.broker)
+        return self._mended(host, self._fail(fault, host, fault.chance().choice(directories)))
+
+    def _fail(self, fault: Fault, host: Host, below: str) -> Undo:
+        def apply(values: Sequence[int]) -> None:
+            if values:
+                host.disk.fail(after=min(values), below=below)
+            else:
+                host.disk.mend(below)
+
+        return self._stage.lasts(("fails", host.broker, below), int(fault.detail * 40), apply)
+
+    def _mended(self, host: Host, undo: Undo) -> Undo:
+        """Whoever repairs a disk starts the agent again, if the failure has ended it or taken a directory from it."""
+
+        def over() -> None:
+            undo()
+            agent = host.agent
+            if agent is not None and agent.process.alive and agent.logs is not None and agent.logs.offline_dirs:
+                self._stage.note(agent.process.name, "is restarted: a log directory of it is offline")
+                agent.process.kill()
+            up_again = self._stage.keep_down(host)
+            up_again()
+
+        return over
+
+    def short_writes(self, fault: Fault, host: Host) -> Undo:
+        """Writes put down less than they should."""
+
+        def apply(values: Sequence[float]) -> None:
+            host.disk.write_short(max(values, default=0.0))
+
+        return self._stage.lasts(("short", host.broker), 0.05 + fault.detail * 0.5, apply)
+
+    def slow(self, fault: Fault, host: Host) -> Undo:
+        """Reads, writes and syncs take long."""
+
+        def apply(values: Sequence[int]) -> None:
+            host.disk.slow(max(values, default=0))
+
+        return self._stage.lasts(("slow", host.broker), int(fault.detail * SECOND_US), apply)
+
+    # Clocks
+
+    def drift(self, fault: Fault, host: Host) -> Undo:
+        """Clocks run fast or slow, also those that sessions and timeouts go by."""
+        rate = TRUE_RATE_PPM + int((fault.detail - 0.5) * 400_000)
+        processes = [each for each in (host.agent_process, host.controller_process) if each is not None]
+        return together(
+            [self._stage.lasts(("drift", process), rate, partial(_apply_rate, process)) for process in processes]
+        )
+
+    def step(self, fault: Fault, host: Host) -> None:
+        """Somebody sets the wall clock."""
+        for process in (host.agent_process, host.controller_process):
+            if process is not None:
+                process.clock.step(int((fault.detail - 0.5) * 7_200_000))
+
+
+def _apply_rate(process: Process, rates: Sequence[int]) -> None:
+    process.clock.drift(rates[-1] if rates else TRUE_RATE_PPM)

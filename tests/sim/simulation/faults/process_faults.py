@@ -1,0 +1,233 @@
+"""What happens to processes: they die, stop, are paused, and start again, at any moment or at a crash point."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from regency.model import znode_paths, znodes
+from regency.model.ids import BrokerId
+from simulation.faults import zookeeper_faults
+from simulation.faults.plan import SECOND_US, Fault, Kind
+from simulation.faults.points import choose, is_of_controller
+from simulation.faults.stage import Deed, Stage, Undo
+from simulation.kernel.scheduler import Process
+from simulation.world import SESSION_MS, Host
+
+MOST_DISK_OPERATIONS = 60
+"""Of an agent that is to die at one of them."""
+
+Struck = Callable[[Process], Undo]
+"""Does something to a process at a crash point; undone when the fault is over."""
+
+
+def deeds(stage: Stage, points: Sequence[str]) -> dict[Kind, Deed]:
+    """The faults of this file. `points` are all crash points there are, sorted."""
+    faults = _ProcessFaults(stage)
+    at_points = _AtPoints(stage, points, faults)
+    return {
+        Kind.KILL_AGENT: faults.kill_agent,
+        Kind.KILL_CONTROLLER: faults.kill_controller,
+        Kind.BOUNCE: faults.bounce,
+        Kind.STOP_AGENT: faults.stop_agent,
+        Kind.RESTART_ALL: faults.restart_all,
+        Kind.ROLLING_RESTART: faults.rolling_restart,
+        Kind.PAUSE_AGENT: lambda _fault, host: stage.pause([host.agent_process]),
+        Kind.PAUSE_CONTROLLER: lambda _fault, host: stage.pause([host.controller_process]),
+        Kind.PAUSE_HOST: lambda _fault, host: stage.pause([host.agent_process, host.controller_process]),
+        Kind.PAUSE_RULER: faults.pause_ruler,
+        Kind.PAUSE_LEADER: faults.pause_leader,
+        Kind.CRASH_AT_DISK: faults.crash_at_disk,
+        Kind.CRASH_AT_POINT: at_points.crash,
+        Kind.PAUSE_AT_POINT: at_points.pause,
+        Kind.CUT_AT_POINT: at_points.cut,
+    }
+
+
+class _ProcessFaults:
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._world = stage.world
+
+    # Ends
+
+    def kill_agent(self, fault: Fault, host: Host) -> Undo:
+        """SIGKILL; lossy, the machine loses power."""
+        self._stage.die(host, lossy=fault.lossy)
+        return self._stage.keep_down(host)
+
+    def kill_controller(self, fault: Fault, host: Host) -> None:
+        """SIGKILL of the child only, which its agent starts again."""
+        del fault
+        self._world.kill_controller(host.broker)
+
+    def bounce(self, fault: Fault, host: Host) -> None:
+        """Dead, and back before anybody has missed it; by chance again and again."""
+        chance = fault.chance()
+        at_us = 0
+        for number in range(chance.randint(1, 3)):
+            self._stage.later(
+                at_us, partial(self._die_for_a_moment, host, fault.lossy and number == 0, chance.random())
+            )
+            at_us += int((0.2 + 2 * chance.random()) * SECOND_US)
+
+    def _die_for_a_moment(self, host: Host, lossy: bool, moment: float) -> None:
+        self._stage.die(host, lossy=lossy)
+        self._stage.later(int(moment * 0.5 * SECOND_US), self._stage.keep_down(host))
+
+    def stop_agent(self, fault: Fault, host: Host) -> Undo:
+        """SIGTERM, and back some time after it is gone."""
+        del fault
+        undo = self._stage.keep_down(host)
+        self._world.stop_agent(host.broker, lambda: None)
+        return undo
+
+    def restart_all(self, fault: Fault, host: Host) -> None:
+        """Every agent dies at once; they come back one by one."""
+        del host
+        chance = fault.chance()
+        for each in self._world.hosts.values():
+            self._stage.die(each, lossy=False)
+            self._stage.later(int(chance.random() * fault.for_us), self._stage.keep_down(each))
+
+    def rolling_restart(self, fault: Fault, host: Host) -> None:
+        """One agent after another is stopped in order, or killed, and started again."""
+        del host
+        chance = fault.chance()
+        hosts = list(self._world.hosts.values())
+        pause_us = int((0.5 + chance.random()) * SECOND_US)
+        for place, each in enumerate(chance.sample(hosts, len(hosts))):
+            act = self.stop_for_a_while if chance.random() < 0.7 else self._die_for_a_moment_cleanly
+            self._stage.later(place * pause_us, partial(act, each))
+
+    def stop_for_a_while(self, host: Host) -> None:
+        """SIGTERM, and back as soon as it is gone."""
+        self._world.stop_agent(host.broker, lambda: self._stage.later(SECOND_US // 4, self._stage.keep_down(host)))
+
+    def _die_for_a_moment_cleanly(self, host: Host) -> None:
+        self._die_for_a_moment(host, False, 0.5)
+
+    def crash_at_disk(self, fault: Fault, host: Host) -> Undo:
+        """The agent dies when it has begun so many operations on its disk."""
+        stage = self._stage
+        left = int(fault.detail * MOST_DISK_OPERATIONS)
+        undo: Undo | None = None
+
+        def count(_name: str, _path: str) -> None:
+            nonlocal left, undo
+            process = host.agent_process
+            if undo is not None or process is None or not process.alive:
+                return
+            left -= 1
+            if left <= 0:
+                undo = stage.keep_down(host)
+                host.disk.on_operation(None)
+                stage.note(host.name, "dies at a disk operation")
+                stage.die(host, lossy=fault.lossy)
+                process.check_alive()
+
+        host.disk.on_operation(count)
+
+        def over() -> None:
+            if undo is not None:
+                undo()
+            else:
+                host.disk.on_operation(None)
+
+        return over
+
+    # Pauses
+
+    def pause_ruler(self, fault: Fault, host: Host) -> Undo:
+        """Whoever rules now stops for longer than its session lives, and then goes on as if nothing had been."""
+        ruler = self._world.zookeeper.read(znode_paths.CONTROLLER)
+        if ruler is not None:
+            host = self._world.hosts[znodes.decode_controller(ruler.path, ruler.data)]
+        return self._pause_long(fault, [host.controller_process])
+
+    def pause_leader(self, fault: Fault, host: Host) -> Undo:
+        """A broker that leads something does."""
+        leading = [
+            each
+            for each in self._world.hosts.values()
+            if each.agent is not None
+            and each.agent.replicas is not None
+            and any(partition.is_leader for partition in each.agent.replicas.partitions.values())
+        ]
+        chosen = fault.chance().choice(leading or [host])
+        return self._pause_long(fault, [chosen.agent_process])
+
+    def _pause_long(self, fault: Fault, processes: Sequence[Process | None]) -> Undo:
+        undo = self._stage.pause(processes)
+        least_us = SESSION_MS * 1_000 + fault.for_us // 4
+        self._stage.later(least_us, undo)
+        return lambda: None
+
+
+class _AtPoints:
+    """Faults at crash points: a process is struck when it next passes one of some, which may take a while."""
+
+    def __init__(self, stage: Stage, points: Sequence[str], faults: _ProcessFaults) -> None:
+        self._stage = stage
+        self._faults = faults
+        self._of_agents = [name for name in points if not is_of_controller(name)]
+        self._of_controllers = [name for name in points if is_of_controller(name)]
+
+    def crash(self, fault: Fault, host: Host) -> None:
+        """A process dies there."""
+        stage = self._stage
+
+        def strike(process: Process) -> Undo:
+            if process.name.startswith("controller"):
+                process.kill()
+                return lambda: None
+            own = self._host_of(process)
+            stage.die(own, lossy=fault.lossy)
+            return stage.keep_down(own)
+
+        self._wait(fault, host, strike)
+
+    def pause(self, fault: Fault, host: Host) -> None:
+        """A process is paused there."""
+        self._wait(fault, host, lambda process: self._stage.pause([process]))
+
+    def cut(self, fault: Fault, host: Host) -> None:
+        """A process loses ZooKeeper there."""
+
+        def strike(process: Process) -> Undo:
+            return zookeeper_faults.afflict(self._stage, [process.name], zookeeper_faults.CUT)
+
+        self._wait(fault, host, strike)
+
+    def _host_of(self, process: Process) -> Host:
+        return self._stage.world.hosts[BrokerId(int(process.name.rpartition("-")[2]))]
+
+    def _wait(self, fault: Fault, host: Host, strike: Struck) -> None:
+        """For a process of the host or, as only one controller rules, of any."""
+        stage, chance = self._stage, fault.chance()
+        of_controllers = chance.random() < 0.35
+        part = "controller" if of_controllers else "agent"
+        names = choose(self._of_controllers if of_controllers else self._of_agents, stage.points.passed, chance)
+        anywhere = of_controllers or chance.random() < 0.5
+        brokers = list(stage.world.hosts) if anywhere else [host.broker]
+
+        def struck(process: Process) -> None:
+            stage.later(max(fault.for_us, SECOND_US // 4), strike(process))
+
+        stage.note(f"{part}s", "one of %s will be struck at the first of %d points", brokers, len(names))
+        stage.points.arm([f"{part}-{broker}" for broker in brokers], names, struck)
+        if chance.random() < 0.6:
+            self._nudge(fault, host, of_controllers, chance)
+
+    def _nudge(self, fault: Fault, host: Host, of_controllers: bool, chance: random.Random) -> None:
+        """Let something happen, so that points are passed that are not passed where all is well."""
+        faults, zookeeper = self._faults, self._stage.world.zookeeper
+        nudges: list[Callable[[], object]] = [
+            partial(faults.bounce, fault._replace(lossy=False), host),
+            partial(faults.stop_for_a_while, host),
+            partial(zookeeper.delete_as_admin, znode_paths.CONTROLLER),
+        ]
+        if of_controllers:
+            nudges += nudges[2:] * 3
+        chance.choice(nudges)()
