@@ -333,6 +333,7 @@ def read_all(log: PartitionLog) -> Iterator[Batch]:
     offset = log.log_start_offset
     while offset < log.log_end_offset:
         records = log.read(offset, 1, max_offset=log.log_end_offset, min_one_batch=True).records
+        assert records, f"nothing is at {offset}, and the log ends at {log.log_end_offset}"
         for at, header in iter_batches(records):
             data = bytes(records[at : at + header.size])
             offset = header.next_offset
