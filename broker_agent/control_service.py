@@ -104,7 +104,11 @@ class StrayLogs(Protocol):
         ...
 
     def named(self, states: Sequence[PartitionState]) -> None:
-        """A piece of a full request; blocks on ZooKeeper."""
+        """A piece of a full request."""
+        ...
+
+    def set_earlier_aside(self, states: Sequence[PartitionState]) -> None:
+        """A request is about to be applied; blocks on ZooKeeper where a log belongs to an earlier topic."""
         ...
 
     def all_named(self) -> None:
@@ -243,6 +247,7 @@ class ControlService:
         leaders = control_messages.decode_leaders(request.leaders)
         if request.full:
             self._strays.named(states)
+        self._strays.set_earlier_aside(states)
         applied = self._read_configs(states)
         ready = [state for state in states if state.topic_partition not in applied]
         self._in_slices(ready, lambda piece: applied.update(self._replicas.apply_states(piece, leaders)))

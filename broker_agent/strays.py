@@ -2,8 +2,9 @@
 
 A full LeaderAndIsr names every replica the broker holds. What it left out, or named under another topic id, is only a
 suspicion: a controller that could not read a topic leaves it out too. So ZooKeeper is asked, and a log is set aside
-only where the topic's znode says so. It is renamed, never deleted. Runs on the control server's thread; logs are
-touched on the data loop.
+only where the topic's znode says so. It is renamed, never deleted. What is served stays, unless its topic was deleted
+and created again: any request that names the new one finds the old one gone. Runs on the control server's thread; logs
+are touched on the data loop.
 """
 
 from __future__ import annotations
@@ -22,6 +23,11 @@ from regency.model.ids import ZERO_TOPIC_ID, BrokerId, TopicId, TopicPartition, 
 from regency.runtime.zk_session import ZkError, ZkSession
 
 logger = logging.getLogger(__name__)
+
+
+NO_SUCH_TOPIC = "there is no such topic any more"
+EARLIER_TOPIC = "it belongs to an earlier topic of the same name"
+TOPIC_IS_GONE = (NO_SUCH_TOPIC, EARLIER_TOPIC)
 
 
 class Log(Protocol):
@@ -56,6 +62,10 @@ class Replicas(Protocol):
         """Hosted partitions among those asked for."""
         ...
 
+    def forget(self, tps: Iterable[TopicPartition], /) -> None:
+        """Serve these no more; their logs stay."""
+        ...
+
 
 class Strays:
     """Collects what a full LeaderAndIsr names, and sets aside what it does not."""
@@ -73,8 +83,11 @@ class Strays:
         self._named.clear()
 
     def named(self, states: Sequence[PartitionState]) -> None:
-        """A piece of a full request: set aside logs of earlier topics of the same names, before they get in the way."""
+        """A piece of a full request."""
         self._named.update(state.topic_partition for state in states)
+
+    def set_earlier_aside(self, states: Sequence[PartitionState]) -> None:
+        """Set aside logs of earlier topics of the same names, served or not, before they are in the way."""
         ids = {state.topic_partition: state.topic_id for state in states}
         suspects: dict[TopicPartition, TopicId | None] = {}
 
@@ -85,7 +98,7 @@ class Strays:
                     suspects[topic_partition] = log.topic_id
 
         self._call(look)
-        self._set_aside(suspects)
+        self._set_aside(suspects, even_served=True)
 
     def all_named(self) -> None:
         """The last piece of a full request has come: set aside what none of them named."""
@@ -96,15 +109,17 @@ class Strays:
 
         self._call(look)
         self._named.clear()
-        self._set_aside(suspects)
+        self._set_aside(suspects, even_served=False)
 
-    def _set_aside(self, suspects: Mapping[TopicPartition, TopicId | None]) -> None:
+    def _set_aside(self, suspects: Mapping[TopicPartition, TopicId | None], *, even_served: bool) -> None:
         if not suspects:
             return
         crash_point("agent.strays.before_confirmation")
         why = self._confirmed(suspects)
 
         def rename() -> None:
+            if even_served:
+                self._replicas.forget([each for each in why if why[each] in TOPIC_IS_GONE])
             hosted = {replica.topic_partition for replica in self._replicas.describe(list(why))}
             strays = [topic_partition for topic_partition in why if topic_partition not in hosted]
             for topic_partition in strays:
@@ -133,7 +148,7 @@ class Strays:
         reasons: dict[TopicPartition, str] = {}
         for (name, held), znode in zip(by_topic.items(), found, strict=True):
             if znode is None:
-                reasons.update(dict.fromkeys(held, "there is no such topic any more"))
+                reasons.update(dict.fromkeys(held, NO_SUCH_TOPIC))
                 continue
             version, czxid = ZkVersion(znode.stat.version), znode.stat.czxid
             try:
@@ -151,7 +166,7 @@ class Strays:
 def why_stray(broker: BrokerId, partition: int, topic_id: TopicId | None, topic: TopicAssignment) -> str | None:
     """Why a log of a partition is no replica of the topic on this broker; None where it is, or may be, one."""
     if topic_id not in (None, ZERO_TOPIC_ID) and topic.topic_id is not None and topic_id != topic.topic_id:
-        return "it belongs to an earlier topic of the same name"
+        return EARLIER_TOPIC
     assignment = topic.partitions.get(partition)
     if assignment is None:
         return "its topic has no such partition"

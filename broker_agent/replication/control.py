@@ -271,6 +271,18 @@ class ControlPath:
         hosting.changed(name)
         return error
 
+    def forget(self, names: Iterable[TopicPartition]) -> None:
+        """Give up hosting partitions whose topic is gone; their logs stay."""
+        hosted = self._hosting.partitions
+        gone = [hosted[name] for name in names if name in hosted]
+        self._fetchers.remove(partition.topic_partition for partition in gone)
+        crash_point("replication.forget.before_change")
+        for partition in gone:
+            partition.stop()
+            self._hosting.forget(partition)
+            self._hosting.changed(partition.topic_partition)
+        self._fetchers.stop_idle()
+
     # Failed directories
 
     def handle_dir_failure(self, path: Path, reason: str) -> None:

@@ -146,6 +146,11 @@ class ReplicaManager:
         with self._hosting.completions:
             return self._control.stop_replicas(stops)
 
+    def forget(self, tps: Iterable[TopicPartition]) -> None:
+        """Host these no more, as their topic is gone; their logs stay. Harmless for those that are not hosted."""
+        with self._hosting.completions:
+            self._control.forget(tps)
+
     def on_metadata_changed(self) -> None:
         """Brokers may have come, gone or begun to leave: ISR joins and high watermarks are looked at again."""
         with self._hosting.completions:

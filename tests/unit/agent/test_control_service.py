@@ -110,12 +110,16 @@ class NamedInFull:
 
     def __init__(self) -> None:
         self.told: list[object] = []
+        self.looked_at: list[list[TopicPartition]] = []
 
     def begin(self) -> None:
         self.told.append("begin")
 
     def named(self, states: Sequence[PartitionState]) -> None:
         self.told.append([state.topic_partition for state in states])
+
+    def set_earlier_aside(self, states: Sequence[PartitionState]) -> None:
+        self.looked_at.append([state.topic_partition for state in states])
 
     def all_named(self) -> None:
         self.told.append("all named")
@@ -233,6 +237,7 @@ def test_strays_are_looked_for_among_what_all_pieces_of_a_full_request_left_out(
     agent.lead(partitions=(3,), full=True, last=True)
     names = [TopicPartition("flights", partition) for partition in range(4)]
     assert agent.strays.told == ["begin", names[:2], names[3:], "all named"]
+    assert agent.strays.looked_at == [names[:2], names[2:3], names[3:]]
     agent.lead(controller_epoch=4)
     assert agent.strays.told[-1] == "begin"
 

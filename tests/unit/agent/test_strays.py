@@ -65,6 +65,9 @@ class Served:
             if each in self.held
         ]
 
+    def forget(self, tps: Iterable[TopicPartition]) -> None:
+        self.held.difference_update(tps)
+
 
 class AtOnce:
     """A data loop that is never busy."""
@@ -147,7 +150,17 @@ def test_a_log_that_is_served_stays_whatever_was_left_out(world: World) -> None:
 def test_the_log_of_an_earlier_topic_of_the_same_name_is_set_aside_before_the_new_one_is_made(world: World) -> None:
     log = world.log("t", topic_id=OLD)
     world.topic("t", 1, 2, topic_id=NEW)
-    world.strays.named([state(log, NEW)])
+    world.strays.set_earlier_aside([state(log, NEW)])
+    assert world.disk.strays == [log]
+
+
+def test_what_is_served_of_an_earlier_topic_is_given_up_for_the_new_one(world: World) -> None:
+    log, other = world.log("t", topic_id=OLD), world.log("u", topic_id=OLD)
+    world.served.held |= {log, other}
+    world.topic("t", 1, 2, topic_id=NEW)
+    world.topic("u", 1, 2, topic_id=OLD)
+    world.strays.set_earlier_aside([state(log, NEW), state(other, NEW)])
+    assert world.served.held == {other}
     assert world.disk.strays == [log]
 
 
@@ -155,6 +168,7 @@ def test_a_controller_with_another_id_than_zookeeper_changes_nothing(world: Worl
     log = world.log("t", topic_id=OLD)
     world.topic("t", 1, 2, topic_id=OLD)
     world.strays.named([state(log, NEW)])
+    world.strays.set_earlier_aside([state(log, NEW)])
     world.strays.all_named()
     assert world.disk.strays == []
 

@@ -232,6 +232,31 @@ def test_a_partition_that_finds_no_directory_is_refused_and_not_deleted(cluster,
     assert cluster[1].produce("a")[0].error is ErrorCode.KAFKA_STORAGE_ERROR
 
 
+def test_a_topic_created_again_is_hosted_anew_once_the_old_one_is_forgotten(cluster) -> None:
+    old = cluster.lead(1)
+    cluster[1].produce("old")
+    cluster.run()
+    cluster.sever(1, 2)
+    cluster.sever(1, 3)
+    produced = cluster[1].produce("never")
+    new = with_(old, topic_id=OTHER_ID, zk_version=ZkVersion(0), is_new=True)
+    cluster.states[TP] = new
+    assert cluster[1].apply(new)[TP].error is ErrorCode.INCONSISTENT_TOPIC_ID
+
+    for number in (1, 2, 3):
+        cluster[number].manager.forget([TP, TopicPartition("none", 0)])
+        cluster[number].logs.mark_stray([TP])
+    assert [result.error for result in produced] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert [len(cluster[number].fetchers) for number in (1, 2, 3)] == [0, 0, 0]
+
+    cluster.heal()
+    assert [told.error for told in cluster.tell().values()] == [ErrorCode.NONE] * 3
+    again = cluster[1].produce("new")
+    cluster.advance(1_000)
+    assert [result.error for result in again] == [ErrorCode.NONE]
+    assert [cluster[number].values() for number in (1, 2, 3)] == [["new"]] * 3
+
+
 def test_high_watermarks_are_checkpointed_only_after_the_first_full_request_and_survive_a_restart(cluster) -> None:
     cluster.lead(1)
     cluster[1].produce("a", "b")
