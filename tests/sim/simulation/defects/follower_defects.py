@@ -9,9 +9,9 @@ from weakref import WeakKeyDictionary
 from regency.broker_agent.log.partition_log import PartitionLog
 from regency.broker_agent.replication import fetch
 from regency.broker_agent.replication.fetch_plans import Plan, Reply
-from regency.broker_agent.replication.fetcher_logic import FetcherLogic
+from regency.broker_agent.replication.fetcher_logic import FetcherLogic, _State
 from regency.broker_agent.replication.partition import Partition
-from regency.model.ids import TopicPartition
+from regency.model.ids import LeaderEpoch, Offset, TopicPartition
 from simulation.defects.patching import Defect, Patch
 
 
@@ -63,17 +63,22 @@ def _append_diverging(patch: Patch) -> None:
 
 
 def _offset_not_read_again(patch: Patch) -> None:
-    patch.edit(
-        FetcherLogic,
-        "_drop",
-        ("self._states.pop(topic_partition, None) is not None", "(gone := self._states.pop(topic_partition, None))"),
-        (
-            "self._session.left(",
-            "vars(self).setdefault('left', {})[topic_partition] = gone.offset\n        self._session.left(",
-        ),
-    )
-    again = "self._states[name].offset = vars(self).get('left', {}).get(name, replica.log_end_offset)"
-    patch.edit(FetcherLogic, "add", ("self._session.changed(name)", f"{again}\n    self._session.changed(name)"))
+    """Where a fetcher was is remembered with the log, for as long as its process lives."""
+    offsets: WeakKeyDictionary[object, Offset] = WeakKeyDictionary()
+    begin: Callable[[_State, Any, LeaderEpoch], None] = _State.__init__
+    moved: Callable[[FetcherLogic, _State], None] = FetcherLogic._moved
+
+    def began(self: _State, replica: Any, epoch: LeaderEpoch) -> None:
+        begin(self, replica, epoch)
+        self.offset = offsets.get(replica.log, self.offset)
+
+    def went_on(self: FetcherLogic, state: _State) -> None:
+        moved(self, state)
+        replica: Any = state.replica
+        offsets[replica.log] = state.offset
+
+    patch.set(_State, "__init__", began)
+    patch.set(FetcherLogic, "_moved", went_on)
 
 
 def _watermark_above_end(patch: Patch) -> None:

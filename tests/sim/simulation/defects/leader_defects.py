@@ -9,7 +9,7 @@ from regency.broker_agent.replication.fetch_sessions import _Entry
 from regency.broker_agent.replication.hosting import Hosting
 from regency.broker_agent.replication.offsets import OffsetQueries
 from regency.broker_agent.replication.partition import Partition
-from regency.broker_agent.replication.produce import ProducePath
+from regency.broker_agent.replication.produce import ProducePath, _DelayedProduce
 from regency.broker_agent.replication.replica import RemoteReplica
 from simulation.defects.patching import Defect, Patch
 
@@ -26,6 +26,13 @@ def _acknowledge_deposed(patch: Patch) -> None:
         "outcome",
         ("find_led(topic_partition)", "find(topic_partition)"),
         ("len(partition.isr.maximal) < self._hosting.min_insync(topic_partition.topic)", "False"),
+    )
+    late = "self._settle(partition, ErrorCode.REQUEST_TIMED_OUT)"
+    now = "now = self._path.outcome(partition, self._required[partition])"
+    patch.edit(
+        _DelayedProduce,
+        "finish",
+        (late, f"{now}\n        self._settle(partition, ErrorCode.REQUEST_TIMED_OUT if now is None else now)"),
     )
 
 
@@ -162,7 +169,7 @@ DEFECTS: tuple[Defect, ...] = (
     Defect("acknowledge-early", "acks=all is answered once the leader has it", "11.7 rule 6", _acknowledge_early),
     Defect(
         "acknowledge-deposed",
-        "a waiting produce is acknowledged by the high watermark of a later epoch, led by somebody else",
+        "a produce whose time is over is acknowledged by the high watermark of a later epoch, led by somebody else",
         "KAFKA-9198",
         _acknowledge_deposed,
     ),

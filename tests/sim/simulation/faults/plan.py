@@ -109,7 +109,13 @@ LONG = (
     Kind.ZK_OUTAGE,
     Kind.RESTART_ALL,
 )
-LATEST_US = {Kind.RECREATE_TOPIC: 12 * SECOND_US, Kind.ROLLING_RESTART: 8 * SECOND_US, Kind.CREATE_TOPIC: 0}
+LATEST_US = {
+    Kind.RECREATE_TOPIC: 12 * SECOND_US,
+    Kind.ROLLING_RESTART: 8 * SECOND_US,
+    Kind.FAILOVERS: 10 * SECOND_US,
+    Kind.STOP_AND_CUT: 8 * SECOND_US,
+    Kind.CREATE_TOPIC: 0,
+}
 """Kinds that begin no later than so long before everything heals; others 2 s."""
 
 
