@@ -201,7 +201,7 @@ class IsrWriter:
             self._finish(pending, outcome)
 
     def _withdraw(self, pending: _Pending, why: str) -> IsrOutcome | None:
-        """What became of a change that must not be sent any more; None: not known, look when there is contact."""
+        """What became of a change that cannot be written any more; None: not known, look when there is contact."""
         return self._read_back(pending) if pending.sent else IsrNotWritten(why)
 
     def _send(self, batch: Sequence[_Pending], generation: int) -> Sequence[MultiOutcome | ZkError | _NotSent]:
@@ -231,8 +231,10 @@ class IsrWriter:
             error, pending.sent = outcome, True
         if isinstance(error, ZkConnectionLost):
             return None
-        gone = isinstance(error, ZkSessionLost)
-        return _refused(pending, "the session that owned the registration is gone" if gone else str(error))
+        if isinstance(error, ZkSessionLost):
+            why = "the session that owned the registration is gone"
+            return IsrUnknown(why) if pending.sent else IsrNotWritten(why)
+        return self._withdraw(pending, str(error))
 
     def _resolve_reply(self, pending: _Pending, outcome: MultiOutcome) -> IsrOutcome | None:
         if outcome.ok:
@@ -241,12 +243,12 @@ class IsrWriter:
                 return IsrWritten(ZkVersion(pending.change.zk_version + 1))
             return IsrWritten(ZkVersion(stat.version), stat.mzxid)
         if outcome.failed_index == 0:
-            return _refused(pending, "this broker's registration is gone")
+            return self._withdraw(pending, "this broker's registration is gone")
         code = outcome.results[outcome.failed_index].code
         if code is ZkCode.NO_NODE:
             return IsrNotWritten(STATE_GONE)
         if code is not ZkCode.BAD_VERSION:
-            return _refused(pending, f"ZooKeeper refused to write the state: {code.value}")
+            return self._withdraw(pending, f"ZooKeeper refused to write the state: {code.value}")
         return self._read_back(pending)
 
     def _read_back(self, pending: _Pending) -> IsrOutcome | None:
@@ -272,7 +274,7 @@ class IsrWriter:
         if state == wanted:
             return IsrWritten(version, held.stat.mzxid)
         if version == pending.change.zk_version and self._session.generation == pending.generation:
-            return IsrNotWritten("it was not written before its reason was over")
+            return IsrNotWritten("it was sent, but never arrived, and shall not be sent again")
         found = state.leader_and_isr
         return IsrUnknown(
             f"somebody else wrote the state: leader {found.leader}, leader epoch {found.leader_epoch}, "
@@ -326,8 +328,3 @@ class IsrWriter:
         crash_point("agent.isr_notification.after_write")
         for partition in named:
             del self._unannounced[partition]
-
-
-def _refused(pending: _Pending, why: str) -> IsrOutcome:
-    """What a refusal means: an earlier attempt without a reply may have been written all the same."""
-    return IsrUnknown(why) if pending.sent else IsrNotWritten(why)

@@ -13,6 +13,7 @@ from regency.model import znode_paths, znodes
 from regency.model.clock import ManualClock
 from regency.model.facts import LeaderAndIsr, LeaderIsrAndControllerEpoch
 from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, TopicId, TopicPartition, ZkVersion
+from regency.runtime.zk_session import ZkError
 
 FLIGHTS = TopicPartition("flights", 0)
 STATE = znode_paths.partition_state(FLIGHTS)
@@ -170,15 +171,13 @@ def test_a_write_that_went_unanswered_before_its_session_ended_may_have_happened
     assert writing.outcomes == [IsrUnknown("the session that owned the registration is gone")]
 
 
-def test_a_write_that_went_unanswered_before_the_registration_was_taken_away_may_have_happened(
-    writing: Writing,
-) -> None:
+def test_a_write_that_went_unanswered_is_looked_for_once_the_registration_was_taken_away(writing: Writing) -> None:
     writing.session.lose_replies = 1
     writing.submit(change(isr(1, 2)))
     writing.run()
     writing.session.server.remove(znode_paths.broker(ME))
     writing.run()
-    assert writing.outcomes == [IsrUnknown("this broker's registration is gone")]
+    assert writing.outcomes == writing.written
 
 
 def test_the_controller_is_asked_to_look_by_a_notification(writing: Writing) -> None:
@@ -220,6 +219,13 @@ def test_nothing_is_written_of_a_partition_that_is_gone(writing: Writing) -> Non
     writing.submit(change(isr(1, 2)))
     writing.run()
     assert writing.outcomes == [IsrNotWritten("the partition's state is gone")]
+
+
+def test_a_reply_nobody_can_read_is_made_up_for_by_looking(writing: Writing) -> None:
+    writing.session.multi_pipelined = lambda batches, generation: [ZkError("unreadable") for _ in batches]
+    writing.submit(change(isr(1, 2)))
+    writing.run()
+    assert writing.outcomes == [IsrNotWritten("it was sent, but never arrived, and shall not be sent again")]
 
 
 def test_a_state_nobody_can_read_is_reported_as_unknown(writing: Writing) -> None:
@@ -284,7 +290,7 @@ def test_an_unanswered_join_is_not_sent_again_after_a_restart_but_looked_for(wri
     writing.run()
     del writing.peers[three]
     writing.run()
-    not_done = [IsrNotWritten("it was not written before its reason was over")]
+    not_done = [IsrNotWritten("it was sent, but never arrived, and shall not be sent again")]
     assert writing.outcomes == (writing.written if arrived else not_done)
     assert len(writing.session.multis) - len(writing.notifications()) == 1
 
