@@ -157,7 +157,6 @@ class LogManager:
         """Take a log out of use now and remove it later. Nothing where there is none. Raises LogStorageError."""
         log = self._put_aside(topic_partition, DirectoryKind.DELETE)
         if log is not None:
-            crash_point("log.deletion.after_rename")
             self._services.trash.put([log.directory], log.config.file_delete_delay_ms)
 
     def mark_stray(self, topic_partitions: Sequence[TopicPartition]) -> None:

@@ -10,9 +10,11 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
 from typing import Any, TextIO
 
 from simulation.coverage import Coverage
+from simulation.defects import DEFECTS
 from simulation.kernel.trace import Trace
 from simulation.run import RunResult, run
 from simulation.shape import PROFILES, shape_of
@@ -23,6 +25,9 @@ EXAMPLES = """examples:
   ./dev sim --seed 17 --seeds 1 --trace       one schedule, every event of it
   ./dev sim --seconds 170 -o json             as many as fit
 """
+ENOUGH = 100
+"""After so many schedules a crash point that was never passed is worth a line."""
+
 _AT_ONCE = 4
 """Seeds a worker takes at a time."""
 
@@ -73,7 +78,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--stop-after", type=int, default=5, metavar="F", help="failures after which to stop (default: 5)"
     )
-    parser.add_argument("--points", action="store_true", help="list crash points that were never passed")
+    parser.add_argument(
+        "--points", action="store_true", help="list every crash point: how often passed, how often struck at"
+    )
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="form of the report")
     options = parser.parse_args(arguments)
     if options.seeds is None and options.seconds is None:
@@ -82,6 +89,11 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         value = getattr(options, name)
         if value is not None and value < 1:
             parser.error(f"--{name.replace('_', '-')} must be at least 1, not {value}")
+    if options.seconds is not None and options.seconds <= 0:
+        parser.error(f"--seconds must be more than 0, not {options.seconds:g}")
+    if options.defect and options.defect not in DEFECTS:
+        near = get_close_matches(options.defect, DEFECTS, 3)
+        parser.error(f"there is no defect {options.defect!r}" + (f"; perhaps {' or '.join(near)}" if near else ""))
     return options
 
 
@@ -160,17 +172,27 @@ def _report(
             "seconds": round(wall_s, 1),
             "schedules_per_core_second": round(rate, 2),
             "faults": dict(sorted(coverage.faults.items())),
-            "crash_points": {"passed": len(coverage.passed), "all": coverage.all, "missed": missed},
+            "crash_points": {
+                "all": coverage.all,
+                "passed": len(coverage.passed),
+                "struck": len(coverage.died_at),
+                "missed": missed,
+                **({"counts": {name: counts for name, *counts in coverage.rows()}} if options.points else {}),
+            },
         }
         json.dump(report, sys.stdout, indent=2)
         sys.stdout.write("\n")
         return
     sys.stdout.write(
         f"sim: {done - len(failed)} of {done} schedules passed in {wall_s:.0f} s, {rate:.2f} a second and core; "
-        f"{len(coverage.passed)} of {coverage.all} crash points passed, {len(coverage.died_at)} died at\n"
+        f"{len(coverage.passed)} of {coverage.all} crash points passed, struck at {len(coverage.died_at)}; "
+        f"{len(coverage.faults)} kinds of faults\n"
     )
     if options.points:
-        sys.stdout.writelines(f"  never passed: {name}\n" for name in missed)
+        sys.stdout.write(f"{'passed':>10} {'struck':>7}  crash point\n")
+        sys.stdout.writelines(f"{passed:>10} {struck:>7}  {name}\n" for name, passed, struck in coverage.rows())
+    elif missed and done >= ENOUGH:
+        sys.stdout.write(f"never passed: {', '.join(missed)}\n")
 
 
 if __name__ == "__main__":

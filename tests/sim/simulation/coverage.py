@@ -31,6 +31,10 @@ class Coverage:
         self.died_at.update(result.died_at)
         self.faults.update(result.faults)
 
+    def rows(self) -> list[tuple[str, int, int]]:
+        """Every crash point, how often it was passed, and how often a process was struck there."""
+        return [(name, self.passed[name], self.died_at[name]) for name in self._names]
+
     def missed(self) -> list[str]:
         """Crash points that no run has passed."""
         return [name for name in self._names if name not in self.passed]

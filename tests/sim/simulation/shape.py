@@ -77,7 +77,7 @@ def shape_of(profile: str, seed: int) -> Shape:
     brokers = chance.choice((3, 3, 3, 4))
     unclean = chance.random() < 0.15
     topics = (
-        TopicShape("blue", chance.choice((1, 2, 3)), 3, chance.choice((2, 2, 2, 1)), unclean),
+        TopicShape("blue", chance.choice((1, 2, 3)), 3, 1 if unclean else chance.choice((2, 2, 2, 1)), unclean),
         TopicShape("red", chance.choice((1, 2)), chance.choice((2, 3)), chance.choice((1, 2))),
     )
     return Shape(
@@ -92,13 +92,12 @@ def shape_of(profile: str, seed: int) -> Shape:
         chance.choice((0, 0, 1, 2)),
         chance.choice(_PRODUCERS),
         chance.choice((1, 2)),
-        _storage(chance),
+        _storage(chance, retained=chance.random() < (0.8 if unclean else 0.35)),
     )
 
 
-def _storage(chance: random.Random) -> Storage:
+def _storage(chance: random.Random, *, retained: bool) -> Storage:
     segment_bytes = chance.choice((1 << 20, 2_000, 600))
-    retained = chance.random() < 0.35
     return Storage(
         chance.choice((1, 2)),
         300 if retained else segment_bytes,

@@ -52,6 +52,11 @@ def afflict(stage: Stage, pairs: Pairs, trouble: Trouble) -> Undo:
     return together(undos)
 
 
+def isolate(stage: Stage, host: str, others: Sequence[str]) -> Undo:
+    """Let nothing pass between a host and others."""
+    return afflict(stage, _both_ways(host, others), Trouble(blocked=True))
+
+
 def _apply(link: Link, troubles: Sequence[Trouble]) -> None:
     link.heal()
     for trouble in troubles:

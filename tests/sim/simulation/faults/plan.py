@@ -31,6 +31,7 @@ class Kind(Enum):
     PAUSE_AT_POINT = "pause at point"
     CUT_AT_POINT = "cut from zookeeper at point"
     CRASH_AT_DISK = "crash at disk operation"
+    LAST_IN_SYNC = "last in sync dies"
     ISOLATE = "isolate host"
     ONE_WAY = "one-way partition"
     HALF_OPEN = "half-open connections"
@@ -93,6 +94,7 @@ AT_POINTS = (Kind.CRASH_AT_POINT, Kind.CRASH_AT_POINT, Kind.PAUSE_AT_POINT, Kind
 CRASHES = (
     Kind.KILL_AGENT,
     Kind.BOUNCE,
+    Kind.LAST_IN_SYNC,
     Kind.FAILOVERS,
     Kind.STOP_AND_CUT,
     Kind.CRASH_AT_POINT,
@@ -112,6 +114,7 @@ LONG = (
 LATEST_US = {
     Kind.RECREATE_TOPIC: 12 * SECOND_US,
     Kind.ROLLING_RESTART: 8 * SECOND_US,
+    Kind.LAST_IN_SYNC: 12 * SECOND_US,
     Kind.FAILOVERS: 10 * SECOND_US,
     Kind.STOP_AND_CUT: 8 * SECOND_US,
     Kind.CREATE_TOPIC: 0,

@@ -8,7 +8,7 @@ from functools import partial
 
 from regency.model import znode_paths, znodes
 from regency.model.ids import BrokerId
-from simulation.faults import zookeeper_faults
+from simulation.faults import network_faults, zookeeper_faults
 from simulation.faults.plan import SECOND_US, Fault, Kind
 from simulation.faults.points import choose, is_of_controller
 from simulation.faults.stage import Deed, Stage, Undo
@@ -39,6 +39,7 @@ def deeds(stage: Stage, points: Sequence[str]) -> dict[Kind, Deed]:
         Kind.PAUSE_RULER: faults.pause_ruler,
         Kind.PAUSE_LEADER: faults.pause_leader,
         Kind.CRASH_AT_DISK: faults.crash_at_disk,
+        Kind.LAST_IN_SYNC: faults.last_in_sync,
         Kind.CRASH_AT_POINT: at_points.crash,
         Kind.PAUSE_AT_POINT: at_points.pause,
         Kind.CUT_AT_POINT: at_points.cut,
@@ -108,6 +109,20 @@ class _ProcessFaults:
     def _die_for_a_moment_cleanly(self, host: Host) -> None:
         self._die_for_a_moment(host, False, 0.5)
 
+    def last_in_sync(self, fault: Fault, host: Host) -> None:
+        """A leader is cut off from its followers until they are out of sync; then it dies, and they hear each other."""
+        stage, chance = self._stage, fault.chance()
+        leader = chance.choice(self._leading() or [host])
+        others = [each.name for each in self._world.hosts.values() if each is not leader]
+        alone_us = int((4 + 4 * chance.random()) * SECOND_US)
+        stage.later(alone_us + SECOND_US // 2, network_faults.isolate(stage, leader.name, others))
+
+        def die() -> None:
+            stage.die(leader, lossy=fault.lossy)
+            stage.later(int((0.5 + 5 * chance.random()) * SECOND_US), stage.keep_down(leader))
+
+        stage.later(alone_us, die)
+
     def crash_at_disk(self, fault: Fault, host: Host) -> Undo:
         """The agent dies when it has begun so many operations on its disk."""
         stage = self._stage
@@ -148,15 +163,17 @@ class _ProcessFaults:
 
     def pause_leader(self, fault: Fault, host: Host) -> Undo:
         """A broker that leads something does."""
-        leading = [
+        return self._pause_long(fault, [fault.chance().choice(self._leading() or [host]).agent_process])
+
+    def _leading(self) -> list[Host]:
+        return [
             each
             for each in self._world.hosts.values()
             if each.agent is not None
+            and each.agent.process.alive
             and each.agent.replicas is not None
             and any(partition.is_leader for partition in each.agent.replicas.partitions.values())
         ]
-        chosen = fault.chance().choice(leading or [host])
-        return self._pause_long(fault, [chosen.agent_process])
 
     def _pause_long(self, fault: Fault, processes: Sequence[Process | None]) -> Undo:
         undo = self._stage.pause(processes)
@@ -208,7 +225,10 @@ class _AtPoints:
         stage, chance = self._stage, fault.chance()
         of_controllers = chance.random() < 0.35
         part = "controller" if of_controllers else "agent"
-        names = choose(self._of_controllers if of_controllers else self._of_agents, stage.points.passed, chance)
+        candidates = self._of_controllers if of_controllers else self._of_agents
+        if fault.lossy and not of_controllers:  # losing what is not synced matters most where files change
+            candidates = [name for name in candidates if name.startswith("log.")]
+        names = choose(candidates, stage.points.passed, chance)
         anywhere = of_controllers or chance.random() < 0.5
         brokers = list(stage.world.hosts) if anywhere else [host.broker]
 

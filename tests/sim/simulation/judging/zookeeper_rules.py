@@ -105,6 +105,8 @@ class ZookeeperRules:
         self._epoch_version = -1
         self._controllers: set[int] = set()
         self._last_epochs: dict[BrokerId, int] = {}
+        self._registrars: set[tuple[BrokerId, int]] = set()
+        """Brokers, and sessions that have registered them."""
         self._gone_at: dict[BrokerId, int] = {}
 
     def state(self, partition: TopicPartition) -> StateRecord | None:
@@ -212,6 +214,7 @@ class ZookeeperRules:
                 raise broken("broker-epochs-grow", f"broker {broker} registered as {stat.czxid} after {last}")
             self._last_epochs[broker] = stat.czxid
         self.brokers[broker] = (stat.czxid, stat.ephemeral_owner)
+        self._registrars.add((broker, stat.ephemeral_owner))
 
     # Topics
 
@@ -310,11 +313,11 @@ class ZookeeperRules:
         """A write without the controllers' fence: it must be the leader's."""
         if before is None:
             raise broken("state-writer", f"{partition}: session {txn.session_id:x} created {after} unfenced")
-        registered = self.brokers.get(before.leader)
-        if registered is None or registered[1] != txn.session_id:
+        # What a session sent before its client lost it may arrive when another has registered the broker again.
+        if before.leader not in self.brokers or (before.leader, txn.session_id) not in self._registrars:
             raise broken(
                 "state-writer",
-                f"{partition}: session {txn.session_id:x}, not the one that registered leader {before.leader}, "
+                f"{partition}: session {txn.session_id:x}, not one that registered leader {before.leader}, "
                 f"wrote {after} over {before}",
             )
         kept_before = before.leader, before.leader_epoch, before.controller_epoch
