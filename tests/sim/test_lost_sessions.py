@@ -1,4 +1,4 @@
-"""All agents lose their ZooKeeper sessions, again and again: ISR changes meet registrations that are over or not known."""
+"""All agents lose their ZooKeeper sessions again and again: ISR changes meet registrations that are over or unknown."""
 
 from __future__ import annotations
 
