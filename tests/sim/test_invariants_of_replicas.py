@@ -265,6 +265,22 @@ def advance_alone(judged: Judged) -> None:
     judged[1].log().set_high_watermark(4)
 
 
+def take_an_older_version(judged: Judged) -> None:
+    judged.cluster.lead(1)
+    judged.look()
+    partition = judged[1].partition()
+    partition.zk_version = ZkVersion(partition.zk_version - 1)
+    partition.isr = type(partition.isr)(partition.isr.committed, partition.zk_version)
+
+
+def keep_them_waiting(judged: Judged) -> None:
+    judged.cluster.sever(1, 2)
+    judged.cluster.sever(1, 3)
+    judged[1].produce("d")
+    judged.look()
+    judged[1].partition().stop()
+
+
 def take_in_who_left(judged: Judged) -> None:
     partition = judged[1].partition()
     partition.remotes[BrokerId(3)].broker_epoch -= 1
@@ -299,6 +315,8 @@ PLANTED: list[tuple[str, Callable[[Judged], None]]] = [
     ("epoch-noted", forget_the_epoch),
     ("producers-fit", forget_producers),
     ("watermark-needs-min-insync", advance_alone),
+    ("version-holds", take_an_older_version),
+    ("waiters-told", keep_them_waiting),
     ("isr-eligible", take_in_who_left),
     ("isr-complete", keep_an_incomplete_member),
 ]

@@ -152,6 +152,8 @@ def _swarm(shape: Shape, chance: random.Random) -> list[Kind]:
     kinds = chance.sample(every, chance.randint(2, 7))
     if not any(kind in CRASHES or kind in LONG for kind in kinds):
         kinds.append(chance.choice((*CRASHES, *LONG)))
+    if chance.random() < 0.3:
+        kinds += (Kind.FAILOVERS, Kind.STOP_AND_CUT)
     if chance.random() < 0.8:
         kinds += chance.choices(AT_POINTS, k=chance.randint(1, 3))
     return kinds

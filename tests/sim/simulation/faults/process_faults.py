@@ -104,7 +104,7 @@ class _ProcessFaults:
 
     def stop_for_a_while(self, host: Host) -> None:
         """SIGTERM, and back as soon as it is gone."""
-        self._world.stop_agent(host.broker, lambda: self._stage.later(SECOND_US // 4, self._stage.keep_down(host)))
+        self._world.stop_agent(host.broker, lambda: self._stage.start_again(host, SECOND_US // 4))
 
     def _die_for_a_moment_cleanly(self, host: Host) -> None:
         self._die_for_a_moment(host, False, 0.5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from functools import partial
 
 from regency.model.ids import TopicPartition
@@ -24,7 +25,7 @@ class _ReplicationFaults:
         self._world = stage.world
 
     def failovers(self, fault: Fault, host: Host) -> None:
-        """The leaders of one partition end, one after another, each while one of its followers hears little.
+        """The leaders of one partition end, one after another, each while a follower lags and another hears nobody.
 
         So who is elected may lack what others have, and have what they lack (KIP-101, KIP-279).
         """
@@ -37,47 +38,63 @@ class _ReplicationFaults:
         at_us = 0
         for number in range(chance.randint(2, 3)):
             self._stage.later(at_us, partial(self._depose, partition, chance.random(), fault.lossy and number == 0))
-            at_us += int((1 + 4.5 * chance.random()) * SECOND_US)
+            at_us += int((1 + 2 * chance.random() if chance.random() < 0.3 else 3.5 + 3 * chance.random()) * SECOND_US)
 
     def stop_and_cut(self, fault: Fault, host: Host) -> None:
-        """An agent stops in order and is started again; soon after that its machine loses power."""
+        """An agent stops in order and is started again; soon it stops once more, or its machine loses power."""
         chance = fault.chance()
 
-        def stopped() -> None:
-            self._stage.later(SECOND_US // 4, self._stage.keep_down(host))
-            self._stage.later(int((1.5 + 4 * chance.random()) * SECOND_US), cut)
+        def start(then: Callable[[], None], after_s: float) -> None:
+            self._stage.start_again(host, SECOND_US // 4)
+            self._stage.later(SECOND_US // 4 + int(after_s * SECOND_US), then)
 
         def cut() -> None:
             self._stage.die(host, lossy=fault.lossy)
             self._stage.later(int(chance.random() * SECOND_US), self._stage.keep_down(host))
 
-        self._world.stop_agent(host.broker, stopped)
+        def stop() -> None:
+            self._world.stop_agent(host.broker, lambda: start(lambda: None, 0))
+
+        stops_again = not fault.lossy and chance.random() < 0.5
+        if stops_again:
+            self._world.stop_agent(host.broker, lambda: start(stop, 0.5 + 1.5 * chance.random()))
+        else:
+            self._world.stop_agent(host.broker, lambda: start(cut, 1.5 + 4 * chance.random()))
 
     def _depose(self, partition: TopicPartition, moment: float, lossy: bool) -> None:
+        """The leader ends; before that a follower lags, from then on another one is cut off from all but clients."""
         hosts = list(self._world.hosts.values())
         leader = next((each for each in hosts if partition in _led_by(each)), None)
         if leader is None:
             return
         chance = random.Random(moment)
-        follower = chance.choice([each for each in hosts if each is not leader])
-        links = [(follower.name, each.name) for each in hosts if each is not follower]
-        links += [(target, source) for source, target in links]
-        trouble = Trouble(blocked=True)
-        if chance.random() < 0.5:
-            trouble = Trouble(extra_us=int((0.05 + 0.5 * chance.random()) * SECOND_US))
-        self._stage.note(leader.name, "leads %s and ends soon, %s hears little", partition, follower.name)
-        self._stage.later(int((0.5 + 5 * chance.random()) * SECOND_US), afflict(self._stage, links, trouble))
-        self._stage.later(int(0.7 * chance.random() * SECOND_US), partial(self._end, leader, chance, lossy))
+        lagging, deaf = chance.sample([each for each in hosts if each is not leader], 2)
+        slow = Trouble(extra_us=int((0.05 + 0.5 * chance.random()) * SECOND_US))
+        self._stage.note(
+            leader.name, "leads %s and ends soon; %s lags, %s is cut off", partition, lagging.name, deaf.name
+        )
+        end_us = int((0.2 + 0.6 * chance.random()) * SECOND_US)
+        slow_us = end_us + int(2 * chance.random() * SECOND_US)
+        self._stage.later(slow_us, afflict(self._stage, self._links(lagging), slow))
+        self._stage.later(end_us, partial(self._end, leader, deaf, chance, lossy))
 
-    def _end(self, host: Host, chance: random.Random, lossy: bool) -> None:
+    def _links(self, host: Host) -> list[tuple[str, str]]:
+        """To and from all other brokers."""
+        others = [each.name for each in self._world.hosts.values() if each is not host]
+        return [(host.name, other) for other in others] + [(other, host.name) for other in others]
+
+    def _end(self, host: Host, deaf: Host, chance: random.Random, lossy: bool) -> None:
         """It dies for long, dies for a moment, or stops in order."""
+        if chance.random() < 0.7:
+            heard_us = int((2 + 5 * chance.random()) * SECOND_US)
+            self._stage.later(heard_us, afflict(self._stage, self._links(deaf), Trouble(blocked=True)))
         choice = chance.random()
         again_us = int((0.5 if choice < 0.3 else 7) * chance.random() * SECOND_US)
         if choice < 0.75:
             self._stage.die(host, lossy=lossy)
             self._stage.later(again_us, self._stage.keep_down(host))
         else:
-            self._world.stop_agent(host.broker, lambda: self._stage.later(again_us, self._stage.keep_down(host)))
+            self._world.stop_agent(host.broker, lambda: self._stage.start_again(host, again_us))
 
 
 def _led_by(host: Host) -> list[TopicPartition]:

@@ -85,6 +85,13 @@ class Stage:
 
         return self.lasts(("down", host.broker), True, apply)
 
+    def start_again(self, host: Host, after_us: int) -> None:
+        """Start the host's agent, which has ended, a while later: at once if everything has been healed meanwhile."""
+        if self.closed:
+            self.world.start_agent(host.broker)
+        else:
+            self.later(after_us, self.keep_down(host))
+
     def pause(self, processes: Sequence[Process | None]) -> Undo:
         """Stop processes until this, and whatever else pauses them, is undone."""
 

@@ -87,6 +87,8 @@ _TABLE: Final = (
         "What a leader knows of its followers' logs comes from fetches of its own leader epoch.",
         _DESIGN_5,
     ),
+    Invariant("version-holds", "The version of the state a replica goes by never goes back.", _DESIGN_5),
+    Invariant("waiters-told", "No produce waits at a replica that does not lead.", "KAFKA-9198"),
     Invariant(
         "watermark-needs-min-insync",
         "A leader's high watermark rises only while min.insync.replicas, or all that are assigned, are in sync.",

@@ -13,6 +13,7 @@ from regency.broker_agent.replication.partition import Partition
 from regency.broker_agent.replication.rules import Role
 from regency.model.ids import BrokerId, TopicId, TopicPartition
 from simulation.cluster.agent import SimAgent
+from simulation.judging import leading_rules
 from simulation.judging.facts import Digest, Facts
 from simulation.judging.invariants import broken
 from simulation.judging.log_digests import LogCursor, Peek
@@ -39,6 +40,7 @@ class Row:
         "partition",
         "role",
         "told_start",
+        "version",
     )
 
     def __init__(self, broker: BrokerId, partition: Partition, peek: Peek) -> None:
@@ -53,6 +55,7 @@ class Row:
         self.told_start = 0
         """Where clients may have seen the log begin."""
         self.epoch = -1
+        self.version = -1
         self.isr: IsrState | None = None
         self.role = Role.NONE
 
@@ -119,7 +122,11 @@ class ReplicaRules:
                 or partition.leader_epoch != row.epoch
                 or partition.role is not row.role
             ):
+                was = row.role
                 self._changed(hosted.agent.broker_id, row)
+                if was is Role.LEADER and partition.role is not was:
+                    where = f"broker {hosted.agent.broker_id}, {partition.topic_partition}"
+                    leading_rules.check_told(where, replicas, partition)
 
     def died(self, hosted: HostedRows) -> None:
         """The process died in the step that is over: what it had just committed may have been acknowledged."""
@@ -180,16 +187,18 @@ class ReplicaRules:
         if not log._log_start <= high <= end:
             raise broken("watermark-within-log", f"{where}: log start {log._log_start}, watermark {high}, end {end}")
         if epoch != row.epoch or role is not row.role:
-            self._check_transition(where, row)
+            leading_rules.check_transition(where, partition, row.role, row.epoch)
         elif role is Role.LEADER and high < row.high_watermark:
             raise broken("watermark-holds", f"{where}: from {row.high_watermark} to {high} in leader epoch {epoch}")
         elif role is Role.LEADER and high > row.high_watermark:
-            self._check_enough(where, row)
-        if partition.isr is not row.isr and isinstance(partition.isr, PendingExpand):
-            _check_eligible(where, partition, partition.isr.joining)
+            minimum = self._facts.min_insync.get(partition.topic_partition.topic, 1)
+            leading_rules.check_enough(where, partition, minimum, row.isr, row.high_watermark)
+        leading_rules.check_version(where, partition, row.version)
         self._check_not_ahead(where, partition)
         if role is Role.LEADER:
-            _check_remotes(where, partition)
+            leading_rules.check_remotes(where, partition)
+            if partition.isr is not row.isr:
+                leading_rules.check_joining(where, partition)
         began = role is Role.LEADER and (epoch != row.epoch or row.role is not Role.LEADER)
         shrunk = end < row.log_end
         if shrunk:
@@ -213,30 +222,10 @@ class ReplicaRules:
         row.role = partition.role
         row.epoch = partition.leader_epoch
         row.isr = partition.isr
+        row.version = partition.zk_version
         row.high_watermark = log._high_watermark
         row.log_end = log._log_end
         row.log_start = log._log_start
-
-    def _check_enough(self, where: str, row: Row) -> None:
-        """The high watermark has risen within an epoch."""
-        partition = row.partition
-        in_sync = max(len(partition.isr.committed), 0 if row.isr is None else len(row.isr.committed))
-        minimum = self._facts.min_insync.get(partition.topic_partition.topic, 1)
-        if in_sync < min(minimum, len(partition.assignment.replicas)):
-            raise broken(
-                "watermark-needs-min-insync",
-                f"{where}: from {row.high_watermark} to {row.log.high_watermark} with {partition.isr}, and "
-                f"min.insync.replicas is {minimum}",
-            )
-
-    def _check_transition(self, where: str, row: Row) -> None:
-        partition = row.partition
-        role, epoch = partition.role, partition.leader_epoch
-        if epoch < row.epoch:
-            raise broken("epoch-holds", f"{where}: from leader epoch {row.epoch} to {epoch}")
-        swapped = {role, row.role} == {Role.LEADER, Role.FOLLOWER}
-        if swapped and epoch <= row.epoch:
-            raise broken("role-by-epoch", f"{where}: from {row.role.value} to {role.value} in leader epoch {epoch}")
 
     def _check_not_ahead(self, where: str, partition: Partition) -> None:
         topic = self._zookeeper.by_id.get(partition.topic_id)
@@ -362,34 +351,3 @@ class ReplicaRules:
         if log is None:
             return None if agent.logs.offline_dirs else 0
         return None if log.topic_id != topic_id or log.home.failure is not None else log.log_end_offset
-
-
-def _check_remotes(where: str, partition: Partition) -> None:
-    """What a leader knows of its followers is of its own leader epoch."""
-    for replica in partition.remotes.values():
-        if replica.log_end_offset >= 0 and replica.fetch_epoch != partition.leader_epoch:
-            raise broken(
-                "epoch-resets-knowledge",
-                f"{where}: in leader epoch {partition.leader_epoch} it knows of {replica.broker} from epoch "
-                f"{replica.fetch_epoch} that it has all below {replica.log_end_offset}",
-            )
-
-
-def _check_eligible(where: str, partition: Partition, joining: tuple[BrokerId, ...]) -> None:
-    """The leader wants these in its ISR."""
-    peers = partition._rules.peers
-    for member in joining:
-        replica = partition.remotes[member]
-        if (
-            peers.broker_epoch(member) != replica.broker_epoch
-            or peers.is_shutting_down(member)
-            or replica.log_end_offset < partition.epoch_start
-            or replica.fetch_epoch != partition.leader_epoch
-        ):
-            leaving = ", which shuts down" if peers.is_shutting_down(member) else ""
-            raise broken(
-                "isr-eligible",
-                f"{where}: {member} shall join as broker epoch {replica.broker_epoch}, known is "
-                f"{peers.broker_epoch(member)}{leaving}; in leader epoch {partition.leader_epoch}, which begins at "
-                f"{partition.epoch_start}, it was at {replica.log_end_offset} in {replica.fetch_epoch}",
-            )
