@@ -128,15 +128,18 @@ def _open_all(
         return _open_one(disk, directory, log, config, now_ms, counter)
 
     opened = _map_on_threads(open_one, directories, max(threads_per_directory, 1))
-    return [
-        OpenedDirectory(
-            found.directory,
-            [parts for parts in logs if parts is not None] if found.directory.failure is None else [],
-            found.deleted,
-            found.directory.read_checkpoint(found.directory.high_watermarks) if found.directory.failure is None else {},
-        )
-        for found, logs in zip(directories, opened, strict=True)
-    ]
+    return [_with_high_watermarks(found, logs) for found, logs in zip(directories, opened, strict=True)]
+
+
+def _with_high_watermarks(found: _Found, logs: Sequence[LogParts | None]) -> OpenedDirectory:
+    directory = found.directory
+    if directory.failure is None:
+        try:
+            marks = directory.read_checkpoint(directory.high_watermarks)
+            return OpenedDirectory(directory, [parts for parts in logs if parts is not None], found.deleted, marks)
+        except OSError as error:
+            directory.fail(error)
+    return OpenedDirectory(directory, [], found.deleted, {})
 
 
 def _map_on_threads(

@@ -18,7 +18,7 @@ from simulation.crash_points import crash_point_names
 from simulation.defects import planted
 from simulation.faults.injector import Injector
 from simulation.faults.plan import plan
-from simulation.faults.points import Points
+from simulation.faults.points import Points, favourites
 from simulation.faults.stage import Told
 from simulation.judging.invariants import broken
 from simulation.judging.judges import InvariantBroken, Judges
@@ -122,7 +122,7 @@ class _Run:
         for fault in self._faults:
             self.fault_counts[fault.kind.value] = self.fault_counts.get(fault.kind.value, 0) + 1
         told = Told(self.judges.facts.lossy_crash, self.workload.kill_client, self.workload.recreating)
-        self._injector = Injector(self.world, self.points, _names(), told)
+        self._injector = Injector(self.world, self.points, _names(), favourites(_names(), seed), told)
         self._injector.schedule(self._faults)
 
     def play(self) -> None:

@@ -52,6 +52,8 @@ class Shape(NamedTuple):
     """Crashes that lose what was not synced; with more than min.insync.replicas - 1 of them records may be lost."""
     producers: tuple[str, ...]
     """Their modes."""
+    load: float
+    """How often producers send, as a multiple of their usual."""
     consumers: int
     storage: Storage
 
@@ -72,7 +74,7 @@ _PRODUCERS: Final = (
 def shape_of(profile: str, seed: int) -> Shape:
     """The run of a seed under a profile. `quick` is always of one shape; `deep` varies everything by the seed."""
     if profile == "quick":
-        return Shape(profile, 3, TOPICS, 10, 5.0, 50.0, 30.0, 60.0, 0, ("idempotent",), 1, Storage())
+        return Shape(profile, 3, TOPICS, 10, 5.0, 50.0, 30.0, 60.0, 0, ("idempotent",), 1.0, 1, Storage())
     chance = random.Random(f"shape {seed}")  # a string seeds by its bytes, whatever PYTHONHASHSEED is
     brokers = chance.choice((3, 3, 3, 4))
     unclean = chance.random() < 0.15
@@ -91,6 +93,7 @@ def shape_of(profile: str, seed: int) -> Shape:
         0.0,
         chance.choice((0, 0, 1, 2)),
         chance.choice(_PRODUCERS),
+        chance.choice((1.0, 1.0, 2.5)),
         chance.choice((1, 2)),
         _storage(chance, retained=chance.random() < (0.8 if unclean else 0.35)),
     )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from regency.history.judge_table import Anomaly, Configuration
 from regency.history.operations import Drained, FinalRead, Operation
 from regency.model.ids import BrokerId, TopicPartition
@@ -163,8 +165,10 @@ class Workload:
     def _start_producer(self, name: str, mode: str) -> None:
         process = self._process(name)
         world = self._world
+        config = MODES[mode]
+        config = msgspec.structs.replace(config, records_per_s=config.records_per_s * world.shape.load)
         producer = Producer(
-            world.scheduler, world.network, process, self._history, name, self._partitions, self._brokers, MODES[mode]
+            world.scheduler, world.network, process, self._history, name, self._partitions, self._brokers, config
         )
         producer.on_promise = self._facts.acknowledged
         self._producers.append((process, mode, producer))

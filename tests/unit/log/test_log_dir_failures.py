@@ -31,6 +31,13 @@ def test_a_directory_that_cannot_be_read_is_offline_and_the_others_work(disk):
     assert disk.log().directory.parent == disk.root / "b"
 
 
+def test_a_directory_whose_high_watermarks_cannot_be_read_is_offline(disk):
+    disk.dirs = [disk.root / "a", disk.root / "b"]
+    (disk.root / "a" / "replication-offset-checkpoint").mkdir(parents=True)
+    assert disk.open().offline_dirs == (disk.root / "a",)
+    assert [path for path, _ in disk.failures] == [disk.root / "a"]
+
+
 def test_without_any_working_directory_there_is_no_start(disk):
     (disk.root / "a").write_text("not a directory")
     with pytest.raises(LogDirInvalid, match="No log directory works"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 
 from regency.model.ids import BrokerId
@@ -24,11 +24,13 @@ from simulation.world import World
 class Injector:
     """Carries a plan out, until `close`."""
 
-    def __init__(self, world: World, points: Points, point_names: Sequence[str], told: Told) -> None:
+    def __init__(
+        self, world: World, points: Points, point_names: Sequence[str], liked: Collection[str], told: Told
+    ) -> None:
         self._world = world
         self._stage = stage = Stage(world, points, told)
         self._deeds: dict[Kind, Deed] = {
-            **process_faults.deeds(stage, point_names),
+            **process_faults.deeds(stage, point_names, liked),
             **replication_faults.deeds(stage),
             **network_faults.deeds(stage),
             **zookeeper_faults.deeds(stage),

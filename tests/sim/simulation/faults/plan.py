@@ -114,7 +114,7 @@ LONG = (
 LATEST_US = {
     Kind.RECREATE_TOPIC: 12 * SECOND_US,
     Kind.ROLLING_RESTART: 8 * SECOND_US,
-    Kind.LAST_IN_SYNC: 12 * SECOND_US,
+    Kind.LAST_IN_SYNC: 19 * SECOND_US,
     Kind.FAILOVERS: 10 * SECOND_US,
     Kind.STOP_AND_CUT: 8 * SECOND_US,
     Kind.CREATE_TOPIC: 0,
@@ -154,6 +154,10 @@ def _swarm(shape: Shape, chance: random.Random) -> list[Kind]:
         kinds.append(chance.choice((*CRASHES, *LONG)))
     if chance.random() < 0.3:
         kinds += (Kind.FAILOVERS, Kind.STOP_AND_CUT)
-    if chance.random() < 0.8:
+    if chance.random() < 0.9:
         kinds += chance.choices(AT_POINTS, k=chance.randint(1, 3))
+    if shape.lossy:
+        kinds.append(Kind.CRASH_AT_POINT)
+    if any(topic.unclean for topic in shape.topics):
+        kinds += (Kind.LAST_IN_SYNC, Kind.LAST_IN_SYNC)
     return kinds

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 CONTROLLER_PARTS = ("controller", "sender", "fenced")
 """First words of crash points in controller processes; all others are in agents."""
 
+FAVOURITES = 5
+"""Of a seed."""
+
 Strike = Callable[[Process], None]
 
 
@@ -87,13 +90,23 @@ def is_of_controller(point: str) -> bool:
     return point.partition(".")[0] in CONTROLLER_PARTS
 
 
-def choose(points: Sequence[str], passed: Counter[str], chance: random.Random) -> list[str]:
-    """Points to lie in wait at: one that was passed in this run, rather a rare one; or many that never were.
+def favourites(points: Sequence[str], seed: int) -> frozenset[str]:
+    """Those that a seed strikes rather than others, so that many seeds together strike at all."""
+    first = seed * FAVOURITES % len(points)
+    return frozenset([*points, *points][first : first + FAVOURITES])
 
-    Of those that never were, the first to be passed is the one: something rare, or the first of its kind.
+
+def choose(points: Sequence[str], liked: Collection[str], passed: Counter[str], chance: random.Random) -> list[str]:
+    """Points to lie in wait at: the first of them to be passed is the one.
+
+    One that was passed in this run, by chance a rare one; or some that never were, or that are `liked`.
     """
     known = [name for name in points if passed[name]]
     unknown = [name for name in points if not passed[name]]
-    if known and (not unknown or chance.random() < 0.4):
-        return chance.choices(known, [1 / passed[name] for name in known])
+    favoured = [name for name in points if name in liked]
+    choice = chance.random()
+    if favoured and choice < 0.4:
+        return favoured
+    if known and (not unknown or choice < 0.7):
+        return chance.choices(known, [1 / passed[name] ** (choice > 0.55) for name in known])
     return chance.sample(unknown, chance.randint(1, len(unknown)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
 from regency.model import znode_paths, znodes
@@ -22,10 +22,10 @@ Struck = Callable[[Process], Undo]
 """Does something to a process at a crash point; undone when the fault is over."""
 
 
-def deeds(stage: Stage, points: Sequence[str]) -> dict[Kind, Deed]:
-    """The faults of this file. `points` are all crash points there are, sorted."""
+def deeds(stage: Stage, points: Sequence[str], liked: Collection[str]) -> dict[Kind, Deed]:
+    """The faults of this file. `points` are all crash points there are, sorted; `liked` some to be struck at first."""
     faults = _ProcessFaults(stage)
-    at_points = _AtPoints(stage, points, faults)
+    at_points = _AtPoints(stage, points, liked, faults)
     return {
         Kind.KILL_AGENT: faults.kill_agent,
         Kind.KILL_CONTROLLER: faults.kill_controller,
@@ -114,7 +114,7 @@ class _ProcessFaults:
         stage, chance = self._stage, fault.chance()
         leader = chance.choice(self._leading() or [host])
         others = [each.name for each in self._world.hosts.values() if each is not leader]
-        alone_us = int((4 + 4 * chance.random()) * SECOND_US)
+        alone_us = int((5 + 7 * chance.random()) * SECOND_US)
         stage.later(alone_us + SECOND_US // 2, network_faults.isolate(stage, leader.name, others))
 
         def die() -> None:
@@ -185,8 +185,9 @@ class _ProcessFaults:
 class _AtPoints:
     """Faults at crash points: a process is struck when it next passes one of some, which may take a while."""
 
-    def __init__(self, stage: Stage, points: Sequence[str], faults: _ProcessFaults) -> None:
+    def __init__(self, stage: Stage, points: Sequence[str], liked: Collection[str], faults: _ProcessFaults) -> None:
         self._stage = stage
+        self._liked = liked
         self._faults = faults
         self._of_agents = [name for name in points if not is_of_controller(name)]
         self._of_controllers = [name for name in points if is_of_controller(name)]
@@ -223,12 +224,13 @@ class _AtPoints:
     def _wait(self, fault: Fault, host: Host, strike: Struck) -> None:
         """For a process of the host or, as only one controller rules, of any."""
         stage, chance = self._stage, fault.chance()
-        of_controllers = chance.random() < 0.35
+        of_controllers = not fault.lossy and chance.random() < 0.35
         part = "controller" if of_controllers else "agent"
         candidates = self._of_controllers if of_controllers else self._of_agents
-        if fault.lossy and not of_controllers:  # losing what is not synced matters most where files change
-            candidates = [name for name in candidates if name.startswith("log.")]
-        names = choose(candidates, stage.points.passed, chance)
+        if fault.lossy:  # what is not synced matters most where files change
+            parts = chance.choice((("log.",), ("log.roll.before_flush", "log.background_flush.before_data")))
+            candidates = [name for name in candidates if name.startswith(parts)]
+        names = choose(candidates, self._liked, stage.points.passed, chance)
         anywhere = of_controllers or chance.random() < 0.5
         brokers = list(stage.world.hosts) if anywhere else [host.broker]
 
