@@ -349,5 +349,5 @@ class ReplicaRules:
             return None if offline or hosted.log.home.failure is not None else hosted.log.log_end_offset
         log = agent.logs.get(name)
         if log is None:
-            return None if agent.logs.offline_dirs else 0
+            return None if agent.logs.offline_dirs or agent.leaving else 0
         return None if log.topic_id != topic_id or log.home.failure is not None else log.log_end_offset
