@@ -180,7 +180,7 @@ class ReplicaRules:
     def _changed(self, broker: BrokerId, row: Row) -> None:
         partition, log = row.partition, row.log
         role, epoch, high, end = partition.role, partition.leader_epoch, log._high_watermark, log._log_end
-        if role is Role.OFFLINE:
+        if role is Role.OFFLINE or log.home.failure is not None:
             self._remember(row)
             return
         where = f"broker {broker}, {partition.topic_partition}"
