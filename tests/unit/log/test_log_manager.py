@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import struct
 from uuid import UUID
 
@@ -88,13 +89,37 @@ def test_new_logs_go_where_the_fewest_are(disk):
     assert homes == ["a", "b", "a", "b"]
 
 
-def test_one_partition_in_two_directories_ends_the_start(disk):
+def test_one_partition_in_two_directories_ends_the_start(disk, batch):
     disk.dirs = [disk.root / "a", disk.root / "b"]
-    disk.log()
+    disk.log().append_as_leader(batch(1), 0, 0)
     disk.manager.close()
-    (disk.root / "b" / "flights-3").mkdir()
+    shutil.copytree(disk.root / "a" / "flights-3", disk.root / "b" / "flights-3")
     with pytest.raises(LogDirInvalid, match="flights-3 is both in"):
         disk.open()
+
+
+@pytest.mark.parametrize("first", ["a", "b"])
+def test_a_log_that_was_made_elsewhere_after_its_directory_had_failed_is_removed_there(disk, batch, first):
+    disk.dirs = [disk.root / "a", disk.root / "b"]
+    disk.log().append_as_leader(batch(1), 0, 0)
+    disk.manager.close()
+    disk.dirs = [disk.root / first, disk.root / ("b" if first == "a" else "a")]
+    left = disk.root / "b" / "flights-3"
+    left.mkdir()
+    (left / f"{0:020d}.log").touch()
+    disk.open()
+    assert disk.manager.get(TP).log_end_offset == 1
+    assert not left.exists()
+
+
+def test_of_two_logs_made_in_vain_one_stays(disk):
+    disk.dirs = [disk.root / "a", disk.root / "b"]
+    disk.open().close()
+    for directory in disk.dirs:
+        (directory / "flights-3").mkdir()
+    disk.open()
+    assert disk.manager.get(TP).log_end_offset == 0
+    assert not (disk.root / "b" / "flights-3").exists()
 
 
 def test_foreign_entries_are_left_alone(disk, caplog):
