@@ -296,7 +296,7 @@ class LogManager:
 
     def _directory_failed(self, directory: LogDirectory) -> None:
         for topic_partition, log in self._directories[directory].logs.items():
-            del self._logs[topic_partition]
+            self._logs.pop(topic_partition, None)  # nothing is in there once everything was closed
             log.abandon()
         self._directories[directory].logs.clear()
         self._on_dir_failure(directory.path, directory.failure or "")

@@ -176,6 +176,11 @@ class World:
 
     # ZooKeeper
 
+    def ruler(self) -> Host | None:
+        """The host that /controller names."""
+        znode = self.zookeeper.read(znode_paths.CONTROLLER)
+        return None if znode is None else self.hosts[znodes.decode_controller(znode.path, znode.data)]
+
     def _open_session(self, process: Process) -> ZkSession:
         link = self.zk_links.get(process.name)
         if link is None:  # what is wrong with it outlasts the process

@@ -44,6 +44,13 @@ def test_without_any_working_directory_there_is_no_start(disk):
         disk.open()
 
 
+def test_a_directory_may_fail_when_everything_has_been_closed(disk):
+    log = disk.log()
+    disk.manager.close()
+    log.home.fail(OSError(errno.EIO, "Input/output error"))
+    assert [path for path, _ in disk.failures] == [log.home.path]
+
+
 @pytest.fixture
 def no_space(monkeypatch):
     def write_nothing(*args):

@@ -135,7 +135,7 @@ def plan(shape: Shape, seed: int) -> list[Fault]:
         broker = chance.randint(1, shape.brokers)
         other = chance.choice([each for each in range(1, shape.brokers + 1) if each != broker])
         duration = int(chance.choice((0.3, 1.0, 2.0, 4.0, 8.0)) * (0.5 + chance.random()) * SECOND_US)
-        lossy = kind in CRASHES and lossy_left > 0 and chance.random() < 0.7
+        lossy = kind in CRASHES and lossy_left > 0 and chance.random() < (0.9 if kind is Kind.CRASH_AT_POINT else 0.5)
         lossy_left -= lossy
         at_us = min(at_us, last - LATEST_US.get(kind, 0))
         faults.append(Fault(at_us, kind, broker, other, min(duration, last - at_us), chance.random(), lossy))

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
-from regency.model import znode_paths, znodes
+from regency.model import znode_paths
 from regency.model.ids import BrokerId
 from simulation.faults import network_faults, zookeeper_faults
 from simulation.faults.plan import SECOND_US, Fault, Kind
@@ -156,10 +156,7 @@ class _ProcessFaults:
 
     def pause_ruler(self, fault: Fault, host: Host) -> Undo:
         """Whoever rules now stops for longer than its session lives, and then goes on as if nothing had been."""
-        ruler = self._world.zookeeper.read(znode_paths.CONTROLLER)
-        if ruler is not None:
-            host = self._world.hosts[znodes.decode_controller(ruler.path, ruler.data)]
-        return self._pause_long(fault, [host.controller_process])
+        return self._pause_long(fault, [(self._world.ruler() or host).controller_process])
 
     def pause_leader(self, fault: Fault, host: Host) -> Undo:
         """A broker that leads something does."""

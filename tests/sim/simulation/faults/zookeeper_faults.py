@@ -93,9 +93,18 @@ class _ZookeeperFaults:
         return None
 
     def lose_replies(self, fault: Fault, host: Host) -> None:
-        """The answers to the next writes are lost."""
-        for link in self._links(fault, host):
-            link.lose_next_reply(fault.chance().choice((1, 1, 2, 4, MOST_LOST)))
+        """The answers to the next writes are lost, by chance those of who rules, while there is something to write."""
+        stage, chance = self._stage, fault.chance()
+        links = self._links(fault, host)
+        ruler = stage.world.ruler()
+        if ruler is not None and chance.random() < 0.6:
+            links = [stage.world.zk_links[f"controller-{ruler.broker}"]]
+            others = [each for each in stage.world.hosts.values() if each is not ruler]
+            bounced = chance.choice(others)
+            stage.die(bounced, lossy=False)
+            stage.later(int(chance.random() * SECOND_US), stage.keep_down(bounced))
+        for link in links:
+            link.lose_next_reply(chance.choice((1, 1, 2, 4, MOST_LOST, MOST_LOST)))
 
     def expire(self, fault: Fault, host: Host) -> None:
         """Sessions end although their processes are well."""
