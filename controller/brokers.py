@@ -103,6 +103,7 @@ def on_brokers_changed(term: Term) -> None:
             fail_brokers(term, failed)
     for bounced in changes.bounced:
         context.add_broker(bounced)
+        term.batch.brokers_changed()  # again: what was told meanwhile, for the new leaders' sake, left them out
     started = [*changes.new, *changes.bounced, *moved]
     if started:
         crash_point("controller.brokers.before_starts")

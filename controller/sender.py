@@ -137,6 +137,7 @@ class Sender:
 
     def next(self, now_ms: int) -> Outgoing | None:
         """The next request to send; None: wait until `wake_at`, or until something changes."""
+        self.snapshot_wanted = False  # while nothing may be sent, nothing is asked for either
         if not self._started or self._awaiting or now_ms < self._hold_until_ms:
             return None
         if self._in_flight is None:

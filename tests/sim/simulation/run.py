@@ -25,6 +25,7 @@ from simulation.judging.judges import InvariantBroken, Judges
 from simulation.kernel.scheduler import Scheduler
 from simulation.kernel.threads import simulated_threads
 from simulation.kernel.trace import Trace
+from simulation.pieces import cut
 from simulation.shape import SECOND_US, Shape
 from simulation.workload import Workload
 from simulation.world import World
@@ -79,6 +80,7 @@ def run(seed: int, shape: Shape, *, trace: Trace | None = None, defect: str = ""
     with ExitStack() as stack:
         stack.enter_context(simulated_threads(scheduler))
         stack.enter_context(run_.points.watching())
+        stack.enter_context(cut(shape.profile, seed))
         stack.enter_context(planted(defect))
         stack.enter_context(_log_lines(scheduler))
         stack.enter_context(_no_collection())

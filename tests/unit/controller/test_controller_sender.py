@@ -245,6 +245,22 @@ def test_broker_far_behind_asks_for_a_snapshot_when_there_is_none():
     assert not sender.snapshot_wanted
 
 
+def test_no_snapshot_is_asked_for_while_nothing_may_be_sent():
+    metadata = MetadataLog(retained_bytes=8)
+    sender = Sender(Origin(1, 7, "h:1"), 2, 55, metadata)
+    sender.start()
+    metadata.append([b"12345678", b"12345678"])
+    drain(sender)
+    assert sender.snapshot_wanted
+
+    sender.desired.want(T0, host(5))
+    assert sender.next(0) is not None
+    sender.on_no_answer("gone", 0)
+
+    assert sender.next(1) is None
+    assert not sender.snapshot_wanted
+
+
 def test_leader_and_isr_message_holds_columns_header_and_leaders(sender):
     brokers = {1: Broker(1, 44, (Endpoint("PLAINTEXT", "h1", 9001),))}
     sender.desired.want(T0, host(5), is_new=True)

@@ -131,10 +131,7 @@ class ReplicaRules:
     def died(self, hosted: HostedRows) -> None:
         """The process died in the step that is over: what it had just committed may have been acknowledged."""
         for row in hosted.rows:
-            high = row.log._high_watermark
-            if row.role is Role.LEADER and high > row.high_watermark:
-                seen_to = max(row.high_watermark, 0)
-                self._unseen.setdefault(row.partition.topic_partition, []).append(range(seen_to, high))
+            self._note_unseen(row)
 
     def refresh(self, hosted: HostedRows) -> None:
         """Find out which partitions are hosted."""
@@ -177,10 +174,18 @@ class ReplicaRules:
 
     # One replica
 
+    def _note_unseen(self, row: Row) -> None:
+        """The replica is out of reach from now on: what a leader had just committed may have been acknowledged."""
+        high = row.log._high_watermark
+        if row.role is Role.LEADER and high > row.high_watermark:
+            seen_to = max(row.high_watermark, 0)
+            self._unseen.setdefault(row.partition.topic_partition, []).append(range(seen_to, high))
+
     def _changed(self, broker: BrokerId, row: Row) -> None:
         partition, log = row.partition, row.log
         role, epoch, high, end = partition.role, partition.leader_epoch, log._high_watermark, log._log_end
         if role is Role.OFFLINE or log.home.failure is not None:
+            self._note_unseen(row)
             self._remember(row)
             return
         where = f"broker {broker}, {partition.topic_partition}"

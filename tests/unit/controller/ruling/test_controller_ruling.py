@@ -117,6 +117,18 @@ def test_bounced_broker_loses_its_leadership_and_gets_a_full_request(ruled):
     assert ruled.agents[3] is not old
 
 
+def test_everybody_is_told_that_a_bounced_broker_is_back_also_where_new_leaders_were_told_first(ruled, monkeypatch):
+    monkeypatch.setattr("regency.controller.term.MANY_WRITES", 1)
+    ruled.write_topic("t", {0: [3, 2, 1]})
+
+    ruled.ensemble.multi(0, [Delete(paths.broker(3), None)])  # nobody looks in between
+    ruled.start_broker(3)
+
+    told = [delta for update in ruled.agents[2].of(pb.UpdateMetadataRequest) for delta in update.deltas]
+    named = [delta for delta in map(pb.MetadataDelta.FromString, told) if delta.brokers_present]
+    assert [broker.broker_id for broker in named[-1].live_brokers] == [1, 2, 3]
+
+
 def test_bounced_member_leads_where_the_leader_died_at_the_same_time(ruled):
     ruled.write_topic("t", {0: [2, 1, 3]})
 
