@@ -69,7 +69,12 @@ def _watermark_over_unknown(patch: Patch) -> None:
 
 
 def _watermark_by_committed(patch: Patch) -> None:
-    _advance(patch, "maximal = self.isr.maximal", "maximal = self.isr.committed")
+    patch.edit(
+        Partition,
+        "maybe_advance_high_watermark",
+        ("replica.broker in maximal\n", "replica.broker in self.isr.committed\n"),
+        ("or (replica.caught", "or replica.broker not in maximal and (replica.caught"),
+    )
 
 
 def _watermark_by_target(patch: Patch) -> None:
