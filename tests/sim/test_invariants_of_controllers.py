@@ -138,6 +138,23 @@ def test_a_controller_that_rules_by_what_another_session_has_won_is_found(story:
             rule.look()
 
 
+@pytest.mark.parametrize("older", [False, True])
+def test_a_controller_that_knows_who_had_gone_before_it_won_is_found(story: Story, older: bool) -> None:
+    registered = {broker: story.rules.last_epoch(BrokerId(broker)) for broker in (1, 2, 3)}
+    story.end_session(story.agents[2])
+    story.end_session(story.agents[3])
+    story.register(3)
+    story.end_session(story.controller)
+    story.win(1, story.session())
+    known = {1: registered[1], 3: registered[3] if older else story.rules.last_epoch(BrokerId(3))}
+    controller = ruling(story)
+    controller.session = None
+    controller.controller.view = View(ruling=True, epoch=ControllerEpoch(2), brokers=known)  # type: ignore[arg-type]
+    rule = Rule(BrokerId(1), controller, story.rules)  # type: ignore[arg-type]
+    with pytest.raises(InvariantBroken, match="term-begins-anew") if older else nullcontext():
+        rule.look()
+
+
 def test_a_leader_elected_while_it_leaves_is_found(story: Story) -> None:
     controllers = {BrokerId(1): ruling(story, 1, 3)}
     story.decide(story.state(1, 1, 1, 2))

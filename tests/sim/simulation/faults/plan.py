@@ -30,6 +30,7 @@ class Kind(Enum):
     CRASH_AT_POINT = "crash at point"
     PAUSE_AT_POINT = "pause at point"
     CUT_AT_POINT = "cut from zookeeper at point"
+    STALL_AT_POINT = "thread stands still at point"
     CRASH_AT_DISK = "crash at disk operation"
     LAST_IN_SYNC = "last in sync dies"
     ISOLATE = "isolate host"
@@ -90,7 +91,14 @@ class Fault(NamedTuple):
         return random.Random(f"{self.at_us} {self.detail!r}")
 
 
-AT_POINTS = (Kind.CRASH_AT_POINT, Kind.CRASH_AT_POINT, Kind.PAUSE_AT_POINT, Kind.CUT_AT_POINT)
+AT_POINTS = (
+    Kind.CRASH_AT_POINT,
+    Kind.CRASH_AT_POINT,
+    Kind.PAUSE_AT_POINT,
+    Kind.CUT_AT_POINT,
+    Kind.STALL_AT_POINT,
+    Kind.STALL_AT_POINT,
+)
 CRASHES = (
     Kind.KILL_AGENT,
     Kind.BOUNCE,

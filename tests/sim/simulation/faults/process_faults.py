@@ -43,6 +43,7 @@ def deeds(stage: Stage, points: Sequence[str], liked: Collection[str]) -> dict[K
         Kind.CRASH_AT_POINT: at_points.crash,
         Kind.PAUSE_AT_POINT: at_points.pause,
         Kind.CUT_AT_POINT: at_points.cut,
+        Kind.STALL_AT_POINT: at_points.stall,
     }
 
 
@@ -206,6 +207,18 @@ class _AtPoints:
     def pause(self, fault: Fault, host: Host) -> None:
         """A process is paused there."""
         self._wait(fault, host, lambda process: self._stage.pause([process]))
+
+    def stall(self, fault: Fault, host: Host) -> None:
+        """The thread that is there stands still, while the others of its process go on: so may a session end."""
+        world = self._stage.world
+
+        def strike(process: Process) -> Undo:
+            left_us = int(world.shape.heal_s * SECOND_US) - world.scheduler.now_us
+            if world.scheduler.current is not None and left_us > 0:
+                world.scheduler.sleep_us(min(max(fault.for_us, SECOND_US), left_us))
+            return lambda: None
+
+        self._wait(fault, host, strike)
 
     def cut(self, fault: Fault, host: Host) -> None:
         """A process loses ZooKeeper there."""

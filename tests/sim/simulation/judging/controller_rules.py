@@ -117,6 +117,8 @@ class Rule:
             )
         if view.epoch != self._epoch:
             self._check_session(view.epoch)
+            if view.epoch == self._zookeeper.controller_epoch:
+                self._check_known(view)
         self._epoch = view.epoch
 
     def _check_session(self, epoch: int) -> None:
@@ -131,6 +133,17 @@ class Rule:
                 f"broker {self._broker} rules in controller epoch {epoch} by session {session.session_id:x}; "
                 f"{won_by:x} has won it",
             )
+
+    def _check_known(self, view: View) -> None:
+        """A term has just begun: all it knows was read after it was won."""
+        for broker, epoch in view.brokers.items():
+            lowest = self._zookeeper.at_win.get(broker, NO_BROKER_EPOCH)
+            if epoch < lowest:
+                raise broken(
+                    "term-begins-anew",
+                    f"broker {self._broker}, which has won controller epoch {view.epoch}, takes {epoch} for the broker "
+                    f"epoch of {broker}, which had gone by then; {lowest} is the lowest it may have",
+                )
 
 
 def check_elected(zookeeper: ZookeeperRules, controllers: Mapping[BrokerId, SimController]) -> None:

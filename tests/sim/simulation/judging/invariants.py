@@ -118,6 +118,9 @@ _TABLE: Final = (
     Invariant("incarnation-refused", "An agent does nothing that an earlier incarnation was asked.", _DESIGN_5),
     Invariant("requests-in-order", "An agent executes a controller's requests in order of number.", _DESIGN_5),
     Invariant("rules-what-it-won", "A controller rules only in an epoch that its session has won.", _DESIGN_6),
+    Invariant(
+        "term-begins-anew", "What a controller knows when it begins to rule, it has read since it won.", _DESIGN_5
+    ),
     Invariant("leavers-not-elected", "Nobody is elected who has asked to leave.", _DESIGN_5),
     Invariant("no-surprise", "Production code meets no exception that it does not expect.", "issue 3"),
     Invariant("metadata-holds", "The controller epoch of an agent's metadata never goes back.", _DESIGN_6),

@@ -96,6 +96,8 @@ class ZookeeperRules:
         """The broker that won each controller epoch."""
         self.winning_sessions: dict[int, int] = {}
         """The session that won each controller epoch."""
+        self.at_win: dict[BrokerId, int] = {}
+        """The lowest broker epochs that who won last may know: of who was registered then, or came later."""
         self.elected: list[tuple[TopicPartition, BrokerId]] = []
         """Leaders that controllers have elected anew; the rules of controllers look at them and clear it."""
         self.changed: list[TopicPartition] = []
@@ -179,6 +181,8 @@ class ZookeeperRules:
         self._epoch_version = epoch.stat.version
         self.winners[won] = znodes.decode_controller(created.path, created.data)
         self.winning_sessions[won] = txn.session_id
+        gone = {broker: epoch + 1 for broker, epoch in self._last_epochs.items()}
+        self.at_win = {**gone, **{broker: epoch for broker, (epoch, _) in self.brokers.items()}}
         self._controllers.add(txn.session_id)
 
     def _check_fence(self, txn: Commit) -> None:
