@@ -5,9 +5,10 @@ from __future__ import annotations
 import gc
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from itertools import chain
 from typing import NamedTuple
 
 from regency.history.judge import judge
@@ -16,8 +17,9 @@ from regency.model.errors import RegencyError
 from simulation.admin import Admin
 from simulation.crash_points import crash_point_names
 from simulation.defects import planted
+from simulation.faults.aftershocks import LONGEST_US, aftershocks
 from simulation.faults.injector import Injector
-from simulation.faults.plan import plan
+from simulation.faults.plan import Fault, plan
 from simulation.faults.points import Points, favourites
 from simulation.faults.stage import Told
 from simulation.judging.invariants import broken
@@ -121,10 +123,11 @@ class _Run:
         self.workload = Workload(self.world, self.judges.facts)
         self._faults = plan(shape, seed)
         self.fault_counts: dict[str, int] = {}
-        for fault in self._faults:
+        self._aftershocks = aftershocks(shape, seed)
+        for fault in chain(self._faults, *self._aftershocks):
             self.fault_counts[fault.kind.value] = self.fault_counts.get(fault.kind.value, 0) + 1
-        told = Told(self.judges.facts.lossy_crash, self.workload.kill_client, self.workload.recreating)
-        self._injector = Injector(self.world, self.points, _names(), favourites(_names(), seed), told)
+        self._seed = seed
+        self._injector = self._new_injector()
         self._injector.schedule(self._faults)
 
     def play(self) -> None:
@@ -145,6 +148,8 @@ class _Run:
         verdict = self._judge()
         if not verdict.clean:
             raise HistoryWrong(verdict.summary())
+        for faults in self._aftershocks:
+            self._shake(faults)
 
     def end(self) -> None:
         """Let go of everything: greenlets that hang somewhere would be ended by the garbage collector, anywhere."""
@@ -175,6 +180,25 @@ class _Run:
                 raise NotConverged(f"could not read back {', '.join(map(str, self.workload.unread()))}")
             scheduler.run_until(scheduler.now_us + LOOK_US)
         scheduler.run_until(int(self._shape.least_s * SECOND_US))
+
+    def _shake(self, faults: Sequence[Fault]) -> None:
+        """All is well and nobody asks anything: a few faults, and it must come right by itself. Raises NotConverged."""
+        scheduler, patience_s = self._scheduler, self._shape.patience_s
+        injector = self._new_injector()
+        injector.schedule([fault._replace(at_us=scheduler.now_us + fault.at_us) for fault in faults])
+        scheduler.run_until(scheduler.now_us + LONGEST_US)
+        self.world.note("heal", "world", "everything works again")
+        injector.close()
+        self.world.heal()
+        deadline = scheduler.now_us + int(patience_s * SECOND_US)
+        while reasons := self.judges.not_converged():
+            if scheduler.now_us >= deadline:
+                raise NotConverged(f"not converged {patience_s:.0f} s after an aftershock: {'; '.join(reasons)}")
+            scheduler.run_until(scheduler.now_us + LOOK_US)
+
+    def _new_injector(self) -> Injector:
+        told = Told(self.judges.facts.lossy_crash, self.workload.kill_client, self.workload.recreating)
+        return Injector(self.world, self.points, _names(), favourites(_names(), self._seed), told)
 
     def _judge(self) -> Verdict:
         self.workload.end()

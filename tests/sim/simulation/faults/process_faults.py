@@ -213,9 +213,8 @@ class _AtPoints:
         world = self._stage.world
 
         def strike(process: Process) -> Undo:
-            left_us = int(world.shape.heal_s * SECOND_US) - world.scheduler.now_us
-            if world.scheduler.current is not None and left_us > 0:
-                world.scheduler.sleep_us(min(max(fault.for_us, SECOND_US), left_us))
+            if world.scheduler.current is not None:
+                world.scheduler.sleep_us(max(fault.for_us, SECOND_US))
             return lambda: None
 
         self._wait(fault, host, strike)
