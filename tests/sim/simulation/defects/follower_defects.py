@@ -10,6 +10,7 @@ from regency.broker_agent.log.partition_log import PartitionLog
 from regency.broker_agent.replication import fetch
 from regency.broker_agent.replication.fetch_plans import Plan, Reply
 from regency.broker_agent.replication.fetcher_logic import FetcherLogic, _State
+from regency.broker_agent.replication.fetcher_pool import FetcherPool
 from regency.broker_agent.replication.partition import Partition
 from regency.model.ids import LeaderEpoch, Offset, TopicPartition
 from simulation.defects.patching import Defect, Patch
@@ -21,7 +22,10 @@ def _truncate_to_watermark(patch: Patch) -> None:
 
 
 def _reply_after_removal(patch: Patch) -> None:
-    """What a running request brings for a partition that is not followed any more is taken in all the same."""
+    """What a running request brings for a partition that is not followed any more is taken in all the same.
+
+    Fetchers that have nothing left to follow are not ended, as nothing would be delivered then.
+    """
     gone: WeakKeyDictionary[FetcherLogic, dict[TopicPartition, Any]] = WeakKeyDictionary()
     remove: Callable[[FetcherLogic, TopicPartition], None] = FetcherLogic.remove
     on_reply: Callable[[FetcherLogic, Plan, Reply, int], None] = FetcherLogic.on_reply
@@ -40,6 +44,7 @@ def _reply_after_removal(patch: Patch) -> None:
             self._states.pop(name, None)
             self._session.left(name)
 
+    patch.set(FetcherPool, "stop_idle", lambda self: None)
     patch.set(FetcherLogic, "remove", removed)
     patch.set(FetcherLogic, "on_reply", replied)
 
