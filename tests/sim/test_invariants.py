@@ -193,10 +193,20 @@ def test_crashes_that_lose_data_excuse_a_loss_once_too_many_are_not_repaired(sto
     story.facts.lossy_crash(BrokerId(2))
     assert not story.facts.excused(TP)
     story.decide(story.state(1, 1, 1, 3))
+    story.facts.registered(BrokerId(2))
     story.change_isr(1, story.state(1, 1, 1, 3, 2))
     story.facts.lossy_crash(BrokerId(3))
     assert not story.facts.excused(TP), "the first was repaired"
     story.facts.lossy_crash(BrokerId(1))
+    assert story.facts.excused(TP)
+
+
+def test_who_joins_as_it_was_before_its_crash_has_not_repaired_it(story: Story) -> None:
+    story.facts.min_insync[TOPIC] = 2
+    story.facts.lossy_crash(BrokerId(2))
+    story.decide(story.state(1, 1, 1, 3))
+    story.change_isr(1, story.state(1, 1, 1, 3, 2))
+    story.facts.lossy_crash(BrokerId(3))
     assert story.facts.excused(TP)
 
 

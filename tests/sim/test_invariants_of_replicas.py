@@ -355,6 +355,7 @@ def test_a_replica_that_lost_its_tail_counts_again_once_it_has_come_back(judged:
     judged.look()
     judged.cluster.decide(1, [1, 2])
     judged.look()
+    judged.facts.registered(BrokerId(3))
     judged.cluster.tell()
     judged.cluster.advance(1_000)
     assert 3 in judged.cluster.states[TP].isr

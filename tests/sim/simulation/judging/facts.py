@@ -80,6 +80,8 @@ class Facts:
         self.log_starts: list[LogStartMoved] = []
         """How far logs were seen to begin later, by those who lead them."""
         self.lossy_crashes = 0
+        self._crashed: set[BrokerId] = set()
+        """Who lost something and has not registered since: whoever takes it for in sync judges what it had before."""
         self._former: list[tuple[TopicPartition, PartitionFacts]] = []
         """What befell partitions before their topics were made anew."""
         self.unlooked: list[tuple[TopicPartition, int]] = []
@@ -97,6 +99,8 @@ class Facts:
     def lossy_crash(self, broker: BrokerId | None = None) -> None:
         """The broker's machine lost what it had not synced. None: whichever it was, every partition is affected."""
         self.lossy_crashes += 1
+        if broker is not None:
+            self._crashed.add(broker)
         for facts in self.partitions.values():
             if broker is None:
                 facts.whole_isr_lossy = True
@@ -106,12 +110,16 @@ class Facts:
 
     # ZooKeeper
 
+    def registered(self, broker: BrokerId) -> None:
+        """The broker has begun again, and its registration says so."""
+        self._crashed.discard(broker)
+
     def state_written(
         self, partition: TopicPartition, leader: BrokerId, isr: tuple[BrokerId, ...], replicas: tuple[BrokerId, ...]
     ) -> None:
-        """A state znode was written. Who joins the ISR has all that is committed."""
+        """A state znode was written. Who joins the ISR has all that is committed, unless it crashed a moment ago."""
         facts = self.of(partition)
-        facts.lost_tail.difference_update([member for member in isr if member not in facts.isr])
+        facts.lost_tail -= {member for member in isr if member not in facts.isr} - self._crashed
         if leader >= 0 and leader != facts.leader:
             facts.leader_changes += facts.leader >= 0
             facts.leader = leader

@@ -217,6 +217,7 @@ class ZookeeperRules:
             if stat.czxid <= last:
                 raise broken("broker-epochs-grow", f"broker {broker} registered as {stat.czxid} after {last}")
             self._last_epochs[broker] = stat.czxid
+            self._facts.registered(broker)
         self.brokers[broker] = (stat.czxid, stat.ephemeral_owner)
         self._registrars.add((broker, stat.ephemeral_owner))
 
