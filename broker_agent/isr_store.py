@@ -1,10 +1,11 @@
 """The ISR writer: commits ISR changes of led partitions to their state znodes, and tells the controller to look.
 
-One thread. A change is a multi of [own registration exists, set state at the known version], pipelined with others, and
-sent only on the session that owns the registration. A write whose reply was lost is sent again at the same version once
-there is contact again: had it taken effect, the version no longer fits, and what is read then shows our own content. A
-version that was just read is never written on. What was certainly not written is told apart from what may have been.
-Nobody is added whom metadata knows as another incarnation by then, as after a long time without contact.
+One thread. A change is a multi of [own registration exists, set state at the known version, no other member has
+restarted], pipelined with others, and sent only on the session that owns the registration; what the last part checks is
+read before, once for the whole batch (incarnations.py). A write whose reply was lost is sent again at the same version
+once there is contact again: had it taken effect, the version no longer fits, and what is read then shows our own
+content. A version that was just read is never written on. What was certainly not written is told apart from what may
+have been.
 
 Notifications: changes are collected, and one notification names them `quiet_ms` after the last one, or `latest_ms`
 after the first. Kafka has 5 s and 60 s, looked at every 2.5 s; with 50 and 500 ms here, clients' metadata is fresh soon
@@ -21,13 +22,15 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from regency.broker_agent import incarnations
+from regency.broker_agent.incarnations import PeerEpoch, Refused
 from regency.broker_agent.ports import IsrChange, IsrNotWritten, IsrOutcome, IsrUnknown, IsrWritten
 from regency.model import znode_paths, znodes
 from regency.model.clock import Clock
 from regency.model.crash_points import crash_point
 from regency.model.errors import ZnodeMalformed
 from regency.model.facts import LeaderAndIsr, LeaderIsrAndControllerEpoch
-from regency.model.ids import BrokerEpoch, BrokerId, TopicPartition, ZkVersion
+from regency.model.ids import BrokerId, TopicPartition, ZkVersion
 from regency.runtime.zk_session import (
     Check,
     Create,
@@ -74,8 +77,8 @@ class IsrWriter:
     """Implements `IsrStore`. `submit` and the callbacks belong to the data loop; `run` is the writer's thread.
 
     `post` hands a call to the data loop; `owner` tells the generation of the session that owns this broker's
-    registration, or None while there is none; `decided` hears of every written change (for the history); `peer_epoch`
-    tells the incarnation of a live broker, on any thread.
+    registration, or None while there is none; `decided` hears of every written change (for the history); by
+    `peer_epoch` those who join are judged whose agent marks no incarnation.
     """
 
     def __init__(
@@ -86,7 +89,7 @@ class IsrWriter:
         post: Callable[[Callable[[], None]], None],
         owner: Callable[[], int | None],
         decided: Callable[[IsrChange, IsrWritten], None],
-        peer_epoch: Callable[[BrokerId], BrokerEpoch | None],
+        peer_epoch: PeerEpoch,
         quiet_ms: int = 50,
         latest_ms: int = 500,
     ) -> None:
@@ -174,57 +177,58 @@ class IsrWriter:
 
     def _write(self, batch: Sequence[_Pending]) -> None:
         again: list[_Pending] = []
-        ready: list[_Pending] = []
-        for pending in batch:
-            restarted = [each for each, judged in pending.change.joining if self._peer_epoch(each) != judged]
-            if restarted:
-                self._take(pending, self._withdraw(pending, f"{restarted} restarted meanwhile"), again)
-            else:
-                ready.append(pending)
-        for generation in sorted({pending.generation for pending in ready}):
-            of_generation = [pending for pending in ready if pending.generation == generation]
+        for generation in sorted({pending.generation for pending in batch}):
+            of_generation = [pending for pending in batch if pending.generation == generation]
             crash_point("agent.isr.before_write")
             outcomes = self._send(of_generation, generation)
             crash_point("agent.isr.after_write")
             for pending, outcome in zip(of_generation, outcomes, strict=True):
-                self._take(pending, self._resolve(pending, outcome), again)
+                resolved = self._resolve(pending, outcome)
+                if resolved is None:
+                    again.append(pending)
+                else:
+                    self._finish(pending, resolved)
         if again:
             crash_point("agent.isr.before_held_back")
             with self._wake:
                 self._waiting.extendleft(reversed(again))
             self._hold_back()
 
-    def _take(self, pending: _Pending, outcome: IsrOutcome | None, again: list[_Pending]) -> None:
-        if outcome is None:
-            again.append(pending)
-        else:
-            self._finish(pending, outcome)
-
     def _withdraw(self, pending: _Pending, why: str) -> IsrOutcome | None:
         """What became of a change that cannot be written any more; None: not known, look when there is contact."""
         return self._read_back(pending) if pending.sent else IsrNotWritten(why)
 
-    def _send(self, batch: Sequence[_Pending], generation: int) -> Sequence[MultiOutcome | ZkError | _NotSent]:
-        multis: list[Sequence[Op]] = [
-            (
-                Check(self._own_path, None),
-                SetData(
-                    znode_paths.partition_state(pending.change.topic_partition),
-                    znodes.encode_state(pending.state),
-                    pending.change.zk_version,
-                ),
-            )
-            for pending in batch
-        ]
+    def _send(
+        self, batch: Sequence[_Pending], generation: int
+    ) -> Sequence[MultiOutcome | ZkError | _NotSent | Refused]:
         try:
-            return self._session.multi_pipelined(multis, generation=generation)
+            guards = incarnations.guards(self._session, [pending.change for pending in batch], self._peer_epoch)
+            crash_point("agent.isr.after_guards_read")
+            multis = [
+                self._multi(pending, guard)
+                for pending, guard in zip(batch, guards, strict=True)
+                if not isinstance(guard, Refused)
+            ]
+            outcomes = iter(self._session.multi_pipelined(multis, generation=generation))
         except ZkError as error:
             return [_NotSent(error)] * len(batch)
+        return [guard if isinstance(guard, Refused) else next(outcomes) for guard in guards]
 
-    def _resolve(self, pending: _Pending, outcome: MultiOutcome | ZkError | _NotSent) -> IsrOutcome | None:
+    def _multi(self, pending: _Pending, checks: Sequence[Check]) -> Sequence[Op]:
+        change = pending.change
+        path = znode_paths.partition_state(change.topic_partition)
+        return (
+            Check(self._own_path, None),
+            SetData(path, znodes.encode_state(pending.state), change.zk_version),
+            *checks,
+        )
+
+    def _resolve(self, pending: _Pending, outcome: MultiOutcome | ZkError | _NotSent | Refused) -> IsrOutcome | None:
         """The outcome to report, or None: not known, send again when there is contact."""
         if isinstance(outcome, MultiOutcome):
             return self._resolve_reply(pending, outcome)
+        if isinstance(outcome, Refused):
+            return self._read_back(pending) if outcome.conflict else self._withdraw(pending, outcome.why)
         if isinstance(outcome, _NotSent):
             error = outcome.error
         else:
@@ -239,11 +243,11 @@ class IsrWriter:
     def _resolve_reply(self, pending: _Pending, outcome: MultiOutcome) -> IsrOutcome | None:
         if outcome.ok:
             stat = outcome.results[1].stat
-            if stat is None:
-                return IsrWritten(ZkVersion(pending.change.zk_version + 1))
-            return IsrWritten(ZkVersion(stat.version), stat.mzxid)
+            return IsrWritten(ZkVersion(pending.change.zk_version + 1 if stat is None else stat.version))
         if outcome.failed_index == 0:
             return self._withdraw(pending, "this broker's registration is gone")
+        if outcome.failed_index > 1:
+            return self._withdraw(pending, "a member restarted at this moment")
         code = outcome.results[outcome.failed_index].code
         if code is ZkCode.NO_NODE:
             return IsrNotWritten(STATE_GONE)
@@ -272,7 +276,7 @@ class IsrWriter:
             pending.state, leader_and_isr=msgspec.structs.replace(pending.state.leader_and_isr, zk_version=version)
         )
         if state == wanted:
-            return IsrWritten(version, held.stat.mzxid)
+            return IsrWritten(version)
         if version == pending.change.zk_version and self._session.generation == pending.generation:
             return IsrNotWritten("it was sent, but never arrived, and shall not be sent again")
         found = state.leader_and_isr

@@ -46,14 +46,13 @@ class IsrChange(msgspec.Struct, frozen=True):
     previous: tuple[BrokerId, ...] = ()
     """The committed ISR that this one replaces."""
     joining: tuple[tuple[BrokerId, BrokerEpoch], ...] = ()
-    """Who is added, each with the incarnation whose log was judged: never sent once metadata knows another one."""
+    """Who is added, each with the incarnation whose log was judged: nobody else of that broker id joins by it."""
 
 
 class IsrWritten(msgspec.Struct, frozen=True):
-    """The change is in ZooKeeper, at this version, by the write `zxid` (ordered with broker epochs)."""
+    """The change is in ZooKeeper, at this version."""
 
     zk_version: ZkVersion
-    zxid: int = 0
 
 
 class IsrNotWritten(msgspec.Struct, frozen=True):

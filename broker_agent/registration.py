@@ -1,5 +1,8 @@
 """Registers this broker in ZooKeeper, and again with every new session; the czxid of its znode is its broker epoch.
 
+The same multi writes the broker's znode in /brokers/incarnations, by which others can tell one registration from the
+next in a multi of theirs (incarnations.py).
+
 `register` blocks and belongs to a pool thread; `Registration` decides when to call it and belongs to the data loop.
 """
 
@@ -8,13 +11,14 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import ClassVar, Protocol
 from uuid import uuid4
 
 import msgspec
 
+from regency.broker_agent import incarnations
 from regency.broker_agent.log.checkpoints import replace_file
 from regency.broker_agent.log.disk import Disk, OsDisk
 from regency.broker_agent.ports import Worker
@@ -127,6 +131,9 @@ def register(
 ) -> Registered:
     """Create /brokers/ids/N under the session of that generation; blocks, at most about one session timeout.
 
+    With it, all or nothing, the incarnation's znode is written: its mzxid is the epoch of the registration that stands,
+    also after a lost reply, where what is found registered is taken and nothing is written again.
+
     A registration left by an earlier process of the same log directory is replaced. One of somebody else is waited
     out, and so is one left by ourselves where the directory no longer takes the session's id.
 
@@ -137,11 +144,11 @@ def register(
     own = _own_sessions(session.session_id, sessions)
     give_up_ms = clock.monotonic_ms() + session.session_timeout_ms * 3 // 2
     while True:
-        held = _look(session, path)
+        held, incarnation = _look(session, broker.id)
         if held is not None and held.stat.ephemeral_owner == session.session_id and session.generation == generation:
             return Registered(generation, BrokerEpoch(held.stat.czxid))
         data = znodes.encode_broker(broker, timestamp_ms=clock.wall_ms())
-        ops: list[Op] = [Create(path, data, ephemeral=True)]
+        ops: list[Op] = [Create(path, data, ephemeral=True), incarnations.mark(broker.id, incarnation)]
         if held is not None:
             if held.stat.ephemeral_owner not in own:
                 if clock.monotonic_ms() >= give_up_ms or stopping.is_set():
@@ -173,9 +180,10 @@ def _own_sessions(session_id: int, sessions: SessionFile) -> frozenset[int]:
     return frozenset({*known, session_id} - {0})
 
 
-def _look(session: ZkSession, path: str) -> Znode | None:
-    session.sync(path)
-    return session.read(path)
+def _look(session: ZkSession, broker: BrokerId) -> Sequence[Znode | None]:
+    """The registration, and the znode of its incarnation."""
+    session.sync(znode_paths.broker(broker))
+    return session.read_many((znode_paths.broker(broker), znode_paths.incarnation(broker)))
 
 
 def _taken(broker: BrokerId, held: Znode) -> BrokerIdTaken:

@@ -37,8 +37,8 @@ class IsrMaintenance:
         """Changes that were not written or whose outcome is not known, since the start."""
 
     def expand(self, partition: Partition, now_ms: int) -> None:
-        """Add who is in sync again, if anybody is; first drop who was added by mistake."""
-        change = partition.propose_removal(now_ms) or partition.propose_expand(now_ms)
+        """Add who is in sync again, if anybody is."""
+        change = partition.propose_expand(now_ms)
         if change is not None:
             self._submit(partition, change)
 
@@ -75,7 +75,7 @@ class IsrMaintenance:
     def _look(self, partition: Partition, now_ms: int) -> None:
         if self._unknown.get(partition.topic_partition) is partition.isr:
             self._store.ask(partition.topic_partition)
-        change = partition.propose_removal(now_ms) or partition.propose_shrink(now_ms)
+        change = partition.propose_shrink(now_ms)
         if change is not None:
             self._submit(partition, change)
         self._advance(partition, now_ms)
@@ -91,11 +91,11 @@ class IsrMaintenance:
 
         def done(outcome: IsrOutcome) -> None:
             with self._hosting.completions:
-                self._finish(partition, change, pending, outcome)
+                self._finish(partition, pending, outcome)
 
         self._hosting.completions.add(lambda: self._store.submit(change, done))
 
-    def _finish(self, partition: Partition, change: IsrChange, pending: Pending, outcome: IsrOutcome) -> None:
+    def _finish(self, partition: Partition, pending: Pending, outcome: IsrOutcome) -> None:
         crash_point("replication.isr.before_outcome")
         now_ms = self._hosting.clock.monotonic_ms()
         if isinstance(outcome, IsrUnknown):
@@ -115,7 +115,6 @@ class IsrMaintenance:
             self.shrinks += 1
         else:
             self.expands += 1
-            partition.note_joined(change.joining, outcome.zxid)
         crash_point("replication.isr.before_high_watermark")
         self._advance(partition, now_ms)
         self.expand(partition, now_ms)

@@ -8,22 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from regency.model.ids import BrokerEpoch, BrokerId, ZkVersion
-
-
-class Joined(msgspec.Struct, frozen=True, gc=False):
-    """Who was added to the ISR, as the incarnation whose log was judged, by the write `zxid`."""
-
-    broker: BrokerId
-    broker_epoch: BrokerEpoch
-    zxid: int
-
-    def was_over(self, newest: BrokerEpoch) -> bool:
-        """Whether the incarnation was over when it was added, where `newest` is the newest one that is known.
-
-        One that began later than the write is the controller's to notice: the state is older than its registration.
-        """
-        return self.broker_epoch < newest < self.zxid
+from regency.model.ids import BrokerId, ZkVersion
 
 
 class Committed(msgspec.Struct, frozen=True, gc=False):

@@ -1,4 +1,4 @@
-"""One hosted partition: its role, its high watermark, and what its leader decides about the ISR.
+"""One hosted partition: what its leader makes of fetches, its high watermark, and what it decides about the ISR.
 
 Passive and without I/O of its own: it decides and changes the log and itself. Answering clients, writing ZooKeeper and
 fetching are the ReplicaManager's. Every method belongs to the data loop; `now_ms` is monotonic time.
@@ -9,28 +9,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from regency.broker_agent.ports import IsrChange
-from regency.broker_agent.replication.api import EpochEndOffset, FetchedPartition, FetchPartition, PartitionState
-from regency.broker_agent.replication.isr_state import (
-    NOT_LEADING,
-    Committed,
-    IsrState,
-    Joined,
-    Pending,
-    PendingExpand,
-    PendingShrink,
-)
+from regency.broker_agent.replication.api import EpochEndOffset, FetchedPartition, FetchPartition
+from regency.broker_agent.replication.isr_state import Committed, Pending, PendingExpand, PendingShrink
+from regency.broker_agent.replication.local_replica import LocalReplica
 from regency.broker_agent.replication.replica import RemoteReplica
-from regency.broker_agent.replication.rules import ReplicationRules, Role
-from regency.model.crash_points import crash_point
-from regency.model.facts import ReplicaAssignment
+from regency.broker_agent.replication.rules import ReplicationRules
 from regency.model.ids import (
     NO_BROKER_EPOCH,
-    NO_LEADER,
     NO_LEADER_EPOCH,
     UNKNOWN_OFFSET,
     BrokerEpoch,
     BrokerId,
-    ControllerEpoch,
     LeaderEpoch,
     Offset,
     TopicId,
@@ -47,124 +36,16 @@ ISR_REST_MS = 1_000
 """How long after a change that could not be written the next one is proposed."""
 
 
-class Partition:
-    """A replica on this broker. `leader_epoch` is -1 until the first LeaderAndIsr has been applied."""
+class Partition(LocalReplica):
+    """A replica on this broker, which may lead."""
 
-    __slots__ = (
-        "_empty",
-        "_rules",
-        "assignment",
-        "controller_epoch",
-        "epoch_start",
-        "isr",
-        "isr_rests_until_ms",
-        "joined",
-        "leader",
-        "leader_broker_epoch",
-        "leader_epoch",
-        "log",
-        "remotes",
-        "role",
-        "topic_id",
-        "topic_partition",
-        "zk_version",
-    )
+    __slots__ = ("_empty",)
 
     def __init__(
         self, topic_partition: TopicPartition, topic_id: TopicId, log: PartitionLog, rules: ReplicationRules
     ) -> None:
-        self.topic_partition = topic_partition
-        self.topic_id = topic_id
-        self.log = log
-        self._rules = rules
+        super().__init__(topic_partition, topic_id, log, rules)
         self._empty = FetchedPartition(ErrorCode.NONE)
-        self.role = Role.NONE
-        self.leader: BrokerId = NO_LEADER
-        self.leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
-        self.leader_broker_epoch: BrokerEpoch = NO_BROKER_EPOCH
-        self.controller_epoch = ControllerEpoch(0)
-        self.zk_version = ZkVersion(-1)
-        self.assignment = ReplicaAssignment(())
-        self.isr: IsrState = NOT_LEADING
-        self.isr_rests_until_ms = 0
-        """No ISR change is proposed before: the last one could not be written."""
-        self.joined: tuple[Joined, ...] = ()
-        """Members of the ISR that were added here, while this broker leads."""
-        self.epoch_start: Offset = UNKNOWN_OFFSET
-        """LEO when this broker became leader in the current epoch; -1 where it does not lead."""
-        self.remotes: dict[BrokerId, RemoteReplica] = {}
-
-    @property
-    def is_leader(self) -> bool:
-        """Whether this broker leads."""
-        return self.role is Role.LEADER
-
-    def check_epoch(self, current: LeaderEpoch) -> ErrorCode:
-        """NONE, or how the epoch a request names misses ours; -1 names none. Comes before leadership (KIP-320)."""
-        if current == NO_LEADER_EPOCH or current == self.leader_epoch:
-            return ErrorCode.NONE
-        return ErrorCode.FENCED_LEADER_EPOCH if current < self.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
-
-    # Roles
-
-    def become_leader(self, state: PartitionState, now_ms: int) -> None:
-        """Lead in the state's epoch. Raises LogStorageError before anything is changed; the epoch is published last.
-
-        The epoch and where it starts are written even if no record ever follows (KIP-279), and whatever was known of
-        followers is forgotten: only fetches that carry the new epoch count.
-        """
-        start = self.log.log_end_offset
-        self.log.assign_epoch(state.leader_epoch, start)
-        self.epoch_start = start
-        self._take_assignment(state)
-        for replica in self.remotes.values():
-            replica.forget(now_ms, in_sync=replica.broker in state.isr)
-        self._publish(state, Role.LEADER, Committed(state.isr, state.zk_version))
-
-    def become_follower(self, state: PartitionState) -> None:
-        """Follow the state's leader, or wait for one if it names none. Nothing here can fail."""
-        self.joined = ()
-        self.epoch_start = UNKNOWN_OFFSET
-        self.remotes = {}
-        self.assignment = ReplicaAssignment(state.replicas, state.adding, state.removing)
-        self._publish(state, Role.FOLLOWER, NOT_LEADING)
-
-    def update_state(self, state: PartitionState) -> None:
-        """Take assignment, ISR and version of a newer write in the same epoch; it supersedes a pending ISR change."""
-        isr: IsrState = NOT_LEADING
-        if self.is_leader:
-            self._take_assignment(state)
-            isr = Committed(state.isr, state.zk_version)
-        else:
-            self.assignment = ReplicaAssignment(state.replicas, state.adding, state.removing)
-        self._publish(state, self.role, isr)
-
-    def stop(self, role: Role = Role.NONE) -> None:
-        """Give up leading or following; epoch and log stay."""
-        self.role = role
-        self.isr = NOT_LEADING
-        self.joined = ()
-        self.epoch_start = UNKNOWN_OFFSET
-        self.remotes = {}
-
-    def _take_assignment(self, state: PartitionState) -> None:
-        """Swap the followers in one step: a moment without them lets the high watermark run ahead (KAFKA-10301)."""
-        held = self.remotes
-        self.assignment = ReplicaAssignment(state.replicas, state.adding, state.removing)
-        self.remotes = {
-            broker: held.get(broker) or RemoteReplica(broker)
-            for broker in state.replicas
-            if broker != self._rules.broker_id
-        }
-        self._rules.followers.update(self.remotes)
-
-    def _publish(self, state: PartitionState, role: Role, isr: IsrState) -> None:
-        self.controller_epoch = state.controller_epoch
-        self.zk_version = state.zk_version
-        self.isr = isr
-        self.leader = state.leader
-        self.role = role
-        self.leader_epoch = state.leader_epoch
 
     # High watermark
 
@@ -296,23 +177,6 @@ class Partition:
         pending = PendingExpand(members, joining, self.zk_version)
         return self._submit(pending, f"{list(joining)} caught up with {least}")
 
-    def propose_removal(self, now_ms: int) -> IsrChange | None:
-        """Drop who was added although the incarnation whose log was judged had ended by then (before KIP-903).
-
-        Sets the pending state; the caller submits the change.
-        """
-        if not self.joined or not self._may_propose(now_ms):
-            return None
-        members = self.isr.committed
-        leaving = tuple(
-            each.broker for each in self.joined if each.broker in members and each.was_over(self._newest(each.broker))
-        )
-        if not leaving:
-            return None
-        return self._submit(
-            PendingShrink(members, leaving, self.zk_version), f"{list(leaving)} restarted before joining"
-        )
-
     def propose_shrink(self, now_ms: int) -> IsrChange | None:
         """Drop who has been behind for longer than replica.lag.time.max.ms, or is not assigned any more.
 
@@ -343,13 +207,6 @@ class Partition:
         self.zk_version = zk_version
         return True
 
-    def note_joined(self, joining: tuple[tuple[BrokerId, BrokerEpoch], ...], zxid: int) -> None:
-        """A change by the write `zxid` is committed that added these incarnations."""
-        added = tuple(Joined(broker, epoch, zxid) for broker, epoch in joining)
-        newer = {each.broker for each in added}
-        members = self.isr.committed
-        self.joined = (*(each for each in self.joined if each.broker in members and each.broker not in newer), *added)
-
     def isr_not_written(self, pending: Pending, now_ms: int) -> bool:
         """A change is not in ZooKeeper: what was committed holds. False where something newer replaced it."""
         if self.isr is not pending:
@@ -376,11 +233,6 @@ class Partition:
             tuple((each, self.remotes[each].broker_epoch) for each in pending.target if each not in pending.committed),
         )
 
-    def _newest(self, broker: BrokerId) -> BrokerEpoch:
-        known = self._rules.peers.broker_epoch(broker)
-        replica = self.remotes.get(broker)
-        return max(NO_BROKER_EPOCH if known is None else known, replica.broker_epoch if replica else NO_BROKER_EPOCH)
-
     def _may_join(self, replica: RemoteReplica) -> bool:
         peers = self._rules.peers
         return (
@@ -394,45 +246,3 @@ class Partition:
         if replica is None:
             return "no assigned offset"
         return "an unknown offset" if replica.log_end_offset == UNKNOWN_OFFSET else str(replica.log_end_offset)
-
-    # Following (follower.Follower)
-
-    @property
-    def log_end_offset(self) -> Offset:
-        """Where the next record will be written."""
-        return self.log.log_end_offset
-
-    @property
-    def log_start_offset(self) -> Offset:
-        """The first offset that can be read."""
-        return self.log.log_start_offset
-
-    @property
-    def latest_epoch(self) -> LeaderEpoch:
-        """Newest epoch of the log's epoch cache; -1 where it knows none."""
-        latest = self.log.latest_epoch
-        return NO_LEADER_EPOCH if latest is None else latest
-
-    def end_offset_for_epoch(self, epoch: LeaderEpoch) -> EpochEndOffset:
-        """Largest epoch not above `epoch` in this log, and where it ends."""
-        return self.log.end_offset_for_epoch(epoch)
-
-    def append_fetched(self, fetched: FetchedPartition) -> None:
-        """Write what the leader sent, then take its high watermark and log start, within what is here.
-
-        Raises RecordsRejected (corrupt, not at our end), LogStorageError.
-        """
-        if fetched.records:
-            self.log.append_as_follower(fetched.records)
-            crash_point("replication.follower.before_high_watermark")
-        self.log.set_high_watermark(fetched.high_watermark)
-        if fetched.log_start_offset > self.log.log_start_offset:
-            self.log.maybe_increment_log_start(fetched.log_start_offset)
-
-    def truncate_to(self, offset: Offset) -> None:
-        """Drop every record from `offset` on, and every epoch that starts there. Raises LogStorageError."""
-        self.log.truncate_to(offset)
-
-    def truncate_fully_and_start_at(self, offset: Offset) -> None:
-        """Drop everything and begin again at `offset`. Raises LogStorageError."""
-        self.log.truncate_fully_and_start_at(offset)

@@ -15,6 +15,8 @@ CONTROLLER_EPOCH: Final = "/controller_epoch"
 BROKER_IDS: Final = "/brokers/ids"
 TOPICS: Final = "/brokers/topics"
 BROKER_SEQUENCE: Final = "/brokers/seqid"
+INCARNATIONS: Final = "/brokers/incarnations"
+"""Ours alone: one persistent znode per broker, written by each of its registrations."""
 
 ADMIN: Final = "/admin"
 DELETE_TOPICS: Final = "/admin/delete_topics"
@@ -40,6 +42,7 @@ PERSISTENT_PARENTS: Final[tuple[str, ...]] = (
     BROKER_IDS,
     TOPICS,
     BROKER_SEQUENCE,
+    INCARNATIONS,
     CONFIG,
     CONFIG_CHANGES,
     CONFIG_TOPICS,
@@ -60,6 +63,11 @@ PERSISTENT_PARENTS: Final[tuple[str, ...]] = (
 def broker(broker_id: BrokerId) -> str:
     """Registration of a broker."""
     return f"{BROKER_IDS}/{broker_id}"
+
+
+def incarnation(broker_id: BrokerId) -> str:
+    """Written together with each registration of a broker: its mzxid is the broker epoch."""
+    return f"{INCARNATIONS}/{broker_id}"
 
 
 def topic(name: str) -> str:

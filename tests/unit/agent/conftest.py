@@ -41,10 +41,20 @@ class MemoryZooKeeper:
         self.zxid = 0
         self.sessions = 0x100
         self.watchers: list[tuple[str, WatchMode, WatchCallback]] = []
+        self._in_multi = False
+        self._changed: list[tuple[str, WatchEventType]] = []
 
     def put(self, path: str, data: bytes = b"", owner: int = 0) -> Znode:
         """Create or replace a znode, as somebody else would."""
         self.zxid += 1
+        return self._put(path, data, owner)
+
+    def remove(self, path: str) -> None:
+        """Delete a znode, as somebody else would."""
+        self.zxid += 1
+        self._remove(path)
+
+    def _put(self, path: str, data: bytes, owner: int) -> Znode:
         held = self.nodes.get(path)
         if held is None:
             stat = Stat(self.zxid, self.zxid, 0, owner, 0)
@@ -55,14 +65,20 @@ class MemoryZooKeeper:
         else:
             stat = Stat(held.stat.czxid, self.zxid, held.stat.version + 1, held.stat.ephemeral_owner, 0)
         self.nodes[path] = Znode(path, data, stat)
-        self.tell(path, WatchEventType.CREATED if held is None else WatchEventType.DATA_CHANGED)
+        self._changed.append((path, WatchEventType.CREATED if held is None else WatchEventType.DATA_CHANGED))
+        self._tell_unless_in_multi()
         return self.nodes[path]
 
-    def remove(self, path: str) -> None:
-        """Delete a znode, as somebody else would."""
-        self.zxid += 1
+    def _remove(self, path: str) -> None:
         del self.nodes[path]
-        self.tell(path, WatchEventType.DELETED)
+        self._changed.append((path, WatchEventType.DELETED))
+        self._tell_unless_in_multi()
+
+    def _tell_unless_in_multi(self) -> None:
+        if not self._in_multi:
+            changed, self._changed = self._changed, []
+            for path, kind in changed:
+                self.tell(path, kind)
 
     def tell(self, path: str, kind: WatchEventType) -> None:
         for watched, mode, callback in self.watchers:
@@ -76,13 +92,21 @@ class MemoryZooKeeper:
         )
 
     def apply(self, ops: Sequence[Op], session_id: int) -> MultiOutcome:
-        codes = [self._code(op) for op in ops]
-        failed = next((index for index, code in enumerate(codes) if code is not ZkCode.OK), None)
-        if failed is not None and not isinstance(ops[0], Delete):
-            return MultiOutcome(
-                tuple(OpOutcome(codes[i] if i == failed else ZkCode.ROLLED_BACK) for i in range(len(ops)))
-            )
-        return MultiOutcome(tuple(self._do(op, session_id) for op in ops))
+        before, outcomes = dict(self.nodes), []
+        self.zxid += 1
+        self._in_multi = True
+        for op in ops:
+            code = self._code(op)
+            outcomes.append(self._do(op, session_id) if code is ZkCode.OK else OpOutcome(code))
+            if code is not ZkCode.OK:
+                self.nodes, self._changed = before, []
+                rolled_back = OpOutcome(ZkCode.ROLLED_BACK)
+                done = len(outcomes) - 1
+                outcomes = [*[rolled_back] * done, outcomes[-1], *[rolled_back] * (len(ops) - done - 1)]
+                break
+        self._in_multi = False
+        self._tell_unless_in_multi()
+        return MultiOutcome(tuple(outcomes))
 
     def _code(self, op: Op) -> ZkCode:
         held = self.nodes.get(op.path)
@@ -97,12 +121,12 @@ class MemoryZooKeeper:
     def _do(self, op: Op, session_id: int) -> OpOutcome:
         if isinstance(op, Create):
             path = f"{op.path}{self.zxid:010d}" if op.sequential else op.path
-            self.put(path, op.data, session_id if op.ephemeral else 0)
+            self._put(path, op.data, session_id if op.ephemeral else 0)
             return OpOutcome(ZkCode.OK, path=path)
         if isinstance(op, SetData):
-            return OpOutcome(ZkCode.OK, stat=self.put(op.path, op.data).stat)
+            return OpOutcome(ZkCode.OK, stat=self._put(op.path, op.data, 0).stat)
         if isinstance(op, Delete):
-            self.remove(op.path)
+            self._remove(op.path)
         return OpOutcome(ZkCode.OK)
 
 

@@ -7,17 +7,18 @@ from uuid import UUID
 import msgspec
 import pytest
 
+from regency.broker_agent import incarnations
 from regency.broker_agent.isr_store import IsrWriter
 from regency.broker_agent.ports import IsrChange, IsrNotWritten, IsrOutcome, IsrUnknown, IsrWritten
 from regency.model import znode_paths, znodes
 from regency.model.clock import ManualClock
 from regency.model.facts import LeaderAndIsr, LeaderIsrAndControllerEpoch
 from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, TopicId, TopicPartition, ZkVersion
-from regency.runtime.zk_session import ZkError
+from regency.runtime.zk_session import Create, Delete, ZkError
 
 FLIGHTS = TopicPartition("flights", 0)
 STATE = znode_paths.partition_state(FLIGHTS)
-ME = BrokerId(1)
+ME, THREE = BrokerId(1), BrokerId(3)
 
 
 def isr(*brokers: int) -> tuple[BrokerId, ...]:
@@ -67,7 +68,7 @@ class Writing:
     def written(self) -> list[IsrOutcome]:
         """The outcome of a write that is the last one of the state."""
         stat = self.session.server.nodes[STATE].stat
-        return [IsrWritten(ZkVersion(stat.version), stat.mzxid)]
+        return [IsrWritten(ZkVersion(stat.version))]
 
     def submit(self, wanted: IsrChange) -> None:
         self.writer.submit(wanted, self.outcomes.append)
@@ -264,35 +265,112 @@ def test_the_thread_writes_what_is_submitted_and_ends_when_told(writing: Writing
     assert writing.outcomes == writing.written
 
 
-def test_nobody_joins_who_restarted_while_the_change_waited(writing: Writing) -> None:
-    three = BrokerId(3)
-    joins = msgspec.structs.replace(change(isr(1, 2, 3)), joining=((three, BrokerEpoch(70)),))
-    writing.peers[three] = BrokerEpoch(70)
-    writing.session.suspend()
-    writing.submit(joins)
-    writing.run()
-    writing.peers[three] = BrokerEpoch(80)
-    writing.session.resume()
-    writing.run()
-    assert writing.outcomes == [IsrNotWritten("[3] restarted meanwhile")]
-    assert writing.session.multis == []
+@pytest.fixture
+def joining(writing: Writing) -> Writing:
+    """Two of three are in sync, and broker 3 asks to join as incarnation 70, which metadata knows."""
+    writing.session.server.put(STATE, state(isr(1, 2)))
+    writing.peers[THREE] = BrokerEpoch(70)
+    return writing
+
+
+def join() -> IsrChange:
+    return msgspec.structs.replace(
+        change(isr(1, 2, 3), version=1), previous=isr(1, 2), joining=((THREE, BrokerEpoch(70)),)
+    )
+
+
+def test_nobody_joins_unchecked_who_restarted_while_the_change_waited(joining: Writing) -> None:
+    joining.session.suspend()
+    joining.submit(join())
+    joining.run()
+    joining.peers[THREE] = BrokerEpoch(80)
+    joining.session.resume()
+    joining.run()
+    assert joining.outcomes == [IsrNotWritten("[3] restarted meanwhile")]
+    assert joining.session.multis == []
 
 
 @pytest.mark.parametrize("arrived", [True, False])
-def test_an_unanswered_join_is_not_sent_again_after_a_restart_but_looked_for(writing: Writing, arrived: bool) -> None:
-    three = BrokerId(3)
-    joins = msgspec.structs.replace(change(isr(1, 2)), joining=((three, BrokerEpoch(70)),))
-    writing.peers[three] = BrokerEpoch(70)
-    writing.session.lose_replies = 1
+def test_an_unanswered_join_is_not_sent_again_after_a_restart_but_looked_for(joining: Writing, arrived: bool) -> None:
+    joining.session.lose_replies = 1
     if not arrived:
-        writing.session.server.apply = lambda ops, session_id: None
-    writing.submit(joins)
-    writing.run()
-    del writing.peers[three]
-    writing.run()
+        joining.session.server.apply = lambda ops, session_id: None
+    joining.submit(join())
+    joining.run()
+    del joining.peers[THREE]
+    joining.run()
     not_done = [IsrNotWritten("it was sent, but never arrived, and shall not be sent again")]
-    assert writing.outcomes == (writing.written if arrived else not_done)
-    assert len(writing.session.multis) - len(writing.notifications()) == 1
+    assert joining.outcomes == (joining.written if arrived else not_done)
+    assert len(joining.session.multis) - len(joining.notifications()) == 1
+
+
+def registers(server, broker: BrokerId) -> BrokerEpoch:
+    """A registration of somebody else, which replaces an earlier one."""
+    path = znode_paths.broker(broker)
+    leftover = [Delete(path, None)] if path in server.nodes else []
+    held = server.nodes.get(znode_paths.incarnation(broker))
+    assert server.apply([*leftover, Create(path, ephemeral=True), incarnations.mark(broker, held)], 0x999).ok
+    return BrokerEpoch(server.nodes[path].stat.czxid)
+
+
+def test_a_join_lands_while_the_incarnation_that_was_judged_is_registered(joining: Writing) -> None:
+    epoch = registers(joining.session.server, THREE)
+    joining.submit(msgspec.structs.replace(join(), joining=((THREE, epoch),)))
+    joining.run()
+    assert joining.outcomes == joining.written
+    assert joining.session.server.nodes[STATE].data == state(isr(1, 2, 3))
+
+
+@pytest.mark.parametrize("replies", [True, False])
+def test_a_join_does_not_land_when_its_broker_registers_again_on_the_way(joining: Writing, replies: bool) -> None:
+    server = joining.session.server
+    epoch = registers(server, THREE)
+    apply = server.apply
+
+    def late(ops, session_id):
+        server.apply = apply
+        registers(server, THREE)
+        return apply(ops, session_id)
+
+    server.apply = late
+    joining.session.lose_replies = 0 if replies else 1
+    joining.submit(msgspec.structs.replace(join(), joining=((THREE, epoch),)))
+    joining.run()
+    if not replies:
+        joining.run()
+    (outcome,) = joining.outcomes
+    assert isinstance(outcome, IsrNotWritten)
+    assert server.nodes[STATE].data == state(isr(1, 2))
+    assert not joining.writer._waiting
+
+
+def test_a_shrink_does_not_hide_that_another_member_has_restarted(writing: Writing) -> None:
+    registers(writing.session.server, BrokerId(2))  # after the last write of the state
+    writing.submit(change(isr(1, 2)))
+    writing.run()
+    assert writing.outcomes == [IsrNotWritten("[2] restarted meanwhile")]
+    writing.session.server.put(STATE, state(isr(1, 2, 3)))  # the controller has looked
+    writing.submit(change(isr(1, 2), version=1))
+    writing.run()
+    assert writing.outcomes[1:] == writing.written
+
+
+def test_others_of_a_batch_are_written_when_one_is_refused(writing: Writing) -> None:
+    server, other = writing.session.server, TopicPartition("flights", 1)
+    registers(server, BrokerId(2))
+    server.put(znode_paths.partition_state(other), state(isr(1, 2, 3)))
+    writing.submit(change(isr(1, 2)))
+    writing.submit(change(isr(1, 2), partition=other))
+    writing.run()
+    assert writing.outcomes == [IsrNotWritten("[2] restarted meanwhile"), IsrWritten(ZkVersion(1))]
+
+
+def test_nothing_is_written_over_a_state_that_was_written_before_the_look(writing: Writing) -> None:
+    writing.session.server.put(STATE, state(isr(2, 3), leader=2, leader_epoch=5))
+    writing.submit(change(isr(1, 2)))
+    writing.run()
+    assert isinstance(writing.outcomes[0], IsrUnknown)
+    assert writing.session.multis == []
 
 
 def test_changes_keep_their_order_when_they_are_sent_again(writing: Writing) -> None:

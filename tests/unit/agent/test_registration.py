@@ -104,6 +104,66 @@ def test_a_lost_reply_is_resolved_by_looking(session, sessions: SessionFile) -> 
     assert enter(session, sessions).epoch == session.read(PATH).stat.czxid
 
 
+def incarnation(session):
+    return session.read(znode_paths.incarnation(ME))
+
+
+def test_the_incarnation_is_written_with_every_registration_and_by_nothing_else(
+    session, another_session, sessions: SessionFile
+) -> None:
+    first = enter(another_session, sessions)
+    assert (incarnation(session).stat.mzxid, incarnation(session).stat.version) == (first.epoch, 0)
+    second = enter(session, sessions)
+    enter(session, sessions)
+    held = incarnation(session)
+    assert (held.stat.mzxid, held.stat.version, held.stat.ephemeral_owner) == (second.epoch, 1, 0)
+
+
+def test_the_incarnation_stays_that_of_the_registration_that_stands_when_the_reply_was_lost(
+    session, another_session, sessions: SessionFile
+) -> None:
+    enter(another_session, sessions)
+    session.lose_replies = 1
+    registered = enter(session, sessions)
+    assert (incarnation(session).stat.mzxid, incarnation(session).stat.version) == (registered.epoch, 1)
+
+
+def test_of_two_processes_that_register_at_once_the_later_one_leaves_no_trace(
+    session, another_session, sessions: SessionFile, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    ensure_parents(session)
+    apply = session.server.apply
+
+    def late(ops, session_id):
+        session.server.apply = apply
+        enter(another_session, SessionFile(elsewhere))
+        return apply(ops, session_id)
+
+    session.server.apply = late
+    with pytest.raises(BrokerIdTaken):
+        enter(session, sessions)
+    held = session.read(PATH)
+    assert held.stat.ephemeral_owner == another_session.session_id
+    assert (incarnation(session).stat.mzxid, incarnation(session).stat.version) == (held.stat.czxid, 0)
+
+
+def test_an_incarnation_that_somebody_deletes_between_look_and_registration_is_made_again(
+    session, another_session, sessions: SessionFile
+) -> None:
+    enter(another_session, sessions)
+    apply = session.server.apply
+
+    def late(ops, session_id):
+        session.server.apply = apply
+        session.server.remove(znode_paths.incarnation(ME))
+        return apply(ops, session_id)
+
+    session.server.apply = late
+    assert enter(session, sessions).epoch == incarnation(session).stat.mzxid == session.read(PATH).stat.czxid
+
+
 def test_a_session_that_moved_on_registers_nothing(session, sessions: SessionFile) -> None:
     with pytest.raises(ZkSessionLost):
         register(session, BROKER, session.generation + 1, sessions, PassingTime(), NoWait())

@@ -137,8 +137,7 @@ class Cluster:
             return IsrUnknown("another version")
         version = ZkVersion(held.zk_version + 1)
         self.states[change.topic_partition] = msgspec.structs.replace(held, isr=change.isr, zk_version=version)
-        self.last_broker_epoch += 1  # zxids and broker epochs are one sequence
-        return IsrWritten(version, self.last_broker_epoch)
+        return IsrWritten(version)
 
     # Time and the network
 

@@ -184,24 +184,6 @@ def test_an_expansion_that_could_not_be_sent_is_proposed_again_with_a_fetch_but_
     assert cluster.states[TP].isr == (1, 2)
 
 
-def test_who_restarted_before_joining_is_dropped_as_soon_as_that_is_known(cluster) -> None:
-    store = cluster[1].isr_store
-    cluster[3].up = False
-    cluster.lead(1, (1, 2))
-    cluster.sever(1, 3)
-    store.held = True
-    cluster[1].consume(0, replica=3, epoch=0)
-    restarted = cluster.last_broker_epoch = cluster.last_broker_epoch + 1
-    store.held = False
-    cluster.run()
-    assert cluster.states[TP].isr == (1, 2, 3)
-    cluster.peers.epochs[3] = BrokerEpoch(restarted)
-    cluster[1].manager.on_metadata_changed()
-    cluster.run()
-    assert cluster.states[TP].isr == (1, 2)
-    assert store.submitted[-1].why == "[3] restarted before joining"
-
-
 def test_who_restarts_after_joining_is_left_to_the_controller(cluster) -> None:
     cluster.lead(1, (1,), replicas=(1, 2))
     assert cluster.states[TP].isr == (1, 2)

@@ -15,8 +15,13 @@ class Patch:
         self._before: list[tuple[object, str, object]] = []
 
     def set(self, owner: object, name: str, value: object) -> None:
-        """Replace an attribute that is there. Raises AttributeError where production code has none of this name."""
-        before = vars(owner)[name] if isinstance(owner, type) else getattr(owner, name)
+        """Replace an attribute that is there, of a class where it is defined: the class itself or one of its bases.
+
+        Raises AttributeError where production code has none of this name.
+        """
+        if isinstance(owner, type):
+            owner = next((each for each in owner.__mro__ if name in vars(each)), owner)
+        before = inspect.getattr_static(owner, name) if isinstance(owner, type) else getattr(owner, name)
         self._before.append((owner, name, before))
         setattr(owner, name, value)
 
