@@ -225,6 +225,19 @@ def append_without_leading(judged: Judged) -> None:
     judged[3].log().append_as_leader(builders.make_batch("right"), LeaderEpoch(0), 0)
 
 
+def append_behind_another(judged: Judged) -> None:
+    judged.cluster.lead(1)
+    judged.look()
+    judged.cluster.sever(1, 3)
+    judged[1].produce("d")
+    judged.cluster.run()
+    judged.look()
+    log = judged[3].log()
+    log.truncate_to(2)
+    log.append_as_leader(builders.make_batch("other"), LeaderEpoch(1), 0)
+    log.append_as_follower(judged[1].log().read(Offset(3), 1_000, max_offset=Offset(4), min_one_batch=True).records)
+
+
 def damage_a_batch(judged: Judged) -> None:
     judged[1].produce("d")
     path = judged[1].log()._segments.active.log.path
@@ -309,6 +322,7 @@ PLANTED: list[tuple[str, Callable[[Judged], None]]] = [
     ("role-by-epoch", swap_roles),
     ("epoch-resets-knowledge", remember_followers),
     ("log-matching", append_without_leading),
+    ("log-matching", append_behind_another),
     ("batches-sound", damage_a_batch),
     ("epochs-fit", mistake_an_epoch),
     ("epochs-fit", begin_epochs_behind_the_end),

@@ -105,7 +105,11 @@ _TABLE: Final = (
         _DESIGN_6,
     ),
     # In logs
-    Invariant("log-matching", "Batches at one offset and of one leader epoch are one, in all logs.", "KIP-101"),
+    Invariant(
+        "log-matching",
+        "Batches at one offset and of one leader epoch are one and follow the same, in all logs.",
+        "KIP-101",
+    ),
     Invariant("batches-sound", "Every batch of a log has the checksum it claims.", "reference 11.7"),
     Invariant("epochs-fit", "The leader epochs a log knows rise, and are those of its batches.", "KIP-101"),
     Invariant("epoch-noted", "A leader's log knows its leader epoch before it has any record of it.", "KIP-279"),

@@ -17,29 +17,53 @@ Key = tuple[TopicId, int]
 """A partition, by the topic's identity."""
 
 
+Place = tuple[int, int]
+"""Of a batch: offset and leader epoch."""
+
+_FIRST: Place = (-1, -1)
+"""What a log's first batch follows."""
+
+
+class Reader:
+    """How far the rules have read a log."""
+
+    __slots__ = ("cursor", "last")
+
+    def __init__(self, broker: BrokerId, log: PartitionLog, peek: Peek) -> None:
+        self.cursor = LogCursor(broker, log, peek)
+        self.last: Place | None = _FIRST if log.log_start_offset == 0 else None
+        """The last batch that was read; None where that is not known."""
+
+
 class LogRules:
-    """Remembers what every leader has written in its epoch. Raises InvariantBroken."""
+    """Remembers what every leader has written in its epoch, and behind what. Raises InvariantBroken."""
 
     def __init__(self, peek: Peek) -> None:
         self._peek = peek
-        self._written: dict[Key, dict[tuple[int, int], Digest]] = {}
+        self._written: dict[Key, dict[Place, Digest]] = {}
+        self._follows: dict[Key, dict[Place, Place]] = {}
 
-    def check_appended(self, broker: BrokerId, key: Key, log: PartitionLog, cursor: LogCursor) -> None:
-        """Look at what is in a log from `cursor` on; up to there it was looked at before."""
+    def check_appended(self, broker: BrokerId, key: Key, log: PartitionLog, reader: Reader) -> None:
+        """Look at what is in a log behind what was looked at before."""
         check_epochs(broker, log)
-        written = self._written.setdefault(key, {})
-        for offset, digest in cursor.read_to(log.log_end_offset):
-            first = written.setdefault((offset, digest.leader_epoch), digest)
+        written, follows = self._written.setdefault(key, {}), self._follows.setdefault(key, {})
+        if reader.cursor.offset < log.log_start_offset:
+            reader.last = None
+        for offset, digest in reader.cursor.read_to(log.log_end_offset):
+            place = offset, digest.leader_epoch
+            where = f"broker {broker}, {log.topic_partition}"
+            first = written.setdefault(place, digest)
             if first != digest:
+                raise broken("log-matching", f"{where}: {digest} at {offset}, where another log had {first}")
+            if reader.last is not None and follows.setdefault(place, reader.last) != reader.last:
                 raise broken(
                     "log-matching",
-                    f"broker {broker}, {log.topic_partition}: {digest} at {offset}, where another log had {first}",
+                    f"{where}: {digest} at {offset} follows what is at {_told(reader.last)}; in another log it "
+                    f"followed what is at {_told(follows[place])}",
                 )
-            if offset >= log.log_start_offset and log.epoch_at(Offset(offset)) != (digest.leader_epoch):
-                raise broken(
-                    "epochs-fit",
-                    f"broker {broker}, {log.topic_partition}: {digest} at {offset}, epochs are {log.epoch_entries}",
-                )
+            reader.last = place
+            if offset >= log.log_start_offset and log.epoch_at(Offset(offset)) != digest.leader_epoch:
+                raise broken("epochs-fit", f"{where}: {digest} at {offset}, epochs are {log.epoch_entries}")
 
     def check_leader(self, broker: BrokerId, partition: Partition) -> None:
         """A replica leads in a new epoch."""
@@ -95,3 +119,7 @@ def check_epochs(broker: BrokerId, log: PartitionLog) -> None:
                 f"{log.log_end_offset}",
             )
         before = entry
+
+
+def _told(place: Place) -> str:
+    return f"{place[0]} in leader epoch {place[1]}"

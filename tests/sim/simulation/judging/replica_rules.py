@@ -17,7 +17,7 @@ from simulation.judging import leading_rules
 from simulation.judging.facts import Digest, Facts
 from simulation.judging.invariants import broken
 from simulation.judging.log_digests import LogCursor, Peek
-from simulation.judging.log_rules import LogRules
+from simulation.judging.log_rules import LogRules, Reader
 from simulation.judging.zookeeper_rules import ZookeeperRules
 
 Key = tuple[TopicId, int]
@@ -29,7 +29,6 @@ class Row:
 
     __slots__ = (
         "cursor",
-        "end_cursor",
         "epoch",
         "high_watermark",
         "isr",
@@ -38,8 +37,10 @@ class Row:
         "log_end",
         "log_start",
         "partition",
+        "reader",
         "role",
         "told_start",
+        "truncations",
         "version",
     )
 
@@ -48,13 +49,14 @@ class Row:
         self.log: Any = partition.log
         self.key = (partition.topic_id, partition.topic_partition.partition)
         self.cursor = LogCursor(broker, partition.log, peek)
-        self.end_cursor = LogCursor(broker, partition.log, peek)
+        self.reader = Reader(broker, partition.log, peek)
         self.high_watermark = -1
         self.log_end = -1
         self.log_start = 0
         self.told_start = 0
         """Where clients may have seen the log begin."""
         self.epoch = -1
+        self.truncations = self.log._flusher._truncations
         self.version = -1
         self.isr: IsrState | None = None
         self.role = Role.NONE
@@ -208,12 +210,11 @@ class ReplicaRules:
         shrunk = end < row.log_end
         if shrunk:
             row.cursor.go_back_to(end)
-            row.end_cursor.go_back_to(end)
         self._remember(row)
         if role is Role.LEADER and row.log_start != row.told_start:
             row.told_start = row.log_start
             self._log_start_moved(partition.topic_partition, partition.topic_id, row.log_start)
-        self._logs.check_appended(broker, row.key, log, row.end_cursor)
+        self._read(broker, row)
         if began:
             self._check_believer(broker, row)
             self._logs.check_leader(broker, partition)
@@ -221,6 +222,13 @@ class ReplicaRules:
         if high > row.cursor.offset:
             self._check_committed(broker, row, high)
         self._check_everywhere(partition.topic_partition)
+
+    def _read(self, broker: BrokerId, row: Row) -> None:
+        """What has been appended; all that is there, once something was cut off."""
+        cuts = row.log._flusher._truncations
+        if cuts != row.truncations:
+            row.truncations, row.reader = cuts, Reader(broker, row.log, self._peek)
+        self._logs.check_appended(broker, row.key, row.log, row.reader)
 
     def _remember(self, row: Row) -> None:
         partition, log = row.partition, row.log
