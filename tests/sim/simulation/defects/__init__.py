@@ -9,7 +9,10 @@ from simulation.defects import agent_defects, controller_defects
 from simulation.defects.patching import Defect, Patch
 
 DEFECTS: dict[str, Defect] = {defect.name: defect for defect in (*controller_defects.DEFECTS, *agent_defects.DEFECTS)}
-"""Every defect there is, in the order of the table."""
+"""Every defect that is to be found, in the order of the table."""
+
+UNSEEN: dict[str, Defect] = {defect.name: defect for defect in agent_defects.UNSEEN}
+"""Those that are planted in vain; agent_defects.BECAUSE says why."""
 
 
 @contextmanager
@@ -20,7 +23,7 @@ def planted(name: str) -> Iterator[None]:
         return
     patch = Patch()
     try:
-        DEFECTS[name].plant(patch)
+        (UNSEEN[name] if name in UNSEEN else DEFECTS[name]).plant(patch)
         yield
     finally:
         patch.undo()

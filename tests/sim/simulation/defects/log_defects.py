@@ -141,6 +141,18 @@ DEFECTS: tuple[Defect, ...] = (
         "KAFKA-16541",
         _epochs_not_read,
     ),
+    Defect("never-synced", "the recovery point rises without a sync", "KAFKA-10101", _never_synced),
+    Defect("clean-marker-kept", "the clean-shutdown marker outlives the start", "KAFKA-10471", _clean_marker_kept),
+    Defect("always-clean", "every shutdown is taken for a clean one", "KAFKA-10471", _always_clean),
+    Defect("checksums-unread", "recovery does not look at checksums", "11.7 rule 9", _checksums_unread),
+    Defect("failure-ignored", "a log goes on after a write to it has failed", "KAFKA-10778, KIP-112", _failure_ignored),
+    Defect("duplicates-written", "sequence numbers are not looked at", "KIP-98", _duplicates_written),
+    Defect("producers-lost", "producers are forgotten at a restart", "11.7 rule 9", _producers_lost),
+    Defect("producers-not-cut", "producers keep batches that were truncated", "KAFKA-12153", _producers_not_cut),
+    Defect("producers-not-followed", "followers do not learn who produced", "KIP-98", _producers_not_followed),
+)
+
+UNSEEN: tuple[Defect, ...] = (
     Defect("watermarks-lost", "high watermarks begin at 0 after a restart", "KAFKA-7235", _watermarks_lost),
     Defect(
         "watermarks-early",
@@ -148,21 +160,12 @@ DEFECTS: tuple[Defect, ...] = (
         "KAFKA-1647",
         _watermarks_early,
     ),
-    Defect("never-synced", "the recovery point rises without a sync", "KAFKA-10101", _never_synced),
-    Defect("clean-marker-kept", "the clean-shutdown marker outlives the start", "KAFKA-10471", _clean_marker_kept),
-    Defect("always-clean", "every shutdown is taken for a clean one", "KAFKA-10471", _always_clean),
-    Defect("checksums-unread", "recovery does not look at checksums", "11.7 rule 9", _checksums_unread),
     Defect(
         "cut-not-checkpointed",
         "the lowered recovery point of a truncated log is not written before new appends",
         "11.3",
         _cut_not_checkpointed,
     ),
-    Defect("failure-ignored", "a log goes on after a write to it has failed", "KAFKA-10778, KIP-112", _failure_ignored),
-    Defect("duplicates-written", "sequence numbers are not looked at", "KIP-98", _duplicates_written),
-    Defect("producers-lost", "producers are forgotten at a restart", "11.7 rule 9", _producers_lost),
-    Defect("producers-not-cut", "producers keep batches that were truncated", "KAFKA-12153", _producers_not_cut),
-    Defect("producers-not-followed", "followers do not learn who produced", "KIP-98", _producers_not_followed),
     Defect(
         "strangers-begin-anywhere",
         "a producer that never wrote to a log may begin with any sequence number",
@@ -170,3 +173,4 @@ DEFECTS: tuple[Defect, ...] = (
         _strangers_begin_anywhere,
     ),
 )
+"""Planted, they are not found within 50 seeds: agent_defects says why."""
