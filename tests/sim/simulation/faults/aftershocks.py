@@ -29,6 +29,7 @@ _KINDS = (
     Kind.LOSE_ANSWERS,
     Kind.RESET,
     Kind.ZK_CUT,
+    Kind.ZK_BLINK,
     Kind.ZK_HALF_OPEN,
     Kind.ZK_RESET,
     Kind.ZK_LOST_REPLY,
@@ -47,7 +48,12 @@ def aftershocks(shape: Shape, seed: int) -> list[list[Fault]]:
 
 def _shock(shape: Shape, chance: random.Random) -> list[Fault]:
     faults = []
-    for _ in range(chance.randint(1, 3)):
+    if chance.random() < 0.4:  # who rules does not hear of a restart, or of what leaders do about it
+        broker, other = chance.sample(range(1, shape.brokers + 1), 2)
+        faults.append(Fault(0, Kind.BOUNCE, broker, other, SECOND_US // 3, chance.random(), lossy=False))
+        at_us = chance.randrange(2 * SECOND_US)
+        faults.append(Fault(at_us, Kind.ZK_BLINK, broker, other, 2 * SECOND_US, chance.random(), lossy=False))
+    for _ in range(chance.randint(0, 2) if faults else chance.randint(1, 3)):
         at_us = chance.choice((0, chance.randrange(SECOND_US)))
         broker = chance.randint(1, shape.brokers)
         other = chance.choice([each for each in range(1, shape.brokers + 1) if each != broker])

@@ -44,6 +44,7 @@ class Kind(Enum):
     LOSE_ANSWERS = "answers lost"
     RESET = "reset connections"
     ZK_CUT = "cut from zookeeper"
+    ZK_BLINK = "controllers lose contact with zookeeper"
     ZK_HALF_OPEN = "one way cut from zookeeper"
     ZK_RESET = "zookeeper connections reset"
     ZK_LOST_REPLY = "zookeeper reply lost"

@@ -214,6 +214,8 @@ class _AtPoints:
 
         def strike(process: Process) -> Undo:
             if world.scheduler.current is not None:
+                if fault.detail < 0.6 and process.name in world.zk_links:
+                    world.zk_links[process.name].expire()
                 world.scheduler.sleep_us(max(fault.for_us, SECOND_US))
             return lambda: None
 
