@@ -7,10 +7,14 @@ from simulation.defects.patching import Defect
 
 DEFECTS: tuple[Defect, ...] = (*leader_defects.DEFECTS, *follower_defects.DEFECTS, *log_defects.DEFECTS)
 
-UNSEEN: tuple[Defect, ...] = (*leader_defects.UNSEEN, *log_defects.UNSEEN)
+UNSEEN: tuple[Defect, ...] = (*leader_defects.UNSEEN, *follower_defects.UNSEEN, *log_defects.UNSEEN)
 """What is planted in vain, by BECAUSE."""
 
 BECAUSE: dict[str, str] = {
+    "join-while-leaving": "rare: who leaves is taken out of every ISR in a new leader epoch that it is never told, so only "
+    "one that had not caught up yet can join by a fetch that is on its way then; about one seed in sixty",
+    "watermark-of-diverging": "rare: the truncation in the same step takes the watermark along, unless it needs several "
+    "rounds; about one seed in sixty",
     "stale-state-taken": "harmless: an agent executes control requests in the order of controller epoch, broker epoch "
     "and number, and a request holds the newest state of each partition, so no lower leader epoch ever comes later",
     "outcome-of-older-epoch": "rare: a LeaderAndIsr has to overtake ZooKeeper's reply to the leader's own write, which "

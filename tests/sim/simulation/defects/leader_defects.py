@@ -224,7 +224,6 @@ DEFECTS: tuple[Defect, ...] = (
         "KIP-903, KAFKA-15221",
         _broker_epoch_ignored,
     ),
-    Defect("join-while-leaving", "a broker that shuts down joins the ISR", "KIP-841", _join_while_leaving),
     Defect(
         "fetch-without-epoch", "fetches count whatever epoch they name", "KIP-320, KAFKA-7395", _fetch_without_epoch
     ),
@@ -253,6 +252,7 @@ DEFECTS: tuple[Defect, ...] = (
 )
 
 UNSEEN: tuple[Defect, ...] = (
+    Defect("join-while-leaving", "a broker that shuts down joins the ISR", "KIP-841", _join_while_leaving),
     Defect(
         "outcome-of-older-epoch",
         "the outcome of an ISR change is taken over whatever has replaced it",
