@@ -11,9 +11,9 @@ UNSEEN: tuple[Defect, ...] = (*leader_defects.UNSEEN, *follower_defects.UNSEEN, 
 """What is planted in vain, by BECAUSE."""
 
 BECAUSE: dict[str, str] = {
-    "join-while-leaving": "rare: who leaves is taken out of every ISR in a new leader epoch that it is never told, so only "
+    "join-while-leaving": "rare: who leaves is taken out of every ISR in an epoch that it is never told, so that only "
     "one that had not caught up yet can join by a fetch that is on its way then; about one seed in sixty",
-    "watermark-of-diverging": "rare: the truncation in the same step takes the watermark along, unless it needs several "
+    "watermark-of-diverging": "rare: the truncation in the same step takes the watermark along, unless it needs more "
     "rounds; about one seed in sixty",
     "stale-state-taken": "harmless: an agent executes control requests in the order of controller epoch, broker epoch "
     "and number, and a request holds the newest state of each partition, so no lower leader epoch ever comes later",
