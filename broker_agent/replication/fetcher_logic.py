@@ -257,7 +257,7 @@ class FetcherLogic:
         error = fetched.error
         if error is ErrorCode.NONE:
             if fetched.diverging is not None:
-                self._truncate(state, fetched.diverging, now_ms)
+                self._truncate(state, fetched.diverging, fetched.log_start_offset, now_ms)
             else:
                 self._append(state, fetched, now_ms)
         elif error is ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -292,12 +292,17 @@ class FetcherLogic:
         else:
             state.refusals = 0
 
-    def _truncate(self, state: _State, diverging: EpochEndOffset, now_ms: int) -> None:
-        """Cut to where both logs may still agree; the next fetch asks again, until they do."""
+    def _truncate(self, state: _State, diverging: EpochEndOffset, leader_start: Offset, now_ms: int) -> None:
+        """Cut to where both logs may still agree; the next fetch asks again, until they do.
+
+        Where that is the leader's log start, nothing says that they do below it: the leader has forgotten those epochs.
+        """
         replica = state.replica
         before = (replica.log_end_offset, replica.latest_epoch)
         target = truncation_point(replica, diverging)
-        if target is not None:
+        if target is not None and target == leader_start > replica.log_start_offset:
+            replica.truncate_fully_and_start_at(target)
+        elif target is not None:
             self._cut(replica, target)
         if target is None or (replica.log_end_offset, replica.latest_epoch) == before:
             self._delay(state, now_ms, self._limits.backoff_ms)
