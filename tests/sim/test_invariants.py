@@ -104,6 +104,12 @@ def join_unregistered(story: Story) -> None:
     story.change_isr(1, story.state(1, 0, 1, 2, 3))
 
 
+def hide_a_restart(story: Story) -> None:
+    story.end_session(story.agents[2])
+    story.register(2)
+    story.change_isr(1, story.state(1, 0, 1, 2))
+
+
 def write_as_another(story: Story) -> None:
     story.multi(story.agents[2], SetData(STATE, story.state(1, 0, 1), 0))
 
@@ -153,6 +159,7 @@ PLANTED: list[tuple[str, Callable[[Story], None]]] = [
     ("isr-change-keeps-leader", lambda story: story.change_isr(1, story.state(1, 0, 1, 2, controller_epoch=2))),
     ("one-leader-per-epoch", lambda story: story.change_isr(1, story.state(2, 0, 1, 2))),
     ("isr-joins-registered", join_unregistered),
+    ("isr-change-hides-nobody", hide_a_restart),
     ("topic-ids-stay", move_topic_id),
     ("broker-epochs-grow", forge_broker_epoch),
 ]

@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from regency.broker_agent import registration
+from regency.broker_agent import incarnations, registration
+from regency.broker_agent.incarnations import Guard, PeerEpoch, Refused
 from regency.broker_agent.isr_store import IsrWriter, _Pending
-from regency.broker_agent.ports import IsrUnknown, IsrWritten
+from regency.broker_agent.ports import IsrChange, IsrUnknown, IsrWritten
 from regency.broker_agent.registration import Registered, Registration, SessionFile, register
 from regency.model import znode_paths as paths
 from regency.model.clock import Clock
@@ -125,6 +126,19 @@ def _isr_in_any_session(patch: Patch) -> None:
         return send(self, batch, self._session.generation)
 
     patch.set(IsrWriter, "_send", whichever)
+
+
+def _members_unchecked(patch: Patch) -> None:
+    def as_metadata_has_it(session: ZkSession, changes: Sequence[IsrChange], peer_epoch: PeerEpoch) -> list[Guard]:
+        del session
+        return [
+            ()
+            if all(peer_epoch(member) == judged for member, judged in change.joining)
+            else Refused("somebody restarted")
+            for change in changes
+        ]
+
+    patch.set(incarnations, "guards", as_metadata_has_it)
 
 
 def _unannounced(patch: Patch) -> None:
@@ -258,3 +272,13 @@ DEFECTS: tuple[Defect, ...] = (
     ),
 )
 """In the order of the table."""
+
+UNSEEN: tuple[Defect, ...] = (
+    Defect(
+        "isr-members-unchecked",
+        "An ISR change is written without the check that no other member has restarted.",
+        "KIP-903",
+        _members_unchecked,
+    ),
+)
+"""Planted, it is not found within 50 seeds: agent_defects says why."""

@@ -49,6 +49,11 @@ _TABLE: Final = (
     Invariant("state-writer", "Only controllers and the registered leader write state znodes.", _DESIGN_5),
     Invariant("isr-change-keeps-leader", "A leader's ISR change keeps leader, leader and controller epoch.", _DESIGN_5),
     Invariant("isr-joins-registered", "Who joins an ISR has been registered not long before.", _DESIGN_5),
+    Invariant(
+        "isr-change-hides-nobody",
+        "Nobody who stays in an ISR by its leader's change has registered since the state was last written.",
+        _DESIGN_4,
+    ),
     Invariant("clean-elections", "A leader is elected from the ISR, unless the topic allows otherwise.", _DESIGN_5),
     Invariant("topic-ids-stay", "A topic znode has one topic id for as long as it exists.", _DESIGN_4),
     Invariant("broker-epochs-grow", "A broker that registers again has a higher broker epoch.", _DESIGN_4),

@@ -110,6 +110,8 @@ class ZookeeperRules:
         self._registrars: set[tuple[BrokerId, int]] = set()
         """Brokers, and sessions that have registered them."""
         self._gone_at: dict[BrokerId, int] = {}
+        self._decided_at: dict[TopicPartition, int] = {}
+        """zxid of the last write of each state."""
 
     def state(self, partition: TopicPartition) -> StateRecord | None:
         """The state znode of a partition."""
@@ -273,6 +275,7 @@ class ZookeeperRules:
         else:
             self._check_isr_change(txn, partition, before, after)
         topic.states[partition.partition] = after
+        self._decided_at[partition] = stat.mzxid
         self._facts.state_written(partition, after.leader, after.isr, topic.assignments[partition.partition].replicas)
 
     def _check_assigned(self, partition: TopicPartition, topic: TopicRecord, state: StateRecord) -> None:
@@ -328,8 +331,14 @@ class ZookeeperRules:
         kept_before = before.leader, before.leader_epoch, before.controller_epoch
         if kept_before != (after.leader, after.leader_epoch, after.controller_epoch):
             raise broken("isr-change-keeps-leader", f"{partition}: {before} was followed by {after}")
-        now = self._now_us()
+        now, decided_at = self._now_us(), self._decided_at[partition]
         for member in after.isr:
+            if member in before.isr and member != after.leader and self.last_epoch(member) > decided_at:
+                raise broken(
+                    "isr-change-hides-nobody",
+                    f"{partition}: {before} of zxid {decided_at} was followed by {after}, although {member} registered "
+                    f"in between, as {self.last_epoch(member)}",
+                )
             if member not in before.isr and member not in self.brokers:
                 gone_at = self._gone_at.get(member)
                 if gone_at is None or now - gone_at > GONE_US:
