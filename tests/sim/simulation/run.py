@@ -24,7 +24,7 @@ from simulation.faults.points import Points, favourites
 from simulation.faults.stage import Told
 from simulation.judging.invariants import broken
 from simulation.judging.judges import InvariantBroken, Judges
-from simulation.kernel.scheduler import Scheduler
+from simulation.kernel.scheduler import Scheduler, SimulationStuck
 from simulation.kernel.threads import simulated_threads
 from simulation.kernel.trace import Trace
 from simulation.pieces import cut
@@ -88,7 +88,7 @@ def run(seed: int, shape: Shape, *, trace: Trace | None = None, defect: str = ""
         stack.enter_context(_no_collection())
         try:
             run_.play()
-        except (InvariantBroken, HistoryWrong, NotConverged) as error:
+        except (InvariantBroken, HistoryWrong, NotConverged, SimulationStuck) as error:
             failure = f"{type(error).__name__}: {error}"
         except Exception as error:
             failure = f"{type(error).__name__}: {error}"

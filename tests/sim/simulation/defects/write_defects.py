@@ -25,7 +25,6 @@ from regency.runtime.zk_session import (
     SetData,
     Stat,
     ZkCode,
-    ZkConnectionLost,
     ZkError,
     ZkSession,
 )
@@ -94,13 +93,14 @@ def _isr_conflict_overwritten(patch: Patch) -> None:
 
     def insist(self: IsrWriter, pending: _Pending) -> object:
         outcome = read_back(self, pending)
-        if isinstance(outcome, IsrWritten):
+        if not isinstance(outcome, IsrUnknown):
             return outcome
         held = self._session.read(paths.partition_state(pending.change.topic_partition))
         if held is None:
             return outcome
         pending.change = msgspec.structs.replace(pending.change, zk_version=ZkVersion(held.stat.version))
-        raise ZkConnectionLost("Once more.")
+        pending.sent = False
+        return None
 
     patch.set(IsrWriter, "_read_back", insist)
 

@@ -33,6 +33,8 @@ _KINDS = (
     Kind.ZK_HALF_OPEN,
     Kind.ZK_RESET,
     Kind.ZK_LOST_REPLY,
+    Kind.ZK_LOST_REPLY,
+    Kind.ZK_LOST_REPLY,
     Kind.ZK_EXPIRE,
     Kind.ZK_SLOW,
     Kind.ZK_OUTAGE,

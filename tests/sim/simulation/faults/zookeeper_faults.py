@@ -102,7 +102,7 @@ class _ZookeeperFaults:
         return None
 
     def lose_replies(self, fault: Fault, host: Host) -> None:
-        """The answers to the next writes are lost, by chance those of who rules, while there is something to write."""
+        """The answers to the next writes are lost, or the next write; by chance of who rules and has to write."""
         stage, chance = self._stage, fault.chance()
         links = self._links(fault, host)
         ruler = stage.world.ruler()
@@ -113,7 +113,11 @@ class _ZookeeperFaults:
             stage.die(bounced, lossy=False)
             stage.later(int(chance.random() * SECOND_US), stage.keep_down(bounced))
         for link in links:
-            link.lose_next_reply(chance.choice((1, 1, 2, 4, MOST_LOST, MOST_LOST)))
+            times = chance.choice((1, 1, 2, 4, MOST_LOST, MOST_LOST))
+            if chance.random() < 0.3:  # to who waits it looks the same
+                link.lose_next_request()
+            else:
+                link.lose_next_reply(times)
 
     def expire(self, fault: Fault, host: Host) -> None:
         """Sessions end although their processes are well."""
