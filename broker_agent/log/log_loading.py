@@ -11,19 +11,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
+from uuid import UUID
 
 from regency.broker_agent.log.disk import Disk
+from regency.broker_agent.log.duplicates import settle_duplicates
 from regency.broker_agent.log.errors import LogDirInvalid
-from regency.broker_agent.log.file_names import (
-    LOG,
-    PARTITION_METADATA,
-    TMP,
-    DirectoryKind,
-    directory_kind,
-    offset_file,
-    parse_offset_file,
-    parse_partition,
-)
+from regency.broker_agent.log.file_names import TMP, DirectoryKind, directory_kind, parse_partition
 from regency.broker_agent.log.log_core import LogParts
 from regency.broker_agent.log.log_directory import LogDirectory
 from regency.broker_agent.log.recovery import FoundLog, open_log
@@ -61,12 +54,13 @@ def open_directories(
     now_ms: int,
     threads_per_directory: int,
     progress: Progress | None,
+    new_uuid: Callable[[], UUID],
 ) -> list[OpenedDirectory]:
     """Open every directory in `paths`. Raises LogDirInvalid, and leaves none locked then."""
     directories = [LogDirectory(disk, path) for path in dict.fromkeys(path.absolute() for path in paths)]
     try:
         found = [_find(disk, directory, broker_id, cluster_id) for directory in directories]
-        _settle_duplicates(disk, found)
+        settle_duplicates(disk, [(each.directory, each.logs) for each in found], new_uuid)
         opened = _open_all(disk, found, config, now_ms, threads_per_directory, progress)
         _refuse_none_working(directories)
     except BaseException:  # whatever ends the start must not leave directories locked
@@ -103,60 +97,6 @@ def _find(disk: Disk, directory: LogDirectory, broker_id: BrokerId, cluster_id: 
         directory.fail(error)
         return _Found(directory, [], [])
     return found
-
-
-def _settle_duplicates(disk: Disk, directories: Sequence[_Found]) -> None:
-    """Remove what is left of creations that failed, after which the log was made in another directory.
-
-    Raises LogDirInvalid where a partition has two logs that were in use.
-    """
-    holders: dict[TopicPartition, list[tuple[_Found, FoundLog]]] = {}
-    for found in directories:
-        for log in found.logs:
-            holders.setdefault(log.topic_partition, []).append((found, log))
-    for held in holders.values():
-        if len(held) > 1:
-            _settle(disk, held)
-
-
-def _settle(disk: Disk, held: Sequence[tuple[_Found, FoundLog]]) -> None:
-    used = [each for each in held if not _was_never_used(disk, each[0].directory, each[1].directory)]
-    used = [each for each in used if each[0].directory.failure is None]
-    kept = used[0] if used else held[0]
-    if len(used) > 1:
-        found, log = used[1]
-        raise LogDirInvalid(
-            found.directory.path,
-            f"{log.topic_partition} is both in {kept[1].directory} and in {log.directory}",
-            hint="Move the one with less data out of the way by hand.",
-        )
-    for found, log in held:
-        if log is not kept[1]:
-            found.logs.remove(log)
-            _remove_unused(disk, found.directory, log.directory, kept[1].directory)
-
-
-def _was_never_used(disk: Disk, directory: LogDirectory, path: Path) -> bool:
-    """Whether nothing was ever appended to a log, whose making has not come to its topic id."""
-    try:
-        names = disk.names_in(path)
-        offsets = [parsed[0] for parsed in map(parse_offset_file, names) if parsed and parsed[1] == LOG]
-        return PARTITION_METADATA not in names and not any(
-            offset or disk.read_file(offset_file(path, offset, LOG)) for offset in offsets
-        )
-    except OSError as error:
-        directory.fail(error)
-        return False
-
-
-def _remove_unused(disk: Disk, directory: LogDirectory, path: Path, other: Path) -> None:
-    if directory.failure is not None:
-        return
-    logger.warning("%s is removed: it is empty, made in vain before %s was", path, other)
-    try:
-        disk.remove_tree(path)
-    except OSError as error:
-        directory.fail(error)
 
 
 def _refuse_none_working(directories: Sequence[LogDirectory]) -> None:

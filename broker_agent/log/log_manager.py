@@ -82,8 +82,7 @@ class LogManager:
         directory that cannot be read is offline, and `on_dir_failure` is told so before this returns. At run time
         `on_dir_failure` is called inside the call that failed, once per directory: it must only take note. `disk` is
         the operating system's unless another is given, `new_uuid` tells directories that are put aside apart. Raises
-        LogDirInvalid where no directory is usable, one is in use, belongs to another broker or cluster, or two hold
-        the same partition.
+        LogDirInvalid where no directory is usable, or one is in use or belongs to another broker or cluster.
         """
         disk = disk or OsDisk()
         services = LogServices(
@@ -104,6 +103,7 @@ class LogManager:
             now_ms=clock.wall_ms(),
             threads_per_directory=recovery_threads,
             progress=progress,
+            new_uuid=new_uuid,
         )
         for found in opened:
             if found.directory.failure is not None:

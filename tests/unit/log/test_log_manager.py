@@ -18,6 +18,7 @@ from regency.model.log_config import LogConfig
 
 NOW = 1_700_000_000_000
 TP = TopicPartition("flights", 3)
+OTHER_ID = TopicId(UUID(int=2))
 
 
 def names(directory):
@@ -89,13 +90,64 @@ def test_new_logs_go_where_the_fewest_are(disk):
     assert homes == ["a", "b", "a", "b"]
 
 
-def test_one_partition_in_two_directories_ends_the_start(disk, batch):
+@pytest.mark.parametrize("older", ["a", "b"])
+@pytest.mark.parametrize("more", ["older", "newer"])
+def test_an_older_copy_in_a_directory_that_was_offline_is_set_aside(disk, batch, caplog, older, more):
+    newer = "b" if older == "a" else "a"
+    disk.dirs = [disk.root / older]
+    log = disk.log()
+    for _ in range(5 if more == "older" else 1):
+        log.append_as_leader(batch(1), 0, 0)
+    disk.manager.close()
+    disk.dirs = [disk.root / newer]
+    log = disk.open().create(TP, OTHER_ID, disk.config, is_new=True)
+    for _ in range(3):
+        log.append_as_leader(batch(1), 0, 0)
+    disk.manager.close()
+    for name, seconds in (older, 1_000), (newer, 2_000):
+        os.utime(disk.root / name / "flights-3" / "partition.metadata", (seconds, seconds))
+    disk.dirs = [disk.root / "a", disk.root / "b"]
+    disk.open()
+    log = disk.manager.get(TP)
+    assert (log.topic_id, log.log_end_offset, log.directory.parent.name) == (OTHER_ID, 3, newer)
+    (aside,) = [name for name in names(disk.root / older) if name.startswith("flights-3")]
+    assert aside.endswith("-stray") and f"is set aside as {aside}" in caplog.text
+    assert (disk.root / older / aside / f"{0:020d}.log").stat().st_size > 0
+    disk.reopen(clean=True)
+
+
+def test_a_directory_that_fails_while_a_copy_is_set_aside_is_offline(disk, batch, monkeypatch):
     disk.dirs = [disk.root / "a", disk.root / "b"]
     disk.log().append_as_leader(batch(1), 0, 0)
     disk.manager.close()
     shutil.copytree(disk.root / "a" / "flights-3", disk.root / "b" / "flights-3")
-    with pytest.raises(LogDirInvalid, match="flights-3 is both in"):
+    os.utime(disk.root / "b" / "flights-3" / "partition.metadata", (1, 1))
+
+    rename = OsDisk.rename
+
+    def fails(self, source, target):
+        if source.name == "flights-3":
+            raise OSError("broken")
+        rename(self, source, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(OsDisk, "rename", fails)
         disk.open()
+    assert disk.manager.get(TP).directory.parent.name == "a"
+    assert disk.manager.offline_dirs == (disk.root / "b",)
+
+
+def test_a_log_without_records_is_removed_although_its_topic_id_was_written(disk, batch):
+    disk.dirs = [disk.root / "a"]
+    disk.log()
+    disk.manager.close()
+    disk.dirs = [disk.root / "b"]
+    disk.open().create(TP, OTHER_ID, disk.config, is_new=True).append_as_leader(batch(1), 0, 0)
+    disk.manager.close()
+    disk.dirs = [disk.root / "a", disk.root / "b"]
+    disk.open()
+    assert disk.manager.get(TP).log_end_offset == 1
+    assert not (disk.root / "a" / "flights-3").exists()
 
 
 @pytest.mark.parametrize("first", ["a", "b"])
