@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from simulation.defects import DEFECTS, planted
+from simulation.defects import BECAUSE, DEFECTS, UNSEEN, planted
 from simulation.defects.patching import Patch
 from simulation.run import run
 from simulation.shape import shape_of
@@ -32,7 +32,7 @@ def test_a_defect_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None
         undone.extend(before)
 
     monkeypatch.setattr(Patch, "undo", look)
-    for name in DEFECTS:
+    for name in (*DEFECTS, *UNSEEN):
         with planted(name):
             pass
     assert undone
@@ -44,3 +44,8 @@ def test_a_defect_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None
 def test_there_is_no_defect_of_another_name() -> None:
     with pytest.raises(KeyError), planted("no-such-defect"):
         pass
+
+
+def test_of_each_that_is_planted_in_vain_it_is_said_why() -> None:
+    assert BECAUSE.keys() == UNSEEN.keys()
+    assert not UNSEEN.keys() & DEFECTS.keys()

@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from typing import Any, TextIO
 
 from simulation.coverage import Coverage
-from simulation.defects import DEFECTS
+from simulation.defects import DEFECTS, UNSEEN
 from simulation.kernel.trace import Trace
 from simulation.run import RunResult, run
 from simulation.shape import PROFILES, shape_of
@@ -91,7 +91,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
             parser.error(f"--{name.replace('_', '-')} must be at least 1, not {value}")
     if options.seconds is not None and options.seconds <= 0:
         parser.error(f"--seconds must be more than 0, not {options.seconds:g}")
-    if options.defect and options.defect not in DEFECTS:
+    if options.defect and options.defect not in DEFECTS and options.defect not in UNSEEN:
         near = get_close_matches(options.defect, DEFECTS, 3)
         parser.error(f"there is no defect {options.defect!r}" + (f"; perhaps {' or '.join(near)}" if near else ""))
     return options

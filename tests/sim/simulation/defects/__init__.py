@@ -11,8 +11,11 @@ from simulation.defects.patching import Defect, Patch
 DEFECTS: dict[str, Defect] = {defect.name: defect for defect in (*controller_defects.DEFECTS, *agent_defects.DEFECTS)}
 """Every defect that is to be found, in the order of the table."""
 
-UNSEEN: dict[str, Defect] = {defect.name: defect for defect in agent_defects.UNSEEN}
-"""Those that are planted in vain; agent_defects.BECAUSE says why."""
+UNSEEN: dict[str, Defect] = {defect.name: defect for defect in (*controller_defects.UNSEEN, *agent_defects.UNSEEN)}
+"""Those that are planted in vain."""
+
+BECAUSE: dict[str, str] = {**controller_defects.BECAUSE, **agent_defects.BECAUSE}
+"""Why they are."""
 
 
 @contextmanager

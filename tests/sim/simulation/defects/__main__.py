@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from simulation.defects import DEFECTS
+from simulation.defects import BECAUSE, DEFECTS, UNSEEN
 from simulation.run import run
 from simulation.shape import shape_of
 
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=SEEDS, metavar="N", help=f"seeds to try (default: {SEEDS})")
     parser.add_argument("-o", "--output", choices=("markdown", "json"), default="markdown", help="form of the table")
     options = parser.parse_args(arguments)
-    unknown = [name for name in options.defects if name not in DEFECTS]
+    unknown = [name for name in options.defects if name not in DEFECTS and name not in UNSEEN]
     if unknown:
         parser.error(f"there is no defect {', '.join(unknown)}; there are {', '.join(DEFECTS)}")
     rows = _rows([(name, options.seeds) for name in options.defects or DEFECTS])
@@ -54,6 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.write("\n")
     else:
         sys.stdout.writelines(line + "\n" for line in _markdown(rows))
+        if not options.defects:
+            sys.stdout.writelines(line + "\n" for line in _markdown_of_unseen())
     return 0 if all(row.seed is not None for row in rows) else 1
 
 
@@ -66,7 +68,7 @@ def _row(wanted: tuple[str, int]) -> Row:
     name, seeds = wanted
     logging.disable(logging.CRITICAL)
     seed, failure = first_catch(name, seeds)
-    defect = DEFECTS[name]
+    defect = (DEFECTS | UNSEEN)[name]
     return Row(name, defect.what, defect.source, seed, _first_words(failure))
 
 
@@ -84,6 +86,11 @@ def _markdown(rows: Iterable[Row]) -> list[str]:
         seeds = "not caught" if row.seed is None else str(row.seed)
         lines.append(f"| {row.defect} | {row.what} | {row.source} | {seeds} | {row.broken} |")
     return lines
+
+
+def _markdown_of_unseen() -> list[str]:
+    lines = ["", "| planted in vain | what | why |", "|---|---|---|"]
+    return lines + [f"| {name} | {UNSEEN[name].what} | {why} |" for name, why in BECAUSE.items()]
 
 
 if __name__ == "__main__":

@@ -50,11 +50,16 @@ def aftershocks(shape: Shape, seed: int) -> list[list[Fault]]:
 
 def _shock(shape: Shape, chance: random.Random) -> list[Fault]:
     faults = []
-    if chance.random() < 0.4:  # who rules does not hear of a restart, or of what leaders do about it
-        broker, other = chance.sample(range(1, shape.brokers + 1), 2)
-        faults.append(Fault(0, Kind.BOUNCE, broker, other, SECOND_US // 3, chance.random(), lossy=False))
+    broker, other = chance.sample(range(1, shape.brokers + 1), 2)
+    choice = chance.random()
+    if choice < 0.35:  # who rules does not hear of a restart, or of what leaders do about it
         at_us = chance.randrange(2 * SECOND_US)
+        faults.append(Fault(0, Kind.BOUNCE, broker, other, SECOND_US // 3, chance.random(), lossy=False))
         faults.append(Fault(at_us, Kind.ZK_BLINK, broker, other, 2 * SECOND_US, chance.random(), lossy=False))
+    elif choice < 0.6:  # agents are told to host what they cannot read the settings of
+        at_us = SECOND_US // 5 + chance.randrange(SECOND_US // 5)
+        faults.append(Fault(0, Kind.CREATE_TOPIC, broker, other, 0, chance.random(), lossy=False))
+        faults.append(Fault(at_us, Kind.ZK_BLINK_AGENTS, broker, other, 2 * SECOND_US, chance.random(), lossy=False))
     for _ in range(chance.randint(0, 2) if faults else chance.randint(1, 3)):
         at_us = chance.choice((0, chance.randrange(SECOND_US)))
         broker = chance.randint(1, shape.brokers)

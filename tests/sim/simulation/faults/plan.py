@@ -45,6 +45,7 @@ class Kind(Enum):
     RESET = "reset connections"
     ZK_CUT = "cut from zookeeper"
     ZK_BLINK = "controllers lose contact with zookeeper"
+    ZK_BLINK_AGENTS = "agents lose contact with zookeeper"
     ZK_HALF_OPEN = "one way cut from zookeeper"
     ZK_RESET = "zookeeper connections reset"
     ZK_LOST_REPLY = "zookeeper reply lost"

@@ -31,7 +31,8 @@ def deeds(stage: Stage) -> dict[Kind, Deed]:
     faults = _ZookeeperFaults(stage)
     return {
         Kind.ZK_CUT: faults.cut,
-        Kind.ZK_BLINK: faults.blink,
+        Kind.ZK_BLINK: partial(faults.blink, "controller"),
+        Kind.ZK_BLINK_AGENTS: partial(faults.blink, "agent"),
         Kind.ZK_HALF_OPEN: faults.half_open,
         Kind.ZK_RESET: faults.reset,
         Kind.ZK_LOST_REPLY: faults.lose_replies,
@@ -78,10 +79,10 @@ class _ZookeeperFaults:
         """Processes of a host do not reach ZooKeeper."""
         return afflict(self._stage, self._names(fault, host), CUT)
 
-    def blink(self, fault: Fault, host: Host) -> Undo:
-        """Controllers lose contact for less than a session: they stay what they are, and miss what happens."""
+    def blink(self, part: str, fault: Fault, host: Host) -> Undo:
+        """All these processes lose contact for less than a session: they stay what they are, and miss what happens."""
         del host
-        names = [f"controller-{broker}" for broker in self._stage.world.hosts]
+        names = [f"{part}-{broker}" for broker in self._stage.world.hosts]
         undo = afflict(self._stage, names, CUT)
         self._stage.later(int((0.3 + 1.2 * fault.detail) * SECOND_US), undo)
         return undo
