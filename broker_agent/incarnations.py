@@ -94,8 +94,9 @@ def _guard(held: Held, change: IsrChange, peer_epoch: PeerEpoch) -> Guard:
             fits = member not in judged or peer_epoch(member) == judged[member]
         else:
             zxid = incarnation.stat.mzxid
-            fits = zxid == judged[member] if member in judged else zxid <= state.stat.mzxid
+            is_judged = registration is not None and zxid == judged.get(member)
+            fits = is_judged if member in judged else zxid <= state.stat.mzxid
             checks.append(Check(incarnation.path, incarnation.stat.version))
         if not fits:
             restarted.append(member)
-    return Refused(f"{restarted} restarted meanwhile") if restarted else tuple(checks)
+    return Refused(f"{restarted} restarted or left meanwhile") if restarted else tuple(checks)

@@ -19,7 +19,7 @@ STATE = znode_paths.partition_state(FLIGHTS)
 STAYING = IsrChange(
     FLIGHTS, TopicId(UUID(int=1)), ONE, LeaderEpoch(4), ControllerEpoch(2), (ONE, TWO), ZkVersion(0), "3 is behind"
 )
-RESTARTED = Refused("[2] restarted meanwhile")
+RESTARTED = Refused("[2] restarted or left meanwhile")
 
 
 def joins(epoch: int) -> IsrChange:
@@ -72,6 +72,13 @@ def test_who_registered_again_does_not_join_by_the_log_of_before(brokers: Broker
     brokers.known[TWO] = judged
     brokers.register(TWO)
     brokers.session.server.put(STATE)
+    assert brokers.guard(joins(judged)) == RESTARTED
+
+
+def test_who_is_dead_does_not_join(brokers: Brokers) -> None:
+    judged = brokers.register(TWO)
+    brokers.session.server.put(STATE)
+    brokers.session.server.remove(znode_paths.broker(TWO))
     assert brokers.guard(joins(judged)) == RESTARTED
 
 
