@@ -224,6 +224,8 @@ def _read_log(partition: Partition, reading: _Reading, wanted: FetchPartition) -
         return FetchedPartition(ErrorCode.OFFSET_OUT_OF_RANGE)
     if wanted.last_fetched_epoch != NO_LEADER_EPOCH:
         diverging = partition.diverging_epoch(offset, wanted.last_fetched_epoch)
+        if diverging is None:
+            diverging = partition.forgotten_epoch(reading.params, wanted)
         if diverging is not None:
             if diverging.end_offset == UNKNOWN_OFFSET:
                 return FetchedPartition(ErrorCode.OFFSET_OUT_OF_RANGE)

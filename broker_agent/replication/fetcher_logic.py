@@ -295,15 +295,15 @@ class FetcherLogic:
     def _truncate(self, state: _State, diverging: EpochEndOffset, leader_start: Offset, now_ms: int) -> None:
         """Cut to where both logs may still agree; the next fetch asks again, until they do.
 
-        Where that is the leader's log start, nothing says that they do below it: the leader has forgotten those epochs.
+        A leader that has forgotten our epoch names its log start. Nothing says that both agree below, so all of that
+        goes too: its records would be read, and its producers believed, once we lead.
         """
         replica = state.replica
         before = (replica.log_end_offset, replica.latest_epoch)
         target = truncation_point(replica, diverging)
-        if target is not None and target == leader_start > replica.log_start_offset:
-            replica.truncate_fully_and_start_at(target)
-        elif target is not None:
-            self._cut(replica, target)
+        if target is not None:
+            is_forgotten = target == diverging.end_offset == leader_start > replica.log_start_offset
+            self._cut(replica, target, keep_below=not is_forgotten)
         if target is None or (replica.log_end_offset, replica.latest_epoch) == before:
             self._delay(state, now_ms, self._limits.backoff_ms)
             return
@@ -346,12 +346,12 @@ class FetcherLogic:
         else:
             self._moved(state)
 
-    def _cut(self, replica: Follower, target: Offset) -> None:
+    def _cut(self, replica: Follower, target: Offset, *, keep_below: bool = True) -> None:
         crash_point("fetcher.truncation.before_cut")
-        if target < replica.log_start_offset:
-            replica.truncate_fully_and_start_at(target)
-        else:
+        if keep_below and target >= replica.log_start_offset:
             replica.truncate_to(target)
+        else:
+            replica.truncate_fully_and_start_at(target)
         crash_point("fetcher.truncation.after_cut")
 
     # What becomes of a partition

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from regency.broker_agent.ports import IsrChange
-from regency.broker_agent.replication.api import EpochEndOffset, FetchedPartition, FetchPartition
+from regency.broker_agent.replication.api import EpochEndOffset, FetchedPartition, FetchParams, FetchPartition
 from regency.broker_agent.replication.isr_state import Committed, Pending, PendingExpand, PendingShrink
 from regency.broker_agent.replication.local_replica import LocalReplica
 from regency.broker_agent.replication.replica import RemoteReplica
@@ -141,6 +141,25 @@ class Partition(LocalReplica):
         if end.leader_epoch < last_fetched_epoch or end.end_offset < fetch_offset:
             return end
         return None
+
+    def forgotten_epoch(self, params: FetchParams, wanted: FetchPartition) -> EpochEndOffset | None:
+        """Our log start, to a follower that ends right there with records below it of an epoch older than all we know.
+
+        Our own records below are gone, and nothing says that its were the same: another epoch may have written ours.
+        Once it has counted at this offset, in this epoch and since it started, they were compared before we forgot.
+        Kafka's brokers let such records pass; its controllers, which follow from a snapshot, do not (KIP-630).
+        """
+        start = self.log.log_start_offset
+        if (
+            wanted.fetch_offset != start
+            or wanted.log_start_offset >= start
+            or wanted.last_fetched_epoch >= self.log.epoch_at(start)
+        ):
+            return None
+        replica = self.remotes.get(params.replica_id)
+        if replica is None or replica.has_counted(start, self.leader_epoch, params.replica_epoch):
+            return None
+        return EpochEndOffset(wanted.last_fetched_epoch, start)
 
     def nothing_to_read(self) -> FetchedPartition:
         """The answer to a fetch at the end: the same object while high watermark and log start stay the same."""

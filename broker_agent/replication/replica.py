@@ -79,6 +79,10 @@ class RemoteReplica:
         self.last_fetch_ms = now_ms
         return moved
 
+    def has_counted(self, fetch_offset: Offset, leader_epoch: LeaderEpoch, broker_epoch: BrokerEpoch) -> bool:
+        """Whether the last fetch that was counted asked for this offset, in this leader epoch, of this incarnation."""
+        return (self.log_end_offset, self.fetch_epoch, self.broker_epoch) == (fetch_offset, leader_epoch, broker_epoch)
+
     def caught_up_within(self, lag_ms: int, now_ms: int) -> bool:
         """Whether it was caught up at some moment of the last `lag_ms` milliseconds."""
         return self.last_caught_up_ms is not None and now_ms - self.last_caught_up_ms <= lag_ms

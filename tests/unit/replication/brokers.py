@@ -287,6 +287,7 @@ class Broker:
         replica_epoch: int | None = None,
         epoch: int = NO_LEADER_EPOCH,
         last_epoch: int = NO_LEADER_EPOCH,
+        log_start: int = 0,
         topic_id: TopicId | None = None,
     ) -> list[FetchedPartition]:
         """Fetch one partition as a consumer or, with `replica`, as a follower; the list gets the result."""
@@ -295,7 +296,7 @@ class Broker:
             replica_epoch = self.cluster.peers.epochs.get(BrokerId(replica), NO_BROKER_EPOCH)
         params = FetchParams(BrokerId(replica), BrokerEpoch(replica_epoch), max_wait_ms, min_bytes, 1 << 20)
         wanted = FetchPartition(
-            partition, topic_id, Offset(offset), 1 << 20, LeaderEpoch(epoch), LeaderEpoch(last_epoch), Offset(0)
+            partition, topic_id, Offset(offset), 1 << 20, LeaderEpoch(epoch), LeaderEpoch(last_epoch), Offset(log_start)
         )
         self.manager.fetch(params, [wanted], lambda answered: results.append(answered[partition]))
         return results
