@@ -109,7 +109,9 @@ def test(arguments: list[str]) -> int:
         return 1
     paths = [path for name in WITHOUT_A_NAME for path in SUITES[name]]
     status = run([sys.executable, "-m", "pytest", "-q", *paths, *arguments])
-    return status if status != 0 or arguments else sim(["--profile", "deep", "--seconds", str(SIM_S - 10)])
+    return (
+        status if status != 0 or arguments else sim(["--profile", "deep", "--seconds", str(SIM_S - 10), "--all-points"])
+    )
 
 
 def sim(arguments: list[str]) -> int:
