@@ -6,9 +6,9 @@ from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
-from simulation.judging.controller_rules import Obedience, Rule, check_elected
+from simulation.judging.controller_rules import Obedience, Rule, check_decided
 from simulation.judging.invariants import InvariantBroken
-from simulation.judging.story import Story
+from simulation.judging.story import STATE, Story
 
 from regency.broker_agent.metadata import EMPTY
 from regency.controller.controller import View
@@ -122,7 +122,7 @@ def ruling(story: Story, *leaving: int) -> SimpleNamespace:
     term = SimpleNamespace(
         epoch=1,
         store=SimpleNamespace(fence=SimpleNamespace(generation=1)),
-        context=SimpleNamespace(shutting_down=set(map(BrokerId, leaving))),
+        context=SimpleNamespace(shutting_down=set(map(BrokerId, leaving)), leadership=lambda _: None),
     )
     controller = SimpleNamespace(view=View(ruling=True, epoch=ControllerEpoch(1)), _term=term)
     session = SimpleNamespace(generation=1, session_id=story.rules.winning_sessions[1])
@@ -158,9 +158,19 @@ def test_a_controller_that_knows_who_had_gone_before_it_won_is_found(story: Stor
 def test_a_leader_elected_while_it_leaves_is_found(story: Story) -> None:
     controllers = {BrokerId(1): ruling(story, 1, 3)}
     story.decide(story.state(1, 1, 1, 2))
-    check_elected(story.rules, controllers)  # type: ignore[arg-type]
+    check_decided(story.rules, controllers)  # type: ignore[arg-type]
     story.decide(story.state(2, 2, 1, 2))
-    check_elected(story.rules, controllers)  # type: ignore[arg-type]
+    check_decided(story.rules, controllers)  # type: ignore[arg-type]
     story.decide(story.state(1, 3, 1, 2))
     with pytest.raises(InvariantBroken, match="leavers-not-elected"):
-        check_elected(story.rules, controllers)  # type: ignore[arg-type]
+        check_decided(story.rules, controllers)  # type: ignore[arg-type]
+
+
+def test_a_decision_written_over_what_it_was_not_made_on_is_found(story: Story) -> None:
+    controllers = {BrokerId(1): ruling(story)}
+    for known, found in ((0, False), (1, False), (1, True)):
+        held = SimpleNamespace(leader_and_isr=SimpleNamespace(zk_version=known))
+        controllers[BrokerId(1)].controller._term.context.leadership = lambda _, held=held: held
+        story.decide(story.state(1, story.version(STATE) + 1, 1, 2))
+        with pytest.raises(InvariantBroken, match="decided-on-what-stands") if found else nullcontext():
+            check_decided(story.rules, controllers)  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ from typing import Any
 
 from regency.broker_agent.metadata import MetadataSnapshot
 from regency.controller.controller import View
-from regency.model.ids import NO_BROKER_EPOCH, BrokerId
+from regency.model.ids import NO_BROKER_EPOCH, NO_LEADER, BrokerId
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import control_pb2 as pb
 from simulation.cluster.agent import SimAgent
@@ -146,14 +146,18 @@ class Rule:
                 )
 
 
-def check_elected(zookeeper: ZookeeperRules, controllers: Mapping[BrokerId, SimController]) -> None:
-    """Somebody was elected just now: he has not asked the controller to leave. Raises InvariantBroken."""
-    elected, zookeeper.elected = zookeeper.elected, []
+def check_decided(zookeeper: ZookeeperRules, controllers: Mapping[BrokerId, SimController]) -> None:
+    """A controller's decision was committed just now, and it does not know yet. Raises InvariantBroken."""
+    decided, zookeeper.decided = zookeeper.decided, []
     winner = zookeeper.winners.get(zookeeper.controller_epoch)
     sim = None if winner is None else controllers.get(winner)
     term = None if sim is None or sim.controller is None else sim.controller._term
     if term is None or term.epoch != zookeeper.controller_epoch:
         return
-    for partition, leader in elected:
-        if leader in term.context.shutting_down:
-            raise broken("leavers-not-elected", f"{partition}: {leader}, which is shutting down, was elected")
+    for partition, before, after in decided:
+        known = term.context.leadership(partition)
+        if known is not None and known.leader_and_isr.zk_version != before.version:
+            version = known.leader_and_isr.zk_version
+            raise broken("decided-on-what-stands", f"{partition}: {after} was decided on version {version}: {before}")
+        if after.leader not in (NO_LEADER, before.leader) and after.leader in term.context.shutting_down:
+            raise broken("leavers-not-elected", f"{partition}: {after.leader}, which is shutting down, was elected")

@@ -130,6 +130,7 @@ _TABLE: Final = (
     Invariant(
         "term-begins-anew", "What a controller knows when it begins to rule, it has read since it won.", _DESIGN_5
     ),
+    Invariant("decided-on-what-stands", "A controller writes over the version that it decided on.", _DESIGN_4),
     Invariant("leavers-not-elected", "Nobody is elected who has asked to leave.", _DESIGN_5),
     Invariant("no-surprise", "Production code meets no exception that it does not expect.", "issue 3"),
     Invariant("metadata-holds", "The controller epoch of an agent's metadata never goes back.", _DESIGN_6),

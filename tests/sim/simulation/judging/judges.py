@@ -12,7 +12,7 @@ from simulation.cluster.agent import SimAgent
 from simulation.cluster.controller import SimController
 from simulation.disk import SimDisk
 from simulation.disk_files import File
-from simulation.judging.controller_rules import Obedience, Rule, check_elected
+from simulation.judging.controller_rules import Obedience, Rule, check_decided
 from simulation.judging.convergence import not_converged
 from simulation.judging.facts import Facts
 from simulation.judging.invariants import InvariantBroken
@@ -134,8 +134,8 @@ class Judges:
 
     def _committed(self, txn: Commit) -> None:
         self._zookeeper.on_commit(txn)
-        if self._zookeeper.elected:
-            check_elected(self._zookeeper, self._world.controllers)
+        if self._zookeeper.decided:
+            check_decided(self._zookeeper, self._world.controllers)
 
     def _look_of(self, process: Process) -> Callable[[], None] | None:
         """What to look at after a step of a process; None where nothing is to be seen."""

@@ -98,8 +98,8 @@ class ZookeeperRules:
         """The session that won each controller epoch."""
         self.at_win: dict[BrokerId, int] = {}
         """The lowest broker epochs that who won last may know: of who was registered then, or came later."""
-        self.elected: list[tuple[TopicPartition, BrokerId]] = []
-        """Leaders that controllers have elected anew; the rules of controllers look at them and clear it."""
+        self.decided: list[tuple[TopicPartition, StateRecord, StateRecord]] = []
+        """What controllers have written over what; the rules of controllers look at it and clear it."""
         self.changed: list[TopicPartition] = []
         """Partitions whose state was written; the rules of replicas look at them and clear it."""
         self._facts = facts
@@ -308,8 +308,7 @@ class ZookeeperRules:
             return
         if after.leader_epoch <= before.leader_epoch:
             raise broken("election-raises-epoch", f"{partition}: {before} was followed by {after}")
-        if after.leader not in (NO_LEADER, before.leader):
-            self.elected.append((partition, after.leader))
+        self.decided.append((partition, before, after))
         if after.leader != NO_LEADER and after.leader not in before.isr:
             if partition.topic not in self._facts.unclean_topics:
                 raise broken("clean-elections", f"{partition}: {before} was followed by {after}")
