@@ -132,8 +132,20 @@ LATEST_US = {
 """Kinds that begin no later than so long before everything heals; others 2 s."""
 
 
+DRILLS: tuple[Kind, ...] = ()
+"""Chains of events that a known hole needs and chance alone seldom arranges. Each is a kind of fault of its own."""
+
+DRILL_EVERY = 5
+"""Every so many seeds of the deep profile go through one drill, again and again, with other details each time."""
+
+DRILL_US = 8 * SECOND_US
+"""How long a drill may take, all its consequences included."""
+
+
 def plan(shape: Shape, seed: int) -> list[Fault]:
     """The faults of a seed, by time. All are over at `shape.heal_s`."""
+    if DRILLS and shape.profile == "deep" and seed % DRILL_EVERY == 0:
+        return _drill(shape, seed)
     chance = random.Random(f"faults {seed}")
     kinds = _swarm(shape, chance)
     first, last = int(shape.first_fault_s * SECOND_US), int(shape.heal_s * SECOND_US)
@@ -152,9 +164,23 @@ def plan(shape: Shape, seed: int) -> list[Fault]:
     return sorted(faults, key=lambda fault: fault.at_us)
 
 
+def _drill(shape: Shape, seed: int) -> list[Fault]:
+    """One drill as often as there is time for, on brokers by chance."""
+    chance = random.Random(f"drill {seed}")
+    kind = DRILLS[seed // DRILL_EVERY % len(DRILLS)]
+    last = int(shape.heal_s * SECOND_US) - DRILL_US
+    faults: list[Fault] = []
+    at_us = int(shape.first_fault_s * SECOND_US)
+    while at_us <= last:
+        broker, other = chance.sample(range(1, shape.brokers + 1), 2)
+        faults.append(Fault(at_us, kind, broker, other, DRILL_US, chance.random(), False))
+        at_us += DRILL_US + int(chance.random() * SECOND_US)
+    return faults
+
+
 def _swarm(shape: Shape, chance: random.Random) -> list[Kind]:
     """A few kinds, so that a run goes deep into how they meet; now and then all of them."""
-    every = list(Kind)
+    every = [kind for kind in Kind if kind not in DRILLS]
     if shape.profile == "quick":
         every.remove(Kind.CRASH_AT_DISK)
     if chance.random() < 0.2:
