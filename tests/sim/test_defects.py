@@ -1,25 +1,29 @@
-"""The simulation finds what it is there to find: every deliberate defect, within 50 seeds of the deep profile."""
+"""The simulation finds what it is there to find. A sample; `./dev ci` plants every defect (simulation/defects/__main__.py)."""
 
 from __future__ import annotations
 
 import pytest
 from simulation.defects import BECAUSE, DEFECTS, UNSEEN, planted
+from simulation.defects.__main__ import first_catch
 from simulation.defects.patching import Patch
-from simulation.run import run
-from simulation.shape import shape_of
 
-SEEDS = range(1, 51)
+SAMPLE = (
+    "acknowledge-early",
+    "any-broker-epoch",
+    "duplicates-written",
+    "never-synced",
+    "truncate-to-watermark",
+    "unfenced-writes",
+)
 
 pytestmark = pytest.mark.sim
 
 
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("name", DEFECTS)
+@pytest.mark.parametrize("name", SAMPLE)
 def test_the_defect_is_caught(name: str) -> None:
-    failures = (run(seed, shape_of("deep", seed), defect=name).failure for seed in SEEDS)
-    caught = next((failure for failure in failures if failure is not None), None)
-    assert caught is not None, f"nothing is wrong in {len(SEEDS)} seeds although {DEFECTS[name].what}"
-    assert "no-surprise" not in caught, f"the defect itself is faulty: {caught}"
+    seed, failure = first_catch(name)
+    assert seed is not None, f"nothing is wrong although {DEFECTS[name].what}"
+    assert failure
 
 
 def test_a_defect_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
