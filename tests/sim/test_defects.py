@@ -1,4 +1,4 @@
-"""The simulation finds what it is there to find. A sample; `./dev ci` plants every defect (simulation/defects/__main__.py)."""
+"""The simulation finds what it is there to find: a sample here, every defect in `./dev ci`."""
 
 from __future__ import annotations
 
