@@ -68,6 +68,8 @@ class Kind(Enum):
     CREATE_TOPIC = "topic created"
     CHANGE_CONFIG = "settings changed"
     KILL_CLIENT = "kill client"
+    DRILL_ISR_WRITES = "drill: a member restarts while the ISR is written"
+    DRILL_LEAVING = "drill: who is about to join stops"
 
 
 class Fault(NamedTuple):
@@ -132,7 +134,7 @@ LATEST_US = {
 """Kinds that begin no later than so long before everything heals; others 2 s."""
 
 
-DRILLS: tuple[Kind, ...] = ()
+DRILLS: tuple[Kind, ...] = (Kind.DRILL_ISR_WRITES, Kind.DRILL_LEAVING)
 """Chains of events that a known hole needs and chance alone seldom arranges. Each is a kind of fault of its own."""
 
 DRILL_EVERY = 5
