@@ -179,9 +179,7 @@ class _Drills:
         yield lambda: joins not in self._isr(led.partition)
         yield self._struck(leader, "agent.isr.after_guards_read", strike)
         before = self._registration(restarts)
-        version = self._state(led.partition)
-        if knows:
-            yield lambda: self._state(led.partition) != version
+        yield 0.005  # in which the change arrives, where it can
         self._expire(restarts)
         yield lambda: self._registration(restarts) not in (0, before)
         yield 0.1 + 0.4 * chance.random() if knows else 0.01
