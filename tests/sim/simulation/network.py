@@ -15,6 +15,9 @@ Respond = Callable[[Any], None]
 Serve = Callable[[Any, Respond], "Callable[[], None] | None"]
 """Takes a request and how to answer it, on the server's process; what it returns is called if the caller goes away."""
 
+Tap = Callable[[Process, str, str, Any], bool]
+"""Sees a request: who sends it, from which host, to which address, and what it says. True: it gets lost."""
+
 FASTEST_US = 80
 USUAL_US = 400
 """A message takes FASTEST_US to FASTEST_US + USUAL_US microseconds where nothing is wrong."""
@@ -146,6 +149,8 @@ class Network:
         self._endpoints: dict[str, _Endpoint] = {}
         self._links: dict[tuple[str, str], Link] = {}
         self.observe: Observer | None = None
+        self.tap: Tap | None = None
+        """Sees every request, until `heal`."""
 
     def link(self, source: str, target: str) -> Link:
         """The link from one host to another."""
@@ -161,6 +166,7 @@ class Network:
 
     def heal(self) -> None:
         """Every link works again."""
+        self.tap = None
         for link in self._links.values():
             link.heal()
 
@@ -200,6 +206,9 @@ class Network:
         scheduler = self._scheduler
         call = Call(caller, source, done, lambda closed: self._hang_up(address, closed))
         call.timer = scheduler.at(timeout_us, lambda: self._timed_out(address, call), caller)
+        if self.tap is not None and self.tap(caller, source, address, request):
+            self._lost("request", source, address)
+            return call
         link = self.link(source, address.partition(":")[0])
         delay = self._delay(link)
         if channel is not None and (delay is None or channel.stalled_there):
@@ -211,6 +220,10 @@ class Network:
             delay = channel.there(scheduler.now_us + delay) - scheduler.now_us
         scheduler.at(delay, lambda: self._arrive(address, call, request, channel))
         return call
+
+    def deliver(self, caller: Process, source: str, address: str, request: Any) -> None:
+        """What the network had kept of a request arrives now, or a copy of it; nobody waits for the answer."""
+        self._arrive(address, Call(caller, source, lambda _: None, lambda _: None), request, None)
 
     def _arrive(self, address: str, call: Call, request: Any, channel: Channel | None) -> None:
         endpoint = self._endpoints.get(address)

@@ -178,6 +178,10 @@ class SimAgent:
                 return
             self._scheduler.sleep_us(self.process.clock.delay_us(self.settings.controlled_shutdown_retry_backoff_ms))
 
+    def serve_control_at(self, port: int) -> None:
+        """Serve control requests at another port, too, until the process ends; whoever calls has it registered."""
+        self._network.listen(f"{self._host}:{port}", self._host, self.process, self._serve_control)
+
     def stop(self) -> None:
         """The rest of a stop in order: ports, fetchers, checkpoints, logs, the session. Runs in an actor."""
         for port in (KAFKA, CONTROL):

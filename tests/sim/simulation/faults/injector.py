@@ -9,6 +9,7 @@ from regency.model.ids import BrokerId
 from simulation.cluster.addresses import host_of
 from simulation.faults import (
     admin_faults,
+    drills_control,
     drills_replication,
     machine_faults,
     network_faults,
@@ -34,6 +35,7 @@ class Injector:
             **process_faults.deeds(stage, point_names, liked),
             **replication_faults.deeds(stage),
             **drills_replication.deeds(stage),
+            **drills_control.deeds(stage),
             **network_faults.deeds(stage),
             **zookeeper_faults.deeds(stage),
             **machine_faults.deeds(stage),

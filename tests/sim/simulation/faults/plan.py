@@ -70,6 +70,11 @@ class Kind(Enum):
     KILL_CLIENT = "kill client"
     DRILL_ISR_WRITES = "drill: a member restarts while the ISR is written"
     DRILL_LEAVING = "drill: who is about to join stops"
+    DRILL_TRUNCATIONS = "drill: a follower differs by two epochs"
+    DRILL_COPIES = "drill: control requests arrive again"
+    DRILL_LATE_LEAVE = "drill: a request to leave arrives in the next life"
+    DRILL_LEAVER = "drill: a leader dies while another leaves"
+    DRILL_LOST_WRITES = "drill: what is written to give up or to tell is lost"
 
 
 class Fault(NamedTuple):
@@ -134,7 +139,14 @@ LATEST_US = {
 """Kinds that begin no later than so long before everything heals; others 2 s."""
 
 
-DRILLS: tuple[Kind, ...] = (Kind.DRILL_ISR_WRITES, Kind.DRILL_LEAVING)
+DRILLS: tuple[Kind, ...] = (
+    Kind.DRILL_ISR_WRITES,
+    Kind.DRILL_LEAVING,
+    Kind.DRILL_COPIES,
+    Kind.DRILL_LATE_LEAVE,
+    Kind.DRILL_LEAVER,
+    Kind.DRILL_LOST_WRITES,
+)
 """Chains of events that a known hole needs and chance alone seldom arranges. Each is a kind of fault of its own."""
 
 DRILL_EVERY = 5
