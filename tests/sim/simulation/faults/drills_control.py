@@ -122,25 +122,28 @@ class _ControlDrills:
         """
         stage, chance = self._stage, fault.chance()
         found = self._takes_in(host)
-        if found is None:
+        if found is None:  # who rules leads everything: let another rule
+            self._world.zookeeper.delete_as_admin(paths.CONTROLLER)
+            if fault.detail < 1:
+                stage.later(SECOND_US // 2, lambda: self.leaver(fault._replace(detail=fault.detail + 0.25), host))
             return
         partition, leader, leaver, ruler = found
         stage.note(leader.name, "leads %s, and dies when it has taken in %d, which leaves", partition, leaver.broker)
 
-        def taken_in() -> bool:
+        def is_in() -> bool:
             state = self._state(partition)
             return state is not None and state.leader == leader.broker and leaver.broker in state.isr
 
         def strike() -> None:
             self._world.stop_agent(leaver.broker, lambda: stage.start_again(leaver, SECOND_US // 4))
             pairs = [(ruler.name, leaver.name)]
-            stage.later(5 * SECOND_US, afflict(stage, pairs, Trouble(blocked=True)))
+            stage.later(22 * SECOND_US // 5, afflict(stage, pairs, Trouble(blocked=True)))
             stage.die(leader, lossy=False)
             stage.later(int((3.5 + chance.random()) * SECOND_US), stage.keep_down(leader))
 
         stage.die(leaver, lossy=False)
         stage.later(SECOND_US // 10, stage.keep_down(leaver))
-        stage.later(SECOND_US // 2, lambda: self._wait(taken_in, strike))
+        self._wait(lambda: not is_in(), lambda: self._wait(is_in, strike))
 
     def _takes_in(self, host: Host) -> tuple[TopicPartition, Host, Host, Host] | None:
         """A partition, its leader, and who would be elected after it of those who do not rule; and who rules."""
@@ -169,7 +172,6 @@ class _ControlDrills:
         link = self._world.zk_links[name]
 
         def lose_release(_process: Process) -> None:
-            link.lose_replies = 0
             link.lose_next_request()
 
         def lose_notification(process: Process) -> None:
@@ -177,7 +179,7 @@ class _ControlDrills:
 
         others = [each for each in self._world.hosts.values() if each is not ruler]
         stage.points.arm([name], ["controller.resignation.before_release"], lose_release)
-        link.lose_next_reply(MOST_LOST)
+        link.lose_next_request(MOST_LOST)
         self._bounce(chance.choice(others), 0.2)
 
         def second() -> None:

@@ -31,7 +31,7 @@ class ZkLink:
         "_wires",
         "back_blocked",
         "lose_replies",
-        "lose_request",
+        "lose_requests",
         "lost_replies",
         "owner",
         "there_blocked",
@@ -44,7 +44,8 @@ class ZkLink:
         self._held: list[tuple[Wire, bool, Callable[[], None]]] = []
         self.there_blocked = False
         self.back_blocked = False
-        self.lose_request = False
+        self.lose_requests = 0
+        """Of so many multis from now on."""
         self.lose_replies = 0
         """Of so many multis from now on."""
         self.lost_replies = 0
@@ -64,7 +65,7 @@ class ZkLink:
 
     def heal(self) -> None:
         """Everything passes again, and what was held arrives."""
-        self.lose_request, self.lose_replies = False, 0
+        self.lose_requests = self.lose_replies = 0
         self.suffer(there=False, back=False, extra_us=0)
 
     def suffer(self, *, there: bool, back: bool, extra_us: int) -> None:
@@ -86,9 +87,9 @@ class ZkLink:
         """The next multis are executed, and each time the connection breaks instead of answering."""
         self.lose_replies = times
 
-    def lose_next_request(self) -> None:
-        """The connection of the next multi breaks before it is executed."""
-        self.lose_request = True
+    def lose_next_request(self, times: int = 1) -> None:
+        """Each time the connection breaks before the multi is executed."""
+        self.lose_requests = times
 
     def expire(self) -> None:
         """The server ends the session."""
@@ -180,8 +181,8 @@ class Wire:
 
     def request(self, execute: Callable[[ServerConnection], None], *, multi: bool = False) -> None:
         """Send a request: `execute` is called with the server's end of the connection, unless that is gone."""
-        if multi and self.link.lose_request:
-            self.link.lose_request = False
+        if multi and self.link.lose_requests:
+            self.link.lose_requests -= 1
             self.reset(executed=False)
             return
 
