@@ -10,9 +10,11 @@ from contextlib import ExitStack
 from functools import partial
 from typing import NamedTuple
 
+from regency.broker_agent.replication.partition import Partition
 from regency.model import znode_paths, znodes
 from regency.model.facts import LeaderAndIsr
 from regency.model.ids import BrokerId, TopicPartition, ZkVersion
+from simulation.cluster.addresses import KAFKA
 from simulation.faults import zookeeper_faults
 from simulation.faults.network_faults import Trouble, afflict
 from simulation.faults.plan import SECOND_US, Fault, Kind
@@ -48,6 +50,7 @@ def deeds(stage: Stage) -> dict[Kind, Deed]:
     return {
         Kind.DRILL_ISR_WRITES: drills.of(drills.isr_writes),
         Kind.DRILL_LEAVING: drills.of(drills.leaving),
+        Kind.DRILL_TRUNCATIONS: drills.of(drills.truncations),
     }
 
 
@@ -56,6 +59,8 @@ class _Drills:
         self._stage = stage
         self._world = stage.world
         self._done = 0
+        self._silenced: list[tuple[str, str]] = []
+        """Who copies nothing from where."""
 
     # How scripts are played
 
@@ -122,6 +127,35 @@ class _Drills:
         ruler = self._world.ruler()
         return None if ruler is None else ruler.broker
 
+    def _replicas(self, partition: TopicPartition) -> tuple[BrokerId, ...]:
+        """As they are assigned: whoever comes first is elected."""
+        held = self._world.zookeeper.read(znode_paths.topic(partition.topic))
+        assert held is not None
+        stat = held.stat
+        topic = znodes.decode_topic(
+            held.path, held.data, topic=partition.topic, zk_version=ZkVersion(stat.version), czxid=stat.czxid
+        )
+        return topic.partitions[partition.partition].replicas
+
+    def _held(self, broker: BrokerId, partition: TopicPartition) -> Partition | None:
+        agent = self._world.agents[broker]
+        if not agent.process.alive or agent.replicas is None:
+            return None
+        return agent.replicas.partitions.get(partition)
+
+    def _end(self, broker: BrokerId, partition: TopicPartition) -> int:
+        held = self._held(broker, partition)
+        return -1 if held is None else held.log.log_end_offset
+
+    def _high_watermark(self, broker: BrokerId, partition: TopicPartition) -> int:
+        held = self._held(broker, partition)
+        return -1 if held is None else held.log.high_watermark
+
+    def _leads(self, broker: BrokerId, partition: TopicPartition) -> bool:
+        """Whether it was elected, and knows."""
+        state, held = self._state(partition), self._held(broker, partition)
+        return state is not None and state.leader == broker and held is not None and held.is_leader
+
     # What scripts do
 
     def _expire(self, *brokers: BrokerId) -> None:
@@ -140,6 +174,20 @@ class _Drills:
         stack = ExitStack()
         stack.callback(afflict(self._stage, [(hosts[source].name, hosts[target].name)], trouble))
         return stack
+
+    def _apart(self, follower: BrokerId, leader: BrokerId) -> ExitStack:
+        """Let one copy nothing from another; controllers are heard."""
+        hosts = self._world.hosts
+        silenced = (hosts[follower].name, f"{hosts[leader].name}:{KAFKA}")
+        self._silenced.append(silenced)
+        self._world.network.tap = self._is_silenced
+        stack = ExitStack()
+        stack.callback(self._silenced.remove, silenced)
+        return stack
+
+    def _is_silenced(self, caller: Process, source: str, address: str, request: object) -> bool:
+        del caller, request
+        return (source, address) in self._silenced
 
     def _struck(self, broker: BrokerId, point: str, strike: Callable[[], None]) -> Callable[[], bool]:
         """Strike an agent when it is at a point next; whether it was."""
@@ -211,3 +259,52 @@ class _Drills:
             undone.enter_context(self._trouble(ruler, leaves, Trouble(blocked=True)))
         self._world.stop_agent(leaves, lambda: self._stage.start_again(host, SECOND_US // 4))
         yield 1.5
+
+    def truncations(self, fault: Fault, undone: ExitStack) -> Script:
+        """A follower has the end of one epoch and a later one, and its leader neither, but an epoch in between.
+
+        It has been flushed meanwhile; and it loses power when it has copied what its leader has instead.
+        """
+        chance = fault.chance()
+        yield lambda: bool(self._full())
+        partition = chance.choice(self._full()).partition
+        first, second, third = self._replicas(partition)
+        if not self._leads(third, partition):
+            self._expire(first, second)
+            yield lambda: self._leads(third, partition)
+            yield lambda: len(self._isr(partition)) == 3
+
+        # The third leads, and only the second copies.
+        apart = undone.enter_context(self._apart(first, third))
+        yield lambda: self._end(second, partition) > self._end(first, partition)
+        deaf = undone.enter_context(self._apart(second, first))
+        agreed = self._end(first, partition)
+        self._expire(third)
+        yield lambda: self._leads(first, partition)
+        apart.close()
+        # The first leads, and only the third copies.
+        yield lambda: third in self._isr(partition) and self._end(third, partition) > agreed
+        apart = undone.enter_context(self._apart(third, second))
+        apart.enter_context(self._apart(first, second))
+        self._expire(first)
+        yield lambda: self._leads(second, partition)
+        deaf.close()
+        # The second leads, and nobody copies: it stops in order, and the third leads.
+        begun = self._end(second, partition)
+        yield lambda: self._end(second, partition) > begun
+        host = self._world.hosts[second]
+        start = ExitStack()
+        start.callback(self._stage.keep_down(host))
+        undone.enter_context(start)
+        gone: list[bool] = []
+        self._world.stop_agent(second, lambda: gone.append(True))
+        yield lambda: bool(gone)
+        self._world.zk_links[f"controller-{second}"].expire()
+        apart.close()
+        yield lambda: self._leads(third, partition)
+        yield lambda: self._high_watermark(third, partition) > agreed
+        start.close()
+        yield lambda: self._end(second, partition) >= self._end(third, partition)
+        yield 0.1 + 0.4 * chance.random()
+        self._stage.die(host, lossy=True)
+        self._stage.later(SECOND_US // 4, self._stage.keep_down(host))
