@@ -14,11 +14,12 @@ from regency.model.facts import LeaderAndIsr
 from regency.model.ids import BrokerEpoch, BrokerId, TopicPartition, ZkVersion
 from simulation.cluster.addresses import CONTROL, CONTROLLER
 from simulation.cluster.controller import ControlAsked, ShutdownAsked
+from simulation.faults import admin_faults, machine_faults
 from simulation.faults.network_faults import Trouble, afflict
 from simulation.faults.plan import SECOND_US, Fault, Kind
-from simulation.faults.stage import Deed, Stage
-from simulation.faults.zookeeper_faults import MOST_LOST
+from simulation.faults.stage import Deed, Stage, Undo
 from simulation.kernel.scheduler import Process
+from simulation.shape import directories_of
 from simulation.world import Host
 
 LOOK_US = 2_000
@@ -36,6 +37,7 @@ def deeds(stage: Stage) -> dict[Kind, Deed]:
         Kind.DRILL_LATE_LEAVE: drills.late_leave,
         Kind.DRILL_LEAVER: drills.leaver,
         Kind.DRILL_LOST_WRITES: drills.lost_writes,
+        Kind.DRILL_OFFLINE_DIRECTORY: drills.offline_directory,
     }
 
 
@@ -163,31 +165,29 @@ class _ControlDrills:
     # Writes to ZooKeeper that are lost
 
     def lost_writes(self, fault: Fault, host: Host) -> None:
-        """Who rules gives up and cannot take /controller away; later notifications of ISR changes are lost."""
-        stage, chance = self._stage, fault.chance()
-        ruler = self._world.ruler()
-        if ruler is None:
-            return
-        name = f"controller-{ruler.broker}"
-        link = self._world.zk_links[name]
+        """The first notification of every leader that takes somebody in is lost, and nothing happens afterwards."""
 
-        def lose_release(_process: Process) -> None:
-            link.lose_next_request()
-
-        def lose_notification(process: Process) -> None:
+        def lose(process: Process) -> None:
             self._world.zk_links[process.name].lose_next_request()
 
-        others = [each for each in self._world.hosts.values() if each is not ruler]
-        stage.points.arm([name], ["controller.resignation.before_release"], lose_release)
-        link.lose_next_request(MOST_LOST)
-        self._bounce(chance.choice(others), 0.2)
+        for each in self._world.hosts:
+            self._stage.points.arm([f"agent-{each}"], ["agent.isr_notification.before_write"], lose)
+        self._bounce(host, fault.detail)
 
-        def second() -> None:
-            for each in self._world.hosts:
-                stage.points.arm([f"agent-{each}"], ["agent.isr_notification.before_write"], lose_notification)
-            self._bounce(chance.choice(others), 0.2)
+    # Disks
 
-        stage.later(4 * SECOND_US, second)
+    def offline_directory(self, fault: Fault, host: Host) -> Undo:
+        """A partition is added while one of a broker's two log directories is offline."""
+        odd = [each for each in self._world.hosts.values() if len(directories_of(self._world.shape, each.broker)) > 1]
+        broken = fault.chance().choice(odd or [host])
+        fail = machine_faults.deeds(self._stage)[Kind.DIRECTORY_FAILS]
+        undo = fail(fault._replace(detail=0.0), broken)
+        add = admin_faults.deeds(self._stage)[Kind.ADD_PARTITION]
+        for after_s in (2, 4):
+            again = fault._replace(detail=fault.detail / after_s)
+            self._stage.later(after_s * SECOND_US, partial(add, again, broken))
+        assert undo is not None
+        return undo
 
     # How
 

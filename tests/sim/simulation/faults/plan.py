@@ -74,7 +74,8 @@ class Kind(Enum):
     DRILL_COPIES = "drill: control requests arrive again"
     DRILL_LATE_LEAVE = "drill: a request to leave arrives in the next life"
     DRILL_LEAVER = "drill: a leader dies while another leaves"
-    DRILL_LOST_WRITES = "drill: what is written to give up or to tell is lost"
+    DRILL_LOST_WRITES = "drill: notifications of ISR changes are lost"
+    DRILL_OFFLINE_DIRECTORY = "drill: a partition is added while a directory is offline"
 
 
 class Fault(NamedTuple):
@@ -146,6 +147,7 @@ DRILLS: tuple[Kind, ...] = (
     Kind.DRILL_LATE_LEAVE,
     Kind.DRILL_LEAVER,
     Kind.DRILL_LOST_WRITES,
+    Kind.DRILL_OFFLINE_DIRECTORY,
 )
 """Chains of events that a known hole needs and chance alone seldom arranges. Each is a kind of fault of its own."""
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from regency.broker_agent.metadata import MetadataSnapshot
 from regency.controller.controller import View
-from regency.model.ids import NO_BROKER_EPOCH, NO_LEADER, BrokerId
+from regency.model.ids import NO_BROKER_EPOCH, NO_LEADER, BrokerId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import control_pb2 as pb
 from simulation.cluster.agent import SimAgent
@@ -51,6 +51,23 @@ class Obedience:
                 f"was asked as {self._incarnation}",
             )
         self._incarnation = header.broker_epoch
+        if isinstance(request, pb.LeaderAndIsrRequest):
+            self._check_placed(header, answer)
+
+    def _check_placed(self, header: pb.Header, answer: pb.ControlResponse) -> None:
+        """Whether it refused to make a log that can be nowhere yet, although it has a directory for it."""
+        agent = self._agent
+        if agent.logs is None or len(agent.logs.offline_dirs) >= len(agent.settings.log_dirs):
+            return
+        for topic in answer.topics:
+            for number, error in zip(topic.partition, topic.error_code, strict=True):
+                partition = TopicPartition(topic.topic, number)
+                if error != ErrorCode.KAFKA_STORAGE_ERROR or agent.logs.get(partition) is not None:
+                    continue
+                state = self._zookeeper.state(partition)
+                is_new = state is not None and state.version == 0 and state.controller_epoch == header.controller_epoch
+                if is_new and self._zookeeper.decided_at(partition) > header.broker_epoch:
+                    raise broken("new-partitions-placed", f"broker {agent.broker_id} has no place for {partition}")
 
     def look(self) -> None:
         """A step of the agent's process is over."""

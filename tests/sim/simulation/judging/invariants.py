@@ -133,6 +133,11 @@ _TABLE: Final = (
     Invariant("decided-on-what-stands", "A controller writes over the version that it decided on.", _DESIGN_4),
     Invariant("leavers-not-elected", "Nobody is elected who has asked to leave.", _DESIGN_5),
     Invariant("no-surprise", "Production code meets no exception that it does not expect.", "issue 3"),
+    Invariant(
+        "new-partitions-placed",
+        "A partition that was created since a broker registered gets a log there while a directory of it works.",
+        "KAFKA-10314",
+    ),
     Invariant("metadata-holds", "The controller epoch of an agent's metadata never goes back.", _DESIGN_6),
     # At the end
     Invariant("converged", "After the last fault has healed everything is well again in 30 s.", _DESIGN_6),

@@ -118,6 +118,10 @@ class ZookeeperRules:
         topic = self.topics.get(partition.topic)
         return topic.states.get(partition.partition) if topic is not None else None
 
+    def decided_at(self, partition: TopicPartition) -> int:
+        """zxid of the last write of a partition's state; 0 before the first."""
+        return self._decided_at.get(partition, 0)
+
     def last_epoch(self, broker: BrokerId) -> int:
         """The newest broker epoch of a broker; -1 before its first registration."""
         return self._last_epochs.get(broker, NO_BROKER_EPOCH)
