@@ -20,28 +20,18 @@ _ALL = (
 )
 
 BECAUSE: dict[str, str] = {
-    "own-znode-is-enough": "rare: a controller has to give up while its session lives, and then fail to take "
-    "/controller away",
+    "own-znode-is-enough": "rare: a controller has to give up while its session lives, which lost writes alone do not "
+    "make it do, and then fail to take /controller away",
     "write-in-a-later-session": "harmless: the version of /controller_epoch is checked too, and by the time there is "
     "another session somebody else has won, or nobody is there who could",
-    "bounce-before-isr-change": "rare: a member has to lose power and register again while the ISR change that takes "
-    "it in is on its way, and ZooKeeper refuses such a change",
-    "shutdown-of-another-incarnation": "rare: a request to leave has to arrive after its sender has died and "
-    "registered again",
-    "leaver-elected": "rare: a leader has to die in the few milliseconds in which another broker leaves",
+    "bounce-before-isr-change": "rare: a member has to lose power after an ISR change that takes it in and register "
+    "before the controller hears of that, and then its leader has to end at once",
     "dead-stay-in-sync": "harmless: the leader takes them out itself once they lag, and elections ask who is live",
     "older-content-wins": "harmless: the agent refuses a lower leader epoch, and the controller then reads the state "
     "again and sends it",
-    "new-only-once": "rare: a new partition has to be created while a directory is offline and its first request is "
-    "lost",
     "brokers-instead-of-partitions": "rare: the ISRs of these partitions change once more when the broker returns, and "
     "everybody is told of that",
     "begun-too-soon": "rare: a checkpoint of high watermarks has to be taken before the rest is named, and be needed",
-    "any-number": "rare: a copy of a request that was given up has to arrive after the next one, and epochs of "
-    "partitions and numbers of deltas make most of them harmless",
-    "isr-change-unannounced": "rare: the notification has to be lost and no other one follow; about one seed in fifty",
-    "numbers-restart": "unreached: no simulated broker changes its endpoints, and nothing else opens a second channel "
-    "to one incarnation in one term",
     "senders-survive-the-term": "harmless: agents refuse a lower controller epoch",
     "newer-incarnation-refused": "harmless: what was refused is sent again, and by then the agent knows its epoch",
     "deltas-not-counted": "harmless: the sender's cursor follows the agent's answers, so that deltas come in order",
