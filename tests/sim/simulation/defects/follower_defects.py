@@ -121,9 +121,6 @@ DEFECTS: tuple[Defect, ...] = (
         "11.7 rule 1",
         _watermark_above_end,
     ),
-)
-
-UNSEEN: tuple[Defect, ...] = (
     Defect(
         "watermark-of-diverging",
         "a follower takes the high watermark of an answer that says its log differs",
@@ -131,4 +128,3 @@ UNSEEN: tuple[Defect, ...] = (
         _watermark_of_diverging,
     ),
 )
-"""Planted, they are not found within 50 seeds: agent_defects says why."""

@@ -249,9 +249,6 @@ DEFECTS: tuple[Defect, ...] = (
         "KAFKA-9338",
         _session_keeps_epoch,
     ),
-)
-
-UNSEEN: tuple[Defect, ...] = (
     Defect("join-while-leaving", "a broker that shuts down joins the ISR", "KIP-841", _join_while_leaving),
     Defect(
         "outcome-of-older-epoch",
@@ -259,6 +256,9 @@ UNSEEN: tuple[Defect, ...] = (
         "KAFKA-12686, KAFKA-12751",
         _outcome_of_older_epoch,
     ),
+)
+
+UNSEEN: tuple[Defect, ...] = (
     Defect("stale-state-taken", "a LeaderAndIsr of a lower leader epoch is applied", "11.7 rule 5", _stale_state_taken),
 )
 """Planted, they are not found within 50 seeds: agent_defects says why."""

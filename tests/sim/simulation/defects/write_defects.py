@@ -270,10 +270,6 @@ DEFECTS: tuple[Defect, ...] = (
         "KAFKA-6584, KAFKA-7165",
         _leftover_is_own,
     ),
-)
-"""In the order of the table."""
-
-UNSEEN: tuple[Defect, ...] = (
     Defect(
         "isr-members-unchecked",
         "An ISR change is written without the check that no other member has restarted.",
@@ -281,4 +277,4 @@ UNSEEN: tuple[Defect, ...] = (
         _members_unchecked,
     ),
 )
-"""Planted, it is not found within 50 seeds: agent_defects says why."""
+"""In the order of the table."""

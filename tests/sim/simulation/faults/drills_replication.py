@@ -296,6 +296,7 @@ class _Drills:
         start = ExitStack()
         start.callback(self._stage.keep_down(host))
         undone.enter_context(start)
+        flushed = self._end(second, partition)
         gone: list[bool] = []
         self._world.stop_agent(second, lambda: gone.append(True))
         yield lambda: bool(gone)
@@ -304,7 +305,7 @@ class _Drills:
         yield lambda: self._leads(third, partition)
         yield lambda: self._high_watermark(third, partition) > agreed
         start.close()
-        yield lambda: self._end(second, partition) >= self._end(third, partition)
-        yield 0.1 + 0.4 * chance.random()
+        yield lambda: self._end(second, partition) >= max(flushed + 1, self._end(third, partition))
+        yield 0.2 * chance.random()
         self._stage.die(host, lossy=True)
         self._stage.later(SECOND_US // 4, self._stage.keep_down(host))

@@ -148,6 +148,7 @@ DRILLS: tuple[Kind, ...] = (
     Kind.DRILL_LEAVER,
     Kind.DRILL_LOST_WRITES,
     Kind.DRILL_OFFLINE_DIRECTORY,
+    Kind.DRILL_TRUNCATIONS,
 )
 """Chains of events that a known hole needs and chance alone seldom arranges. Each is a kind of fault of its own."""
 
