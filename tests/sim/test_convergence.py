@@ -147,6 +147,15 @@ def damage_log(well: Well) -> None:
     content[17] ^= 1
 
 
+def never_leave(well: Well) -> None:
+    well.world.agents[BrokerId(1)].leaving = True
+
+
+def lose_directory(well: Well) -> None:
+    for directory in well.world.agents[BrokerId(1)].logs._directories:
+        directory.failure = "it failed"
+
+
 def know_nothing(well: Well) -> None:
     well.world.agents[BrokerId(1)].metadata._view = EMPTY
 
@@ -168,6 +177,8 @@ REASONS: list[tuple[Callable[[Well], None], str]] = [
     (follow_in_the_past, "in leader epoch -1, ZooKeeper has leader"),
     (forget_isr, "of blue-0 has Committed(committed=(), zk_version=-1)"),
     (lower_watermark, "high watermarks and ends of blue-0 differ"),
+    (never_leave, "broker 1 is leaving"),
+    (lose_directory, "broker 1 makes no use of /logs-1"),
     (know_nothing, "broker 1 knows brokers , registered are 1 as"),
     (shrink_isr, "blue-0 has not all of [1, 2, 3] in sync"),
 ]
@@ -189,7 +200,7 @@ def test_a_damaged_batch_is_not_even_compared(well: Well) -> None:
 def test_what_heals_by_itself_is_well_again(well: Well) -> None:
     kill_broker(well)
     well.run(5)
-    assert well.judges.not_converged() == []
+    assert well.judges.not_converged() == ["broker 3 is dead"]
     well.world.start_agent(BrokerId(3))
     assert well.judges.not_converged() != []
     well.run(10)

@@ -53,9 +53,12 @@ def not_converged(
 def _of_registrations(agents: Agents, picture: Picture) -> Iterator[str]:
     for broker, agent in agents.items():
         registered = picture.brokers.get(broker)
-        if not agent.process.alive or agent.leaving:
-            if registered is not None and not agent.process.alive:
-                yield f"broker {broker} is dead and still registered"
+        if not agent.process.alive:
+            yield f"broker {broker} is dead{'' if registered is None else ' and still registered'}"
+        elif agent.leaving:
+            yield f"broker {broker} is leaving"
+        elif agent.logs is not None and agent.logs.offline_dirs:
+            yield f"broker {broker} makes no use of {', '.join(sorted(map(str, agent.logs.offline_dirs)))}"
         elif registered is None:
             yield f"broker {broker} lives and is not registered"
         elif agent.broker_epoch() != registered:
