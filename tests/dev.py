@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -30,6 +31,7 @@ SIM_S = 180
 def run(command: Sequence[str | Path], **options: object) -> int:
     """Run a command from the repository's root and give its exit status; an interrupt is the command's own affair."""
     process = subprocess.Popen([str(part) for part in command], cwd=ROOT, **options)  # type: ignore[call-overload]
+    signal.signal(signal.SIGTERM, lambda *_: process.terminate())
     while True:
         try:
             return int(process.wait())

@@ -5,10 +5,10 @@ from __future__ import annotations
 import gc
 import logging
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from itertools import chain
 from typing import NamedTuple
 
 from regency.history.judge import judge
@@ -95,18 +95,19 @@ def run(seed: int, shape: Shape, *, trace: Trace | None = None, defect: str = ""
             if scheduler.trace.on:
                 logging.disable(logging.NOTSET)
                 logging.getLogger(__name__).exception("the run ended by an exception")
+        last_events = scheduler.trace.last()
         run_.end()
     return RunResult(
         seed,
         failure,
-        scheduler.trace.last(),
+        last_events,
         scheduler.steps,
         scheduler.now_us / SECOND_US,
         time.process_time() - began,
         scheduler.trace.digest,
         dict(run_.points.passed),
         dict(run_.points.died_at),
-        run_.fault_counts,
+        dict(run_.fault_counts),
         run_.workload.records,
     )
 
@@ -122,10 +123,9 @@ class _Run:
         self.judges = Judges(self.world)
         self.workload = Workload(self.world, self.judges.facts)
         self._faults = plan(shape, seed)
-        self.fault_counts: dict[str, int] = {}
+        self.fault_counts: Counter[str] = Counter()
+        """Faults that happened, by what reports call them."""
         self._aftershocks = aftershocks(shape, seed)
-        for fault in chain(self._faults, *self._aftershocks):
-            self.fault_counts[fault.kind.value] = self.fault_counts.get(fault.kind.value, 0) + 1
         self._seed = seed
         self._injector = self._new_injector()
         self._injector.schedule(self._faults)
@@ -198,7 +198,8 @@ class _Run:
 
     def _new_injector(self) -> Injector:
         told = Told(self.judges.facts.lossy_crash, self.workload.kill_client, self.workload.recreating)
-        return Injector(self.world, self.points, _names(), favourites(_names(), self._seed), told)
+        liked = favourites(_names(), self._seed)
+        return Injector(self.world, self.points, _names(), liked, told, self.fault_counts)
 
     def _judge(self) -> Verdict:
         self.workload.end()

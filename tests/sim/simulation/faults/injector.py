@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from functools import partial
 
@@ -27,9 +28,16 @@ class Injector:
     """Carries a plan out, until `close`."""
 
     def __init__(
-        self, world: World, points: Points, point_names: Sequence[str], liked: Collection[str], told: Told
+        self,
+        world: World,
+        points: Points,
+        point_names: Sequence[str],
+        liked: Collection[str],
+        told: Told,
+        happened: Counter[str],
     ) -> None:
         self._world = world
+        self._happened = happened
         self._stage = stage = Stage(world, points, told)
         self._deeds: dict[Kind, Deed] = {
             **process_faults.deeds(stage, point_names, liked),
@@ -55,6 +63,7 @@ class Injector:
     def _strike(self, fault: Fault) -> None:
         who = host_of(BrokerId(fault.broker))
         self._stage.note(who, "%s", fault)
+        self._happened[fault.kind.value] += 1
         undo = self._deeds[fault.kind](fault, self._world.hosts[BrokerId(fault.broker)])
         if undo is not None:
 
