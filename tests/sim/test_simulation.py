@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from simulation.__main__ import main
-from simulation.faults.plan import plan
+from simulation.faults.plan import DRILL_EVERY, DRILLS, plan
 from simulation.judging.invariants import broken
 from simulation.judging.judges import Judges
 from simulation.kernel.trace import LAST, Trace
@@ -85,7 +85,9 @@ def test_a_plan_is_over_when_everything_heals() -> None:
     for seed in range(200):
         shape = shape_of("deep", seed)
         faults = plan(shape, seed)
-        assert len(faults) == shape.faults
+        drilled = seed % DRILL_EVERY == 0
+        assert drilled == any(fault.kind in DRILLS for fault in faults)
+        assert drilled or len(faults) == shape.faults
         assert [fault.at_us for fault in faults] == sorted(fault.at_us for fault in faults)
         assert all(fault.at_us + fault.for_us <= shape.heal_s * 1_000_000 for fault in faults)
         assert sum(fault.lossy for fault in faults) <= shape.lossy
