@@ -4,6 +4,10 @@ A timeout is neither success nor failure: its record may be there once (idempote
 late, or never; where it is there, it is held to the same consistency as all others. Partitions are judged one by one.
 A history too large for one machine is judged in pieces, each with all records of its partitions and with every
 `Recreated` and `Drained`; `add_verdicts` gives the verdict on the whole. O(n log n) for n records sent and read.
+
+A history claims to be complete by a `Drained` or by any final read. What is missing of it then is a finding, which
+nothing allows (`UNJUDGED`, see judge_missing.py). A piece knows of the claim by what it has itself: without `Drained`,
+partitions of which none has a final read are judged like a history that claims nothing.
 """
 
 from __future__ import annotations
@@ -12,15 +16,19 @@ from collections.abc import Iterable, Mapping
 
 from regency.history.judge_findings import DEFAULT_MOST, Findings, Verdict, add_verdicts
 from regency.history.judge_log import ReadLog, judge_log, sends_by_value
+from regency.history.judge_missing import judge_missing
 from regency.history.judge_parts import Part, split
 from regency.history.judge_polls import judge_polls
 from regency.history.judge_sends import judge_sends
-from regency.history.judge_table import Anomaly
+from regency.history.judge_table import Allowance, Anomaly
 from regency.history.operations import Operation, Poll
 from regency.model.ids import TopicPartition
 
-Allowed = frozenset[Anomaly] | Mapping[TopicPartition, frozenset[Anomaly]]
-"""What is allowed: everywhere, or by partition (see `allowed_by_partition`), where one not named allows nothing."""
+Allowed = frozenset[Anomaly] | Allowance | Mapping[TopicPartition, frozenset[Anomaly] | Allowance]
+"""What is allowed: everywhere, or by partition (see `allowed_by_partition`), where one not named allows nothing.
+
+A frozenset allows its anomalies to all sends, an Allowance by the acks and the idempotence of the send they are about.
+"""
 
 
 def judge(history: Iterable[Operation], allowed: Allowed = frozenset(), *, most: int = DEFAULT_MOST) -> Verdict:
@@ -34,11 +42,12 @@ def judge(history: Iterable[Operation], allowed: Allowed = frozenset(), *, most:
 
 
 def _judge_part(part: Part, allowed: Allowed, most: int) -> Verdict:
-    own = allowed if isinstance(allowed, frozenset) else allowed.get(part.name, frozenset())
+    own = allowed if isinstance(allowed, frozenset | Allowance) else allowed.get(part.name, frozenset())
     findings = Findings(part.topic, part.partition, part.topic_id, own, most)
     log = ReadLog(part)
     judge_log(part, log, sends_by_value(part), findings)
     judge_sends(part, log, findings)
     judge_polls(part, log, findings)
+    judge_missing(part, findings)
     polls = sum(isinstance(each, Poll) for session in part.polls.values() for each in session)
     return findings.verdict(sends=sum(map(len, part.sends.values())), polls=polls, records_read=log.records)

@@ -7,8 +7,8 @@ from typing import ParamSpec
 
 import msgspec
 
-from regency.history.judge_table import Anomaly
-from regency.history.operations import Operation, Poll
+from regency.history.judge_table import Allowance, Anomaly
+from regency.history.operations import Operation, Poll, Send
 
 Told_from = ParamSpec("Told_from")
 
@@ -65,27 +65,33 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class Findings:
-    """Collects one partition's findings: counts all, builds only the first of each kind."""
+    """Collects one partition's findings: counts all, builds only the first of each kind, those allowed apart."""
 
-    def __init__(self, topic: str, partition: int, topic_id: str, allowed: frozenset[Anomaly], most: int) -> None:
+    def __init__(
+        self, topic: str, partition: int, topic_id: str, allowed: frozenset[Anomaly] | Allowance, most: int
+    ) -> None:
         self._where = (topic, partition, topic_id)
         self._allowed = allowed
         self._most = most
-        self._kept: dict[Anomaly, list[Finding]] = {}
-        self.counts: dict[Anomaly, int] = {}
-        """Of every kind, allowed or not."""
+        self._kept: dict[tuple[bool, Anomaly], list[Finding]] = {}
+        self._counts: dict[tuple[bool, Anomaly], int] = {}
 
     def add(
         self,
         anomaly: Anomaly,
         offsets: tuple[int, ...],
+        about: Send | None,
         tell: Callable[Told_from, Told],
         *arguments: Told_from.args,
         **named: Told_from.kwargs,
     ) -> None:
-        """Count an anomaly at `offsets`; `tell` is called with its arguments only if it is to be shown."""
-        count = self.counts.get(anomaly, 0)
-        self.counts[anomaly] = count + 1
+        """Count an anomaly at `offsets`; `tell` is called with its arguments only if it is to be shown.
+
+        `about` is the send it is about, whose acks and idempotence say what is allowed; None = about no single one.
+        """
+        allowed = self._allows(anomaly, about)
+        count = self._counts.get((allowed, anomaly), 0)
+        self._counts[allowed, anomaly] = count + 1
         if count < self._most:
             topic, partition, topic_id = self._where
             told = tell(*arguments, **named)
@@ -98,9 +104,9 @@ class Findings:
                 values=told.values,
                 operations=tuple(_trimmed(each, offsets) for each in told.operations),
                 topic_id=topic_id,
-                allowed=anomaly in self._allowed,
+                allowed=allowed,
             )
-            self._kept.setdefault(anomaly, []).append(finding)
+            self._kept.setdefault((allowed, anomaly), []).append(finding)
 
     def verdict(self, *, sends: int, polls: int, records_read: int) -> Verdict:
         """What was collected."""
@@ -109,10 +115,17 @@ class Findings:
             polls=polls,
             records_read=records_read,
             unplaced=0,
-            counts={kind: count for kind, count in sorted(self.counts.items()) if kind not in self._allowed},
-            tolerated={kind: count for kind, count in sorted(self.counts.items()) if kind in self._allowed},
-            findings=tuple(each for kind in sorted(self._kept) for each in self._kept[kind]),
+            counts={kind: count for (allowed, kind), count in sorted(self._counts.items()) if not allowed},
+            tolerated={kind: count for (allowed, kind), count in sorted(self._counts.items()) if allowed},
+            findings=tuple(each for key in sorted(self._kept) for each in self._kept[key]),
         )
+
+    def _allows(self, anomaly: Anomaly, about: Send | None) -> bool:
+        if anomaly is Anomaly.UNJUDGED:
+            return False
+        if isinstance(self._allowed, Allowance):
+            return self._allowed.allows(anomaly, None if about is None else (about.acks, about.idempotent))
+        return anomaly in self._allowed
 
 
 class Told(msgspec.Struct, frozen=True):

@@ -108,20 +108,20 @@ def sends_by_value(part: Part) -> dict[int, Send]:
 def judge_log(part: Part, log: ReadLog, sends: dict[int, Send], findings: Findings) -> None:
     """Findings about what was read: offsets with two values, values at two offsets, values nobody sent, holes."""
     for offset in sorted(log.conflicts):
-        findings.add(Anomaly.INCONSISTENT_OFFSET, (offset,), _tell_conflict, part, log, offset)
+        findings.add(Anomaly.INCONSISTENT_OFFSET, (offset,), None, _tell_conflict, part, log, offset)
     for value in sorted(log.repeated, key=lambda value: log.repeated[value]):
         send = sends.get(value)
         if send is not None and send.outcome is not Outcome.FAILED:
             kind = Anomaly.DUPLICATE if send.idempotent else Anomaly.RETRY_DUPLICATE
             places = tuple(log.repeated[value])
-            findings.add(kind, places, _tell_duplicate, part, log, send, places)
+            findings.add(kind, places, send, _tell_duplicate, part, log, send, places)
     for value in sorted(log.where.keys() - sends.keys(), key=lambda value: (log.where[value], value)):
         offset = log.where[value]
-        findings.add(Anomaly.PHANTOM, (offset,), _tell_phantom, part, log, value, offset)
+        findings.add(Anomaly.PHANTOM, (offset,), None, _tell_phantom, part, log, value, offset)
     failed = [send for send in sends.values() if send.outcome is Outcome.FAILED and send.value in log.where]
     for send in sorted(failed, key=lambda send: log.where[send.value]):
         offset = log.where[send.value]
-        findings.add(Anomaly.FAILED_WRITE_READ, (offset,), _tell_failed, part, log, send, offset)
+        findings.add(Anomaly.FAILED_WRITE_READ, (offset,), send, _tell_failed, part, log, send, offset)
 
 
 def judge_holes(part: Part, lost_offsets: list[int], findings: Findings) -> None:
@@ -138,6 +138,7 @@ def judge_holes(part: Part, lost_offsets: list[int], findings: Findings) -> None
             findings.add(
                 Anomaly.HOLE_IN_LOG,
                 (expected, begin - 1),
+                None,
                 _tell_hole,
                 part,
                 final,

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from operator import attrgetter
 from typing import TypeVar
 
 import msgspec
 
-from regency.history.judge_table import Anomaly, Configuration, Facts, allowed_anomalies
+from regency.history.judge_table import Allowance, Configuration, Facts, allowance_of
 from regency.history.operations import (
     UNKNOWN,
     Drained,
@@ -33,6 +33,8 @@ from regency.model.ids import TopicPartition
 
 Numbered = TypeVar("Numbered", Send, Poll | Seek)
 Session = tuple[str, int]
+Configurations = Configuration | Sequence[Configuration]
+"""Those of the producers that write to a topic: one for all, or each that there is."""
 
 
 class Part:
@@ -50,7 +52,12 @@ class Part:
         """By client and consumer session, in order of `number`."""
         self.ends: list[ListedEnd] = []
         self.final: FinalRead | None = None
-        self.drained_ms: int | None = None
+        self.claims_complete = False
+        """Whether this is the last life in a history that claims to have all that is to be judged by."""
+        self.drained = False
+        """Whether this is the last life in a history with `Drained`."""
+        self.drained_sessions: frozenset[Session] = frozenset()
+        """Consumer sessions that polled any partition after `Drained`; empty in all but the last life."""
         self._log_starts: list[LogStartMoved] = []
         self._start_times: list[int] = []
         self._start_values: list[int] = []
@@ -130,6 +137,8 @@ def split(history: Iterable[Operation]) -> tuple[list[Part], int]:
     recreations: dict[str, list[Recreated]] = {}
     by_partition: dict[tuple[str, int], list[Operation]] = {}
     drained: list[int] = []
+    last_polls: dict[Session, int] = {}
+    complete = False
     for operation in history:
         if isinstance(operation, Recreated):
             recreations.setdefault(operation.topic, []).append(operation)
@@ -137,13 +146,23 @@ def split(history: Iterable[Operation]) -> tuple[list[Part], int]:
             drained.append(operation.at_ms)
         else:
             by_partition.setdefault((operation.topic, operation.partition), []).append(operation)
+            if isinstance(operation, Poll):
+                session = operation.client, operation.session
+                last_polls[session] = max(operation.invoked_ms, last_polls.get(session, operation.invoked_ms))
+            complete = complete or isinstance(operation, FinalRead)
+    drained_ms = min(drained, default=None)
+    went_on = frozenset(
+        session for session, last_ms in last_polls.items() if drained_ms is not None and last_ms >= drained_ms
+    )
     parts: list[Part] = []
     unplaced = 0
     for (topic, partition), operations in sorted(by_partition.items()):
         lives = _Lives(recreations.get(topic, []))
         own = [Part(topic, partition, topic_id) for topic_id in lives.ids]
         unplaced += sum(not _place(operation, own, lives) for operation in operations)
-        own[-1].drained_ms = min(drained, default=None)
+        own[-1].claims_complete = complete or bool(drained)
+        own[-1].drained = bool(drained)
+        own[-1].drained_sessions = went_on
         for part in own:
             part.close()
         parts += own
@@ -225,10 +244,11 @@ def facts_of(history: Iterable[Operation]) -> dict[TopicPartition, Facts]:
 
 
 def allowed_by_partition(
-    history: Iterable[Operation], configurations: Configuration | Mapping[str, Configuration]
-) -> dict[TopicPartition, frozenset[Anomaly]]:
-    """What each partition of the history may show, from its facts and the configuration of all topics or of its own.
+    history: Iterable[Operation], configurations: Configurations | Mapping[str, Configurations]
+) -> dict[TopicPartition, Allowance]:
+    """What each partition of the history may show, from its facts and the configurations of all topics or of its own.
 
+    Every producer's configuration is needed: a send with acks and idempotence that none has is allowed nothing.
     Raises HistoryMalformed for a topic without a configuration.
     """
     operations = list(history)
@@ -238,8 +258,9 @@ def allowed_by_partition(
     }
     allowed = {}
     for name in sorted(names):
-        own = configurations if isinstance(configurations, Configuration) else configurations.get(name.topic)
+        own = configurations.get(name.topic) if isinstance(configurations, Mapping) else configurations
         if own is None:
             raise HistoryMalformed(f"topic {name.topic} has no configuration; give one for every topic of the history.")
-        allowed[name] = allowed_anomalies(own, facts.get(name, Facts()))
+        wanted = (own,) if isinstance(own, Configuration) else own
+        allowed[name] = allowance_of(wanted, facts.get(name, Facts()))
     return allowed

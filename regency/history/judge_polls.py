@@ -23,12 +23,10 @@ Witness = ListedEnd | Poll | Send
 
 def judge_polls(part: Part, log: ReadLog, findings: Findings) -> None:
     """Findings about consumers' sessions and about listed ends."""
-    last_of_client: dict[str, Poll] = {}
-    for session in part.polls.values():
-        last = _Session(part, log, findings).judge(session)
-        if last is not None:
-            last_of_client[last.client] = last
-    _judge_tails(part, last_of_client.values(), findings)
+    last_of_client: dict[str, Poll | None] = {}
+    for (client, _), session in part.polls.items():
+        last_of_client[client] = _Session(part, log, findings).judge(session)
+    _judge_tails(part, (last for last in last_of_client.values() if last is not None), findings)
     _judge_ends(part, findings)
 
 
@@ -71,18 +69,19 @@ class _Session:
 
     def _add(self, anomaly: Anomaly, poll: Poll, expected: int, found: int, what: str) -> None:
         polls = (poll,) if self._previous is None else (self._previous, poll)
-        self._findings.add(anomaly, (expected, found), _tell_step, self._part, polls, what)
+        self._findings.add(anomaly, (expected, found), None, _tell_step, self._part, polls, what)
 
 
 def _judge_tails(part: Part, last_polls: Iterable[Poll], findings: Findings) -> None:
     final = part.final
-    if final is None or part.drained_ms is None:
+    if final is None:
         return
     for poll in last_polls:
-        if poll.invoked_ms >= part.drained_ms and poll.next_position < final.high_watermark:
+        if (poll.client, poll.session) in part.drained_sessions and poll.next_position < final.high_watermark:
             findings.add(
                 Anomaly.UNREAD_TAIL,
                 (poll.next_position, final.high_watermark - 1),
+                None,
                 _tell_tail,
                 part,
                 poll,
@@ -104,7 +103,7 @@ def _judge_ends(part: Part, findings: Findings) -> None:
         floor, witness = floors[index]
         end = ends[index]
         if end.end < floor:
-            findings.add(Anomaly.END_WENT_BACK, (end.end, floor), _tell_end, part, end, floor, witness)
+            findings.add(Anomaly.END_WENT_BACK, (end.end, floor), None, _tell_end, part, end, floor, witness)
 
 
 def _floors_by_epoch(part: Part, ends: list[ListedEnd]) -> Iterator[tuple[int, int, Witness]]:

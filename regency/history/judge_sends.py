@@ -18,7 +18,7 @@ def judge_sends(part: Part, log: ReadLog, findings: Findings) -> None:
     lost += _missing(_acked_without_offset(part), log)
     for send in _by_offset(lost):
         kind = Anomaly.LOST_WRITE if send.acks == ALL else Anomaly.LOST_LEADER_WRITE
-        findings.add(kind, (send.offset,) if send.offset >= 0 else (), _tell_lost, part, log, send)
+        findings.add(kind, (send.offset,) if send.offset >= 0 else (), send, _tell_lost, part, log, send)
     apart = {send.value for send in lost}
     where = log.where
     moved = [send for send in acked if where.get(send.value, send.offset) != send.offset]
@@ -29,6 +29,7 @@ def judge_sends(part: Part, log: ReadLog, findings: Findings) -> None:
             findings.add(
                 Anomaly.MISPLACED_WRITE,
                 (send.offset, place),
+                send,
                 _tell_misplaced,
                 part,
                 log,
@@ -85,7 +86,7 @@ def _judge_shared(part: Part, acked: list[Send], findings: Findings) -> None:
         other = first.setdefault(send.offset, send)
         if other is not send and send.offset not in shared:
             shared.add(send.offset)
-            findings.add(Anomaly.INCONSISTENT_OFFSET, (send.offset,), _tell_shared, part, other, send)
+            findings.add(Anomaly.INCONSISTENT_OFFSET, (send.offset,), None, _tell_shared, part, other, send)
 
 
 def _judge_order(part: Part, session: list[Send], log: ReadLog, apart: set[int], findings: Findings) -> None:
@@ -107,15 +108,14 @@ def _judge_order(part: Part, session: list[Send], log: ReadLog, apart: set[int],
             continue
         if top is not None and place < top_place:
             kind = _order_anomaly(send, acked and top.offset >= 0)
-            findings.add(kind, (top_place, place), _tell_order, part, top, send, (top_place, place))
+            findings.add(kind, (top_place, place), send, _tell_order, part, top, send, (top_place, place))
             continue
         if absent:
             if top is not None and part.final is not None and top_place >= part.final.log_start:
                 for missing in absent:
                     skipped = (top, missing, send)
-                    findings.add(
-                        Anomaly.SKIPPED_SEND, (top_place, place), _tell_skipped, part, skipped, (top_place, place)
-                    )
+                    places = (top_place, place)
+                    findings.add(Anomaly.SKIPPED_SEND, places, missing, _tell_skipped, part, skipped, places)
             absent = []
         if acked or send.idempotent:
             top, top_place = send, place

@@ -1,8 +1,12 @@
-"""Which anomalies there are, and the table of those that a configuration allows and why. Data first; docs render it."""
+"""Which anomalies there are, and the table of those that a configuration allows and why. Data first; docs render it.
+
+An anomaly about one send is allowed by the rows that hold for that send's acks and idempotence, never by those of
+another producer beside it. One that is about no single send is allowed by the rows of any producer.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
@@ -33,6 +37,7 @@ class Anomaly(StrEnum):
     HOLE_IN_LOG = "hole-in-log"
     UNREAD_TAIL = "unread-tail"
     END_WENT_BACK = "end-went-back"
+    UNJUDGED = "unjudged"
 
 
 DESCRIPTIONS: Final[Mapping[Anomaly, str]] = MappingProxyType(
@@ -55,6 +60,7 @@ DESCRIPTIONS: Final[Mapping[Anomaly, str]] = MappingProxyType(
         Anomaly.HOLE_IN_LOG: "the final read lacks offsets between log start and high watermark",
         Anomaly.UNREAD_TAIL: "a consumer that polled to the end of the run did not see all below the high watermark",
         Anomaly.END_WENT_BACK: "a listed end lies below what was listed, read or acknowledged before at that leader",
+        Anomaly.UNJUDGED: "final read or polls are missing, without which a complete history cannot be judged",
     }
 )
 
@@ -214,3 +220,45 @@ def allowed_rows(configuration: Configuration, facts: Facts) -> tuple[Row, ...]:
 def allowed_anomalies(configuration: Configuration, facts: Facts) -> frozenset[Anomaly]:
     """What a correct cluster may show under the configuration once `facts` have happened; `allowed_rows` says why."""
     return frozenset(anomaly for row in allowed_rows(configuration, facts) for anomaly in row.anomalies)
+
+
+Sender = tuple[int, bool]
+"""The acks and the idempotence of a send."""
+
+
+class Allowance(msgspec.Struct, frozen=True):
+    """What one partition may show, by who sent: what is not about one send is allowed if it is to any sender."""
+
+    by_sender: Mapping[Sender, frozenset[Anomaly]] = MappingProxyType({})
+    """A send of acks and idempotence that are not named is allowed nothing."""
+
+    @property
+    def anomalies(self) -> frozenset[Anomaly]:
+        """What is allowed to any sender."""
+        return frozenset().union(*self.by_sender.values())
+
+    def allows(self, anomaly: Anomaly, sender: Sender | None) -> bool:
+        """Whether an anomaly about a send of `sender`, or about no single send (None), is allowed."""
+        if sender is None:
+            return any(anomaly in anomalies for anomalies in self.by_sender.values())
+        return anomaly in self.by_sender.get(sender, ())
+
+    def __bool__(self) -> bool:
+        return any(self.by_sender.values())
+
+    def __or__(self, other: Allowance) -> Allowance:
+        merged = dict(self.by_sender)
+        for sender, anomalies in other.by_sender.items():
+            merged[sender] = merged.get(sender, frozenset()) | anomalies
+        return Allowance(merged)
+
+
+def allowance_of(configurations: Iterable[Configuration], facts: Facts) -> Allowance:
+    """What a partition may show that producers of these configurations write to, once `facts` have happened.
+
+    Of two configurations with the same acks and idempotence, which a send does not tell apart, either may allow.
+    """
+    allowance = Allowance()
+    for each in configurations:
+        allowance |= Allowance({(each.acks, each.idempotent): allowed_anomalies(each, facts)})
+    return allowance

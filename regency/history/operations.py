@@ -84,7 +84,8 @@ class Poll(msgspec.Struct, frozen=True, tag_field="op", tag="poll", omit_default
 
     client: str
     session: int
-    """Consumer session: within one, every poll goes on where the one before it ended. A new assignment is a new one."""
+    """Consumer session: within one, every poll goes on where the one before it ended. A new assignment is a new one:
+    who polls one partition in a session is taken to poll all that it polled or sought in it."""
     number: int
     """Place among the session's polls and seeks of this partition, from 0."""
     topic: str
@@ -207,7 +208,8 @@ class Recreated(msgspec.Struct, frozen=True, tag_field="op", tag="recreated"):
 
 
 class Drained(msgspec.Struct, frozen=True, tag_field="op", tag="drained"):
-    """From here on every consumer had the time to read to the end: who polls after it and stops short has a finding."""
+    """From here on every consumer had the time to read to the end. A session that polls any partition after it has a
+    finding for each that it stopped short of, and every partition with records needs such a session."""
 
     at_ms: int
 

@@ -35,8 +35,8 @@ from simulation.world import World
 LOOK_US = 250_000
 """How often convergence is looked at."""
 
-LAST_POLLS_US = int(1.2 * SECOND_US)
-"""Longer than a consumer's long poll: every one polls once more before everything is read back."""
+LAST_POLLS_US = 3 * SECOND_US
+"""Longer than the long poll that a consumer is in, its rest and a whole one more, which the judge asks for."""
 
 READ_BACK_US = 20 * SECOND_US
 """How long reading back may take."""
@@ -44,7 +44,7 @@ READ_BACK_US = 20 * SECOND_US
 QUIET_US = 2 * SECOND_US
 """Producers go on for at least so long after the last fault has healed."""
 
-END_US = 2 * SECOND_US
+END_US = 4 * SECOND_US
 """About how long the end takes where all is well: converging, the last polls, reading back."""
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from regency.history.judge_table import Anomaly, Configuration
+from regency.history.judge_table import Allowance, Configuration
 from regency.history.operations import Drained, FinalRead, Operation
 from regency.model.ids import BrokerId, TopicPartition
 from simulation.clients.consumer import Consumer
@@ -132,7 +132,7 @@ class Workload:
         reads: Sequence[FinalRead] = self._final.reads if self._final is not None else ()
         return [*self._history.operations, *reads, *self._facts.log_starts, *self._recreations.operations()]
 
-    def allowed(self) -> dict[TopicPartition, frozenset[Anomaly]]:
+    def allowed(self) -> dict[TopicPartition, Allowance]:
         """What the history may show."""
         modes = [MODES[name] for name in self._world.shape.producers]
         configurations = [

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from regency.history.judge import judge
+from regency.history.judge import Allowed, judge
 from regency.history.judge_findings import Verdict
-from regency.history.judge_table import Anomaly
 from regency.history.operations import (
     ALL,
     UNKNOWN,
@@ -100,9 +99,9 @@ class WrittenHistory:
             )
         )
 
-    def seek(self, position: int = UNKNOWN, *, client: str = "c", session: int = 0) -> None:
-        number = self._number(client, session, 0)
-        self.add(Seek(client, session, number, "t", 0, self._next(), position))
+    def seek(self, position: int = UNKNOWN, *, client: str = "c", session: int = 0, partition: int = 0) -> None:
+        number = self._number(client, session, partition)
+        self.add(Seek(client, session, number, "t", partition, self._next(), position))
 
     def listed(self, end: int, *, leader_epoch: int = UNKNOWN, leader: int = UNKNOWN) -> None:
         self.add(ListedEnd("l", "t", 0, end, self._next(), self.now_ms + 5, leader_epoch, leader))
@@ -120,7 +119,7 @@ class WrittenHistory:
         runs = (Run(start, tuple(values)),) if values else ()
         self.add(FinalRead("t", partition, start, end, runs, self._next(), topic_id))
 
-    def judge(self, allowed: frozenset[Anomaly] = frozenset()) -> Verdict:
+    def judge(self, allowed: Allowed = frozenset()) -> Verdict:
         """The verdict; it must not depend on the order of the records."""
         verdict = judge(self.operations, allowed)
         shuffled = random.Random(len(self.operations)).sample(self.operations, len(self.operations))

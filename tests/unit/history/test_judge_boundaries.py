@@ -186,7 +186,8 @@ def test_hole_of_the_log_is_not_each_consumers_fault(history):
 def test_consumer_that_stopped_before_the_end_of_faults_owes_nothing(history):
     history.send(1, 0)
     history.poll(position=0)
-    history.add(Drained(history.now_ms + 100))
+    history.add(Drained(history.now_ms + 1))
+    history.poll((0, [1]), client="other")
     history.final([1])
     assert clean(history)
 

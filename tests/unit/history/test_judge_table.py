@@ -7,10 +7,12 @@ import pytest
 from regency.history.judge_parts import allowed_by_partition, facts_of
 from regency.history.judge_table import (
     TABLE,
+    Allowance,
     Anomaly,
     Cause,
     Configuration,
     Facts,
+    allowance_of,
     allowed_anomalies,
     allowed_rows,
 )
@@ -20,6 +22,7 @@ from regency.history.operations import (
     HistoryMalformed,
     LeaderChanged,
     LossyCrash,
+    Outcome,
     UncleanElection,
 )
 from regency.model.ids import TopicPartition
@@ -34,6 +37,7 @@ NEVER_ALLOWED = {
     Anomaly.SKIPPED_POLL,
     Anomaly.HOLE_IN_LOG,
     Anomaly.UNREAD_TAIL,
+    Anomaly.UNJUDGED,
 }
 
 
@@ -142,7 +146,88 @@ def test_one_partitions_unclean_election_does_not_excuse_another(history):
 def test_topics_have_configurations_of_their_own(history):
     history.send(1, 0)
     assert allowed_by_partition(history.operations, {"t": PLAIN}) == {
-        TopicPartition("t", 0): allowed_anomalies(PLAIN, Facts())
+        TopicPartition("t", 0): Allowance({(ALL, False): allowed_anomalies(PLAIN, Facts())})
     }
     with pytest.raises(HistoryMalformed, match="topic t has no configuration"):
         allowed_by_partition(history.operations, {})
+
+
+HASTY_AND_LEADER = (IDEMPOTENT, Configuration(acks=1, idempotent=False))
+
+
+def test_loose_producer_does_not_excuse_the_strict_one_beside_it(history):
+    history.send(1, 1, client="hasty")
+    history.send(2, 0, client="other")
+    history.send(3, 2, client="leader", acks=1, idempotent=False)
+    history.add(LeaderChanged("t", 0, 8))
+    history.final([1, 2])
+
+    verdict = history.judge(allowed_by_partition(history.operations, HASTY_AND_LEADER))
+
+    assert verdict.counts == {Anomaly.MISPLACED_WRITE: 2}
+    assert verdict.tolerated == {Anomaly.LOST_LEADER_WRITE: 1}
+
+
+def test_findings_of_one_kind_are_allowed_for_one_producer_and_not_for_the_other(history):
+    history.send(1, 1)
+    history.send(2, 0, client="leader", acks=1, idempotent=False)
+    history.add(LeaderChanged("t", 0, 8))
+    history.final([1, 2])
+
+    verdict = history.judge(allowed_by_partition(history.operations, {"t": HASTY_AND_LEADER}))
+
+    assert verdict.counts == verdict.tolerated == {Anomaly.MISPLACED_WRITE: 1}
+    assert [(each.values, each.allowed) for each in verdict.findings] == [((1,), False), ((2,), True)]
+
+
+def test_strict_producer_beside_a_plain_one_must_keep_its_order(history):
+    history.send(1, 1)
+    history.send(2, 0)
+    history.send(3, 3, client="q", idempotent=False)
+    history.send(4, 2, client="q", idempotent=False)
+    history.final([2, 1, 4, 3])
+
+    verdict = history.judge(allowed_by_partition(history.operations, (IDEMPOTENT, PLAIN)))
+
+    assert verdict.counts == {Anomaly.NONMONOTONIC_SEND: 1}
+    assert verdict.tolerated == {Anomaly.RETRY_NONMONOTONIC_SEND: 1}
+
+
+def test_row_holds_for_the_sends_of_the_configuration_that_it_was_taken_for():
+    unseen = Configuration(acks=1, sees_epoch_bumps=False)
+    allowance = allowance_of((IDEMPOTENT, unseen), Facts())
+    assert allowance.allows(Anomaly.SKIPPED_SEND, (1, True))
+    assert not allowance.allows(Anomaly.SKIPPED_SEND, (ALL, True))
+    assert not allowance.allows(Anomaly.SKIPPED_SEND, (ALL, False))
+    assert allowance.allows(Anomaly.SKIPPED_SEND, None)
+
+
+def test_what_is_about_no_single_send_is_allowed_by_any_producers_row(history):
+    history.send(1, 0)
+    history.poll((0, [1]))
+    history.poll((0, [2]), client="d")
+    history.send(2, outcome=Outcome.INDETERMINATE, client="q", acks=1, idempotent=False)
+    history.add(LossyCrash("t", 0, 5, 1, 1))
+
+    verdict = history.judge(allowed_by_partition(history.operations, Configuration(acks=1, idempotent=False)))
+
+    assert verdict.tolerated[Anomaly.INCONSISTENT_OFFSET] == 1
+
+
+def test_send_of_a_kind_that_no_configuration_names_is_allowed_nothing(history):
+    history.send(1, 0)
+    history.final([])
+    history.add(UncleanElection("t", 0, 8))
+
+    assert not history.judge(allowed_by_partition(history.operations, LEADER_ONLY)).clean
+
+
+def test_allowances_of_two_lives_add_up():
+    one, other = Allowance({(1, False): frozenset({Anomaly.LOST_LEADER_WRITE})}), allowance_of((PLAIN,), Facts())
+    both = one | other
+    assert both.anomalies == one.anomalies | other.anomalies
+    assert both.allows(Anomaly.LOST_LEADER_WRITE, (1, False))
+    assert not both.allows(Anomaly.LOST_LEADER_WRITE, (ALL, False))
+    assert one | one == one
+    assert not Allowance()
+    assert one

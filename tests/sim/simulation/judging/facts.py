@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from regency.history import judge_table
-from regency.history.judge_table import Anomaly, Configuration, allowed_anomalies
+from regency.history.judge_table import Allowance, Configuration, allowance_of
 from regency.history.operations import LogStartMoved
 from regency.model.ids import BrokerId, TopicPartition
 from regency.model.record_batch import read_header
@@ -156,10 +156,10 @@ class Facts:
 
     def allowed(
         self, configurations: Iterable[Configuration] = (Configuration(),), *, epoch_bumps: int = 0
-    ) -> dict[TopicPartition, frozenset[Anomaly]]:
-        """What the judge of histories shall allow, where producers were configured in these ways."""
+    ) -> dict[TopicPartition, Allowance]:
+        """What the judge of histories shall allow to sends of producers that were configured in these ways."""
         wanted: Sequence[Configuration] = tuple(configurations)
-        allowed: dict[TopicPartition, frozenset[Anomaly]] = {}
+        allowed: dict[TopicPartition, Allowance] = {}
         for partition, facts in (*self._former, *self.partitions.items()):
             told = judge_table.Facts(
                 unclean_elections=facts.unclean_elections,
@@ -169,11 +169,9 @@ class Facts:
                 epoch_bumps=epoch_bumps,
             )
             minimum, factor = self.min_insync.get(partition.topic, 1), max(1, len(facts.replicas))
-            anomalies: set[Anomaly] = set()
-            for configuration in wanted:
-                of_topic = msgspec.structs.replace(
-                    configuration, min_insync_replicas=minimum, replication_factor=factor
-                )
-                anomalies |= allowed_anomalies(of_topic, told)
-            allowed[partition] = allowed.get(partition, frozenset()) | anomalies
+            of_topic = (
+                msgspec.structs.replace(configuration, min_insync_replicas=minimum, replication_factor=factor)
+                for configuration in wanted
+            )
+            allowed[partition] = allowed.get(partition, Allowance()) | allowance_of(of_topic, told)
         return allowed
