@@ -175,13 +175,15 @@ class PartitionLog(LogCore):
         """Drop the batch that holds `offset` and all after it; returns whether there were any.
 
         The log ends at `offset` then, or below where a batch straddled it. Epochs that begin at the end are forgotten
-        in any case (KAFKA-10706). The lowered recovery point is on the disk when this returns.
+        in any case (KAFKA-10706). Where nothing is left, producers are forgotten too: what is known of them is of
+        batches below the log start, which nothing says are the leader's. The lowered recovery point is on the disk
+        when this returns.
         """
         if offset >= self._log_end:
             self._epochs.truncate_from_end(self._log_end)
             return False
         logger.info("%s: truncated to %d, it ended at %d", self.topic_partition, offset, self._log_end)
-        if offset < self._segments.first.base_offset:
+        if offset <= self._log_start:
             self._restart_at(offset)
             return True
         self._cut(self._segments.find_cut(offset))

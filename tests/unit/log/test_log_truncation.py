@@ -136,7 +136,8 @@ def test_a_lowered_log_start_is_on_the_disk_too(disk, batch):
     path = disk.dirs[0] / "log-start-offset-checkpoint"
     assert read_offsets(OsDisk(), path) == {("flights", 3): 5}
     log.truncate_to(2)
-    assert read_offsets(OsDisk(), path) == {("flights", 3): 2}
+    assert log.log_start_offset == 2
+    assert read_offsets(OsDisk(), path) == {}  # it is where the first segment begins
 
 
 def test_producers_are_as_before_the_dropped_batches(disk, batch):
@@ -159,6 +160,19 @@ def test_producers_of_which_nothing_is_in_memory_are_read_from_the_batches(disk,
     again = log.append_as_leader(batch(1, producer=(9, 0, 0)), 0, NOW)
     assert (again.base_offset, again.duplicate) == (0, True)
     assert log.append_as_leader(batch(1, producer=(8, 0, 5)), 0, NOW).base_offset == 1
+
+
+def test_where_nothing_is_left_producers_are_forgotten(disk, batch):
+    log = disk.log()
+    for sequence in range(4):
+        log.append_as_leader(batch(1, producer=(9, 2, sequence)), 0, NOW)
+    log.set_high_watermark(4)
+    log.maybe_increment_log_start(2)
+    assert log.truncate_to(2)
+    assert (log.log_start_offset, log.log_end_offset) == (2, 2)
+    followed = batch(1, base=2, epoch=1, producer=(9, 1, 7))
+    log.append_as_follower(followed)
+    assert log.append_as_leader(batch(1, producer=(9, 1, 8)), 0, NOW).base_offset == 3
 
 
 def test_index_and_time_lookups_hold_after_a_cut(disk, batch):
