@@ -228,9 +228,11 @@ def _traced(seed: int, profile: str, defect: str, to: TextIO) -> RunResult:
 
 
 def _tell_failure(result: RunResult, profile: str, defect: str) -> None:
+    """What failed, and its last events: of a second run with the trace on, which has the log lines too."""
+    traced = run(result.seed, shape_of(profile, result.seed), trace=Trace(on=True), defect=defect)
     again = f"./dev sim --profile {profile} --seed {result.seed} --seeds 1 --trace"
     again += f" --defect {defect}" if defect else ""
-    lines = "\n  ".join(result.last_events)
+    lines = "\n  ".join(traced.last_events)
     sys.stdout.write(f"\nseed {result.seed} FAILED: {result.failure}\n  {lines}\nto see it again: {again}\n")
 
 
