@@ -207,6 +207,8 @@ class World:
             if agent is not None and agent.process.alive and agent.logs is not None and agent.logs.offline_dirs:
                 self.note("heal", agent.process.name, "is restarted: a log directory of it is offline")
                 agent.process.kill()
+            if agent is not None and agent.process.alive and agent.leaving:
+                agent.process.on_death(partial(self._start_again, broker))
             self.start_agent(broker)
 
     def holds(self, host: Host, topic: str) -> bool:
@@ -224,6 +226,10 @@ class World:
             return None
         version = ZkVersion(znode.stat.version)
         return znodes.decode_topic(path, znode.data, topic=name, zk_version=version, czxid=znode.stat.czxid).topic_id
+
+    def _start_again(self, broker: BrokerId) -> None:
+        """Whoever still leaves when everything is well is wanted again once it has gone."""
+        self.scheduler.at(AGENT_AGAIN_US, partial(self.start_agent, broker))
 
     def note(self, kind: str, who: str, words: str, *values: object) -> None:
         """An event of the trace."""
