@@ -254,20 +254,36 @@ class _Opening:
         except (FileNotFoundError, CheckpointMalformed) as error:
             on_file = []
             why = str(error)
+        known_from = on_file[0][1] if on_file else log_end
+        if why and known_from > log_start:
+            self._read_epochs(chain, log_start, known_from, log_end, why)
         entries = merge_epochs(on_file, self._read)
-        if why and chain.size_bytes and (not on_file or not entries or entries[0][1] > log_start):
-            logger.warning("%s: leader epochs are read from the batches instead: %s", self._directory, why)
-            reader = EpochReader(chain.first.base_offset)
-            for segment in chain:
-                for _, header in segment.headers():
-                    reader.note(header)
-            entries = merge_epochs([], [reader.range(log_end)])
         cache = LeaderEpochCache(self._disk, path, entries)
         if entries != on_file:
             cache.save()
         cache.truncate_from_start(log_start)
         cache.truncate_from_end(log_end)
         return cache
+
+    def _read_epochs(self, chain: Segments, start: Offset, stop: Offset, log_end: Offset, why: str) -> None:
+        """Read the epochs of the batches from `start` to `stop`, segment by segment, where that was not done already.
+
+        Segments whose deletion was lost come back after the file was cut to what follows them.
+        """
+        read = {part.start for part in self._read}
+        ends = [*(segment.base_offset for segment in chain), log_end][1:]
+        unknown = [
+            (segment, end)
+            for segment, end in zip(chain, ends, strict=True)
+            if segment.size and segment.base_offset < stop and end > start and segment.base_offset not in read
+        ]
+        if unknown:
+            logger.warning("%s: leader epochs are read from the batches of %d segments: %s", self._directory, len(unknown), why)
+        for segment, end in unknown:
+            reader = EpochReader(segment.base_offset)
+            for _, header in segment.headers():
+                reader.note(header)
+            self._read.append(reader.range(end))
 
     def _topic_id(self) -> TopicId:
         try:

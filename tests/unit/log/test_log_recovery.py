@@ -207,6 +207,21 @@ def test_an_older_epoch_file_is_corrected_by_the_batches(small, batch):
         small.crash()
 
 
+@pytest.mark.parametrize("lost_index", ["", f"{0:020d}.index", f"{4:020d}.timeindex"])
+def test_segments_that_came_back_have_their_epochs_whether_they_were_checked_or_not(small, batch, lost_index):
+    log = fill(small.log(), batch, 3, epoch=0)
+    fill(log, batch, 3, epoch=1)
+    fill(log, batch, 5, epoch=5)
+    assert log.segment_base_offsets == (0, 4, 8)
+    log.flush()
+    small.manager.checkpoint_recovery_points()
+    small.crash()
+    if lost_index:
+        (log.directory / lost_index).unlink()
+    (log.directory / "leader-epoch-checkpoint").write_text("0\n1\n5 8\n")
+    assert small.open().get(log.topic_partition).epoch_entries == ((0, 0), (1, 3), (5, 6))
+
+
 def test_a_log_that_lost_more_than_its_start_begins_empty_at_its_start(small, batch):
     log = fill(small.log(), batch, 4)
     log.set_high_watermark(4)
