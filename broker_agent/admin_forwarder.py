@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, Protocol, TypeVar
 from uuid import UUID
 
 import grpc
@@ -19,8 +19,8 @@ from regency.model.clock import Clock
 from regency.model.errors import RegencyError
 from regency.model.ids import NO_LEADER, BrokerId, TopicId
 from regency.model.kafka_errors import ErrorCode
-from regency.protos import controller_pb2
-from regency.runtime.grpc_channels import RpcFailed, call_async, open_channel
+from regency.protos import admin_pb2, controller_pb2
+from regency.runtime.grpc_channels import Method, RpcFailed, call_async, open_channel
 from regency.runtime.grpc_clients import ControllerClient
 
 FORWARD_TIMEOUT_MS = 30_000
@@ -28,6 +28,30 @@ FORWARD_TIMEOUT_MS = 30_000
 
 LEAST_TIMEOUT_MS = 1000
 """Shortest wait for it: a client that does not want to wait for leaders still wants an answer."""
+
+
+class _Outcome(Protocol):
+    """What an answer says of the request as a whole."""
+
+    @property
+    def error_code(self) -> int: ...
+
+    @property
+    def message(self) -> str: ...
+
+
+class AdminReply(Protocol):
+    """An answer of service Admin."""
+
+    @property
+    def outcome(self) -> admin_pb2.Outcome:
+        """Of the request as a whole."""
+        ...
+
+
+RequestT = TypeVar("RequestT")
+AnswerT = TypeVar("AnswerT")
+ReplyT = TypeVar("ReplyT", bound=AdminReply)
 
 
 class NotController(RegencyError):
@@ -91,7 +115,13 @@ class AdminForwarder:
         request = controller_pb2.CreateTopicsRequest(validate_only=validate_only)
         request.topics.extend(_encode(topic) for topic in topics)
         try:
-            response = await self._ask(request, self._ruling(require_local), deadline)
+            response = await self._ask(
+                lambda channel: ControllerClient(channel).create_topics,
+                request,
+                lambda reply: reply,
+                self._ruling(require_local),
+                deadline,
+            )
         except RpcFailed as error:
             return [CreatedTopicResult(topic.name, ErrorCode.REQUEST_TIMED_OUT, str(error)) for topic in topics]
         if response.error_code != ErrorCode.NONE:
@@ -102,9 +132,25 @@ class AdminForwarder:
             return results
         return await self._await_leaders(results, deadline)
 
+    async def forward(
+        self, method: Callable[[grpc.Channel], Method[RequestT, ReplyT]], request: RequestT, *, timeout_ms: int
+    ) -> ReplyT:
+        """Let the controller answer a client's request of service Admin, within `timeout_ms` milliseconds.
+
+        The client must have asked the broker whose child rules, or ruled last. A controller that was just deposed or
+        died is followed to its successor. Raises NotController; RpcFailed where the request may or may not be done.
+        """
+        deadline = self._clock.monotonic_ms() + timeout_ms
+        return await self._ask(method, request, lambda reply: reply.outcome, self._ruling(require_local=True), deadline)
+
     async def _ask(
-        self, request: controller_pb2.CreateTopicsRequest, ruling: RulingController, deadline: int
-    ) -> controller_pb2.CreateTopicsResponse:
+        self,
+        method: Callable[[grpc.Channel], Method[RequestT, AnswerT]],
+        request: RequestT,
+        outcome: Callable[[AnswerT], _Outcome],
+        ruling: RulingController,
+        deadline: int,
+    ) -> AnswerT:
         """Ask the controller; where it does not rule any more, its successor, as soon as there is one.
 
         Raises RpcFailed, NotController.
@@ -114,7 +160,7 @@ class AdminForwarder:
             refusal: RegencyError
             try:
                 response = await call_async(
-                    ControllerClient(self._open(ruling.endpoint)).create_topics,
+                    method(self._open(ruling.endpoint)),
                     request,
                     timeout_ms=min(max(left_ms, LEAST_TIMEOUT_MS), FORWARD_TIMEOUT_MS),
                     target=f"the controller at {ruling.endpoint}",
@@ -124,9 +170,10 @@ class AdminForwarder:
                     raise
                 refusal = error
             else:
-                if response.error_code != ErrorCode.NOT_CONTROLLER:
+                answered = outcome(response)
+                if answered.error_code != ErrorCode.NOT_CONTROLLER:
                     return response
-                refusal = NotController(response.message or f"Broker {ruling.id} no longer rules.")
+                refusal = NotController(answered.message or f"Broker {ruling.id} no longer rules.")
             asked = ruling
             left_ms = deadline - self._clock.monotonic_ms()
             if not await self._metadata.wait_for(partial(_succeeded, self._metadata, asked), left_ms):

@@ -16,10 +16,12 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+from regency.controller.admin_rpcs import admin_service
 from regency.controller.admin_service import AdminService
 from regency.controller.channel_manager import open_channels
 from regency.controller.config import controller_config
 from regency.controller.controller import Controller
+from regency.controller.desk import Desk
 from regency.controller.event_loop import EventLoop, EventQueue
 from regency.controller.events import ShutDown
 from regency.history.writer import HistoryWriter
@@ -76,15 +78,16 @@ class ControllerProcess:
             history=None if config.history_dir is None else HistoryWriter(config.history_dir, "controller"),
         )
         self._loop = EventLoop(self._queue, self._controller.process)
-        service = AdminService(
+        desk = Desk(self._controller, self._queue, self._loop, timeout_ms=config.request_timeout_ms)
+        reporting = AdminService(
             self._controller,
-            self._queue,
+            desk,
             self._loop,
             broker=config.broker_id,
             session_id=lambda: self._session.session_id,
-            timeout_ms=config.request_timeout_ms,
         )
-        self._server = GrpcServer([service.handler()], threads=RPC_THREADS, name="controller-rpc")
+        services = [reporting.handler(), admin_service(desk)]
+        self._server = GrpcServer(services, threads=RPC_THREADS, name="controller-rpc")
 
     def start(self) -> int:
         """Serve, and begin to race. Returns the port. Raises PortUnavailable, ZkError."""

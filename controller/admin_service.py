@@ -6,13 +6,12 @@ A controller that does not rule answers NOT_CONTROLLER to everything but Describ
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
-from typing import TypeVar
 from uuid import UUID
 
 from regency.controller.controller import Controller
-from regency.controller.event_loop import EventLoop, EventQueue
-from regency.controller.events import ControlledShutdown, CreatedTopic, CreateTopics, NewTopic, NotController
+from regency.controller.desk import NOT_RULING, Desk
+from regency.controller.event_loop import EventLoop
+from regency.controller.events import ControlledShutdown, CreatedTopic, CreateTopics, NewTopic
 from regency.controller.reports import ReplicaReport
 from regency.model.ids import (
     ZERO_TOPIC_ID,
@@ -29,9 +28,6 @@ from regency.protos import controller_pb2 as pb
 from regency.runtime.grpc_servers import ServiceHandler, service, unary
 
 SERVICE = "regency.controller.v1.Controller"
-NOT_RULING = "This controller does not rule; ask the one that does."
-
-T = TypeVar("T")
 
 
 class AdminService:
@@ -40,19 +36,17 @@ class AdminService:
     def __init__(
         self,
         controller: Controller,
-        queue: EventQueue,
+        desk: Desk,
         loop: EventLoop,
         *,
         broker: BrokerId,
         session_id: Callable[[], int],
-        timeout_ms: int,
     ) -> None:
         self._controller = controller
-        self._queue = queue
+        self._desk = desk
         self._loop = loop
         self._broker = broker
         self._session_id = session_id
-        self._timeout_ms = timeout_ms
 
     def handler(self) -> ServiceHandler:
         """The service for a GrpcServer."""
@@ -84,26 +78,20 @@ class AdminService:
 
     def create_topics(self, request: pb.CreateTopicsRequest) -> pb.CreateTopicsResponse:
         """Create topics and wait until their leaders are elected."""
-        event = CreateTopics(tuple(map(_new_topic, request.topics)), validate_only=request.validate_only)
-        try:
-            created = self._ask(event, event.reply)
-        except NotController:
-            return pb.CreateTopicsResponse(error_code=ErrorCode.NOT_CONTROLLER, message=NOT_RULING)
-        except TimeoutError:
-            return pb.CreateTopicsResponse(error_code=ErrorCode.REQUEST_TIMED_OUT, message=self._too_busy())
-        return pb.CreateTopicsResponse(topics=map(_created_topic, created))
+        return self._desk.answer(
+            CreateTopics(tuple(map(_new_topic, request.topics)), validate_only=request.validate_only),
+            lambda created: pb.CreateTopicsResponse(topics=map(_created_topic, created)),
+            lambda error, message: pb.CreateTopicsResponse(error_code=error, message=message),
+        )
 
     def controlled_shutdown(self, request: pb.ControlledShutdownRequest) -> pb.ControlledShutdownResponse:
         """Move what a broker leads, so that it may go."""
-        event = ControlledShutdown(BrokerId(request.broker_id), BrokerEpoch(request.broker_epoch))
-        try:
-            outcome = self._ask(event, event.reply)
-        except NotController:
-            return pb.ControlledShutdownResponse(error_code=ErrorCode.NOT_CONTROLLER, message=NOT_RULING)
-        except TimeoutError:
-            return pb.ControlledShutdownResponse(error_code=ErrorCode.REQUEST_TIMED_OUT, message=self._too_busy())
-        return pb.ControlledShutdownResponse(
-            error_code=outcome.error, message=outcome.message, remaining_partitions=len(outcome.remaining)
+        return self._desk.answer(
+            ControlledShutdown(BrokerId(request.broker_id), BrokerEpoch(request.broker_epoch)),
+            lambda outcome: pb.ControlledShutdownResponse(
+                error_code=outcome.error, message=outcome.message, remaining_partitions=len(outcome.remaining)
+            ),
+            lambda error, message: pb.ControlledShutdownResponse(error_code=error, message=message),
         )
 
     def describe(self, _request: pb.DescribeControllerRequest) -> pb.DescribeControllerResponse:
@@ -121,16 +109,6 @@ class AdminService:
             unacknowledged=self._controller.unacknowledged,
             session_id=self._session_id(),
         )
-
-    def _ask(self, event: CreateTopics | ControlledShutdown, reply: Future[T]) -> T:
-        """Queue a request and wait for its answer. Raises NotController, TimeoutError."""
-        if not self._controller.view.ruling:
-            raise NotController(NOT_RULING)
-        self._queue.put(event)
-        return reply.result(self._timeout_ms / 1000)
-
-    def _too_busy(self) -> str:
-        return f"The controller is busy with {self._loop.state.label}; the request is still queued and may be done."
 
 
 def _reports(request: pb.ReportReplicasRequest) -> Iterator[tuple[TopicPartition, ReplicaReport]]:

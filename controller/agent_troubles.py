@@ -8,18 +8,25 @@ from __future__ import annotations
 import logging
 
 from regency.controller.brokers import on_brokers_changed, take_offline
+from regency.controller.cluster_store import LARGEST_LEAP
+from regency.controller.events import AgentTroubled
 from regency.controller.partition_state_machine import refresh_leadership
 from regency.controller.sender import Trouble
+from regency.controller.store_access import EpochBehind
 from regency.controller.term import Term
 from regency.controller.topics import take_in
 from regency.model.crash_points import crash_point
+from regency.model.errors import ControllerMoved
 from regency.model.ids import PartitionReplica
 
 logger = logging.getLogger(__name__)
 
 
-def on_trouble(term: Term, trouble: Trouble) -> None:
-    """Act on an agent's answer, unless it is of an incarnation that is over."""
+def on_agent_troubled(term: Term, event: AgentTroubled) -> None:
+    """Act on an agent's answer, unless it is of an incarnation that is over. Raises ControllerMoved, EpochBehind."""
+    trouble = event.trouble
+    if trouble.stale_controller:
+        _check_rule(term, trouble)
     broker = term.context.brokers.get(trouble.broker)
     if broker is None or broker.epoch != trouble.broker_epoch:
         return
@@ -39,6 +46,14 @@ def on_trouble(term: Term, trouble: Trouble) -> None:
         take_in(term, sorted({each.topic for each in trouble.unknown if each.topic in term.context.topics}))
     if trouble.failed_storage:
         _fail_storage(term, trouble)
+
+
+def _check_rule(term: Term, trouble: Trouble) -> None:
+    if not term.elector.still_rules(term.store.fence):
+        raise ControllerMoved(f"Broker {trouble.broker} has seen a newer controller, and so has ZooKeeper.")
+    if 0 <= trouble.controller_epoch - term.epoch <= LARGEST_LEAP:
+        seen = trouble.controller_epoch
+        raise EpochBehind(f"Broker {trouble.broker} has seen controller epoch {seen}, ours is {term.epoch}.", seen)
 
 
 def _read_fenced(term: Term, trouble: Trouble) -> None:

@@ -8,12 +8,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from enum import Enum
-from itertools import count
 
 import msgspec
 
 from regency.controller.patience import Patience
+from regency.controller.store_access import (
+    LARGEST_OPERATION,
+    EpochBehind,
+    Fence,
+    StoreAccess,
+    WriteCode,
+    WriteResult,
+    result_of,
+)
 from regency.model import znode_paths as paths
 from regency.model import znodes
 from regency.model.crash_points import crash_point
@@ -21,31 +28,11 @@ from regency.model.errors import ControllerMoved, ZnodeMalformed
 from regency.model.facts import Broker, LeaderIsrAndControllerEpoch, TopicAssignment
 from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch, TopicPartition, ZkVersion
 from regency.model.topic_names import is_valid_topic_name
-from regency.runtime.fenced import FencedItem, ItemOutcome, fenced_write
-from regency.runtime.zk_ops import MAX_REQUEST_BYTES, op_size
+from regency.runtime.fenced import FencedItem, ItemOutcome
+from regency.runtime.zk_ops import op_size
 from regency.runtime.zk_session import Create, Delete, SetData, ZkCode, ZkSession, Znode
 
 logger = logging.getLogger(__name__)
-
-
-class Fence(msgspec.Struct, frozen=True):
-    """What a ruling controller's writes are checked against: its epoch, and the session that won it."""
-
-    epoch: ControllerEpoch
-    zk_version: int
-    """Version of /controller_epoch as long as nobody else has won."""
-    generation: int
-
-
-class EpochBehind(ControllerMoved):
-    """Somebody knows a higher controller epoch than ours although nobody else rules: /controller_epoch was set back.
-
-    Rule again, beyond `seen`: brokers refuse whatever comes from a lower epoch than they have seen.
-    """
-
-    def __init__(self, message: str, seen: ControllerEpoch) -> None:
-        super().__init__(message, hint="/controller_epoch was deleted or set back: rule again in a higher epoch.")
-        self.seen = seen
 
 
 class Registered(msgspec.Struct, frozen=True):
@@ -72,40 +59,17 @@ class StatesRead(msgspec.Struct, frozen=True):
     malformed: frozenset[TopicPartition]
 
 
-class WriteCode(Enum):
-    """What became of one write of a batch."""
-
-    WRITTEN = "written"
-    CONFLICT = "conflict"
-    """The znode has another version: read it and decide again."""
-    EXISTS = "exists"
-    MISSING = "missing"
-    FAILED = "failed"
-
-
-class WriteResult(msgspec.Struct, frozen=True):
-    """Outcome of one write; `zk_version` after it, where it was written."""
-
-    code: WriteCode
-    zk_version: ZkVersion = ZkVersion(-1)
-    why: str = ""
-
-
-_CODES = {
-    ZkCode.BAD_VERSION: WriteCode.CONFLICT,
-    ZkCode.NODE_EXISTS: WriteCode.EXISTS,
-    ZkCode.NO_NODE: WriteCode.MISSING,
-}
-
-
 class ClusterStore:
     """Verbs over one ZkSession, in one controller epoch. The controller's thread calls them."""
 
     def __init__(self, session: ZkSession, patience: Patience, fence: Fence) -> None:
-        self.fence = fence
-        self._session = session
-        self._patience = patience
-        self._reported: set[tuple[str, int]] = set()
+        self.access = StoreAccess(session, patience, fence)
+        """For verbs of one subject that are not here."""
+
+    @property
+    def fence(self) -> Fence:
+        """What all writes are checked against."""
+        return self.access.fence
 
     # Reads
 
@@ -114,13 +78,13 @@ class ClusterStore:
         brokers: dict[BrokerId, Broker] = {}
         malformed: dict[BrokerId, BrokerEpoch] = {}
         wanted = []
-        for name in self._children(paths.BROKER_IDS):
+        for name in self.access.children(paths.BROKER_IDS):
             broker = paths.parse_broker(f"{paths.BROKER_IDS}/{name}")
             if broker is None:
-                self._report_name(f"{paths.BROKER_IDS}/{name}", "a broker is registered under its number")
+                self.access.report_name(f"{paths.BROKER_IDS}/{name}", "a broker is registered under its number")
             else:
                 wanted.append(broker)
-        for broker, znode in zip(wanted, self._read_many([paths.broker(each) for each in wanted]), strict=True):
+        for broker, znode in zip(wanted, self.access.read_many([paths.broker(each) for each in wanted]), strict=True):
             if znode is None:
                 continue
             epoch = BrokerEpoch(znode.stat.czxid)
@@ -128,15 +92,15 @@ class ClusterStore:
                 brokers[broker] = znodes.decode_broker(znode.path, znode.data, id=broker, epoch=epoch)
             except ZnodeMalformed as error:
                 malformed[broker] = epoch
-                self._report(error, znode)
+                self.access.report(error, znode)
         return Registered(brokers, malformed)
 
     def topic_names(self) -> tuple[str, ...]:
         """Names of the topics that have a znode, sorted. One that cannot name a folder is reported and left out."""
-        names = self._children(paths.TOPICS)
+        names = self.access.children(paths.TOPICS)
         for name in names:
             if not is_valid_topic_name(name):
-                self._report_name(paths.topic(name), "no topic may have this name")
+                self.access.report_name(paths.topic(name), "no topic may have this name")
         return tuple(filter(is_valid_topic_name, names))
 
     def read_topics(self, names: Sequence[str]) -> TopicsRead:
@@ -144,7 +108,7 @@ class ClusterStore:
         topics: dict[str, TopicAssignment] = {}
         without_id: dict[str, bytes] = {}
         gone = []
-        for name, znode in zip(names, self._read_many([paths.topic(name) for name in names]), strict=True):
+        for name, znode in zip(names, self.access.read_many([paths.topic(name) for name in names]), strict=True):
             if znode is None:
                 gone.append(name)
                 continue
@@ -158,7 +122,7 @@ class ClusterStore:
                 )
                 check_partition_numbers(znode.path, topic)
             except ZnodeMalformed as error:
-                self._report(error, znode)
+                self.access.report(error, znode)
                 continue
             topics[name] = topic
             if topic.topic_id is None:
@@ -173,7 +137,7 @@ class ClusterStore:
         states: dict[TopicPartition, LeaderIsrAndControllerEpoch] = {}
         mzxids: dict[TopicPartition, int] = {}
         malformed = []
-        found = self._read_many([paths.partition_state(partition) for partition in partitions])
+        found = self.access.read_many([paths.partition_state(partition) for partition in partitions])
         decode = znodes.decode_state
         for partition, znode in zip(partitions, found, strict=True):
             if znode is None:
@@ -187,7 +151,7 @@ class ClusterStore:
                     self._refuse_newer(partition, znode, state.controller_epoch)
             except ZnodeMalformed as error:
                 malformed.append(partition)
-                self._report(error, znode)
+                self.access.report(error, znode)
                 continue
             states[partition] = state
             mzxids[partition] = stat.mzxid
@@ -196,43 +160,45 @@ class ClusterStore:
     def isr_notifications(self) -> tuple[str, ...]:
         """Paths of the ISR change notifications there are."""
         parent = paths.ISR_CHANGE_NOTIFICATION
-        return tuple(f"{parent}/{name}" for name in self._children(parent))
+        return tuple(f"{parent}/{name}" for name in self.access.children(parent))
 
     def read_isr_notifications(self, listed: Sequence[str]) -> tuple[TopicPartition, ...]:
         """Partitions these notifications name, each once; malformed ones are reported and skipped."""
         named: dict[TopicPartition, None] = {}
-        for znode in self._read_many(listed):
+        for znode in self.access.read_many(listed):
             if znode is None:
                 continue
             try:
                 named.update(dict.fromkeys(znodes.decode_isr_change(znode.path, znode.data)))
             except ZnodeMalformed as error:
-                self._report(error, znode)
+                self.access.report(error, znode)
         return tuple(named)
 
     def topic_configs(self, topics: Sequence[str]) -> dict[str, dict[str, str] | None]:
         """Settings of these topics that differ from the brokers'; None where they cannot be read."""
         configs: dict[str, dict[str, str] | None] = {}
-        for topic, znode in zip(topics, self._read_many([paths.topic_config(each) for each in topics]), strict=True):
+        for topic, znode in zip(
+            topics, self.access.read_many([paths.topic_config(each) for each in topics]), strict=True
+        ):
             try:
                 configs[topic] = {} if znode is None else znodes.decode_config(znode.path, znode.data)
             except ZnodeMalformed as error:
                 configs[topic] = None
                 if znode is not None:
-                    self._report(error, znode)
+                    self.access.report(error, znode)
         return configs
 
     def pending_requests(self) -> tuple[str, ...]:
         """Paths of admin requests and log directory notifications that stand in ZooKeeper now."""
         parents = (paths.DELETE_TOPICS, paths.LOG_DIR_EVENT_NOTIFICATION)
         single = (paths.REASSIGN_PARTITIONS, paths.PREFERRED_ELECTION)
-        found = [f"{parent}/{name}" for parent in parents for name in self._children(parent)]
-        found.extend(znode.path for znode in self._read_many(single) if znode is not None)
+        found = [f"{parent}/{name}" for parent in parents for name in self.access.children(parent)]
+        found.extend(znode.path for znode in self.access.read_many(single) if znode is not None)
         return tuple(found)
 
     def cluster_id(self) -> str | None:
         """Id of the cluster; None where no broker has given it one. Raises ZnodeMalformed."""
-        (znode,) = self._read_many([paths.CLUSTER_ID])
+        (znode,) = self.access.read_many([paths.CLUSTER_ID])
         return None if znode is None else znodes.decode_cluster_id(znode.path, znode.data)
 
     # Fenced writes
@@ -240,13 +206,13 @@ class ClusterStore:
     def create_topics(self, topics: Mapping[str, tuple[TopicAssignment, Mapping[str, str]]]) -> dict[str, WriteResult]:
         """Create topics, each with its settings in one piece. EXISTS: somebody else has created it."""
         names = list(topics)
-        existing = self._read_many([paths.topic_config(name) for name in names])
+        existing = self.access.read_many([paths.topic_config(name) for name in names])
         items = []
         for (name, (assignment, config)), found in zip(topics.items(), existing, strict=True):
             path, data = paths.topic_config(name), znodes.encode_config(config)
             settings = Create(path, data) if found is None else SetData(path, data, found.stat.version)
             items.append(FencedItem((settings, Create(paths.topic(name), znodes.encode_topic(assignment)))))
-        return dict(zip(names, map(_result_of_topic, self._write(items)), strict=True))
+        return dict(zip(names, map(_result_of_topic, self.access.write(items)), strict=True))
 
     def set_topic_ids(self, topics: Iterable[tuple[TopicAssignment, bytes]]) -> list[WriteResult]:
         """Write topic znodes again with the id they now have; the bytes are their present content.
@@ -260,16 +226,16 @@ class ClusterStore:
             for topic, content in topics
         ]
         fitting = [item for item in items if op_size(item.ops[0]) <= LARGEST_OPERATION]
-        outcomes = iter(self._write(fitting))
+        outcomes = iter(self.access.write(fitting))
         too_large = WriteResult(WriteCode.FAILED, why="the znode has no room for an id")
-        return [_result(next(outcomes)) if op_size(item.ops[0]) <= LARGEST_OPERATION else too_large for item in items]
+        return [result_of(next(outcomes)) if op_size(item.ops[0]) <= LARGEST_OPERATION else too_large for item in items]
 
     def create_states(
         self, states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch]
     ) -> dict[TopicPartition, WriteResult]:
         """Create state znodes with their parents. EXISTS: one stands there already."""
         topics = dict.fromkeys(partition.topic for partition in states)
-        self._write([FencedItem((Create(paths.topic_partitions(topic)),)) for topic in topics])
+        self.access.write([FencedItem((Create(paths.topic_partitions(topic)),)) for topic in topics])
         crash_point("controller.partitions.after_parents")
         results = self._create_states(states, with_parent=True)
         again = {
@@ -287,12 +253,12 @@ class ClusterStore:
             FencedItem((SetData(paths.partition_state(partition), encode(state), state.leader_and_isr.zk_version),))
             for partition, state in states.items()
         ]
-        outcomes = self._write(items)
-        return {partition: _result(outcome) for partition, outcome in zip(states, outcomes, strict=True)}
+        outcomes = self.access.write(items)
+        return {partition: result_of(outcome) for partition, outcome in zip(states, outcomes, strict=True)}
 
     def delete_notifications(self, listed: Sequence[str]) -> None:
         """Delete these notifications; those already gone do not matter."""
-        self._write([FencedItem((Delete(path, None),)) for path in listed])
+        self.access.write([FencedItem((Delete(path, None),)) for path in listed])
 
     def _create_states(
         self,
@@ -305,34 +271,12 @@ class ClusterStore:
             create = Create(paths.partition_state(partition), znodes.encode_state(state))
             parent = Create(paths.topic_partition(partition))
             items.append(FencedItem((parent, create) if with_parent else (create,)))
-        outcomes = self._write(items)
-        return {partition: _result(outcome) for partition, outcome in zip(states, outcomes, strict=True)}
-
-    def _write(self, items: Sequence[FencedItem]) -> list[ItemOutcome]:
-        if not items:
-            return []
-        attempts = count()
-        return self._patience.until_done(
-            lambda: fenced_write(
-                self._session,
-                items,
-                epoch_path=paths.CONTROLLER_EPOCH,
-                epoch_version=self.fence.zk_version,
-                generation=self.fence.generation,
-                resumed=next(attempts) > 0,
-            )
-        )
-
-    def _children(self, path: str) -> tuple[str, ...]:
-        children = self._patience.until_done(lambda: self._session.children(path))
-        return () if children is None else children.names
-
-    def _read_many(self, wanted: Sequence[str]) -> list[Znode | None]:
-        return self._patience.until_done(lambda: self._session.read_many(wanted)) if wanted else []
+        outcomes = self.access.write(items)
+        return {partition: result_of(outcome) for partition, outcome in zip(states, outcomes, strict=True)}
 
     def _refuse_newer(self, partition: TopicPartition, znode: Znode, seen: ControllerEpoch) -> None:
         """Raise what a state of a newer controller epoch means: we are deposed, set back, or it is nonsense."""
-        (epoch,) = self._read_many([paths.CONTROLLER_EPOCH])
+        (epoch,) = self.access.read_many([paths.CONTROLLER_EPOCH])
         what = f"The state of {partition} was written under controller epoch {seen}, ours is {self.fence.epoch}."
         if epoch is None or epoch.stat.version != self.fence.zk_version:
             raise ControllerMoved(what, hint="Another controller rules: resign.")
@@ -340,26 +284,12 @@ class ClusterStore:
             raise ZnodeMalformed(znode.path, f"controller_epoch: {seen} is far beyond {self.fence.epoch}, which rules")
         raise EpochBehind(what, seen)
 
-    def _report(self, error: ZnodeMalformed, znode: Znode) -> None:
-        self._report_once((znode.path, znode.stat.mzxid), error)
-
-    def _report_name(self, path: str, reason: str) -> None:
-        self._report_once((path, 0), ZnodeMalformed(path, reason))
-
-    def _report_once(self, seen: tuple[str, int], error: ZnodeMalformed) -> None:
-        if seen not in self._reported:
-            self._reported.add(seen)
-            logger.error("%s It is left out until it is corrected; everything else goes on.", error)
-
 
 LAST_LEADER_EPOCH = 2**31 - 1_000
 """Highest leader epoch taken from a state znode: an election must still fit into the 31 bits of Kafka's protocol."""
 
 LARGEST_LEAP = 1_000_000
 """So far beyond our own a controller epoch is believed: one write must not use up all epochs there are."""
-
-LARGEST_OPERATION = MAX_REQUEST_BYTES - 1024
-"""Bytes of an operation that still fits into one request with the check of the epoch and a chroot."""
 
 MAX_PARTITION_NUMBER = 99_999
 """Highest partition number taken from a topic znode: far above what fits into one, and it bounds memory."""
@@ -375,12 +305,5 @@ def check_partition_numbers(path: str, topic: TopicAssignment) -> None:
 def _result_of_topic(outcome: ItemOutcome) -> WriteResult:
     """Outcome of [settings, topic]: only where the topic stands there already does it exist."""
     if outcome.results[0].code in (ZkCode.OK, ZkCode.ROLLED_BACK):
-        return _result(outcome)
+        return result_of(outcome)
     return WriteResult(WriteCode.CONFLICT, why=outcome.code.value)
-
-
-def _result(outcome: ItemOutcome) -> WriteResult:
-    if not outcome.ok:
-        return WriteResult(_CODES.get(outcome.code, WriteCode.FAILED), why=outcome.code.value)
-    stat = outcome.results[-1].stat
-    return WriteResult(WriteCode.WRITTEN, ZkVersion(0 if stat is None else stat.version))

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from regency.controller.brokers import on_brokers_changed
 from regency.controller.election import ElectionKind
-from regency.controller.events import ShutdownOutcome
+from regency.controller.events import ControlledShutdown, ShutdownOutcome
 from regency.controller.states import PartitionState, ReplicaState
 from regency.controller.term import Term
 from regency.model.crash_points import crash_point
-from regency.model.ids import NO_BROKER_EPOCH, BrokerEpoch, BrokerId, PartitionReplica, TopicPartition
+from regency.model.ids import NO_BROKER_EPOCH, BrokerId, PartitionReplica, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 
 
-def shut_down_broker(term: Term, broker: BrokerId, broker_epoch: BrokerEpoch) -> ShutdownOutcome:
+def shut_down_broker(term: Term, event: ControlledShutdown) -> ShutdownOutcome:
     """Move leaders off the broker and shrink the ISRs it is in. May be repeated: only what is left is handled.
 
     `remaining` are the partitions with other replicas that it still leads, because none of those is in sync. A
     partition whose only replica it holds goes away with it. Source: reference section 8.2.
     """
     context = term.context
+    broker, broker_epoch = event.broker, event.broker_epoch
     known = context.brokers.get(broker)
     if known is None or broker_epoch > known.epoch:  # it asks before the word of its registration came
         on_brokers_changed(term)

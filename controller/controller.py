@@ -6,50 +6,41 @@ All of it runs on one thread. Other threads put events, and read `view`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
-from regency.controller.agent_troubles import on_trouble
-from regency.controller.brokers import on_brokers_changed
+from regency.controller import routes
 from regency.controller.channel_manager import OpenChannels
-from regency.controller.cluster_store import LARGEST_LEAP, ClusterStore, EpochBehind, Fence
+from regency.controller.cluster_store import ClusterStore
 from regency.controller.config import ControllerConfig
-from regency.controller.controlled_shutdown import shut_down_broker
 from regency.controller.elector import Elector
 from regency.controller.event_loop import EventQueue
 from regency.controller.events import (
-    AgentTroubled,
-    AssignmentsChanged,
     BrokersChanged,
     ConfigsChanged,
-    ControlledShutdown,
     ControllerChanged,
-    CreateTopics,
     Event,
     IsrsChanged,
+    OfTerm,
+    Request,
     RequestsChanged,
     SessionEnded,
     ShutDown,
-    SnapshotWanted,
     TopicsChanged,
 )
 from regency.controller.failover import take_over
-from regency.controller.isr_changes import on_isrs_changed
 from regency.controller.messages import Origin
 from regency.controller.patience import Patience
 from regency.controller.reports import ReplicaReports
-from regency.controller.requests import report_pending_requests
-from regency.controller.sender import Trouble
+from regency.controller.store_access import EpochBehind, Fence
 from regency.controller.term import Term, TermListener
-from regency.controller.topic_creation import create_topics
 from regency.controller.topic_watches import TopicWatches
-from regency.controller.topics import on_assignments_changed, on_topics_changed
 from regency.history.writer import HistoryWriter
 from regency.model import znode_paths as paths
 from regency.model.clock import Clock
 from regency.model.crash_points import crash_point
-from regency.model.errors import ControllerMoved, RegencyError
+from regency.model.errors import RegencyError
 from regency.model.ids import NO_LEADER, BrokerEpoch, BrokerId, ControllerEpoch
 from regency.runtime.zk_session import (
     SessionEvent,
@@ -111,15 +102,6 @@ class Controller:
         self._last_failure = ""
         self._last_failure_ms = 0
         self._race_at_ms = 0
-        self._handlers: Mapping[type[Event], Callable[[Term], None]] = {
-            BrokersChanged: on_brokers_changed,
-            TopicsChanged: on_topics_changed,
-            IsrsChanged: on_isrs_changed,
-            RequestsChanged: report_pending_requests,
-            AssignmentsChanged: lambda term: on_assignments_changed(term, queue.take_marked_topics()),
-            ConfigsChanged: _elect_offline,
-            SnapshotWanted: lambda term: term.batch.snapshot(),
-        }
 
     @property
     def unacknowledged(self) -> int:
@@ -174,36 +156,19 @@ class Controller:
 
     def _handle(self, term: Term, event: Event) -> None:
         term.decisions.begin(event.cause)
-        handler = self._handlers.get(type(event))
-        if handler is not None:
-            handler(term)
+        kind = type(event)
+        if kind in routes.NOTIFICATIONS:
+            routes.NOTIFICATIONS[kind](term)
             term.hand_over()
-        elif isinstance(event, CreateTopics):
-            created = create_topics(term, event.topics, validate_only=event.validate_only)
-            crash_point("controller.creation.before_hand_over")
+        elif isinstance(event, Request):
+            answer = routes.REQUESTS[kind](term, event)
+            crash_point("controller.request.before_hand_over")
             term.hand_over()
-            crash_point("controller.creation.before_answer")
-            event.reply.set_result(created)
-        elif isinstance(event, ControlledShutdown):
-            outcome = shut_down_broker(term, event.broker, event.broker_epoch)
-            crash_point("controller.shutdown.before_hand_over")
+            crash_point("controller.request.before_answer")
+            event.reply.set_result(answer)
+        elif isinstance(event, OfTerm) and event.epoch == term.epoch:
+            routes.ANSWERS[kind](term, event)
             term.hand_over()
-            crash_point("controller.shutdown.before_answer")
-            event.reply.set_result(outcome)
-        elif isinstance(event, AgentTroubled) and event.epoch == term.epoch:
-            self._on_trouble(term, event.trouble)
-            term.hand_over()
-
-    def _on_trouble(self, term: Term, trouble: Trouble) -> None:
-        if trouble.stale_controller:
-            if not self._elector.still_rules(term.store.fence):
-                raise ControllerMoved(f"Broker {trouble.broker} has seen a newer controller, and so has ZooKeeper.")
-            if 0 <= trouble.controller_epoch - term.epoch <= LARGEST_LEAP:
-                seen = trouble.controller_epoch
-                raise EpochBehind(
-                    f"Broker {trouble.broker} has seen controller epoch {seen}, ours is {term.epoch}.", seen
-                )
-        on_trouble(term, trouble)
 
     # Ruling
 
@@ -236,6 +201,8 @@ class Controller:
             store,
             cluster_id=cluster_id,
             watches=TopicWatches(self._session, self._queue.mark_topic),
+            queue=self._queue,
+            elector=self._elector,
             channels=self._open_channels(
                 Origin(self._config.broker_id, fence.epoch, self._config.endpoint),
                 TermListener(self._queue.put, fence.epoch),
@@ -326,9 +293,3 @@ class Controller:
             self._queue.preempt_all(SessionEnded(generation))
         elif event is SessionEvent.CONNECTED:
             self._queue.put(ControllerChanged())
-
-
-def _elect_offline(term: Term) -> None:
-    """Settings changed: an unclean election may be allowed where none was."""
-    if term.context.leaderless:
-        term.partitions.trigger_online()

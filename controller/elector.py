@@ -11,8 +11,9 @@ from uuid import uuid4
 
 import msgspec
 
-from regency.controller.cluster_store import LARGEST_LEAP, Fence
+from regency.controller.cluster_store import LARGEST_LEAP
 from regency.controller.patience import Patience
+from regency.controller.store_access import Fence
 from regency.model import znode_paths as paths
 from regency.model import znodes
 from regency.model.clock import Clock

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import Future
 from enum import Enum
-from typing import ClassVar
+from typing import ClassVar, Generic, TypeVar
 
 import msgspec
 
@@ -17,6 +17,8 @@ from regency.controller.sender import Trouble
 from regency.model.errors import RegencyError
 from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
+
+T = TypeVar("T")
 
 
 class ControllerState(Enum):
@@ -27,11 +29,17 @@ class ControllerState(Enum):
     BROKER_CHANGE = ("BrokerChange", 2)
     TOPIC_CHANGE = ("TopicChange", 3)
     TOPIC_DELETION = ("TopicDeletion", 4)
+    ALTER_PARTITION_REASSIGNMENT = ("AlterPartitionReassignment", 5)
+    AUTO_LEADER_BALANCE = ("AutoLeaderBalance", 6)
+    MANUAL_LEADER_BALANCE = ("ManualLeaderBalance", 7)
     CONTROLLED_SHUTDOWN = ("ControlledShutdown", 8)
     ISR_CHANGE = ("IsrChange", 9)
     LEADER_AND_ISR_RESPONSE_RECEIVED = ("LeaderAndIsrResponseReceived", 10)
+    LOG_DIR_CHANGE = ("LogDirChange", 11)
     CONTROLLER_SHUTDOWN = ("ControllerShutdown", 12)
+    UNCLEAN_LEADER_ELECTION_ENABLE = ("UncleanLeaderElectionEnable", 13)
     TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE = ("TopicUncleanLeaderElectionEnable", 14)
+    LIST_PARTITION_REASSIGNMENT = ("ListPartitionReassignment", 15)
     UPDATE_METADATA_RESPONSE_RECEIVED = ("UpdateMetadataResponseReceived", 16)
 
     def __init__(self, label: str, gauge: int) -> None:
@@ -58,6 +66,20 @@ class Event:
 
     def preempt(self) -> None:
         """It will not be processed: whoever waits for an answer gets one now."""
+
+
+class Request(Event, Generic[T]):
+    """Something somebody asks for and waits for. Its answer is given once, whatever happens."""
+
+    __slots__ = ("reply",)
+
+    def __init__(self) -> None:
+        self.reply: Future[T] = Future()
+
+    def preempt(self) -> None:
+        """Answer NotController."""
+        if not self.reply.done():
+            self.reply.set_exception(NotController("This controller does not rule."))
 
 
 class _Notification(Event):
@@ -146,15 +168,24 @@ class ShutDown(Event):
     cause = "shutdown"
 
 
-class AgentTroubled(Event):
+class OfTerm(Event):
+    """Belongs to one controller epoch, and is dropped when that is over."""
+
+    __slots__ = ("epoch",)
+
+    def __init__(self, epoch: ControllerEpoch) -> None:
+        self.epoch = epoch
+
+
+class AgentTroubled(OfTerm):
     """An agent's answer obliges the controller of that epoch to look at something."""
 
     state = ControllerState.LEADER_AND_ISR_RESPONSE_RECEIVED
     cause = "agent_answer"
 
     def __init__(self, trouble: Trouble, epoch: ControllerEpoch) -> None:
+        super().__init__(epoch)
         self.trouble = trouble
-        self.epoch = epoch
 
 
 class NewTopic(msgspec.Struct, frozen=True):
@@ -179,20 +210,16 @@ class CreatedTopic(msgspec.Struct, frozen=True):
     replication_factor: int = -1
 
 
-class CreateTopics(Event):
+class CreateTopics(Request[tuple[CreatedTopic, ...]]):
     """Create topics; the answer comes when they are in ZooKeeper and their leaders are elected."""
 
     state = ControllerState.TOPIC_CHANGE
     cause = "create_topics"
 
     def __init__(self, topics: tuple[NewTopic, ...], *, validate_only: bool) -> None:
+        super().__init__()
         self.topics = topics
         self.validate_only = validate_only
-        self.reply: Future[tuple[CreatedTopic, ...]] = Future()
-
-    def preempt(self) -> None:
-        """Answer NotController."""
-        _answer_not_controller(self.reply)
 
 
 class ShutdownOutcome(msgspec.Struct, frozen=True):
@@ -203,22 +230,13 @@ class ShutdownOutcome(msgspec.Struct, frozen=True):
     remaining: tuple[TopicPartition, ...] = ()
 
 
-class ControlledShutdown(Event):
+class ControlledShutdown(Request[ShutdownOutcome]):
     """A broker wants to leave: move what it leads."""
 
     state = ControllerState.CONTROLLED_SHUTDOWN
     cause = "controlled_shutdown"
 
     def __init__(self, broker: BrokerId, broker_epoch: BrokerEpoch) -> None:
+        super().__init__()
         self.broker = broker
         self.broker_epoch = broker_epoch
-        self.reply: Future[ShutdownOutcome] = Future()
-
-    def preempt(self) -> None:
-        """Answer NotController."""
-        _answer_not_controller(self.reply)
-
-
-def _answer_not_controller(reply: Future[tuple[CreatedTopic, ...]] | Future[ShutdownOutcome]) -> None:
-    if not reply.done():
-        reply.set_exception(NotController("This controller does not rule."))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 
-from regency.controller.cluster_store import LAST_LEADER_EPOCH, ClusterStore, WriteCode
+from regency.controller.cluster_store import LAST_LEADER_EPOCH, ClusterStore
 from regency.controller.context import ControllerContext
 from regency.controller.decisions import DecisionLog, Outcome
 from regency.controller.election import (
@@ -22,6 +22,7 @@ from regency.controller.election import (
 )
 from regency.controller.request_batch import RequestBatch
 from regency.controller.states import PartitionState
+from regency.controller.store_access import WriteCode
 from regency.model.crash_points import crash_point
 from regency.model.facts import LeaderAndIsr, LeaderIsrAndControllerEpoch
 from regency.model.ids import BrokerId, LeaderEpoch, TopicPartition, ZkVersion

@@ -8,13 +8,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 
-from regency.controller.cluster_store import ClusterStore, WriteCode
+from regency.controller.cluster_store import ClusterStore
 from regency.controller.context import ControllerContext
 from regency.controller.decisions import DecisionLog, Outcome
 from regency.controller.election import IsrRemoval, remove_from_isr
 from regency.controller.partition_state_machine import ROUNDS, refresh_leadership
 from regency.controller.request_batch import RequestBatch
 from regency.controller.states import ReplicaState
+from regency.controller.store_access import WriteCode
 from regency.model.crash_points import crash_point
 from regency.model.facts import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
 from regency.model.ids import NO_LEADER, BrokerId, LeaderEpoch, PartitionReplica, TopicPartition, ZkVersion

@@ -12,6 +12,8 @@ from regency.controller.cluster_store import ClusterStore
 from regency.controller.config import ControllerConfig
 from regency.controller.context import ControllerContext
 from regency.controller.decisions import DecisionLog
+from regency.controller.elector import Elector
+from regency.controller.event_loop import EventQueue
 from regency.controller.events import AgentTroubled, Event, SnapshotWanted
 from regency.controller.partition_state_machine import PartitionStateMachine
 from regency.controller.replica_state_machine import ReplicaStateMachine
@@ -52,6 +54,8 @@ class Term:
         *,
         cluster_id: str,
         watches: TopicWatches,
+        queue: EventQueue,
+        elector: Elector,
         channels: Channels,
         history: HistoryWriter | None,
         clock: Clock,
@@ -60,6 +64,8 @@ class Term:
         self.store = store
         self.cluster_id = cluster_id
         self.watches = watches
+        self.queue = queue
+        self.elector = elector
         self.context = ControllerContext()
         self.batch = RequestBatch(self.context)
         self.decisions = DecisionLog(history, store.fence.epoch, config.broker_id, clock)

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import ClassVar
 
-from regency.controller.cluster_store import WriteCode
-from regency.controller.events import CreatedTopic, NewTopic
+from regency.controller.events import CreatedTopic, CreateTopics, NewTopic
+from regency.controller.store_access import WriteCode
 from regency.controller.term import Term
 from regency.controller.topics import MAX_PARTITIONS, take_in
 from regency.model.crash_points import crash_point
@@ -36,8 +36,9 @@ class TopicRefused(RegencyError):
         self.error = error
 
 
-def create_topics(term: Term, wanted: Sequence[NewTopic], *, validate_only: bool) -> tuple[CreatedTopic, ...]:
-    """Create topics, each for itself: one that is refused harms no other. Answers stand in the order of `wanted`."""
+def create_topics(term: Term, event: CreateTopics) -> tuple[CreatedTopic, ...]:
+    """Create topics, each for itself: one that is refused harms no other. Answers stand in the order asked for."""
+    wanted, validate_only = event.topics, event.validate_only
     planned: dict[str, TopicAssignment] = {}
     outcomes: dict[str, CreatedTopic] = {}
     times = Counter(topic.name for topic in wanted)

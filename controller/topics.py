@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from regency.controller.cluster_store import TopicsRead, WriteCode
+from regency.controller.cluster_store import TopicsRead
 from regency.controller.states import PartitionState, ReplicaState
+from regency.controller.store_access import WriteCode
 from regency.controller.term import Term
 from regency.model.crash_points import crash_point
 from regency.model.facts import TopicAssignment
@@ -32,9 +33,9 @@ def on_topics_changed(term: Term) -> None:
     take_in(term, [name for name in names if name not in known])
 
 
-def on_assignments_changed(term: Term, marked: Sequence[str]) -> None:
-    """Read these topics' znodes again: create partitions that were added, notice a topic that was created anew."""
-    take_in(term, marked)
+def on_assignments_changed(term: Term) -> None:
+    """Read the marked topics' znodes again: create partitions that were added, notice a topic that was created anew."""
+    take_in(term, term.queue.take_marked_topics())
 
 
 def take_in(term: Term, names: Sequence[str]) -> None:

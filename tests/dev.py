@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
-PROTOS = ("control", "controller")
+PROTOS = ("control", "admin", "controller")
 SUITES = {
     "unit": ["tests/unit"],
     "property": ["tests/property"],

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from regency.broker_agent.admin_forwarder import CreatedTopicResult, NewTopicSpec
+import grpc
+
+from regency.broker_agent.admin_forwarder import CreatedTopicResult, NewTopicSpec, ReplyT, RequestT
 from regency.broker_agent.metadata import MetadataSnapshot
 from regency.broker_agent.replication.api import (
     EpochEndOffset,
@@ -17,6 +19,7 @@ from regency.broker_agent.replication.api import (
 )
 from regency.model.ids import BrokerId, LeaderEpoch, ProducerId, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
+from regency.runtime.grpc_channels import Method
 
 
 class Replicas(Protocol):
@@ -116,6 +119,12 @@ class Admin(Protocol):
         self, topics: Sequence[NewTopicSpec], *, validate_only: bool, timeout_ms: int, require_local: bool
     ) -> list[CreatedTopicResult]:
         """One result per topic. Raises NotController."""
+        ...
+
+    async def forward(
+        self, method: Callable[[grpc.Channel], Method[RequestT, ReplyT]], request: RequestT, *, timeout_ms: int
+    ) -> ReplyT:
+        """The controller's answer to a request of service Admin. Raises NotController, RpcFailed."""
         ...
 
 

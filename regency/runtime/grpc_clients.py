@@ -7,7 +7,7 @@ from typing import TypeVar
 import grpc
 from google.protobuf.message import Message
 
-from regency.protos import control_pb2, controller_pb2
+from regency.protos import admin_pb2, control_pb2, controller_pb2
 from regency.runtime.grpc_channels import Method
 
 Request = TypeVar("Request", bound=Message)
@@ -63,3 +63,25 @@ class ControllerClient:
             controller_pb2.DescribeControllerRequest,
             controller_pb2.DescribeControllerResponse,
         )
+
+
+class AdminClient:
+    """What clients' admin requests become (admin.proto, Admin)."""
+
+    def __init__(self, channel: grpc.Channel) -> None:
+        service = "/regency.admin.v1.Admin/"
+        pb = admin_pb2
+        partitions = pb.PartitionsResponse
+        self.delete_topics = _unary(channel, service + "DeleteTopics", pb.DeleteTopicsRequest, pb.DeleteTopicsResponse)
+        self.create_partitions = _unary(
+            channel, service + "CreatePartitions", pb.CreatePartitionsRequest, pb.TopicsResponse
+        )
+        self.alter_configs = _unary(channel, service + "AlterConfigs", pb.AlterConfigsRequest, pb.AlterConfigsResponse)
+        self.elect_leaders = _unary(channel, service + "ElectLeaders", pb.ElectLeadersRequest, partitions)
+        self.alter_reassignments = _unary(
+            channel, service + "AlterReassignments", pb.AlterReassignmentsRequest, partitions
+        )
+        self.list_reassignments = _unary(
+            channel, service + "ListReassignments", pb.ListReassignmentsRequest, pb.ListReassignmentsResponse
+        )
+        self.resign = _unary(channel, service + "Resign", pb.ResignRequest, pb.ResignResponse)

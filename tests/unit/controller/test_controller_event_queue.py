@@ -144,11 +144,17 @@ def test_states_have_kafkas_gauge_values():
         "BrokerChange": 2,
         "TopicChange": 3,
         "TopicDeletion": 4,
+        "AlterPartitionReassignment": 5,
+        "AutoLeaderBalance": 6,
+        "ManualLeaderBalance": 7,
         "ControlledShutdown": 8,
         "IsrChange": 9,
         "LeaderAndIsrResponseReceived": 10,
+        "LogDirChange": 11,
         "ControllerShutdown": 12,
+        "UncleanLeaderElectionEnable": 13,
         "TopicUncleanLeaderElectionEnable": 14,
+        "ListPartitionReassignment": 15,
         "UpdateMetadataResponseReceived": 16,
     }
 

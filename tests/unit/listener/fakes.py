@@ -6,7 +6,10 @@ import asyncio
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 from uuid import UUID
+
+from google.protobuf.message import Message
 
 from regency.broker_agent.admin_forwarder import CreatedTopicResult, NewTopicSpec
 from regency.broker_agent.replication.api import (
@@ -191,6 +194,9 @@ class FakeAdmin:
         self.fail: Exception | None = None
         self.refuse: ErrorCode = ErrorCode.NONE
         self.created: Callable[[NewTopicSpec], None] = lambda spec: None
+        self.forwarded: list[tuple[Message, int]] = []
+        self.replies: dict[type[Message], Any] = {}
+        """What the controller answers to a request of service Admin, by the request's type."""
 
     async def create_topics(
         self, topics: Sequence[NewTopicSpec], *, validate_only: bool, timeout_ms: int, require_local: bool
@@ -209,6 +215,12 @@ class FakeAdmin:
             )
             for spec in topics
         ]
+
+    async def forward(self, method, request, *, timeout_ms):
+        self.forwarded.append((request, timeout_ms))
+        if self.fail is not None:
+            raise self.fail
+        return self.replies[type(request)]
 
 
 class FakeProducerIds:

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 from regency.controller.channel_manager import ControllerChannelManager, Listener
 from regency.controller.config import ControllerConfig, controller_config
 from regency.controller.controller import Controller
 from regency.controller.event_loop import EventLoop, EventQueue
-from regency.controller.events import (
-    ControlledShutdown,
-    CreatedTopic,
-    CreateTopics,
-    NewTopic,
-    NotController,
-    ShutdownOutcome,
-)
+from regency.controller.events import ControlledShutdown, CreateTopics, NewTopic, NotController, Request
 from regency.controller.messages import Origin
 from regency.controller.metadata_log import MetadataLog
 from regency.controller.sender import Message
@@ -50,6 +42,12 @@ class ShutdownAsked(NamedTuple):
 
     broker: BrokerId
     epoch: BrokerEpoch
+
+
+class Asked(NamedTuple):
+    """Any other request on its way to a controller; every copy that arrives is one of its own."""
+
+    make: Callable[[], Request[Any]]
 
 
 class CallFailed(RegencyError):
@@ -161,14 +159,13 @@ class SimController:
         if not self.controller.view.ruling:
             respond(NotController("This controller does not rule."))
             return
-        event: CreateTopics | ControlledShutdown
-        reply: Future[tuple[CreatedTopic, ...]] | Future[ShutdownOutcome]
+        event: Request[Any]
         if isinstance(request, CreateAsked):
-            event = created = CreateTopics(request.topics, validate_only=False)
-            reply = created.reply
+            event = CreateTopics(request.topics, validate_only=False)
+        elif isinstance(request, ShutdownAsked):
+            event = ControlledShutdown(request.broker, request.epoch)
         else:
-            assert isinstance(request, ShutdownAsked)
-            event = left = ControlledShutdown(request.broker, request.epoch)
-            reply = left.reply
-        reply.add_done_callback(lambda done: respond(done.exception() or done.result()))
+            assert isinstance(request, Asked)
+            event = request.make()
+        event.reply.add_done_callback(lambda done: respond(done.exception() or done.result()))
         self._queue.put(event)

@@ -6,22 +6,23 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from regency.controller import brokers, controller, failover, isr_changes
+from regency.controller import brokers, failover, isr_changes, routes
 from regency.controller import partition_state_machine as partition_states
 from regency.controller import replica_state_machine as replica_states
 from regency.controller.brokers import BrokerChanges, compare_brokers
-from regency.controller.cluster_store import ClusterStore, WriteCode, WriteResult
+from regency.controller.cluster_store import ClusterStore
 from regency.controller.context import ControllerContext
 from regency.controller.controlled_shutdown import shut_down_broker
 from regency.controller.election import Election, IsrRemoval, elect_offline, remove_from_isr
-from regency.controller.events import ShutdownOutcome
+from regency.controller.events import ControlledShutdown, ShutdownOutcome
 from regency.controller.partition_state_machine import PartitionStateMachine
 from regency.controller.replica_state_machine import ReplicaStateMachine
 from regency.controller.states import PartitionState
+from regency.controller.store_access import WriteCode, WriteResult
 from regency.controller.term import Term
 from regency.model import znode_paths as paths
 from regency.model.facts import Broker, LeaderIsrAndControllerEpoch
-from regency.model.ids import NO_BROKER_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch, TopicPartition, ZkVersion
+from regency.model.ids import NO_BROKER_EPOCH, BrokerId, LeaderEpoch, TopicPartition, ZkVersion
 from simulation.defects.patching import Defect, Patch
 
 
@@ -96,7 +97,7 @@ def _whatever_version(patch: Patch) -> None:
     def over(
         self: ClusterStore, states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch]
     ) -> dict[TopicPartition, WriteResult]:
-        held = self._read_many([paths.partition_state(partition) for partition in states])
+        held = self.access.read_many([paths.partition_state(partition) for partition in states])
         unconditional = {
             partition: state if znode is None else _at_version(state, znode.stat.version)
             for (partition, state), znode in zip(states.items(), held, strict=True)
@@ -177,11 +178,10 @@ def _leaving_for_ever(patch: Patch) -> None:
 
 
 def _shutdown_of_another_incarnation(patch: Patch) -> None:
-    def shut_down(term: Term, broker: BrokerId, broker_epoch: BrokerEpoch) -> ShutdownOutcome:
-        del broker_epoch
-        return shut_down_broker(term, broker, NO_BROKER_EPOCH)
+    def shut_down(term: Term, event: ControlledShutdown) -> ShutdownOutcome:
+        return shut_down_broker(term, ControlledShutdown(event.broker, NO_BROKER_EPOCH))
 
-    patch.set(controller, "shut_down_broker", shut_down)
+    patch.set(routes, "REQUESTS", {**routes.REQUESTS, ControlledShutdown: shut_down})
 
 
 def _dead_stay_in_sync(patch: Patch) -> None:

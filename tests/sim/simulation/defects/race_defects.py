@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from regency.controller.cluster_store import ClusterStore, Fence
 from regency.controller.context import ControllerContext
 from regency.controller.controller import Controller
 from regency.controller.elector import Elector, Lost
@@ -15,6 +14,7 @@ from regency.controller.events import Event
 from regency.controller.partition_state_machine import PartitionStateMachine
 from regency.controller.replica_state_machine import ReplicaStateMachine
 from regency.controller.request_batch import RequestBatch
+from regency.controller.store_access import Fence, StoreAccess
 from regency.controller.term import Term
 from regency.model import znode_paths as paths
 from regency.model import znodes
@@ -71,16 +71,16 @@ def _own_znode_is_enough(patch: Patch) -> None:
 
 
 def _epoch_adopted(patch: Patch) -> None:
-    write = ClusterStore._write
+    write = StoreAccess.write
 
-    def adopting(self: ClusterStore, items: Sequence[FencedItem]) -> list[ItemOutcome]:
-        (znode,) = self._read_many([paths.CONTROLLER_EPOCH])
+    def adopting(self: StoreAccess, items: Sequence[FencedItem]) -> list[ItemOutcome]:
+        (znode,) = self.read_many([paths.CONTROLLER_EPOCH])
         if items and znode is not None:
             epoch = znodes.decode_controller_epoch(znode.path, znode.data)
             self.fence = Fence(epoch, znode.stat.version, self._session.generation)
         return write(self, items)
 
-    patch.set(ClusterStore, "_write", adopting)
+    patch.set(StoreAccess, "write", adopting)
 
 
 def _two_steps(patch: Patch) -> None:
@@ -118,7 +118,7 @@ def _context_survives(patch: Patch) -> None:
 
     def init(self: Term, *arguments: Any, **others: Any) -> None:
         begin(self, *arguments, **others)
-        self.context = kept.setdefault(self.store._session, self.context)
+        self.context = kept.setdefault(self.store.access._session, self.context)
         self.batch = RequestBatch(self.context)
         unclean = self.config.log_config.unclean_leader_election_enable
         self.partitions = PartitionStateMachine(

@@ -8,14 +8,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from regency.controller.cluster_store import ClusterStore, Fence
+from regency.controller.cluster_store import ClusterStore
 from regency.controller.config import ControllerConfig
 from regency.controller.controller import Controller
+from regency.controller.elector import Elector
 from regency.controller.event_loop import EventLoop, EventQueue
 from regency.controller.invariants import violations
 from regency.controller.metadata_log import MetadataLog
 from regency.controller.patience import Patience
 from regency.controller.sender import Sender
+from regency.controller.store_access import Fence
 from regency.controller.term import Term
 from regency.controller.topic_watches import TopicWatches
 from regency.history.writer import HistoryWriter
@@ -269,12 +271,15 @@ def machines(zookeeper_fakes: SimpleNamespace) -> Machines:
     clock = ManualClock()
     agents = {broker: FakeAgent() for broker in range(200)}
     channels = SteppedChannels(None, None, agents, clock)
-    store = ClusterStore(session, Patience(session), Fence(50, ensemble.nodes[paths.CONTROLLER_EPOCH].version, 1))
+    patience, queue = Patience(session), EventQueue(clock)
+    store = ClusterStore(session, patience, Fence(50, ensemble.nodes[paths.CONTROLLER_EPOCH].version, 1))
     term = Term(
         ControllerConfig(broker_id=5),
         store,
         cluster_id="cluster",
         watches=TopicWatches(session, lambda _: None),
+        queue=queue,
+        elector=Elector(session, patience, 5, clock),
         channels=channels,
         history=None,
         clock=clock,

@@ -6,7 +6,6 @@ import logging
 
 import pytest
 
-from regency.controller.cluster_store import Fence
 from regency.controller.elector import Elector, Lost
 from regency.controller.events import (
     BrokersChanged,
@@ -17,6 +16,7 @@ from regency.controller.events import (
     SessionEnded,
 )
 from regency.controller.patience import Patience
+from regency.controller.store_access import Fence
 from regency.model import znode_paths as paths
 from regency.model import znodes
 from regency.model.clock import ManualClock

@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from regency.controller.admin_service import AdminService
+from regency.controller.desk import Desk
 from regency.model import znode_paths as paths
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
@@ -22,11 +23,10 @@ class Served:
         self.world, self.candidate = world, candidate
         self.service = AdminService(
             candidate.controller,
-            candidate.queue,
+            Desk(candidate.controller, candidate.queue, candidate.loop, timeout_ms=5000),
             candidate.loop,
             broker=candidate.broker,
             session_id=lambda: candidate.session.session_id,
-            timeout_ms=5000,
         )
         self.thread = threading.Thread(target=candidate.loop.run, daemon=True)
 
@@ -157,7 +157,7 @@ def test_candidate_that_does_not_rule_says_so_to_everything_but_describe(idle):
 
 def test_controller_that_is_too_busy_says_so(ruled):
     served = Served(ruled, ruled.candidates[0])  # its loop does not run
-    served.service._timeout_ms = 1
+    served.service._desk._timeout_ms = 1
 
     answer = served.service.create_topics(pb.CreateTopicsRequest())
 

@@ -1,0 +1,55 @@
+"""Where requests come in: a gRPC thread leaves one for the controller's thread and waits for the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from regency.controller.controller import Controller
+from regency.controller.event_loop import EventLoop, EventQueue
+from regency.controller.events import NotController, Request
+from regency.model.kafka_errors import ErrorCode
+from regency.protos import admin_pb2 as pb
+
+NOT_RULING: Final = "This controller does not rule; ask the one that does."
+
+T = TypeVar("T")
+Reply = TypeVar("Reply")
+
+
+class Desk:
+    """Takes requests to one controller. Its methods run on gRPC's threads."""
+
+    def __init__(self, controller: Controller, queue: EventQueue, loop: EventLoop, *, timeout_ms: int) -> None:
+        self._controller = controller
+        self._queue = queue
+        self._loop = loop
+        self._timeout_ms = timeout_ms
+
+    def ask(self, request: Request[T]) -> T:
+        """Queue a request and wait for its answer. Raises NotController, TimeoutError."""
+        if not self._controller.view.ruling:
+            raise NotController(NOT_RULING)
+        self._queue.put(request)
+        return request.reply.result(self._timeout_ms / 1000)
+
+    def answer(
+        self, request: Request[T], accept: Callable[[T], Reply], refuse: Callable[[ErrorCode, str], Reply]
+    ) -> Reply:
+        """The message that answers a request: made by `accept` from its answer, or by `refuse` where there is none."""
+        try:
+            answer = self.ask(request)
+        except NotController:
+            return refuse(ErrorCode.NOT_CONTROLLER, NOT_RULING)
+        except TimeoutError:
+            return refuse(ErrorCode.REQUEST_TIMED_OUT, self.too_busy())
+        return accept(answer)
+
+    def too_busy(self) -> str:
+        """Why a request got no answer in time."""
+        return f"The controller is busy with {self._loop.state.label}; the request is still queued and may be done."
+
+
+def refusal(error: ErrorCode, message: str) -> pb.Outcome:
+    """The outcome of a request that was refused as a whole."""
+    return pb.Outcome(error_code=error, message=message)

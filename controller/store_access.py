@@ -1,0 +1,129 @@
+"""How the controller reads and writes ZooKeeper, whatever the subject: in bulk, patiently, every write fenced.
+
+A lost connection is waited out, within the session; ZkSessionLost is raised when that is gone. ControllerMoved is
+raised when another controller has won. The stores of subjects are built on this.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from enum import Enum
+from itertools import count
+
+import msgspec
+
+from regency.controller.patience import Patience
+from regency.model import znode_paths as paths
+from regency.model.errors import ControllerMoved, ZnodeMalformed
+from regency.model.ids import ControllerEpoch, ZkVersion
+from regency.runtime.fenced import FencedItem, ItemOutcome, fenced_write
+from regency.runtime.zk_ops import MAX_REQUEST_BYTES
+from regency.runtime.zk_session import ZkCode, ZkSession, Znode
+
+logger = logging.getLogger(__name__)
+
+LARGEST_OPERATION = MAX_REQUEST_BYTES - 1024
+"""Bytes of an operation that still fits into one request with the check of the epoch and a chroot."""
+
+
+class Fence(msgspec.Struct, frozen=True):
+    """What a ruling controller's writes are checked against: its epoch, and the session that won it."""
+
+    epoch: ControllerEpoch
+    zk_version: int
+    """Version of /controller_epoch as long as nobody else has won."""
+    generation: int
+
+
+class EpochBehind(ControllerMoved):
+    """Somebody knows a higher controller epoch than ours although nobody else rules: /controller_epoch was set back.
+
+    Rule again, beyond `seen`: brokers refuse whatever comes from a lower epoch than they have seen.
+    """
+
+    def __init__(self, message: str, seen: ControllerEpoch) -> None:
+        super().__init__(message, hint="/controller_epoch was deleted or set back: rule again in a higher epoch.")
+        self.seen = seen
+
+
+class WriteCode(Enum):
+    """What became of one write of a batch."""
+
+    WRITTEN = "written"
+    CONFLICT = "conflict"
+    """The znode has another version: read it and decide again."""
+    EXISTS = "exists"
+    MISSING = "missing"
+    FAILED = "failed"
+
+
+class WriteResult(msgspec.Struct, frozen=True):
+    """Outcome of one write; `zk_version` after it, where it was written."""
+
+    code: WriteCode
+    zk_version: ZkVersion = ZkVersion(-1)
+    why: str = ""
+
+
+_CODES = {
+    ZkCode.BAD_VERSION: WriteCode.CONFLICT,
+    ZkCode.NODE_EXISTS: WriteCode.EXISTS,
+    ZkCode.NO_NODE: WriteCode.MISSING,
+}
+
+
+class StoreAccess:
+    """One ZkSession in one controller epoch. The controller's thread calls it."""
+
+    def __init__(self, session: ZkSession, patience: Patience, fence: Fence) -> None:
+        self.fence = fence
+        self._session = session
+        self._patience = patience
+        self._reported: set[tuple[str, int]] = set()
+
+    def write(self, items: Sequence[FencedItem]) -> list[ItemOutcome]:
+        """Write items, fenced, each for itself. Raises ControllerMoved, ZkSessionLost, ZkRequestTooLarge."""
+        if not items:
+            return []
+        attempts = count()
+        return self._patience.until_done(
+            lambda: fenced_write(
+                self._session,
+                items,
+                epoch_path=paths.CONTROLLER_EPOCH,
+                epoch_version=self.fence.zk_version,
+                generation=self.fence.generation,
+                resumed=next(attempts) > 0,
+            )
+        )
+
+    def children(self, path: str) -> tuple[str, ...]:
+        """Names of a znode's children, sorted; none where there is no such znode."""
+        children = self._patience.until_done(lambda: self._session.children(path))
+        return () if children is None else children.names
+
+    def read_many(self, wanted: Sequence[str]) -> list[Znode | None]:
+        """These znodes, in this order; None for those that do not exist."""
+        return self._patience.until_done(lambda: self._session.read_many(wanted)) if wanted else []
+
+    def report(self, error: ZnodeMalformed, znode: Znode) -> None:
+        """Log once that a znode cannot be read, as long as nobody writes it again."""
+        self._report_once((znode.path, znode.stat.mzxid), error)
+
+    def report_name(self, path: str, reason: str) -> None:
+        """Log once that nothing of this name may stand there."""
+        self._report_once((path, 0), ZnodeMalformed(path, reason))
+
+    def _report_once(self, seen: tuple[str, int], error: ZnodeMalformed) -> None:
+        if seen not in self._reported:
+            self._reported.add(seen)
+            logger.error("%s It is left out until it is corrected; everything else goes on.", error)
+
+
+def result_of(outcome: ItemOutcome) -> WriteResult:
+    """What became of an item; `zk_version` is that of its last operation."""
+    if not outcome.ok:
+        return WriteResult(_CODES.get(outcome.code, WriteCode.FAILED), why=outcome.code.value)
+    stat = outcome.results[-1].stat
+    return WriteResult(WriteCode.WRITTEN, ZkVersion(0 if stat is None else stat.version))
