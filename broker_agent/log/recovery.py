@@ -278,7 +278,9 @@ class _Opening:
             if segment.size and segment.base_offset < stop and end > start and segment.base_offset not in read
         ]
         if unknown:
-            logger.warning("%s: leader epochs are read from the batches of %d segments: %s", self._directory, len(unknown), why)
+            logger.warning(
+                "%s: leader epochs are read from the batches of %d segments: %s", self._directory, len(unknown), why
+            )
         for segment, end in unknown:
             reader = EpochReader(segment.base_offset)
             for _, header in segment.headers():
