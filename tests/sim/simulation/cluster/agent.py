@@ -1,12 +1,13 @@
-"""An agent process: production parts wired in the order of `regency.broker_agent.agent`, over simulated ports."""
+"""An agent process: the parts that `regency.broker_agent.assembly` makes and wires, over simulated ports."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from regency.broker_agent.assembly import Assembly, Ports
 from regency.broker_agent.control_service import ControlService
 from regency.broker_agent.isr_store import IsrWriter
 from regency.broker_agent.log.disk import Disk
@@ -14,39 +15,29 @@ from regency.broker_agent.log.log_manager import LogManager
 from regency.broker_agent.metadata import MetadataSnapshot
 from regency.broker_agent.metadata_cache import MetadataCache
 from regency.broker_agent.producer_ids import ProducerIdsUnavailable, take_block
-from regency.broker_agent.registration import (
-    Registered,
-    Registration,
-    SessionFile,
-    ensure_cluster_id,
-    ensure_parents,
-    newest_registration,
-)
+from regency.broker_agent.registration import Registered
 from regency.broker_agent.replication.api import CONSUMER, FetchedPartition, FetchParams, FetchPartition
 from regency.broker_agent.replication.fetch_sessions import FetchSessionCache
-from regency.broker_agent.replication.fetcher_pool import FetcherPool, TransportSpec
-from regency.broker_agent.replication.fetcher_thread import Outcome
 from regency.broker_agent.replication.replica_manager import ReplicaManager
-from regency.broker_agent.strays import Strays
-from regency.broker_agent.topic_configs import TopicConfigs
-from regency.model import znode_paths, znodes
-from regency.model.facts import Broker
-from regency.model.ids import NO_BROKER_EPOCH, BrokerEpoch, LeaderEpoch, TopicPartition
+from regency.model.ids import BrokerEpoch, LeaderEpoch, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from regency.model.settings import BrokerSettings
 from regency.protos import control_pb2 as pb
-from regency.runtime.zk_session import Create, ZkConnectionLost, ZkError, ZkSession, ZkSessionLost
+from regency.runtime.zk_session import ZkConnectionLost, ZkSession, ZkSessionLost
 from simulation.cluster.addresses import CONTROL, KAFKA, endpoints_of, host_of
 from simulation.cluster.controller import ControlAsked, ShutdownAsked
-from simulation.cluster.edges import SimLoop, SimTimer, SimWorker, ask
+from simulation.cluster.edges import SimLoop, SimTimer, SimWorker, ask, driven
 from simulation.cluster.fetching import FetchAsked, FetchServer, OffsetsAsked, SimTransport
 from simulation.kernel.scheduler import Process, Scheduler
 from simulation.kernel.threads import new_uuid
-from simulation.network import NetFailed, Network, Respond
+from simulation.network import NetFailed, Network, Respond, Serve
 
 T = TypeVar("T")
 
 CONTACT_AGAIN_US = 500_000
+
+LOOP_TIMEOUT_MS = 10_000
+"""A stop waits so long for each of the steps that are the data loop's."""
 
 
 class ProduceAsked(NamedTuple):
@@ -81,7 +72,7 @@ class ProducerIdAsked(NamedTuple):
 
 
 class SimAgent:
-    """One agent process. `start` is its first actor; `disk` is what the process before it left."""
+    """One agent process: the edge of its assembly. `start` is its first actor; `disk` is what one before it left."""
 
     def __init__(
         self,
@@ -95,11 +86,6 @@ class SimAgent:
         self.process = process
         self.settings = settings
         self.broker_id = settings.broker_id
-        self.metadata = MetadataCache()
-        self.replicas: ReplicaManager | None = None
-        self.logs: LogManager | None = None
-        self.session: ZkSession | None = None
-        self.service: ControlService | None = None
         self.leaving = False
         self.on_control: Callable[[Any, pb.ControlResponse], None] | None = None
         """Told of every control request and its answer."""
@@ -107,66 +93,51 @@ class SimAgent:
         """What happens when the agent finds that it must end."""
         self._scheduler = scheduler
         self._network = network
-        self._disk = disk
         self._open_session = open_session
         self._host = host_of(settings.broker_id)
         self._loop = SimLoop(scheduler, process)
-        self._worker = SimWorker(scheduler, process, self._loop, "worker")
         self._zookeeper_worker = SimWorker(scheduler, process, self._loop, "zookeeper")
-        self._timer = SimTimer(scheduler, process)
-        self._registration: Registration | None = None
-        self._fetchers: FetcherPool | None = None
-        self._fetch_server: FetchServer | None = None
+        self._assembly = Assembly(settings, self._ports(disk), self)
+        self._stack = AsyncExitStack()
         self._producer_ids: list[int] = []
+
+    @property
+    def metadata(self) -> MetadataCache:
+        """What it knows of the cluster."""
+        return self._assembly.metadata
+
+    @property
+    def session(self) -> ZkSession | None:
+        """Its ZooKeeper session, from its start on."""
+        return self._assembly.session
+
+    @property
+    def logs(self) -> LogManager | None:
+        """Its logs, once they are open."""
+        return self._assembly.logs
+
+    @property
+    def replicas(self) -> ReplicaManager | None:
+        """What it serves, from its start on."""
+        return self._assembly.replicas
+
+    @property
+    def service(self) -> ControlService | None:
+        """What controllers speak to, once they can."""
+        return self._assembly.service
 
     def broker_epoch(self) -> BrokerEpoch:
         """Newest registered epoch; -1 before the first."""
-        return self._registration.epoch() if self._registration is not None else NO_BROKER_EPOCH
+        return self._assembly.broker_epoch()
 
     def start(self) -> None:
         """Start every part in order; the registration is last. Runs in an actor."""
-        self.session = session = self._open_session(self.process)
-        self._in_contact(lambda: ensure_parents(session))
-        earlier = self._in_contact(lambda: newest_registration(session))
-        cluster_id = self._in_contact(lambda: ensure_cluster_id(session))
-        self.logs = logs = self._open_logs(cluster_id)
-        configs = TopicConfigs(
-            self.broker_id,
-            self.settings.log_config(),
-            session,
-            self._zookeeper_worker,
-            self._loop.post,
-            self._loop.later,
-            logs.set_config,
-        )
-        self._in_contact(lambda: self._read_configs(configs, logs))
-        self._registration = registration = self._build_registration(session)
-        writer = IsrWriter(
-            self.broker_id,
-            session,
-            self.process.clock,
-            self._loop.post,
-            registration.owner_generation,
-            lambda change, written: None,
-            self.metadata.broker_epoch,
-            self.settings.regency_isr_notification_quiet_ms,
-            self.settings.regency_isr_notification_max_delay_ms,
-        )
-        self._scheduler.spawn(self.process, "isr-writer", writer.run)
-        self.replicas = replicas = self._build_replicas(logs, writer, configs)
-        self._listen(replicas)
-        strays = Strays(self._loop, self.broker_id, session, logs, replicas)
-        self.service = ControlService(
-            self._loop, replicas, logs, self.metadata, configs, strays, self.broker_epoch, earlier
-        )
-        self._network.listen(f"{self._host}:{CONTROL}", self._host, self.process, self._serve_control)
-        registration.start()
+        driven(self._assembly.start(self._stack))
 
     def leave(self) -> None:
         """Have leadership moved away, as controlled_shutdown.leave does. Runs in an actor."""
         self.leaving = True
-        assert self._fetchers is not None
-        self._fetchers.leave()
+        self._assembly.follow_no_more()
         for _ in range(self.settings.controlled_shutdown_max_retries):
             ruling = self.metadata.ruling
             if ruling is None:
@@ -184,119 +155,97 @@ class SimAgent:
 
     def stop(self) -> None:
         """The rest of a stop in order: ports, fetchers, checkpoints, logs, the session. Runs in an actor."""
-        for port in (KAFKA, CONTROL):
-            self._network.unlisten(f"{self._host}:{port}", self.process)
-        assert self._registration is not None
-        assert self.replicas is not None
-        assert self.logs is not None
-        assert self.session is not None
-        self._registration.stop()
-        self._loop.call(self.replicas.shutdown, timeout_ms=10_000)
-        self._timer.close()
-        self._loop.call(self.logs.close, timeout_ms=10_000)
-        self.session.close()
+        driven(self._stack.aclose())
 
-    # Parts
+    # What the assembly asks of its process
 
-    def _ask(self, address: str, request: Any, timeout_ms: int) -> Any:
-        return ask(self._scheduler, self._network, self.process, self._host, address, request, timeout_ms)
+    async def connect(self) -> ZkSession:
+        """See Edge."""
+        return self._open_session(self.process)
 
-    def _in_contact(self, call: Callable[[], T]) -> T:
+    async def in_contact(self, call: Callable[[], T]) -> T:
+        """See Edge."""
         while True:
             try:
                 return call()
             except (ZkConnectionLost, ZkSessionLost):
                 self._scheduler.sleep_us(CONTACT_AGAIN_US)
 
-    def _open_logs(self, cluster_id: str) -> LogManager:
-        return LogManager.open(
-            [Path(directory) for directory in self.settings.log_dirs],
-            self.settings.log_config(),
-            broker_id=self.broker_id,
-            cluster_id=cluster_id,
-            clock=self.process.clock,
-            worker=self._worker,
-            recovery_threads=0,
-            on_dir_failure=lambda path, why: self._loop.post(lambda: self._dir_failed(path, why)),
-            disk=self._disk,
-            new_uuid=partial(new_uuid, self._scheduler),
-        )
+    async def blocking(self, call: Callable[[], T]) -> T:
+        """See Edge: an actor may wait."""
+        return call()
 
-    def _read_configs(self, configs: TopicConfigs, logs: LogManager) -> None:
-        configs.watch()
-        topics = sorted({partition.topic for partition in logs.all()})
-        configs.load(topics)
-        for topic in topics:
-            logs.set_config(topic, configs.of(topic))
+    async def on_loop(self, call: Callable[[], None]) -> None:
+        """See Edge."""
+        self._loop.call(call, timeout_ms=LOOP_TIMEOUT_MS)
 
-    def _build_registration(self, session: ZkSession) -> Registration:
-        return Registration(
-            session,
-            lambda: Broker(self.broker_id, NO_BROKER_EPOCH, endpoints_of(self.broker_id), None),
-            SessionFile(Path(self.settings.log_dirs[0]), self._disk),
-            self.process.clock,
-            self._zookeeper_worker,
-            self._loop.post,
-            self._loop.later,
-            self._on_registered,
-            self._on_refused,
-        )
+    def start_writer(self, writer: IsrWriter) -> None:
+        """See Edge."""
+        self._scheduler.spawn(self.process, "isr-writer", writer.run)
 
-    def _build_replicas(self, logs: LogManager, writer: IsrWriter, configs: TopicConfigs) -> ReplicaManager:
-        clock = self.process.clock
-        self._fetchers = fetchers = FetcherPool(self.settings, clock, self.broker_epoch, self._transport)
-        replicas = ReplicaManager(
-            self.broker_id, self.settings, logs, clock, self._timer, writer, self.metadata, fetchers, configs.of
-        )
-        self._timer.bind(replicas.run_due)
-        self.metadata.subscribe(lambda _: replicas.on_metadata_changed())
+    async def serve_clients(
+        self, replicas: ReplicaManager, session: ZkSession, cluster_id: str, stack: AsyncExitStack
+    ) -> None:
+        """See Edge."""
         sessions = FetchSessionCache(
             self.settings.max_incremental_fetch_session_cache_slots,
             new_id=lambda: self._scheduler.random.randrange(1, 2**31 - 1),
         )
-        self._fetch_server = FetchServer(replicas, sessions, self.metadata, clock.monotonic_ms)
-        return replicas
+        server = FetchServer(replicas, sessions, self.metadata, self.process.clock.monotonic_ms)
 
-    def _transport(self, spec: TransportSpec, deliver: Callable[[Outcome], None]) -> SimTransport:
-        return SimTransport(self._scheduler, self._network, self.process, self._host, spec, deliver)
+        def serve(request: Any, respond: Respond) -> Callable[[], None] | None:
+            return self._serve_kafka(replicas, server, session, request, respond)
 
-    def _on_registered(self, registered: Registered) -> None:
+        self._listen(KAFKA, serve, stack)
+
+    async def serve_controllers(self, service: ControlService, stack: AsyncExitStack) -> None:
+        """See Edge."""
+        self._listen(CONTROL, self._serve_control, stack)
+
+    async def start_beside(self, replicas: ReplicaManager, logs: LogManager, stack: AsyncExitStack) -> None:
+        """See Edge: the host has its controller process from `World`, and nobody reads reports."""
+
+    async def until_registered(self) -> None:
+        """See Edge: nobody waits."""
+
+    def registered(self, registered: Registered) -> None:
+        """See Edge."""
         self._scheduler.trace.note("agent", self.process.name, "registered under broker epoch %d", registered.epoch)
 
-    def _on_refused(self, error: BaseException) -> None:
+    def refused(self, error: BaseException) -> None:
+        """See Edge."""
         self.on_end(str(error))
 
-    def _dir_failed(self, path: Path, why: str) -> None:
-        if self.replicas is None:
-            return
-        assert self.logs is not None
-        assert self.session is not None
-        self.replicas.handle_dir_failure(path, why)
-        if len(self.logs.offline_dirs) >= len(self.settings.log_dirs):
-            self.on_end(f"the last log directory has failed: {why}")
-            return
-        session = self.session
-        path_prefix = znode_paths.log_dir_event_prefix()
-        notification = Create(path_prefix, znodes.encode_log_dir_event(self.broker_id), sequential=True)
+    def end(self, name: str, error: BaseException) -> None:
+        """See Edge."""
+        self.on_end(f"{name} has failed: {error}")
 
-        def told(outcome: object) -> None:
-            if isinstance(outcome, ZkError):
-                self._loop.later(1000, tell)
+    def _ports(self, disk: Disk) -> Ports:
+        scheduler, process = self._scheduler, self.process
+        return Ports(
+            clock=process.clock,
+            loop=self._loop,
+            later=self._loop.later,
+            timer=SimTimer(scheduler, process),
+            worker=SimWorker(scheduler, process, self._loop, "worker"),
+            zookeeper_worker=self._zookeeper_worker,
+            transport=lambda spec, deliver: SimTransport(scheduler, self._network, process, self._host, spec, deliver),
+            disk=disk,
+            new_uuid=partial(new_uuid, scheduler),
+            endpoints=lambda: endpoints_of(self.broker_id),
+            open_history=lambda: lambda change, written: None,
+            recovery_threads=0,
+        )
 
-        def tell() -> None:
-            self._zookeeper_worker.submit(lambda: session.multi([notification]), told)
+    def _listen(self, port: int, serve: Serve, stack: AsyncExitStack) -> None:
+        address = f"{self._host}:{port}"
+        self._network.listen(address, self._host, self.process, serve)
+        stack.callback(self._network.unlisten, address, self.process)
 
-        tell()
+    def _ask(self, address: str, request: Any, timeout_ms: int) -> Any:
+        return ask(self._scheduler, self._network, self.process, self._host, address, request, timeout_ms)
 
     # What others ask
-
-    def _listen(self, replicas: ReplicaManager) -> None:
-        self._network.listen(
-            f"{self._host}:{KAFKA}",
-            self._host,
-            self.process,
-            lambda request, respond: self._serve_kafka(replicas, request, respond),
-        )
 
     def _serve_control(self, request: ControlAsked, respond: Respond) -> None:
         service = self.service
@@ -316,9 +265,9 @@ class SimAgent:
 
         self._scheduler.spawn(self.process, "control", run)
 
-    def _serve_kafka(self, replicas: ReplicaManager, request: Any, respond: Respond) -> Callable[[], None] | None:
-        server = self._fetch_server
-        assert server is not None
+    def _serve_kafka(
+        self, replicas: ReplicaManager, server: FetchServer, session: ZkSession, request: Any, respond: Respond
+    ) -> Callable[[], None] | None:
         match request:
             case FetchAsked():
                 return server.fetch(request, respond)
@@ -334,7 +283,7 @@ class SimAgent:
             case MetadataAsked():
                 respond(self.metadata.current)
             case ProducerIdAsked():
-                self._serve_producer_id(respond)
+                self._serve_producer_id(session, respond)
         return None
 
     def _serve_poll(self, replicas: ReplicaManager, request: PollAsked, respond: Respond) -> Callable[[], None]:
@@ -343,12 +292,10 @@ class SimAgent:
 
         return replicas.fetch(request.params, request.partitions, answer)
 
-    def _serve_producer_id(self, respond: Respond) -> None:
+    def _serve_producer_id(self, session: ZkSession, respond: Respond) -> None:
         if self._producer_ids:
             respond(self._producer_ids.pop(0))
             return
-        session = self.session
-        assert session is not None
 
         def took(outcome: Any) -> None:
             if isinstance(outcome, ProducerIdsUnavailable):

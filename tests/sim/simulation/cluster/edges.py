@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from regency.broker_agent.data_loop import LoopClosed
-from simulation.kernel.scheduler import TIMED_OUT, Process, Scheduler, Timer
+from simulation.kernel.scheduler import TIMED_OUT, Process, Scheduler, SimulationStuck, Timer
 from simulation.network import Call, NetFailed, Network
 
 T = TypeVar("T")
@@ -138,3 +138,13 @@ def ask(
     answer = scheduler.wait(register)
     assert answer is not None or calls[0].answered
     return answer if answer is not None else NetFailed("closed")
+
+
+def driven(coroutine: Coroutine[object, None, T]) -> T:
+    """The result of a coroutine all of whose waiting is an actor's: it runs to its end here, without asyncio."""
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    raise SimulationStuck("a coroutine waits for asyncio, which there is none of")
