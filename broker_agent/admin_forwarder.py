@@ -133,15 +133,21 @@ class AdminForwarder:
         return await self._await_leaders(results, deadline)
 
     async def forward(
-        self, method: Callable[[grpc.Channel], Method[RequestT, ReplyT]], request: RequestT, *, timeout_ms: int
+        self,
+        method: Callable[[grpc.Channel], Method[RequestT, ReplyT]],
+        request: RequestT,
+        *,
+        timeout_ms: int,
+        require_local: bool = True,
     ) -> ReplyT:
         """Let the controller answer a client's request of service Admin, within `timeout_ms` milliseconds.
 
-        The client must have asked the broker whose child rules, or ruled last. A controller that was just deposed or
-        died is followed to its successor. Raises NotController; RpcFailed where the request may or may not be done.
+        The client must have asked the broker whose child rules, or ruled last, unless `require_local` is off: for what
+        Kafka's clients send to any broker. A controller that was just deposed or died is followed to its successor.
+        Raises NotController; RpcFailed where the request may or may not be done.
         """
         deadline = self._clock.monotonic_ms() + timeout_ms
-        return await self._ask(method, request, lambda reply: reply.outcome, self._ruling(require_local=True), deadline)
+        return await self._ask(method, request, lambda reply: reply.outcome, self._ruling(require_local), deadline)
 
     async def _ask(
         self,

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from typing import Final
 
+from regency.controller import admin_partitions
 from regency.controller.desk import Desk
 from regency.runtime.grpc_servers import MethodHandler, ServiceHandler, service
 
 SERVICE: Final = "regency.admin.v1.Admin"
 
+SUBJECTS: Final = (admin_partitions,)
+"""Modules with a `methods(desk)` each."""
+
 
 def admin_service(desk: Desk) -> ServiceHandler:
     """The service for a GrpcServer."""
-    del desk
     methods: dict[str, MethodHandler] = {}
+    for subject in SUBJECTS:
+        methods.update(subject.methods(desk))
     return service(SERVICE, methods)

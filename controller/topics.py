@@ -63,10 +63,26 @@ def load_topics(term: Term, names: Sequence[str]) -> list[TopicPartition]:
             logger.warning("topic %s was deleted and created again outside: it is taken in as a new one", name)
             forget_topic(term, name)
             term.watches.arm([name])
+        _report_missing(term, topic)
         added.extend(term.context.put_topic(topic))
         if any(each.is_reassigning for each in topic.partitions.values()) and term.report_once(f"reassigning {name}"):
             logger.warning("topic %s is being reassigned, which is not handled yet: its replicas stay as listed", name)
     return added
+
+
+def _report_missing(term: Term, topic: TopicAssignment) -> None:
+    """Tell, once for what is missing, that a topic znode has fewer partitions than there are: none is taken away."""
+    entry = term.context.topics.get(topic.topic)
+    if entry is None or len(entry.assignments) <= len(topic.partitions):
+        return
+    missing = [number for number, _ in entry.partitions() if number not in topic.partitions]
+    if missing and term.report_once(f"missing {topic.topic} {missing}"):
+        logger.error(
+            "the znode of topic %s lacks partitions %s, which exist: partitions cannot be taken away. They are served "
+            "until another controller rules, which will not know them; write them back into it",
+            topic.topic,
+            missing[:10],
+        )
 
 
 def create_partitions(term: Term, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, str]:

@@ -122,7 +122,12 @@ class Admin(Protocol):
         ...
 
     async def forward(
-        self, method: Callable[[grpc.Channel], Method[RequestT, ReplyT]], request: RequestT, *, timeout_ms: int
+        self,
+        method: Callable[[grpc.Channel], Method[RequestT, ReplyT]],
+        request: RequestT,
+        *,
+        timeout_ms: int,
+        require_local: bool = True,
     ) -> ReplyT:
         """The controller's answer to a request of service Admin. Raises NotController, RpcFailed."""
         ...

@@ -54,6 +54,31 @@ def place_replicas(
     return _rack_unaware(sorted(brokers), partitions, replication_factor, start, shift, first_partition)
 
 
+def continue_placement(
+    brokers: Mapping[BrokerId, str | None], first: Sequence[BrokerId], have: int, count: int
+) -> dict[int, tuple[BrokerId, ...]]:
+    """Place partitions `have` to `count` - 1 of a topic whose partition 0 has the replicas `first`.
+
+    As long as the brokers and partition 0 are what they were when the topic was placed, the outcome is what placing all
+    `count` at once would have given: `start` and `shift` are found again from partition 0. Where its first broker is
+    gone it begins at the next one. Raises PlacementImpossible.
+    Source: Kafka's AdminZkClient.addPartitions, which forgets the shift of earlier rounds.
+    """
+    racks = {broker: rack for broker, rack in brokers.items() if rack}
+    ordered = alternate_racks(racks) if len(racks) == len(brokers) else sorted(brokers)
+    if first[0] in brokers:
+        start = ordered.index(first[0])
+    else:
+        start = next((index for index, broker in enumerate(ordered) if broker >= first[0]), 0)
+    shifts = [start, *range(len(ordered))] if len(first) <= len(ordered) else []
+    shift = next(
+        (each for each in shifts if place_replicas(brokers, 1, len(first), start=start, shift=each)[0] == tuple(first)),
+        start,
+    )
+    shift += max(have - 1, 0) // max(len(ordered), 1)
+    return place_replicas(brokers, count - have, len(first), start=start, shift=shift, first_partition=have)
+
+
 def alternate_racks(racks: Mapping[BrokerId, str]) -> list[BrokerId]:
     """Brokers in an order that goes round the racks (sorted by name), each rack's brokers by id."""
     by_rack: dict[str, list[BrokerId]] = {}
