@@ -108,6 +108,9 @@ class AdminService:
             offline_partitions=view.offline_partitions,
             unacknowledged=self._controller.unacknowledged,
             session_id=self._session_id(),
+            phases=(
+                pb.FailoverPhase(name=name, seconds=spent_ms / 1000) for name, spent_ms in self._controller.failover
+            ),
         )
 
 

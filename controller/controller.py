@@ -30,8 +30,11 @@ from regency.controller.events import (
     TopicsChanged,
 )
 from regency.controller.failover import take_over
+from regency.controller.leader_elections import ElectionsAsked
+from regency.controller.log_dir_failures import LogDirsFailed
 from regency.controller.messages import Origin
 from regency.controller.patience import Patience
+from regency.controller.phases import Phases
 from regency.controller.reports import ReplicaReports
 from regency.controller.store_access import EpochBehind, Fence
 from regency.controller.term import Term, TermListener
@@ -88,6 +91,8 @@ class Controller:
     ) -> None:
         self.view = View()
         self.reports = ReplicaReports()
+        self.failover: tuple[tuple[str, int], ...] = ()
+        """Parts of the last failover here, with their milliseconds."""
         self.patience = Patience(session)
         self._config = config
         self._session = session
@@ -123,7 +128,8 @@ class Controller:
         self._watch(paths.BROKER_IDS, recursive, BrokersChanged())
         self._watch(paths.ISR_CHANGE_NOTIFICATION, recursive, IsrsChanged())
         self._watch(paths.ADMIN, recursive, RequestsChanged())
-        self._watch(paths.LOG_DIR_EVENT_NOTIFICATION, recursive, RequestsChanged())
+        self._watch(paths.PREFERRED_ELECTION, WatchMode.PERSISTENT, ElectionsAsked())
+        self._watch(paths.LOG_DIR_EVENT_NOTIFICATION, recursive, LogDirsFailed())
         self._watch(paths.CONFIG_CHANGES, recursive, ConfigsChanged())
         self._queue.put(ControllerChanged())
 
@@ -165,7 +171,8 @@ class Controller:
             crash_point("controller.request.before_hand_over")
             term.hand_over()
             crash_point("controller.request.before_answer")
-            event.reply.set_result(answer)
+            if not event.deferred:
+                event.reply.set_result(answer)
         elif isinstance(event, OfTerm) and event.epoch == term.epoch:
             routes.ANSWERS[kind](term, event)
             term.hand_over()
@@ -189,7 +196,7 @@ class Controller:
             logger.info("broker %d rules", outcome.incumbent.broker)
 
     def _take_over(self, fence: Fence) -> None:
-        began = self._clock.monotonic_ms()
+        phases = Phases(self._clock)
         self._fence = fence
         store = ClusterStore(self._session, self.patience, fence)
         self._queue.take_marked_topics()
@@ -214,18 +221,22 @@ class Controller:
         why = "won the race for /controller"
         term.decisions.note("controller", "a candidate", f"broker {self._config.broker_id}, epoch {fence.epoch}", why)
         crash_point("controller.failover.before_reads")
-        take_over(term)
+        take_over(term, phases)
         crash_point("controller.failover.before_hand_over")
         term.hand_over()
+        phases.mark("hand-over")
+        self.failover = phases.parts
         logger.info(
-            "broker %d rules in epoch %d: %d live brokers, %d topics, %d partitions, %d offline, taken over in %d ms",
+            "broker %d rules in epoch %d: %d live brokers, %d topics, %d partitions, %d offline, "
+            "taken over in %d ms (%s)",
             self._config.broker_id,
             fence.epoch,
             len(term.context.brokers),
             len(term.context.topics),
             term.context.partition_count,
             term.context.offline_partitions(),
-            self._clock.monotonic_ms() - began,
+            phases.total_ms,
+            phases,
         )
 
     def _resign(self, why: str) -> None:

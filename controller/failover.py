@@ -12,6 +12,10 @@ from itertools import islice
 
 from regency.controller.brokers import bring_online, find_bounced, read_brokers
 from regency.controller.invariants import violations
+from regency.controller.leader_balance import begin_balancing
+from regency.controller.leader_elections import on_elections_asked
+from regency.controller.log_dir_failures import log_dir_notifications
+from regency.controller.phases import Phases
 from regency.controller.requests import report_pending_requests
 from regency.controller.states import ReplicaState
 from regency.controller.term import Term
@@ -25,19 +29,27 @@ LINES_OF_VIOLATIONS = 20
 """How many broken invariants are logged after a failover; one writer's mistake is seldom alone."""
 
 
-def take_over(term: Term) -> None:
-    """Begin to rule. Watches are armed already. Raises ControllerMoved, ZkError."""
-    listed = term.store.isr_notifications()
+def take_over(term: Term, phases: Phases) -> None:
+    """Begin to rule. Watches are armed already. `phases` is told when each part is done.
+
+    Raises ControllerMoved, ZkError.
+    """
+    listed = (*term.store.isr_notifications(), *log_dir_notifications(term.store.access))
     crash_point("controller.failover.before_notifications_deleted")
     term.store.delete_notifications(listed)
-    bounced = _mark_bounced(term, _load(term))
+    phases.mark("notifications")
+    bounced = _mark_bounced(term, _load(term, phases))
+    phases.mark("bounces")
     for broker in term.context.brokers.values():
         term.channels.add(broker)
         term.batch.start(broker.id)
     term.batch.brokers_changed()
     term.batch.snapshot()
+    phases.mark("channels")
     offline = term.replicas.startup()
+    phases.mark("replicas")
     term.partitions.startup()
+    phases.mark("elections")
     crash_point("controller.failover.after_elections")
     if not bounced:  # else the first request to a bounced broker would leave out what it is about to host again
         term.hand_over_leaders(len(offline))
@@ -50,22 +62,29 @@ def take_over(term: Term) -> None:
             term.context.clear_offline(broker_id)
         crash_point("controller.failover.before_bounced_return")
         bring_online(term, bounced)
+    phases.mark("dead replicas")
     report_pending_requests(term)
+    on_elections_asked(term)
+    begin_balancing(term)
     for problem in islice(violations(term.context), LINES_OF_VIOLATIONS):
         logger.error("%s: compare with what wrote its state znode", problem)
+    phases.mark("requests")
 
 
-def _load(term: Term) -> Mapping[TopicPartition, int]:
+def _load(term: Term, phases: Phases) -> Mapping[TopicPartition, int]:
     """Fill the context. Returns the zxid of each state znode's last write."""
     context = term.context
     for broker in read_brokers(term).values():
         context.add_broker(broker)
+    phases.mark("brokers")
     crash_point("controller.failover.after_brokers_read")
     load_topics(term, term.store.topic_names())
+    phases.mark("topics")
     crash_point("controller.failover.after_topics_read")
     read = term.store.read_states(list(context.partitions()))
     for partition, state in read.states.items():
         context.set_leadership(partition, state)
+    phases.mark("states")
     crash_point("controller.failover.after_states_read")
     return read.mzxids
 

@@ -142,7 +142,7 @@ class DescribeControllerRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class DescribeControllerResponse(_message.Message):
-    __slots__ = ("broker_id", "active", "controller_epoch", "state", "live_brokers", "topics", "partitions", "offline_partitions", "unacknowledged", "session_id")
+    __slots__ = ("broker_id", "active", "controller_epoch", "state", "live_brokers", "topics", "partitions", "offline_partitions", "unacknowledged", "session_id", "phases")
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     ACTIVE_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -153,6 +153,7 @@ class DescribeControllerResponse(_message.Message):
     OFFLINE_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     UNACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    PHASES_FIELD_NUMBER: _ClassVar[int]
     broker_id: int
     active: bool
     controller_epoch: int
@@ -163,4 +164,13 @@ class DescribeControllerResponse(_message.Message):
     offline_partitions: int
     unacknowledged: int
     session_id: int
-    def __init__(self, broker_id: _Optional[int] = ..., active: bool = ..., controller_epoch: _Optional[int] = ..., state: _Optional[str] = ..., live_brokers: _Optional[int] = ..., topics: _Optional[int] = ..., partitions: _Optional[int] = ..., offline_partitions: _Optional[int] = ..., unacknowledged: _Optional[int] = ..., session_id: _Optional[int] = ...) -> None: ...
+    phases: _containers.RepeatedCompositeFieldContainer[FailoverPhase]
+    def __init__(self, broker_id: _Optional[int] = ..., active: bool = ..., controller_epoch: _Optional[int] = ..., state: _Optional[str] = ..., live_brokers: _Optional[int] = ..., topics: _Optional[int] = ..., partitions: _Optional[int] = ..., offline_partitions: _Optional[int] = ..., unacknowledged: _Optional[int] = ..., session_id: _Optional[int] = ..., phases: _Optional[_Iterable[_Union[FailoverPhase, _Mapping]]] = ...) -> None: ...
+
+class FailoverPhase(_message.Message):
+    __slots__ = ("name", "seconds")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    seconds: float
+    def __init__(self, name: _Optional[str] = ..., seconds: _Optional[float] = ...) -> None: ...

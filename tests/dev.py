@@ -193,11 +193,15 @@ def logs(arguments: list[str]) -> int:
 
 def bench(arguments: list[str]) -> int:
     """`bench NAME [--json FILE] [options]`: the benchmarks in tests/bench."""
-    names = sorted(path.stem.removeprefix("bench_") for path in (ROOT / "tests" / "bench").glob("bench_*.py"))
+    names = sorted(
+        path.stem.removeprefix("bench_").replace("_", "-") for path in (ROOT / "tests" / "bench").glob("bench_*.py")
+    )
     if not arguments or arguments[0] not in names:
         print(f"bench: name one of {', '.join(names)}", file=sys.stderr)
         return 2
-    return run([sys.executable, ROOT / "tests" / "bench" / f"bench_{arguments[0]}.py", *arguments[1:]])
+    return run(
+        [sys.executable, ROOT / "tests" / "bench" / f"bench_{arguments[0].replace('-', '_')}.py", *arguments[1:]]
+    )
 
 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {

@@ -19,6 +19,8 @@ HOST = "127.0.0.1"
 TICK_MS = 500
 """Shortest session is two ticks: 1 s; sessions of 3 s are the default of a Cluster."""
 LONGEST_SESSION_MS = 120_000
+HEAP_MB = 256
+"""Java's heap: enough for some 20,000 partitions."""
 
 _READY_TIMEOUT_S = 30.0
 _STOP_TIMEOUT_S = 5.0
@@ -50,15 +52,18 @@ class EmbeddedZooKeeper:
     """One ZooKeeper server as a process. Keeps its port and its data over restarts; also a context manager.
 
     `directory` receives configuration, data and log. Without `spawner` it starts its process itself, which then dies
-    with this one. Not thread-safe.
+    with this one. `heap_mb` is what its data may need, MB. Not thread-safe.
     """
 
-    def __init__(self, directory: Path, *, port: int | None = None, spawner: Spawner | None = None) -> None:
+    def __init__(
+        self, directory: Path, *, port: int | None = None, spawner: Spawner | None = None, heap_mb: int = HEAP_MB
+    ) -> None:
         self.directory = directory.resolve()
         self.port = port if port is not None else reserve_ports(1, owner=self.directory)[0]
         self._own_spawner = Spawner() if spawner is None else None
         self._spawner = spawner or self._own_spawner
         self._process: ManagedProcess | None = None
+        self._heap_mb = heap_mb
 
     def __enter__(self) -> Self:
         self.start()
@@ -167,7 +172,7 @@ class EmbeddedZooKeeper:
 
     def _command(self) -> list[str]:
         class_path = os.pathsep.join(str(jar) for jar in java.find_jars())
-        options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-XX:TieredStopAtLevel=1"]
+        options = [f"-Xmx{self._heap_mb}m", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-XX:TieredStopAtLevel=1"]
         properties = {
             "java.awt.headless": "true",
             "log4j2.configurationFile": _LOG_CONFIG_FILE,

@@ -1,0 +1,67 @@
+"""How fast partitions are created: `./dev bench create --partitions 10000 --json FILE`.
+
+One CreateTopics for topics of 50 partitions and three replicas, on three stand-in agents; counted from the call until
+its answer, and until the last broker has acknowledged what it leads and follows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from control_plane.plane import ControlPlane, write_report
+
+from regency.protos import controller_pb2 as pb
+from regency.runtime.grpc_channels import call
+
+BROKERS = 3
+PER_TOPIC = 50
+
+
+def main() -> int:
+    """Start everything, create, measure."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--partitions", type=int, default=10_000)
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    with ControlPlane(BROKERS) as plane:
+        ruling = plane.start_candidate(1)
+        plane.wait_settled(ruling)
+        plane.ask_agents("forget")
+        topics = [
+            pb.NewTopic(name=f"topic-{number:05d}", num_partitions=PER_TOPIC, replication_factor=3)
+            for number in range(arguments.partitions // PER_TOPIC)
+        ]
+        began = time.monotonic()
+        answer = call(
+            ruling.client.create_topics, pb.CreateTopicsRequest(topics=topics), timeout_ms=120_000, target="controller"
+        )
+        answered = time.monotonic()
+        plane.wait_settled(ruling)
+        report: list[dict[str, Any]] = plane.ask_agents("report")
+        rss = ruling.peak_rss_mb()
+    refused = [topic.message for topic in answer.topics if topic.error_code]
+    if answer.error_code or refused:
+        raise RuntimeError(f"not created: {answer.message} {refused[:3]}")
+    hosts = [row for row in report if row["rpc"] == "LeaderAndIsr"]
+    told = sum(row["partitions"] for row in hosts)
+    if told < 3 * len(topics) * PER_TOPIC:
+        raise RuntimeError(f"{told} replicas were told their role, not {3 * len(topics) * PER_TOPIC}")
+    write_report(
+        arguments.json,
+        "create",
+        {"partitions": len(topics) * PER_TOPIC, "brokers": BROKERS},
+        {
+            "answered_seconds": round(answered - began, 3),
+            "led_seconds": round(max(row["at"] for row in hosts) - began, 3),
+            "controller_peak_rss_mb": rss,
+        },
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,71 @@
+"""How fast another controller takes over: `./dev bench failover --partitions 100000 --json FILE`.
+
+Real ZooKeeper holds the partitions in topics of 50; five stand-in agents speak the real gRPC; the ruling controller is
+killed. Counted from /controller gone (session expiry is not) until every live broker has acknowledged LeaderAndIsr
+and UpdateMetadata of the new epoch. ZooKeeper, controllers and stand-ins share the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from control_plane.plane import ControlPlane, until, write_report
+
+from regency.model import znode_paths as paths
+
+BROKERS = 5
+
+
+def main() -> int:
+    """Start everything, kill the controller, measure."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--partitions", type=int, default=100_000)
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    with ControlPlane(BROKERS) as plane:
+        plane.fill(arguments.partitions)
+        first = plane.start_candidate(1)
+        plane.wait_settled(first)
+        second = plane.start_candidate(2)
+        time.sleep(1)  # the second candidate loses its first race, as one does that waits for long
+        epoch = second.describe().controller_epoch or first.describe().controller_epoch
+        plane.ask_agents("forget")
+        gone = plane.when_gone(paths.CONTROLLER)
+        first.kill()
+        began = gone()
+        until(lambda: second.describe().active, "the second controller ruled")
+        plane.wait_settled(second)
+        report: list[dict[str, Any]] = plane.ask_agents("report")
+        rss = second.peak_rss_mb()
+        phases = {phase.name: round(phase.seconds, 3) for phase in second.describe().phases}
+        del plane.candidates[first.broker]
+    told = [row for row in report if row["epoch"] > epoch]
+    hosts = {row["broker"]: row["at"] for row in told if row["rpc"] == "LeaderAndIsr" and row["last"]}
+    metadata = {row["broker"]: row["at"] for row in told if row["rpc"] == "UpdateMetadata" and row["last"]}
+    if len(hosts) != BROKERS or len(metadata) != BROKERS:
+        raise RuntimeError(f"not every broker was told everything: {sorted(hosts)}, {sorted(metadata)}")
+    counted = sum(row["partitions"] for row in told if row["rpc"] == "LeaderAndIsr")
+    if counted != 3 * arguments.partitions:
+        raise RuntimeError(f"{counted} replicas were told their role, not {3 * arguments.partitions}")
+    write_report(
+        arguments.json,
+        "failover",
+        {"partitions": arguments.partitions, "brokers": BROKERS},
+        {
+            "failover_seconds": round(max(*hosts.values(), *metadata.values()) - began, 3),
+            "first_broker_told_seconds": round(min(hosts.values()) - began, 3),
+            "leader_and_isr_seconds": round(max(hosts.values()) - began, 3),
+            "update_metadata_seconds": round(max(metadata.values()) - began, 3),
+            "controller_peak_rss_mb": rss,
+            "phases": phases,
+        },
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
