@@ -13,14 +13,15 @@ from typing import Protocol
 import msgspec
 
 from regency.controller.desired_state import DesiredState, Host, Stop
+from regency.controller.log_questions import DescribePort, LogEnds, LogQuestion
 from regency.controller.messages import Origin
 from regency.controller.metadata_log import MetadataLog
-from regency.controller.sender import Message, Outgoing, Rpc, Sender, Trouble
+from regency.controller.sender import Deleted, Message, Outgoing, Rpc, Sender, Trouble
 from regency.model.clock import Clock
 from regency.model.crash_points import crash_point
 from regency.model.errors import RegencyError
 from regency.model.facts import Broker, Endpoint
-from regency.model.ids import BrokerEpoch, BrokerId, TopicPartition
+from regency.model.ids import BrokerEpoch, BrokerId, TopicId, TopicPartition
 from regency.protos import control_pb2 as pb
 from regency.runtime.grpc_channels import call, open_channel
 from regency.runtime.grpc_clients import AgentControlClient
@@ -31,7 +32,7 @@ CLOSE_WAIT_S = 1.0
 """How long `close` waits for the threads together, seconds; they are daemons."""
 
 
-class AgentPort(Protocol):
+class AgentPort(DescribePort, Protocol):
     """A connection to one incarnation of an agent."""
 
     def call(self, message: Message) -> pb.ControlResponse:
@@ -53,8 +54,16 @@ class Listener(Protocol):
         """An answer obliges the controller to look at something."""
         ...
 
+    def on_deleted(self, deleted: Deleted) -> None:
+        """A broker has confirmed deletions."""
+        ...
+
     def on_snapshot_wanted(self) -> None:
         """A broker needs a metadata snapshot, and there is none."""
+        ...
+
+    def on_log_ends(self, ends: LogEnds) -> None:
+        """A broker has been asked how far its logs go: what it said, if anything."""
         ...
 
 
@@ -89,6 +98,10 @@ class Channels(Protocol):
 
     def send(self, requests: Mapping[BrokerId, BrokerRequests]) -> None:
         """Hand over what brokers are newly wanted to do."""
+        ...
+
+    def ask_log_ends(self, broker: Broker, partitions: Mapping[TopicPartition, TopicId]) -> None:
+        """Ask how far these logs go. The listener is told once, in any case."""
         ...
 
     def close(self) -> None:
@@ -130,6 +143,10 @@ class GrpcAgent:
             return call(self._client.update_metadata, message, timeout_ms=self._timeout_ms, target=self._target)
         return call(self._client.stop_replica, message, timeout_ms=self._timeout_ms, target=self._target)
 
+    def describe(self, request: pb.DescribeReplicasRequest, timeout_ms: int) -> pb.DescribeReplicasResponse:
+        """Ask and wait. Raises RpcFailed."""
+        return call(self._client.describe_replicas, request, timeout_ms=timeout_ms, target=self._target)
+
     def close(self) -> None:
         """End the connection, and whatever call runs on it."""
         self._channel.close()
@@ -160,6 +177,7 @@ class ControllerChannelManager:
         self._brokers: Mapping[BrokerId, Broker] = {}
         self._reached: dict[BrokerId, tuple[BrokerEpoch, int]] = {}
         """Incarnation and last number of the conversations that have ended, by broker."""
+        self._questions: list[LogQuestion] = []
 
     @property
     def metadata(self) -> MetadataLog:
@@ -206,8 +224,18 @@ class ControllerChannelManager:
         for broker, channel in self._channels.items():
             channel.want(requests.get(broker))
 
+    def ask_log_ends(self, broker: Broker, partitions: Mapping[TopicPartition, TopicId]) -> None:
+        """Ask how far these logs go, on a thread and a connection of its own. The listener is told once in any case."""
+        endpoint = broker.endpoint(self._control_listener)
+        assert endpoint is not None, f"broker {broker.id} has no listener {self._control_listener}"
+        question = LogQuestion(self._origin, broker, partitions, self._connect(endpoint), self._listener.on_log_ends)
+        self._questions = [*(each for each in self._questions if not each.answered), question]
+        question.start()
+
     def close(self) -> None:
         """End every channel. Calls that run are cancelled; their outcome is nobody's business any more."""
+        for question in self._questions:
+            question.close()
         channels, self._channels = self._channels, {}
         for channel in channels.values():
             channel.close()
@@ -300,10 +328,14 @@ class _Channel:
         with self._changed:
             failures = self.sender.failures
             trouble = self.sender.on_answer(answer, self._clock.monotonic_ms())
+            deleted = self.sender.take_deleted()
             self._report(outgoing.rpc, failures)
         if trouble is not None:
             crash_point("sender.trouble.before_told")
             self._listener.on_trouble(trouble)
+        if deleted is not None:
+            crash_point("sender.deleted.before_told")
+            self._listener.on_deleted(deleted)
 
     def _failed(self, rpc: Rpc, why: str) -> None:
         crash_point("sender.failure.before_taken")

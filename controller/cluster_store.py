@@ -188,13 +188,18 @@ class ClusterStore:
                     self.access.report(error, znode)
         return configs
 
-    def pending_requests(self) -> tuple[str, ...]:
-        """Paths of admin requests and log directory notifications that stand in ZooKeeper now."""
-        parents = (paths.DELETE_TOPICS, paths.LOG_DIR_EVENT_NOTIFICATION)
-        single = (paths.REASSIGN_PARTITIONS, paths.PREFERRED_ELECTION)
-        found = [f"{parent}/{name}" for parent in parents for name in self.access.children(parent)]
-        found.extend(znode.path for znode in self.access.read_many(single) if znode is not None)
-        return tuple(found)
+    def broker_configs(self, brokers: Sequence[BrokerId | None]) -> list[dict[str, str] | None]:
+        """Settings changed of these brokers, and of all of them for None; None where they cannot be read."""
+        wanted = [paths.DEFAULT_BROKER_CONFIG if each is None else paths.broker_config(each) for each in brokers]
+        configs: list[dict[str, str] | None] = []
+        for znode in self.access.read_many(wanted):
+            try:
+                configs.append({} if znode is None else znodes.decode_config(znode.path, znode.data))
+            except ZnodeMalformed as error:
+                configs.append(None)
+                if znode is not None:
+                    self.access.report(error, znode)
+        return configs
 
     def cluster_id(self) -> str | None:
         """Id of the cluster; None where no broker has given it one. Raises ZnodeMalformed."""

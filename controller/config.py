@@ -28,7 +28,13 @@ class ControllerConfig(msgspec.Struct, frozen=True, kw_only=True):
     default_replication_factor: int = 1
     log_config: LogConfig = LogConfig()
     """Defaults of topic settings."""
+    delete_topic_enable: bool = True
     request_timeout_ms: int = 30_000
+    shutdown_patience_ms: int = 105_000
+    """The longest a broker may take to leave in order; one that is still there then is taken to stay."""
+    auto_leader_rebalance: bool = True
+    leader_imbalance_percentage: int = 10
+    leader_imbalance_check_interval_ms: int = 300_000
     history_dir: Path | None = None
 
 
@@ -42,6 +48,12 @@ def controller_config(settings: BrokerSettings) -> ControllerConfig:
         num_partitions=settings.num_partitions,
         default_replication_factor=settings.default_replication_factor,
         log_config=settings.log_config(),
+        delete_topic_enable=settings.delete_topic_enable,
         request_timeout_ms=settings.controller_socket_timeout_ms,
+        shutdown_patience_ms=settings.controlled_shutdown_max_retries
+        * (settings.controller_socket_timeout_ms + settings.controlled_shutdown_retry_backoff_ms),
+        auto_leader_rebalance=settings.auto_leader_rebalance_enable,
+        leader_imbalance_percentage=settings.leader_imbalance_per_broker_percentage,
+        leader_imbalance_check_interval_ms=settings.leader_imbalance_check_interval_seconds * 1000,
         history_dir=Path(settings.regency_history_dir),
     )

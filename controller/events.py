@@ -13,7 +13,7 @@ from typing import ClassVar, Generic, TypeVar
 
 import msgspec
 
-from regency.controller.sender import Trouble
+from regency.controller.sender import Deleted, Trouble
 from regency.model.errors import RegencyError
 from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
@@ -71,18 +71,25 @@ class Event:
 class Request(Event, Generic[T]):
     """Something somebody asks for and waits for. Its answer is given once, whatever happens."""
 
-    __slots__ = ("reply",)
+    __slots__ = ("deferred", "reply")
 
     def __init__(self) -> None:
         self.reply: Future[T] = Future()
+        self.deferred = False
+        """The term it came to answers it, in a later event or at its end."""
 
     def preempt(self) -> None:
+        """Answer NotController, unless it waits for a later event."""
+        if not self.deferred:
+            self.refuse()
+
+    def refuse(self) -> None:
         """Answer NotController."""
         if not self.reply.done():
             self.reply.set_exception(NotController("This controller does not rule."))
 
 
-class _Notification(Event):
+class Notification(Event):
     """Says "look again". All of one kind are equal."""
 
     __slots__ = ()
@@ -95,56 +102,56 @@ class _Notification(Event):
         return hash(type(self))
 
 
-class ControllerChanged(_Notification):
+class ControllerChanged(Notification):
     """/controller or /controller_epoch changed, or a session began: rule, resign or race."""
 
     state = ControllerState.CONTROLLER_CHANGE
     cause = "controller_change"
 
 
-class BrokersChanged(_Notification):
+class BrokersChanged(Notification):
     """/brokers/ids or something below it changed."""
 
     state = ControllerState.BROKER_CHANGE
     cause = "broker_change"
 
 
-class TopicsChanged(_Notification):
+class TopicsChanged(Notification):
     """Children of /brokers/topics changed."""
 
     state = ControllerState.TOPIC_CHANGE
     cause = "topic_change"
 
 
-class AssignmentsChanged(_Notification):
+class AssignmentsChanged(Notification):
     """Topic znodes changed: those marked in the queue."""
 
     state = ControllerState.TOPIC_CHANGE
     cause = "assignment_change"
 
 
-class IsrsChanged(_Notification):
+class IsrsChanged(Notification):
     """ISR change notifications were written."""
 
     state = ControllerState.ISR_CHANGE
     cause = "isr_change"
 
 
-class RequestsChanged(_Notification):
-    """Something below /admin or /log_dir_event_notification changed."""
+class DeletionsAsked(Notification):
+    """Children of /admin/delete_topics changed."""
 
     state = ControllerState.TOPIC_DELETION
-    cause = "admin_request"
+    cause = "topic_deletion"
 
 
-class ConfigsChanged(_Notification):
+class ConfigsChanged(Notification):
     """Settings changed: an unclean election may be allowed now."""
 
     state = ControllerState.TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE
     cause = "config_change"
 
 
-class SnapshotWanted(_Notification):
+class SnapshotWanted(Notification):
     """A broker needs a metadata snapshot, and there is none."""
 
     state = ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED
@@ -186,6 +193,17 @@ class AgentTroubled(OfTerm):
     def __init__(self, trouble: Trouble, epoch: ControllerEpoch) -> None:
         super().__init__(epoch)
         self.trouble = trouble
+
+
+class ReplicasDeleted(OfTerm):
+    """A broker has confirmed to hold nothing any more of partitions it was to delete."""
+
+    state = ControllerState.TOPIC_DELETION
+    cause = "replicas_deleted"
+
+    def __init__(self, deleted: Deleted, epoch: ControllerEpoch) -> None:
+        super().__init__(epoch)
+        self.deleted = deleted
 
 
 class NewTopic(msgspec.Struct, frozen=True):

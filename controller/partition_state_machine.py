@@ -19,10 +19,12 @@ from regency.controller.election import (
     elect_offline,
     elect_preferred,
     elect_reassigned,
+    elect_unclean,
 )
 from regency.controller.request_batch import RequestBatch
 from regency.controller.states import PartitionState
 from regency.controller.store_access import WriteCode
+from regency.controller.unclean_leave import UncleanLeave
 from regency.model.crash_points import crash_point
 from regency.model.facts import LeaderAndIsr, LeaderIsrAndControllerEpoch
 from regency.model.ids import BrokerId, LeaderEpoch, TopicPartition, ZkVersion
@@ -31,8 +33,6 @@ logger = logging.getLogger(__name__)
 
 ROUNDS = 10
 """How often a decision is made again because its znode changed, before it is left to a later event."""
-
-UNCLEAN_KEY = "unclean.leader.election.enable"
 
 
 class PartitionStateMachine:
@@ -51,14 +51,17 @@ class PartitionStateMachine:
         self._store = store
         self._batch = batch
         self._decisions = decisions
-        self._unclean_default = unclean_default
+        self._leave = UncleanLeave(context, store, decisions.broker, default=unclean_default)
+        self._undecided: dict[TopicPartition, bool] = {}
 
     def startup(self) -> None:
         """Give every partition its first state from its leadership, and elect for those without a working leader."""
         context = self._context
         for partition in context.partitions():
             leadership = context.leadership(partition)
-            if leadership is None:
+            if context.is_being_deleted(partition.topic):
+                state = PartitionState.NON_EXISTENT
+            elif leadership is None:
                 state = PartitionState.NEW
             elif context.is_online(leadership.leader_and_isr.leader, partition):
                 state = PartitionState.ONLINE
@@ -70,7 +73,7 @@ class PartitionStateMachine:
     def trigger_online(self) -> dict[TopicPartition, str]:
         """Try to elect for every partition that is New or Offline and not being deleted. Returns those that failed."""
         context = self._context
-        waiting = [each for each in sorted(context.leaderless) if not context.is_queued_for_deletion(each.topic)]
+        waiting = [each for each in sorted(context.leaderless) if not context.is_being_deleted(each.topic)]
         return self.handle(waiting, PartitionState.ONLINE, ElectionKind.OFFLINE)
 
     def handle(
@@ -83,8 +86,8 @@ class PartitionStateMachine:
     ) -> dict[TopicPartition, str]:
         """Move partitions into `target`, by an election of `kind` where they need a leader.
 
-        `unclean` allows a leader out of sync whatever the settings say. Returns why, for those that did not move.
-        Raises ControllerMoved, ZkError.
+        `unclean` allows a leader out of sync whatever the settings say; where several could be that, none is elected
+        yet (see `take_undecided`). Returns why, for those that did not move. Raises ControllerMoved, ZkError.
         """
         valid, refused = self._validate(partitions, target)
         if target is not PartitionState.ONLINE:
@@ -94,6 +97,14 @@ class PartitionStateMachine:
         new = [each for each in valid if self._context.partition_state(each) is PartitionState.NEW]
         known = [each for each in valid if self._context.partition_state(each) is not PartitionState.NEW]
         return {**refused, **self._initialise(new), **self._elect(known, kind, unclean=unclean)}
+
+    def take_undecided(self) -> dict[TopicPartition, bool]:
+        """Partitions that any of several replicas out of sync may lead, and whether that was asked for by `unclean`.
+
+        Who of them has the longest log must be asked first. They are forgotten here.
+        """
+        undecided, self._undecided = self._undecided, {}
+        return undecided
 
     def overtake(self, held: Mapping[TopicPartition, LeaderEpoch]) -> None:
         """Go beyond the leader epochs a broker holds where ZooKeeper has lower ones: a state was lost or restored.
@@ -233,31 +244,43 @@ class PartitionStateMachine:
             if leadership is None:
                 failed[partition] = "it has no state znode"
                 continue
-            election = self._elect_one(partition, leadership.leader_and_isr, kind, unclean=unclean)
+            election = self._elect_one(partition, leadership.leader_and_isr, kind)
             if election.leader is not None:
                 elections[partition] = election
                 continue
             failed[partition] = election.why
-            if kind is ElectionKind.OFFLINE and self._context.assignment(partition).replicas:
+            if kind in (ElectionKind.OFFLINE, ElectionKind.LONGEST_LOG):
                 without_isr.append(partition)
-        for partition in self._allowing_unclean(without_isr):
-            leadership = self._context.leadership(partition)
-            assert leadership is not None, "checked above"
-            election = self._elect_one(partition, leadership.leader_and_isr, kind, unclean=True)
-            if election.leader is not None:
-                elections[partition] = election
+        for partition in without_isr if unclean else self._leave.among(without_isr):
+            leader = self._elect_unclean(partition, kind, forced=unclean)
+            if leader is not None:
+                elections[partition] = leader
                 del failed[partition]
         return elections
 
-    def _elect_one(
-        self, partition: TopicPartition, now: LeaderAndIsr, kind: ElectionKind, *, unclean: bool
-    ) -> Election:
+    def _elect_unclean(self, partition: TopicPartition, kind: ElectionKind, *, forced: bool) -> Election | None:
+        """Elect one that is not in sync; None where nobody can be, or where it must be asked first who shall be."""
+        context = self._context
+        leadership = context.leadership(partition)
+        assert leadership is not None, "it was decided about before"
+        replicas, isr = context.assignment(partition).replicas, leadership.leader_and_isr.isr
+        online = context.online(partition)
+        if any(member in online for member in isr):
+            return None  # not assigned: nothing but a reassignment or a strange hand does that
+        if kind is not ElectionKind.LONGEST_LOG and sum(replica in online for replica in replicas) > 1:
+            self._undecided[partition] = forced or self._undecided.get(partition, False)
+            return None
+        inquiry = context.inquiries.get(partition)
+        election = elect_unclean(replicas, isr, online, {} if inquiry is None else inquiry.ends)
+        return None if election.leader is None else election
+
+    def _elect_one(self, partition: TopicPartition, now: LeaderAndIsr, kind: ElectionKind) -> Election:
         context = self._context
         assignment = context.assignment(partition)
         online = context.online(partition)
         match kind:
-            case ElectionKind.OFFLINE:
-                return elect_offline(assignment.replicas, now.isr, online, unclean_allowed=unclean)
+            case ElectionKind.OFFLINE | ElectionKind.LONGEST_LOG:
+                return elect_offline(assignment.replicas, now.isr, online)
             case ElectionKind.REASSIGN:
                 return elect_reassigned(assignment.target, now.isr, online)
             case ElectionKind.PREFERRED:
@@ -265,19 +288,6 @@ class PartitionStateMachine:
             case ElectionKind.CONTROLLED_SHUTDOWN:
                 live = context.online(partition, including_shutting_down=True)
                 return elect_for_shutdown(assignment.replicas, now.isr, live, context.shutting_down)
-
-    def _allowing_unclean(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
-        """Those with a live replica whose settings allow a leader out of sync; settings that cannot be read do not."""
-        usable = self._context.usable
-        able = [each for each in partitions if not usable.isdisjoint(self._context.assignment(each).replicas)]
-        topics = sorted({partition.topic for partition in able})
-        configs = self._store.topic_configs(topics) if topics else {}
-        allowing = {topic for topic, config in configs.items() if config is not None and self._allows_unclean(config)}
-        return [partition for partition in able if partition.topic in allowing]
-
-    def _allows_unclean(self, config: Mapping[str, str]) -> bool:
-        value = config.get(UNCLEAN_KEY)
-        return self._unclean_default if value is None else value.strip().lower() == "true"
 
     def _commit(
         self, elections: Mapping[TopicPartition, Election], kind: ElectionKind, failed: dict[TopicPartition, str]
@@ -328,7 +338,7 @@ class PartitionStateMachine:
         assignment = self._context.assignment(partition)
         if kind is ElectionKind.REASSIGN:
             return assignment.target
-        if kind is not ElectionKind.OFFLINE:
+        if kind not in (ElectionKind.OFFLINE, ElectionKind.LONGEST_LOG):
             return assignment.replicas
         online = self._context.online(partition)
         return [replica for replica in assignment.replicas if replica in online]

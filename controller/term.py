@@ -6,6 +6,7 @@ Nothing of it survives into the next term, so nothing decided in an old epoch ca
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, TypeVar
 
 from regency.controller.channel_manager import Channels
 from regency.controller.cluster_store import ClusterStore
@@ -14,15 +15,23 @@ from regency.controller.context import ControllerContext
 from regency.controller.decisions import DecisionLog
 from regency.controller.elector import Elector
 from regency.controller.event_loop import EventQueue
-from regency.controller.events import AgentTroubled, Event, SnapshotWanted
+from regency.controller.events import AgentTroubled, Event, ReplicasDeleted, Request, SnapshotWanted
+from regency.controller.inquiries import Inquiries, InquiriesDue, LogEndsTold
+from regency.controller.log_questions import LogEnds
+from regency.controller.notification_ages import NotificationAges
 from regency.controller.partition_state_machine import PartitionStateMachine
 from regency.controller.replica_state_machine import ReplicaStateMachine
 from regency.controller.request_batch import RequestBatch
-from regency.controller.sender import Trouble
+from regency.controller.sender import Deleted, Trouble
+from regency.controller.store_deletions import DeletionStore
+from regency.controller.topic_deletion import TopicDeletionManager
 from regency.controller.topic_watches import TopicWatches
 from regency.history.writer import HistoryWriter
 from regency.model.clock import Clock
+from regency.model.crash_points import crash_point
 from regency.model.ids import ControllerEpoch
+
+T = TypeVar("T")
 
 MANY_WRITES = 1_000
 """From so many state znodes on, writing them takes longer than sending twice."""
@@ -38,6 +47,14 @@ class TermListener:
     def on_trouble(self, trouble: Trouble) -> None:
         """An agent's answer obliges the controller to look at something."""
         self._put(AgentTroubled(trouble, self._epoch))
+
+    def on_deleted(self, deleted: Deleted) -> None:
+        """A broker has confirmed deletions."""
+        self._put(ReplicasDeleted(deleted, self._epoch))
+
+    def on_log_ends(self, ends: LogEnds) -> None:
+        """A broker has been asked how far its logs go: what it said, if anything."""
+        self._put(LogEndsTold(ends, self._epoch))
 
     def on_snapshot_wanted(self) -> None:
         """A broker needs a metadata snapshot, and there is none."""
@@ -77,8 +94,30 @@ class Term:
             unclean_default=config.log_config.unclean_leader_election_enable,
         )
         self.replicas = ReplicaStateMachine(self.context, store, self.batch, self.decisions)
+        self.deletions = TopicDeletionManager(
+            self.context,
+            DeletionStore(store.access),
+            self.batch,
+            self.decisions,
+            partitions=self.partitions,
+            replicas=self.replicas,
+            watches=watches,
+        )
         self.channels = channels
+        self.clock = clock
+        self.inquiries = Inquiries(
+            self.context,
+            self.partitions,
+            ask=channels.ask_log_ends,
+            wake_in=lambda delay_ms: queue.put_later(InquiriesDue(store.fence.epoch), delay_ms),
+            clock=clock,
+        )
+        self.notifications = NotificationAges()
+        self.asked_to_end = False
+        """Somebody asked this controller to resign: the term ends when that is answered."""
         self._reported: set[str] = set()
+        self._deferred: dict[Request[Any], None] = {}
+        self._answers: list[tuple[Request[Any], Any]] = []
 
     @property
     def epoch(self) -> ControllerEpoch:
@@ -88,20 +127,42 @@ class Term:
     def hand_over(self) -> None:
         """Send what the event that ends now has committed, then record its decisions."""
         self.batch.hand_over(self.channels)
+        self.inquiries.end_event()
         self.decisions.commit()
+        self._give_answers()
 
     def hand_over_leaders(self, still_to_write: int) -> None:
         """Send what is committed already if much is still to be written: new leaders shall not wait for it."""
         if still_to_write >= MANY_WRITES:
             self.batch.hand_over(self.channels)
 
+    def defer(self, request: Request[Any]) -> None:
+        """It is answered in a later event, or refused when the term ends."""
+        request.deferred = True
+        self._deferred[request] = None
+
+    def answer(self, request: Request[T], answer: T) -> None:
+        """Answer a deferred request, as soon as what this event decided is handed over."""
+        self._answers.append((request, answer))
+
     def close(self) -> None:
         """End everything this term started, the senders first. What was not sent never will be."""
         self.channels.close()
         self.watches.disarm_all()
+        deferred, self._deferred = self._deferred, {}
+        for request in deferred:
+            request.refuse()
 
     def report_once(self, subject: str) -> bool:
         """Whether `subject` is reported for the first time in this term."""
         first = subject not in self._reported
         self._reported.add(subject)
         return first
+
+    def _give_answers(self) -> None:
+        answers, self._answers = self._answers, []
+        if answers:
+            crash_point("controller.term.before_answers")
+        for request, answer in answers:
+            self._deferred.pop(request, None)
+            request.reply.set_result(answer)

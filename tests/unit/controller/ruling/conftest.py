@@ -11,9 +11,11 @@ import pytest
 from regency.controller.cluster_store import ClusterStore
 from regency.controller.config import ControllerConfig
 from regency.controller.controller import Controller
+from regency.controller.election import LogEnd
 from regency.controller.elector import Elector
 from regency.controller.event_loop import EventLoop, EventQueue
 from regency.controller.invariants import violations
+from regency.controller.log_questions import LogEnds
 from regency.controller.metadata_log import MetadataLog
 from regency.controller.patience import Patience
 from regency.controller.sender import Sender
@@ -47,6 +49,10 @@ class FakeAgent:
     """Controller epoch and number of the last request: they never go back, and no number is left out."""
     states: dict[TopicPartition, tuple[int, int, tuple[int, ...]]] = field(default_factory=dict)
     """Leader, leader epoch and ISR of every partition it was told to host."""
+    log_ends: dict[TopicPartition, LogEnd] = field(default_factory=dict)
+    """What it says when asked how far its logs go."""
+    silent: bool = False
+    """It does not answer such a question."""
 
     def call(self, message) -> pb.ControlResponse:
         term, last = self.seen
@@ -76,6 +82,19 @@ class SteppedChannels:
         self._origin, self._listener, self._agents, self._clock = origin, listener, agents, clock
         self._brokers: Mapping[int, Broker] = {}
         self._reached: dict[int, tuple[int, int]] = {}
+        self.questions: list[tuple[Broker, tuple[TopicPartition, ...]]] = []
+        """Who is asked how far which logs go, and has not answered."""
+
+    def ask_log_ends(self, broker, partitions):
+        self.questions.append((broker, tuple(partitions)))
+
+    def answer_questions(self) -> None:
+        asked = [each for each in self.questions if not self._agents[each[0].id].silent]
+        self.questions = [each for each in self.questions if each not in asked]
+        for broker, partitions in asked:
+            told = self._agents[broker.id].log_ends
+            ends = {each: told[each] for each in partitions if each in told}
+            self._listener.on_log_ends(LogEnds(broker.id, broker.epoch, partitions, ends))
 
     @property
     def unacknowledged(self) -> int:
@@ -108,12 +127,16 @@ class SteppedChannels:
         self.senders.clear()
 
     def pump(self) -> None:
+        self.answer_questions()
         for broker, sender in sorted(self.senders.items()):
             while (outgoing := sender.next(self._clock.monotonic_ms())) is not None:
                 message = sender.encode(outgoing, self._brokers, "PLAINTEXT")
                 trouble = sender.on_answer(self._agents[broker].call(message), self._clock.monotonic_ms())
                 if trouble is not None:
                     self._listener.on_trouble(trouble)
+                deleted = sender.take_deleted()
+                if deleted is not None:
+                    self._listener.on_deleted(deleted)
             if sender.snapshot_wanted:
                 self._listener.on_snapshot_wanted()
 
@@ -121,13 +144,13 @@ class SteppedChannels:
 class Candidate:
     """A controller process of one broker, driven by hand."""
 
-    def __init__(self, world: World, broker: int, history: HistoryWriter | None = None) -> None:
+    def __init__(self, world: World, broker: int, history: HistoryWriter | None = None, **settings: object) -> None:
         self.broker = broker
         self.session = world.fakes.Session(world.ensemble)
         self.queue = EventQueue(world.clock)
         self.channels: SteppedChannels | None = None
         self._world = world
-        self.config = ControllerConfig(broker_id=broker, num_partitions=2)
+        self.config = ControllerConfig(broker_id=broker, num_partitions=2, **settings)
         self.controller = Controller(
             self.config, self.session, self.queue, open_channels=self._open, clock=world.clock, history=history
         )
@@ -179,8 +202,8 @@ class World:
         for path in (*paths.PERSISTENT_PARENTS, paths.CLUSTER_ID):
             self.ensemble.put(path, znodes.encode_cluster_id("cluster") if path == paths.CLUSTER_ID else b"")
 
-    def candidate(self, broker: int, history: HistoryWriter | None = None) -> Candidate:
-        candidate = Candidate(self, broker, history)
+    def candidate(self, broker: int, history: HistoryWriter | None = None, **settings: object) -> Candidate:
+        candidate = Candidate(self, broker, history, **settings)
         self.candidates.append(candidate)
         self.settle()
         return candidate
