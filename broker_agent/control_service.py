@@ -29,6 +29,7 @@ from regency.model.errors import RegencyError
 from regency.model.ids import (
     NO_BROKER_EPOCH,
     NO_LEADER_EPOCH,
+    ZERO_TOPIC_ID,
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
@@ -73,6 +74,10 @@ class Replicas(Protocol):
 
     def describe(self, tps: Iterable[TopicPartition] | None = None) -> list[ReplicaDescription]:
         """What is hosted."""
+        ...
+
+    def describe_logs(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, ReplicaDescription | None]:
+        """What is hosted, or has a log; None for what is out of reach."""
         ...
 
     def first_full_request_done(self) -> None:
@@ -295,18 +300,20 @@ class ControlService:
     def _describe_topic(self, topic: control_pb2.PartitionRefs) -> control_pb2.ReplicaDescriptions:
         topic_id = control_messages.decode_topic_id(topic.topic_id)
         wanted = [TopicPartition(topic.topic, partition) for partition in topic.partition]
-        held: dict[TopicPartition, ReplicaDescription] = {}
+        held: dict[TopicPartition, ReplicaDescription | None] = {}
 
         def collect(piece: Sequence[TopicPartition]) -> None:
-            held.update((replica.topic_partition, replica) for replica in self._replicas.describe(piece))
+            held.update(self._replicas.describe_logs(piece))
 
         self._in_slices(wanted, collect)
         described: list[tuple[int, ErrorCode, ReplicaDescription | None]] = []
         for partition in wanted:
             replica = held.get(partition)
             if replica is None:
-                described.append((partition.partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None))
-            elif replica.topic_id != topic_id:
+                lost = partition in held
+                error = ErrorCode.KAFKA_STORAGE_ERROR if lost else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                described.append((partition.partition, error, None))
+            elif replica.topic_id not in (ZERO_TOPIC_ID, topic_id):
                 described.append((partition.partition, ErrorCode.INCONSISTENT_TOPIC_ID, None))
             else:
                 described.append((partition.partition, ErrorCode.NONE, replica))

@@ -1,15 +1,27 @@
-"""A broker asks to leave: move what it leads to others, and take it out of the ISRs, before it goes."""
+"""A broker asks to leave: move what it leads to others, and take it out of the ISRs, before it goes.
+
+From then on it leads nothing new and joins no ISR. That ends when it goes, when it registers again, when another
+controller takes over, and when it is still there after the longest time that leaving may take by the settings, counted
+from the last time it asked: then it has thought better of it, and is a broker like any other again.
+"""
 
 from __future__ import annotations
 
-from regency.controller.brokers import on_brokers_changed
+from regency.controller.brokers import bring_online, on_brokers_changed
 from regency.controller.election import ElectionKind
-from regency.controller.events import ControlledShutdown, ShutdownOutcome
+from regency.controller.events import ControlledShutdown, ControllerState, OfTerm, ShutdownOutcome
 from regency.controller.states import PartitionState, ReplicaState
 from regency.controller.term import Term
 from regency.model.crash_points import crash_point
 from regency.model.ids import NO_BROKER_EPOCH, BrokerId, PartitionReplica, TopicPartition
 from regency.model.kafka_errors import ErrorCode
+
+
+class ShutdownsOverdue(OfTerm):
+    """A broker may have taken longer to leave than leaving takes."""
+
+    state = ControllerState.CONTROLLED_SHUTDOWN
+    cause = "aborted_shutdown"
 
 
 def shut_down_broker(term: Term, event: ControlledShutdown) -> ShutdownOutcome:
@@ -33,6 +45,9 @@ def shut_down_broker(term: Term, event: ControlledShutdown) -> ShutdownOutcome:
         term.decisions.note(f"broker {broker}", "live", "shutting down", "it asked for a controlled shutdown")
         context.begin_shutdown(broker)
         term.batch.brokers_changed()
+    patience_ms = term.config.shutdown_patience_ms
+    context.shutdown_ends_ms[broker] = term.clock.monotonic_ms() + patience_ms
+    term.queue.put_later(ShutdownsOverdue(term.epoch), patience_ms)
     hosted = [each for each in context.partitions_on([broker]) if _may_move(term, each)]
     led = dict.fromkeys(each for each in hosted if _leader(term, each) == broker)
     followed = [PartitionReplica(each.topic, each.partition, broker) for each in hosted if each not in led]
@@ -41,6 +56,21 @@ def shut_down_broker(term: Term, event: ControlledShutdown) -> ShutdownOutcome:
     crash_point("controller.shutdown.before_isr_shrinks")
     term.replicas.handle(followed, ReplicaState.OFFLINE)
     return ShutdownOutcome(remaining=tuple(each for each in hosted if _leader(term, each) == broker))
+
+
+def on_shutdowns_overdue(term: Term, _event: ShutdownsOverdue) -> None:
+    """Let brokers take part again that asked to leave long ago and are still there."""
+    now = term.clock.monotonic_ms()
+    staying = sorted(broker for broker, ends_ms in term.context.shutdown_ends_ms.items() if ends_ms <= now)
+    if not staying:
+        return
+    for broker in staying:
+        term.context.end_shutdown(broker)
+        why = f"it is still registered {term.config.shutdown_patience_ms} ms after it asked to leave"
+        term.decisions.note(f"broker {broker}", "shutting down", "live", why)
+    term.batch.brokers_changed()
+    crash_point("controller.shutdown.before_return")
+    bring_online(term, staying)
 
 
 def _may_move(term: Term, partition: TopicPartition) -> bool:

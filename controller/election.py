@@ -6,12 +6,13 @@ Source: reference section 4.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
+from typing import NamedTuple
 
 import msgspec
 
-from regency.model.ids import NO_LEADER, BrokerId
+from regency.model.ids import NO_LEADER, BrokerId, LeaderEpoch, Offset
 
 
 class ElectionKind(Enum):
@@ -21,6 +22,17 @@ class ElectionKind(Enum):
     REASSIGN = "reassign"
     PREFERRED = "preferred"
     CONTROLLED_SHUTDOWN = "controlled_shutdown"
+    LONGEST_LOG = "longest_log"
+    """As offline; where that elects nobody and it is allowed, the replica with the longest log that is known of."""
+
+
+class LogEnd(NamedTuple):
+    """How far a replica's log goes. Of two, the greater one has more of what was written last."""
+
+    epoch: LeaderEpoch
+    """Of the last batch; -1 for an empty log."""
+    offset: Offset
+    """The log end offset."""
 
 
 class Election(msgspec.Struct, frozen=True):
@@ -42,8 +54,8 @@ def elect_offline(
 ) -> Election:
     """Elect for a partition without a working leader: the first assigned replica that is online and in sync.
 
-    The ISR shrinks to its online members. Only when none is online, and only if allowed, the first online replica leads
-    alone. Source: OfflinePartitionLeaderElection, KIP-106.
+    The ISR shrinks to its online members. Only when none is online, and only if allowed, another replica leads alone,
+    by Kafka's order (see `elect_unclean`). Source: OfflinePartitionLeaderElection, KIP-106.
     """
     online_isr = tuple(replica for replica in isr if replica in online)
     for replica in assignment:
@@ -52,11 +64,44 @@ def elect_offline(
     if online_isr:
         return Election(None, tuple(isr), f"no live member of the ISR {list(isr)} is assigned")
     if unclean_allowed:
-        for replica in assignment:
-            if replica in online:
-                why = f"unclean: no member of the ISR {list(isr)} is live, first live replica of {list(assignment)}"
-                return Election(replica, (replica,), why, unclean=True)
+        return elect_unclean(assignment, isr, online, {})
     return Election(None, tuple(isr), f"no member of the ISR {list(isr)} is live")
+
+
+def elect_unclean(
+    assignment: Sequence[BrokerId],
+    isr: Sequence[BrokerId],
+    online: Collection[BrokerId],
+    ends: Mapping[BrokerId, LogEnd | None],
+) -> Election:
+    """Elect a replica that is not in sync, as nobody who is lives; it leads alone.
+
+    The one with the longest log, by the epoch of its last batch and then its end, ties in the order of the assignment;
+    those of which nothing is known, because they were not asked or are silent, come last, in that order too, which is
+    Kafka's. Source: design section 5.
+    """
+    live = [replica for replica in assignment if replica in online]
+    lost = f"no member of the ISR {list(isr)} is live"
+    if not live:
+        return Election(None, tuple(isr), f"{lost}, nor is another replica of {list(assignment)}")
+    known = {replica: end for replica in live if (end := ends.get(replica)) is not None}
+    if len(live) == 1:
+        leader = live[0]
+        rule = f"{leader} is the only live replica of {list(assignment)}"
+    elif not known:
+        leader = live[0]
+        rule = f"none of {live} tells how far its log goes: the first live replica of {list(assignment)}, as in Kafka"
+    else:
+        leader = max(known, key=lambda replica: known[replica])
+        others = [_told(replica, known.get(replica)) for replica in live if replica != leader]
+        rule = f"the longest log of the live replicas is that of {_told(leader, known[leader])}; {', '.join(others)}"
+    return Election(leader, (leader,), f"unclean: {lost}; {rule}", unclean=True)
+
+
+def _told(replica: BrokerId, end: LogEnd | None) -> str:
+    if end is None:
+        return f"{replica} (silent)"
+    return f"{replica} (epoch {end.epoch}, end {end.offset})"
 
 
 def elect_reassigned(target: Sequence[BrokerId], isr: Sequence[BrokerId], online: Collection[BrokerId]) -> Election:

@@ -13,7 +13,7 @@ from typing import ClassVar, Generic, TypeVar
 
 import msgspec
 
-from regency.controller.sender import Deleted, Trouble
+from regency.controller.sender import Trouble
 from regency.model.errors import RegencyError
 from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
@@ -137,11 +137,11 @@ class IsrsChanged(Notification):
     cause = "isr_change"
 
 
-class DeletionsAsked(Notification):
-    """Children of /admin/delete_topics changed."""
+class RequestsChanged(Notification):
+    """Something below /admin or /log_dir_event_notification changed."""
 
     state = ControllerState.TOPIC_DELETION
-    cause = "topic_deletion"
+    cause = "admin_request"
 
 
 class ConfigsChanged(Notification):
@@ -193,17 +193,6 @@ class AgentTroubled(OfTerm):
     def __init__(self, trouble: Trouble, epoch: ControllerEpoch) -> None:
         super().__init__(epoch)
         self.trouble = trouble
-
-
-class ReplicasDeleted(OfTerm):
-    """A broker has confirmed to hold nothing any more of partitions it was to delete."""
-
-    state = ControllerState.TOPIC_DELETION
-    cause = "replicas_deleted"
-
-    def __init__(self, deleted: Deleted, epoch: ControllerEpoch) -> None:
-        super().__init__(epoch)
-        self.deleted = deleted
 
 
 class NewTopic(msgspec.Struct, frozen=True):

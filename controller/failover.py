@@ -11,16 +11,14 @@ from collections.abc import Mapping
 from itertools import islice
 
 from regency.controller.brokers import bring_online, find_bounced, read_brokers
-from regency.controller.config_changes import look_after_notifications
 from regency.controller.invariants import violations
 from regency.controller.leader_balance import begin_balancing
 from regency.controller.leader_elections import on_elections_asked
 from regency.controller.log_dir_failures import log_dir_notifications
 from regency.controller.phases import Phases
-from regency.controller.reassignment_requests import resume_reassignments
+from regency.controller.requests import report_pending_requests
 from regency.controller.states import ReplicaState
 from regency.controller.term import Term
-from regency.controller.topic_deletion_requests import load_deletions
 from regency.controller.topics import load_topics
 from regency.model.crash_points import crash_point
 from regency.model.ids import BrokerId, TopicPartition
@@ -65,12 +63,9 @@ def take_over(term: Term, phases: Phases) -> None:
         crash_point("controller.failover.before_bounced_return")
         bring_online(term, bounced)
     phases.mark("dead replicas")
-    resume_reassignments(term)
-    crash_point("controller.failover.before_deletions")
-    term.deletions.resume()
+    report_pending_requests(term)
     on_elections_asked(term)
     begin_balancing(term)
-    look_after_notifications(term)
     for problem in islice(violations(term.context), LINES_OF_VIOLATIONS):
         logger.error("%s: compare with what wrote its state znode", problem)
     phases.mark("requests")
@@ -91,7 +86,6 @@ def _load(term: Term, phases: Phases) -> Mapping[TopicPartition, int]:
         context.set_leadership(partition, state)
     phases.mark("states")
     crash_point("controller.failover.after_states_read")
-    load_deletions(term)
     return read.mzxids
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 from regency.controller.desired_state import Host, Stop
 from regency.model.facts import Broker
-from regency.model.ids import LEADER_DURING_DELETE, BrokerEpoch, BrokerId, ControllerEpoch, TopicPartition
+from regency.model.ids import LEADER_DURING_DELETE, BrokerEpoch, BrokerId, ControllerEpoch, TopicId, TopicPartition
 from regency.protos import control_pb2 as pb
 
 
@@ -50,6 +50,16 @@ def partition_states(
     return [
         _topic_states(topic, rows, is_new, offline, during_delete=topic in deleting) for topic, rows in by_topic.items()
     ]
+
+
+def partition_refs(partitions: Mapping[TopicPartition, TopicId]) -> list[pb.PartitionRefs]:
+    """Partitions by topic, in order of first appearance, each topic under its id."""
+    numbers: dict[str, list[int]] = {}
+    ids: dict[str, TopicId] = {}
+    for partition, topic_id in partitions.items():
+        numbers.setdefault(partition.topic, []).append(partition.partition)
+        ids[partition.topic] = topic_id
+    return [pb.PartitionRefs(topic=topic, topic_id=ids[topic].bytes, partition=numbers[topic]) for topic in numbers]
 
 
 def leader_endpoints(

@@ -38,11 +38,14 @@ from regency.broker_agent.replication.schedule import Schedule
 from regency.model.clock import Clock
 from regency.model.crash_points import crash_point
 from regency.model.ids import (
+    NO_LEADER,
+    NO_LEADER_EPOCH,
     BrokerId,
     LeaderEpoch,
     Offset,
     TopicId,
     TopicPartition,
+    ZkVersion,
 )
 from regency.model.kafka_errors import ErrorCode
 from regency.model.log_config import LogConfig
@@ -50,6 +53,7 @@ from regency.model.settings import BrokerSettings
 
 if TYPE_CHECKING:
     from regency.broker_agent.log.log_manager import LogManager
+    from regency.broker_agent.log.partition_log import PartitionLog
 
 
 class ReplicaManager:
@@ -172,6 +176,21 @@ class ReplicaManager:
         wanted = held if tps is None else [name for name in tps if name in held]
         return [_described(held[name]) for name in wanted]
 
+    def describe_logs(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, ReplicaDescription | None]:
+        """How far these logs go, also those not hosted yet; None for one that is hosted and out of reach."""
+        described: dict[TopicPartition, ReplicaDescription | None] = {}
+        for name in tps:
+            partition = self._hosting.partitions.get(name)
+            log = self._hosting.logs.get(name)
+            if log is None:
+                if partition is not None or name in self._hosting.homeless:
+                    described[name] = None
+            elif partition is not None:
+                described[name] = None if partition.role is Role.OFFLINE else _described(partition)
+            else:
+                described[name] = _described_log(name, log)
+        return described
+
     @property
     def fetchers(self) -> FetcherPool:
         """Who follows what."""
@@ -262,4 +281,20 @@ def _described(partition: Partition) -> ReplicaDescription:
         log.last_batch_epoch,
         str(log.directory.parent),
         partition.leader_broker_epoch,
+    )
+
+
+def _described_log(name: TopicPartition, log: PartitionLog) -> ReplicaDescription:
+    return ReplicaDescription(
+        name,
+        log.topic_id,
+        NO_LEADER,
+        NO_LEADER_EPOCH,
+        ZkVersion(-1),
+        (),
+        log.high_watermark,
+        log.log_end_offset,
+        log.log_start_offset,
+        log.last_batch_epoch,
+        str(log.directory.parent),
     )

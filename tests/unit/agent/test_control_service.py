@@ -43,6 +43,7 @@ class Hosted:
         self.slices: list[int] = []
         self.complete = False
         self.refuse: dict[TopicPartition, ErrorCode] = {}
+        self.lost: set[TopicPartition] = set()
 
     def apply_states(
         self, states: Sequence[PartitionState], leaders: Mapping[BrokerId, LeaderAddress]
@@ -77,6 +78,10 @@ class Hosted:
             for partition in tps or ()
             if partition == FLIGHTS
         ]
+
+    def describe_logs(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, ReplicaDescription | None]:
+        held: dict[TopicPartition, ReplicaDescription | None] = {FLIGHTS: each for each in self.describe(tps)}
+        return {**held, **dict.fromkeys(partition for partition in tps if partition in self.lost)}
 
     def first_full_request_done(self) -> None:
         self.complete = True
@@ -346,15 +351,17 @@ def test_a_gap_in_the_metadata_asks_for_a_snapshot(agent: Agent) -> None:
 
 def test_replicas_are_described_without_a_place_in_the_sequence(agent: Agent) -> None:
     agent.lead(seq=7)
+    agent.hosted.lost.add(TopicPartition("flights", 6))
     refs = [
-        control_pb2.PartitionRefs(topic="flights", topic_id=T1, partition=[0, 5]),
+        control_pb2.PartitionRefs(topic="flights", topic_id=T1, partition=[0, 5, 6]),
         control_pb2.PartitionRefs(topic="flights", topic_id=UUID(int=2).bytes, partition=[0]),
     ]
     answer = agent.service.describe_replicas(
         control_pb2.DescribeReplicasRequest(header=agent.header(seq=0), topics=refs)
     )
     first, other = answer.topics
-    assert list(first.error_code) == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    unknown, lost = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.KAFKA_STORAGE_ERROR
+    assert list(first.error_code) == [0, unknown, lost]
     assert (first.last_batch_epoch[0], first.log_start_offset[0], first.log_end_offset[0], first.high_watermark[0]) == (
         3,
         2,

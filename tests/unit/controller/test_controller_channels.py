@@ -56,9 +56,6 @@ class Listener:
         self.troubles.append(trouble)
         self.heard.release()
 
-    def on_deleted(self, deleted):
-        pass
-
     def on_snapshot_wanted(self):
         self.snapshots.release()
 

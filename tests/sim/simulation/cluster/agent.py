@@ -216,6 +216,10 @@ class SimAgent:
         """See Edge."""
         self.on_end(str(error))
 
+    def asked_to_stop(self) -> None:
+        """See Edge: faults stop agents, controllers are not asked to."""
+        raise AssertionError("nobody has asked a controller to let an agent leave")
+
     def end(self, name: str, error: BaseException) -> None:
         """See Edge."""
         self.on_end(f"{name} has failed: {error}")
@@ -250,16 +254,17 @@ class SimAgent:
     def _serve_control(self, request: ControlAsked, respond: Respond) -> None:
         service = self.service
         assert service is not None
-        methods: dict[type[Any], Callable[[Any], pb.ControlResponse]] = {
+        methods: dict[type[Any], Callable[[Any], Any]] = {
             pb.LeaderAndIsrRequest: service.leader_and_isr,
             pb.UpdateMetadataRequest: service.update_metadata,
             pb.StopReplicaRequest: service.stop_replica,
+            pb.DescribeReplicasRequest: service.describe_replicas,
         }
 
         def run() -> None:
             message = request.rpc.FromString(request.data)
             answer = methods[request.rpc](message)
-            if self.on_control is not None:
+            if self.on_control is not None and request.rpc is not pb.DescribeReplicasRequest:
                 self.on_control(message, answer)
             respond(answer.SerializeToString())
 

@@ -75,22 +75,29 @@ class SimAgentPort:
 
     def call(self, message: Message) -> pb.ControlResponse:
         """Send a request and wait for its answer. Raises CallFailed."""
+        return pb.ControlResponse.FromString(self._exchange(message, self._timeout_ms))
+
+    def describe(self, request: pb.DescribeReplicasRequest, timeout_ms: int) -> pb.DescribeReplicasResponse:
+        """Ask and wait. Raises CallFailed."""
+        return pb.DescribeReplicasResponse.FromString(self._exchange(request, timeout_ms))
+
+    def _exchange(self, message: Message | pb.DescribeReplicasRequest, timeout_ms: int) -> bytes:
         if self._closed:
             raise CallFailed("The channel is closed.")
         request = ControlAsked(type(message), message.SerializeToString())
 
         def register(resume: Callable[[Any], None]) -> None:
             self._resume = resume
-            timeout_us = self._process.clock.delay_us(self._timeout_ms)
+            timeout_us = self._process.clock.delay_us(timeout_ms)
             self._call = self._network.call(
                 self._process, self._host, self._address, request, resume, timeout_us=timeout_us
             )
 
-        answer = self._scheduler.wait(register)
+        answer: bytes | NetFailed = self._scheduler.wait(register)
         self._call = self._resume = None
         if isinstance(answer, NetFailed):
             raise CallFailed(f"{self._address}: {answer.why}.")
-        return pb.ControlResponse.FromString(answer)
+        return answer
 
     def close(self) -> None:
         """End the connection, and whatever call runs on it."""

@@ -23,6 +23,7 @@ T = TypeVar("T")
 MODULES = (
     "regency.controller.channel_manager",
     "regency.controller.event_loop",
+    "regency.controller.log_questions",
     "regency.controller.metadata_log",
     "regency.controller.patience",
     "regency.controller.reports",
