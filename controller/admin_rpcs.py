@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from regency.controller import admin_partitions
+from regency.controller import admin_configs, admin_controller, admin_partitions, admin_reassignments
 from regency.controller.desk import Desk
 from regency.runtime.grpc_servers import MethodHandler, ServiceHandler, service
 
 SERVICE: Final = "regency.admin.v1.Admin"
 
-SUBJECTS: Final = (admin_partitions,)
+SUBJECTS: Final = (admin_partitions, admin_configs, admin_controller, admin_reassignments)
 """Modules with a `methods(desk)` each."""
 
 

@@ -9,6 +9,8 @@ import msgspec
 
 from regency.controller.context import ControllerContext
 from regency.controller.partition_state_machine import refresh_leadership
+from regency.controller.reassignment_requests import finish
+from regency.controller.replica_deletion import fail_deletions, retry_deletions
 from regency.controller.states import PartitionState, ReplicaState
 from regency.controller.term import Term
 from regency.model.crash_points import crash_point
@@ -108,6 +110,7 @@ def on_brokers_changed(term: Term) -> None:
     if started:
         crash_point("controller.brokers.before_starts")
         start_brokers(term, sorted(started, key=lambda broker: broker.id))
+    finish(term, list(context.reassigning))
 
 
 def fail_brokers(term: Term, brokers: Collection[BrokerId]) -> None:
@@ -119,6 +122,7 @@ def fail_brokers(term: Term, brokers: Collection[BrokerId]) -> None:
         for broker in dead
         if broker in term.context.assignment(partition).replicas
     ]
+    fail_deletions(term, dead)
     take_offline(term, replicas)
 
 
@@ -129,7 +133,10 @@ def start_brokers(term: Term, brokers: Sequence[Broker]) -> None:
         term.channels.add(broker)
         term.batch.start(broker.id)
     term.batch.snapshot()
-    bring_online(term, [broker.id for broker in brokers])
+    started = [broker.id for broker in brokers]
+    bring_online(term, started)
+    retry_deletions(term, started)
+    term.deletions.brokers_started(started)
 
 
 def bring_online(term: Term, brokers: Collection[BrokerId]) -> None:
@@ -138,7 +145,7 @@ def bring_online(term: Term, brokers: Collection[BrokerId]) -> None:
     replicas = [
         PartitionReplica(partition.topic, partition.partition, broker)
         for partition in context.partitions_on(brokers)
-        if not context.is_queued_for_deletion(partition.topic)
+        if not context.is_being_deleted(partition.topic)
         for broker in sorted(brokers)
         if broker in context.assignment(partition).replicas and context.is_online(broker, partition)
     ]
@@ -154,7 +161,8 @@ def take_offline(term: Term, replicas: Sequence[PartitionReplica]) -> None:
     Where one is not known to be in the ISR, its leader may have taken it in a moment ago: those states are read again.
     """
     context = term.context
-    gone = [each for each in replicas if not context.is_queued_for_deletion(each.topic)]
+    term.deletions.replicas_offline(each for each in replicas if context.is_being_deleted(each.topic))
+    gone = [each for each in replicas if not context.is_being_deleted(each.topic)]
     outside = _partitions(each for each in gone if not _is_member(term, each))
     tell_leaders(term, refresh_leadership(context, term.store, outside))
     leaderless = [partition for partition in _partitions(gone) if _lost_its_leader(term, partition)]

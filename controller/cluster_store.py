@@ -201,14 +201,6 @@ class ClusterStore:
                     self.access.report(error, znode)
         return configs
 
-    def pending_requests(self) -> tuple[str, ...]:
-        """Paths of admin requests and log directory notifications that stand in ZooKeeper now."""
-        parents = (paths.DELETE_TOPICS,)
-        single = (paths.REASSIGN_PARTITIONS,)
-        found = [f"{parent}/{name}" for parent in parents for name in self.access.children(parent)]
-        found.extend(znode.path for znode in self.access.read_many(single) if znode is not None)
-        return tuple(found)
-
     def cluster_id(self) -> str | None:
         """Id of the cluster; None where no broker has given it one. Raises ZnodeMalformed."""
         (znode,) = self.access.read_many([paths.CLUSTER_ID])

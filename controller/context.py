@@ -93,11 +93,19 @@ class ControllerContext:
         self.topics: dict[str, TopicEntry] = {}
         self.partition_count = 0
         self.topics_to_delete: set[str] = set()
+        """Topics whose deletion was asked for."""
         self.topics_deletion_started: set[str] = set()
+        """Those of them whose replicas are being deleted: all but the ones that are being reassigned first."""
+        self.topics_ineligible: dict[str, str] = {}
+        """Those of them that wait, and for what, in words."""
         self.leaderless: set[TopicPartition] = set()
         """Partitions in state New or Offline."""
         self.inquiries: dict[TopicPartition, Inquiry] = {}
         """Of partitions in state Offline: who has the longest log is being asked."""
+        self.reassigning: dict[TopicPartition, None] = {}
+        """Partitions with replicas being added or removed."""
+        self.deleting: dict[TopicPartition, None] = {}
+        """Partitions with former replicas whose deletion is not confirmed."""
         self.usable: frozenset[BrokerId] = frozenset()
         """Brokers that are live and not shutting down."""
         self._isrs: dict[tuple[BrokerId, ...], tuple[BrokerId, ...]] = {}
@@ -179,7 +187,9 @@ class ControllerContext:
             entry.grow(number)
             if entry.assignments[number] is None:
                 entry.assignments[number] = _shared(self._assignments, assignment)
-                added.append(TopicPartition(topic.topic, number))
+                partition = TopicPartition(topic.topic, number)
+                added.append(partition)
+                self._note_reassignment(partition, assignment)
         self.partition_count += len(added)
         return added
 
@@ -192,10 +202,14 @@ class ControllerContext:
             self.leaderless.difference_update(partitions)
             for partition in partitions:
                 self.inquiries.pop(partition, None)
-        for offline in self.offline_replicas.values():
-            offline.difference_update([each for each in offline if each.topic == topic])
+            for partition in partitions:
+                self.reassigning.pop(partition, None)
+                self.deleting.pop(partition, None)
+            for offline in self.offline_replicas.values():
+                offline.difference_update(partitions)
         self.topics_to_delete.discard(topic)
         self.topics_deletion_started.discard(topic)
+        self.topics_ineligible.pop(topic, None)
 
     def assignment(self, partition: TopicPartition) -> ReplicaAssignment:
         """The assignment; without replicas where the partition is not known."""
@@ -209,6 +223,14 @@ class ControllerContext:
         entry = self.topics[partition.topic]
         entry.grow(partition.partition)
         entry.assignments[partition.partition] = _shared(self._assignments, assignment)
+        self._note_reassignment(partition, assignment)
+
+    def is_reassigning(self, topic: str) -> bool:
+        """Whether a partition of the topic has replicas being added or removed."""
+        entry = self.topics.get(topic)
+        if entry is None or not self.reassigning:
+            return False
+        return any(assignment.is_reassigning for _, assignment in entry.partitions())
 
     def topic_id(self, topic: str) -> TopicId:
         """The topic's id; all zero where it has none."""
@@ -232,8 +254,12 @@ class ControllerContext:
         return found
 
     def is_queued_for_deletion(self, topic: str) -> bool:
-        """Whether somebody asked for the topic's deletion."""
+        """Whether somebody asked for the topic's deletion. Nothing new may be begun with it."""
         return topic in self.topics_to_delete
+
+    def is_being_deleted(self, topic: str) -> bool:
+        """Whether replicas of the topic are being deleted: nobody may be told to host it (KAFKA-13342)."""
+        return topic in self.topics_deletion_started
 
     # Leadership
 
@@ -318,6 +344,16 @@ class ControllerContext:
             for partition in self.leaderless
             if partition.topic not in deleting and self.partition_state(partition) is PartitionState.OFFLINE
         )
+
+    def _note_reassignment(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
+        if assignment.is_reassigning:
+            self.reassigning[partition] = None
+        elif self.reassigning:
+            self.reassigning.pop(partition, None)
+        if assignment.deleting:
+            self.deleting[partition] = None
+        elif self.deleting:
+            self.deleting.pop(partition, None)
 
     def _refresh_usable(self) -> None:
         self.usable = frozenset(self.brokers) - self.shutting_down

@@ -20,11 +20,11 @@ from regency.controller.events import (
     BrokersChanged,
     ConfigsChanged,
     ControllerChanged,
+    DeletionsAsked,
     Event,
     IsrsChanged,
     OfTerm,
     Request,
-    RequestsChanged,
     SessionEnded,
     ShutDown,
     TopicsChanged,
@@ -35,7 +35,9 @@ from regency.controller.log_dir_failures import LogDirsFailed
 from regency.controller.messages import Origin
 from regency.controller.patience import Patience
 from regency.controller.phases import Phases
+from regency.controller.reassignment_events import ReassignmentsAsked
 from regency.controller.reports import ReplicaReports
+from regency.controller.resignation import out_of_race_ms
 from regency.controller.store_access import EpochBehind, Fence
 from regency.controller.term import Term, TermListener
 from regency.controller.topic_watches import TopicWatches
@@ -127,7 +129,8 @@ class Controller:
         recursive = WatchMode.PERSISTENT_RECURSIVE
         self._watch(paths.BROKER_IDS, recursive, BrokersChanged())
         self._watch(paths.ISR_CHANGE_NOTIFICATION, recursive, IsrsChanged())
-        self._watch(paths.ADMIN, recursive, RequestsChanged())
+        self._watch(paths.REASSIGN_PARTITIONS, WatchMode.PERSISTENT, ReassignmentsAsked())
+        self._watch(paths.DELETE_TOPICS, WatchMode.PERSISTENT, DeletionsAsked())
         self._watch(paths.PREFERRED_ELECTION, WatchMode.PERSISTENT, ElectionsAsked())
         self._watch(paths.LOG_DIR_EVENT_NOTIFICATION, recursive, LogDirsFailed())
         self._watch(paths.CONFIG_CHANGES, recursive, ConfigsChanged())
@@ -173,6 +176,8 @@ class Controller:
             crash_point("controller.request.before_answer")
             if not event.deferred:
                 event.reply.set_result(answer)
+            if term.asked_to_end:
+                self._step_down(term)
         elif isinstance(event, OfTerm) and event.epoch == term.epoch:
             routes.ANSWERS[kind](term, event)
             term.hand_over()
@@ -268,6 +273,18 @@ class Controller:
             logger.warning("racing again in %d ms, later and later while this lasts: %s", delay, why)
         self._last_failure = why
         self._queue.put_later(ControllerChanged(), delay)
+        self._release(fence)
+
+    def _step_down(self, term: Term) -> None:
+        """Stop ruling because somebody asked for it, and let another win: race again when all others had their time."""
+        fence, delay = self._fence, out_of_race_ms(term)
+        self._resign("somebody asked it to resign")
+        self._race_at_ms = self._clock.monotonic_ms() + delay
+        self._queue.put_later(ControllerChanged(), delay)
+        self._release(fence)
+
+    def _release(self, fence: Fence | None) -> None:
+        """Let another rule at once, if /controller is still of the session that won it."""
         if fence is not None:
             crash_point("controller.resignation.before_release")
             try:

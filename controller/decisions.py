@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import NamedTuple
 
@@ -31,6 +31,8 @@ class Outcome(Enum):
     LEFT_LEADERLESS = "left without a leader"
     SHRUNK = "out of the ISR"
     FENCED = "with a new leader epoch"
+    REASSIGNING = "being reassigned"
+    REASSIGNED = "reassigned"
 
 
 class _Leadership(NamedTuple):
@@ -73,6 +75,16 @@ class DecisionLog:
         """Record and log a decision about something else than a partition, at once."""
         logger.info("%s: %s (was %s): %s", subject, after, before, why)
         self._write([(subject, before, after, why)])
+
+    def notes(self, subjects: Sequence[str], before: str, after: str, why: str) -> None:
+        """Record the same decision about each of these; many are logged in one line."""
+        if len(subjects) > LINES_PER_EVENT:
+            logger.info("%d of %s and others: %s (was %s): %s", len(subjects), subjects[0], after, before, why)
+        else:
+            for subject in subjects:
+                logger.info("%s: %s (was %s): %s", subject, after, before, why)
+        if subjects:
+            self._write([(subject, before, after, why) for subject in subjects])
 
     def commit(self) -> None:
         """Write what was noted since the last commit: a line each, or one block and a summary."""
@@ -125,3 +137,7 @@ def _line(decision: _Leadership) -> str:
             return f"shrank the ISR of {partition}: {rest}"
         case Outcome.FENCED:
             return f"fenced {partition}: {rest}"
+        case Outcome.REASSIGNING:
+            return f"reassigning {partition}, leader {after.leader}{was}: {rest}"
+        case Outcome.REASSIGNED:
+            return f"reassigned {partition}, leader {after.leader}{was}: {rest}"

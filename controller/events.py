@@ -13,7 +13,7 @@ from typing import ClassVar, Generic, TypeVar
 
 import msgspec
 
-from regency.controller.sender import Trouble
+from regency.controller.sender import Deleted, Trouble
 from regency.model.errors import RegencyError
 from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
@@ -137,11 +137,11 @@ class IsrsChanged(Notification):
     cause = "isr_change"
 
 
-class RequestsChanged(Notification):
-    """Something below /admin or /log_dir_event_notification changed."""
+class DeletionsAsked(Notification):
+    """Children of /admin/delete_topics changed."""
 
     state = ControllerState.TOPIC_DELETION
-    cause = "admin_request"
+    cause = "topic_deletion"
 
 
 class ConfigsChanged(Notification):
@@ -193,6 +193,17 @@ class AgentTroubled(OfTerm):
     def __init__(self, trouble: Trouble, epoch: ControllerEpoch) -> None:
         super().__init__(epoch)
         self.trouble = trouble
+
+
+class ReplicasDeleted(OfTerm):
+    """A broker has confirmed to hold nothing any more of partitions it was to delete."""
+
+    state = ControllerState.TOPIC_DELETION
+    cause = "replicas_deleted"
+
+    def __init__(self, deleted: Deleted, epoch: ControllerEpoch) -> None:
+        super().__init__(epoch)
+        self.deleted = deleted
 
 
 class NewTopic(msgspec.Struct, frozen=True):

@@ -11,14 +11,16 @@ from collections.abc import Mapping
 from itertools import islice
 
 from regency.controller.brokers import bring_online, find_bounced, read_brokers
+from regency.controller.config_changes import look_after_notifications
 from regency.controller.invariants import violations
 from regency.controller.leader_balance import begin_balancing
 from regency.controller.leader_elections import on_elections_asked
 from regency.controller.log_dir_failures import log_dir_notifications
 from regency.controller.phases import Phases
-from regency.controller.requests import report_pending_requests
+from regency.controller.reassignment_requests import resume_reassignments
 from regency.controller.states import ReplicaState
 from regency.controller.term import Term
+from regency.controller.topic_deletion_requests import load_deletions
 from regency.controller.topics import load_topics
 from regency.model.crash_points import crash_point
 from regency.model.ids import BrokerId, TopicPartition
@@ -63,9 +65,12 @@ def take_over(term: Term, phases: Phases) -> None:
         crash_point("controller.failover.before_bounced_return")
         bring_online(term, bounced)
     phases.mark("dead replicas")
-    report_pending_requests(term)
+    resume_reassignments(term)
+    crash_point("controller.failover.before_deletions")
+    term.deletions.resume()
     on_elections_asked(term)
     begin_balancing(term)
+    look_after_notifications(term)
     for problem in islice(violations(term.context), LINES_OF_VIOLATIONS):
         logger.error("%s: compare with what wrote its state znode", problem)
     phases.mark("requests")
@@ -86,6 +91,7 @@ def _load(term: Term, phases: Phases) -> Mapping[TopicPartition, int]:
         context.set_leadership(partition, state)
     phases.mark("states")
     crash_point("controller.failover.after_states_read")
+    load_deletions(term)
     return read.mzxids
 
 

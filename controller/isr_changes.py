@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from regency.controller.brokers import find_bounced, take_offline, tell_leaders
 from regency.controller.partition_state_machine import refresh_leadership
+from regency.controller.reassignment_requests import finish
 from regency.controller.states import ReplicaState
 from regency.controller.term import Term
 from regency.model.crash_points import crash_point
@@ -26,6 +27,7 @@ def on_isrs_changed(term: Term) -> None:
     bounced = _mark_bounced(term, changed)
     take_offline(term, _gone_members(term, changed))
     _let_return(term, bounced)
+    finish(term, known)
     crash_point("controller.isr_changes.before_deletion")
     term.store.delete_notifications(listed)
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 
+import msgspec
+
 from regency.controller.cluster_store import ClusterStore
 from regency.controller.context import ControllerContext
 from regency.controller.decisions import DecisionLog, Outcome
@@ -111,19 +113,23 @@ class ReplicaStateMachine:
                 assignment = context.assignment(partition)
                 if replica.broker not in assignment.replicas:
                     grown = (*assignment.replicas, replica.broker)
-                    context.set_assignment(partition, ReplicaAssignment(grown, assignment.adding, assignment.removing))
+                    context.set_assignment(partition, msgspec.structs.replace(assignment, replicas=grown))
             elif context.leadership(partition) is not None:
                 self._batch.host((replica.broker,), partition)
             self._set(replica, ReplicaState.ONLINE)
 
     def _to_offline(self, replicas: Sequence[PartitionReplica]) -> dict[PartitionReplica, str]:
-        """Stop them, and take them out of the ISR: all that go at once in one write per partition."""
+        """Stop them, and take them out of the ISR: all that go at once in one write per partition.
+
+        The ISR of a topic that is being deleted stays: its state znodes are about to go.
+        """
         going: dict[TopicPartition, list[BrokerId]] = {}
         for replica in replicas:
             partition = replica.topic_partition
             self._batch.stop(replica.broker, partition, delete=False)
             going.setdefault(partition, []).append(replica.broker)
-        failed = self._remove_from_isrs(going)
+        staying = {each: brokers for each, brokers in going.items() if not self._context.is_being_deleted(each.topic)}
+        failed = self._remove_from_isrs(staying)
         for partition, brokers in going.items():
             if partition not in failed:
                 for broker in brokers:
@@ -184,7 +190,7 @@ class ReplicaStateMachine:
                 self._enter(partition, written, result.zk_version, going[partition], removals[partition].why)
             elif result.code is WriteCode.CONFLICT:
                 again.append(partition)
-            elif not self._context.is_queued_for_deletion(partition.topic):
+            else:
                 failed[partition] = f"the state znode cannot be written: {result.why}"
         return again
 
@@ -215,9 +221,8 @@ class ReplicaStateMachine:
         self._decisions.leadership(partition, outcome, before.leader_and_isr, after, why)
 
     def _tell_others(self, partition: TopicPartition, gone: Sequence[BrokerId]) -> None:
-        if not self._context.is_queued_for_deletion(partition.topic):
-            others = [each for each in self._context.assignment(partition).replicas if each not in gone]
-            self._batch.host(others, partition)
+        others = [each for each in self._context.assignment(partition).replicas if each not in gone]
+        self._batch.host(others, partition)
 
     def _forget(self, replicas: Sequence[PartitionReplica]) -> None:
         for replica in replicas:
@@ -227,6 +232,7 @@ class ReplicaStateMachine:
                 tuple(each for each in assignment.replicas if each != replica.broker),
                 tuple(each for each in assignment.adding if each != replica.broker),
                 tuple(each for each in assignment.removing if each != replica.broker),
+                tuple(each for each in assignment.deleting if each != replica.broker),
             )
             self._context.set_assignment(partition, remaining)
             self._set(replica, ReplicaState.NON_EXISTENT)

@@ -47,7 +47,13 @@ class RequestBatch:
         self._starting: set[BrokerId] = set()
 
     def host(self, brokers: Iterable[BrokerId], partition: TopicPartition, *, is_new: bool = False) -> None:
-        """These brokers shall lead or follow as the context says, and everybody shall know. `is_new` is sticky."""
+        """These brokers shall lead or follow as the context says, and everybody shall know. `is_new` is sticky.
+
+        Of a topic that is being deleted nobody is told to host anything (KAFKA-13342).
+        """
+        if self._context.is_being_deleted(partition.topic):
+            self._metadata[partition] = None
+            return
         flag = _HOST | _NEW if is_new else _HOST
         for broker in brokers:
             wanted = self._wanted.get(broker)
@@ -89,7 +95,7 @@ class RequestBatch:
         """Give everything to the channels and begin anew. Only what is committed may be in the context by now."""
         hosts: dict[TopicPartition, Host] = {}
         requests = {
-            broker: self._requests(wanted, hosts)
+            broker: self._requests(broker, wanted, hosts)
             for broker, wanted in sorted(self._wanted.items())
             if broker in self._context.brokers
         }
@@ -129,7 +135,9 @@ class RequestBatch:
             _add_brokers(first, self._context)
         channels.metadata.append(_encode_deltas(self._context, first, changed))
 
-    def _requests(self, wanted: Mapping[TopicPartition, int], hosts: dict[TopicPartition, Host]) -> BrokerRequests:
+    def _requests(
+        self, broker: BrokerId, wanted: Mapping[TopicPartition, int], hosts: dict[TopicPartition, Host]
+    ) -> BrokerRequests:
         told: dict[TopicPartition, Host] = {}
         stops: dict[TopicPartition, Stop] = {}
         new: list[TopicPartition] = []
@@ -140,16 +148,22 @@ class RequestBatch:
                 host = hosts.get(partition) or content_of(self._context, partition)
                 if host is not None:
                     hosts[partition] = told[partition] = host
-                    if flags & _NEW:
+                    if flags & _NEW or _is_joining(host, broker):
                         new.append(partition)
         return BrokerRequests(told, frozenset(new), stops)
 
     def _stop_of(self, partition: TopicPartition, *, delete: bool) -> Stop:
         leadership = self._context.leadership(partition)
         epoch: LeaderEpoch = NO_LEADER_EPOCH if leadership is None else leadership.leader_and_isr.leader_epoch
-        if self._context.is_queued_for_deletion(partition.topic):
+        if self._context.is_being_deleted(partition.topic):
             epoch = EPOCH_DURING_DELETE
         return Stop(self._context.topic_id(partition.topic), epoch, delete)
+
+
+def _is_joining(host: Host, broker: BrokerId) -> bool:
+    """Whether a reassignment adds the replica: it may begin empty, in whichever directory works (KAFKA-10314)."""
+    adding = host.assignment.adding
+    return bool(adding) and broker in adding and broker not in host.leadership.leader_and_isr.isr
 
 
 def content_of(context: ControllerContext, partition: TopicPartition) -> Host | None:
@@ -188,7 +202,7 @@ def _encode_deltas(
         if encoded and not piece:
             return encoded
         delta.topics.extend(
-            messages.partition_states(piece, offline=context.offline, deleting=context.topics_to_delete)
+            messages.partition_states(piece, offline=context.offline, deleting=context.topics_deletion_started)
         )
         encoded.append(delta.SerializeToString())
         delta = pb.MetadataDelta()

@@ -10,7 +10,15 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from regency.controller.agent_troubles import on_agent_troubled
+from regency.controller.broker_shutdown import SteerBroker, steer_broker
 from regency.controller.brokers import on_brokers_changed
+from regency.controller.config_changes import (
+    AlterConfigs,
+    NotificationsDue,
+    alter_configs,
+    look_after_notifications,
+    on_notifications_due,
+)
 from regency.controller.controlled_shutdown import ShutdownsOverdue, on_shutdowns_overdue, shut_down_broker
 from regency.controller.events import (
     AgentTroubled,
@@ -19,9 +27,10 @@ from regency.controller.events import (
     ConfigsChanged,
     ControlledShutdown,
     CreateTopics,
+    DeletionsAsked,
     Event,
     IsrsChanged,
-    RequestsChanged,
+    ReplicasDeleted,
     SnapshotWanted,
     TopicsChanged,
 )
@@ -31,17 +40,32 @@ from regency.controller.leader_balance import LeaderBalanceDue, on_leader_balanc
 from regency.controller.leader_elections import ElectionsAsked, ElectLeaders, elect_leaders, on_elections_asked
 from regency.controller.log_dir_failures import LogDirsFailed, on_log_dirs_failed
 from regency.controller.partition_creation import CreatePartitions, add_partitions
-from regency.controller.requests import report_pending_requests
+from regency.controller.reassignment_events import AlterReassignments, ListReassignments, ReassignmentsAsked
+from regency.controller.reassignment_requests import (
+    alter_reassignments,
+    list_reassignments,
+    on_reassignments_asked,
+)
+from regency.controller.resignation import Resign, resign
 from regency.controller.term import Term
 from regency.controller.topic_creation import create_topics
+from regency.controller.topic_deletion_requests import (
+    DeleteTopics,
+    ListDeletions,
+    delete_topics,
+    list_deletions,
+    on_deletions_asked,
+    on_replicas_deleted,
+)
 from regency.controller.topics import on_assignments_changed, on_topics_changed
 from regency.controller.unclean_elections import on_inquiries_due, on_log_ends_told
 
 
-def _elect_offline(term: Term) -> None:
+def _on_configs_changed(term: Term) -> None:
     """Settings changed: an unclean election may be allowed where none was."""
     if term.context.leaderless:
         term.partitions.trigger_online()
+    look_after_notifications(term)
 
 
 NOTIFICATIONS: Final[Mapping[type[Event], Callable[[Term], None]]] = {
@@ -49,8 +73,9 @@ NOTIFICATIONS: Final[Mapping[type[Event], Callable[[Term], None]]] = {
     TopicsChanged: on_topics_changed,
     AssignmentsChanged: on_assignments_changed,
     IsrsChanged: on_isrs_changed,
-    RequestsChanged: report_pending_requests,
-    ConfigsChanged: _elect_offline,
+    ReassignmentsAsked: on_reassignments_asked,
+    DeletionsAsked: on_deletions_asked,
+    ConfigsChanged: _on_configs_changed,
     ElectionsAsked: on_elections_asked,
     LogDirsFailed: on_log_dirs_failed,
     SnapshotWanted: lambda term: term.batch.snapshot(),
@@ -58,8 +83,10 @@ NOTIFICATIONS: Final[Mapping[type[Event], Callable[[Term], None]]] = {
 """Events that say "look again"."""
 
 ANSWERS: Final[Mapping[type[Event], Callable[[Term, Any], None]]] = {
+    ReplicasDeleted: on_replicas_deleted,
     AgentTroubled: on_agent_troubled,
     LogEndsTold: on_log_ends_told,
+    NotificationsDue: on_notifications_due,
     InquiriesDue: on_inquiries_due,
     LeaderBalanceDue: on_leader_balance_due,
     ShutdownsOverdue: on_shutdowns_overdue,
@@ -69,7 +96,14 @@ ANSWERS: Final[Mapping[type[Event], Callable[[Term, Any], None]]] = {
 REQUESTS: Final[Mapping[type[Event], Callable[[Term, Any], Any]]] = {
     CreateTopics: create_topics,
     CreatePartitions: add_partitions,
+    AlterConfigs: alter_configs,
+    Resign: resign,
+    SteerBroker: steer_broker,
+    DeleteTopics: delete_topics,
+    ListDeletions: list_deletions,
     ControlledShutdown: shut_down_broker,
     ElectLeaders: elect_leaders,
+    AlterReassignments: alter_reassignments,
+    ListReassignments: list_reassignments,
 }
 """Events that somebody waits for. What the handler returns is the answer."""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from regency.controller.cluster_store import TopicsRead
+from regency.controller.events import DeletionsAsked
 from regency.controller.states import PartitionState, ReplicaState
 from regency.controller.store_access import WriteCode
 from regency.controller.term import Term
@@ -28,7 +29,9 @@ def on_topics_changed(term: Term) -> None:
     crash_point("controller.topics.after_list")
     known = term.context.topics
     listed = frozenset(names)
-    for gone in sorted(name for name in known if name not in listed):
+    missing = sorted(name for name in known if name not in listed)
+    term.deletions.abandon([name for name in missing if term.context.is_queued_for_deletion(name)])
+    for gone in missing:
         forget_topic(term, gone)
     take_in(term, [name for name in names if name not in known])
 
@@ -61,12 +64,15 @@ def load_topics(term: Term, names: Sequence[str]) -> list[TopicPartition]:
         entry = term.context.topics.get(name)
         if entry is not None and topic.topic_id != entry.topic_id:
             logger.warning("topic %s was deleted and created again outside: it is taken in as a new one", name)
+            if term.context.is_queued_for_deletion(name):
+                term.queue.put(DeletionsAsked())  # the request for the one before must not hit this one
             forget_topic(term, name)
             term.watches.arm([name])
+        if term.context.is_queued_for_deletion(name):
+            _report_added(term, topic)
+            continue
         _report_missing(term, topic)
         added.extend(term.context.put_topic(topic))
-        if any(each.is_reassigning for each in topic.partitions.values()) and term.report_once(f"reassigning {name}"):
-            logger.warning("topic %s is being reassigned, which is not handled yet: its replicas stay as listed", name)
     return added
 
 
@@ -115,6 +121,14 @@ def forget_topic(term: Term, name: str) -> None:
     term.batch.topic_removed(name, topic_id)
     term.watches.disarm(name)
     term.decisions.note(f"topic {name}", f"id {topic_id}", "gone", "its znode is gone")
+
+
+def _report_added(term: Term, topic: TopicAssignment) -> None:
+    """Tell that partitions were added to a topic that is to be deleted: they are not created (KAFKA-6193)."""
+    known = term.context.topics[topic.topic].assignments
+    added = [each for each in sorted(topic.partitions) if each >= len(known) or known[each] is None]
+    if added and term.report_once(f"added to {topic.topic} {added}"):
+        logger.warning("partitions %s of topic %s are not created: it is to be deleted", added[:10], topic.topic)
 
 
 def _with_ids(term: Term, read: TopicsRead) -> dict[str, TopicAssignment]:

@@ -67,6 +67,8 @@ class ReplicaAssignment(msgspec.Struct, frozen=True):
     replicas: tuple[BrokerId, ...]
     adding: tuple[BrokerId, ...] = ()
     removing: tuple[BrokerId, ...] = ()
+    deleting: tuple[BrokerId, ...] = ()
+    """No replicas any more, but their logs are not known to be deleted yet. Ours alone: Kafka forgets them."""
 
     @property
     def is_reassigning(self) -> bool:

@@ -8,12 +8,14 @@ config or broker znode is written again with its `previous` content.
 from __future__ import annotations
 
 from regency.model.znodes_admin import (
+    decode_asked_moves,
     decode_config,
     decode_config_change,
     decode_isr_change,
     decode_log_dir_event,
     decode_preferred_election,
     decode_reassignment,
+    encode_asked_moves,
     encode_config,
     encode_config_change,
     encode_isr_change,
@@ -39,6 +41,7 @@ from regency.model.znodes_topics import decode_state, decode_topic, encode_state
 
 __all__ = [
     "ProducerIdBlock",
+    "decode_asked_moves",
     "decode_broker",
     "decode_cluster_id",
     "decode_config",
@@ -52,6 +55,7 @@ __all__ = [
     "decode_reassignment",
     "decode_state",
     "decode_topic",
+    "encode_asked_moves",
     "encode_broker",
     "encode_cluster_id",
     "encode_config",

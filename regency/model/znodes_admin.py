@@ -33,6 +33,18 @@ class _MovesJson(msgspec.Struct):
     partitions: list[_MoveJson]
 
 
+class _AskedMoveJson(msgspec.Struct):
+    """As lenient as Kafka, which takes every number; whoever uses it says what is wrong with each."""
+
+    topic: str
+    partition: int
+    replicas: tuple[int, ...]
+
+
+class _AskedMovesJson(msgspec.Struct):
+    partitions: list[_AskedMoveJson]
+
+
 class _LogDirEventJson(msgspec.Struct):
     broker: Id
     event: Literal[1] = 1
@@ -53,6 +65,7 @@ class _ConfigChangeJson(msgspec.Struct):
 
 _partitions_decoder = msgspec.json.Decoder(_PartitionsJson)
 _moves_decoder = msgspec.json.Decoder(_MovesJson)
+_asked_moves_decoder = msgspec.json.Decoder(_AskedMovesJson)
 _log_dir_decoder = msgspec.json.Decoder(_LogDirEventJson)
 _config_decoder = msgspec.json.Decoder(_ConfigJson)
 _config_change_decoder = msgspec.json.Decoder(_ConfigChangeJson)
@@ -97,6 +110,24 @@ def decode_reassignment(path: str, data: bytes) -> dict[TopicPartition, tuple[Br
         check_distinct(path, f"partitions[{position}].replicas", move.replicas)
         targets[partition] = move.replicas
     return targets
+
+
+def encode_asked_moves(moves: Iterable[tuple[TopicPartition, tuple[BrokerId, ...]]]) -> bytes:
+    """Content of /admin/reassign_partitions, entry by entry, as `decode_asked_moves` reads it."""
+    entries = [
+        {"topic": partition.topic, "partition": partition.partition, "replicas": replicas}
+        for partition, replicas in moves
+    ]
+    return msgspec.json.encode({"version": 1, "partitions": entries})
+
+
+def decode_asked_moves(path: str, data: bytes) -> tuple[tuple[TopicPartition, tuple[BrokerId, ...]], ...]:
+    """Read /admin/reassign_partitions entry by entry, whatever each says: partitions twice, replicas below 0.
+
+    Raises ZnodeMalformed where it is not of the form at all.
+    """
+    moves = read_json(_asked_moves_decoder, path, data).partitions
+    return tuple((TopicPartition(move.topic, move.partition), tuple(map(BrokerId, move.replicas))) for move in moves)
 
 
 def encode_log_dir_event(broker: BrokerId) -> bytes:

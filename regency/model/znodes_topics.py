@@ -20,11 +20,15 @@ _Replicas = dict[Natural, tuple[Id, ...]]
 
 
 class _TopicJson(msgspec.Struct):
-    """Versions 1 to 3: 2 added adding_replicas and removing_replicas (KIP-455), 3 topic_id (KIP-516)."""
+    """Versions 1 to 3: 2 added adding_replicas and removing_replicas (KIP-455), 3 topic_id (KIP-516).
+
+    deleting_replicas is ours, which Kafka's readers skip: former replicas whose logs may still be there.
+    """
 
     partitions: _Replicas
     adding_replicas: _Replicas = {}
     removing_replicas: _Replicas = {}
+    deleting_replicas: _Replicas = {}
     topic_id: str | None = None
 
 
@@ -66,7 +70,11 @@ def encode_topic(assignment: TopicAssignment, *, previous: bytes | None = None) 
     fields["removing_replicas"] = {
         str(number): replicas.removing for number, replicas in partitions if replicas.removing
     }
-    return merge_fields(znode_paths.topic(assignment.topic), fields, previous, dropped=("topic_id",))
+    deleting = {str(number): replicas.deleting for number, replicas in partitions if replicas.deleting}
+    if deleting:
+        fields["deleting_replicas"] = deleting
+    dropped = ("topic_id", "deleting_replicas")
+    return merge_fields(znode_paths.topic(assignment.topic), fields, previous, dropped=dropped)
 
 
 def decode_topic(path: str, data: bytes, *, topic: str, zk_version: ZkVersion, czxid: int) -> TopicAssignment:
@@ -84,6 +92,11 @@ def decode_topic(path: str, data: bytes, *, topic: str, zk_version: ZkVersion, c
         partitions[number] = ReplicaAssignment(replicas)
     for number in sorted(adding.keys() | removing.keys()):
         partitions[number] = _reassigning(path, number, content)
+    for number, former in content.deleting_replicas.items():
+        if number in partitions:
+            held = partitions[number]
+            deleting = tuple(dict.fromkeys(each for each in former if each not in held.replicas))
+            partitions[number] = msgspec.structs.replace(held, deleting=deleting)
     return TopicAssignment(topic, partitions, _topic_id(path, content.topic_id), zk_version, czxid)
 
 

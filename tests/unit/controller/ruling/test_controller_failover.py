@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from regency.controller import failover
 from regency.controller.cluster_store import ClusterStore
 from regency.controller.partition_state_machine import PartitionStateMachine
 from regency.controller.replica_state_machine import ReplicaStateMachine
@@ -32,7 +33,7 @@ def test_failover_goes_in_order(world, monkeypatch):
         (ClusterStore, "read_states"),
         (ReplicaStateMachine, "startup"),
         (PartitionStateMachine, "startup"),
-        (ClusterStore, "pending_requests"),
+        (failover, "resume_reassignments"),
         (Term, "hand_over"),
     ]:
         wrapped = getattr(owner, name)
@@ -49,7 +50,7 @@ def test_failover_goes_in_order(world, monkeypatch):
         "ClusterStore.read_states",
         "ReplicaStateMachine.startup",
         "PartitionStateMachine.startup",
-        "ClusterStore.pending_requests",
+        "regency.controller.failover.resume_reassignments",
         "Term.hand_over",
     ]
     assert world.ensemble.names(paths.ISR_CHANGE_NOTIFICATION) == ()

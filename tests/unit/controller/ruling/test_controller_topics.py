@@ -279,26 +279,6 @@ def test_broker_whose_registration_becomes_unreadable_stays_alive(ruled):
     assert ruled.state("t") == (3, (3, 2), 0, 1)
 
 
-@pytest.mark.parametrize(
-    ("path", "data"),
-    [
-        ("/admin/delete_topics/t", b""),
-        ("/admin/reassign_partitions", b"{"),
-    ],
-)
-def test_requests_not_handled_yet_are_logged_once_and_left_alone(ruled, caplog, path, data):
-    ruled.write_topic("t", {0: [1]})
-    ruled.ensemble.put(path, data)
-    ruled.settle()
-    ruled.ensemble.put(path, data)
-    ruled.settle()
-
-    assert ruled.ensemble.nodes[path].data == data
-    assert len([each for each in caplog.records if path in each.getMessage()]) == 1
-    assert ruled.candidates[0].controller.view.epoch == 1
-    ruled.kill_broker(2)
-    assert ruled.candidates[0].rules
-
 
 def test_malformed_isr_notification_is_deleted_with_the_others(ruled):
     ruled.write_topic("t", {0: [3, 2]})
