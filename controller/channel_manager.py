@@ -16,7 +16,7 @@ from regency.controller.desired_state import DesiredState, Host, Stop
 from regency.controller.log_questions import DescribePort, LogEnds, LogQuestion
 from regency.controller.messages import Origin
 from regency.controller.metadata_log import MetadataLog
-from regency.controller.sender import Message, Outgoing, Rpc, Sender, Trouble
+from regency.controller.sender import Deleted, Message, Outgoing, Rpc, Sender, Trouble
 from regency.model.clock import Clock
 from regency.model.crash_points import crash_point
 from regency.model.errors import RegencyError
@@ -52,6 +52,10 @@ class Listener(Protocol):
 
     def on_trouble(self, trouble: Trouble) -> None:
         """An answer obliges the controller to look at something."""
+        ...
+
+    def on_deleted(self, deleted: Deleted) -> None:
+        """A broker has confirmed deletions."""
         ...
 
     def on_snapshot_wanted(self) -> None:
@@ -324,10 +328,14 @@ class _Channel:
         with self._changed:
             failures = self.sender.failures
             trouble = self.sender.on_answer(answer, self._clock.monotonic_ms())
+            deleted = self.sender.take_deleted()
             self._report(outgoing.rpc, failures)
         if trouble is not None:
             crash_point("sender.trouble.before_told")
             self._listener.on_trouble(trouble)
+        if deleted is not None:
+            crash_point("sender.deleted.before_told")
+            self._listener.on_deleted(deleted)
 
     def _failed(self, rpc: Rpc, why: str) -> None:
         crash_point("sender.failure.before_taken")

@@ -28,6 +28,7 @@ class ControllerConfig(msgspec.Struct, frozen=True, kw_only=True):
     default_replication_factor: int = 1
     log_config: LogConfig = LogConfig()
     """Defaults of topic settings."""
+    delete_topic_enable: bool = True
     request_timeout_ms: int = 30_000
     shutdown_patience_ms: int = 105_000
     """The longest a broker may take to leave in order; one that is still there then is taken to stay."""
@@ -47,6 +48,7 @@ def controller_config(settings: BrokerSettings) -> ControllerConfig:
         num_partitions=settings.num_partitions,
         default_replication_factor=settings.default_replication_factor,
         log_config=settings.log_config(),
+        delete_topic_enable=settings.delete_topic_enable,
         request_timeout_ms=settings.controller_socket_timeout_ms,
         shutdown_patience_ms=settings.controlled_shutdown_max_retries
         * (settings.controller_socket_timeout_ms + settings.controlled_shutdown_retry_backoff_ms),

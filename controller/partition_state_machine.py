@@ -59,7 +59,9 @@ class PartitionStateMachine:
         context = self._context
         for partition in context.partitions():
             leadership = context.leadership(partition)
-            if leadership is None:
+            if context.is_being_deleted(partition.topic):
+                state = PartitionState.NON_EXISTENT
+            elif leadership is None:
                 state = PartitionState.NEW
             elif context.is_online(leadership.leader_and_isr.leader, partition):
                 state = PartitionState.ONLINE
@@ -71,7 +73,7 @@ class PartitionStateMachine:
     def trigger_online(self) -> dict[TopicPartition, str]:
         """Try to elect for every partition that is New or Offline and not being deleted. Returns those that failed."""
         context = self._context
-        waiting = [each for each in sorted(context.leaderless) if not context.is_queued_for_deletion(each.topic)]
+        waiting = [each for each in sorted(context.leaderless) if not context.is_being_deleted(each.topic)]
         return self.handle(waiting, PartitionState.ONLINE, ElectionKind.OFFLINE)
 
     def handle(

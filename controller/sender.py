@@ -19,7 +19,7 @@ from regency.controller import messages
 from regency.controller.desired_state import DesiredState, Host, Stop, retry_delay_ms
 from regency.controller.metadata_log import CHUNK_BYTES, MetadataLog, Snapshot
 from regency.model.facts import Broker
-from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition
+from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import control_pb2 as pb
 
@@ -78,6 +78,14 @@ class Trouble(msgspec.Struct, frozen=True):
     """It knows the topic under another id, or is not assigned: read the assignment."""
 
 
+class Deleted(msgspec.Struct, frozen=True):
+    """Partitions of which a broker holds nothing any more, because it was told to delete them; with the topics' ids."""
+
+    broker: BrokerId
+    broker_epoch: BrokerEpoch
+    partitions: Mapping[TopicPartition, TopicId]
+
+
 class Sender:
     """The conversation with one broker epoch. Not thread-safe: its owner guards it.
 
@@ -113,6 +121,7 @@ class Sender:
         self._snapshot: Snapshot | None = None
         self._piece = 0
         self._last_rpc = Rpc.UPDATE_METADATA
+        self._deleted: dict[TopicPartition, TopicId] = {}
         self._passed = 0
         """Requests chosen while a StopReplica waited."""
 
@@ -208,6 +217,13 @@ class Sender:
             return Trouble(self._broker, self._broker_epoch, stale_broker=True)
         return None
 
+    def take_deleted(self) -> Deleted | None:
+        """What was confirmed deleted since the last call; None: nothing."""
+        if not self._deleted:
+            return None
+        deleted, self._deleted = self._deleted, {}
+        return Deleted(self._broker, self._broker_epoch, deleted)
+
     def _choose(self) -> Outgoing | None:
         if self._full:
             return self._leader_and_isr()
@@ -276,8 +292,12 @@ class Sender:
         if sent.metadata is not None:
             self._advance(sent.metadata)
             return None
-        verdict = _judge(sent.rpc, answer)
+        verdict = _judge(sent, answer)
         self.desired.settle(verdict.retried, verdict.failed_storage, now_ms)
+        if sent.rpc is Rpc.STOP_REPLICA:
+            refused = {*verdict.retried, *verdict.failed_storage}
+            deleted = (each for each, stop in sent.stops.items() if stop.delete and each not in refused)
+            self._deleted.update((each, sent.stops[each].topic_id) for each in deleted)
         if sent.full and sent.last_chunk:
             self._full = False
         if not (verdict.fenced or verdict.failed_storage or verdict.unknown):
@@ -315,7 +335,7 @@ class _Verdict(NamedTuple):
     unknown: tuple[TopicPartition, ...]
 
 
-def _judge(rpc: Rpc, answer: pb.ControlResponse) -> _Verdict:
+def _judge(sent: Outgoing, answer: pb.ControlResponse) -> _Verdict:
     by_code: dict[int, list[TopicPartition]] = {}
     fenced: dict[TopicPartition, LeaderEpoch] = {}
     for topic in answer.topics:
@@ -327,10 +347,14 @@ def _judge(rpc: Rpc, answer: pb.ControlResponse) -> _Verdict:
     by_code.pop(ErrorCode.NONE, None)
     failed_storage = tuple(by_code.pop(ErrorCode.KAFKA_STORAGE_ERROR, ()))
     unassigned = tuple(by_code.get(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ()))
-    if rpc is Rpc.STOP_REPLICA:
+    strangers = by_code.get(ErrorCode.INCONSISTENT_TOPIC_ID, [])
+    unknown = (*strangers, *unassigned)
+    if sent.rpc is Rpc.STOP_REPLICA:
         by_code.pop(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)  # nothing there is what was wanted
-        unassigned = ()
-    unknown = (*by_code.get(ErrorCode.INCONSISTENT_TOPIC_ID, ()), *unassigned)
+        unknown = tuple(strangers)
+        # What it holds is of another topic of that name: of the one to delete it holds nothing.
+        deletes = {each for each, stop in sent.stops.items() if stop.delete}
+        by_code[ErrorCode.INCONSISTENT_TOPIC_ID] = [each for each in strangers if each not in deletes]
     retried = tuple(partition for code in sorted(by_code) for partition in by_code[code])
     return _Verdict(retried, fenced, failed_storage, unknown)
 

@@ -103,6 +103,13 @@ class StoreAccess:
         children = self._patience.until_done(lambda: self._session.children(path))
         return () if children is None else children.names
 
+    def children_many(self, wanted: Sequence[str]) -> list[tuple[str, ...]]:
+        """Names of the children of these znodes, in this order; none where there is no such znode."""
+        if not wanted:
+            return []
+        found = self._patience.until_done(lambda: self._session.children_many(wanted))
+        return [() if children is None else children.names for children in found]
+
     def read_many(self, wanted: Sequence[str]) -> list[Znode | None]:
         """These znodes, in this order; None for those that do not exist."""
         return self._patience.until_done(lambda: self._session.read_many(wanted)) if wanted else []

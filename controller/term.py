@@ -15,13 +15,16 @@ from regency.controller.context import ControllerContext
 from regency.controller.decisions import DecisionLog
 from regency.controller.elector import Elector
 from regency.controller.event_loop import EventQueue
-from regency.controller.events import AgentTroubled, Event, Request, SnapshotWanted
+from regency.controller.events import AgentTroubled, Event, ReplicasDeleted, Request, SnapshotWanted
 from regency.controller.inquiries import Inquiries, InquiriesDue, LogEndsTold
 from regency.controller.log_questions import LogEnds
+from regency.controller.notification_ages import NotificationAges
 from regency.controller.partition_state_machine import PartitionStateMachine
 from regency.controller.replica_state_machine import ReplicaStateMachine
 from regency.controller.request_batch import RequestBatch
-from regency.controller.sender import Trouble
+from regency.controller.sender import Deleted, Trouble
+from regency.controller.store_deletions import DeletionStore
+from regency.controller.topic_deletion import TopicDeletionManager
 from regency.controller.topic_watches import TopicWatches
 from regency.history.writer import HistoryWriter
 from regency.model.clock import Clock
@@ -44,6 +47,10 @@ class TermListener:
     def on_trouble(self, trouble: Trouble) -> None:
         """An agent's answer obliges the controller to look at something."""
         self._put(AgentTroubled(trouble, self._epoch))
+
+    def on_deleted(self, deleted: Deleted) -> None:
+        """A broker has confirmed deletions."""
+        self._put(ReplicasDeleted(deleted, self._epoch))
 
     def on_log_ends(self, ends: LogEnds) -> None:
         """A broker has been asked how far its logs go: what it said, if anything."""
@@ -87,6 +94,15 @@ class Term:
             unclean_default=config.log_config.unclean_leader_election_enable,
         )
         self.replicas = ReplicaStateMachine(self.context, store, self.batch, self.decisions)
+        self.deletions = TopicDeletionManager(
+            self.context,
+            DeletionStore(store.access),
+            self.batch,
+            self.decisions,
+            partitions=self.partitions,
+            replicas=self.replicas,
+            watches=watches,
+        )
         self.channels = channels
         self.clock = clock
         self.inquiries = Inquiries(
@@ -96,6 +112,9 @@ class Term:
             wake_in=lambda delay_ms: queue.put_later(InquiriesDue(store.fence.epoch), delay_ms),
             clock=clock,
         )
+        self.notifications = NotificationAges()
+        self.asked_to_end = False
+        """Somebody asked this controller to resign: the term ends when that is answered."""
         self._reported: set[str] = set()
         self._deferred: dict[Request[Any], None] = {}
         self._answers: list[tuple[Request[Any], Any]] = []

@@ -43,21 +43,23 @@ class FakeEnsemble:
 
     def __init__(self) -> None:
         self.nodes: dict[str, _Node] = {"/": _Node(b"", 0, 0)}
+        self._below: dict[str, set[str]] = {}
+        """Names of children by path."""
         self.zxid = 0
         self.sessions: dict[int, FakeSession] = {}
         self.writes: list[list[object]] = []
         """Operations of every multi that took effect."""
 
     def multi(self, owner: int, ops: Sequence[object]) -> MultiOutcome:
-        kept = {path: _Node(**vars(node)) for path, node in self.nodes.items()} if len(ops) > 1 else None
+        touched = {path for op in ops for path in (op.path, _parent(op.path))} if len(ops) > 1 else ()
+        kept = {path: _Node(**vars(self.nodes[path])) if path in self.nodes else None for path in touched}
         zxid = self.zxid + 1
         results: list[OpOutcome] = []
         events: list[tuple[WatchEventType, str]] = []
         for op in ops:
             code, outcome = self._apply(owner, op, zxid, events)
             if code is not ZkCode.OK:
-                if kept is not None:
-                    self.nodes = kept
+                self._restore(kept, {result.path for result in results})
                 failed = [OpOutcome(ZkCode.ROLLED_BACK)] * len(ops)
                 failed[len(results)] = OpOutcome(code)
                 return MultiOutcome(tuple(failed))
@@ -89,6 +91,7 @@ class FakeEnsemble:
         if self.names(op.path):
             return ZkCode.NOT_EMPTY, None
         del self.nodes[op.path]
+        self._below[_parent(op.path)].discard(op.path.rpartition("/")[2])
         events += [(WatchEventType.DELETED, op.path), (WatchEventType.CHILDREN_CHANGED, _parent(op.path))]
         return ZkCode.OK, OpOutcome(ZkCode.OK)
 
@@ -102,6 +105,7 @@ class FakeEnsemble:
         if path in self.nodes:
             return ZkCode.NODE_EXISTS, None
         self.nodes[path] = _Node(op.data, zxid, zxid, owner if op.ephemeral else 0)
+        self._below.setdefault(_parent(path), set()).add(path.rpartition("/")[2])
         events += [(WatchEventType.CREATED, path), (WatchEventType.CHILDREN_CHANGED, _parent(path))]
         return ZkCode.OK, OpOutcome(ZkCode.OK, path)
 
@@ -110,9 +114,22 @@ class FakeEnsemble:
         return Stat(node.czxid, node.mzxid, node.version, node.owner, len(self.names(path)))
 
     def names(self, path: str) -> tuple[str, ...]:
-        prefix = path.rstrip("/") + "/"
-        below = [path[len(prefix) :] for path in self.nodes if path.startswith(prefix)]
-        return tuple(sorted(name for name in below if name and "/" not in name))
+        return tuple(sorted(self._below.get(path, ())))
+
+    def _restore(self, kept, created) -> None:
+        for path in created.difference(kept, ("",)):
+            del self.nodes[path]
+        for path, node in kept.items():
+            if node is not None:
+                self.nodes[path] = node
+            else:
+                self.nodes.pop(path, None)
+        if not kept:
+            return
+        self._below = {}
+        for path in self.nodes:
+            if path != "/":
+                self._below.setdefault(_parent(path), set()).add(path.rpartition("/")[2])
 
     def expire(self, session_id: int) -> None:
         for path in sorted((p for p, node in self.nodes.items() if node.owner == session_id), reverse=True):
@@ -151,6 +168,8 @@ class FakeSession:
         """So many of the next reads and syncs are lost, although the session says it is connected."""
         self.lose_outcome_of = ""
         """The next multi with this path is applied, and contact is lost until a fenced write gives up."""
+        self.round_trips: list[str] = []
+        """Calls that wait for the server; what is pipelined is one."""
         self._watches: dict[str, tuple[WatchMode, Callable[[WatchEvent], None]]] = {}
         self._listeners: list[Callable[[SessionEvent, int], None]] = []
         self._begin()
@@ -184,16 +203,19 @@ class FakeSession:
         return self.read_many([path])[0]
 
     def read_many(self, wanted):
+        self.round_trips.append(f"read {len(wanted)}")
         self._answer_or_lose()
         nodes = self.ensemble.nodes
         return [Znode(path, nodes[path].data, self.ensemble.stat(path)) if path in nodes else None for path in wanted]
 
     def children(self, path):
-        self._check(None)
-        return Children(path, self.ensemble.names(path)) if path in self.ensemble.nodes else None
+        return self.children_many([path])[0]
 
     def children_many(self, wanted):
-        return [self.children(path) for path in wanted]
+        self.round_trips.append(f"children of {len(wanted)}")
+        self._check(None)
+        nodes = self.ensemble.nodes
+        return [Children(path, self.ensemble.names(path)) if path in nodes else None for path in wanted]
 
     def multi(self, ops, *, generation=None):
         self._check(generation)
@@ -210,6 +232,7 @@ class FakeSession:
         return outcome
 
     def multi_pipelined(self, batches, *, generation=None):
+        self.round_trips.append(f"{len(batches)} multis")
         outcomes = []
         for ops in batches:
             try:
@@ -250,11 +273,14 @@ class FakeSession:
         self.connected = False
 
     def fire(self, kind: WatchEventType, path: str) -> None:
-        for watched, (mode, callback) in list(self._watches.items()):
+        watched = path
+        while watched != "/":
+            mode, callback = self._watches.get(watched, (WatchMode.PERSISTENT, None))
             recursive = mode is WatchMode.PERSISTENT_RECURSIVE
-            below = recursive and kind is not WatchEventType.CHILDREN_CHANGED and path.startswith(watched + "/")
-            if path == watched or below:
+            below = recursive and kind is not WatchEventType.CHILDREN_CHANGED
+            if callback is not None and (path == watched or below):
                 callback(WatchEvent(kind, path, watched))
+            watched = _parent(watched)
 
     def _check(self, generation: int | None) -> None:
         if generation is not None and generation != self.generation:

@@ -56,6 +56,9 @@ class Listener:
         self.troubles.append(trouble)
         self.heard.release()
 
+    def on_deleted(self, deleted):
+        pass
+
     def on_snapshot_wanted(self):
         self.snapshots.release()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import uuid4
+
 import pytest
 
 from regency.controller import sender as sender_module
@@ -182,6 +184,32 @@ def test_stopping_what_is_not_there_is_done(sender):
     assert sender.on_answer(refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, T0), 0) is None
 
     assert sender.settled
+
+
+@pytest.mark.parametrize(
+    ("code", "deleted", "retried"),
+    [
+        (ErrorCode.NONE, True, False),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, True, False),
+        (ErrorCode.INCONSISTENT_TOPIC_ID, True, False),
+        (ErrorCode.KAFKA_STORAGE_ERROR, False, False),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, False, True),
+    ],
+)
+def test_only_confirmed_deletions_are_told(sender, code, deleted, retried):
+    # KAFKA-9946: a StopReplica that deletes nothing confirms no deletion.
+    drain(sender)
+    topic_id = uuid4()
+    sender.desired.want(T0, Stop(topic_id, -2, delete=True))
+    sender.desired.want(T1, Stop(topic_id, 1, delete=False))
+    sender.next(0)
+
+    sender.on_answer(refused(code, T0), 0)
+
+    told = sender.take_deleted()
+    assert (None if told is None else told.partitions) == ({T0: topic_id} if deleted else None)
+    assert sender.take_deleted() is None
+    assert (sender.desired.next_retry_ms() is not None) == retried
 
 
 def test_stop_is_sent_although_there_is_always_news(sender, metadata):

@@ -134,6 +134,9 @@ class SteppedChannels:
                 trouble = sender.on_answer(self._agents[broker].call(message), self._clock.monotonic_ms())
                 if trouble is not None:
                     self._listener.on_trouble(trouble)
+                deleted = sender.take_deleted()
+                if deleted is not None:
+                    self._listener.on_deleted(deleted)
             if sender.snapshot_wanted:
                 self._listener.on_snapshot_wanted()
 
@@ -141,13 +144,13 @@ class SteppedChannels:
 class Candidate:
     """A controller process of one broker, driven by hand."""
 
-    def __init__(self, world: World, broker: int, history: HistoryWriter | None = None) -> None:
+    def __init__(self, world: World, broker: int, history: HistoryWriter | None = None, **settings: object) -> None:
         self.broker = broker
         self.session = world.fakes.Session(world.ensemble)
         self.queue = EventQueue(world.clock)
         self.channels: SteppedChannels | None = None
         self._world = world
-        self.config = ControllerConfig(broker_id=broker, num_partitions=2)
+        self.config = ControllerConfig(broker_id=broker, num_partitions=2, **settings)
         self.controller = Controller(
             self.config, self.session, self.queue, open_channels=self._open, clock=world.clock, history=history
         )
@@ -199,8 +202,8 @@ class World:
         for path in (*paths.PERSISTENT_PARENTS, paths.CLUSTER_ID):
             self.ensemble.put(path, znodes.encode_cluster_id("cluster") if path == paths.CLUSTER_ID else b"")
 
-    def candidate(self, broker: int, history: HistoryWriter | None = None) -> Candidate:
-        candidate = Candidate(self, broker, history)
+    def candidate(self, broker: int, history: HistoryWriter | None = None, **settings: object) -> Candidate:
+        candidate = Candidate(self, broker, history, **settings)
         self.candidates.append(candidate)
         self.settle()
         return candidate

@@ -99,7 +99,7 @@ def test_partitions_without_leadership_are_left_out(term):
 
 
 def test_topics_being_deleted_are_advertised_with_leader_minus_2(term):
-    term.context.topics_to_delete.add("foo")
+    term.context.topics_deletion_started.add("foo")
     term.batch.metadata([FOO0, BAR0])
     term.hand_over()
 
@@ -119,7 +119,7 @@ def test_deletion_in_one_batch_is_not_undone_by_a_stop(term):
 @pytest.mark.parametrize(("deleting", "known", "epoch"), [(True, True, -2), (False, True, 4), (False, False, -1)])
 def test_stop_carries_the_leader_epoch(term, deleting, known, epoch):
     partition = FOO0 if known else TopicPartition("foo", 7)
-    term.context.topics_to_delete.update({"foo"} if deleting else ())
+    term.context.topics_deletion_started.update({"foo"} if deleting else ())
     term.batch.stop(2, partition, delete=False)
     term.hand_over()
 

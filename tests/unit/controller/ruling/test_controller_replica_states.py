@@ -171,13 +171,13 @@ def test_all_members_that_go_at_once_are_taken_out_in_one_write(fixture):
     assert fixture.stored == LeaderAndIsr(-1, 1, (6,), 1)
 
 
-def test_isr_of_a_topic_being_deleted_shrinks_without_telling_the_others(fixture):
+def test_isr_of_a_topic_being_deleted_stays_and_the_others_are_not_told(fixture):
     fixture.given(R.ONLINE, replicas=(5, 6), known=LeaderAndIsr(5, 0, (5, 6)))
-    fixture.context.topics_to_delete.add("t")
+    fixture.context.topics_deletion_started.add("t")
 
     fixture.move(R.OFFLINE)
 
-    assert fixture.stored == LeaderAndIsr(-1, 1, (6,), 1)
+    assert fixture.stored == LeaderAndIsr(5, 0, (5, 6), 0)
     assert fixture.requests == {5: STOP}
 
 
