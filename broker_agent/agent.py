@@ -38,6 +38,7 @@ from regency.broker_agent.replication.fetch_sessions import FetchSessionCache
 from regency.broker_agent.replication.fetcher_pool import threads
 from regency.broker_agent.replication.replica_manager import ReplicaManager
 from regency.broker_agent.reporter import Reporter
+from regency.broker_agent.stored_configs import StoredConfigs
 from regency.history.writer import HistoryWriter
 from regency.model.clock import SystemClock
 from regency.model.endpoints import format_endpoint
@@ -185,6 +186,7 @@ class Agent:
             metadata,
             admin,
             producer_ids,
+            StoredConfigs(session, self._zookeeper_worker),
             cluster_id,
             self._clock,
         )
@@ -237,6 +239,10 @@ class Agent:
             self._registered.set_exception(error)
             return
         self.end("the registration", error)
+
+    def asked_to_stop(self) -> None:
+        """See Edge: asked again it does not hurry, as a second signal does."""
+        self.stop_asked.set()
 
     def end(self, name: str, error: BaseException) -> None:
         """See Edge. Never returns."""

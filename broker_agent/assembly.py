@@ -149,6 +149,10 @@ class Edge(Protocol):
         """This broker cannot be registered: its id is taken, or worse."""
         ...
 
+    def asked_to_stop(self) -> None:
+        """The controller wants this broker to leave: stop in order, leadership first."""
+        ...
+
     def end(self, name: str, error: BaseException) -> None:
         """A part that the agent cannot do without has failed: end the process."""
         ...
@@ -286,7 +290,17 @@ class Assembly:
     ) -> ControlService:
         loop = self._ports.loop
         strays = Strays(loop, self._broker_id, session, logs, replicas)
-        return ControlService(loop, replicas, logs, self.metadata, configs, strays, self.broker_epoch, earlier)
+        return ControlService(
+            loop,
+            replicas,
+            logs,
+            self.metadata,
+            configs,
+            strays,
+            self.broker_epoch,
+            earlier,
+            shut_down=self._edge.asked_to_stop,
+        )
 
     def _dir_failed(self, path: Path, why: str) -> None:
         logger.error("log directory %s failed: %s", path, why)

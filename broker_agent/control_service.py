@@ -125,7 +125,7 @@ class ControlService:
     """Serves regency.control.v1.AgentControl.
 
     `own_epoch` tells this broker's registered epoch, -1 before the first registration; `earlier` the newest that a
-    process before this one may have had.
+    process before this one may have had. `shut_down` has the agent end in order; it is called on the data loop.
     """
 
     def __init__(
@@ -138,6 +138,8 @@ class ControlService:
         strays: StrayLogs,
         own_epoch: Callable[[], BrokerEpoch],
         earlier: BrokerEpoch = NO_BROKER_EPOCH,
+        *,
+        shut_down: Callable[[], None],
     ) -> None:
         self._loop = loop
         self._replicas = replicas
@@ -146,6 +148,7 @@ class ControlService:
         self._configs = configs
         self._strays = strays
         self._own_epoch = own_epoch
+        self._shut_down = shut_down
         self._gate = ControlGate(earlier)
         self._turn = threading.Lock()
 
@@ -161,6 +164,7 @@ class ControlService:
                 "DescribeReplicas": unary(
                     self.describe_replicas, control_pb2.DescribeReplicasRequest, control_pb2.DescribeReplicasResponse
                 ),
+                "ShutDown": unary(self.shut_down, control_pb2.ShutDownRequest, answer),
             },
         )
 
@@ -194,6 +198,16 @@ class ControlService:
                     error_code=ErrorCode.UNKNOWN_SERVER_ERROR, message=str(error)
                 )
             return control_pb2.DescribeReplicasResponse(topics=topics)
+
+    def shut_down(self, request: control_pb2.ShutDownRequest) -> control_pb2.ControlResponse:
+        """Begin to end as at SIGTERM. Has no place in the sequence: leadership is moved away by asking for it."""
+        with self._turn:
+            refused = self._gate.check_epochs(_header(request.header), self._own_epoch())
+            if refused is not None:
+                return self._stamp(control_pb2.ControlResponse(error_code=refused.error, message=refused.why))
+            logger.info("controller %d tells this broker to leave", request.header.controller_id)
+            self._call(self._shut_down)
+            return self._stamp(control_pb2.ControlResponse())
 
     def _execute(
         self, header: control_pb2.Header, work: Callable[[], control_pb2.ControlResponse]

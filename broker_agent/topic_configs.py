@@ -19,6 +19,7 @@ from regency.model.crash_points import crash_point
 from regency.model.errors import RegencyError, ZnodeMalformed
 from regency.model.ids import BrokerId
 from regency.model.log_config import LogConfig, applicable_log_config
+from regency.model.settings_dynamic import broker_log_config
 from regency.runtime.zk_session import WatchEvent, WatchEventType, WatchMode, ZkSession, Znode
 
 logger = logging.getLogger(__name__)
@@ -26,27 +27,6 @@ logger = logging.getLogger(__name__)
 RETRY_MS = 1000
 TOPICS_PREFIX = "topics/"
 BROKERS_PREFIX = "brokers/"
-
-TOPIC_KEY_OF = {
-    "compression.type": "compression.type",
-    "log.cleanup.policy": "cleanup.policy",
-    "log.flush.interval.messages": "flush.messages",
-    "log.flush.interval.ms": "flush.ms",
-    "log.index.interval.bytes": "index.interval.bytes",
-    "log.index.size.max.bytes": "segment.index.bytes",
-    "log.message.timestamp.type": "message.timestamp.type",
-    "log.preallocate": "preallocate",
-    "log.retention.bytes": "retention.bytes",
-    "log.retention.ms": "retention.ms",
-    "log.roll.jitter.ms": "segment.jitter.ms",
-    "log.roll.ms": "segment.ms",
-    "log.segment.bytes": "segment.bytes",
-    "log.segment.delete.delay.ms": "file.delete.delay.ms",
-    "message.max.bytes": "max.message.bytes",
-    "min.insync.replicas": "min.insync.replicas",
-    "unclean.leader.election.enable": "unclean.leader.election.enable",
-}
-"""Keys that can be changed for running brokers, and what they are called for a topic (Kafka's DynamicLogConfig)."""
 
 
 class _Held(msgspec.Struct, frozen=True):
@@ -145,10 +125,10 @@ class TopicConfigs:
             return self._read_base_and_keep()
 
     def _read_base_and_keep(self) -> list[str]:
-        base = self._static
-        for znode in self._session.read_many(self._broker_paths):
-            named = {TOPIC_KEY_OF[key]: value for key, value in _decode(znode).items() if key in TOPIC_KEY_OF}
-            base = _over(base, named, "this broker")
+        layers = [_decode(znode) for znode in self._session.read_many(self._broker_paths)]
+        base, problems = broker_log_config(self._static, *layers)
+        for problem in problems:
+            logger.warning("a setting of this broker is ignored: %s", problem)
         different: list[str] = []
         with self._lock:
             if base == self._base:

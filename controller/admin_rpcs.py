@@ -4,13 +4,27 @@ from __future__ import annotations
 
 from typing import Final
 
-from regency.controller import admin_configs, admin_controller, admin_partitions, admin_reassignments
+from regency.controller import (
+    admin_configs,
+    admin_controller,
+    admin_elections,
+    admin_partitions,
+    admin_reassignments,
+    admin_topics,
+)
 from regency.controller.desk import Desk
 from regency.runtime.grpc_servers import MethodHandler, ServiceHandler, service
 
 SERVICE: Final = "regency.admin.v1.Admin"
 
-SUBJECTS: Final = (admin_partitions, admin_configs, admin_controller, admin_reassignments)
+SUBJECTS: Final = (
+    admin_topics,
+    admin_partitions,
+    admin_configs,
+    admin_controller,
+    admin_elections,
+    admin_reassignments,
+)
 """Modules with a `methods(desk)` each."""
 
 

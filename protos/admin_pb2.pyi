@@ -23,16 +23,18 @@ class PartitionRefs(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., partition: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class PartitionOutcome(_message.Message):
-    __slots__ = ("topic", "partition", "error_code", "message")
+    __slots__ = ("topic", "partition", "error_code", "message", "leader")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
     topic: str
     partition: int
     error_code: int
     message: str
-    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., error_code: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
+    leader: int
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., error_code: _Optional[int] = ..., message: _Optional[str] = ..., leader: _Optional[int] = ...) -> None: ...
 
 class DeleteTopicsRequest(_message.Message):
     __slots__ = ("topics",)
@@ -67,6 +69,32 @@ class DeletedTopic(_message.Message):
     error_code: int
     message: str
     def __init__(self, name: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., error_code: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
+
+class ListDeletionsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListDeletionsResponse(_message.Message):
+    __slots__ = ("outcome", "deletions")
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    DELETIONS_FIELD_NUMBER: _ClassVar[int]
+    outcome: Outcome
+    deletions: _containers.RepeatedCompositeFieldContainer[Deletion]
+    def __init__(self, outcome: _Optional[_Union[Outcome, _Mapping]] = ..., deletions: _Optional[_Iterable[_Union[Deletion, _Mapping]]] = ...) -> None: ...
+
+class Deletion(_message.Message):
+    __slots__ = ("topic", "replicas", "deleted", "waits_for", "offline")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    DELETED_FIELD_NUMBER: _ClassVar[int]
+    WAITS_FOR_FIELD_NUMBER: _ClassVar[int]
+    OFFLINE_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    replicas: int
+    deleted: int
+    waits_for: str
+    offline: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, topic: _Optional[str] = ..., replicas: _Optional[int] = ..., deleted: _Optional[int] = ..., waits_for: _Optional[str] = ..., offline: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class CreatePartitionsRequest(_message.Message):
     __slots__ = ("topics", "validate_only")
@@ -179,10 +207,12 @@ class PartitionsResponse(_message.Message):
     def __init__(self, outcome: _Optional[_Union[Outcome, _Mapping]] = ..., partitions: _Optional[_Iterable[_Union[PartitionOutcome, _Mapping]]] = ...) -> None: ...
 
 class AlterReassignmentsRequest(_message.Message):
-    __slots__ = ("reassignments",)
+    __slots__ = ("reassignments", "keep_replication_factor")
     REASSIGNMENTS_FIELD_NUMBER: _ClassVar[int]
+    KEEP_REPLICATION_FACTOR_FIELD_NUMBER: _ClassVar[int]
     reassignments: _containers.RepeatedCompositeFieldContainer[Reassignment]
-    def __init__(self, reassignments: _Optional[_Iterable[_Union[Reassignment, _Mapping]]] = ...) -> None: ...
+    keep_replication_factor: bool
+    def __init__(self, reassignments: _Optional[_Iterable[_Union[Reassignment, _Mapping]]] = ..., keep_replication_factor: bool = ...) -> None: ...
 
 class Reassignment(_message.Message):
     __slots__ = ("topic", "partition", "replicas", "cancel")
@@ -237,3 +267,19 @@ class ResignResponse(_message.Message):
     outcome: Outcome
     controller_epoch: int
     def __init__(self, outcome: _Optional[_Union[Outcome, _Mapping]] = ..., controller_epoch: _Optional[int] = ...) -> None: ...
+
+class ShutDownBrokerRequest(_message.Message):
+    __slots__ = ("broker_id", "broker_epoch")
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    broker_id: int
+    broker_epoch: int
+    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ...) -> None: ...
+
+class ShutDownBrokerResponse(_message.Message):
+    __slots__ = ("outcome", "broker_epoch")
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    outcome: Outcome
+    broker_epoch: int
+    def __init__(self, outcome: _Optional[_Union[Outcome, _Mapping]] = ..., broker_epoch: _Optional[int] = ...) -> None: ...

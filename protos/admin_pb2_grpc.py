@@ -40,6 +40,11 @@ class AdminStub(object):
                 request_serializer=regency_dot_protos_dot_admin__pb2.DeleteTopicsRequest.SerializeToString,
                 response_deserializer=regency_dot_protos_dot_admin__pb2.DeleteTopicsResponse.FromString,
                 _registered_method=True)
+        self.ListDeletions = channel.unary_unary(
+                '/regency.admin.v1.Admin/ListDeletions',
+                request_serializer=regency_dot_protos_dot_admin__pb2.ListDeletionsRequest.SerializeToString,
+                response_deserializer=regency_dot_protos_dot_admin__pb2.ListDeletionsResponse.FromString,
+                _registered_method=True)
         self.CreatePartitions = channel.unary_unary(
                 '/regency.admin.v1.Admin/CreatePartitions',
                 request_serializer=regency_dot_protos_dot_admin__pb2.CreatePartitionsRequest.SerializeToString,
@@ -70,6 +75,11 @@ class AdminStub(object):
                 request_serializer=regency_dot_protos_dot_admin__pb2.ResignRequest.SerializeToString,
                 response_deserializer=regency_dot_protos_dot_admin__pb2.ResignResponse.FromString,
                 _registered_method=True)
+        self.ShutDownBroker = channel.unary_unary(
+                '/regency.admin.v1.Admin/ShutDownBroker',
+                request_serializer=regency_dot_protos_dot_admin__pb2.ShutDownBrokerRequest.SerializeToString,
+                response_deserializer=regency_dot_protos_dot_admin__pb2.ShutDownBrokerResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServicer(object):
@@ -77,6 +87,12 @@ class AdminServicer(object):
     """
 
     def DeleteTopics(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListDeletions(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -118,6 +134,12 @@ class AdminServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ShutDownBroker(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -125,6 +147,11 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.DeleteTopics,
                     request_deserializer=regency_dot_protos_dot_admin__pb2.DeleteTopicsRequest.FromString,
                     response_serializer=regency_dot_protos_dot_admin__pb2.DeleteTopicsResponse.SerializeToString,
+            ),
+            'ListDeletions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListDeletions,
+                    request_deserializer=regency_dot_protos_dot_admin__pb2.ListDeletionsRequest.FromString,
+                    response_serializer=regency_dot_protos_dot_admin__pb2.ListDeletionsResponse.SerializeToString,
             ),
             'CreatePartitions': grpc.unary_unary_rpc_method_handler(
                     servicer.CreatePartitions,
@@ -156,6 +183,11 @@ def add_AdminServicer_to_server(servicer, server):
                     request_deserializer=regency_dot_protos_dot_admin__pb2.ResignRequest.FromString,
                     response_serializer=regency_dot_protos_dot_admin__pb2.ResignResponse.SerializeToString,
             ),
+            'ShutDownBroker': grpc.unary_unary_rpc_method_handler(
+                    servicer.ShutDownBroker,
+                    request_deserializer=regency_dot_protos_dot_admin__pb2.ShutDownBrokerRequest.FromString,
+                    response_serializer=regency_dot_protos_dot_admin__pb2.ShutDownBrokerResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'regency.admin.v1.Admin', rpc_method_handlers)
@@ -185,6 +217,33 @@ class Admin(object):
             '/regency.admin.v1.Admin/DeleteTopics',
             regency_dot_protos_dot_admin__pb2.DeleteTopicsRequest.SerializeToString,
             regency_dot_protos_dot_admin__pb2.DeleteTopicsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListDeletions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/regency.admin.v1.Admin/ListDeletions',
+            regency_dot_protos_dot_admin__pb2.ListDeletionsRequest.SerializeToString,
+            regency_dot_protos_dot_admin__pb2.ListDeletionsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -347,6 +406,33 @@ class Admin(object):
             '/regency.admin.v1.Admin/Resign',
             regency_dot_protos_dot_admin__pb2.ResignRequest.SerializeToString,
             regency_dot_protos_dot_admin__pb2.ResignResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ShutDownBroker(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/regency.admin.v1.Admin/ShutDownBroker',
+            regency_dot_protos_dot_admin__pb2.ShutDownBrokerRequest.SerializeToString,
+            regency_dot_protos_dot_admin__pb2.ShutDownBrokerResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -247,3 +247,9 @@ class ReplicaDescriptions(_message.Message):
     log_end_offset: _containers.RepeatedScalarFieldContainer[int]
     high_watermark: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partition: _Optional[_Iterable[int]] = ..., error_code: _Optional[_Iterable[int]] = ..., leader_epoch: _Optional[_Iterable[int]] = ..., last_batch_epoch: _Optional[_Iterable[int]] = ..., log_start_offset: _Optional[_Iterable[int]] = ..., log_end_offset: _Optional[_Iterable[int]] = ..., high_watermark: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class ShutDownRequest(_message.Message):
+    __slots__ = ("header",)
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    header: Header
+    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ...) -> None: ...

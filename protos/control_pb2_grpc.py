@@ -55,6 +55,11 @@ class AgentControlStub(object):
                 request_serializer=regency_dot_protos_dot_control__pb2.DescribeReplicasRequest.SerializeToString,
                 response_deserializer=regency_dot_protos_dot_control__pb2.DescribeReplicasResponse.FromString,
                 _registered_method=True)
+        self.ShutDown = channel.unary_unary(
+                '/regency.control.v1.AgentControl/ShutDown',
+                request_serializer=regency_dot_protos_dot_control__pb2.ShutDownRequest.SerializeToString,
+                response_deserializer=regency_dot_protos_dot_control__pb2.ControlResponse.FromString,
+                _registered_method=True)
 
 
 class AgentControlServicer(object):
@@ -85,6 +90,12 @@ class AgentControlServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ShutDown(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AgentControlServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -107,6 +118,11 @@ def add_AgentControlServicer_to_server(servicer, server):
                     servicer.DescribeReplicas,
                     request_deserializer=regency_dot_protos_dot_control__pb2.DescribeReplicasRequest.FromString,
                     response_serializer=regency_dot_protos_dot_control__pb2.DescribeReplicasResponse.SerializeToString,
+            ),
+            'ShutDown': grpc.unary_unary_rpc_method_handler(
+                    servicer.ShutDown,
+                    request_deserializer=regency_dot_protos_dot_control__pb2.ShutDownRequest.FromString,
+                    response_serializer=regency_dot_protos_dot_control__pb2.ControlResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -218,6 +234,33 @@ class AgentControl(object):
             '/regency.control.v1.AgentControl/DescribeReplicas',
             regency_dot_protos_dot_control__pb2.DescribeReplicasRequest.SerializeToString,
             regency_dot_protos_dot_control__pb2.DescribeReplicasResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ShutDown(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/regency.control.v1.AgentControl/ShutDown',
+            regency_dot_protos_dot_control__pb2.ShutDownRequest.SerializeToString,
+            regency_dot_protos_dot_control__pb2.ControlResponse.FromString,
             options,
             channel_credentials,
             insecure,

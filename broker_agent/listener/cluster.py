@@ -14,22 +14,37 @@ CLUSTER_OPERATIONS: Final = frozenset({5, 7, 8, 9, 10, 11, 12})
 """Create, alter, describe, cluster action, configs, idempotent write: all, as there is no authorizer."""
 
 
+BROKERS: Final = 1
+CONTROLLERS: Final = 2
+FIRST_WITH_ENDPOINT_TYPE: Final = 1
+
+
 def handle(services: Services, exchange: Exchange) -> None:
-    """Answer from the current metadata."""
+    """Answer from the current metadata.
+
+    Asked for controllers (KIP-919) it names the gRPC endpoints of the brokers' controller processes, which no Kafka
+    client speaks to, but our own tools do: whoever rules, all of them are candidates.
+    """
     request = exchange.request
+    asked = request.message.endpoint_type if request.version >= FIRST_WITH_ENDPOINT_TYPE else BROKERS
+    if asked not in (BROKERS, CONTROLLERS):
+        exchange.answer(_refusal(request, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"There is no endpoint type {asked}."))
+        return
     snapshot = services.metadata.current
-    brokers = [
+    listener = exchange.listener if asked == BROKERS else services.settings.controller_listener_name
+    nodes = [
         DescribeClusterResponse.DescribeClusterBroker(
             version=request.version, broker_id=broker, host=endpoint.host, port=endpoint.port, rack=rack
         )
-        for broker, (endpoint, rack) in endpoints(snapshot, exchange.listener).items()
+        for broker, (endpoint, rack) in endpoints(snapshot, listener).items()
     ]
     exchange.answer(
         DescribeClusterResponse(
             version=request.version,
+            endpoint_type=asked,
             cluster_id=services.cluster_id,
             controller_id=snapshot.controller_id,
-            brokers=brokers,
+            brokers=nodes,
             authorized_operations=(
                 CLUSTER_OPERATIONS if request.message.include_cluster_authorized_operations else None
             ),
@@ -39,6 +54,10 @@ def handle(services: Services, exchange: Exchange) -> None:
 
 def failure(request: Request) -> Message:
     """The answer when the handler failed."""
+    return _refusal(request, ErrorCode.UNKNOWN_SERVER_ERROR, None)
+
+
+def _refusal(request: Request, error: ErrorCode, message: str | None) -> Message:
     return DescribeClusterResponse(
-        version=request.version, error_code=int(ErrorCode.UNKNOWN_SERVER_ERROR), cluster_id="", brokers=[]
+        version=request.version, error_code=int(error), error_message=message, cluster_id="", brokers=[]
     )

@@ -6,13 +6,19 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from regency.broker_agent.listener import (
+    alter_configs,
     api_versions,
     cluster,
+    create_partitions,
+    delete_topics,
+    describe_configs,
+    elect_leaders,
     fetch,
     list_offsets,
     metadata,
     produce,
     producer_ids,
+    reassignments,
     topics,
 )
 from regency.broker_agent.listener.exchange import Exchange
@@ -35,7 +41,15 @@ HANDLERS: Final[Mapping[ApiKey, Handler]] = {
     ApiKey.METADATA: Handler(metadata.handle, metadata.failure),
     ApiKey.API_VERSIONS: Handler(api_versions.handle, api_versions.failure),
     ApiKey.CREATE_TOPICS: Handler(topics.handle, topics.failure),
+    ApiKey.DELETE_TOPICS: Handler(delete_topics.handle, delete_topics.failure),
     ApiKey.INIT_PRODUCER_ID: Handler(producer_ids.handle, producer_ids.failure),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: Handler(list_offsets.handle_epochs, list_offsets.failure_of_epochs),
+    ApiKey.DESCRIBE_CONFIGS: Handler(describe_configs.handle, describe_configs.failure),
+    ApiKey.ALTER_CONFIGS: Handler(alter_configs.handle, alter_configs.failure),
+    ApiKey.CREATE_PARTITIONS: Handler(create_partitions.handle, create_partitions.failure),
+    ApiKey.ELECT_LEADERS: Handler(elect_leaders.handle, elect_leaders.failure),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: Handler(alter_configs.handle, alter_configs.failure),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: Handler(reassignments.handle_alter, reassignments.failure_of_alter),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: Handler(reassignments.handle_list, reassignments.failure_of_list),
     ApiKey.DESCRIBE_CLUSTER: Handler(cluster.handle, cluster.failure),
 }

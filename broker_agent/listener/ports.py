@@ -133,6 +133,14 @@ class Admin(Protocol):
         ...
 
 
+class ConfigSource(Protocol):
+    """Settings in ZooKeeper."""
+
+    async def read(self, entities: Sequence[str], /) -> dict[str, Mapping[str, str] | None]:
+        """What of these stands there, such as `topics/t`; None where nobody can read it. Raises ZkError."""
+        ...
+
+
 class ProducerIdSource(Protocol):
     """Producer ids nobody else gets."""
 

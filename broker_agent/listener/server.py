@@ -14,6 +14,7 @@ from regency.broker_agent.listener.exchange import Exchange
 from regency.broker_agent.listener.handlers import HANDLERS
 from regency.broker_agent.listener.ports import (
     Admin,
+    ConfigSource,
     FetchSessions,
     Metadata,
     ProducerIdSource,
@@ -48,6 +49,7 @@ class KafkaListener:
         metadata: Metadata,
         admin: Admin,
         producer_ids: ProducerIdSource,
+        configs: ConfigSource,
         cluster_id: str,
         clock: Clock,
     ) -> None:
@@ -59,6 +61,7 @@ class KafkaListener:
             metadata,
             admin,
             producer_ids,
+            configs,
             cluster_id,
             clock,
             self._auto_creation,

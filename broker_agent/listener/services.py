@@ -7,7 +7,7 @@ from typing import Final
 
 from regency.broker_agent.listener.answer_cache import AnswerCache
 from regency.broker_agent.listener.auto_creation import AutoCreation
-from regency.broker_agent.listener.ports import Admin, FetchSessions, Metadata, ProducerIdSource, Replicas
+from regency.broker_agent.listener.ports import Admin, ConfigSource, FetchSessions, Metadata, ProducerIdSource, Replicas
 from regency.model.clock import Clock
 from regency.model.settings import BrokerSettings
 
@@ -25,6 +25,7 @@ class Services:
     metadata: Metadata
     admin: Admin
     producer_ids: ProducerIdSource
+    configs: ConfigSource
     cluster_id: str
     clock: Clock
     auto_creation: AutoCreation

@@ -67,6 +67,7 @@ class ErrorCode(IntEnum):
     UNKNOWN_TOPIC_ID = 100
     INCONSISTENT_TOPIC_ID = 103
     FETCH_SESSION_TOPIC_ID_ERROR = 106
+    UNSUPPORTED_ENDPOINT_TYPE = 115
 
     @property
     def retriable(self) -> bool:

@@ -24,6 +24,8 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     warnings: tuple[str, ...] = ()
+    given: tuple[tuple[str, str], ...] = ()
+    """Keys with an effect that were set, with their text, so that it can be told which values are defaults."""
 
     broker_id: BrokerId = BrokerId(-1)
     """-1 only where no settings were read."""

@@ -79,6 +79,8 @@ def parse_settings(
         if key.required and key.name not in properties:
             problems.add_missing(key.name, key.doc)
     settings = _assemble(values, problems, _warnings(values, ignored))
+    given = tuple((name, text.strip()) for name, text in sorted(properties.items()) if name in KEYS)
+    settings = msgspec.structs.replace(settings, given=given)
     _check_together(settings, values, problems)
     if problems.found:
         raise SettingsInvalid(source, problems.found)

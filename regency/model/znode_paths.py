@@ -30,8 +30,10 @@ CONFIG: Final = "/config"
 CONFIG_CHANGES: Final = "/config/changes"
 CONFIG_TOPICS: Final = "/config/topics"
 CONFIG_BROKERS: Final = "/config/brokers"
-DEFAULT_BROKER_CONFIG: Final = "/config/brokers/<default>"
-"""Settings of all brokers that have none of their own; the name is literal."""
+EVERY_BROKER: Final = "<default>"
+"""Name under which the settings of all brokers stand; it is literal."""
+DEFAULT_BROKER_CONFIG: Final = f"{CONFIG_BROKERS}/{EVERY_BROKER}"
+"""Settings of all brokers that have none of their own."""
 
 CLUSTER_ID: Final = "/cluster/id"
 PRODUCER_IDS: Final = "/latest_producer_id_block"
@@ -98,6 +100,11 @@ def topic_config(name: str) -> str:
 def broker_config(broker_id: BrokerId) -> str:
     """Settings of one broker that differ from its file."""
     return f"{CONFIG_BROKERS}/{broker_id}"
+
+
+def config_of(entity: str) -> str:
+    """Settings of an entity as notifications name it, such as `topics/t` or `brokers/<default>`."""
+    return f"{CONFIG}/{entity}"
 
 
 def delete_topic(name: str) -> str:

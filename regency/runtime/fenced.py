@@ -79,8 +79,8 @@ def fenced_write(
 
     Raises ControllerMoved, ZkSessionLost (`generation` is over), ZkConnectionLost (contact was lost three times in a
     row; items may or may not be written), ZkAuthFailed, ZkRequestTooLarge (before anything is sent; one item is too
-    large) and ValueError for an item without operations, a version below 0 or a sequential create, which cannot be
-    read back.
+    large) and ValueError for an item without operations, a version below 0 or a sequential create without another write
+    beside it: it cannot be read back, so that the other one tells what became of both (not which path it got).
     """
     for item in items:
         _refuse_unfenceable(item)
@@ -94,10 +94,14 @@ def _refuse_unfenceable(item: FencedItem) -> None:
         raise ValueError("a fenced item without operations")
     for op in item.ops:
         if isinstance(op, Create):
-            if op.sequential:
-                raise ValueError(f"{op.path}: a sequential create cannot be read back after a lost reply")
+            if op.sequential and all(isinstance(each, Check) or _is_sequential(each) for each in item.ops):
+                raise ValueError(f"{op.path}: a sequential create alone cannot be read back after a lost reply")
         elif op.version is not None and op.version < 0:
             raise ValueError(f"version {op.version} of {op.path} would overwrite whatever is there")
+
+
+def _is_sequential(op: Op) -> bool:
+    return isinstance(op, Create) and op.sequential
 
 
 class _Batch(msgspec.Struct, frozen=True):
@@ -219,7 +223,12 @@ class _FencedWrite:
     def _recognise(self, index: int, found: Mapping[str, Znode | None]) -> bool:
         """Record what the read-back says of an item whose reply was lost; False where it left no trace."""
         ops = self._items[index].ops
-        traces = [_trace(op, found[op.path], self._session.session_id) for op in ops]
+        traces = [
+            OpOutcome(ZkCode.OK, op.path)
+            if _is_sequential(op)
+            else _trace(op, found[op.path], self._session.session_id)
+            for op in ops
+        ]
         if any(trace.code not in (ZkCode.OK, ZkCode.ROLLED_BACK) for trace in traces):
             undone = (OpOutcome(ZkCode.ROLLED_BACK) if trace.ok else trace for trace in traces)
             self._outcomes[index] = ItemOutcome(tuple(undone))

@@ -35,6 +35,7 @@ class AgentControlClient:
             control_pb2.DescribeReplicasRequest,
             control_pb2.DescribeReplicasResponse,
         )
+        self.shut_down = _unary(channel, service + "ShutDown", control_pb2.ShutDownRequest, response)
 
 
 class ControllerClient:
@@ -73,6 +74,9 @@ class AdminClient:
         pb = admin_pb2
         partitions = pb.PartitionsResponse
         self.delete_topics = _unary(channel, service + "DeleteTopics", pb.DeleteTopicsRequest, pb.DeleteTopicsResponse)
+        self.list_deletions = _unary(
+            channel, service + "ListDeletions", pb.ListDeletionsRequest, pb.ListDeletionsResponse
+        )
         self.create_partitions = _unary(
             channel, service + "CreatePartitions", pb.CreatePartitionsRequest, pb.TopicsResponse
         )
@@ -85,3 +89,6 @@ class AdminClient:
             channel, service + "ListReassignments", pb.ListReassignmentsRequest, pb.ListReassignmentsResponse
         )
         self.resign = _unary(channel, service + "Resign", pb.ResignRequest, pb.ResignResponse)
+        self.shut_down_broker = _unary(
+            channel, service + "ShutDownBroker", pb.ShutDownBrokerRequest, pb.ShutDownBrokerResponse
+        )

@@ -26,6 +26,10 @@ NAMES = {
     ApiKey.CREATE_TOPICS: "CreateTopics",
     ApiKey.INIT_PRODUCER_ID: "InitProducerId",
     ApiKey.OFFSET_FOR_LEADER_EPOCH: "OffsetForLeaderEpoch",
+    ApiKey.DESCRIBE_CONFIGS: "DescribeConfigs",
+    ApiKey.ALTER_CONFIGS: "AlterConfigs",
+    ApiKey.CREATE_PARTITIONS: "CreatePartitions",
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: "IncrementalAlterConfigs",
     ApiKey.DESCRIBE_CLUSTER: "DescribeCluster",
 }
 API_AND_VERSION = st.sampled_from(sorted(OFFERED)).flatmap(

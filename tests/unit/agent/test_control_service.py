@@ -138,10 +138,21 @@ class Agent:
         self.metadata = MetadataCache()
         self.epoch = BrokerEpoch(50)
         self.strays = NamedInFull()
+        self.left = 0
         self.service = ControlService(
-            loop, self.hosted, self.disk, self.metadata, self.settings, self.strays, lambda: self.epoch
+            loop,
+            self.hosted,
+            self.disk,
+            self.metadata,
+            self.settings,
+            self.strays,
+            lambda: self.epoch,
+            shut_down=self.leave,
         )
         self.seq = 0
+
+    def leave(self) -> None:
+        self.left += 1
 
     def header(self, controller_epoch: int = 3, broker_epoch: int = 50, seq: int | None = None) -> control_pb2.Header:
         self.seq += 1

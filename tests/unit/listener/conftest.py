@@ -95,6 +95,7 @@ class Harness:
         self.admin = fakes.FakeAdmin()
         self.admin.created = self._created
         self.producer_ids = fakes.FakeProducerIds()
+        self.configs = fakes.FakeConfigs()
         self.topics: dict[str, list[PartitionMetadata]] = {}
         self.endpoints: dict[int, tuple[Endpoint, ...]] = {
             broker: (Endpoint(LISTENER, "127.0.0.1", 9090 + broker), Endpoint("INNER", f"inner{broker}", 7070))
@@ -107,6 +108,7 @@ class Harness:
             self.metadata,
             self.admin,
             self.producer_ids,
+            self.configs,
             "cluster-id",
             SystemClock(),
         )

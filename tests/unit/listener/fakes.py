@@ -11,7 +11,7 @@ from uuid import UUID
 
 from google.protobuf.message import Message
 
-from regency.broker_agent.admin_forwarder import CreatedTopicResult, NewTopicSpec
+from regency.broker_agent.admin_forwarder import CreatedTopicResult, NewTopicSpec, NotController
 from regency.broker_agent.replication.api import (
     EpochEndOffset,
     FetchedPartition,
@@ -220,7 +220,22 @@ class FakeAdmin:
         self.forwarded.append((request, timeout_ms))
         if self.fail is not None:
             raise self.fail
+        if type(request) not in self.replies:
+            raise NotController("No controller is known yet.")
         return self.replies[type(request)]
+
+
+class FakeConfigs:
+    """Settings by entity; None stands for what nobody can read. `fail` is raised."""
+
+    def __init__(self) -> None:
+        self.stored: dict[str, Mapping[str, str] | None] = {}
+        self.fail: RegencyError | None = None
+
+    async def read(self, entities: Sequence[str]) -> dict[str, Mapping[str, str] | None]:
+        if self.fail is not None:
+            raise self.fail
+        return {entity: self.stored[entity] for entity in entities if entity in self.stored}
 
 
 class FakeProducerIds:

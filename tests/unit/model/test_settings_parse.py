@@ -20,7 +20,10 @@ _HOUR_MS = 3_600_000
 
 def test_a_smallest_file_gives_the_defaults(parse: Parse) -> None:
     settings = parse({})
-    assert settings == BrokerSettings(broker_id=settings.broker_id, zookeeper_connect="localhost:2181")
+    assert settings.given == (("broker.id", "1"), ("zookeeper.connect", "localhost:2181"))
+    assert settings == BrokerSettings(
+        broker_id=settings.broker_id, zookeeper_connect="localhost:2181", given=settings.given
+    )
     assert settings.broker_id == 1
     assert settings.warnings == ()
 
@@ -187,6 +190,7 @@ def test_a_password_is_never_shown(refuse: Refuse, parse: Parse) -> None:
 def test_every_attribute_is_a_key_and_every_key_of_one_value_an_attribute() -> None:
     of_several = {
         "warnings",
+        "given",
         "listeners",
         "control_listeners",
         "advertised_listeners",
@@ -203,7 +207,7 @@ def test_every_default_is_a_value_its_key_allows(parse: Parse) -> None:
         key: value for key, value in defaults.items() if key not in ("security.inter.broker.protocol", "log.dir")
     }
     settings = parse(changes)
-    expected = parse({})
+    expected = msgspec.structs.replace(parse({}), given=settings.given)
     assert settings == expected
     for field in _RESOLVED:
         assert getattr(settings, field) == getattr(BrokerSettings(), field)

@@ -217,3 +217,17 @@ def test_what_cannot_be_fenced_is_refused(zk, op, complaint):
     with pytest.raises(ValueError, match="without operations"):
         write(zk, [FencedItem(())])
     assert zk.sent == []
+
+
+def test_the_other_write_tells_what_became_of_a_sequential_one(zk):
+    zk.faults = ["after"]
+    (outcome,) = write(zk, [FencedItem((Create("/b", b"x"), Create("/n-", b"word", sequential=True)))])
+    assert outcome is ZkCode.OK
+    assert len(zk.sent) == 1
+
+
+def test_a_sequential_write_that_left_no_trace_is_sent_again(zk):
+    zk.faults = ["before"]
+    (outcome,) = write(zk, [FencedItem((Create("/b", b"x"), Create("/n-", b"word", sequential=True)))])
+    assert outcome is ZkCode.OK
+    assert len(zk.sent) == 2

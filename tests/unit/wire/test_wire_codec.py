@@ -19,8 +19,13 @@ NAMES = {
     ApiKey.METADATA: "Metadata",
     ApiKey.API_VERSIONS: "ApiVersions",
     ApiKey.CREATE_TOPICS: "CreateTopics",
+    ApiKey.DELETE_TOPICS: "DeleteTopics",
     ApiKey.INIT_PRODUCER_ID: "InitProducerId",
     ApiKey.OFFSET_FOR_LEADER_EPOCH: "OffsetForLeaderEpoch",
+    ApiKey.DESCRIBE_CONFIGS: "DescribeConfigs",
+    ApiKey.ALTER_CONFIGS: "AlterConfigs",
+    ApiKey.CREATE_PARTITIONS: "CreatePartitions",
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: "IncrementalAlterConfigs",
     ApiKey.DESCRIBE_CLUSTER: "DescribeCluster",
 }
 EVERY_VERSION = [
@@ -47,9 +52,14 @@ def test_the_offered_versions_are_the_promised_ones() -> None:
         3: (1, 12),
         18: (0, 4),
         19: (2, 7),
+        20: (1, 6),
         22: (0, 4),
         23: (2, 4),
-        60: (0, 0),
+        32: (1, 4),
+        33: (0, 2),
+        37: (0, 3),
+        44: (0, 1),
+        60: (0, 1),
     }
 
 
@@ -117,7 +127,7 @@ def test_every_prefix_of_a_response_is_refused(api: ApiKey, version: int, filled
 
 
 @pytest.mark.parametrize(
-    ("number", "version"), [(4, 0), (999, 0), (-1, 0), (3, 0), (3, 13), (0, 2), (0, 10), (1, 18), (60, 1)]
+    ("number", "version"), [(4, 0), (999, 0), (-1, 0), (3, 0), (3, 13), (0, 2), (0, 10), (1, 18), (60, 2)]
 )
 def test_what_is_not_offered_is_named_with_its_correlation_id(number: int, version: int) -> None:
     with pytest.raises(UnsupportedApi) as raised:

@@ -1,0 +1,72 @@
+"""What only our own tools ask over gRPC: that a controller resigns, that a broker leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import grpc
+
+from regency.controller.broker_shutdown import SteerBroker, SteeredBroker
+from regency.controller.desk import Desk, refusal
+from regency.controller.resignation import Resign
+from regency.model.ids import BrokerEpoch, BrokerId
+from regency.model.kafka_errors import ErrorCode
+from regency.protos import admin_pb2 as pb
+from regency.protos import control_pb2
+from regency.runtime.grpc_channels import RpcFailed, call, open_channel
+from regency.runtime.grpc_clients import AgentControlClient
+from regency.runtime.grpc_servers import MethodHandler, unary
+
+AGENT_TIMEOUT_MS = 10_000
+"""How long an agent may take to say that it will leave."""
+
+
+def methods(desk: Desk) -> Mapping[str, MethodHandler]:
+    """The methods of service Admin that concern processes."""
+
+    def resign(_: pb.ResignRequest) -> pb.ResignResponse:
+        return desk.answer(
+            Resign(),
+            lambda epoch: pb.ResignResponse(controller_epoch=epoch),
+            lambda error, message: pb.ResignResponse(outcome=refusal(error, message)),
+        )
+
+    def shut_down_broker(request: pb.ShutDownBrokerRequest) -> pb.ShutDownBrokerResponse:
+        return desk.answer(
+            SteerBroker(BrokerId(request.broker_id), BrokerEpoch(request.broker_epoch)),
+            tell_to_leave,
+            lambda error, message: pb.ShutDownBrokerResponse(outcome=refusal(error, message)),
+        )
+
+    return {
+        "Resign": unary(resign, pb.ResignRequest, pb.ResignResponse),
+        "ShutDownBroker": unary(shut_down_broker, pb.ShutDownBrokerRequest, pb.ShutDownBrokerResponse),
+    }
+
+
+def tell_to_leave(broker: SteeredBroker) -> pb.ShutDownBrokerResponse:
+    """Tell the agent, on a connection of its own: it refuses who is not the newest controller it has seen."""
+    if broker.error is not ErrorCode.NONE:
+        return pb.ShutDownBrokerResponse(outcome=refusal(broker.error, broker.message))
+    channel: grpc.Channel = open_channel(broker.target)
+    header = control_pb2.Header(
+        controller_id=broker.controller_id,
+        controller_epoch=broker.controller_epoch,
+        broker_epoch=broker.broker_epoch,
+        controller_endpoint=broker.controller_endpoint,
+    )
+    try:
+        answer = call(
+            AgentControlClient(channel).shut_down,
+            control_pb2.ShutDownRequest(header=header),
+            timeout_ms=AGENT_TIMEOUT_MS,
+            target=f"broker {broker.id} at {broker.target}",
+        )
+    except RpcFailed as error:
+        return pb.ShutDownBrokerResponse(outcome=refusal(ErrorCode.BROKER_NOT_AVAILABLE, str(error)))
+    finally:
+        channel.close()
+    if answer.error_code != ErrorCode.NONE:
+        why = f"Broker {broker.id} refused: {answer.message}"
+        return pb.ShutDownBrokerResponse(outcome=refusal(ErrorCode(answer.error_code), why))
+    return pb.ShutDownBrokerResponse(broker_epoch=broker.broker_epoch)
