@@ -20,7 +20,7 @@ def on_isrs_changed(term: Term) -> None:
         return
     crash_point("controller.isr_changes.after_list")
     named = term.store.read_isr_notifications(listed)
-    known = [each for each in named if term.context.leadership(each) is not None]
+    known = [each for each in named if _is_known(term, each)]
     changed = refresh_leadership(term.context, term.store, known)
     crash_point("controller.isr_changes.after_read")
     tell_leaders(term, changed)
@@ -30,6 +30,11 @@ def on_isrs_changed(term: Term) -> None:
     finish(term, known)
     crash_point("controller.isr_changes.before_deletion")
     term.store.delete_notifications(listed)
+
+
+def _is_known(term: Term, partition: TopicPartition) -> bool:
+    """Whether it is worth looking at: what leaders write of a topic that is being deleted is not."""
+    return term.context.leadership(partition) is not None and not term.context.is_being_deleted(partition.topic)
 
 
 def _mark_bounced(term: Term, changed: Mapping[TopicPartition, int]) -> dict[BrokerId, list[TopicPartition]]:
