@@ -30,7 +30,7 @@ def _alter(desk: Desk, request: pb.AlterReassignmentsRequest) -> pb.PartitionsRe
         for each in request.reassignments
     )
     return desk.answer(
-        AlterReassignments(moves),
+        AlterReassignments(moves, keep_factor=request.keep_replication_factor),
         lambda outcomes: pb.PartitionsResponse(partitions=map(_outcome, outcomes)),
         lambda error, message: pb.PartitionsResponse(outcome=refusal(error, message)),
     )

@@ -31,9 +31,13 @@ class AlterReassignments(Request[tuple[PartitionOutcome, ...]]):
     state = ControllerState.ALTER_PARTITION_REASSIGNMENT
     cause = "alter_reassignments"
 
-    def __init__(self, moves: tuple[tuple[TopicPartition, tuple[BrokerId, ...] | None], ...]) -> None:
+    def __init__(
+        self, moves: tuple[tuple[TopicPartition, tuple[BrokerId, ...] | None], ...], *, keep_factor: bool = False
+    ) -> None:
         super().__init__()
         self.moves = moves
+        self.keep_factor = keep_factor
+        """Whether none may get more or fewer replicas than it has (KIP-860)."""
 
 
 class ListReassignments(Request[tuple[tuple[TopicPartition, ReplicaAssignment], ...]]):

@@ -141,7 +141,7 @@ def alter_reassignments(term: Term, event: AlterReassignments) -> tuple[Partitio
         if asked.setdefault(partition, replicas) != replicas:
             refused[partition] = PartitionOutcome(partition, ErrorCode.INVALID_REQUEST, f"{partition}: {TWICE}.")
             continue
-        outcome = _validate(term, partition, replicas)
+        outcome = _validate(term, partition, replicas, keep_factor=event.keep_factor)
         if outcome.error is not ErrorCode.NONE:
             refused[partition] = outcome
         else:
@@ -164,7 +164,9 @@ def list_reassignments(term: Term, event: ListReassignments) -> tuple[tuple[Topi
     return tuple((partition, context.assignment(partition)) for partition in wanted if partition in under_way)
 
 
-def _validate(term: Term, partition: TopicPartition, replicas: tuple[BrokerId, ...] | None) -> PartitionOutcome:
+def _validate(
+    term: Term, partition: TopicPartition, replicas: tuple[BrokerId, ...] | None, *, keep_factor: bool
+) -> PartitionOutcome:
     current = term.context.assignment(partition)
     refusal = _refusal(term, partition)
     if replicas is None:
@@ -181,6 +183,10 @@ def _validate(term: Term, partition: TopicPartition, replicas: tuple[BrokerId, .
         return PartitionOutcome(partition, ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{partition}: {problem}.")
     if refusal:
         return PartitionOutcome(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition}: {refusal}.")
+    before = len(current.origin)
+    if keep_factor and len(replicas) != before:
+        why = f"{partition} would have {len(replicas)} replicas instead of {before}, and no other number is allowed."
+        return PartitionOutcome(partition, ErrorCode.INVALID_REPLICATION_FACTOR, why)
     return PartitionOutcome(partition)
 
 
