@@ -33,7 +33,7 @@ class Admin:
         scheduler = self._world.scheduler
         while self._missing:
             scheduler.sleep_us(AGAIN_US)
-            address = self._controller()
+            address = ruling_endpoint(self._world)
             if address is None:
                 continue
             wanted = tuple(_new_topic(topic) for topic in self._missing.values())
@@ -41,11 +41,6 @@ class Admin:
             answer = ask(scheduler, network, self._process, CLIENTS, address, CreateAsked(wanted), TIMEOUT_MS)
             self._take(answer)
         self._created()
-
-    def _controller(self) -> str | None:
-        rulings = [agent.metadata.ruling for agent in self._world.agents.values() if agent.process.alive]
-        known = [ruling for ruling in rulings if ruling is not None]
-        return max(known, key=lambda ruling: ruling.epoch).endpoint if known else None
 
     def _take(self, answer: Any) -> None:
         if isinstance(answer, NetFailed | Exception):
@@ -55,6 +50,13 @@ class Admin:
             if topic.error in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                 self._missing.pop(topic.name, None)
                 self._world.note("admin", "admin", "topic %s exists", topic.name)
+
+
+def ruling_endpoint(world: World) -> str | None:
+    """Where the newest controller is that any live agent knows."""
+    rulings = [agent.metadata.ruling for agent in world.agents.values() if agent.process.alive]
+    known = [ruling for ruling in rulings if ruling is not None]
+    return max(known, key=lambda ruling: ruling.epoch).endpoint if known else None
 
 
 def _new_topic(topic: TopicShape) -> NewTopic:

@@ -66,6 +66,8 @@ class World:
         self.zookeeper = Ensemble(scheduler)
         self.hosts = {BrokerId(number): Host(self, BrokerId(number)) for number in range(1, shape.brokers + 1)}
         self.zk_links: dict[str, ZkLink] = {}
+        self.errands: list[str] = []
+        """What clients of the cluster have begun and will go on with, in words."""
         self.on_started: list[Callable[[SimAgent], None]] = []
         """Told of every agent process that begins."""
 

@@ -11,6 +11,7 @@ from regency.model import znodes
 from regency.model.facts import ReplicaAssignment, TopicAssignment
 from regency.model.ids import ZkVersion
 from simulation.admin import Admin
+from simulation.deletions import Deletion
 from simulation.faults.plan import SECOND_US, Fault, Kind
 from simulation.faults.stage import Deed, Stage
 from simulation.shape import TopicShape
@@ -42,6 +43,8 @@ def deeds(stage: Stage) -> dict[Kind, Deed]:
         Kind.DELETE_CONTROLLER: faults.delete_controller,
         Kind.RESIGNATIONS: faults.resignations,
         Kind.RECREATE_TOPIC: faults.recreate_topic,
+        Kind.DELETE_TOPIC: faults.delete_topic,
+        Kind.DELETE_NEW_TOPIC: faults.delete_new_topic,
         Kind.ADD_PARTITION: faults.add_partition,
         Kind.CREATE_TOPIC: faults.create_topic,
         Kind.CHANGE_CONFIG: faults.change_config,
@@ -114,6 +117,39 @@ class _AdminFaults:
                     start = partial(self._world.start_agent, holder.broker)
                 self._world.scheduler.at(RESTART_US, start)
         self._world.scheduler.at(LOOK_US, partial(self._write_when_forgotten, topic))
+
+    def delete_topic(self, fault: Fault, host: Host) -> None:
+        """A client or another tool deletes a topic; as soon as it is gone, a client creates it again.
+
+        At most once for every topic. By chance a partition is added to it while it goes.
+        """
+        chance = fault.chance()
+        shape = chance.choice(self._world.shape.topics)
+        topic = self._topic(shape.name)
+        if topic is None or topic.topic_id is None or shape.name in self._recreated:
+            return
+        self._recreated.add(shape.name)
+        self._stage.told.recreating(shape.name)
+        self._stage.note("admin", "topic %s is deleted", shape.name)
+        anew = shape._replace(partitions=len(topic.partitions))
+        Deletion(self._world, shape.name, topic.topic_id, by_marker=chance.random() < 0.5, anew=anew)
+        if chance.random() < 0.3:
+            self._stage.later(int(chance.random() * SECOND_US), partial(self.add_partition, fault, host))
+
+    def delete_new_topic(self, fault: Fault, host: Host) -> None:
+        """A client creates a topic, and deletes it soon."""
+        del host
+        chance = fault.chance()
+        shape = TopicShape(f"short-{fault.at_us}", chance.randint(1, 4), chance.choice((1, 2, 3)), 1)
+        anew = shape if chance.random() < 0.5 else None
+        by_marker = chance.random() < 0.5
+
+        def delete() -> None:
+            topic_id = self._world.topic_id(shape.name)
+            if topic_id is not None:
+                Deletion(self._world, shape.name, topic_id, by_marker=by_marker, anew=anew)
+
+        Admin(self._world, (shape,), lambda: self._stage.later(int(chance.random() * SECOND_US), delete))
 
     def add_partition(self, fault: Fault, host: Host) -> None:
         """Somebody writes one more partition into a topic's znode."""

@@ -64,6 +64,8 @@ class Kind(Enum):
     DELETE_CONTROLLER = "delete /controller"
     RESIGNATIONS = "delete /controller again and again"
     RECREATE_TOPIC = "topic deleted and made anew in zookeeper"
+    DELETE_TOPIC = "topic deleted and made anew by request"
+    DELETE_NEW_TOPIC = "topic created and deleted"
     ADD_PARTITION = "partition added in zookeeper"
     CREATE_TOPIC = "topic created"
     CHANGE_CONFIG = "settings changed"
@@ -131,6 +133,8 @@ LONG = (
 )
 LATEST_US = {
     Kind.RECREATE_TOPIC: 12 * SECOND_US,
+    Kind.DELETE_TOPIC: 12 * SECOND_US,
+    Kind.DELETE_NEW_TOPIC: 4 * SECOND_US,
     Kind.ROLLING_RESTART: 8 * SECOND_US,
     Kind.LAST_IN_SYNC: 19 * SECOND_US,
     Kind.FAILOVERS: 10 * SECOND_US,

@@ -14,7 +14,7 @@ from regency.broker_agent.replication.rules import Role
 from regency.controller.controller import Controller
 from regency.controller.invariants import violations
 from regency.model.facts import LeaderIsrAndControllerEpoch
-from regency.model.ids import BrokerId, TopicPartition
+from regency.model.ids import ZERO_TOPIC_ID, BrokerId, TopicPartition
 from simulation.cluster.agent import SimAgent
 from simulation.cluster.controller import SimController
 from simulation.judging.log_digests import LogCursor, Peek
@@ -38,11 +38,14 @@ def not_converged(
         yield from _of_controllers(controllers, picture)
         if picture.notifications:
             yield f"/isr_change_notification still holds {', '.join(picture.notifications)}"
+        for name in picture.markers:
+            yield f"{name} is still to be deleted"
         for partition, replicas in picture.partitions():
             yield from _of_partition(agents, picture, partition, replicas, peek)
         for broker, agent in agents.items():
             if agent.process.alive:
                 yield from _of_metadata(broker, agent, picture)
+                yield from _of_disks(broker, agent, picture)
 
     return list(islice(reasons(), MOST))
 
@@ -216,6 +219,21 @@ def _of_logs(name: TopicPartition, hosted: Mapping[BrokerId, Partition | None], 
         elif first != content:
             at = min(at for at in first.keys() | content.keys() if first.get(at) != content.get(at))
             yield f"{name}: the log of {broker} has {content.get(at)} at {at}, others have {first.get(at)}"
+
+
+# Disks
+
+
+def _of_disks(broker: BrokerId, agent: SimAgent, picture: Picture) -> Iterator[str]:
+    """Nothing is in use of a topic that is gone."""
+    if agent.logs is None:
+        return
+    for partition, log in sorted(agent.logs.all().items()):
+        topic = picture.topics.get(partition.topic)
+        if topic is None:
+            yield f"broker {broker} has a log of {partition}, whose topic is gone"
+        elif log.topic_id not in (None, ZERO_TOPIC_ID, topic.topic_id):
+            yield f"broker {broker} has a log of {partition} of {log.topic_id}, the topic is {topic.topic_id}"
 
 
 # Metadata

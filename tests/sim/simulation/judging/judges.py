@@ -48,6 +48,9 @@ class Machine(Protocol):
 class World(Protocol):
     """What is judged."""
 
+    errands: list[str]
+    """What clients of the cluster have begun and will go on with."""
+
     @property
     def scheduler(self) -> Scheduler:
         """Time, and steps."""
@@ -125,7 +128,7 @@ class Judges:
     def not_converged(self) -> list[str]:
         """Why all is not well yet; empty where it is."""
         world = self._world
-        reasons = not_converged(world.agents, world.controllers, world.zookeeper, self._peek)
+        reasons = [*world.errands, *not_converged(world.agents, world.controllers, world.zookeeper, self._peek)]
         if not reasons:
             for hosted in self._hosted:
                 if hosted.agent.process.alive:

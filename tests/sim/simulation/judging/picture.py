@@ -28,6 +28,8 @@ class Picture:
 
     def __init__(self, committed: Committed) -> None:
         self.brokers: dict[BrokerId, BrokerEpoch] = {}
+        self.markers = committed.children(paths.DELETE_TOPICS)
+        """Topics whose deletion is asked for."""
         self.topics: dict[str, TopicAssignment] = {}
         """But those that are being deleted."""
         self.states: dict[TopicPartition, LeaderIsrAndControllerEpoch] = {}
