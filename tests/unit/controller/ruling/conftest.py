@@ -216,8 +216,10 @@ class World:
             if candidate.rules:
                 assert list(violations(candidate.term.context)) == []
 
-    def start_broker(self, broker: int, *, control: bool = True, rack: str | None = None) -> None:
-        self.agents[broker] = FakeAgent()
+    def start_broker(
+        self, broker: int, *, control: bool = True, rack: str | None = None, agent: FakeAgent | None = None
+    ) -> None:
+        self.agents[broker] = agent or FakeAgent()
         endpoints = [Endpoint("PLAINTEXT", f"host{broker}", 9000 + broker)]
         endpoints += [Endpoint("CONTROL", f"host{broker}", 7000 + broker)] if control else []
         data = znodes.encode_broker(Broker(broker, 0, tuple(endpoints), rack), timestamp_ms=0)
