@@ -164,12 +164,15 @@ class Strays:
 
 
 def why_stray(broker: BrokerId, partition: int, topic_id: TopicId | None, topic: TopicAssignment) -> str | None:
-    """Why a log of a partition is no replica of the topic on this broker; None where it is, or may be, one."""
+    """Why a log of a partition is no replica of the topic on this broker; None where it is, or may be, one.
+
+    A former replica that the controller is about to have deleted is none of ours either.
+    """
     if topic_id not in (None, ZERO_TOPIC_ID) and topic.topic_id is not None and topic_id != topic.topic_id:
         return EARLIER_TOPIC
     assignment = topic.partitions.get(partition)
     if assignment is None:
         return "its topic has no such partition"
-    if broker not in assignment.replicas:
+    if broker not in assignment.replicas and broker not in assignment.deleting:
         return f"the partition is assigned to {list(assignment.replicas)}, not to this broker"
     return None

@@ -72,8 +72,8 @@ class Partition(LocalReplica):
 
     @property
     def replication_factor(self) -> int:
-        """How many replicas are assigned."""
-        return max(1, len(self.assignment.replicas))
+        """How many replicas are assigned; while a reassignment adds and removes some, how many there were before."""
+        return max(1, len(self.assignment.origin))
 
     # Fetches of followers
 

@@ -181,6 +181,12 @@ def test_what_an_older_controller_named_does_not_count_for_the_next(world: World
     assert world.disk.strays == [gone]
 
 
+def test_a_former_replica_is_left_to_who_has_it_deleted() -> None:
+    """The controller asks for that as soon as the broker has been told all it hosts."""
+    former = ReplicaAssignment((BrokerId(2),), deleting=(ME,))
+    assert why_stray(ME, 0, OLD, TopicAssignment("t", {0: former}, OLD)) is None
+
+
 @pytest.mark.parametrize(
     ("partition", "topic_id", "replicas", "stray"),
     [

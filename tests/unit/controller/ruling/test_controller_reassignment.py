@@ -153,7 +153,7 @@ def test_a_leader_that_is_removed_hands_over_to_the_first_target_in_sync(four):
 
 
 def test_it_waits_until_a_target_can_lead(four):
-    """Kafka goes on without a leader (reference section 11.3)."""
+    """Kafka goes on without a leader."""
     four.write_topic("t", {0: [1, 2]})
     ask(four, (T0, (3,)))
     four.candidates[0].term.context.begin_shutdown(3)
@@ -219,7 +219,7 @@ def test_an_rpc_overrides_the_znode_and_takes_its_partition_out(four):
 
 
 def test_an_edit_of_the_znode_is_noticed(four):
-    """Kafka misses it (reference section 11.3)."""
+    """Kafka misses it."""
     four.write_topic("t", {0: [1]})
     write_asked(four, t=[2])
     write_asked(four, t=[3])
@@ -436,7 +436,7 @@ def test_a_new_controller_completes_what_is_in_sync(world):
 
 
 def test_a_former_replica_is_remembered_until_its_broker_has_deleted_it(four):
-    """Kafka forgets it (reference sections 7.3 and 11.3)."""
+    """Kafka forgets it."""
     four.write_topic("t", {0: [1, 2]})
     four.kill_broker(2)
     ask(four, (T0, (1, 3)))
