@@ -166,6 +166,8 @@ def _choose(field: str) -> Callable[[click.Context, click.Parameter, Any], None]
 def _cell(value: object) -> str:
     if value is None:
         return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, list | tuple):
         return ",".join(str(item) for item in value) or "-"
     return str(value)

@@ -1,4 +1,4 @@
-"""`regency zookeeper`, `agent` and `controller`: one process in the foreground."""
+"""`regency zookeeper` and `agent`: one process in the foreground."""
 
 from __future__ import annotations
 
@@ -67,23 +67,11 @@ def agent(config: Path, overrides: tuple[str, ...]) -> None:
     Example:
       regency agent --config server.properties --override broker.id=4
     """
-    _become("regency.broker_agent", config, overrides)
+    become("regency.broker_agent", config, overrides)
 
 
-@click.command()
-@_CONFIG
-@_OVERRIDE
-def controller(config: Path, overrides: tuple[str, ...]) -> None:
-    """Run a controller alone, as one more candidate, until SIGTERM or Ctrl-C. Its log goes to stderr.
-
-    \b
-    Example:
-      regency controller --config server.properties
-    """
-    _become("regency.controller", config, overrides)
-
-
-def _become(module: str, config: Path, overrides: tuple[str, ...]) -> None:
+def become(module: str, config: Path, overrides: tuple[str, ...]) -> None:
+    """Run a daemon in place of this process."""
     for pair in overrides:
         if "=" not in pair:
             raise click.BadParameter(f"{pair!r} is not KEY=VALUE.", param_hint="--override")

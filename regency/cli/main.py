@@ -27,12 +27,15 @@ _COMMANDS = {
     "down": _Lazy("regency.cli.down:down", "End the cluster of a directory."),
     "status": _Lazy("regency.cli.status:status", "Show the cluster of a directory and whether it is healthy."),
     "demo": _Lazy("regency.cli.demo:demo", "Lose a ruling broker under load, and show that nothing else is lost."),
-    "topics": _Lazy("regency.cli.topics:topics", "Create, list and describe topics."),
+    "topics": _Lazy("regency.cli.topics:topics", "Create, alter, list and describe topics."),
     "produce": _Lazy("regency.cli.produce:produce", "Send lines to a topic."),
     "consume": _Lazy("regency.cli.consume:consume", "Print the records of a topic."),
+    "configs": _Lazy("regency.cli.configs:configs", "Show and change settings of topics and brokers."),
+    "brokers": _Lazy("regency.cli.brokers:brokers", "List and describe brokers, and have one shut down."),
+    "cluster": _Lazy("regency.cli.cluster:cluster", "Tell whether the cluster is healthy, and wait until it is."),
     "zookeeper": _Lazy("regency.cli.daemons:zookeeper", "Run a ZooKeeper in the foreground."),
     "agent": _Lazy("regency.cli.daemons:agent", "Run a broker agent in the foreground."),
-    "controller": _Lazy("regency.cli.daemons:controller", "Run a controller without an agent in the foreground."),
+    "controller": _Lazy("regency.cli.controllers:controller", "Show who rules, have another rule, run one alone."),
 }
 
 

@@ -8,9 +8,13 @@ import click
 import msgspec
 from kafka.errors import KafkaTimeoutError
 
+from regency.cli.config_requests import note_compaction
 from regency.cli.context import INT32_MAX, cluster_options, current, parse_pairs, print_json, say, show
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.kafka_clients import REQUEST_TIMEOUT_MS, admin_client
+from regency.cli.refusals import refusal
+from regency.cli.replica_lists import parse_assignment
+from regency.cli.topics_alter import alter_topic
 from regency.model.kafka_errors import ErrorCode
 
 _UNDECIDED = -1
@@ -93,7 +97,7 @@ class CreatedRow(msgspec.Struct, frozen=True):
 @click.group()
 @cluster_options
 def topics() -> None:
-    """Create, list and describe topics."""
+    """Create, alter, list and describe topics."""
 
 
 @topics.command()
@@ -148,9 +152,14 @@ def create(
             [there] = _convert(client.describe_topics([name]))
             reply = _CreatedReply(name, 0, None, len(there.partitions), there.replication_factor, there.topic_id)
     say(f"Topic {name} is there already." if exists else f"Created topic {name}.")
+    if not exists:
+        note_compaction(parse_pairs(pairs, "--config"))
     if current().json:
         row = CreatedRow(name, _id_text(reply.topic_id), reply.num_partitions, reply.replication_factor, not exists)
         print_json(row)
+
+
+topics.add_command(alter_topic)
 
 
 @topics.command("list")
@@ -197,35 +206,6 @@ def describe(names: tuple[str, ...], under_replicated: bool, leaderless: bool) -
     if leaderless:
         rows = [row for row in rows if row.leader is None]
     show(rows, ["topic", "partition", "leader", "epoch", "replicas", "isr", "offline"])
-
-
-def parse_assignment(text: str) -> dict[int, list[int]]:
-    """Brokers by partition from `1:2:3,2:3:1`. Raises a usage error naming the partition that is wrong."""
-    parsed: dict[int, list[int]] = {}
-    for number, replicas in enumerate(text.split(",")):
-        brokers = replicas.split(":")
-        if not all(broker.strip().isdecimal() and int(broker) <= INT32_MAX for broker in brokers):
-            raise click.BadParameter(
-                f"partition {number}: {replicas!r} is not broker ids with ':' between them.", param_hint="--assignment"
-            )
-        parsed[number] = [int(broker) for broker in brokers]
-    return parsed
-
-
-def refusal(subject: str, code: int, message: str | None) -> CommandFailed:
-    """The error for an answer of the cluster: its own words where it gave some, else Kafka's name for the code."""
-    try:
-        known = ErrorCode(code)
-    except ValueError:
-        return CommandFailed(f"{subject}: {message or f'error {code}'}.")
-    if message:
-        return CommandFailed(message)
-    hints = {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "`regency topics list` shows what there is.",
-        ErrorCode.TOPIC_ALREADY_EXISTS: "Choose another name, or say --if-not-exists.",
-    }
-    hint = hints.get(known, "Try again." if known.retriable else "")
-    return CommandFailed(f"{subject}: {known.name}.", hint=hint)
 
 
 def _describe(names: list[str] | None) -> list[_TopicReply]:

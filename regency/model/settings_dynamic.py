@@ -176,9 +176,9 @@ def _default(below: LogConfig, topic_key: str) -> str:
 
 def _refuse_topic_key(key: str) -> ConfigRefused:
     guess = nearest(key, list(TOPIC_KEYS))
-    if not guess and key in TOPIC_KEY_OF:
-        guess = f"; a topic has {TOPIC_KEY_OF[key]}"
-    return ConfigRefused(ErrorCode.INVALID_CONFIG, f"{key[:_SHOWN]}: there is no such topic key{guess}.")
+    if key in TOPIC_KEY_OF:
+        guess = f"; for topics it is {TOPIC_KEY_OF[key]}."
+    return ConfigRefused(ErrorCode.INVALID_CONFIG, f"{key[:_SHOWN]}: there is no such topic key{guess or '.'}")
 
 
 def _refuse_broker_key(key: str) -> ConfigRefused:
@@ -193,5 +193,5 @@ def _refuse_broker_key(key: str) -> ConfigRefused:
     guess = nearest(key, [*TOPIC_KEY_OF])
     broker_key = next((each for each, topic_key in TOPIC_KEY_OF.items() if topic_key == key), "")
     if broker_key:
-        guess = f"; for brokers it is {broker_key}"
-    return ConfigRefused(ErrorCode.INVALID_CONFIG, f"{key[:_SHOWN]}: there is no such broker key{guess}.")
+        guess = f"; for brokers it is {broker_key}."
+    return ConfigRefused(ErrorCode.INVALID_CONFIG, f"{key[:_SHOWN]}: there is no such broker key{guess or '.'}")

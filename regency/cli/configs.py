@@ -1,0 +1,117 @@
+"""`regency configs get | set | unset`: settings of topics and brokers, changed while they run."""
+
+from __future__ import annotations
+
+import click
+
+from regency.cli.config_requests import BROKER, TOPIC, Resource, alter, describe
+from regency.cli.context import INT32_MAX, cluster_options, current, parse_pairs, print_json, say, show
+from regency.cli.exits import CommandFailed
+from regency.cli.wire import cluster_wire
+from regency.model.settings_dynamic import Operation
+
+ALL_BROKERS = "all"
+_OPERATIONS = {"+": Operation.APPEND, "-": Operation.SUBTRACT}
+
+_KIND = click.argument("kind", type=click.Choice(["topic", "broker"]))
+_NAME = click.argument("name")
+_DRY_RUN = click.option("--dry-run", is_flag=True, help="Check only whether it would be allowed.")
+
+
+@click.group()
+@cluster_options
+def configs() -> None:
+    """Show and change settings of topics and brokers, while they run.
+
+    \b
+    Example:
+      regency configs get topic flights
+    """
+
+
+@configs.command("get")
+@_KIND
+@_NAME
+@click.argument("keys", nargs=-1, metavar="[KEY]...")
+@click.option("--all", "everything", is_flag=True, help="Defaults too, not only what was set.")
+@cluster_options
+def get(kind: str, name: str, keys: tuple[str, ...], everything: bool) -> None:
+    """Show what is set for a topic, a broker, or all brokers, and where it stands.
+
+    Without KEYs only what somebody has set is shown. A broker is named by its id, all of them by `all`.
+
+    \b
+    Examples:
+      regency configs get topic flights
+      regency configs get topic flights min.insync.replicas
+      regency configs get broker 1 --all
+      regency configs get broker all -o json | jq '.[].key'
+    """
+    with cluster_wire(current().bootstrap_servers()) as wire:
+        rows = describe(wire, resource(kind, name), keys or None)
+    missing = [key for key in keys if key not in {row.key for row in rows}]
+    if missing:
+        raise CommandFailed(f"{resource(kind, name)} has no setting {missing[0]}.", hint="`--all` lists what there is.")
+    if not everything and not keys:
+        rows = [row for row in rows if row.source != "DEFAULT_CONFIG"]
+        if kind == "topic":
+            rows = [row for row in rows if row.source == "DYNAMIC_TOPIC_CONFIG"]
+    show(rows, ["key", "value", "source", "read_only"])
+
+
+@configs.command("set")
+@_KIND
+@_NAME
+@click.argument("pairs", nargs=-1, required=True, metavar="KEY=VALUE...")
+@_DRY_RUN
+@cluster_options
+def set_(kind: str, name: str, pairs: tuple[str, ...], dry_run: bool) -> None:
+    """Set keys of a topic, a broker, or all brokers. KEY+=VALUE and KEY-=VALUE add to a list and take out of it.
+
+    \b
+    Examples:
+      regency configs set topic flights retention.ms=86400000 min.insync.replicas=2
+      regency configs set topic flights cleanup.policy+=compact
+      regency configs set broker all log.retention.ms=3600000
+    """
+    changes: dict[str, tuple[Operation, str | None]] = {}
+    for key, value in parse_pairs(pairs, "KEY=VALUE").items():
+        operation = _OPERATIONS.get(key[-1], Operation.SET)
+        changes[key.rstrip("+-")] = (operation, value)
+    _change(resource(kind, name), changes, dry_run=dry_run)
+
+
+@configs.command("unset")
+@_KIND
+@_NAME
+@click.argument("keys", nargs=-1, required=True, metavar="KEY...")
+@_DRY_RUN
+@cluster_options
+def unset(kind: str, name: str, keys: tuple[str, ...], dry_run: bool) -> None:
+    """Return keys of a topic, a broker, or all brokers to what they are by default.
+
+    \b
+    Example:
+      regency configs unset topic flights retention.ms
+    """
+    _change(resource(kind, name), dict.fromkeys(keys, (Operation.DELETE, None)), dry_run=dry_run)
+
+
+def resource(kind: str, name: str) -> Resource:
+    """What is named. Raises a usage error for a broker that is no id."""
+    if kind == "topic":
+        return Resource(TOPIC, name)
+    if name == ALL_BROKERS:
+        return Resource(BROKER, "")
+    if not name.isdecimal() or int(name) > INT32_MAX:
+        raise click.BadParameter(f"{name!r} is neither the id of a broker nor `{ALL_BROKERS}`.", param_hint="NAME")
+    return Resource(BROKER, str(int(name)))
+
+
+def _change(target: Resource, changes: dict[str, tuple[Operation, str | None]], *, dry_run: bool) -> None:
+    with cluster_wire(current().bootstrap_servers()) as wire:
+        alter(wire, target, changes, dry_run=dry_run)
+        rows = describe(wire, target, list(changes)) if current().json and not dry_run else []
+    say(f"The settings of {target} {'could be' if dry_run else 'are'} changed.")
+    if current().json:
+        print_json(rows)

@@ -1,0 +1,24 @@
+"""What the cluster said no to, as an error for whoever typed the command."""
+
+from __future__ import annotations
+
+from regency.cli.exits import CommandFailed, Exit
+from regency.model.kafka_errors import ErrorCode
+
+_HINTS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "`regency topics list` shows what there is.",
+    ErrorCode.TOPIC_ALREADY_EXISTS: "Choose another name, or say --if-not-exists.",
+}
+
+
+def refusal(subject: str, code: int, message: str | None) -> CommandFailed:
+    """The error for an answer of the cluster: its own words where it gave some, else Kafka's name for the code."""
+    try:
+        known = ErrorCode(code)
+    except ValueError:
+        return CommandFailed(f"{subject}: {message or f'error {code}'}.")
+    status = Exit.TIMED_OUT if known is ErrorCode.REQUEST_TIMED_OUT else Exit.FAILED
+    if message:
+        return CommandFailed(message, status=status)
+    hint = _HINTS.get(known, "Try again." if known.retriable else "")
+    return CommandFailed(f"{subject}: {known.name}.", hint=hint, status=status)
