@@ -72,7 +72,8 @@ def plan_topic(term: Term, topic: NewTopic, *, others: Sequence[str] = ()) -> To
     except SettingsInvalid as error:
         raise TopicRefused(ErrorCode.INVALID_CONFIG, error.message, hint=error.hint) from error
     if topic.name in term.context.topics:
-        raise TopicRefused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
+        going = " and is being deleted" if term.context.is_queued_for_deletion(topic.name) else ""
+        raise TopicRefused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists{going}.")
     collision = colliding_topic(topic.name, chain(term.context.topics, others))
     if collision is not None:
         raise TopicRefused(

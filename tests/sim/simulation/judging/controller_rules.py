@@ -64,6 +64,8 @@ class Obedience:
                 partition = TopicPartition(topic.topic, number)
                 if error != ErrorCode.KAFKA_STORAGE_ERROR or agent.logs.get(partition) is not None:
                     continue
+                if agent.replicas is not None and partition in agent.replicas.partitions:
+                    continue  # it was made, and then its directory failed
                 state = self._zookeeper.state(partition)
                 is_new = state is not None and state.version == 0 and state.controller_epoch == header.controller_epoch
                 if is_new and self._zookeeper.decided_at(partition) > header.broker_epoch:
