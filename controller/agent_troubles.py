@@ -11,6 +11,7 @@ from regency.controller.brokers import on_brokers_changed, take_offline
 from regency.controller.cluster_store import LARGEST_LEAP
 from regency.controller.events import AgentTroubled
 from regency.controller.partition_state_machine import refresh_leadership
+from regency.controller.replica_deletion import fail_deletions
 from regency.controller.sender import Trouble
 from regency.controller.store_access import EpochBehind
 from regency.controller.term import Term
@@ -79,4 +80,7 @@ def _fail_storage(term: Term, trouble: Trouble) -> None:
     term.decisions.note(f"broker {trouble.broker}", "live", "with a failed directory", why)
     crash_point("controller.storage.before_offline")
     term.context.mark_offline(trouble.broker, failed)
-    take_offline(term, [PartitionReplica(each.topic, each.partition, trouble.broker) for each in failed])
+    fail_deletions(term, [trouble.broker], failed)
+    former = {each for each in failed if trouble.broker in term.context.assignment(each).deleting}
+    lost = [each for each in failed if each not in former]
+    take_offline(term, [PartitionReplica(each.topic, each.partition, trouble.broker) for each in lost])

@@ -260,7 +260,10 @@ class _Moves:
         else:
             self._term.decisions.note(str(partition), f"replicas {list(before.replicas)}", step.why, "without a state")
         self._term.batch.host(after.replicas, partition)
-        self._added += _replicas(partition, (each for each in after.replicas if each not in before.replicas))
+        added = [each for each in after.replicas if each not in before.replicas]
+        for broker in added:
+            context.mark_online(broker, (partition,))  # made anew, in a directory that works
+        self._added += _replicas(partition, added)
         self._removed += _replicas(partition, (each for each in before.replicas if each not in after.replicas))
         joined = (each for each in before.adding if each in after.replicas and each not in after.adding)
         self._caught_up += _replicas(partition, joined)

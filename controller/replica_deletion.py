@@ -51,9 +51,12 @@ def retry_deletions(term: Term, brokers: Collection[BrokerId]) -> None:
     delete_replicas(term, [each for each in missed if _state(term, each) is ReplicaState.DELETION_INELIGIBLE])
 
 
-def fail_deletions(term: Term, brokers: Collection[BrokerId]) -> None:
-    """These brokers are gone: they delete nothing before they return."""
-    missed = [each for each in _former(term, term.context.deleting) if each.broker in brokers]
+def fail_deletions(
+    term: Term, brokers: Collection[BrokerId], partitions: Iterable[TopicPartition] | None = None
+) -> None:
+    """These brokers are gone, or their replicas of these partitions are: nothing is deleted before they return."""
+    former = _former(term, term.context.deleting if partitions is None else partitions)
+    missed = [each for each in former if each.broker in brokers]
     ordered = [each for each in missed if _state(term, each) is ReplicaState.DELETION_STARTED]
     term.replicas.handle(ordered, ReplicaState.DELETION_INELIGIBLE)
 

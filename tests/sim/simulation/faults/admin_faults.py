@@ -9,11 +9,12 @@ from typing import Final
 from regency.model import znode_paths as paths
 from regency.model import znodes
 from regency.model.facts import ReplicaAssignment, TopicAssignment
-from regency.model.ids import ZkVersion
+from regency.model.ids import BrokerId, TopicPartition, ZkVersion
 from simulation.admin import Admin
 from simulation.deletions import Deletion
 from simulation.faults.plan import SECOND_US, Fault, Kind
 from simulation.faults.stage import Deed, Stage
+from simulation.reassigner import Reassigner
 from simulation.shape import TopicShape
 from simulation.world import Host
 
@@ -47,6 +48,8 @@ def deeds(stage: Stage) -> dict[Kind, Deed]:
         Kind.DELETE_NEW_TOPIC: faults.delete_new_topic,
         Kind.ADD_PARTITION: faults.add_partition,
         Kind.CREATE_TOPIC: faults.create_topic,
+        Kind.REASSIGN: faults.reassign,
+        Kind.REASSIGN_AGAIN: faults.reassign_again,
         Kind.CHANGE_CONFIG: faults.change_config,
     }
 
@@ -168,6 +171,54 @@ class _AdminFaults:
         chance = fault.chance()
         shape = TopicShape(f"late-{fault.at_us}", chance.randint(1, 3), chance.choice((2, 3)), 1)
         Admin(self._world, (shape,), lambda: None)
+
+    # Reassignments
+
+    def reassign(self, fault: Fault, host: Host) -> None:
+        """A client or another tool gives partitions other replicas."""
+        del host
+        self._reassign(fault.chance())
+
+    def reassign_again(self, fault: Fault, host: Host) -> None:
+        """The same, and before that is done: something else, or as it was before; up to three times."""
+        del host
+        chance = fault.chance()
+        delay_us = 0
+        self._reassign(chance)
+        for _ in range(chance.randint(1, 3)):
+            delay_us += int(chance.choice((0.05, 0.5, 1.5)) * chance.random() * SECOND_US)
+            self._stage.later(delay_us, partial(self._reassign, random.Random(chance.random()), again=True))
+
+    def _reassign(self, chance: random.Random, *, again: bool = False) -> None:
+        known = [self._topic(name) for name in self._zookeeper.children(paths.TOPICS)]
+        partitions = [
+            (TopicPartition(topic.topic, number), assignment)
+            for topic in known
+            if topic is not None
+            for number, assignment in sorted(topic.partitions.items())
+        ]
+        moving = [each for each in partitions if each[1].is_reassigning]
+        candidates = moving if again and moving and chance.random() < 0.8 else partitions
+        chosen = chance.sample(candidates, chance.randint(1, len(candidates))) if candidates else []
+        cancel = chance.random() < (0.4 if again else 0.1)
+        moves = {
+            partition: None if cancel else self._target(partition.topic, assignment, chance)
+            for partition, assignment in chosen
+        }
+        if moves and (cancel or chance.random() < 0.5):
+            self._stage.note("admin", "asks to reassign %s", moves)
+            Reassigner(self._world, moves)
+        elif moves:
+            data = znodes.encode_asked_moves((partition, to) for partition, to in moves.items() if to is not None)
+            self._stage.note("admin", "writes %s", data)
+            self._zookeeper.write_as_admin(paths.REASSIGN_PARTITIONS, data)
+
+    def _target(self, topic: str, now: ReplicaAssignment, chance: random.Random) -> tuple[BrokerId, ...]:
+        """As many replicas as now, one more or one fewer, but enough for min.insync.replicas."""
+        brokers = list(self._world.hosts)
+        least = next((each.min_insync for each in self._world.shape.topics if each.name == topic), 1)
+        factor = len(now.target) + chance.choice((0, 0, 0, -1, 1))
+        return tuple(chance.sample(brokers, max(least, 1, min(factor, len(brokers)))))
 
     # Settings
 

@@ -68,6 +68,8 @@ class Kind(Enum):
     DELETE_NEW_TOPIC = "topic created and deleted"
     ADD_PARTITION = "partition added in zookeeper"
     CREATE_TOPIC = "topic created"
+    REASSIGN = "partitions reassigned"
+    REASSIGN_AGAIN = "partitions reassigned, and otherwise before that is done"
     CHANGE_CONFIG = "settings changed"
     KILL_CLIENT = "kill client"
     DRILL_ISR_WRITES = "drill: a member restarts while the ISR is written"
@@ -140,6 +142,8 @@ LATEST_US = {
     Kind.FAILOVERS: 10 * SECOND_US,
     Kind.STOP_AND_CUT: 8 * SECOND_US,
     Kind.CREATE_TOPIC: 0,
+    Kind.REASSIGN: 1 * SECOND_US,
+    Kind.REASSIGN_AGAIN: 6 * SECOND_US,
 }
 """Kinds that begin no later than so long before everything heals; others 2 s."""
 

@@ -38,6 +38,7 @@ def not_converged(
         yield from _of_controllers(controllers, picture)
         if picture.notifications:
             yield f"/isr_change_notification still holds {', '.join(picture.notifications)}"
+        yield from _of_reassignments(picture)
         for name in picture.markers:
             yield f"{name} is still to be deleted"
         for partition, replicas in picture.partitions():
@@ -48,6 +49,15 @@ def not_converged(
                 yield from _of_disks(broker, agent, picture)
 
     return list(islice(reasons(), MOST))
+
+
+def _of_reassignments(picture: Picture) -> Iterator[str]:
+    if picture.is_asked:
+        yield "reassignments are still asked for in /admin/reassign_partitions"
+    for name, topic in picture.topics.items():
+        for number, assignment in sorted(topic.partitions.items()):
+            if assignment.is_reassigning or assignment.deleting:
+                yield f"{name}-{number} is still being reassigned: {assignment}"
 
 
 # Who is there
@@ -225,7 +235,7 @@ def _of_logs(name: TopicPartition, hosted: Mapping[BrokerId, Partition | None], 
 
 
 def _of_disks(broker: BrokerId, agent: SimAgent, picture: Picture) -> Iterator[str]:
-    """Nothing is in use of a topic that is gone."""
+    """Nothing is in use of a topic that is gone, nor of a partition that moved away."""
     if agent.logs is None:
         return
     for partition, log in sorted(agent.logs.all().items()):
@@ -234,6 +244,8 @@ def _of_disks(broker: BrokerId, agent: SimAgent, picture: Picture) -> Iterator[s
             yield f"broker {broker} has a log of {partition}, whose topic is gone"
         elif log.topic_id not in (None, ZERO_TOPIC_ID, topic.topic_id):
             yield f"broker {broker} has a log of {partition} of {log.topic_id}, the topic is {topic.topic_id}"
+        elif partition.partition in topic.partitions and broker not in topic.partitions[partition.partition].replicas:
+            yield f"broker {broker} has a log of {partition}, which it is no replica of"
 
 
 # Metadata

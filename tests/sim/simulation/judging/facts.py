@@ -33,6 +33,7 @@ class PartitionFacts:
     """What befell one partition."""
 
     __slots__ = (
+        "fewest",
         "isr",
         "leader",
         "leader_changes",
@@ -46,6 +47,8 @@ class PartitionFacts:
 
     def __init__(self) -> None:
         self.replicas: tuple[BrokerId, ...] = ()
+        self.fewest = 1 << 31
+        """Replicas there were at the least."""
         self.isr: tuple[BrokerId, ...] = ()
         self.leader = BrokerId(-1)
         self.leader_changes = 0
@@ -124,6 +127,7 @@ class Facts:
             facts.leader_changes += facts.leader >= 0
             facts.leader = leader
         facts.isr, facts.replicas = isr, replicas
+        facts.fewest = min(facts.fewest, len(replicas))
         facts.count_lossy()
 
     # Clients
@@ -151,7 +155,7 @@ class Facts:
             return True
         if facts is None:
             return False
-        enough = max(1, min(self.min_insync.get(partition.topic, 1), len(facts.replicas)))
+        enough = max(1, min(self.min_insync.get(partition.topic, 1), facts.fewest))
         return bool(facts.unclean_elections) or facts.whole_isr_lossy or facts.lossy_replicas >= enough
 
     def allowed(
@@ -168,7 +172,7 @@ class Facts:
                 whole_isr_lossy=facts.whole_isr_lossy,
                 epoch_bumps=epoch_bumps,
             )
-            minimum, factor = self.min_insync.get(partition.topic, 1), max(1, len(facts.replicas))
+            minimum, factor = self.min_insync.get(partition.topic, 1), max(1, min(facts.fewest, len(facts.replicas)))
             of_topic = (
                 msgspec.structs.replace(configuration, min_insync_replicas=minimum, replication_factor=factor)
                 for configuration in wanted

@@ -31,7 +31,7 @@ def check_enough(
 ) -> None:
     """The high watermark has risen within an epoch."""
     in_sync = max(len(partition.isr.committed), 0 if isr_before is None else len(isr_before.committed))
-    if in_sync < min(min_insync, len(partition.assignment.replicas)):
+    if in_sync < min(min_insync, len(partition.assignment.origin)):
         raise broken(
             "watermark-needs-min-insync",
             f"{where}: from {watermark_before} to {partition.log.high_watermark} with {partition.isr}, and "

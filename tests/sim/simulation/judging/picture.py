@@ -33,6 +33,8 @@ class Picture:
         self.topics: dict[str, TopicAssignment] = {}
         """But those that are being deleted."""
         self.states: dict[TopicPartition, LeaderIsrAndControllerEpoch] = {}
+        self.is_asked = committed.read(paths.REASSIGN_PARTITIONS) is not None
+        """Whether reassignments are asked for in ZooKeeper."""
         self.notifications = committed.children(paths.ISR_CHANGE_NOTIFICATION)
         self.controller: BrokerId | None = None
         self.controller_session = 0

@@ -140,6 +140,7 @@ class ZookeeperRules:
             )
         if txn.session_id in self._controllers:
             self._check_fence(txn)
+        written: list[str] = []
         for write in writes:
             path = write.path
             if path.startswith(paths.TOPICS):
@@ -150,10 +151,13 @@ class ZookeeperRules:
                 name = paths.parse_topic(path)
                 if name is not None:
                     self._topic(write, name)
+                    written.append(name)
             elif path.startswith(paths.BROKER_IDS):
                 broker = paths.parse_broker(path)
                 if broker is not None:
                     self._broker(write, broker)
+        for name in written:
+            self._check_topic(name)
 
     # Controllers
 
@@ -250,8 +254,13 @@ class ZookeeperRules:
             topic.topic_id = content.topic_id
             self.by_id[content.topic_id] = topic
         topic.assignments = dict(content.partitions)
-        for number, state in topic.states.items():
-            self._check_assigned(TopicPartition(name, number), topic, state)
+
+    def _check_topic(self, name: str) -> None:
+        """A transaction that wrote the topic is over: it may have changed replicas and ISRs together."""
+        topic = self.topics.get(name)
+        if topic is not None:
+            for number, state in topic.states.items():
+                self._check_assigned(TopicPartition(name, number), topic, state)
 
     # States
 
