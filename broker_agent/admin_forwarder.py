@@ -26,6 +26,10 @@ from regency.runtime.grpc_clients import ControllerClient
 FORWARD_TIMEOUT_MS = 30_000
 """Longest wait for the controller's answer, whatever the client asked for."""
 
+LOOK_EVERY_MS = 250
+OUT_OF_CONTACT_MS = 3_000
+"""So long a client is kept waiting for a controller although ZooKeeper cannot be reached."""
+
 LEAST_TIMEOUT_MS = 1000
 """Shortest wait for it: a client that does not want to wait for leaders still wants an answer."""
 
@@ -62,6 +66,12 @@ class NotController(RegencyError):
     error: ClassVar[ErrorCode] = ErrorCode.NOT_CONTROLLER
 
 
+class OutOfContact(RpcFailed):
+    """No controller rules, and ZooKeeper, by which another would be elected, cannot be reached from here."""
+
+    code: ClassVar[str] = "out_of_contact"
+
+
 class NewTopicSpec(msgspec.Struct, frozen=True):
     """A topic to create. `num_partitions` and `replication_factor` -1: the default, or as `assignments` say."""
 
@@ -88,10 +98,19 @@ class AdminForwarder:
 
     `own_port` tells the port of this agent's child: `require_local` means that this very child must rule, as Kafka
     wants of the broker that a client takes for the controller, or have ruled last: clients do not know better at once,
-    and some do not ask again.
+    and some do not ask again. `in_contact` tells whether this agent reaches ZooKeeper: where it does not for some
+    seconds, nobody waits for the election of another controller.
     """
 
-    def __init__(self, broker: BrokerId, metadata: MetadataCache, own_port: Callable[[], int], clock: Clock) -> None:
+    def __init__(
+        self,
+        broker: BrokerId,
+        metadata: MetadataCache,
+        own_port: Callable[[], int],
+        clock: Clock,
+        in_contact: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._in_contact = in_contact
         self._broker = broker
         self._metadata = metadata
         self._own_port = own_port
@@ -181,10 +200,24 @@ class AdminForwarder:
                     return response
                 refusal = NotController(answered.message or f"Broker {ruling.id} no longer rules.")
             asked = ruling
-            left_ms = deadline - self._clock.monotonic_ms()
-            if not await self._metadata.wait_for(partial(_succeeded, self._metadata, asked), left_ms):
+            if not await self._await_successor(asked, deadline):
                 raise refusal
             ruling = self._ruling(require_local=False)
+
+    async def _await_successor(self, asked: RulingController, deadline: int) -> bool:
+        """Whether another controller is known in time. Raises OutOfContact."""
+        lost_since: int | None = None
+        while (left_ms := deadline - self._clock.monotonic_ms()) > 0:
+            if await self._metadata.wait_for(partial(_succeeded, self._metadata, asked), min(left_ms, LOOK_EVERY_MS)):
+                return True
+            now = self._clock.monotonic_ms()
+            lost_since = None if self._in_contact() else lost_since or now
+            if lost_since is not None and now - lost_since >= OUT_OF_CONTACT_MS:
+                raise OutOfContact(
+                    f"Broker {self._broker} has no contact with ZooKeeper: no controller can be elected without it.",
+                    unsent=True,
+                )
+        return False
 
     def close(self) -> None:
         """Close the channel."""

@@ -175,7 +175,9 @@ class Agent:
     ) -> None:
         """See Edge."""
         metadata = self._assembly.metadata
-        admin = AdminForwarder(self._broker_id, metadata, lambda: self._child.port, self._clock)
+        admin = AdminForwarder(
+            self._broker_id, metadata, lambda: self._child.port, self._clock, lambda: session.connected
+        )
         stack.callback(admin.close)
         producer_ids = ProducerIds(self._broker_id, session, self._zookeeper_worker)
         producer_ids.prefetch()

@@ -116,6 +116,11 @@ class Controller:
         term = self._term
         return 0 if term is None else term.channels.unacknowledged
 
+    @property
+    def in_contact(self) -> bool:
+        """Whether ZooKeeper can be asked now. Any thread."""
+        return self._session.connected
+
     def start(self, endpoint: str) -> None:
         """Listen to the session, arm the watches that stay, and ask for the first race. Raises ZkError.
 

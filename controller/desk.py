@@ -13,6 +13,10 @@ from regency.protos import admin_pb2 as pb
 
 NOT_RULING: Final = "This controller does not rule; ask the one that does."
 
+LOOK_EVERY_MS: Final = 250
+OUT_OF_CONTACT_MS: Final = 5_000
+"""So long somebody who waits bears it that the controller has no contact with ZooKeeper."""
+
 T = TypeVar("T")
 Reply = TypeVar("Reply")
 
@@ -27,11 +31,22 @@ class Desk:
         self._timeout_ms = timeout_ms
 
     def ask(self, request: Request[T]) -> T:
-        """Queue a request and wait for its answer. Raises NotController, TimeoutError."""
+        """Queue a request and wait for its answer. Raises NotController, TimeoutError.
+
+        Without contact with ZooKeeper nothing gets done: then the wait is a short one.
+        """
         if not self._controller.view.ruling:
             raise NotController(NOT_RULING)
         self._queue.put(request)
-        return request.reply.result(self._timeout_ms / 1000)
+        left_ms, lost_ms = self._timeout_ms, 0
+        while True:
+            try:
+                return request.reply.result(min(LOOK_EVERY_MS, left_ms) / 1000)
+            except TimeoutError:
+                left_ms -= LOOK_EVERY_MS
+                lost_ms = 0 if self._controller.in_contact else lost_ms + LOOK_EVERY_MS
+                if left_ms <= 0 or lost_ms >= OUT_OF_CONTACT_MS:
+                    raise
 
     def answer(
         self, request: Request[T], accept: Callable[[T], Reply], refuse: Callable[[ErrorCode, str], Reply]
@@ -47,6 +62,8 @@ class Desk:
 
     def too_busy(self) -> str:
         """Why a request got no answer in time."""
+        if not self._controller.in_contact:
+            return "The controller has no contact with ZooKeeper; the request is still queued and may be done."
         return f"The controller is busy with {self._loop.state.label}; the request is still queued and may be done."
 
 
