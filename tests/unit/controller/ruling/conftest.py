@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -35,6 +36,7 @@ from regency.model.facts import (
     TopicAssignment,
 )
 from regency.model.ids import TopicPartition
+from regency.model.kafka_errors import ErrorCode
 from regency.protos import control_pb2 as pb
 from regency.runtime.zk_session import Create, Delete
 
@@ -70,6 +72,20 @@ class FakeAgent:
 
     def of(self, kind) -> list:
         return [message for message in self.received if isinstance(message, kind)]
+
+    def deletes(self) -> list[TopicPartition]:
+        """Partitions it was told to delete, in order."""
+        return [
+            TopicPartition(topic.topic, number)
+            for message in self.of(pb.StopReplicaRequest)
+            for topic in message.topics
+            for number, delete in zip(topic.partition, topic.delete_partition, strict=True)
+            if delete
+        ]
+
+    def topics(self) -> set[str]:
+        """Topics it was told to host."""
+        return {topic.topic for message in self.of(pb.LeaderAndIsrRequest) for topic in message.topics}
 
 
 class SteppedChannels:
@@ -234,6 +250,45 @@ class World:
         self.ensemble.multi(0, [Delete(paths.broker(broker), None)])
         self.settle()
 
+    @property
+    def term(self) -> Term:
+        """The term of whoever rules."""
+        return next(each for each in self.candidates if each.rules).term
+
+    def bounce(self, broker: int) -> None:
+        """The broker restarts before a controller looks."""
+        self.ensemble.multi(0, [Delete(paths.broker(broker), None)])
+        self.start_broker(broker)
+
+    def hold_stops(self, *brokers: int) -> Callable[..., None]:
+        """These brokers do not do what a StopReplica asks for, until what is returned is called with them."""
+        calls = {broker: self.agents[broker].call for broker in brokers}
+        for broker, call in calls.items():
+            self.agents[broker].call = partial(_refuse_stops, self.agents[broker], call)
+
+        def release(*those: int) -> None:
+            for broker in those:
+                self.agents[broker].call = calls[broker]
+            self.clock.advance(20_000)
+            self.settle()
+
+        return release
+
+    def mark(self, *topics: str) -> None:
+        """Ask for the deletion of topics as another tool does."""
+        for name in topics:
+            self.ensemble.put(paths.delete_topic(name), b"")
+        self.settle()
+
+    def is_gone(self, topic: str = "t") -> bool:
+        """Whether nothing of the topic is left, neither in ZooKeeper nor in the controller's memory."""
+        roots = (paths.topic(topic), paths.topic_config(topic), paths.delete_topic(topic))
+        left = [path for path in self.ensemble.nodes if path.startswith(tuple(f"{root}/" for root in roots))]
+        context = self.term.context
+        known = topic in {*context.topics, *context.topics_to_delete, *context.topics_deletion_started}
+        there = any(root in self.ensemble.nodes for root in roots)
+        return not left and not there and not known and topic not in context.topics_ineligible
+
     def write_topic(self, name: str, assignments: Mapping[int, Sequence[int]]) -> None:
         """Create a topic as another tool does."""
         partitions = {p: ReplicaAssignment(tuple(replicas)) for p, replicas in assignments.items()}
@@ -310,6 +365,12 @@ def machines(zookeeper_fakes: SimpleNamespace) -> Machines:
         clock=clock,
     )
     return Machines(ensemble, session, term, channels)
+
+
+def _refuse_stops(agent: FakeAgent, call, message) -> pb.ControlResponse:
+    if isinstance(message, pb.StopReplicaRequest):
+        agent.answers.append(pb.ControlResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR))
+    return call(message)
 
 
 def _decode(message: pb.LeaderAndIsrRequest) -> dict[TopicPartition, tuple[int, int, tuple[int, ...]]]:

@@ -1,0 +1,122 @@
+"""`regency topics delete`: what is asked, how long it waits, what it says and how it ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import pytest
+from click.testing import Result
+
+from regency.cli import topics_delete
+from regency.cli.exits import Exit
+from regency.protos import admin_pb2
+
+Run = Callable[..., Result]
+AT = ("--bootstrap-server", "nobody:1")
+
+
+class FakeCluster:
+    """Admin client, wire and clock in one: every look takes `LOOK_EVERY_S` seconds."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[str]] = []
+        self.replies: dict[str, tuple[int, str | None]] = {}
+        self.progress: list[Sequence[admin_pb2.Deletion]] = []
+        """What the controller answers, one after the other; the last one again and again."""
+        self.now = 0.0
+
+    def delete_topics(self, names: list[str], **_: object) -> Mapping[str, object]:
+        self.asked.append(names)
+        told = {name: self.replies.get(name, (0, None)) for name in names}
+        rows = [{"name": name, "error_code": code, "error_message": words} for name, (code, words) in told.items()]
+        return {"topics": rows}
+
+    def ruling(self) -> SimpleNamespace:
+        return SimpleNamespace(address="h:1")
+
+    def ask(self, *_: object, **__: object) -> admin_pb2.ListDeletionsResponse:
+        deletions = self.progress.pop(0) if len(self.progress) > 1 else self.progress[0] if self.progress else ()
+        return admin_pb2.ListDeletionsResponse(deletions=deletions)
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
+    fake = FakeCluster()
+
+    @contextmanager
+    def connect(_: str) -> Iterator[FakeCluster]:
+        yield fake
+
+    monkeypatch.setattr(topics_delete, "admin_client", connect)
+    monkeypatch.setattr(topics_delete, "cluster_wire", connect)
+    monkeypatch.setattr(topics_delete, "ask_controller", fake.ask)
+    monkeypatch.setattr(topics_delete, "time", SimpleNamespace(monotonic=lambda: fake.now, sleep=fake.sleep))
+    return fake
+
+
+def going(topic: str, deleted: int, *, waits_for: str = "", offline: Sequence[int] = ()) -> admin_pb2.Deletion:
+    return admin_pb2.Deletion(topic=topic, replicas=9, deleted=deleted, waits_for=waits_for, offline=offline)
+
+
+def test_it_waits_until_nothing_is_left(cluster: FakeCluster, run: Run) -> None:
+    cluster.progress = [[going("t", 0)], [going("t", 6)], []]
+
+    done = run("topics", "delete", "t", "t", "--yes", *AT, "-o", "json")
+
+    assert done.exit_code == Exit.DONE, done.output
+    assert cluster.asked == [["t"]]
+    assert [(row["topic"], row["deleted"]) for row in json.loads(done.stdout)] == [("t", True)]
+    assert "Deleted topic t." in done.stderr
+
+
+def test_it_names_the_broker_that_is_missing(cluster: FakeCluster, run: Run) -> None:
+    why = "broker 2 holds replicas and is not live"
+    cluster.progress = [[going("t", 6, waits_for=why, offline=[2])]]
+
+    done = run("topics", "delete", "t", "--yes", *AT, "-o", "json")
+
+    assert done.exit_code == Exit.IN_PROGRESS
+    assert why in done.stderr
+    assert "when broker 2 is back" in done.stderr
+    (row,) = json.loads(done.stdout)
+    assert (row["replicas_deleted"], row["replicas"], row["offline"], row["waits_for"]) == (6, 9, [2], why)
+    assert cluster.now < 5
+
+
+def test_time_can_be_over(cluster: FakeCluster, run: Run) -> None:
+    cluster.progress = [[going("t", 6)]]
+    done = run("topics", "delete", "t", "--yes", "--timeout", "2", *AT)
+    assert done.exit_code == Exit.TIMED_OUT
+    assert "6 of 9 replicas are" in done.stderr
+
+
+def test_nobody_needs_to_wait(cluster: FakeCluster, run: Run) -> None:
+    cluster.progress = [[going("t", 6)]]
+    done = run("topics", "delete", "t", "--yes", "--no-wait", *AT)
+    assert (done.exit_code, cluster.now) == (Exit.DONE, 0.0)
+
+
+def test_what_was_refused_is_said_and_the_others_go(cluster: FakeCluster, run: Run) -> None:
+    cluster.replies = {"gone": (3, "Topic 'gone' does not exist.")}
+    done = run("topics", "delete", "gone", "t", "--yes", *AT)
+    assert done.exit_code == Exit.FAILED
+    assert "Error: Topic 'gone' does not exist." in done.stderr
+    assert "Deleted topic t." in done.stderr
+
+
+def test_late_metadata_is_no_failure(cluster: FakeCluster, run: Run) -> None:
+    cluster.replies = {"t": (7, "The topic is being deleted; it is still known here.")}
+    assert run("topics", "delete", "t", "--yes", *AT).exit_code == Exit.DONE
+
+
+def test_without_a_yes_nothing_is_asked(cluster: FakeCluster, run: Run) -> None:
+    done = run("topics", "delete", "t", *AT)
+    assert done.exit_code == Exit.REFUSED
+    assert "--yes" in done.stderr
+    assert cluster.asked == []
