@@ -140,9 +140,11 @@ class _AdminFaults:
             self._stage.later(int(chance.random() * SECOND_US), partial(self.add_partition, fault, host))
 
     def delete_new_topic(self, fault: Fault, host: Host) -> None:
-        """A client creates a topic, and deletes it soon."""
+        """A client creates a topic, and deletes it soon; by chance another tool asks for what is not there."""
         del host
         chance = fault.chance()
+        if chance.random() < 0.3:
+            self._zookeeper.write_as_admin(paths.delete_topic(f"nobody-{fault.at_us}"), b"")
         shape = TopicShape(f"short-{fault.at_us}", chance.randint(1, 4), chance.choice((1, 2, 3)), 1)
         anew = shape if chance.random() < 0.5 else None
         by_marker = chance.random() < 0.5
