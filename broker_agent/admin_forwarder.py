@@ -211,8 +211,11 @@ class AdminForwarder:
             if await self._metadata.wait_for(partial(_succeeded, self._metadata, asked), min(left_ms, LOOK_EVERY_MS)):
                 return True
             now = self._clock.monotonic_ms()
-            lost_since = None if self._in_contact() else lost_since or now
-            if lost_since is not None and now - lost_since >= OUT_OF_CONTACT_MS:
+            if self._in_contact():
+                lost_since = None
+            elif lost_since is None:
+                lost_since = now
+            elif now - lost_since >= OUT_OF_CONTACT_MS:
                 raise OutOfContact(
                     f"Broker {self._broker} has no contact with ZooKeeper: no controller can be elected without it.",
                     unsent=True,

@@ -80,7 +80,7 @@ class Hosted:
         ]
 
     def describe_logs(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, ReplicaDescription | None]:
-        held: dict[TopicPartition, ReplicaDescription | None] = {FLIGHTS: each for each in self.describe(tps)}
+        held: dict[TopicPartition, ReplicaDescription | None] = {each.topic_partition: each for each in self.describe(tps)}
         return {**held, **dict.fromkeys(partition for partition in tps if partition in self.lost)}
 
     def first_full_request_done(self) -> None:
@@ -389,6 +389,25 @@ def test_a_deposed_controller_is_told_nothing_about_replicas(agent: Agent) -> No
         control_pb2.DescribeReplicasRequest(header=agent.header(controller_epoch=2))
     )
     assert answer.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+
+
+def test_a_broker_leaves_when_the_newest_controller_says_so_to_this_incarnation(agent: Agent) -> None:
+    agent.lead(seq=7)
+
+    answer = agent.service.shut_down(control_pb2.ShutDownRequest(header=agent.header(seq=0)))
+
+    assert (answer.error_code, answer.broker_epoch, agent.left) == (0, 50, 1)
+
+
+def test_a_broker_does_not_leave_for_a_deposed_controller_or_when_an_earlier_life_is_meant(agent: Agent) -> None:
+    agent.lead()
+
+    deposed = agent.service.shut_down(control_pb2.ShutDownRequest(header=agent.header(controller_epoch=2)))
+    earlier = agent.service.shut_down(control_pb2.ShutDownRequest(header=agent.header(broker_epoch=49)))
+
+    assert deposed.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+    assert earlier.error_code == ErrorCode.STALE_BROKER_EPOCH
+    assert agent.left == 0
 
 
 def test_a_controller_that_could_not_be_noted_is_noted_with_its_next_request(loop, monkeypatch) -> None:

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from regency.broker_agent import controlled_shutdown
+from regency.broker_agent import admin_forwarder, controlled_shutdown
 from regency.broker_agent.admin_forwarder import AdminForwarder, CreatedTopicResult, NewTopicSpec, NotController
 from regency.broker_agent.metadata import PartitionMetadata
 from regency.broker_agent.metadata_cache import (
@@ -20,7 +20,7 @@ from regency.broker_agent.metadata_cache import (
 )
 from regency.broker_agent.replication.api import ReplicaDescription
 from regency.broker_agent.reporter import Reporter
-from regency.model.clock import SystemClock
+from regency.model.clock import ManualClock, SystemClock
 from regency.model.ids import (
     BrokerEpoch,
     BrokerId,
@@ -310,6 +310,32 @@ def test_a_controller_that_cannot_be_reached_is_a_retriable_error(controller: Pl
 
     (result,) = forward(ruled_by(controller.port), controller.port, create)
     assert result.error.retriable
+
+
+def test_without_zookeeper_nobody_waits_for_an_election(
+    controller: PlayedController, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admin_forwarder, "LOOK_EVERY_MS", 1)
+    controller.created_answer.error_code = ErrorCode.NOT_CONTROLLER
+    metadata, clock = ruled_by(controller.port), ManualClock()
+    asked: list[int] = []
+
+    def in_contact() -> bool:
+        asked.append(clock.monotonic_ms())
+        clock.advance(admin_forwarder.OUT_OF_CONTACT_MS // 2)
+        return len(asked) == 1
+
+    async def create() -> list[CreatedTopicResult]:
+        forwarder = AdminForwarder(ME, metadata, lambda: controller.port, clock, in_contact)
+        try:
+            return await forwarder.create_topics([FLIGHTS], validate_only=False, timeout_ms=10**9, require_local=True)
+        finally:
+            forwarder.close()
+
+    (result,) = asyncio.run(create())
+    assert result.error is ErrorCode.REQUEST_TIMED_OUT
+    assert "Broker 1 has no contact with ZooKeeper" in result.message
+    assert len(asked) == 4
 
 
 def leave(metadata: MetadataCache, **settings: int) -> bool:

@@ -20,6 +20,21 @@ from regency.model.errors import RegencyError
 
 Run = Callable[..., Result]
 ROOT = Path(__file__).resolve().parents[3]
+SUBCOMMANDS = [
+    ("topics", "create"),
+    ("topics", "alter"),
+    ("topics", "list"),
+    ("topics", "describe"),
+    ("configs", "get"),
+    ("configs", "set"),
+    ("configs", "unset"),
+    ("brokers", "list"),
+    ("brokers", "describe"),
+    ("brokers", "shutdown"),
+    ("controller", "status"),
+    ("controller", "resign"),
+    ("cluster", "health"),
+]
 
 
 @pytest.fixture
@@ -126,7 +141,7 @@ def test_every_command_has_help_with_an_example(run: Run) -> None:
     paths = [
         (name,) for name in cli_main.cli.list_commands(click.Context(cli_main.cli)) if name not in ("demo", "topics")
     ]
-    for path in [(), *paths, ("topics", "create"), ("topics", "list"), ("topics", "describe")]:
+    for path in [(), *paths, *SUBCOMMANDS]:
         result = run(*path, "--help")
         assert result.exit_code == 0, path
         assert "Example" in result.stdout, path

@@ -307,6 +307,28 @@ def test_describe_cluster_tells_brokers_and_controller(serve: Serve) -> None:
     serve(scenario)
 
 
+def test_describe_cluster_tells_the_endpoints_of_controllers_to_who_asks_for_them(serve: Serve) -> None:
+    async def scenario(h: Any) -> None:
+        h.endpoints[2] = (*h.endpoints[2], Endpoint("CONTROLLER", "c2", 5002))
+        h.endpoints[3] = (*h.endpoints[3], Endpoint("CONTROLLER", "c3", 5003))
+        h.publish()
+        client = await h.connect()
+
+        brokers = await client.ask(DescribeClusterRequest(endpoint_type=1), 1)
+        controllers = await client.ask(DescribeClusterRequest(endpoint_type=2), 1)
+        others = await client.ask(DescribeClusterRequest(endpoint_type=3), 1)
+
+        assert (brokers.endpoint_type, [broker.broker_id for broker in brokers.brokers]) == (1, [1, 2, 3])
+        assert (controllers.endpoint_type, controllers.controller_id) == (2, 1)
+        assert [(each.broker_id, each.host, each.port) for each in controllers.brokers] == [
+            (2, "c2", 5002),
+            (3, "c3", 5003),
+        ]
+        assert others.error_code == ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+
+    serve(scenario)
+
+
 def test_an_agent_without_metadata_lets_a_client_wait_for_the_first_instead_of_denying_its_topic(serve: Serve) -> None:
     async def scenario(h: Any) -> None:
         client = await h.connect()

@@ -1,0 +1,103 @@
+"""Which value of a setting is in force, and where it comes from."""
+
+from __future__ import annotations
+
+from regency.model.settings import parse_settings
+from regency.model.settings_described import (
+    BrokerLayers,
+    DescribedConfig,
+    Source,
+    describe_all_brokers,
+    describe_broker,
+    describe_topic,
+)
+from regency.model.settings_dynamic import TOPIC_KEY_OF, alter_broker_config, alter_topic_config, broker_log_config
+from regency.model.settings_keys import KEYS, TOPIC_KEYS
+
+REQUIRED = {"broker.id": "1", "zookeeper.connect": "h:2181"}
+
+
+def layers(own: dict[str, str] | None = None, everyone: dict[str, str] | None = None, **given: str) -> BrokerLayers:
+    properties = {**REQUIRED, **{key.replace("_", "."): value for key, value in given.items()}}
+    return BrokerLayers(parse_settings(properties, source="f"), own or {}, everyone or {})
+
+
+def by_name(described: list[DescribedConfig]) -> dict[str, DescribedConfig]:
+    return {config.name: config for config in described}
+
+
+def chain(config: DescribedConfig) -> list[tuple[str, str | None, str]]:
+    return [(each.name, each.value, each.source.name) for each in config.synonyms]
+
+
+def test_a_topic_goes_before_its_broker_all_brokers_the_file_and_the_default() -> None:
+    broker = layers({"log.retention.ms": "3"}, {"log.retention.ms": "4"}, log_retention_hours="5")
+
+    config = by_name(describe_topic({"retention.ms": "2"}, broker))["retention.ms"]
+
+    assert (config.value, config.source, config.read_only) == ("2", Source.DYNAMIC_TOPIC_CONFIG, False)
+    assert chain(config) == [
+        ("retention.ms", "2", "DYNAMIC_TOPIC_CONFIG"),
+        ("log.retention.ms", "3", "DYNAMIC_BROKER_CONFIG"),
+        ("log.retention.ms", "4", "DYNAMIC_DEFAULT_BROKER_CONFIG"),
+        ("log.retention.hours", "5", "STATIC_BROKER_CONFIG"),
+        ("log.retention.ms", "604800000", "DEFAULT_CONFIG"),
+    ]
+
+
+def test_a_coarser_key_of_the_file_is_told_as_what_it_makes() -> None:
+    config = by_name(describe_topic({}, layers(log_retention_hours="5")))["retention.ms"]
+
+    assert (config.value, config.source) == ("18000000", Source.STATIC_BROKER_CONFIG)
+
+
+def test_stored_values_that_cannot_be_used_are_not_in_force() -> None:
+    config = by_name(describe_topic({"segment.bytes": "many"}, layers({"log.segment.bytes": "-1"})))["segment.bytes"]
+
+    assert (config.value, config.source) == ("1073741824", Source.DEFAULT_CONFIG)
+
+
+def test_keys_without_effect_are_told_only_where_a_topic_has_them() -> None:
+    without = by_name(describe_topic({}, layers()))
+    with_one = by_name(describe_topic({"delete.retention.ms": "1"}, layers()))
+
+    assert set(without) == {key for key, (_, has_effect) in TOPIC_KEYS.items() if has_effect}
+    assert with_one["delete.retention.ms"].value == "1"
+
+
+def test_every_key_of_a_broker_is_told_and_a_secret_is_not() -> None:
+    described = by_name(describe_broker(layers(regency_zookeeper_digest_auth="u:hunter2")))
+
+    assert set(described) == set(KEYS)
+    secret = described["regency.zookeeper.digest.auth"]
+    assert (secret.value, secret.sensitive, secret.source) == (None, True, Source.STATIC_BROKER_CONFIG)
+    assert "hunter2" not in repr(described.values())
+    assert {name for name, config in described.items() if not config.read_only} == set(TOPIC_KEY_OF)
+
+
+def test_what_a_broker_reads_at_its_start_comes_from_the_file_or_is_a_default() -> None:
+    described = by_name(describe_broker(layers({"num.partitions": "9"}, num_partitions="3")))
+
+    assert (described["num.partitions"].value, described["num.partitions"].source) == ("3", Source.STATIC_BROKER_CONFIG)
+    assert described["broker.id"].value == "1"
+    assert described["controlled.shutdown.max.retries"].source is Source.DEFAULT_CONFIG
+    assert described["listeners"].value == "PLAINTEXT://:9092"
+
+
+def test_of_all_brokers_only_what_is_set_for_them_is_told() -> None:
+    described = describe_all_brokers({"min.insync.replicas": "2", "nonsense": "1"})
+
+    assert [(config.name, config.value, config.source.name) for config in described] == [
+        ("min.insync.replicas", "2", "DYNAMIC_DEFAULT_BROKER_CONFIG")
+    ]
+
+
+def test_every_dynamic_key_is_one_of_brokers_and_one_of_topics_that_mean_the_same() -> None:
+    base = parse_settings(REQUIRED, source="f").log_config()
+    for key, topic_key in TOPIC_KEY_OF.items():
+        assert key in KEYS
+        assert TOPIC_KEYS[topic_key][1], topic_key
+    config, problems = broker_log_config(base, {"log.segment.bytes": "20"}, {"log.segment.bytes": "x"})
+    assert (config.segment_bytes, len(problems)) == (20, 1)
+    assert alter_topic_config({}, [], base, incremental=True) == {}
+    assert alter_broker_config({"a": "1"}, [], base, incremental=False) == {}
