@@ -24,7 +24,7 @@ def on_inquiries_due(term: Term, _event: InquiriesDue) -> None:
 
 def _elect(term: Term, partitions: Sequence[TopicPartition]) -> None:
     """End these inquiries: by a member of the ISR if one has come, else by the longest log, if it is still allowed."""
-    waiting = [each for each in partitions if not term.context.is_queued_for_deletion(each.topic)]
+    waiting = [each for each in partitions if not term.context.is_being_deleted(each.topic)]
     if waiting:
         crash_point("controller.unclean.before_elections")
         term.partitions.handle(waiting, PartitionState.ONLINE, ElectionKind.LONGEST_LOG)

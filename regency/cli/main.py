@@ -31,6 +31,7 @@ _COMMANDS = {
     "produce": _Lazy("regency.cli.produce:produce", "Send lines to a topic."),
     "consume": _Lazy("regency.cli.consume:consume", "Print the records of a topic."),
     "configs": _Lazy("regency.cli.configs:configs", "Show and change settings of topics and brokers."),
+    "leaders": _Lazy("regency.cli.leaders:leaders", "Elect preferred leaders, or any where nobody leads."),
     "brokers": _Lazy("regency.cli.brokers:brokers", "List and describe brokers, and have one shut down."),
     "cluster": _Lazy("regency.cli.cluster:cluster", "Tell whether the cluster is healthy, and wait until it is."),
     "zookeeper": _Lazy("regency.cli.daemons:zookeeper", "Run a ZooKeeper in the foreground."),

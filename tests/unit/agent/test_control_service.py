@@ -80,8 +80,10 @@ class Hosted:
         ]
 
     def describe_logs(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, ReplicaDescription | None]:
-        held: dict[TopicPartition, ReplicaDescription | None] = {each.topic_partition: each for each in self.describe(tps)}
-        return {**held, **dict.fromkeys(partition for partition in tps if partition in self.lost)}
+        held: dict[TopicPartition, ReplicaDescription | None] = {}
+        held.update((each.topic_partition, each) for each in self.describe(tps))
+        held.update(dict.fromkeys(partition for partition in tps if partition in self.lost))
+        return held
 
     def first_full_request_done(self) -> None:
         self.complete = True

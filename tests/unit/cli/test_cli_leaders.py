@@ -1,0 +1,158 @@
+"""`regency leaders elect`: what is asked, and how what comes of it is told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from regency.broker_agent.wire.codec import ElectLeadersResponse
+from regency.cli import leaders
+from regency.cli.metadata import PartitionFacts, TopicFacts
+
+Run = Callable[..., Result]
+AT = ("--bootstrap-server", "nobody:1")
+TOPIC = ElectLeadersResponse.ReplicaElectionResult
+
+
+class FakeWire:
+    """Answers elections with these error codes, by topic and partition."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+        self.codes: dict[tuple[str, int], tuple[int, str | None]] = {}
+        self.error = 0
+
+    def ruling(self) -> SimpleNamespace:
+        return SimpleNamespace(broker=7)
+
+    def ask(self, message: Any, version: int, *, broker: int) -> Any:
+        assert (version, broker) == (2, 7)
+        self.asked.append(message)
+        topics: dict[str, list[Any]] = {}
+        for (topic, number), (code, why) in self.codes.items():
+            result = TOPIC.PartitionResult(version=2, partition_id=number, error_code=code, error_message=why)
+            topics.setdefault(topic, []).append(result)
+        results = [TOPIC(version=2, topic=topic, partition_result=each) for topic, each in topics.items()]
+        return ElectLeadersResponse(
+            version=2, throttle_time_ms=0, error_code=self.error, replica_election_results=results
+        )
+
+    def named(self) -> dict[str, list[int]] | None:
+        (message,) = self.asked
+        if message.topic_partitions is None:
+            return None
+        return {each.topic: list(each.partitions) for each in message.topic_partitions}
+
+
+@pytest.fixture
+def wire(monkeypatch: pytest.MonkeyPatch) -> FakeWire:
+    fake = FakeWire()
+
+    @contextmanager
+    def connect(_: str) -> Iterator[FakeWire]:
+        yield fake
+
+    partitions = [PartitionFacts(number, 2 if number else -1, [2, 3], [2, 3]) for number in range(3)]
+    monkeypatch.setattr(leaders, "cluster_wire", connect)
+    monkeypatch.setattr(leaders, "all_topics", lambda _: [TopicFacts("t", partitions)])
+    return fake
+
+
+def test_all_partitions_of_a_topic_are_asked_for(run: Run, wire: FakeWire) -> None:
+    wire.codes = {("t", 1): (0, None), ("t", 0): (80, "No leader: it is not live."), ("t", 2): (84, "leads already")}
+    result = run("leaders", "elect", "t", *AT)
+
+    assert wire.named() == {"t": [0, 1, 2]}
+    assert (wire.asked[0].election_type, wire.asked[0].timeout_ms) == (0, 15_000)
+    assert result.exit_code == 1
+    assert result.stdout == (
+        "TOPIC  PARTITION  RESULT      LEADER  WHY\n"
+        "t      0          failed      -       No leader: it is not live.\n"
+        "t      1          elected     2       -\n"
+        "t      2          not needed  2       leads already\n"
+    )
+
+
+def test_some_partitions_as_json(run: Run, wire: FakeWire) -> None:
+    wire.codes = {("t", 2): (0, None)}
+    result = run("leaders", "elect", "t", "2", "2", "-o", "json", *AT)
+
+    assert wire.named() == {"t": [2]}
+    assert (result.exit_code, json.loads(result.stdout)) == (
+        0,
+        [{"topic": "t", "partition": 2, "result": "elected", "leader": 2, "why": None}],
+    )
+
+
+def test_all_that_need_it(run: Run, wire: FakeWire) -> None:
+    result = run("leaders", "elect", "--all", "--timeout", "3", *AT)
+
+    assert wire.named() is None
+    assert wire.asked[0].timeout_ms == 3000
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "No partition needs an election.\n")
+    assert json.loads(run("leaders", "elect", "--all", "-o", "json", *AT).stdout) == []
+
+
+def test_kafkas_file(run: Run, wire: FakeWire, tmp_path: Any) -> None:
+    file = tmp_path / "election.json"
+    file.write_text('{"partitions": [{"topic": "t", "partition": 1}, {"topic": "u", "partition": 0}]}')
+    wire.codes = {("t", 1): (0, None), ("u", 0): (3, "The partition does not exist.")}
+    result = run("leaders", "elect", "--path-to-json-file", str(file), *AT)
+
+    assert wire.named() == {"t": [1], "u": [0]}
+    assert result.exit_code == 1
+    assert "The partition does not exist." in result.stdout
+
+
+@pytest.mark.parametrize("content", ["", "{", '{"partitions": [{"topic": "t"}]}', '{"partitions": []}'])
+def test_file_that_names_nothing_is_refused(run: Run, wire: FakeWire, tmp_path: Any, content: str) -> None:
+    file = tmp_path / "election.json"
+    file.write_text(content)
+    result = run("leaders", "elect", "--path-to-json-file", str(file), *AT)
+
+    assert (result.exit_code, wire.asked) == (1, [])
+    assert str(file) in result.stderr
+
+
+def test_unclean_election_must_be_meant(run: Run, wire: FakeWire) -> None:
+    refused = run("leaders", "elect", "t", "--type", "unclean", *AT)
+    assert (refused.exit_code, refused.stdout, wire.asked) == (6, "", [])
+    assert "can lose acknowledged records" in refused.stderr
+
+    wire.codes = {("t", 1): (0, None)}
+    assert run("leaders", "elect", "t", "1", "--type", "unclean", "--yes", *AT).exit_code == 0
+    assert wire.asked[0].election_type == 1
+
+
+def test_unknown_names_are_refused_before_anything_is_asked(run: Run, wire: FakeWire) -> None:
+    for words in (("nothing",), ("t", "9")):
+        result = run("leaders", "elect", *words, *AT)
+        assert (result.exit_code, result.stdout) == (1, "")
+    assert wire.asked == []
+
+
+@pytest.mark.parametrize("words", [(), ("t", "--all"), ("t", "-1"), ("--all", "--type", "other")])
+def test_wrong_use_is_status_2(run: Run, wire: FakeWire, words: tuple[str, ...]) -> None:
+    assert run("leaders", "elect", *words, *AT).exit_code == 2
+    assert wire.asked == []
+
+
+def test_late_leaders_and_a_refused_request_have_their_own_status(run: Run, wire: FakeWire) -> None:
+    wire.codes = {("t", 1): (7, "The leader was elected, and is not known here yet.")}
+    assert run("leaders", "elect", "t", "1", *AT).exit_code == 5
+    wire.error = 41
+    result = run("leaders", "elect", "t", "1", *AT)
+    assert result.exit_code == 1
+    assert "NOT_CONTROLLER" in result.stderr
+
+
+def test_help_has_examples(run: Run) -> None:
+    result = run("leaders", "elect", "--help")
+    assert "regency leaders elect" in result.stdout
+    assert "Example" in result.stdout
