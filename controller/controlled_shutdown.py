@@ -71,6 +71,7 @@ def on_shutdowns_overdue(term: Term, _event: ShutdownsOverdue) -> None:
     term.batch.brokers_changed()
     crash_point("controller.shutdown.before_return")
     bring_online(term, staying)
+    term.deletions.brokers_started(staying)
 
 
 def _may_move(term: Term, partition: TopicPartition) -> bool:
@@ -78,7 +79,7 @@ def _may_move(term: Term, partition: TopicPartition) -> bool:
     return (
         len(context.assignment(partition).replicas) > 1
         and context.leadership(partition) is not None
-        and not context.is_queued_for_deletion(partition.topic)
+        and not context.is_being_deleted(partition.topic)
     )
 
 

@@ -77,6 +77,6 @@ def _hosted(term: Term, broker: BrokerId) -> list[TopicPartition]:
         each
         for each in context.partitions_on([broker])
         if each not in lost
-        and not context.is_queued_for_deletion(each.topic)
+        and not context.is_being_deleted(each.topic)
         and context.replica_state(each, broker) is ReplicaState.ONLINE
     ]
