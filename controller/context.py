@@ -104,6 +104,8 @@ class ControllerContext:
         """Of partitions in state Offline: who has the longest log is being asked."""
         self.reassigning: dict[TopicPartition, None] = {}
         """Partitions with replicas being added or removed."""
+        self.asked_seen: tuple[int, int] | None = None
+        """czxid and version of /admin/reassign_partitions as it was when all it asks for was begun."""
         self.deleting: dict[TopicPartition, None] = {}
         """Partitions with former replicas whose deletion is not confirmed."""
         self.usable: frozenset[BrokerId] = frozenset()

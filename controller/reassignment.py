@@ -16,7 +16,7 @@ import msgspec
 
 from regency.controller.decisions import Outcome
 from regency.controller.partition_state_machine import ROUNDS, refresh_leadership
-from regency.controller.reassignment_events import ReassignmentsAsked
+from regency.controller.reassignment_events import ReassignmentsWait
 from regency.controller.reassignment_rules import Step, next_step
 from regency.controller.replica_deletion import delete_replicas
 from regency.controller.states import PartitionState, ReplicaState
@@ -57,31 +57,26 @@ def reassign(term: Term, targets: Mapping[TopicPartition, Target]) -> dict[Topic
 
     Each goes as far as it can now: it begins, or it ends where all it needs is in sync. Returns those not written.
     """
+    under_way = term.context.reassigning
+    moving = [partition for partition in targets if partition in under_way]
     moves = _Moves(term)
-    before = dict(term.context.reassigning)
-    moves.run(targets)
-    ended = {partition.topic for partition in targets if partition in before} - _topics(term.context.reassigning)
+    moves.run({each: target for each, target in targets.items() if _decide(term, each, target) is not None})
+    ended = {partition.topic for partition in moving if partition not in under_way}
     if ended:
         term.deletions.resume(ended)
     if any(not each.lasting for each in moves.failed.values()):
-        term.queue.put_later(ReassignmentsAsked(), AGAIN_MS)
+        term.queue.put_later(ReassignmentsWait(), AGAIN_MS)
     return moves.failed
 
 
-def advance(term: Term, partitions: Iterable[TopicPartition]) -> bool:
-    """Complete those of the partitions that can be. Whether a reassignment ended."""
+def advance(term: Term, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """Complete those of the partitions that can be. Returns those whose reassignment ended."""
     under_way = term.context.reassigning
-    ready = [partition for partition in partitions if partition in under_way and _decide(term, partition, None)]
-    if not ready:
-        return False
-    failed = reassign(term, dict.fromkeys(ready))
+    going = [partition for partition in partitions if partition in under_way]
+    failed = reassign(term, dict.fromkeys(going))
     for partition, unfinished in islice(failed.items(), 10):
         logger.warning("the reassignment of %s waits: %s", partition, unfinished.why)
-    return any(partition not in under_way for partition in ready)
-
-
-def _topics(partitions: Iterable[TopicPartition]) -> set[str]:
-    return {partition.topic for partition in partitions}
+    return [partition for partition in going if partition not in under_way]
 
 
 def _decide(term: Term, partition: TopicPartition, target: Target) -> Step | None:
@@ -271,6 +266,8 @@ class _Moves:
     def _move_replicas(self) -> None:
         """Let the replicas of what was written enter their states, each state for all of them at once."""
         term, context = self._term, self._term.context
+        if not (self._added or self._removed or self._caught_up):
+            return
         crash_point("controller.reassignment.before_replicas")
         term.replicas.handle(self._added, ReplicaState.NEW)
         dead = [each for each in self._added if not context.is_online(each.broker, each.topic_partition)]

@@ -11,7 +11,14 @@ from regency.model.kafka_errors import ErrorCode
 
 
 class ReassignmentsAsked(Notification):
-    """/admin/reassign_partitions changed, or a step has to be tried again."""
+    """/admin/reassign_partitions changed."""
+
+    state = ControllerState.ALTER_PARTITION_REASSIGNMENT
+    cause = "partition_reassignment"
+
+
+class ReassignmentsWait(Notification):
+    """A step could not be written some time ago: everything is looked at again."""
 
     state = ControllerState.ALTER_PARTITION_REASSIGNMENT
     cause = "partition_reassignment"

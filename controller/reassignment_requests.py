@@ -7,7 +7,7 @@ leave the znode when they are done or cannot be, and the znode goes with the las
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from regency.controller.reassignment import Target, Unfinished, advance, reassign
@@ -35,7 +35,13 @@ NO_SUCH: Final = "there is no such partition"
 
 
 def on_reassignments_asked(term: Term) -> None:
-    """Read the znode again and do what is new in it; then go on with everything that can go on."""
+    """Read the znode again and begin what is new in it."""
+    look_at_asked(term)
+
+
+def on_reassignments_wait(term: Term) -> None:
+    """Try everything again that could not be written."""
+    term.context.asked_seen = None
     look_at_asked(term)
     finish(term, list(term.context.reassigning))
     forget_confirmed(term, list(term.context.deleting))
@@ -51,25 +57,53 @@ def resume_reassignments(term: Term) -> None:
 
 def finish(term: Term, partitions: Iterable[TopicPartition]) -> None:
     """Complete those of the partitions that can be, and take them out of the znode."""
-    if advance(term, partitions):
-        look_at_asked(term)
+    done = advance(term, partitions)
+    if done:
+        replicas = {partition: term.context.assignment(partition).replicas for partition in done}
+        _take_from_asked(term, lambda partition, wanted: replicas.get(partition) == wanted)
 
 
 def look_at_asked(term: Term) -> None:
     """Begin what the znode asks for and is not under way; leave in it what is, and nothing else."""
     for _ in range(ROUNDS):
         asked = read_asked(term.store.access)
-        if asked is None:
+        if asked is None or (asked.czxid, asked.version) == term.context.asked_seen:
             return
         crash_point("controller.reassign_znode.after_read")
         remaining = _begin_asked(term, asked)
-        if remaining == asked.moves and remaining:
+        if _leave(term, asked, remaining):
             return
-        crash_point("controller.reassign_znode.before_write")
-        if replace_asked(term.store.access, asked, remaining):
-            crash_point("controller.reassign_znode.after_write")
-            _tell(asked, remaining)
+
+
+def _take_from_asked(term: Term, is_over: Callable[[TopicPartition, tuple[BrokerId, ...]], bool]) -> None:
+    """Take out of the znode what is over. What else was written into it meanwhile, its watch brings."""
+    for _ in range(ROUNDS):
+        asked = read_asked(term.store.access)
+        if asked is None or asked.malformed is not None:
             return
+        remaining = tuple(move for move in asked.moves if not is_over(*move))
+        if len(remaining) == len(asked.moves) or _replace(term, asked, remaining):
+            return
+
+
+def _leave(term: Term, asked: Asked, remaining: AskedMoves) -> bool:
+    """Leave only `remaining`, all of which has begun, in the znode. False: it has changed since it was read."""
+    term.context.asked_seen = (asked.czxid, asked.version)
+    return (bool(remaining) and remaining == asked.moves) or _replace(term, asked, remaining)
+
+
+def _replace(term: Term, asked: Asked, remaining: AskedMoves) -> bool:
+    crash_point("controller.reassign_znode.before_write")
+    if not replace_asked(term.store.access, asked, remaining):
+        return False
+    crash_point("controller.reassign_znode.after_write")
+    if (asked.czxid, asked.version) == term.context.asked_seen:
+        term.context.asked_seen = (asked.czxid, asked.version + 1)
+    if not remaining:
+        logger.info("%s is removed: all that was asked for is done or was refused", paths.REASSIGN_PARTITIONS)
+    elif len(remaining) < len(asked.moves):
+        logger.info("%d partitions are left in %s", len(remaining), paths.REASSIGN_PARTITIONS)
+    return True
 
 
 def _begin_asked(term: Term, asked: Asked) -> AskedMoves:
@@ -122,13 +156,6 @@ def _is_known(term: Term, partition: TopicPartition) -> bool:
     return partition.partition >= 0 and bool(term.context.assignment(partition).replicas)
 
 
-def _tell(asked: Asked, remaining: AskedMoves) -> None:
-    if not remaining:
-        logger.info("%s is removed: all that was asked for is done or was refused", paths.REASSIGN_PARTITIONS)
-    elif len(remaining) < len(asked.moves):
-        logger.info("%d partitions are left in %s", len(remaining), paths.REASSIGN_PARTITIONS)
-
-
 # Clients
 
 
@@ -148,7 +175,8 @@ def alter_reassignments(term: Term, event: AlterReassignments) -> tuple[Partitio
             targets[partition] = term.context.assignment(partition).origin if replicas is None else replicas
     accepted = {partition: target for partition, target in targets.items() if partition not in refused}
     crash_point("controller.reassignment.before_znode")
-    _take_from_asked(term, accepted)
+    if accepted:
+        _take_from_asked(term, lambda partition, _: partition in accepted)
     for partition, unfinished in reassign(term, accepted).items():
         why = f"{partition} is not reassigned: {unfinished.why}."
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if unfinished.lasting else ErrorCode.UNKNOWN_SERVER_ERROR
@@ -170,7 +198,7 @@ def _validate(
     current = term.context.assignment(partition)
     refusal = _refusal(term, partition)
     if replicas is None:
-        if refusal or not current.is_reassigning:
+        if not current.is_reassigning or term.context.is_being_deleted(partition.topic):
             why = f"{partition} is not being reassigned."
             return PartitionOutcome(partition, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, why)
         return PartitionOutcome(partition)
@@ -188,14 +216,3 @@ def _validate(
         why = f"{partition} would have {len(replicas)} replicas instead of {before}, and no other number is allowed."
         return PartitionOutcome(partition, ErrorCode.INVALID_REPLICATION_FACTOR, why)
     return PartitionOutcome(partition)
-
-
-def _take_from_asked(term: Term, partitions: Mapping[TopicPartition, Target]) -> None:
-    """Take partitions out of the znode before a client's request about them is done."""
-    while partitions:
-        asked = read_asked(term.store.access)
-        if asked is None or not any(partition in partitions for partition, _ in asked.moves):
-            return
-        remaining = tuple(move for move in asked.moves if move[0] not in partitions)
-        if replace_asked(term.store.access, asked, remaining):
-            return

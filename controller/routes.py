@@ -40,11 +40,17 @@ from regency.controller.leader_balance import LeaderBalanceDue, on_leader_balanc
 from regency.controller.leader_elections import ElectionsAsked, ElectLeaders, elect_leaders, on_elections_asked
 from regency.controller.log_dir_failures import LogDirsFailed, on_log_dirs_failed
 from regency.controller.partition_creation import CreatePartitions, add_partitions
-from regency.controller.reassignment_events import AlterReassignments, ListReassignments, ReassignmentsAsked
+from regency.controller.reassignment_events import (
+    AlterReassignments,
+    ListReassignments,
+    ReassignmentsAsked,
+    ReassignmentsWait,
+)
 from regency.controller.reassignment_requests import (
     alter_reassignments,
     list_reassignments,
     on_reassignments_asked,
+    on_reassignments_wait,
 )
 from regency.controller.resignation import Resign, resign
 from regency.controller.term import Term
@@ -74,6 +80,7 @@ NOTIFICATIONS: Final[Mapping[type[Event], Callable[[Term], None]]] = {
     AssignmentsChanged: on_assignments_changed,
     IsrsChanged: on_isrs_changed,
     ReassignmentsAsked: on_reassignments_asked,
+    ReassignmentsWait: on_reassignments_wait,
     DeletionsAsked: on_deletions_asked,
     ConfigsChanged: _on_configs_changed,
     ElectionsAsked: on_elections_asked,

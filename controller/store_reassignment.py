@@ -79,6 +79,7 @@ def fits(ops: Sequence[Op]) -> bool:
 class Asked(msgspec.Struct, frozen=True):
     """What /admin/reassign_partitions holds at a version. `malformed`: it cannot be read."""
 
+    czxid: int
     version: ZkVersion
     moves: AskedMoves = ()
     malformed: ZnodeMalformed | None = None
@@ -91,9 +92,9 @@ def read_asked(access: StoreAccess) -> Asked | None:
         return None
     version = ZkVersion(znode.stat.version)
     try:
-        return Asked(version, znodes.decode_asked_moves(znode.path, znode.data))
+        return Asked(znode.stat.czxid, version, znodes.decode_asked_moves(znode.path, znode.data))
     except ZnodeMalformed as error:
-        return Asked(version, malformed=error)
+        return Asked(znode.stat.czxid, version, malformed=error)
 
 
 def replace_asked(access: StoreAccess, asked: Asked, remaining: AskedMoves) -> bool:

@@ -9,6 +9,7 @@ import msgspec
 
 from regency.controller.cluster_store import TopicsRead
 from regency.controller.events import DeletionsAsked
+from regency.controller.reassignment_requests import finish
 from regency.controller.states import PartitionState, ReplicaState
 from regency.controller.store_access import WriteCode
 from regency.controller.term import Term
@@ -49,6 +50,7 @@ def take_in(term: Term, names: Sequence[str]) -> None:
     if added:
         crash_point("controller.topics.before_partitions")
         create_partitions(term, added)
+        finish(term, added)  # whoever wrote them may have named replicas to add and to remove
 
 
 def load_topics(term: Term, names: Sequence[str]) -> list[TopicPartition]:

@@ -13,7 +13,7 @@ from regency.model.ids import TopicPartition
 from regency.protos import control_pb2 as pb
 
 T0 = TopicPartition("t", 0)
-PARTS = 8
+PARTS = 20
 """The places are shared among so many tests."""
 
 

@@ -1,0 +1,167 @@
+"""Defects of reassignments: what is written, what is waited for, what is carried on by whom."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from regency.broker_agent.replication.local_replica import LocalReplica
+from regency.controller import (
+    brokers,
+    failover,
+    isr_changes,
+    reassignment,
+    reassignment_requests,
+    reassignment_rules,
+)
+from regency.controller.reassignment import _Moves
+from regency.controller.reassignment_rules import Step
+from regency.controller.store_access import StoreAccess
+from regency.controller.store_reassignment import TopicChange, TopicChanged, write_topics
+from regency.controller.term import Term
+from regency.model.facts import LeaderIsrAndControllerEpoch, ReplicaAssignment
+from regency.model.ids import BrokerId, LeaderEpoch, TopicPartition
+from simulation.defects.patching import Defect, Patch
+
+
+def _nothing(*_: Any) -> None:
+    """Instead of something."""
+
+
+def _complete_too_soon(patch: Patch) -> None:
+    def complete(assignment: ReplicaAssignment, isr: Sequence[BrokerId], online: Collection[BrokerId]) -> bool:
+        del isr
+        return any(replica in online for replica in assignment.target)
+
+    patch.set(reassignment_rules, "is_complete", complete)
+
+
+def _isr_afterwards(patch: Patch) -> None:
+    def write(access: StoreAccess, changes: Sequence[TopicChange]) -> list[TopicChanged]:
+        topics = write_topics(access, [msgspec.structs.replace(change, states={}) for change in changes])
+        return write_topics(
+            access,
+            [
+                msgspec.structs.replace(change, before=written.stored, after=written.stored.assignment)
+                for change, written in zip(changes, topics, strict=True)
+            ],
+        )
+
+    patch.set(reassignment, "write_topics", write)
+
+
+def _epoch_kept(patch: Patch) -> None:
+    decide = _Moves._next_state
+
+    def kept(self: _Moves, partition: TopicPartition, step: Step) -> LeaderIsrAndControllerEpoch | None:
+        state = decide(self, partition, step)
+        if state is None:
+            return None
+        now = state.leader_and_isr
+        same = msgspec.structs.replace(now, leader_epoch=LeaderEpoch(now.leader_epoch - 1))
+        return msgspec.structs.replace(state, leader_and_isr=same)
+
+    patch.set(_Moves, "_next_state", kept)
+
+
+def _last_in_sync_dropped(patch: Patch) -> None:
+    patch.edit(reassignment_rules, "retarget", ("if not any(member in known", "if False and not any(member in known"))
+
+
+def _never_looked_again(patch: Patch) -> None:
+    patch.set(isr_changes, "finish", _nothing)
+    patch.set(brokers, "finish", _nothing)
+
+
+def _not_resumed(patch: Patch) -> None:
+    patch.set(failover, "resume_reassignments", _nothing)
+
+
+def _deletions_not_resumed(patch: Patch) -> None:
+    patch.set(reassignment_requests, "resume_deletions", _nothing)
+
+
+def _returning_not_told(patch: Patch) -> None:
+    patch.set(brokers, "retry_deletions", _nothing)
+
+
+def _followers_kept(patch: Patch) -> None:
+    patch.edit(
+        LocalReplica,
+        "_take_assignment",
+        ("for broker in state.replicas", "for broker in dict.fromkeys((*state.replicas, *held))"),
+    )
+
+
+def _znode_stays(patch: Patch) -> None:
+    def begun(term: Term, partitions: Iterable[TopicPartition]) -> None:
+        reassignment.advance(term, partitions)
+
+    for module in (isr_changes, brokers, reassignment_requests):
+        patch.set(module, "finish", begun)
+
+
+DEFECTS = (
+    Defect(
+        "reassigned-too-soon",
+        "A reassignment ends when one of its target is live, whoever is in sync.",
+        "KIP-455",
+        _complete_too_soon,
+    ),
+    Defect(
+        "isr-after-replicas",
+        "A step of a reassignment writes the topic first and the states afterwards.",
+        "KAFKA-9672",
+        _isr_afterwards,
+    ),
+    Defect(
+        "epoch-kept-by-reassignments",
+        "A step of a reassignment writes replicas and ISR and keeps the leader epoch.",
+        "reference section 7.3",
+        _epoch_kept,
+    ),
+    Defect(
+        "last-in-sync-dropped",
+        "Replacing a reassignment drops who was being added, also where nobody else is in sync.",
+        "reference section 7.3",
+        _last_in_sync_dropped,
+    ),
+    Defect(
+        "reassignment-not-completed",
+        "Nobody looks whether a reassignment can end when ISRs or brokers change.",
+        "reference section 7.2",
+        _never_looked_again,
+    ),
+    Defect(
+        "reassignment-not-resumed",
+        "A new controller leaves alone what was being reassigned.",
+        "reference section 7.2",
+        _not_resumed,
+    ),
+    Defect(
+        "deletions-not-resumed",
+        "A new controller does not have former replicas deleted.",
+        "reference section 11.3",
+        _deletions_not_resumed,
+    ),
+    Defect(
+        "returning-broker-not-told",
+        "A broker that returns is not told to delete what it is no replica of any more.",
+        "reference section 7.3",
+        _returning_not_told,
+    ),
+    Defect(
+        "removed-followers-kept",
+        "A leader goes on counting followers that are no replicas any more.",
+        "KAFKA-9672",
+        _followers_kept,
+    ),
+    Defect(
+        "asked-reassignments-stay",
+        "What is done is not taken out of /admin/reassign_partitions.",
+        "reference section 7.3",
+        _znode_stays,
+    ),
+)
