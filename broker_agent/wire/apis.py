@@ -58,6 +58,6 @@ OFFERED: Final[Mapping[ApiKey, VersionRange]] = {
     ApiKey.INCREMENTAL_ALTER_CONFIGS: VersionRange(0, 1),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: VersionRange(0, 1),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: VersionRange(0, 0),
-    ApiKey.DESCRIBE_CLUSTER: VersionRange(0, 1),
+    ApiKey.DESCRIBE_CLUSTER: VersionRange(0, 2),
 }
 """What the listener answers. Lower versions of Produce and Fetch carry formats older than RecordBatch v2."""

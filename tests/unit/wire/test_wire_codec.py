@@ -59,7 +59,7 @@ def test_the_offered_versions_are_the_promised_ones() -> None:
         33: (0, 2),
         37: (0, 3),
         44: (0, 1),
-        60: (0, 1),
+        60: (0, 2),
     }
 
 
@@ -127,7 +127,7 @@ def test_every_prefix_of_a_response_is_refused(api: ApiKey, version: int, filled
 
 
 @pytest.mark.parametrize(
-    ("number", "version"), [(4, 0), (999, 0), (-1, 0), (3, 0), (3, 13), (0, 2), (0, 10), (1, 18), (60, 2)]
+    ("number", "version"), [(4, 0), (999, 0), (-1, 0), (3, 0), (3, 13), (0, 2), (0, 10), (1, 18), (60, 3)]
 )
 def test_what_is_not_offered_is_named_with_its_correlation_id(number: int, version: int) -> None:
     with pytest.raises(UnsupportedApi) as raised:
