@@ -243,14 +243,19 @@ class ControlPath:
         if held_id not in (ZERO_TOPIC_ID, stop.topic_id):
             return ErrorCode.INCONSISTENT_TOPIC_ID
         if partition is None:
-            homeless = stop.delete and stop.topic_partition in self._hosting.homeless
-            return ErrorCode.KAFKA_STORAGE_ERROR if homeless else ErrorCode.NONE
+            out_of_reach = stop.delete and log is None and self._may_be_offline(stop.topic_partition)
+            return ErrorCode.KAFKA_STORAGE_ERROR if out_of_reach else ErrorCode.NONE
         if partition.role is Role.OFFLINE and stop.delete:
             return ErrorCode.KAFKA_STORAGE_ERROR
         unchecked = stop.leader_epoch in (NO_LEADER_EPOCH, EPOCH_DURING_DELETE)
         if not unchecked and stop.leader_epoch < partition.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         return ErrorCode.NONE
+
+    def _may_be_offline(self, name: TopicPartition) -> bool:
+        """Whether a log that is not here may be in a directory that is offline."""
+        hosting = self._hosting
+        return name in hosting.homeless or (bool(hosting.logs.offline_dirs) and name not in hosting.deleted)
 
     def _stop(self, stop: StopPartition) -> ErrorCode:
         hosting = self._hosting
@@ -268,6 +273,8 @@ class ControlPath:
             else:
                 if partition is not None:
                     hosting.forget(partition)
+                if hosting.logs.offline_dirs:
+                    hosting.deleted.add(name)
         hosting.changed(name)
         return error
 

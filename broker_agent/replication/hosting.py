@@ -49,6 +49,8 @@ class Hosting:
         self._timer = timer
         self.homeless: set[TopicPartition] = set()
         """Partitions told to be here whose log could not be made or may be in a directory that is offline."""
+        self.deleted: set[TopicPartition] = set()
+        """Partitions whose logs were deleted although a directory is offline: they were not in that one."""
         self._names: dict[TopicId, tuple[str, int]] = {}
         self._wake_at: int | None = None
 
@@ -63,6 +65,7 @@ class Hosting:
         if partition.topic_partition in self.partitions:
             return
         self.partitions[partition.topic_partition] = partition
+        self.deleted.discard(partition.topic_partition)
         name, count = self._names.get(partition.topic_id, (partition.topic_partition.topic, 0))
         self._names[partition.topic_id] = (name, count + 1)
 

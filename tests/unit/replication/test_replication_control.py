@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
@@ -230,6 +232,17 @@ def test_a_partition_that_finds_no_directory_is_refused_and_not_deleted(cluster,
     assert cluster[1].apply(state)[TP] == AppliedState(ErrorCode.KAFKA_STORAGE_ERROR, LeaderEpoch(-1))
     assert cluster[1].manager.stop_replicas([stop(state, delete=True)])[TP].error is ErrorCode.KAFKA_STORAGE_ERROR
     assert cluster[1].produce("a")[0].error is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_a_log_that_may_be_in_a_failed_directory_is_not_called_deleted(cluster, monkeypatch) -> None:
+    # StopReplicaRequestTest: what was deleted before is answered NONE again.
+    state = cluster.lead(1)
+    elsewhere = cluster.decide(1, partition=TopicPartition("flights", 1))
+    monkeypatch.setattr(type(cluster[1].logs), "offline_dirs", property(lambda _: (Path("/failed"),)))
+    for _ in range(2):
+        answers = cluster[1].manager.stop_replicas([stop(state, delete=True), stop(elsewhere, delete=True)])
+        errors = [answers[each.topic_partition].error for each in (state, elsewhere)]
+        assert errors == [ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR]
 
 
 def test_a_topic_created_again_is_hosted_anew_once_the_old_one_is_forgotten(cluster) -> None:
