@@ -198,7 +198,7 @@ def _validate(
     current = term.context.assignment(partition)
     refusal = _refusal(term, partition)
     if replicas is None:
-        if not current.is_reassigning or term.context.is_being_deleted(partition.topic):
+        if refusal == NO_SUCH or not current.is_reassigning or term.context.is_being_deleted(partition.topic):
             why = f"{partition} is not being reassigned."
             return PartitionOutcome(partition, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, why)
         return PartitionOutcome(partition)

@@ -236,6 +236,12 @@ def test_a_reassignment_is_cancelled(four):
     assert four.ask((T0, None)) == [ErrorCode.NO_REASSIGNMENT_IN_PROGRESS]
 
 
+def test_a_partition_below_0_is_none(four):
+    four.write_topic("t", {0: [1]})
+    four.ask((T0, (2,)))
+    assert four.ask((TopicPartition("t", -1), None)) == [ErrorCode.NO_REASSIGNMENT_IN_PROGRESS]
+
+
 def test_cancelling_takes_the_partition_out_of_the_znode(four):
     """shouldBeAbleToCancelZkTriggeredReassignmentThroughApi."""
     four.write_topic("t", {0: [1]})
