@@ -76,6 +76,14 @@ def test_refused_topic_says_why_and_leaves_nothing(ruled, topic, error, message)
     assert len(ruled.ensemble.writes) == writes
 
 
+def test_a_topic_that_wants_to_be_compacted_is_created_with_a_warning(ruled, caplog):
+    with caplog.at_level(logging.WARNING):
+        (created,) = create(ruled, NewTopic("t", 1, 1, configs={"cleanup.policy": "compact"}))
+
+    assert created.error.name == "NONE"
+    assert "topic t wants to be compacted: compaction is not done yet" in caplog.text
+
+
 def test_topic_takes_the_brokers_defaults(ruled):
     (created,) = create(ruled, NewTopic("t"))
 
@@ -277,7 +285,6 @@ def test_broker_whose_registration_becomes_unreadable_stays_alive(ruled):
     ruled.settle()
 
     assert ruled.state("t") == (3, (3, 2), 0, 1)
-
 
 
 def test_malformed_isr_notification_is_deleted_with_the_others(ruled):
