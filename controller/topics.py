@@ -9,6 +9,7 @@ import msgspec
 
 from regency.controller.cluster_store import TopicsRead
 from regency.controller.events import DeletionsAsked
+from regency.controller.reassignment_events import ReassignmentsWait
 from regency.controller.reassignment_requests import finish
 from regency.controller.states import PartitionState, ReplicaState
 from regency.controller.store_access import WriteCode
@@ -119,6 +120,8 @@ def create_partitions(term: Term, partitions: Sequence[TopicPartition]) -> dict[
 def forget_topic(term: Term, name: str) -> None:
     """Drop a topic whose znode is gone. Its replicas are left as they are: nobody asked for their deletion."""
     topic_id = term.context.topic_id(name)
+    if term.context.is_reassigning(name):
+        term.queue.put(ReassignmentsWait())  # what is asked for in ZooKeeper may name partitions that are gone
     term.context.remove_topic(name)
     term.batch.topic_removed(name, topic_id)
     term.watches.disarm(name)

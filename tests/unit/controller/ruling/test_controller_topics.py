@@ -298,16 +298,6 @@ def test_malformed_isr_notification_is_deleted_with_the_others(ruled):
     assert ruled.candidates[0].term.context.leadership(T0).leader_and_isr.isr == (3,)
 
 
-def test_reassignment_in_a_topic_znode_is_left_as_it_is(ruled, caplog):
-    data = b'{"version":3,"partitions":{"0":[3,1]},"adding_replicas":{"0":[3]},"removing_replicas":{"0":[1]}}'
-    ruled.ensemble.put(paths.topic("t"), data)
-    ruled.settle()
-
-    assert ruled.state("t") == (3, (3, 1), 0, 1)
-    assert b'"adding_replicas":{"0":[3]}' in ruled.ensemble.nodes[paths.topic("t")].data
-    assert "is being reassigned, which is not handled yet" in caplog.text
-
-
 def test_many_decisions_of_one_event_are_one_line(ruled, caplog):
     caplog.set_level(logging.INFO)
 

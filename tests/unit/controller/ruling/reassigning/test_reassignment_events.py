@@ -211,3 +211,14 @@ def test_a_partition_that_never_had_a_leader_gets_one_from_whom_it_is_given_to(f
     assert four.state("t")[:2] == (2, (2,))
     four.notify_isr_change(T0)
     assert four.assigned() == ReplicaAssignment((2,), deleting=(9,))
+
+
+def test_what_is_asked_for_goes_with_its_topic(four):
+    four.write_topic("t", {0: [1]})
+    four.write_asked(t=[2])
+    for path in sorted(four.ensemble.nodes, reverse=True):
+        if path.startswith(paths.topic("t")):
+            four.ensemble.delete(path)
+    four.settle()
+    assert four.under_way() == {}
+    assert four.asked() is None
