@@ -56,6 +56,8 @@ class Shape(NamedTuple):
     """How often producers send, as a multiple of their usual."""
     consumers: int
     storage: Storage
+    balance_s: int = 0
+    """How often controllers look whether leaders are where they are preferred; 0 for never."""
 
 
 TOPICS: Final = (TopicShape("blue", 2, 3, 2), TopicShape("red", 1, 3, 2))
@@ -96,6 +98,7 @@ def shape_of(profile: str, seed: int) -> Shape:
         chance.choice((1.0, 1.0, 2.0)),
         chance.choice((1, 2)),
         _storage(chance, retained=chance.random() < (0.8 if unclean else 0.35)),
+        random.Random(f"balance {seed}").choice((0, 0, 1, 3)),
     )
 
 
@@ -141,5 +144,7 @@ def settings_of(shape: Shape, broker: BrokerId) -> BrokerSettings:
         log_flush_offset_checkpoint_interval_ms=5_000,
         log_flush_start_offset_checkpoint_interval_ms=5_000,
         auto_create_topics_enable=False,
+        auto_leader_rebalance_enable=shape.balance_s > 0,
+        leader_imbalance_check_interval_seconds=max(shape.balance_s, 1),
         default_replication_factor=3,
     )

@@ -30,6 +30,8 @@ TOPIC_SETTINGS: Final[Settings] = (
     ("flush.messages", ("1", "7", "100000")),
     ("flush.ms", ("500", "5000")),
 )
+UNCLEAN: Final = ("unclean.leader.election.enable", ("true", "false", "false"))
+"""Of topics that allow it from the start."""
 BROKER_SETTINGS: Final[Settings] = (
     ("log.segment.bytes", ("400", "50000")),
     ("log.retention.bytes", ("1500", "-1")),
@@ -231,6 +233,8 @@ class _AdminFaults:
         if choice < 0.7:
             name = chance.choice(self._world.shape.topics).name
             path, entity, settings = paths.topic_config(name), f"topics/{name}", TOPIC_SETTINGS
+            if any(topic.name == name and topic.unclean for topic in self._world.shape.topics):
+                settings = (*TOPIC_SETTINGS, UNCLEAN, UNCLEAN)
         else:
             whom = str(host.broker) if choice < 0.9 else "<default>"
             path, entity, settings = f"{paths.CONFIG_BROKERS}/{whom}", f"brokers/{whom}", BROKER_SETTINGS

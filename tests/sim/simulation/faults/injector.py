@@ -12,6 +12,7 @@ from simulation.faults import (
     admin_faults,
     drills_control,
     drills_replication,
+    election_faults,
     machine_faults,
     network_faults,
     process_faults,
@@ -48,6 +49,7 @@ class Injector:
             **zookeeper_faults.deeds(stage),
             **machine_faults.deeds(stage),
             **admin_faults.deeds(stage),
+            **election_faults.deeds(stage),
             Kind.KILL_CLIENT: lambda fault, _host: told.kill_client(fault.detail),
         }
 

@@ -71,6 +71,11 @@ class Kind(Enum):
     REASSIGN = "partitions reassigned"
     REASSIGN_AGAIN = "partitions reassigned, and otherwise before that is done"
     CHANGE_CONFIG = "settings changed"
+    ELECT_PREFERRED = "preferred leaders asked for"
+    ELECT_BY_ZNODE = "preferred leaders asked for in zookeeper"
+    ELECT_UNCLEAN = "leaders asked for at any price"
+    LEAVE_AND_STAY = "a broker asks to leave and stays"
+    LOG_DIR_EVENT = "a log directory is said to have failed"
     KILL_CLIENT = "kill client"
     DRILL_ISR_WRITES = "drill: a member restarts while the ISR is written"
     DRILL_LEAVING = "drill: who is about to join stops"
@@ -142,6 +147,7 @@ LATEST_US = {
     Kind.FAILOVERS: 10 * SECOND_US,
     Kind.STOP_AND_CUT: 8 * SECOND_US,
     Kind.CREATE_TOPIC: 0,
+    Kind.ELECT_UNCLEAN: 9 * SECOND_US,
     Kind.REASSIGN: 1 * SECOND_US,
     Kind.REASSIGN_AGAIN: 6 * SECOND_US,
 }
@@ -220,5 +226,5 @@ def _swarm(shape: Shape, chance: random.Random) -> list[Kind]:
     if shape.lossy:
         kinds.append(Kind.CRASH_AT_POINT)
     if any(topic.unclean for topic in shape.topics):
-        kinds += (Kind.LAST_IN_SYNC, Kind.LAST_IN_SYNC)
+        kinds += (Kind.LAST_IN_SYNC, Kind.LAST_IN_SYNC, Kind.ELECT_UNCLEAN, Kind.CHANGE_CONFIG)
     return kinds
