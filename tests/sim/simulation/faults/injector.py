@@ -17,6 +17,7 @@ from simulation.faults import (
     network_faults,
     process_faults,
     replication_faults,
+    request_faults,
     zookeeper_faults,
 )
 from simulation.faults.plan import Fault, Kind
@@ -49,6 +50,7 @@ class Injector:
             **zookeeper_faults.deeds(stage),
             **machine_faults.deeds(stage),
             **admin_faults.deeds(stage),
+            **request_faults.deeds(stage),
             **election_faults.deeds(stage),
             Kind.KILL_CLIENT: lambda fault, _host: told.kill_client(fault.detail),
         }
