@@ -44,21 +44,26 @@ def methods(desk: Desk) -> Mapping[str, MethodHandler]:
     }
 
 
-def tell_to_leave(broker: SteeredBroker) -> pb.ShutDownBrokerResponse:
-    """Tell the agent, on a connection of its own: it refuses who is not the newest controller it has seen."""
-    if broker.error is not ErrorCode.NONE:
-        return pb.ShutDownBrokerResponse(outcome=refusal(broker.error, broker.message))
-    channel: grpc.Channel = open_channel(broker.target)
+def shut_down_request(broker: SteeredBroker) -> control_pb2.ShutDownRequest:
+    """What the agent is told, under the epochs by which it judges it."""
     header = control_pb2.Header(
         controller_id=broker.controller_id,
         controller_epoch=broker.controller_epoch,
         broker_epoch=broker.broker_epoch,
         controller_endpoint=broker.controller_endpoint,
     )
+    return control_pb2.ShutDownRequest(header=header)
+
+
+def tell_to_leave(broker: SteeredBroker) -> pb.ShutDownBrokerResponse:
+    """Tell the agent, on a connection of its own: it refuses who is not the newest controller it has seen."""
+    if broker.error is not ErrorCode.NONE:
+        return pb.ShutDownBrokerResponse(outcome=refusal(broker.error, broker.message))
+    channel: grpc.Channel = open_channel(broker.target)
     try:
         answer = call(
             AgentControlClient(channel).shut_down,
-            control_pb2.ShutDownRequest(header=header),
+            shut_down_request(broker),
             timeout_ms=AGENT_TIMEOUT_MS,
             target=f"broker {broker.id} at {broker.target}",
         )

@@ -11,6 +11,7 @@ from functools import partial
 
 from regency.model import znode_paths, znodes
 from regency.model.errors import RegencyError
+from regency.model.facts import TopicAssignment
 from regency.model.ids import BrokerId, TopicId, ZkVersion
 from regency.runtime.zk_session import ZkSession
 from simulation.cluster.addresses import host_of
@@ -103,6 +104,7 @@ class World:
     def _main(self, host: Host, agent: SimAgent) -> None:
         """What `regency agent` does: an error at the start ends the process, and whoever supervises it tries again."""
         agent.on_end = partial(self._ends, host, agent)
+        agent.on_stop_asked = lambda: self.stop_agent(host.broker, partial(self._start_again, host.broker))
         try:
             agent.start()
         except RegencyError as error:
@@ -222,12 +224,21 @@ class World:
 
     def topic_id(self, name: str) -> TopicId | None:
         """The id of a topic in ZooKeeper; None where it has none."""
+        topic = self._topic(name)
+        return None if topic is None else topic.topic_id
+
+    def partitions_of(self, name: str) -> int:
+        """How many partitions a topic has in ZooKeeper; 0 where it is not there."""
+        topic = self._topic(name)
+        return 0 if topic is None else len(topic.partitions)
+
+    def _topic(self, name: str) -> TopicAssignment | None:
         path = znode_paths.topic(name)
         znode = self.zookeeper.read(path)
         if znode is None:
             return None
         version = ZkVersion(znode.stat.version)
-        return znodes.decode_topic(path, znode.data, topic=name, zk_version=version, czxid=znode.stat.czxid).topic_id
+        return znodes.decode_topic(path, znode.data, topic=name, zk_version=version, czxid=znode.stat.czxid)
 
     def _start_again(self, broker: BrokerId) -> None:
         """Whoever still leaves when everything is well is wanted again once it has gone."""

@@ -89,6 +89,8 @@ class SimAgent:
         self.leaving = False
         self.on_control: Callable[[Any, pb.ControlResponse], None] | None = None
         """Told of every control request and its answer."""
+        self.on_stop_asked: Callable[[], None] = lambda: None
+        """Has the process stop in order, as at SIGTERM: its controller told it to."""
         self.on_end: Callable[[str], None] = lambda _why: process.kill()
         """What happens when the agent finds that it must end."""
         self._scheduler = scheduler
@@ -100,6 +102,7 @@ class SimAgent:
         self._assembly = Assembly(settings, self._ports(disk), self)
         self._stack = AsyncExitStack()
         self._producer_ids: list[int] = []
+        self._stop_asked = False
 
     @property
     def metadata(self) -> MetadataCache:
@@ -202,7 +205,7 @@ class SimAgent:
         """See Edge."""
         self._listen(CONTROL, self._serve_control, stack)
 
-    async def start_beside(self, replicas: ReplicaManager, logs: LogManager, stack: AsyncExitStack) -> None:
+    async def start_beside(self, replicas: ReplicaManager, stack: AsyncExitStack) -> None:
         """See Edge: the host has its controller process from `World`, and nobody reads reports."""
 
     async def until_registered(self) -> None:
@@ -217,8 +220,10 @@ class SimAgent:
         self.on_end(str(error))
 
     def asked_to_stop(self) -> None:
-        """See Edge: faults stop agents, controllers are not asked to."""
-        raise AssertionError("nobody has asked a controller to let an agent leave")
+        """See Edge."""
+        if not self._stop_asked:
+            self._stop_asked = True
+            self.on_stop_asked()
 
     def end(self, name: str, error: BaseException) -> None:
         """See Edge."""
@@ -259,12 +264,14 @@ class SimAgent:
             pb.UpdateMetadataRequest: service.update_metadata,
             pb.StopReplicaRequest: service.stop_replica,
             pb.DescribeReplicasRequest: service.describe_replicas,
+            pb.ShutDownRequest: service.shut_down,
         }
+        aside = (pb.DescribeReplicasRequest, pb.ShutDownRequest)
 
         def run() -> None:
             message = request.rpc.FromString(request.data)
             answer = methods[request.rpc](message)
-            if self.on_control is not None and request.rpc is not pb.DescribeReplicasRequest:
+            if self.on_control is not None and request.rpc not in aside:
                 self.on_control(message, answer)
             respond(answer.SerializeToString())
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from regency.controller.admin_controller import AGENT_TIMEOUT_MS, shut_down_request
+from regency.controller.broker_shutdown import SteeredBroker
 from regency.controller.channel_manager import ControllerChannelManager, Listener
 from regency.controller.config import ControllerConfig, controller_config
 from regency.controller.controller import Controller
@@ -16,6 +18,7 @@ from regency.controller.sender import Message
 from regency.model.errors import RegencyError
 from regency.model.facts import Endpoint
 from regency.model.ids import BrokerEpoch, BrokerId
+from regency.model.kafka_errors import ErrorCode
 from regency.model.settings import BrokerSettings
 from regency.protos import control_pb2 as pb
 from regency.runtime.zk_session import ZkSession
@@ -174,5 +177,14 @@ class SimController:
         else:
             assert isinstance(request, Asked)
             event = request.make()
-        event.reply.add_done_callback(lambda done: respond(done.exception() or done.result()))
+        event.reply.add_done_callback(lambda done: self._answer(done.exception() or done.result(), respond))
         self._queue.put(event)
+
+    def _answer(self, answer: Any, respond: Respond) -> None:
+        """A broker that is to leave is told so first, as the thread that serves the request does."""
+        if not isinstance(answer, SteeredBroker) or answer.error is not ErrorCode.NONE:
+            respond(answer)
+            return
+        request = ControlAsked(pb.ShutDownRequest, shut_down_request(answer).SerializeToString())
+        timeout_us = self.process.clock.delay_us(AGENT_TIMEOUT_MS)
+        self._network.call(self.process, self._host, answer.target, request, respond, timeout_us=timeout_us)

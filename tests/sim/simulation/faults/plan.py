@@ -71,6 +71,10 @@ class Kind(Enum):
     REASSIGN = "partitions reassigned"
     REASSIGN_AGAIN = "partitions reassigned, and otherwise before that is done"
     CHANGE_CONFIG = "settings changed"
+    GROW_TOPIC = "partitions added by request"
+    ALTER_CONFIG = "settings changed by request"
+    RESIGN = "controller asked to resign"
+    SHUT_DOWN = "broker told to leave by request"
     ELECT_PREFERRED = "preferred leaders asked for"
     ELECT_BY_ZNODE = "preferred leaders asked for in zookeeper"
     ELECT_UNCLEAN = "leaders asked for at any price"
@@ -84,6 +88,7 @@ class Kind(Enum):
     DRILL_LATE_LEAVE = "drill: a request to leave arrives in the next life"
     DRILL_LEAVER = "drill: a leader dies while another leaves"
     DRILL_LOST_WRITES = "drill: notifications of ISR changes are lost"
+    DRILL_REASSIGNMENTS = "drill: a partition moves while who has to do with it is dead"
     DRILL_OFFLINE_DIRECTORY = "drill: a partition is added while a directory is offline"
 
 
@@ -163,6 +168,7 @@ DRILLS: tuple[Kind, ...] = (
     Kind.DRILL_LOST_WRITES,
     Kind.DRILL_OFFLINE_DIRECTORY,
     Kind.DRILL_TRUNCATIONS,
+    Kind.DRILL_REASSIGNMENTS,
 )
 """Chains of events that a known hole needs and chance alone seldom arranges. Each is a kind of fault of its own."""
 
@@ -221,6 +227,8 @@ def _swarm(shape: Shape, chance: random.Random) -> list[Kind]:
         kinds.append(chance.choice((*CRASHES, *LONG)))
     if chance.random() < 0.3:
         kinds += (Kind.FAILOVERS, Kind.STOP_AND_CUT)
+    if chance.random() < 0.3:
+        kinds += (Kind.REASSIGN, Kind.REASSIGN_AGAIN)
     if chance.random() < 0.9:
         kinds += chance.choices(AT_POINTS, k=chance.randint(1, 3))
     if shape.lossy:

@@ -15,6 +15,9 @@ from regency.controller.controller import Controller
 from regency.controller.invariants import violations
 from regency.model.facts import LeaderIsrAndControllerEpoch
 from regency.model.ids import ZERO_TOPIC_ID, BrokerId, TopicPartition
+from regency.model.log_config import applicable_log_config
+from regency.model.settings_dynamic import broker_log_config
+from regency.model.znode_paths import EVERY_BROKER
 from simulation.cluster.agent import SimAgent
 from simulation.cluster.controller import SimController
 from simulation.judging.log_digests import LogCursor, Peek
@@ -47,6 +50,7 @@ def not_converged(
             if agent.process.alive:
                 yield from _of_metadata(broker, agent, picture)
                 yield from _of_disks(broker, agent, picture)
+                yield from _of_settings(broker, agent, picture)
 
     return list(islice(reasons(), MOST))
 
@@ -246,6 +250,21 @@ def _of_disks(broker: BrokerId, agent: SimAgent, picture: Picture) -> Iterator[s
             yield f"broker {broker} has a log of {partition} of {log.topic_id}, the topic is {topic.topic_id}"
         elif partition.partition in topic.partitions and broker not in topic.partitions[partition.partition].replicas:
             yield f"broker {broker} has a log of {partition}, which it is no replica of"
+
+
+# Settings
+
+
+def _of_settings(broker: BrokerId, agent: SimAgent, picture: Picture) -> Iterator[str]:
+    """Every log goes by the settings that stand in ZooKeeper, over the broker's, those of all brokers and the file."""
+    if agent.logs is None:
+        return
+    layers = picture.config(f"brokers/{EVERY_BROKER}"), picture.config(f"brokers/{broker}")
+    base, _ = broker_log_config(agent.settings.log_config(), *layers)
+    wanted = {name: applicable_log_config(base, picture.config(f"topics/{name}"))[0] for name in picture.topics}
+    for partition, log in sorted(agent.logs.all().items()):
+        if partition.topic in wanted and log.config != wanted[partition.topic]:
+            yield f"broker {broker} keeps {partition} by {log.config}, the settings are {wanted[partition.topic]}"
 
 
 # Metadata

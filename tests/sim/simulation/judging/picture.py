@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from regency.model import znode_paths as paths
 from regency.model import znodes
+from regency.model.errors import ZnodeMalformed
 from regency.model.facts import LeaderIsrAndControllerEpoch, TopicAssignment
 from regency.model.ids import BrokerEpoch, BrokerId, TopicPartition, ZkVersion
 from regency.runtime.zk_session import Znode
@@ -51,6 +53,16 @@ class Picture:
         if controller is not None:
             self.controller = znodes.decode_controller(paths.CONTROLLER, controller.data)
             self.controller_session = controller.stat.ephemeral_owner
+
+        self._committed = committed
+
+    def config(self, entity: str) -> Mapping[str, str]:
+        """What stands in ZooKeeper for this entity, such as `topics/t`; malformed settings are none."""
+        znode = self._committed.read(paths.config_of(entity))
+        try:
+            return {} if znode is None else znodes.decode_config(znode.path, znode.data)
+        except ZnodeMalformed:
+            return {}
 
     def _add_topic(self, committed: Committed, name: str, znode: Znode) -> None:
         version = ZkVersion(znode.stat.version)
