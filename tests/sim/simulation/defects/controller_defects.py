@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from simulation.defects import (
     agent_control_defects,
+    deletion_defects,
     election_defects,
     message_defects,
     race_defects,
+    reassignment_defects,
     write_defects,
 )
 from simulation.defects.patching import Defect
@@ -17,6 +19,8 @@ _ALL = (
     *message_defects.DEFECTS,
     *agent_control_defects.DEFECTS,
     *write_defects.DEFECTS,
+    *reassignment_defects.DEFECTS,
+    *deletion_defects.DEFECTS,
 )
 
 BECAUSE: dict[str, str] = {
@@ -48,6 +52,12 @@ BECAUSE: dict[str, str] = {
     "lost-isr-write-is-failure": "harmless: the partition is named to the controller, which reads the state and tells",
     "isr-by-the-unregistered": "harmless: the session is checked too, and a registration goes only with its session or "
     "its successor's",
+    "last-in-sync-dropped": "rare: all of before have to be dead while only one that is being added is in sync, and "
+    "then something else has to be asked for",
+    "deletions-not-resumed": "rare: a controller has to end in the moment between a reassignment and the deletions it "
+    "orders, or while a former replica's broker is dead",
+    "removed-followers-kept": "rare: who is removed is told to delete at once, and would have to fetch in the new "
+    "leader epoch before",
     "isr-in-any-session": "rare: an ISR change has to wait in the writer over the loss of a session, and the check of "
     "the registration refuses it unless the broker has registered by then",
     "lost-registration-unknown": "harmless: writes are bound to the session of the registration, which is gone",

@@ -1,0 +1,82 @@
+"""Defects of deletions: what is waited for, what goes first, who goes on, who is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from regency.broker_agent.replication import control
+from regency.controller import failover
+from regency.controller.request_batch import RequestBatch
+from regency.controller.store_deletions import DeletionStore, Removed
+from regency.controller.topic_deletion import TopicDeletionManager
+from simulation.defects.patching import Defect, Patch
+
+
+def _nothing(*_: Any) -> None:
+    """Instead of something."""
+
+
+def _not_loaded(patch: Patch) -> None:
+    patch.set(failover, "load_deletions", _nothing)
+
+
+def _not_resumed(patch: Patch) -> None:
+    patch.set(TopicDeletionManager, "brokers_started", _nothing)
+
+
+def _marker_first(patch: Patch) -> None:
+    remove = DeletionStore.remove_topics
+
+    def without_markers(self: DeletionStore, topics: Mapping[str, int]) -> Removed:
+        self.remove_markers(topics)
+        return remove(self, topics)
+
+    patch.set(DeletionStore, "remove_topics", without_markers)
+
+
+def _answered_undone(patch: Patch) -> None:
+    patch.edit(
+        control.ControlPath,
+        "_stop",
+        ("hosting.logs.delete_async(name)", "pass"),
+    )
+
+
+def _still_known(patch: Patch) -> None:
+    patch.set(RequestBatch, "topic_removed", _nothing)
+    patch.edit(TopicDeletionManager, "_forget_partitions", ("self._batch.metadata(partitions)", "pass"))
+
+
+DEFECTS = (
+    Defect(
+        "topic-deletions-not-loaded",
+        "A new controller does not look which topics are to be deleted.",
+        "reference section 6.2",
+        _not_loaded,
+    ),
+    Defect(
+        "topic-deletions-not-resumed",
+        "A broker that starts is not told what it has to delete.",
+        "KAFKA-10548",
+        _not_resumed,
+    ),
+    Defect(
+        "marker-removed-first",
+        "The marker of a topic goes before the topic does.",
+        "reference section 11.3",
+        _marker_first,
+    ),
+    Defect(
+        "deletion-answered-undone",
+        "A broker confirms a deletion and keeps the log.",
+        "reference section 6",
+        _answered_undone,
+    ),
+    Defect(
+        "deleted-topics-known",
+        "Brokers are not told that a topic is gone.",
+        "reference section 5.1",
+        _still_known,
+    ),
+)
