@@ -185,3 +185,49 @@ def test_no_produce_fails_while_brokers_leave_one_after_another(
         writer.join(60)
     assert kept.ledger.sent_count > 500
     kept.assert_nothing_lost()
+
+
+def test_failed_log_directory_costs_its_replicas_alone_and_a_restart_heals(
+    new_cluster: Callable[..., Cluster],
+    create_topic: Callable[..., None],
+    books: Callable[..., Any],
+    look: Callable[..., Any],
+    eventually: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """LogDirFailureTest.testIOExceptionDuringCheckpoint: new leaders, producing works, no notification is left."""
+    given = Cluster._properties
+
+    def with_two_directories(cluster: Cluster, agent: Any) -> dict[str, str]:
+        directories = f"{agent.directory / 'data'},{agent.directory / 'more'}"
+        return {**given(cluster, agent), "log.dirs": directories}
+
+    monkeypatch.setattr(Cluster, "_properties", with_two_directories)
+    settings = {**STILL, "replica.high.watermark.checkpoint.interval.ms": "500"}
+    cluster = new_cluster(settings=settings)
+    create_topic(cluster, partitions=6, min_insync_replicas="1")
+    broker = next(each for each in cluster.broker_ids if each != cluster.controller_id())
+    lost_dir = cluster.log_dirs(broker)[0].parent / "more"
+    lost = {int(each.name.rpartition("-")[2]) for each in lost_dir.iterdir() if each.name.startswith("t-")}
+    assert 0 < len(lost) < 6
+    kept = books(cluster, "t")
+    kept.write(500)
+
+    lost_dir.rename(lost_dir.with_name("away"))
+    lost_dir.write_text("no directory any more")
+
+    def without(numbers: set[int]) -> bool:
+        isrs = look(cluster).isrs()
+        return {each for each, isr in isrs.items() if broker not in isr} == numbers
+
+    eventually(lambda: without(lost), what="what was in the directory is out of the ISRs, nothing else")
+    assert all(look(cluster).leaders()[each] not in (broker, -1) for each in lost)
+    children = cluster.session().children(paths.LOG_DIR_EVENT_NOTIFICATION)
+    assert children is not None and children.names == ()
+    kept.write(500)
+
+    lost_dir.unlink()
+    lost_dir.with_name("away").rename(lost_dir)
+    cluster.restart(broker)
+    eventually(lambda: without(set()), what="all are in sync again")
+    kept.assert_nothing_lost()
