@@ -29,7 +29,6 @@ from regency.broker_agent.isr_history import IsrHistory
 from regency.broker_agent.isr_store import IsrWriter
 from regency.broker_agent.listener.server import KafkaListener
 from regency.broker_agent.log.disk import OsDisk
-from regency.broker_agent.log.log_manager import LogManager
 from regency.broker_agent.ports import IsrChange, IsrWritten
 from regency.broker_agent.producer_ids import ProducerIds
 from regency.broker_agent.readiness import say_ready_once_known
@@ -37,7 +36,7 @@ from regency.broker_agent.registration import Registered
 from regency.broker_agent.replication.fetch_sessions import FetchSessionCache
 from regency.broker_agent.replication.fetcher_pool import threads
 from regency.broker_agent.replication.replica_manager import ReplicaManager
-from regency.broker_agent.reporter import Reporter
+from regency.broker_agent.reporter import GrpcReports, Reporter
 from regency.broker_agent.stored_configs import StoredConfigs
 from regency.history.writer import HistoryWriter
 from regency.model.clock import SystemClock
@@ -211,19 +210,13 @@ class Agent:
         server.start()
         stack.push_async_callback(asyncio.to_thread, server.stop, GRACE_MS)
 
-    async def start_beside(self, replicas: ReplicaManager, logs: LogManager, stack: AsyncExitStack) -> None:
+    async def start_beside(self, replicas: ReplicaManager, stack: AsyncExitStack) -> None:
         """See Edge: the controller process and the reporter."""
         self._announce(self._settings.controller_listener, await self._child.start())
         self._supervise("the watch over the controller process", self._child.watch(), stack)
-        reporter = Reporter(
-            self._broker_id,
-            replicas,
-            lambda: list(logs.all()),
-            self._assembly.metadata,
-            self._assembly.broker_epoch,
-            self._settings.regency_report_interval_ms,
-        )
-        self._supervise("the reporter", reporter.run(), stack)
+        parts, reports = self._assembly, GrpcReports()
+        reporter = Reporter(self._broker_id, replicas, parts.metadata, parts.broker_epoch, reports, self._clock)
+        self._supervise("the reporter", reports.run(reporter, self._settings.regency_report_interval_ms), stack)
 
     async def until_registered(self) -> None:
         """See Edge."""

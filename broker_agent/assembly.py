@@ -133,7 +133,7 @@ class Edge(Protocol):
         """Listen to controllers."""
         ...
 
-    async def start_beside(self, replicas: ReplicaManager, logs: LogManager, stack: AsyncExitStack) -> None:
+    async def start_beside(self, replicas: ReplicaManager, stack: AsyncExitStack) -> None:
         """Start what runs beside the parts: this host's controller process, reports."""
         ...
 
@@ -199,7 +199,7 @@ class Assembly:
         await edge.serve_clients(replicas, session, cluster_id, stack)
         self.service = service = self._make_service(session, logs, replicas, configs, earlier)
         await edge.serve_controllers(service, stack)
-        await edge.start_beside(replicas, logs, stack)
+        await edge.start_beside(replicas, stack)
         stack.callback(registration.stop)
         await edge.blocking(registration.start)
         await edge.until_registered()

@@ -85,6 +85,7 @@ class ControllerProcess:
             self._loop,
             broker=config.broker_id,
             session_id=lambda: self._session.session_id,
+            clock=clock,
         )
         services = [reporting.handler(), admin_service(desk)]
         self._server = GrpcServer(services, threads=RPC_THREADS, name="controller-rpc")

@@ -12,7 +12,9 @@ from regency.controller.controller import Controller
 from regency.controller.desk import NOT_RULING, Desk
 from regency.controller.event_loop import EventLoop
 from regency.controller.events import ControlledShutdown, CreatedTopic, CreateTopics, NewTopic
-from regency.controller.reports import ReplicaReport
+from regency.controller.reports import ReplicaReport, Taken
+from regency.model.clock import Clock
+from regency.model.hosting import HostedRole
 from regency.model.ids import (
     ZERO_TOPIC_ID,
     BrokerEpoch,
@@ -41,12 +43,14 @@ class AdminService:
         *,
         broker: BrokerId,
         session_id: Callable[[], int],
+        clock: Clock,
     ) -> None:
         self._controller = controller
         self._desk = desk
         self._loop = loop
         self._broker = broker
         self._session_id = session_id
+        self._clock = clock
 
     def handler(self) -> ServiceHandler:
         """The service for a GrpcServer."""
@@ -71,9 +75,15 @@ class AdminService:
         if view.brokers.get(broker) != request.broker_epoch:
             why = f"broker {broker} is not live under epoch {request.broker_epoch}."
             return pb.ReportReplicasResponse(error_code=ErrorCode.STALE_BROKER_EPOCH, message=why)
-        send_full = self._controller.reports.take(
-            broker, BrokerEpoch(request.broker_epoch), _reports(request), full=request.full
+        taken = Taken(
+            broker,
+            BrokerEpoch(request.broker_epoch),
+            request.number,
+            request.digest,
+            request.full,
+            self._clock.monotonic_ms(),
         )
+        send_full = self._controller.reports.take(taken, _reports(request))
         return pb.ReportReplicasResponse(send_full=send_full)
 
     def create_topics(self, request: pb.CreateTopicsRequest) -> pb.CreateTopicsResponse:
@@ -117,11 +127,15 @@ class AdminService:
 def _reports(request: pb.ReportReplicasRequest) -> Iterator[tuple[TopicPartition, ReplicaReport]]:
     for topic in request.changes:
         position = 0
+        topic_id = TopicId(UUID(bytes=topic.topic_id))
         for row, partition in enumerate(topic.partition):
             members = topic.isr_len[row] if topic.isr_len else 0
             yield (
                 TopicPartition(topic.topic, partition),
                 ReplicaReport(
+                    topic_id,
+                    HostedRole(topic.role[row]),
+                    BrokerId(topic.leader[row]),
                     LeaderEpoch(topic.leader_epoch[row]),
                     ZkVersion(topic.zk_version[row]),
                     Offset(topic.high_watermark[row]),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Protocol
 
 import msgspec
@@ -17,6 +18,7 @@ from regency.controller.log_questions import DescribePort, LogEnds, LogQuestion
 from regency.controller.messages import Origin
 from regency.controller.metadata_log import MetadataLog
 from regency.controller.sender import Deleted, Message, Outgoing, Rpc, Sender, Trouble
+from regency.controller.standing import Standing, standing_of
 from regency.model.clock import Clock
 from regency.model.crash_points import crash_point
 from regency.model.errors import RegencyError
@@ -78,6 +80,14 @@ class Channels(Protocol):
     @property
     def unacknowledged(self) -> int:
         """Desired states that no agent has acknowledged yet."""
+        ...
+
+    def owed(self, broker: BrokerId) -> AbstractSet[TopicPartition]:
+        """Partitions of which the broker has yet to acknowledge something."""
+        ...
+
+    def standings(self) -> list[Standing]:
+        """How far every broker is, by id."""
         ...
 
     def set_brokers(self, brokers: Mapping[BrokerId, Broker]) -> None:
@@ -153,7 +163,7 @@ class GrpcAgent:
 
 
 class ControllerChannelManager:
-    """The senders of one controller epoch. Called by the controller's thread, but for `unacknowledged`."""
+    """The senders of one controller epoch. Used by the controller's thread; `unacknowledged` and `standings` by any."""
 
     def __init__(
         self,
@@ -188,6 +198,15 @@ class ControllerChannelManager:
     def unacknowledged(self) -> int:
         """Desired states that no agent has acknowledged yet. Any thread."""
         return sum(channel.unacknowledged() for channel in list(self._channels.values()))
+
+    def owed(self, broker: BrokerId) -> AbstractSet[TopicPartition]:
+        """Partitions of which the broker has yet to acknowledge something; none where there is no channel."""
+        channel = self._channels.get(broker)
+        return channel.owed() if channel is not None else frozenset()
+
+    def standings(self) -> list[Standing]:
+        """How far every broker is, by id. Any thread."""
+        return [channel.standing(broker) for broker, channel in sorted(self._channels.items())]
 
     def set_brokers(self, brokers: Mapping[BrokerId, Broker]) -> None:
         """Where leaders are reached from now on. The mapping is not changed afterwards."""
@@ -269,6 +288,14 @@ class _Channel:
     def unacknowledged(self) -> int:
         with self._changed:
             return self.sender.desired.unacknowledged
+
+    def owed(self) -> AbstractSet[TopicPartition]:
+        with self._changed:
+            return self.sender.desired.owed()
+
+    def standing(self, broker: BrokerId) -> Standing:
+        with self._changed:
+            return standing_of(broker, self.sender, self._clock.monotonic_ms())
 
     def want(self, requests: BrokerRequests | None) -> None:
         with self._changed:

@@ -11,6 +11,9 @@ from regency.model.ids import BrokerId
 from regency.model.log_config import LogConfig
 from regency.model.settings import BrokerSettings
 
+REPORTS_TO_WAIT_FOR = 3
+"""So many intervals of reports may pass before an agent has told what it did."""
+
 
 class ControllerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of one controller process. Times in milliseconds."""
@@ -35,6 +38,10 @@ class ControllerConfig(msgspec.Struct, frozen=True, kw_only=True):
     auto_leader_rebalance: bool = True
     leader_imbalance_percentage: int = 10
     leader_imbalance_check_interval_ms: int = 300_000
+    reconcile_interval_ms: int = 30_000
+    """How often what brokers report is compared with what they shall host."""
+    reconcile_confirm_ms: int = 3_000
+    """What still differs so much later is put right: longer than agents take to report."""
     history_dir: Path | None = None
 
 
@@ -55,5 +62,7 @@ def controller_config(settings: BrokerSettings) -> ControllerConfig:
         auto_leader_rebalance=settings.auto_leader_rebalance_enable,
         leader_imbalance_percentage=settings.leader_imbalance_per_broker_percentage,
         leader_imbalance_check_interval_ms=settings.leader_imbalance_check_interval_seconds * 1000,
+        reconcile_interval_ms=settings.regency_reconcile_interval_ms,
+        reconcile_confirm_ms=REPORTS_TO_WAIT_FOR * settings.regency_report_interval_ms,
         history_dir=Path(settings.regency_history_dir),
     )

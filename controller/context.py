@@ -108,6 +108,8 @@ class ControllerContext:
         """czxid and version of /admin/reassign_partitions as it was when all it asks for was begun."""
         self.deleting: dict[TopicPartition, None] = {}
         """Partitions with former replicas whose deletion is not confirmed."""
+        self.touched: dict[str, None] = {}
+        """Topics of which something has changed that brokers host by; whoever has looked at them takes them out."""
         self.usable: frozenset[BrokerId] = frozenset()
         """Brokers that are live and not shutting down."""
         self._isrs: dict[tuple[BrokerId, ...], tuple[BrokerId, ...]] = {}
@@ -182,6 +184,7 @@ class ControllerContext:
             entry = self.topics[topic.topic] = TopicEntry(topic.topic)
         entry.zk_version = topic.zk_version
         entry.czxid = topic.czxid
+        self.touched[topic.topic] = None
         if topic.topic_id is not None:
             entry.topic_id = topic.topic_id
         added = []
@@ -198,6 +201,7 @@ class ControllerContext:
     def remove_topic(self, topic: str) -> None:
         """Forget a topic whose znode is gone."""
         entry = self.topics.pop(topic, None)
+        self.touched[topic] = None
         if entry is not None:
             partitions = [TopicPartition(topic, number) for number, _ in entry.partitions()]
             self.partition_count -= len(partitions)
@@ -225,6 +229,7 @@ class ControllerContext:
         entry = self.topics[partition.topic]
         entry.grow(partition.partition)
         entry.assignments[partition.partition] = _shared(self._assignments, assignment)
+        self.touched[partition.topic] = None
         self._note_reassignment(partition, assignment)
 
     def is_reassigning(self, topic: str) -> bool:
@@ -275,6 +280,7 @@ class ControllerContext:
     def set_leadership(self, partition: TopicPartition, leadership: LeaderIsrAndControllerEpoch) -> None:
         """Note what the state znode holds."""
         self.topics[partition.topic].leadership[partition.partition] = leadership
+        self.touched[partition.topic] = None
 
     def shared_isr(self, isr: tuple[BrokerId, ...]) -> tuple[BrokerId, ...]:
         """The one tuple kept for all partitions with this ISR."""
@@ -321,10 +327,12 @@ class ControllerContext:
             ordered = tuple(sorted(kept, key=lambda each: each[0]))
             changed = self._changed_states[key] = _shared(self._replica_states, ordered)
         entry.replica_states[partition.partition] = changed
+        self.touched[partition.topic] = None
 
     def begin_replicas(self, partition: TopicPartition, replicas: tuple[BrokerId, ...]) -> tuple[BrokerId, ...]:
         """Give all replicas of a partition their first states, Online or Ineligible. Returns those that are Online."""
         entry = self.topics[partition.topic]
+        self.touched[partition.topic] = None
         if not self.offline_replicas and self.usable.issuperset(replicas):
             states = self._all_online.get(replicas)
             if states is None:

@@ -6,6 +6,7 @@ All of it runs on one thread. Other threads put events, and read `view`.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Mapping
 
 import msgspec
@@ -93,6 +94,8 @@ class Controller:
     ) -> None:
         self.view = View()
         self.reports = ReplicaReports()
+        self.repairs: Counter[str] = Counter()
+        """Differences between reports and desired states that were put right here, by kind."""
         self.failover: tuple[tuple[str, int], ...] = ()
         """Parts of the last failover here, with their milliseconds."""
         self.patience = Patience(session)
@@ -226,6 +229,8 @@ class Controller:
             ),
             history=self._history,
             clock=self._clock,
+            reports=self.reports,
+            repairs=self.repairs,
         )
         term.decisions.begin("failover")
         why = "won the race for /controller"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from typing import NamedTuple
 
@@ -85,6 +85,19 @@ class DecisionLog:
                 logger.info("%s: %s (was %s): %s", subject, after, before, why)
         if subjects:
             self._write([(subject, before, after, why) for subject in subjects])
+
+    def note_each(self, decisions: Iterable[tuple[str, str, str, str]]) -> None:
+        """Record decisions (subject, before, after, why) about something else than leadership; many as one line."""
+        texts = list(decisions)
+        if len(texts) > LINES_PER_EVENT:
+            counts = Counter(after for _, _, after, _ in texts)
+            listed = ", ".join(f"{count} {what}" for what, count in sorted(counts.items()))
+            logger.info("%s decided about %d, such as %s: %s", self._event, len(texts), texts[0][0], listed)
+        else:
+            for subject, before, after, why in texts:
+                logger.info("%s: %s (was %s): %s", subject, after, before, why)
+        if texts:
+            self._write(texts)
 
     def commit(self) -> None:
         """Write what was noted since the last commit: a line each, or one block and a summary."""

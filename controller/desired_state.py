@@ -66,13 +66,22 @@ class DesiredState:
         self._deleting: set[TopicPartition] = set()
         self._new: set[TopicPartition] = set()
         self._attempts: dict[TopicPartition, int] = {}
+        self._failing_since: dict[TopicPartition, int] = {}
         self._in_flight: Mapping[TopicPartition, Wanted] = {}
 
     @property
     def unacknowledged(self) -> int:
         """Slots the broker has not acknowledged."""
+        return len(self.owed())
+
+    def owed(self) -> set[TopicPartition]:
+        """The partitions of these slots."""
         waiting = self._hosts.keys() | self._stops.keys() | self._delayed.keys() | self._behind_delete.keys()
-        return len(waiting | self._in_flight.keys()) if self._in_flight else len(waiting)
+        return waiting | self._in_flight.keys() if self._in_flight else waiting
+
+    def failing_since_ms(self) -> int | None:
+        """When the oldest of what was answered with an error was answered so first; None where there is none."""
+        return min(self._failing_since.values(), default=None)
 
     @property
     def has_hosts(self) -> bool:
@@ -88,6 +97,7 @@ class DesiredState:
         """Set what the broker shall do about the partition."""
         delayed = self._delayed.pop(partition, None)
         self._attempts.pop(partition, None)
+        self._failing_since.pop(partition, None)
         if isinstance(wanted, Host):
             if is_new:
                 self._new.add(partition)
@@ -180,11 +190,13 @@ class DesiredState:
         newer: Wanted | None = self._hosts.get(partition) or self._stops.get(partition)
         if newer is not None or partition in self._delayed:
             return
+        self._failing_since.setdefault(partition, now_ms)
         attempts = self._attempts[partition] = self._attempts.get(partition, 0) + 1
         self._delayed[partition] = _Delayed(wanted, now_ms + retry_delay_ms(attempts))
 
     def _finish(self, partition: TopicPartition, wanted: Wanted, *, acknowledged: bool) -> None:
         self._attempts.pop(partition, None)
+        self._failing_since.pop(partition, None)
         if isinstance(wanted, Host):
             newer = self._hosts.get(partition)
             if acknowledged and (newer is None or newer.topic_id == wanted.topic_id):

@@ -18,6 +18,7 @@ from regency.controller.leader_elections import on_elections_asked
 from regency.controller.log_dir_failures import log_dir_notifications
 from regency.controller.phases import Phases
 from regency.controller.reassignment_requests import resume_reassignments
+from regency.controller.reconcile import begin_reconciling
 from regency.controller.states import ReplicaState
 from regency.controller.term import Term
 from regency.controller.topic_deletion_requests import load_deletions
@@ -70,6 +71,7 @@ def take_over(term: Term, phases: Phases) -> None:
     term.deletions.resume()
     on_elections_asked(term)
     begin_balancing(term)
+    begin_reconciling(term)
     look_after_notifications(term)
     for problem in islice(violations(term.context), LINES_OF_VIOLATIONS):
         logger.error("%s: compare with what wrote its state znode", problem)

@@ -1,18 +1,22 @@
-"""What agents last reported of the replicas they host. Written by gRPC threads, read by whoever describes them."""
+"""What agents last reported of the replicas they host. Written by gRPC threads, read by whoever compares them."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from regency.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicPartition, ZkVersion
+from regency.model.hosting import SERVED, HostedRole, replaced, replica_number, topic_number
+from regency.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition, ZkVersion
 
 
 class ReplicaReport(msgspec.Struct, frozen=True):
     """One replica as its broker reported it. `isr` is empty where the broker does not lead."""
 
+    topic_id: TopicId
+    role: HostedRole
+    leader: BrokerId
     leader_epoch: LeaderEpoch
     zk_version: ZkVersion
     high_watermark: Offset
@@ -21,11 +25,52 @@ class ReplicaReport(msgspec.Struct, frozen=True):
     isr: tuple[BrokerId, ...]
     directory: str
 
+    def __str__(self) -> str:
+        """What it is and under whom, for people."""
+        match self.role:
+            case HostedRole.LEADER:
+                return f"leads in leader epoch {self.leader_epoch} at version {self.zk_version}, isr {list(self.isr)}"
+            case HostedRole.FOLLOWER | HostedRole.UNFED:
+                without = " without a fetcher" if self.role is HostedRole.UNFED else ""
+                return f"follows {self.leader} in leader epoch {self.leader_epoch}{without}"
+            case HostedRole.OFFLINE:
+                return f"is out of reach in {self.directory}"
+            case HostedRole.NONE:
+                return "does not serve it"
 
-class _BrokerReports:
-    def __init__(self, epoch: BrokerEpoch) -> None:
-        self.epoch = epoch
-        self.replicas: dict[TopicPartition, ReplicaReport] = {}
+    def number(self, partition: int) -> int:
+        """What it adds to its broker's digest."""
+        topic = topic_number(self.topic_id)
+        return replica_number(topic, partition, self.leader, self.leader_epoch, self.zk_version, self.role)
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """A report without its replicas."""
+
+    broker: BrokerId
+    epoch: BrokerEpoch
+    number: int
+    digest: int
+    full: bool
+    at_ms: int
+    """When it came; monotonic."""
+
+
+class BrokerReports(msgspec.Struct):
+    """All that one incarnation of a broker has reported."""
+
+    last: Taken
+    replicas: dict[TopicPartition, ReplicaReport]
+    wants_full: bool = False
+    """Its next report shall name everything."""
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether what is known of its replicas is what its digest says."""
+        digest = 0
+        for name, replica in self.replicas.items():
+            digest = replaced(digest, 0, replica.number(name.partition))
+        return digest == self.last.digest
 
 
 class ReplicaReports:
@@ -33,24 +78,38 @@ class ReplicaReports:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._brokers: dict[BrokerId, _BrokerReports] = {}
+        self._brokers: dict[BrokerId, BrokerReports] = {}
 
-    def take(
-        self,
-        broker: BrokerId,
-        epoch: BrokerEpoch,
-        changes: Iterable[tuple[TopicPartition, ReplicaReport]],
-        *,
-        full: bool,
-    ) -> bool:
-        """Take in a report. Returns whether the next one shall be full: nothing was known of this incarnation."""
+    def take(self, report: Taken, changes: Iterable[tuple[TopicPartition, ReplicaReport]]) -> bool:
+        """Take in a report, unless a newer one is known. Returns whether the next one shall be full."""
+        with self._lock:
+            known = self._brokers.get(report.broker)
+            first = known is None or known.last.epoch != report.epoch
+            if known is not None and not first and report.number < known.last.number:
+                return known.wants_full
+            if known is None or first or report.full:
+                known = self._brokers[report.broker] = BrokerReports(report, {}, first and not report.full)
+            known.last = report
+            for name, replica in changes:
+                if replica.role is HostedRole.NONE:
+                    known.replicas.pop(name, None)
+                else:
+                    known.replicas[name] = replica
+            return known.wants_full
+
+    def last(self, broker: BrokerId, epoch: BrokerEpoch) -> Taken | None:
+        """The last report of an incarnation; None where it has none, or has not named everything yet."""
         with self._lock:
             known = self._brokers.get(broker)
-            first = known is None or known.epoch != epoch
-            if known is None or first or full:
-                known = self._brokers[broker] = _BrokerReports(epoch)
-            known.replicas.update(changes)
-            return first and not full
+            return None if known is None or known.last.epoch != epoch or known.wants_full else known.last
+
+    def copy(self, broker: BrokerId, epoch: BrokerEpoch) -> BrokerReports | None:
+        """All that an incarnation has reported, as it is now; None where that is nothing, or not everything yet."""
+        with self._lock:
+            known = self._brokers.get(broker)
+            if known is None or known.last.epoch != epoch or known.wants_full:
+                return None
+            return BrokerReports(known.last, dict(known.replicas))
 
     def replica(self, broker: BrokerId, partition: TopicPartition) -> ReplicaReport | None:
         """What a broker last reported of a partition."""
@@ -58,14 +117,25 @@ class ReplicaReports:
             known = self._brokers.get(broker)
             return None if known is None else known.replicas.get(partition)
 
-    def retain(self, live: Iterable[BrokerId]) -> None:
-        """Forget the brokers that are not live."""
-        kept = frozenset(live)
+    def ask_for_all(self, broker: BrokerId) -> None:
+        """Have the broker name everything in its next report. Harmless where it never reported."""
         with self._lock:
-            for broker in [each for each in self._brokers if each not in kept]:
+            known = self._brokers.get(broker)
+            if known is not None:
+                known.wants_full = True
+
+    def retain(self, live: Mapping[BrokerId, BrokerEpoch]) -> None:
+        """Forget the brokers that are not live."""
+        with self._lock:
+            for broker in [each for each in self._brokers if each not in live]:
                 del self._brokers[broker]
 
     def clear(self) -> None:
         """Forget everything: the term is over."""
         with self._lock:
             self._brokers.clear()
+
+
+def served(reports: Mapping[TopicPartition, ReplicaReport]) -> int:
+    """How many of the replicas are led or followed."""
+    return sum(replica.role in SERVED for replica in reports.values())

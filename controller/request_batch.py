@@ -45,6 +45,7 @@ class RequestBatch:
         self._brokers_changed = False
         self._snapshot = False
         self._starting: set[BrokerId] = set()
+        self._strangers: dict[BrokerId, dict[TopicPartition, Stop]] = {}
 
     def host(self, brokers: Iterable[BrokerId], partition: TopicPartition, *, is_new: bool = False) -> None:
         """These brokers shall lead or follow as the context says, and everybody shall know. `is_new` is sticky.
@@ -69,6 +70,11 @@ class RequestBatch:
             wanted[partition] = _STOP | _DELETE
         else:
             wanted[partition] = (wanted.get(partition, 0) & (_DELETE | _NEW)) | _STOP
+
+    def stop_stranger(self, broker: BrokerId, partition: TopicPartition, topic_id: TopicId) -> None:
+        """The broker shall stop serving a partition that the context need not know, of this topic; its log stays."""
+        self._wanted.setdefault(broker, {})
+        self._strangers.setdefault(broker, {})[partition] = Stop(topic_id, NO_LEADER_EPOCH, delete=False)
 
     def metadata(self, partitions: Iterable[TopicPartition]) -> None:
         """Everybody shall know these partitions' leadership."""
@@ -139,7 +145,7 @@ class RequestBatch:
         self, broker: BrokerId, wanted: Mapping[TopicPartition, int], hosts: dict[TopicPartition, Host]
     ) -> BrokerRequests:
         told: dict[TopicPartition, Host] = {}
-        stops: dict[TopicPartition, Stop] = {}
+        stops: dict[TopicPartition, Stop] = dict(self._strangers.get(broker, {}))
         new: list[TopicPartition] = []
         for partition, flags in wanted.items():
             if flags & _STOP_OR_DELETE:

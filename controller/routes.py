@@ -52,6 +52,7 @@ from regency.controller.reassignment_requests import (
     on_reassignments_asked,
     on_reassignments_wait,
 )
+from regency.controller.reconcile import ReconcileDue, on_reconcile_due
 from regency.controller.resignation import Resign, resign
 from regency.controller.term import Term
 from regency.controller.topic_creation import create_topics
@@ -96,6 +97,7 @@ ANSWERS: Final[Mapping[type[Event], Callable[[Term, Any], None]]] = {
     NotificationsDue: on_notifications_due,
     InquiriesDue: on_inquiries_due,
     LeaderBalanceDue: on_leader_balance_due,
+    ReconcileDue: on_reconcile_due,
     ShutdownsOverdue: on_shutdowns_overdue,
 }
 """Events that bring something of a controller epoch, dropped when that is over. Each is given to its handler."""

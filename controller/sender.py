@@ -122,6 +122,8 @@ class Sender:
         self._piece = 0
         self._last_rpc = Rpc.UPDATE_METADATA
         self._deleted: dict[TopicPartition, TopicId] = {}
+        self._chosen_ms = 0
+        """When the request in flight was chosen."""
         self._passed = 0
         """Requests chosen while a StopReplica waited."""
 
@@ -140,6 +142,12 @@ class Sender:
         """The incarnation, and the number of the last request to it."""
         return self._broker_epoch, self._seq
 
+    def oldest_attempt_ms(self, now_ms: int) -> int:
+        """For how long something has been sent, again and again, and is not acknowledged; 0 where nothing is."""
+        since = [] if self._in_flight is None else [self._chosen_ms]
+        failing = self.desired.failing_since_ms()
+        return now_ms - min((*since, *([] if failing is None else [failing])), default=now_ms)
+
     def start(self) -> None:
         """What is wanted by now is the whole of what the broker hosts: begin with the full LeaderAndIsr."""
         self._started = True
@@ -152,6 +160,7 @@ class Sender:
         if self._in_flight is None:
             self.desired.release_due(now_ms)
             self._in_flight = self._choose()
+            self._chosen_ms = now_ms
         self._awaiting = self._in_flight is not None
         return self._in_flight
 

@@ -5,6 +5,7 @@ Nothing of it survives into the next term, so nothing decided in an old epoch ca
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -21,6 +22,7 @@ from regency.controller.log_questions import LogEnds
 from regency.controller.notification_ages import NotificationAges
 from regency.controller.partition_state_machine import PartitionStateMachine
 from regency.controller.replica_state_machine import ReplicaStateMachine
+from regency.controller.reports import ReplicaReports
 from regency.controller.request_batch import RequestBatch
 from regency.controller.sender import Deleted, Trouble
 from regency.controller.store_deletions import DeletionStore
@@ -76,7 +78,13 @@ class Term:
         channels: Channels,
         history: HistoryWriter | None,
         clock: Clock,
+        reports: ReplicaReports | None = None,
+        repairs: Counter[str] | None = None,
     ) -> None:
+        self.reports = ReplicaReports() if reports is None else reports
+        """What agents last said of what they host."""
+        self.repairs: Counter[str] = Counter() if repairs is None else repairs
+        """What was put right because of that, by kind, in this process."""
         self.config = config
         self.store = store
         self.cluster_id = cluster_id

@@ -7,21 +7,25 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class ReportReplicasRequest(_message.Message):
-    __slots__ = ("broker_id", "broker_epoch", "controller_epoch", "full", "changes")
+    __slots__ = ("broker_id", "broker_epoch", "controller_epoch", "full", "changes", "digest", "number")
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     FULL_FIELD_NUMBER: _ClassVar[int]
     CHANGES_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
     broker_id: int
     broker_epoch: int
     controller_epoch: int
     full: bool
     changes: _containers.RepeatedCompositeFieldContainer[ReplicaReports]
-    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., full: bool = ..., changes: _Optional[_Iterable[_Union[ReplicaReports, _Mapping]]] = ...) -> None: ...
+    digest: int
+    number: int
+    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., full: bool = ..., changes: _Optional[_Iterable[_Union[ReplicaReports, _Mapping]]] = ..., digest: _Optional[int] = ..., number: _Optional[int] = ...) -> None: ...
 
 class ReplicaReports(_message.Message):
-    __slots__ = ("topic", "topic_id", "partition", "leader_epoch", "zk_version", "high_watermark", "log_end_offset", "log_start_offset", "isr_len", "isr", "directory")
+    __slots__ = ("topic", "topic_id", "partition", "leader_epoch", "zk_version", "high_watermark", "log_end_offset", "log_start_offset", "isr_len", "isr", "directory", "leader", "role")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
@@ -33,6 +37,8 @@ class ReplicaReports(_message.Message):
     ISR_LEN_FIELD_NUMBER: _ClassVar[int]
     ISR_FIELD_NUMBER: _ClassVar[int]
     DIRECTORY_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    ROLE_FIELD_NUMBER: _ClassVar[int]
     topic: str
     topic_id: bytes
     partition: _containers.RepeatedScalarFieldContainer[int]
@@ -44,7 +50,9 @@ class ReplicaReports(_message.Message):
     isr_len: _containers.RepeatedScalarFieldContainer[int]
     isr: _containers.RepeatedScalarFieldContainer[int]
     directory: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partition: _Optional[_Iterable[int]] = ..., leader_epoch: _Optional[_Iterable[int]] = ..., zk_version: _Optional[_Iterable[int]] = ..., high_watermark: _Optional[_Iterable[int]] = ..., log_end_offset: _Optional[_Iterable[int]] = ..., log_start_offset: _Optional[_Iterable[int]] = ..., isr_len: _Optional[_Iterable[int]] = ..., isr: _Optional[_Iterable[int]] = ..., directory: _Optional[_Iterable[str]] = ...) -> None: ...
+    leader: _containers.RepeatedScalarFieldContainer[int]
+    role: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partition: _Optional[_Iterable[int]] = ..., leader_epoch: _Optional[_Iterable[int]] = ..., zk_version: _Optional[_Iterable[int]] = ..., high_watermark: _Optional[_Iterable[int]] = ..., log_end_offset: _Optional[_Iterable[int]] = ..., log_start_offset: _Optional[_Iterable[int]] = ..., isr_len: _Optional[_Iterable[int]] = ..., isr: _Optional[_Iterable[int]] = ..., directory: _Optional[_Iterable[str]] = ..., leader: _Optional[_Iterable[int]] = ..., role: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ReportReplicasResponse(_message.Message):
     __slots__ = ("error_code", "message", "send_full")

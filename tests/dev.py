@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
-PROTOS = ("control", "admin", "controller")
+PROTOS = ("control", "admin", "controller", "inspection")
 SUITES = {
     "unit": ["tests/unit"],
     "property": ["tests/property"],

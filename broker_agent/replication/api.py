@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
+from regency.model.hosting import HostedRole
 from regency.model.ids import (
     NO_BROKER_EPOCH,
     NO_LEADER_EPOCH,
@@ -157,3 +158,4 @@ class ReplicaDescription(msgspec.Struct, frozen=True):
     last_batch_epoch: LeaderEpoch
     directory: str
     broker_epoch_of_leader: BrokerEpoch = NO_BROKER_EPOCH
+    role: HostedRole = HostedRole.NONE

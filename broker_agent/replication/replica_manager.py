@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from regency.broker_agent.ports import IsrStore, Peers, Timer
 from regency.broker_agent.replication.api import (
@@ -37,6 +37,7 @@ from regency.broker_agent.replication.rules import Role
 from regency.broker_agent.replication.schedule import Schedule
 from regency.model.clock import Clock
 from regency.model.crash_points import crash_point
+from regency.model.hosting import HostedRole
 from regency.model.ids import (
     NO_LEADER,
     NO_LEADER_EPOCH,
@@ -54,6 +55,13 @@ from regency.model.settings import BrokerSettings
 if TYPE_CHECKING:
     from regency.broker_agent.log.log_manager import LogManager
     from regency.broker_agent.log.partition_log import PartitionLog
+
+_ROLES: Final = {
+    Role.NONE: HostedRole.NONE,
+    Role.LEADER: HostedRole.LEADER,
+    Role.FOLLOWER: HostedRole.FOLLOWER,
+    Role.OFFLINE: HostedRole.OFFLINE,
+}
 
 
 class ReplicaManager:
@@ -174,7 +182,7 @@ class ReplicaManager:
         """Hosted partitions, or those asked for; what is not hosted is left out, even where its log is here."""
         held = self._hosting.partitions
         wanted = held if tps is None else [name for name in tps if name in held]
-        return [_described(held[name]) for name in wanted]
+        return [_described(held[name], self._reported_role(held[name])) for name in wanted]
 
     def describe_logs(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, ReplicaDescription | None]:
         """How far these logs go, also those not hosted yet; None for one that is hosted and out of reach."""
@@ -186,10 +194,17 @@ class ReplicaManager:
                 if partition is not None or name in self._hosting.homeless:
                     described[name] = None
             elif partition is not None:
-                described[name] = None if partition.role is Role.OFFLINE else _described(partition)
+                offline = partition.role is Role.OFFLINE
+                described[name] = None if offline else _described(partition, self._reported_role(partition))
             else:
                 described[name] = _described_log(name, log)
         return described
+
+    def _reported_role(self, partition: Partition) -> HostedRole:
+        if partition.role is Role.FOLLOWER and partition.leader != NO_LEADER:
+            fed = self._fetchers.is_following(partition.topic_partition)
+            return HostedRole.FOLLOWER if fed else HostedRole.UNFED
+        return _ROLES[partition.role]
 
     @property
     def fetchers(self) -> FetcherPool:
@@ -266,7 +281,7 @@ class ReplicaManager:
             self._hosting.logs.checkpoint_high_watermarks(current)
 
 
-def _described(partition: Partition) -> ReplicaDescription:
+def _described(partition: Partition, role: HostedRole) -> ReplicaDescription:
     log = partition.log
     return ReplicaDescription(
         partition.topic_partition,
@@ -281,6 +296,7 @@ def _described(partition: Partition) -> ReplicaDescription:
         log.last_batch_epoch,
         str(log.directory.parent),
         partition.leader_broker_epoch,
+        role,
     )
 
 

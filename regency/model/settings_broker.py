@@ -120,6 +120,7 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     regency_isr_notification_quiet_ms: int = 50
     regency_isr_notification_max_delay_ms: int = 500
     regency_report_interval_ms: int = 1_000
+    regency_reconcile_interval_ms: int = 30_000
 
     def __post_init__(self) -> None:
         if not self.regency_history_dir:

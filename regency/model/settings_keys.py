@@ -240,6 +240,7 @@ _REGENCY = (
     Key("regency.isr.notification.quiet.ms", _NATURAL, "ms", "ISR changes are announced when the last is this old,"),
     Key("regency.isr.notification.max.delay.ms", _NATURAL, "ms", "or when the first of them is this old."),
     Key("regency.report.interval.ms", _POSITIVE, "ms", "Shortest time between two reports to the controller."),
+    Key("regency.reconcile.interval.ms", _POSITIVE, "ms", "How often a controller compares reports with its wishes."),
 )
 
 KEYS: Final[dict[str, Key]] = {

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from uuid import UUID
 
+import msgspec
 import pytest
 
 from regency.broker_agent import admin_forwarder, controlled_shutdown
@@ -19,8 +20,9 @@ from regency.broker_agent.metadata_cache import (
     TopicDelta,
 )
 from regency.broker_agent.replication.api import ReplicaDescription
-from regency.broker_agent.reporter import Reporter
+from regency.broker_agent.reporter import SIGN_OF_LIFE_MS, GrpcReports, Reporter
 from regency.model.clock import ManualClock, SystemClock
+from regency.model.hosting import HostedRole, replica_number, topic_number
 from regency.model.ids import (
     BrokerEpoch,
     BrokerId,
@@ -110,6 +112,7 @@ def replica(number: int, high_watermark: int = 5) -> ReplicaDescription:
         Offset(0),
         LeaderEpoch(4),
         "/data",
+        role=HostedRole.LEADER,
     )
 
 
@@ -119,7 +122,13 @@ class Reporting:
     def __init__(self, metadata: MetadataCache) -> None:
         self.replicas = {TopicPartition("flights", number): replica(number) for number in range(2)}
         self.epoch = BrokerEpoch(50)
-        self.reporter = Reporter(ME, self, lambda: list(self.replicas), metadata, lambda: self.epoch, interval_ms=1)
+        self.clock = ManualClock()
+        self.port = GrpcReports()
+        self.reporter = Reporter(ME, self, metadata, lambda: self.epoch, self.port, self.clock)
+
+    @property
+    def partitions(self) -> dict[TopicPartition, ReplicaDescription]:
+        return self.replicas
 
     def describe(self, tps=None) -> list[ReplicaDescription]:
         return [self.replicas[partition] for partition in tps]
@@ -130,7 +139,7 @@ class Reporting:
             for step in steps:
                 step()
                 await self.reporter.report()
-            self.reporter.close()
+            self.port.close()
 
         asyncio.run(scenario())
 
@@ -166,6 +175,37 @@ def test_a_refused_report_is_told_again(controller: PlayedController) -> None:
     controller.report_answer = pb.ReportReplicasResponse(error_code=ErrorCode.NOT_CONTROLLER)
     reporting.run(lambda: None)
     assert [report.full for report in controller.reports] == [True, True]
+
+
+def number(partition: int, role: HostedRole = HostedRole.LEADER) -> int:
+    return replica_number(topic_number(T1), partition, ME, LeaderEpoch(4), ZkVersion(2), role)
+
+
+def test_a_report_has_a_digest_of_all_roles_and_names_what_is_hosted_no_more(controller: PlayedController) -> None:
+    reporting = Reporting(ruled_by(controller.port))
+    first, second = TopicPartition("flights", 0), TopicPartition("flights", 1)
+    reporting.run(
+        lambda: reporting.replicas.update({first: replica(0, high_watermark=7)}),
+        lambda: reporting.replicas.pop(second),
+        lambda: reporting.replicas.update({first: msgspec.structs.replace(replica(0), role=HostedRole.UNFED)}),
+    )
+    all_there = (number(0) + number(1)) % 2**64
+    assert [report.digest for report in controller.reports] == [
+        all_there,
+        all_there,
+        number(0),
+        number(0, HostedRole.UNFED),
+    ]
+    assert [report.number for report in controller.reports] == [1, 2, 3, 4]
+    gone = controller.reports[2].changes[0]
+    assert (list(gone.partition), list(gone.role)) == ([1], [HostedRole.NONE])
+
+
+def test_an_agent_with_nothing_new_gives_a_sign_of_life_now_and_then(controller: PlayedController) -> None:
+    reporting = Reporting(ruled_by(controller.port))
+    reporting.run(lambda: None, lambda: reporting.clock.advance(SIGN_OF_LIFE_MS))
+    assert [len(report.changes) for report in controller.reports] == [1, 0]
+    assert controller.reports[0].digest == controller.reports[1].digest
 
 
 def test_nobody_is_told_before_there_is_a_controller_and_a_registration(controller: PlayedController) -> None:

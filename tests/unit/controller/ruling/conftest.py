@@ -20,6 +20,7 @@ from regency.controller.log_questions import LogEnds
 from regency.controller.metadata_log import MetadataLog
 from regency.controller.patience import Patience
 from regency.controller.sender import Sender
+from regency.controller.standing import standing_of
 from regency.controller.store_access import Fence
 from regency.controller.term import Term
 from regency.controller.topic_watches import TopicWatches
@@ -115,6 +116,13 @@ class SteppedChannels:
     @property
     def unacknowledged(self) -> int:
         return sum(sender.desired.unacknowledged for sender in self.senders.values())
+
+    def owed(self, broker):
+        return self.senders[broker].desired.owed() if broker in self.senders else frozenset()
+
+    def standings(self):
+        now = self._clock.monotonic_ms()
+        return [standing_of(broker, sender, now) for broker, sender in sorted(self.senders.items())]
 
     def set_brokers(self, brokers):
         self._brokers = brokers

@@ -8,6 +8,7 @@ import pytest
 
 from regency.controller.admin_service import AdminService
 from regency.controller.desk import Desk
+from regency.controller.reports import Taken
 from regency.model import znode_paths as paths
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
@@ -27,6 +28,7 @@ class Served:
             candidate.loop,
             broker=candidate.broker,
             session_id=lambda: candidate.session.session_id,
+            clock=world.clock,
         )
         self.thread = threading.Thread(target=candidate.loop.run, daemon=True)
 
@@ -105,7 +107,10 @@ def test_describe_tells_what_it_rules(served):
 def report(served, broker: int = 3, *, epoch: int | None = None, full: bool = False) -> pb.ReportReplicasResponse:
     change = pb.ReplicaReports(
         topic="t",
+        topic_id=bytes(16),
         partition=[0, 1],
+        role=[1, 2],
+        leader=[3, 1],
         leader_epoch=[4, 5],
         zk_version=[1, 2],
         high_watermark=[10, 20],
@@ -141,10 +146,10 @@ def test_report_of_an_unknown_incarnation_is_refused(served, broker, epoch):
 
 def test_reports_of_brokers_that_died_are_forgotten(ruled):
     candidate = ruled.candidates[0]
-    candidate.controller.reports.take(3, 1, [], full=True)
+    candidate.controller.reports.take(Taken(3, 1, 1, 0, True, 0), [])
     ruled.kill_broker(3)
 
-    assert candidate.controller.reports.take(3, 1, [], full=False)
+    assert candidate.controller.reports.take(Taken(3, 1, 1, 0, False, 0), [])
 
 
 def test_candidate_that_does_not_rule_says_so_to_everything_but_describe(idle):
