@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from kafka.admin import KafkaAdminClient
 
+from regency.cli.exits import Exit
 from regency.cluster.cluster import Cluster
 from regency.model import znode_paths as paths
 from regency.runtime.zk_session import Create, Delete, ZkSession
@@ -28,6 +32,12 @@ def delete_by_kafka_python(cluster: Cluster, topic: str) -> None:
         admin.delete_topics([topic], timeout_ms=20_000)
     finally:
         admin.close()
+
+
+def by_command(cluster: Cluster, topic: str) -> subprocess.CompletedProcess[str]:
+    words = ["topics", "delete", topic, "--yes", "-o", "json", "--bootstrap-server", cluster.bootstrap_servers]
+    command = [sys.executable, "-m", "regency.cli.main", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
 def known_topics(cluster: Cluster) -> set[str]:
@@ -97,6 +107,10 @@ def test_a_deletion_waits_for_a_dead_broker_over_a_change_of_controllers(
     eventually(lambda: session.children(paths.DELETE_TOPICS).names == ("t",), what="only what waits is still marked")
     cluster.kill_controller()
     cluster.wait_controller()
+    told = by_command(cluster, "t")
+    assert told.returncode == Exit.IN_PROGRESS, told.stderr
+    assert f"broker {dead} holds replicas and is not live" in told.stderr
+    assert [row["offline"] for row in json.loads(told.stdout)] == [[dead]]
     assert session.read(paths.topic("t")) is not None
     assert logs_of(cluster, dead, "t") == ["t-0", "t-1", "t-2"]
     cluster.start(dead)
@@ -105,6 +119,8 @@ def test_a_deletion_waits_for_a_dead_broker_over_a_change_of_controllers(
     kept = books(cluster, "kept")
     kept.write(500)
     kept.assert_nothing_lost()
+    assert by_command(cluster, "kept").returncode == Exit.DONE
+    assert is_gone(cluster, session, "kept")
 
 
 def test_a_broker_with_data_of_a_topic_that_was_made_anew_serves_none_of_it(
