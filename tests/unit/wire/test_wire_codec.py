@@ -25,7 +25,10 @@ NAMES = {
     ApiKey.DESCRIBE_CONFIGS: "DescribeConfigs",
     ApiKey.ALTER_CONFIGS: "AlterConfigs",
     ApiKey.CREATE_PARTITIONS: "CreatePartitions",
+    ApiKey.ELECT_LEADERS: "ElectLeaders",
     ApiKey.INCREMENTAL_ALTER_CONFIGS: "IncrementalAlterConfigs",
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: "AlterPartitionReassignments",
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: "ListPartitionReassignments",
     ApiKey.DESCRIBE_CLUSTER: "DescribeCluster",
 }
 EVERY_VERSION = [
@@ -58,7 +61,10 @@ def test_the_offered_versions_are_the_promised_ones() -> None:
         32: (1, 4),
         33: (0, 2),
         37: (0, 3),
+        43: (0, 2),
         44: (0, 1),
+        45: (0, 1),
+        46: (0, 0),
         60: (0, 2),
     }
 
