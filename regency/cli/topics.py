@@ -15,6 +15,7 @@ from regency.cli.kafka_clients import REQUEST_TIMEOUT_MS, admin_client
 from regency.cli.refusals import refusal
 from regency.cli.replica_lists import parse_assignment
 from regency.cli.topics_alter import alter_topic
+from regency.cli.topics_delete import delete_topics
 from regency.model.kafka_errors import ErrorCode
 
 _UNDECIDED = -1
@@ -97,7 +98,7 @@ class CreatedRow(msgspec.Struct, frozen=True):
 @click.group()
 @cluster_options
 def topics() -> None:
-    """Create, alter, list and describe topics."""
+    """Create, alter, delete, list and describe topics."""
 
 
 @topics.command()
@@ -160,6 +161,7 @@ def create(
 
 
 topics.add_command(alter_topic)
+topics.add_command(delete_topics)
 
 
 @topics.command("list")

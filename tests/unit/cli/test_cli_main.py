@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[3]
 SUBCOMMANDS = [
     ("topics", "create"),
     ("topics", "alter"),
+    ("topics", "delete"),
     ("topics", "list"),
     ("topics", "describe"),
     ("configs", "get"),
