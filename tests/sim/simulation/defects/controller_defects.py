@@ -52,10 +52,6 @@ BECAUSE: dict[str, str] = {
     "lost-isr-write-is-failure": "harmless: the partition is named to the controller, which reads the state and tells",
     "isr-by-the-unregistered": "harmless: the session is checked too, and a registration goes only with its session or "
     "its successor's",
-    "last-in-sync-dropped": "rare: all of before have to be dead while only one that is being added is in sync, and "
-    "then something else has to be asked for",
-    "deletions-not-resumed": "rare: a controller has to end in the moment between a reassignment and the deletions it "
-    "orders, or while a former replica's broker is dead",
     "removed-followers-kept": "rare: who is removed is told to delete at once, and would have to fetch in the new "
     "leader epoch before",
     "isr-in-any-session": "rare: an ISR change has to wait in the writer over the loss of a session, and the check of "
