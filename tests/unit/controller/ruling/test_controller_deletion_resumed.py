@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from contextlib import suppress
 
 import pytest
@@ -88,3 +89,84 @@ def test_a_deletion_survives_the_controllers_death_at_every_write(new_world, aft
         assert world.term.epoch == 2, nth
         assert world.is_gone("t"), nth
         assert world.is_gone("u"), nth
+
+
+class Script:
+    """Brokers that come and go, controllers that change, topics that are made and deleted, by chance."""
+
+    def __init__(self, world, seed):
+        self.world = world
+        self.chance = random.Random(seed)
+        self.alive = {1, 2, 3}
+        self.rulers = 1
+        self.number = 0
+        self.kept, self.deleted = set(), set()
+        world.start_brokers(1, 2, 3)
+        world.candidate(1)
+
+    def step(self):
+        self.chance.choice([self.kill, self.start, self.bounce, self.refuse, self.succeed, self.create, self.delete])()
+        self.world.clock.advance(self.chance.choice((0, 300, 20_000)))
+        self.world.settle()
+
+    def kill(self):
+        if self.alive:
+            broker = self.chance.choice(sorted(self.alive))
+            self.alive.discard(broker)
+            self.world.kill_broker(broker)
+
+    def start(self):
+        for broker in sorted({1, 2, 3} - self.alive):
+            self.alive.add(broker)
+            self.world.start_broker(broker)
+
+    def bounce(self):
+        if self.alive:
+            self.world.bounce(self.chance.choice(sorted(self.alive)))
+
+    def refuse(self):
+        """The next answers of a broker are errors."""
+        if self.alive:
+            agent = self.world.agents[self.chance.choice(sorted(self.alive))]
+            agent.answers.append(pb.ControlResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR))
+
+    def succeed(self):
+        self.rulers += 1
+        self.world.candidate(self.rulers)
+        self.world.candidates.pop(0).session.close()
+        self.world.settle()
+
+    def create(self):
+        self.number += 1
+        self.kept.add(f"t{self.number}")
+        replicas = self.chance.sample([1, 2, 3], self.chance.randint(1, 3))
+        self.world.write_topic(f"t{self.number}", {0: replicas, 1: replicas[::-1]})
+
+    def delete(self):
+        if self.kept:
+            name = self.chance.choice(sorted(self.kept))
+            self.kept.discard(name)
+            self.deleted.add(name)
+            self.world.mark(name)
+
+    def end(self):
+        """Everything works again."""
+        self.start()
+        for agent in self.world.agents.values():
+            agent.answers.clear()
+        for _ in range(3):
+            self.world.clock.advance(20_000)
+            self.world.settle()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_happens_what_was_to_go_is_gone_and_the_rest_is_led(new_world, seed, caplog):
+    script = Script(new_world(), seed)
+    for _ in range(25):
+        script.step()
+    script.end()
+
+    assert all(script.world.is_gone(name) for name in script.deleted)
+    assert script.world.term.context.topics.keys() == script.kept
+    assert all(script.world.state(name)[0] > 0 for name in script.kept)
+    assert not [each.getMessage() for each in caplog.records if "cannot go from" in each.getMessage()]
