@@ -1,13 +1,16 @@
-"""A ZooKeeper in memory for the controller's tests."""
+"""A ZooKeeper in memory for the controller's tests, and agents that obey."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 
 import pytest
 
+from regency.controller.election import LogEnd
+from regency.model.ids import TopicPartition
+from regency.protos import control_pb2 as pb
 from regency.runtime.zk_session import (
     Check,
     Children,
@@ -289,11 +292,69 @@ class FakeSession:
             raise ZkConnectionLost("No contact.")
 
 
+@dataclass
+class FakeAgent:
+    """Answers every request with NONE, unless told otherwise, and remembers what it was sent."""
+
+    received: list[object] = field(default_factory=list)
+    answers: list[pb.ControlResponse] = field(default_factory=list)
+    seen: tuple[int, int] = (0, 0)
+    """Controller epoch and number of the last request: they never go back, and no number is left out."""
+    states: dict[TopicPartition, tuple[int, int, tuple[int, ...]]] = field(default_factory=dict)
+    """Leader, leader epoch and ISR of every partition it was told to host."""
+    log_ends: dict[TopicPartition, LogEnd] = field(default_factory=dict)
+    """What it says when asked how far its logs go."""
+    silent: bool = False
+    """It does not answer such a question."""
+
+    def call(self, message) -> pb.ControlResponse:
+        term, last = self.seen
+        epoch, seq = message.header.controller_epoch, message.header.seq
+        assert epoch > term or (epoch == term and seq in (last, last + 1)), (
+            f"request {seq} of {epoch} after {self.seen}"
+        )
+        self.seen = (epoch, seq)
+        self.received.append(message)
+        answer = self.answers.pop(0) if self.answers else pb.ControlResponse()
+        if answer.error_code == 0 and isinstance(message, pb.LeaderAndIsrRequest):
+            refused = {TopicPartition(topic.topic, number) for topic in answer.topics for number in topic.partition}
+            self.states.update((each, state) for each, state in _decode(message).items() if each not in refused)
+        return answer
+
+    def of(self, kind) -> list:
+        return [message for message in self.received if isinstance(message, kind)]
+
+    def deletes(self) -> list[TopicPartition]:
+        """Partitions it was told to delete, in order."""
+        return [
+            TopicPartition(topic.topic, number)
+            for message in self.of(pb.StopReplicaRequest)
+            for topic in message.topics
+            for number, delete in zip(topic.partition, topic.delete_partition, strict=True)
+            if delete
+        ]
+
+    def topics(self) -> set[str]:
+        """Topics it was told to host."""
+        return {topic.topic for message in self.of(pb.LeaderAndIsrRequest) for topic in message.topics}
+
+
 @pytest.fixture(scope="session")
 def zookeeper_fakes() -> SimpleNamespace:
-    """The classes `Ensemble` and `Session`."""
-    return SimpleNamespace(Ensemble=FakeEnsemble, Session=FakeSession)
+    """The classes `Ensemble`, `Session` and `Agent`."""
+    return SimpleNamespace(Ensemble=FakeEnsemble, Session=FakeSession, Agent=FakeAgent)
 
 
 def _parent(path: str) -> str:
     return path.rpartition("/")[0] or "/"
+
+
+def _decode(message: pb.LeaderAndIsrRequest) -> dict[TopicPartition, tuple[int, int, tuple[int, ...]]]:
+    states = {}
+    for topic in message.topics:
+        position = 0
+        for row, partition in enumerate(topic.partition):
+            isr = tuple(topic.isr[position : position + topic.isr_len[row]])
+            position += topic.isr_len[row]
+            states[TopicPartition(topic.topic, partition)] = (topic.leader[row], topic.leader_epoch[row], isr)
+    return states

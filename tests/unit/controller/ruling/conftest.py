@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from regency.controller.cluster_store import ClusterStore
 from regency.controller.config import ControllerConfig
 from regency.controller.controller import Controller
-from regency.controller.election import LogEnd
 from regency.controller.elector import Elector
 from regency.controller.event_loop import EventLoop, EventQueue
 from regency.controller.invariants import violations
@@ -42,57 +42,10 @@ from regency.protos import control_pb2 as pb
 from regency.runtime.zk_session import Create, Delete
 
 
-@dataclass
-class FakeAgent:
-    """Answers every request with NONE, unless told otherwise, and remembers what it was sent."""
-
-    received: list[object] = field(default_factory=list)
-    answers: list[pb.ControlResponse] = field(default_factory=list)
-    seen: tuple[int, int] = (0, 0)
-    """Controller epoch and number of the last request: they never go back, and no number is left out."""
-    states: dict[TopicPartition, tuple[int, int, tuple[int, ...]]] = field(default_factory=dict)
-    """Leader, leader epoch and ISR of every partition it was told to host."""
-    log_ends: dict[TopicPartition, LogEnd] = field(default_factory=dict)
-    """What it says when asked how far its logs go."""
-    silent: bool = False
-    """It does not answer such a question."""
-
-    def call(self, message) -> pb.ControlResponse:
-        term, last = self.seen
-        epoch, seq = message.header.controller_epoch, message.header.seq
-        assert epoch > term or (epoch == term and seq in (last, last + 1)), (
-            f"request {seq} of {epoch} after {self.seen}"
-        )
-        self.seen = (epoch, seq)
-        self.received.append(message)
-        answer = self.answers.pop(0) if self.answers else pb.ControlResponse()
-        if answer.error_code == 0 and isinstance(message, pb.LeaderAndIsrRequest):
-            refused = {TopicPartition(topic.topic, number) for topic in answer.topics for number in topic.partition}
-            self.states.update((each, state) for each, state in _decode(message).items() if each not in refused)
-        return answer
-
-    def of(self, kind) -> list:
-        return [message for message in self.received if isinstance(message, kind)]
-
-    def deletes(self) -> list[TopicPartition]:
-        """Partitions it was told to delete, in order."""
-        return [
-            TopicPartition(topic.topic, number)
-            for message in self.of(pb.StopReplicaRequest)
-            for topic in message.topics
-            for number, delete in zip(topic.partition, topic.delete_partition, strict=True)
-            if delete
-        ]
-
-    def topics(self) -> set[str]:
-        """Topics it was told to host."""
-        return {topic.topic for message in self.of(pb.LeaderAndIsrRequest) for topic in message.topics}
-
-
 class SteppedChannels:
     """Channels without threads: `pump` lets every sender talk until it has nothing more to say."""
 
-    def __init__(self, origin, listener, agents: Mapping[int, FakeAgent], clock: ManualClock) -> None:
+    def __init__(self, origin, listener, agents: Mapping[int, Any], clock: ManualClock) -> None:
         self.metadata = MetadataLog()
         self.senders: dict[int, Sender] = {}
         self.closed = False
@@ -221,7 +174,7 @@ class World:
         self.fakes = fakes
         self.ensemble = fakes.Ensemble()
         self.clock = ManualClock(monotonic_ms=1000)
-        self.agents: dict[int, FakeAgent] = {}
+        self.agents: dict[int, Any] = {}
         self.candidates: list[Candidate] = []
         for path in (*paths.PERSISTENT_PARENTS, paths.CLUSTER_ID):
             self.ensemble.put(path, znodes.encode_cluster_id("cluster") if path == paths.CLUSTER_ID else b"")
@@ -240,10 +193,8 @@ class World:
             if candidate.rules:
                 assert list(violations(candidate.term.context)) == []
 
-    def start_broker(
-        self, broker: int, *, control: bool = True, rack: str | None = None, agent: FakeAgent | None = None
-    ) -> None:
-        self.agents[broker] = agent or FakeAgent()
+    def start_broker(self, broker: int, *, control: bool = True, rack: str | None = None, agent: object = None) -> None:
+        self.agents[broker] = agent or self.fakes.Agent()
         endpoints = [Endpoint("PLAINTEXT", f"host{broker}", 9000 + broker)]
         endpoints += [Endpoint("CONTROL", f"host{broker}", 7000 + broker)] if control else []
         data = znodes.encode_broker(Broker(broker, 0, tuple(endpoints), rack), timestamp_ms=0)
@@ -319,6 +270,38 @@ class World:
         self.ensemble.multi(0, [create])
         self.settle()
 
+    def rejoin(self, topic: str, isr: Sequence[int], partitions: int = 1) -> None:
+        """Leaders take replicas in, and say so."""
+        for number in range(partitions):
+            leader, now, epoch, controller = self.state(topic, number)
+            whole = (*now, *(each for each in isr if each not in now))
+            self.write_state(topic, number, leader, whole, epoch=epoch, controller=controller)
+            self.notify_isr_change(TopicPartition(topic, number))
+
+    def moved_away(self, topic: str = "t", replicas: Sequence[int] = (2, 3), partitions: int = 1) -> None:
+        """A topic that its preferred replica does not lead, and is in sync again."""
+        self.write_topic(topic, {number: replicas for number in range(partitions)})  # noqa: C420
+        self.kill_broker(replicas[0])
+        self.start_broker(replicas[0])
+        self.rejoin(topic, replicas, partitions)
+
+    def leaderless(self, *, allowed: bool, replicas: Sequence[int] = (1, 2, 3)) -> None:
+        """Topic t, whose first replica was the last in sync and is dead; `allowed`: another may lead all the same."""
+        if allowed:
+            config = znodes.encode_config({"unclean.leader.election.enable": "true"})
+            self.ensemble.put(paths.topic_config("t"), config)
+        self.write_topic("t", {0: replicas})
+        leader, _, epoch, controller = self.state("t")
+        assert leader == replicas[0]
+        self.write_state("t", 0, leader, (leader,), epoch=epoch, controller=controller)
+        self.notify_isr_change(TopicPartition("t", 0))
+        self.kill_broker(leader)
+
+    def pass_time(self, milliseconds: int) -> None:
+        """Let time pass, and whatever is due happen."""
+        self.clock.advance(milliseconds)
+        self.settle()
+
 
 @pytest.fixture(scope="session")
 def new_world(zookeeper_fakes: SimpleNamespace) -> Callable[[], World]:
@@ -357,7 +340,7 @@ def machines(zookeeper_fakes: SimpleNamespace) -> Machines:
     ensemble.put(paths.CONTROLLER_EPOCH, b"50")
     session = zookeeper_fakes.Session(ensemble)
     clock = ManualClock()
-    agents = {broker: FakeAgent() for broker in range(200)}
+    agents = {broker: zookeeper_fakes.Agent() for broker in range(200)}
     channels = SteppedChannels(None, None, agents, clock)
     patience, queue = Patience(session), EventQueue(clock)
     store = ClusterStore(session, patience, Fence(50, ensemble.nodes[paths.CONTROLLER_EPOCH].version, 1))
@@ -375,18 +358,7 @@ def machines(zookeeper_fakes: SimpleNamespace) -> Machines:
     return Machines(ensemble, session, term, channels)
 
 
-def _refuse_stops(agent: FakeAgent, call, message) -> pb.ControlResponse:
+def _refuse_stops(agent: Any, call, message) -> pb.ControlResponse:
     if isinstance(message, pb.StopReplicaRequest):
         agent.answers.append(pb.ControlResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR))
     return call(message)
-
-
-def _decode(message: pb.LeaderAndIsrRequest) -> dict[TopicPartition, tuple[int, int, tuple[int, ...]]]:
-    states = {}
-    for topic in message.topics:
-        position = 0
-        for row, partition in enumerate(topic.partition):
-            isr = tuple(topic.isr[position : position + topic.isr_len[row]])
-            position += topic.isr_len[row]
-            states[TopicPartition(topic.topic, partition)] = (topic.leader[row], topic.leader_epoch[row], isr)
-    return states

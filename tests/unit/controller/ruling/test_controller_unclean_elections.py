@@ -15,31 +15,9 @@ from regency.model import znode_paths as paths
 from regency.model import znodes
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
-from regency.runtime.zk_session import Create
 
 T0 = TopicPartition("t", 0)
 KEY = "unclean.leader.election.enable"
-
-
-def configure(world, path, value) -> None:
-    """Set the key and tell everybody, as Kafka's tools do."""
-    world.ensemble.put(path, znodes.encode_config({KEY: value}) if value is not None else b"{")
-    entity = path.removeprefix("/config/")
-    create = Create(paths.config_change_prefix(), znodes.encode_config_change(entity), sequential=True)
-    world.ensemble.multi(0, [create])
-    world.settle()
-
-
-def leaderless(world, *, allowed: bool, topic="t", replicas=(1, 2, 3), last=1) -> None:
-    """A topic the last member in sync of which is dead; its other replicas live."""
-    if allowed:
-        world.ensemble.put(paths.topic_config(topic), znodes.encode_config({KEY: "true"}))
-    world.write_topic(topic, {0: list(replicas)})
-    leader, _, epoch, controller = world.state(topic)
-    assert leader == last
-    world.write_state(topic, 0, last, (last,), epoch=epoch, controller=controller)
-    world.notify_isr_change(TopicPartition(topic, 0))
-    world.kill_broker(last)
 
 
 def knows(world, **ends) -> None:
@@ -59,8 +37,7 @@ def restart(world, broker, end) -> None:
 
 
 def wait(world, ms=ANSWER_WITHIN_MS) -> None:
-    world.clock.advance(ms)
-    world.settle()
+    world.pass_time(ms)
 
 
 @pytest.fixture
@@ -85,7 +62,7 @@ def four(world):
 def test_longest_log_leads_by_epoch_then_end_then_order(four, two, three, leader):
     knows(four, b2=two, b3=three)
 
-    leaderless(four, allowed=True)
+    four.leaderless(allowed=True)
 
     now, isr, _, _ = four.state("t")
     assert (now, isr) == (leader, (leader,))
@@ -95,7 +72,7 @@ def test_reason_says_which_rule_decided_and_by_what(four, caplog):
     knows(four, b2=(4, 100), b3=(4, 120))
     caplog.set_level("INFO")
 
-    leaderless(four, allowed=True)
+    four.leaderless(allowed=True)
 
     (line,) = [each for each in caplog.messages if each.startswith("elected 3 for t-0")]
     assert "no member of the ISR [1] is live" in line
@@ -105,7 +82,7 @@ def test_reason_says_which_rule_decided_and_by_what(four, caplog):
 def test_silent_replica_is_ranked_last_after_two_seconds(four, caplog):
     caplog.set_level("INFO")
     knows(four, b2=None, b3=(0, 1))
-    leaderless(four, allowed=True)
+    four.leaderless(allowed=True)
     assert four.state("t")[0] == -1
     wait(four, ANSWER_WITHIN_MS - 1)
     assert four.state("t")[0] == -1
@@ -119,7 +96,7 @@ def test_silent_replica_is_ranked_last_after_two_seconds(four, caplog):
 def test_kafkas_order_is_left_where_nobody_answers_and_it_says_so(four, caplog):
     caplog.set_level("INFO")
     knows(four, b2=None, b3=None)
-    leaderless(four, allowed=True)
+    four.leaderless(allowed=True)
 
     wait(four)
 
@@ -132,7 +109,7 @@ def test_only_live_replica_leads_at_once(four, caplog):
     four.kill_broker(3)
     knows(four, b2=None)
 
-    leaderless(four, allowed=True)
+    four.leaderless(allowed=True)
 
     assert four.state("t")[:2] == (2, (2,))
     assert "2 is the only live replica of [1, 2, 3]" in caplog.text
@@ -140,7 +117,7 @@ def test_only_live_replica_leads_at_once(four, caplog):
 
 def test_member_of_the_isr_that_appears_ends_it(four):
     knows(four, b2=None, b3=(9, 999))
-    leaderless(four, allowed=True)
+    four.leaderless(allowed=True)
     assert four.state("t")[:2] == (-1, (1,))
 
     four.start_broker(1)
@@ -157,7 +134,7 @@ def test_member_of_the_isr_that_appears_ends_it(four):
 def test_replica_that_comes_meanwhile_is_asked_too(four):
     knows(four, b2=None, b3=None)
     four.agents[4].silent = True
-    leaderless(four, allowed=True, replicas=(1, 2, 3, 4), last=1)
+    four.leaderless(allowed=True, replicas=(1, 2, 3, 4))
     four.kill_broker(3)
 
     restart(four, 3, LogEnd(7, 1))
@@ -172,7 +149,7 @@ def test_word_of_an_earlier_life_does_not_count(four):
     """It answered, then restarted: its log need not be what it was."""
     knows(four, b2=(4, 100), b3=None)
     four.agents[4].silent = True
-    leaderless(four, allowed=True, replicas=(1, 2, 3, 4))
+    four.leaderless(allowed=True, replicas=(1, 2, 3, 4))
     inquiries = four.candidates[0].term.context.inquiries
     assert inquiries[T0].ends[2] == LogEnd(4, 100)
     four.kill_broker(2)
@@ -187,64 +164,13 @@ def test_word_of_an_earlier_life_does_not_count(four):
 def test_nothing_is_asked_where_it_is_not_allowed(four):
     """UncleanLeaderElectionTest, disabled: nobody leads until the last in sync returns, and nothing is lost."""
     knows(four, b2=(4, 100), b3=(4, 120))
-    leaderless(four, allowed=False)
+    four.leaderless(allowed=False)
     wait(four)
 
     assert four.state("t")[:2] == (-1, (1,))
     assert not four.candidates[0].channels.questions
     four.start_broker(1)
     assert four.state("t")[:2] == (1, (1,))
-
-
-@pytest.mark.parametrize("path", [paths.topic_config("t"), paths.DEFAULT_BROKER_CONFIG, paths.broker_config(4)])
-def test_topic_unclean_leader_election_enable(four, path):
-    """UncleanLeaderElectionTest.testTopicUncleanLeaderElectionEnable: no other event is needed.
-
-    The same for settings of all brokers, and of the one that rules.
-    """
-    knows(four, b2=(4, 100), b3=(4, 120))
-    leaderless(four, allowed=False)
-
-    configure(four, path, "true")
-
-    assert four.state("t")[:2] == (3, (3,))
-
-
-def test_topic_decides_before_brokers_and_one_broker_before_all(four):
-    leaderless(four, allowed=False)
-    configure(four, paths.topic_config("t"), "false")
-    configure(four, paths.DEFAULT_BROKER_CONFIG, "true")
-    assert four.state("t")[0] == -1
-    four.ensemble.delete(paths.topic_config("t"))
-    configure(four, paths.broker_config(4), "false")
-    assert four.state("t")[0] == -1
-
-    configure(four, paths.broker_config(4), "true")
-
-    wait(four)
-    assert four.state("t")[0] == 2
-
-
-@pytest.mark.parametrize("path", [paths.topic_config("t"), paths.DEFAULT_BROKER_CONFIG])
-def test_settings_that_cannot_be_read_allow_nothing(world, path):
-    world.start_brokers(1, 2, 3, 4)
-    world.candidate(4)
-    leaderless(world, allowed=False)
-
-    configure(world, path, None)
-
-    assert world.state("t")[0] == -1
-
-
-def test_leave_taken_back_while_logs_are_asked_for_ends_it(four):
-    knows(four, b2=None, b3=(4, 120))
-    leaderless(four, allowed=True)
-    configure(four, paths.topic_config("t"), "false")
-
-    wait(four)
-
-    assert four.state("t")[:2] == (-1, (1,))
-    assert not four.candidates[0].term.context.inquiries
 
 
 def test_many_partitions_are_asked_for_in_one_question_per_broker(four):
@@ -266,7 +192,7 @@ def test_many_partitions_are_asked_for_in_one_question_per_broker(four):
 def test_new_controller_asks_anew(four):
     """What the one before was told is gone with it; everything needed stands in ZooKeeper."""
     knows(four, b2=None, b3=(4, 120))
-    leaderless(four, allowed=True)
+    four.leaderless(allowed=True)
     four.candidates[0].session.expire()
     knows(four, b2=(4, 100))
     four.agents[2].silent = False
@@ -290,7 +216,7 @@ def ask(world, *partitions):
 def test_elect_unclean_leaders_for_one_partition(four):
     """PlaintextAdminIntegrationTest.testElectUncleanLeadersForOnePartition; the settings do not matter."""
     knows(four, b2=(4, 100), b3=(4, 120))
-    leaderless(four, allowed=False)
+    four.leaderless(allowed=False)
 
     assert ask(four, T0).result(0) == (ElectionOutcome(T0, leader=3),)
     assert four.state("t")[:2] == (3, (3,))
@@ -298,7 +224,7 @@ def test_elect_unclean_leaders_for_one_partition(four):
 
 def test_answer_waits_for_the_logs_without_keeping_others_waiting(four):
     knows(four, b2=None, b3=(4, 120))
-    leaderless(four, allowed=False)
+    four.leaderless(allowed=False)
 
     reply = ask(four, T0)
 
@@ -312,7 +238,7 @@ def test_answer_waits_for_the_logs_without_keeping_others_waiting(four):
 def test_elect_unclean_leaders_for_all_partitions(four):
     """…ForAllPartitions: only those that need one are answered."""
     knows(four, b2=(4, 100), b3=(4, 120))
-    leaderless(four, allowed=False)
+    four.leaderless(allowed=False)
     four.write_topic("led", {0: [2, 3]})
 
     assert [each.partition for each in ask(four).result(0)] == [T0]
@@ -322,7 +248,7 @@ def test_elect_unclean_leaders_for_all_partitions(four):
 def test_elect_unclean_leaders_unknown_noop_and_no_live_brokers(four):
     """…ForUnknownPartitions, …Noop, …AndNoop, …WhenNoLiveBrokers."""
     four.write_topic("led", {0: [2, 3]})
-    leaderless(four, allowed=False, replicas=(1,))
+    four.leaderless(allowed=False, replicas=(1,))
     led, unknown = TopicPartition("led", 0), TopicPartition("led", 9)
 
     outcomes = ask(four, unknown, led, T0).result(0)
@@ -337,7 +263,7 @@ def test_elect_unclean_leaders_unknown_noop_and_no_live_brokers(four):
 
 def test_clean_leader_that_comes_first_is_the_answer(four):
     knows(four, b2=None, b3=None)
-    leaderless(four, allowed=False)
+    four.leaderless(allowed=False)
     reply = ask(four, T0)
     assert not reply.done()
 
@@ -348,7 +274,7 @@ def test_clean_leader_that_comes_first_is_the_answer(four):
 
 def test_topic_that_goes_meanwhile_is_answered(four):
     knows(four, b2=None, b3=None)
-    leaderless(four, allowed=False)
+    four.leaderless(allowed=False)
     reply = ask(four, T0)
 
     four.ensemble.delete(paths.topic("t"))
@@ -359,7 +285,7 @@ def test_topic_that_goes_meanwhile_is_answered(four):
 
 def test_end_of_the_term_refuses_whoever_waits(four):
     knows(four, b2=None, b3=None)
-    leaderless(four, allowed=False)
+    four.leaderless(allowed=False)
     reply = ask(four, T0)
 
     four.candidates[0].session.expire()
