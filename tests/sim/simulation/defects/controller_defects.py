@@ -39,8 +39,8 @@ BECAUSE: dict[str, str] = {
     "senders-survive-the-term": "harmless: agents refuse a lower controller epoch",
     "newer-incarnation-refused": "harmless: what was refused is sent again, and by then the agent knows its epoch",
     "deltas-not-counted": "harmless: the sender's cursor follows the agent's answers, so that deltas come in order",
-    "snapshot-onto-the-old": "harmless: every broker list replaces the one before, and no simulated topic is gone for "
-    "good while a controller takes over",
+    "snapshot-onto-the-old": "rare: every broker list replaces the one before, and a topic has to go for good just "
+    "when its controller dies, before it has told of that",
     "equal-epoch-is-stale": "rare: what an equal leader epoch repairs is a fetcher that gave up or an ISR change of "
     "unknown outcome, and most of these end in a higher epoch",
     "lost-role-stays-lost": "harmless: whoever is told to stop is told a higher leader epoch when it returns",
