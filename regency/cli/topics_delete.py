@@ -46,6 +46,11 @@ class _Reply(msgspec.Struct):
     error_message: str | None = None
 
 
+class _Described(msgspec.Struct):
+    name: str
+    error_code: int
+
+
 @click.command("delete")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @click.option("--yes", is_flag=True, help="Do not ask whether that is meant.")
@@ -66,10 +71,11 @@ def delete_topics(names: tuple[str, ...], yes: bool, timeout: float, no_wait: bo
     wanted = list(dict.fromkeys(names))
     _confirm(wanted, yes)
     servers = current().bootstrap_servers()
-    errors = _ask(servers, wanted)
+    errors, late = _ask(servers, wanted)
     going = [name for name in wanted if name not in errors]
     with cluster_wire(servers) as wire:
         left = _list(wire, going) if no_wait else _wait(wire, going, timeout)
+    errors.update(_never_begun(servers, {name: error for name, error in late.items() if name not in left}))
     rows = [_row(name, errors.get(name), left.get(name)) for name in wanted]
     for row in rows:
         _tell(row)
@@ -90,17 +96,27 @@ def _confirm(names: Sequence[str], yes: bool) -> None:
         raise CommandFailed("Nothing was deleted.", status=Exit.REFUSED)
 
 
-def _ask(servers: str, names: Sequence[str]) -> dict[str, CommandFailed]:
-    """Ask for the deletion. Returns what was refused; what takes its time is not."""
+def _ask(servers: str, names: Sequence[str]) -> tuple[dict[str, CommandFailed], dict[str, CommandFailed]]:
+    """Ask for the deletion. Returns what was refused, and what got no answer in time and may have begun."""
     with admin_client(servers) as client:
         answer = client.delete_topics(list(names), timeout_ms=REQUEST_TIMEOUT_MS, raise_errors=False)
     replies = [msgspec.convert(dict(each), _Reply, strict=False) for each in answer["topics"]]
-    accepted = (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT)
-    return {
+    failed = {
         reply.name or "": refusal(f"topic {reply.name}", reply.error_code, reply.error_message)
         for reply in replies
-        if reply.error_code not in accepted
+        if reply.error_code != ErrorCode.NONE
     }
+    late = {name: error for name, error in failed.items() if error.status is Exit.TIMED_OUT}
+    return {name: error for name, error in failed.items() if name not in late}, late
+
+
+def _never_begun(servers: str, late: Mapping[str, CommandFailed]) -> dict[str, CommandFailed]:
+    """Those that are still there although nobody deletes them: the request was lost."""
+    if not late:
+        return {}
+    with admin_client(servers) as client:
+        found = [msgspec.convert(dict(each), _Described, strict=False) for each in client.describe_topics(list(late))]
+    return {each.name: late[each.name] for each in found if each.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
 def _wait(wire: ClusterWire, names: Sequence[str], timeout_s: float) -> Mapping[str, admin_pb2.Deletion]:

@@ -27,12 +27,16 @@ class FakeCluster:
         self.progress: list[Sequence[admin_pb2.Deletion]] = []
         """What the controller answers, one after the other; the last one again and again."""
         self.now = 0.0
+        self.there: set[str] = set()
 
     def delete_topics(self, names: list[str], **_: object) -> Mapping[str, object]:
         self.asked.append(names)
         told = {name: self.replies.get(name, (0, None)) for name in names}
         rows = [{"name": name, "error_code": code, "error_message": words} for name, (code, words) in told.items()]
         return {"topics": rows}
+
+    def describe_topics(self, names: list[str]) -> list[Mapping[str, object]]:
+        return [{"name": name, "error_code": 0 if name in self.there else 3} for name in names]
 
     def ruling(self) -> SimpleNamespace:
         return SimpleNamespace(address="h:1")
@@ -113,6 +117,14 @@ def test_what_was_refused_is_said_and_the_others_go(cluster: FakeCluster, run: R
 def test_late_metadata_is_no_failure(cluster: FakeCluster, run: Run) -> None:
     cluster.replies = {"t": (7, "The topic is being deleted; it is still known here.")}
     assert run("topics", "delete", "t", "--yes", *AT).exit_code == Exit.DONE
+
+
+def test_a_request_that_was_lost_is_a_failure(cluster: FakeCluster, run: Run) -> None:
+    cluster.replies = {"t": (7, "The controller does not answer.")}
+    cluster.there = {"t"}
+    done = run("topics", "delete", "t", "--yes", *AT)
+    assert done.exit_code == Exit.FAILED
+    assert "Error: The controller does not answer." in done.stderr
 
 
 def test_without_a_yes_nothing_is_asked(cluster: FakeCluster, run: Run) -> None:
