@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 from simulation.admin import Admin
+from simulation.faults.memory_faults import Loss, lose
 from simulation.judging.judges import InvariantBroken, Judges
 from simulation.kernel.scheduler import SECOND_US, Scheduler
 from simulation.kernel.threads import simulated_threads
@@ -205,3 +206,26 @@ def test_what_heals_by_itself_is_well_again(well: Well) -> None:
     assert well.judges.not_converged() != []
     well.run(10)
     assert well.judges.not_converged() == []
+
+
+@pytest.mark.parametrize("loss", list(Loss))
+def test_a_replica_that_lost_something_is_found_and_repaired_within_the_interval(well: Well, loss: Loss) -> None:
+    agent = well.follower()
+    name = well.partition(agent.broker_id).topic_partition
+    lose(agent.replicas, name, loss)
+    assert well.judges.not_converged() != []
+    config = well.controller(well.ruling())._config
+    well.run((config.reconcile_interval_ms + config.reconcile_confirm_ms) // 1000 + 3)
+    assert well.judges.not_converged() == []
+    assert well.controller(well.ruling()).repairs == {"told again": 1}
+
+
+def test_a_leader_that_lost_its_role_leads_again_in_the_same_epoch(well: Well) -> None:
+    leading = well.leader()
+    agent = next(each for each in well.world.agents.values() if each.replicas.partitions[TP] is leading)
+    epoch = leading.leader_epoch
+    lose(agent.replicas, TP, Loss.ROLE)
+    assert not leading.is_leader
+    well.run(12)
+    assert well.judges.not_converged() == []
+    assert leading.is_leader and leading.leader_epoch == epoch

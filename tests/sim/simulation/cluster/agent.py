@@ -19,13 +19,15 @@ from regency.broker_agent.registration import Registered
 from regency.broker_agent.replication.api import CONSUMER, FetchedPartition, FetchParams, FetchPartition
 from regency.broker_agent.replication.fetch_sessions import FetchSessionCache
 from regency.broker_agent.replication.replica_manager import ReplicaManager
+from regency.broker_agent.reporter import TIMEOUT_MS, Reporter
 from regency.model.ids import BrokerEpoch, LeaderEpoch, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from regency.model.settings import BrokerSettings
 from regency.protos import control_pb2 as pb
+from regency.protos import controller_pb2
 from regency.runtime.zk_session import ZkConnectionLost, ZkSession, ZkSessionLost
 from simulation.cluster.addresses import CONTROL, KAFKA, endpoints_of, host_of
-from simulation.cluster.controller import ControlAsked, ShutdownAsked
+from simulation.cluster.controller import CallFailed, ControlAsked, ReportAsked, ShutdownAsked
 from simulation.cluster.edges import SimLoop, SimTimer, SimWorker, ask, driven
 from simulation.cluster.fetching import FetchAsked, FetchServer, OffsetsAsked, SimTransport
 from simulation.kernel.scheduler import Process, Scheduler
@@ -69,6 +71,25 @@ class MetadataAsked(NamedTuple):
 
 class ProducerIdAsked(NamedTuple):
     """InitProducerId on its way."""
+
+
+class SimReports:
+    """ReportPort over the simulated network, for an actor."""
+
+    def __init__(self, ask_at: Callable[[str, ReportAsked, int], Any]) -> None:
+        self._ask = ask_at
+
+    async def tell(
+        self, endpoint: str, report: controller_pb2.ReportReplicasRequest, /
+    ) -> controller_pb2.ReportReplicasResponse:
+        """See ReportPort. Raises CallFailed."""
+        answer = self._ask(endpoint, ReportAsked(report.SerializeToString()), TIMEOUT_MS)
+        if isinstance(answer, NetFailed):
+            raise CallFailed(f"{endpoint}: {answer.why}.")
+        return controller_pb2.ReportReplicasResponse.FromString(answer)
+
+    async def pause(self) -> None:
+        """See ReportPort: an actor stands still only where it says so."""
 
 
 class SimAgent:
@@ -206,7 +227,17 @@ class SimAgent:
         self._listen(CONTROL, self._serve_control, stack)
 
     async def start_beside(self, replicas: ReplicaManager, stack: AsyncExitStack) -> None:
-        """See Edge: the host has its controller process from `World`, and nobody reads reports."""
+        """See Edge: reports; the host has its controller process from `World`."""
+        metadata, epoch = self.metadata, self._assembly.broker_epoch
+        reporter = Reporter(self.broker_id, replicas, metadata, epoch, SimReports(self._ask), self.process.clock)
+        interval_ms = self.settings.regency_report_interval_ms
+
+        def run() -> None:
+            while True:
+                self._scheduler.sleep_us(self.process.clock.delay_us(interval_ms))
+                driven(reporter.report())
+
+        self._scheduler.spawn(self.process, "reporter", run)
 
     async def until_registered(self) -> None:
         """See Edge: nobody waits."""

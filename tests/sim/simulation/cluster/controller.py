@@ -6,10 +6,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from regency.controller.admin_controller import AGENT_TIMEOUT_MS, shut_down_request
+from regency.controller.admin_service import AdminService
 from regency.controller.broker_shutdown import SteeredBroker
 from regency.controller.channel_manager import ControllerChannelManager, Listener
 from regency.controller.config import ControllerConfig, controller_config
 from regency.controller.controller import Controller
+from regency.controller.desk import Desk
 from regency.controller.event_loop import EventLoop, EventQueue
 from regency.controller.events import ControlledShutdown, CreateTopics, NewTopic, NotController, Request
 from regency.controller.messages import Origin
@@ -21,6 +23,7 @@ from regency.model.ids import BrokerEpoch, BrokerId
 from regency.model.kafka_errors import ErrorCode
 from regency.model.settings import BrokerSettings
 from regency.protos import control_pb2 as pb
+from regency.protos import controller_pb2
 from regency.runtime.zk_session import ZkSession
 from simulation.cluster.addresses import CONTROLLER, host_of
 from simulation.kernel.scheduler import Process, Scheduler
@@ -45,6 +48,12 @@ class ShutdownAsked(NamedTuple):
 
     broker: BrokerId
     epoch: BrokerEpoch
+
+
+class ReportAsked(NamedTuple):
+    """ReportReplicas on its way to a controller, encoded."""
+
+    data: bytes
 
 
 class Asked(NamedTuple):
@@ -130,6 +139,7 @@ class SimController:
         self._host = host_of(settings.broker_id)
         self._open_session = open_session
         self._queue: EventQueue | None = None
+        self._reporting: AdminService | None = None
 
     def start(self) -> None:
         """Connect, then race and process events for ever. Runs in an actor."""
@@ -139,10 +149,19 @@ class SimController:
         self.controller = controller = Controller(
             self._config, session, queue, open_channels=self._open_channels, clock=clock, history=None
         )
+        loop = EventLoop(queue, controller.process)
+        self._reporting = AdminService(
+            controller,
+            Desk(controller, queue, loop, timeout_ms=self._config.request_timeout_ms),
+            loop,
+            broker=self._config.broker_id,
+            session_id=lambda: session.session_id,
+            clock=clock,
+        )
         address = f"{self._host}:{CONTROLLER}"
         self._network.listen(address, self._host, self.process, self._serve)
         controller.start(address)
-        EventLoop(queue, controller.process).run()
+        loop.run()
 
     def _open_channels(self, origin: Origin, listener: Listener) -> ControllerChannelManager:
         return ControllerChannelManager(
@@ -166,6 +185,11 @@ class SimController:
         """What AdminService does with a call: an event, and its answer when the controller has one."""
         assert self.controller is not None
         assert self._queue is not None
+        if isinstance(request, ReportAsked):
+            assert self._reporting is not None
+            report = controller_pb2.ReportReplicasRequest.FromString(request.data)
+            respond(self._reporting.report_replicas(report).SerializeToString())
+            return
         if not self.controller.view.ruling:
             respond(NotController("This controller does not rule."))
             return

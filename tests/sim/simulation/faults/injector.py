@@ -15,6 +15,7 @@ from simulation.faults import (
     drills_replication,
     election_faults,
     machine_faults,
+    memory_faults,
     network_faults,
     process_faults,
     replication_faults,
@@ -54,6 +55,7 @@ class Injector:
             **admin_faults.deeds(stage),
             **request_faults.deeds(stage),
             **election_faults.deeds(stage),
+            **memory_faults.deeds(stage),
             Kind.KILL_CLIENT: lambda fault, _host: told.kill_client(fault.detail),
         }
 

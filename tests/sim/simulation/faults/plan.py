@@ -80,6 +80,7 @@ class Kind(Enum):
     ELECT_UNCLEAN = "leaders asked for at any price"
     LEAVE_AND_STAY = "a broker asks to leave and stays"
     LOG_DIR_EVENT = "a log directory is said to have failed"
+    LOSE_REPLICA = "a replica, its role or its fetcher is lost from memory"
     KILL_CLIENT = "kill client"
     DRILL_ISR_WRITES = "drill: a member restarts while the ISR is written"
     DRILL_LEAVING = "drill: who is about to join stops"

@@ -12,8 +12,10 @@ from regency.broker_agent.replication.isr_state import Committed
 from regency.broker_agent.replication.partition import Partition
 from regency.broker_agent.replication.rules import Role
 from regency.controller.controller import Controller
+from regency.controller.hosted_digests import expected
 from regency.controller.invariants import violations
 from regency.model.facts import LeaderIsrAndControllerEpoch
+from regency.model.hosting import replaced, replica_number, topic_number
 from regency.model.ids import ZERO_TOPIC_ID, BrokerId, TopicPartition
 from regency.model.log_config import applicable_log_config
 from regency.model.settings_dynamic import broker_log_config
@@ -48,6 +50,7 @@ def not_converged(
             yield from _of_partition(agents, picture, partition, replicas, peek)
         for broker, agent in agents.items():
             if agent.process.alive:
+                yield from _of_reports(broker, agent, controllers, picture)
                 yield from _of_metadata(broker, agent, picture)
                 yield from _of_disks(broker, agent, picture)
                 yield from _of_settings(broker, agent, picture)
@@ -142,6 +145,31 @@ def _told(state: LeaderIsrAndControllerEpoch | None) -> str:
         f"leader {now.leader} in epoch {now.leader_epoch}, isr {list(now.isr)}, version {now.zk_version}, "
         f"controller epoch {state.controller_epoch}"
     )
+
+
+def _of_reports(
+    broker: BrokerId, agent: SimAgent, controllers: Mapping[BrokerId, SimController], picture: Picture
+) -> Iterator[str]:
+    """What an agent hosts, what it has said of that, and what the ruling controller wants it to, as digests."""
+    sim = None if picture.controller is None else controllers.get(picture.controller)
+    term = None if sim is None or sim.controller is None else sim.controller._term
+    if sim is None or sim.controller is None or term is None or agent.replicas is None:
+        return
+    wanted = hosted = 0
+    for partition in term.context.partitions():
+        want = expected(term.context, broker, partition)
+        if want is not None:
+            topic = topic_number(want.topic_id)
+            facts = (want.leader, want.leader_epoch, want.zk_version, want.role)
+            wanted = replaced(wanted, 0, replica_number(topic, partition.partition, *facts))
+    for told in agent.replicas.describe():
+        topic = topic_number(told.topic_id)
+        facts = (told.leader, told.leader_epoch, told.zk_version, told.role)
+        hosted = replaced(hosted, 0, replica_number(topic, told.topic_partition.partition, *facts))
+    last = sim.controller.reports.last(broker, agent.broker_epoch())
+    reported = None if last is None else last.digest
+    if not wanted == hosted == reported:
+        yield f"broker {broker} shall host what makes {wanted:x}, hosts {hosted:x} and has reported {reported}"
 
 
 # Partitions
