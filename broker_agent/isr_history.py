@@ -35,6 +35,10 @@ class IsrHistory:
                     time_ms=self._clock.wall_ms(),
                     source=self._broker,
                     role="agent",
+                    leader=self._broker,
+                    isr=change.isr,
+                    leader_epoch=change.leader_epoch,
+                    version=written.zk_version,
                 )
             ]
         )

@@ -24,6 +24,8 @@ from regency.controller.controller import Controller
 from regency.controller.desk import Desk
 from regency.controller.event_loop import EventLoop, EventQueue
 from regency.controller.events import ShutDown
+from regency.controller.examination import Examiner
+from regency.controller.inspection import Inspection
 from regency.history.writer import HistoryWriter
 from regency.model.clock import SystemClock
 from regency.model.errors import RegencyError
@@ -87,7 +89,9 @@ class ControllerProcess:
             session_id=lambda: self._session.session_id,
             clock=clock,
         )
-        services = [reporting.handler(), admin_service(desk)]
+        examiner = Examiner(self._controller, desk, self._session, config.broker_id, clock)
+        inspection = Inspection(config.broker_id, config.history_dir, examiner)
+        services = [reporting.handler(), admin_service(desk), inspection.handler()]
         self._server = GrpcServer(services, threads=RPC_THREADS, name="controller-rpc")
 
     def start(self) -> int:

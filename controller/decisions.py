@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import NamedTuple
 
@@ -110,25 +110,37 @@ class DecisionLog:
             for decision in pending:
                 logger.info("%s", _line(decision))
         if pending and self._writer is not None:
-            self._write(list(_texts(pending)))
+            now = self._clock.wall_ms()
+            self._writer.write([self._record_of(decision, now) for decision in pending])
 
-    def _write(self, texts: list[tuple[str, str, str, str]]) -> None:
+    def _write(self, texts: Sequence[tuple[str, str, str, str]]) -> None:
         if self._writer is None:
             return
         now = self._clock.wall_ms()
-        decisions = []
-        for subject, before, after, why in texts:
-            self._number += 1
-            decisions.append(
-                Decision(self._epoch, self._number, self._event, subject, before, after, why, now, self.broker)
-            )
-        self._writer.write(decisions)
+        self._writer.write([self._record(subject, before, after, why, now) for subject, before, after, why in texts])
 
+    def _record(self, subject: str, before: str, after: str, why: str, now_ms: int) -> Decision:
+        self._number += 1
+        return Decision(self._epoch, self._number, self._event, subject, before, after, why, now_ms, self.broker)
 
-def _texts(pending: list[_Leadership]) -> Iterator[tuple[str, str, str, str]]:
-    for decision in pending:
-        before = "nothing" if decision.before is None else _describe(decision.before)
-        yield str(decision.partition), before, _describe(decision.after), decision.why
+    def _record_of(self, decision: _Leadership, now_ms: int) -> Decision:
+        self._number += 1
+        after = decision.after
+        return Decision(
+            self._epoch,
+            self._number,
+            self._event,
+            str(decision.partition),
+            "nothing" if decision.before is None else _describe(decision.before),
+            _describe(after),
+            decision.why,
+            now_ms,
+            self.broker,
+            leader=after.leader,
+            isr=after.isr,
+            leader_epoch=after.leader_epoch,
+            version=after.zk_version,
+        )
 
 
 def _describe(state: LeaderAndIsr) -> str:

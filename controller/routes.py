@@ -34,6 +34,7 @@ from regency.controller.events import (
     SnapshotWanted,
     TopicsChanged,
 )
+from regency.controller.examination_events import CopyCluster, CopyTopics, copy_cluster, copy_topics
 from regency.controller.inquiries import InquiriesDue, LogEndsTold
 from regency.controller.isr_changes import on_isrs_changed
 from regency.controller.leader_balance import LeaderBalanceDue, on_leader_balance_due
@@ -114,5 +115,7 @@ REQUESTS: Final[Mapping[type[Event], Callable[[Term, Any], Any]]] = {
     ElectLeaders: elect_leaders,
     AlterReassignments: alter_reassignments,
     ListReassignments: list_reassignments,
+    CopyCluster: copy_cluster,
+    CopyTopics: copy_topics,
 }
 """Events that somebody waits for. What the handler returns is the answer."""

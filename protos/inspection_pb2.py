@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fregency/protos/inspection.proto\x12\x15regency.inspection.v1\"\x80\x01\n\x12ReadHistoryRequest\x12\x0f\n\x07subject\x18\x01 \x01(\t\x12\x10\n\x08since_ms\x18\x02 \x01(\x03\x12\x10\n\x08until_ms\x18\x03 \x01(\x03\x12\x35\n\x05\x61\x66ter\x18\x04 \x01(\x0b\x32&.regency.inspection.v1.HistoryPosition\"I\n\x0fHistoryPosition\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x18\n\x10\x63ontroller_epoch\x18\x02 \x01(\x05\x12\x0e\n\x06number\x18\x03 \x01(\x03\"q\n\x13ReadHistoryResponse\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x11\n\tdecisions\x18\x02 \x03(\x0c\x12\x34\n\x04next\x18\x03 \x01(\x0b\x32&.regency.inspection.v1.HistoryPosition\"2\n\x0e\x45xamineRequest\x12\x0c\n\x04\x66ull\x18\x01 \x01(\x08\x12\x12\n\nconfirm_ms\x18\x02 \x01(\x05\"\x9a\x03\n\x0f\x45xamineResponse\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x11\n\tbroker_id\x18\x03 \x01(\x05\x12\x18\n\x10\x63ontroller_epoch\x18\x04 \x01(\x05\x12\x0e\n\x06topics\x18\x05 \x01(\x05\x12\x12\n\npartitions\x18\x06 \x01(\x05\x12\x1a\n\x12offline_partitions\x18\x07 \x01(\x05\x12\x36\n\x07\x62rokers\x18\x08 \x03(\x0b\x32%.regency.inspection.v1.ExaminedBroker\x12\x30\n\x08\x66indings\x18\t \x03(\x0b\x32\x1e.regency.inspection.v1.Finding\x12\x15\n\rmore_findings\x18\n \x01(\x05\x12\x44\n\x07repairs\x18\x0b \x03(\x0b\x32\x33.regency.inspection.v1.ExamineResponse.RepairsEntry\x1a.\n\x0cRepairsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"\xa9\x01\n\x0e\x45xaminedBroker\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x15\n\rreport_age_ms\x18\x03 \x01(\x03\x12\x0e\n\x06hosted\x18\x04 \x01(\x05\x12\x16\n\x0eunacknowledged\x18\x05 \x01(\x03\x12\x19\n\x11oldest_attempt_ms\x18\x06 \x01(\x03\x12\x14\n\x0clast_failure\x18\x07 \x01(\t\"U\n\x07\x46inding\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0f\n\x07subject\x18\x02 \x01(\t\x12\r\n\x05where\x18\x03 \x01(\t\x12\x0c\n\x04what\x18\x04 \x01(\t\x12\x0e\n\x06\x61\x64vice\x18\x05 \x01(\t2\xcc\x01\n\nInspection\x12\x64\n\x0bReadHistory\x12).regency.inspection.v1.ReadHistoryRequest\x1a*.regency.inspection.v1.ReadHistoryResponse\x12X\n\x07\x45xamine\x12%.regency.inspection.v1.ExamineRequest\x1a&.regency.inspection.v1.ExamineResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fregency/protos/inspection.proto\x12\x15regency.inspection.v1\"\x90\x01\n\x12ReadHistoryRequest\x12\x10\n\x08subjects\x18\x01 \x03(\t\x12\r\n\x05topic\x18\x05 \x01(\t\x12\x10\n\x08since_ms\x18\x02 \x01(\x03\x12\x10\n\x08until_ms\x18\x03 \x01(\x03\x12\x35\n\x05\x61\x66ter\x18\x04 \x01(\x0b\x32&.regency.inspection.v1.HistoryPosition\"I\n\x0fHistoryPosition\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x18\n\x10\x63ontroller_epoch\x18\x02 \x01(\x05\x12\x0e\n\x06number\x18\x03 \x01(\x03\"q\n\x13ReadHistoryResponse\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x11\n\tdecisions\x18\x02 \x03(\x0c\x12\x34\n\x04next\x18\x03 \x01(\x0b\x32&.regency.inspection.v1.HistoryPosition\"2\n\x0e\x45xamineRequest\x12\x0c\n\x04\x66ull\x18\x01 \x01(\x08\x12\x12\n\nconfirm_ms\x18\x02 \x01(\x05\"\x9a\x03\n\x0f\x45xamineResponse\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x11\n\tbroker_id\x18\x03 \x01(\x05\x12\x18\n\x10\x63ontroller_epoch\x18\x04 \x01(\x05\x12\x0e\n\x06topics\x18\x05 \x01(\x05\x12\x12\n\npartitions\x18\x06 \x01(\x05\x12\x1a\n\x12offline_partitions\x18\x07 \x01(\x05\x12\x36\n\x07\x62rokers\x18\x08 \x03(\x0b\x32%.regency.inspection.v1.ExaminedBroker\x12\x30\n\x08\x66indings\x18\t \x03(\x0b\x32\x1e.regency.inspection.v1.Finding\x12\x15\n\rmore_findings\x18\n \x01(\x05\x12\x44\n\x07repairs\x18\x0b \x03(\x0b\x32\x33.regency.inspection.v1.ExamineResponse.RepairsEntry\x1a.\n\x0cRepairsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"\xa9\x01\n\x0e\x45xaminedBroker\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x15\n\rreport_age_ms\x18\x03 \x01(\x03\x12\x0e\n\x06hosted\x18\x04 \x01(\x05\x12\x16\n\x0eunacknowledged\x18\x05 \x01(\x03\x12\x19\n\x11oldest_attempt_ms\x18\x06 \x01(\x03\x12\x14\n\x0clast_failure\x18\x07 \x01(\t\"U\n\x07\x46inding\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0f\n\x07subject\x18\x02 \x01(\t\x12\r\n\x05where\x18\x03 \x01(\t\x12\x0c\n\x04what\x18\x04 \x01(\t\x12\x0e\n\x06\x61\x64vice\x18\x05 \x01(\t2\xcc\x01\n\nInspection\x12\x64\n\x0bReadHistory\x12).regency.inspection.v1.ReadHistoryRequest\x1a*.regency.inspection.v1.ReadHistoryResponse\x12X\n\x07\x45xamine\x12%.regency.inspection.v1.ExamineRequest\x1a&.regency.inspection.v1.ExamineResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,21 +34,21 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_EXAMINERESPONSE_REPAIRSENTRY']._loaded_options = None
   _globals['_EXAMINERESPONSE_REPAIRSENTRY']._serialized_options = b'8\001'
   _globals['_READHISTORYREQUEST']._serialized_start=59
-  _globals['_READHISTORYREQUEST']._serialized_end=187
-  _globals['_HISTORYPOSITION']._serialized_start=189
-  _globals['_HISTORYPOSITION']._serialized_end=262
-  _globals['_READHISTORYRESPONSE']._serialized_start=264
-  _globals['_READHISTORYRESPONSE']._serialized_end=377
-  _globals['_EXAMINEREQUEST']._serialized_start=379
-  _globals['_EXAMINEREQUEST']._serialized_end=429
-  _globals['_EXAMINERESPONSE']._serialized_start=432
-  _globals['_EXAMINERESPONSE']._serialized_end=842
-  _globals['_EXAMINERESPONSE_REPAIRSENTRY']._serialized_start=796
-  _globals['_EXAMINERESPONSE_REPAIRSENTRY']._serialized_end=842
-  _globals['_EXAMINEDBROKER']._serialized_start=845
-  _globals['_EXAMINEDBROKER']._serialized_end=1014
-  _globals['_FINDING']._serialized_start=1016
-  _globals['_FINDING']._serialized_end=1101
-  _globals['_INSPECTION']._serialized_start=1104
-  _globals['_INSPECTION']._serialized_end=1308
+  _globals['_READHISTORYREQUEST']._serialized_end=203
+  _globals['_HISTORYPOSITION']._serialized_start=205
+  _globals['_HISTORYPOSITION']._serialized_end=278
+  _globals['_READHISTORYRESPONSE']._serialized_start=280
+  _globals['_READHISTORYRESPONSE']._serialized_end=393
+  _globals['_EXAMINEREQUEST']._serialized_start=395
+  _globals['_EXAMINEREQUEST']._serialized_end=445
+  _globals['_EXAMINERESPONSE']._serialized_start=448
+  _globals['_EXAMINERESPONSE']._serialized_end=858
+  _globals['_EXAMINERESPONSE_REPAIRSENTRY']._serialized_start=812
+  _globals['_EXAMINERESPONSE_REPAIRSENTRY']._serialized_end=858
+  _globals['_EXAMINEDBROKER']._serialized_start=861
+  _globals['_EXAMINEDBROKER']._serialized_end=1030
+  _globals['_FINDING']._serialized_start=1032
+  _globals['_FINDING']._serialized_end=1117
+  _globals['_INSPECTION']._serialized_start=1120
+  _globals['_INSPECTION']._serialized_end=1324
 # @@protoc_insertion_point(module_scope)

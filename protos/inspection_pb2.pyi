@@ -7,16 +7,18 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class ReadHistoryRequest(_message.Message):
-    __slots__ = ("subject", "since_ms", "until_ms", "after")
-    SUBJECT_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("subjects", "topic", "since_ms", "until_ms", "after")
+    SUBJECTS_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
     SINCE_MS_FIELD_NUMBER: _ClassVar[int]
     UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
     AFTER_FIELD_NUMBER: _ClassVar[int]
-    subject: str
+    subjects: _containers.RepeatedScalarFieldContainer[str]
+    topic: str
     since_ms: int
     until_ms: int
     after: HistoryPosition
-    def __init__(self, subject: _Optional[str] = ..., since_ms: _Optional[int] = ..., until_ms: _Optional[int] = ..., after: _Optional[_Union[HistoryPosition, _Mapping]] = ...) -> None: ...
+    def __init__(self, subjects: _Optional[_Iterable[str]] = ..., topic: _Optional[str] = ..., since_ms: _Optional[int] = ..., until_ms: _Optional[int] = ..., after: _Optional[_Union[HistoryPosition, _Mapping]] = ...) -> None: ...
 
 class HistoryPosition(_message.Message):
     __slots__ = ("role", "controller_epoch", "number")

@@ -32,6 +32,12 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
     """Broker whose agent or controller process decided."""
     role: str = "controller"
     """`controller` or `agent`: the two processes of one broker number their decisions apart."""
+    leader: BrokerId | None = None
+    """Who leads a partition after the decision, -1 for nobody; None where it is about something else, as below."""
+    isr: tuple[BrokerId, ...] | None = None
+    leader_epoch: int | None = None
+    version: int | None = None
+    """Of the state znode that the decision wrote."""
 
 
 _encoder = msgspec.json.Encoder()
@@ -64,6 +70,29 @@ def merge_decisions(histories: Iterable[Iterable[Decision]]) -> list[Decision]:
             own.setdefault((decision.controller_epoch, decision.number), decision)
     ordered = (_with_order(own.values()) for _, own in sorted(by_decider.items()))
     return [decision for *_, decision in heapq.merge(*ordered, key=lambda entry: entry[:2])]
+
+
+def in_order_of_states(decisions: Iterable[Decision]) -> list[Decision]:
+    """Decisions about one partition, merged; those that wrote its state stand in the order of its versions.
+
+    That order is certain where clocks differ: between a controller and the leaders under it. It begins anew when the
+    partition is created again.
+    """
+    ordered = list(decisions)
+    begin = 0
+    for index, decision in enumerate(ordered):
+        if decision.version == 0 and index:
+            _sort_states(ordered, begin, index)
+            begin = index
+    _sort_states(ordered, begin, len(ordered))
+    return ordered
+
+
+def _sort_states(decisions: list[Decision], begin: int, end: int) -> None:
+    places = [index for index in range(begin, end) if decisions[index].version is not None]
+    states = sorted((decisions[index] for index in places), key=lambda each: each.version or 0)
+    for index, decision in zip(places, states, strict=True):
+        decisions[index] = decision
 
 
 def _with_order(decisions: Iterable[Decision]) -> Iterator[tuple[int, int, Decision]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from regency.history.reader import read_file
@@ -41,7 +41,8 @@ class HistoryWriter:
         block = encode_decisions(decisions)
         with self._lock:
             try:
-                self._append(block)
+                for piece in _pieces(block, self._max_bytes):
+                    self._append(piece)
             except OSError as error:
                 self.dropped += len(decisions)
                 if not self._failing:
@@ -80,3 +81,14 @@ class HistoryWriter:
 
     def _files(self) -> list[Path]:
         return [path for path in map(self._path, range(self._max_files)) if path.exists()]
+
+
+def _pieces(block: bytes, most: int) -> Iterator[bytes]:
+    """The block in pieces of whole lines, so that a file exceeds `most` bytes by less than a line."""
+    begin = 0
+    while len(block) - begin > most:
+        end = block.find(b"\n", begin + most - 1) + 1 or len(block)
+        yield block[begin:end]
+        begin = end
+    if begin < len(block):
+        yield block[begin:]

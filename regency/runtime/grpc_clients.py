@@ -7,7 +7,7 @@ from typing import TypeVar
 import grpc
 from google.protobuf.message import Message
 
-from regency.protos import admin_pb2, control_pb2, controller_pb2
+from regency.protos import admin_pb2, control_pb2, controller_pb2, inspection_pb2
 from regency.runtime.grpc_channels import Method
 
 Request = TypeVar("Request", bound=Message)
@@ -92,3 +92,13 @@ class AdminClient:
         self.shut_down_broker = _unary(
             channel, service + "ShutDownBroker", pb.ShutDownBrokerRequest, pb.ShutDownBrokerResponse
         )
+
+
+class InspectionClient:
+    """What people ask of a controller process (inspection.proto, Inspection)."""
+
+    def __init__(self, channel: grpc.Channel) -> None:
+        service = "/regency.inspection.v1.Inspection/"
+        pb = inspection_pb2
+        self.read_history = _unary(channel, service + "ReadHistory", pb.ReadHistoryRequest, pb.ReadHistoryResponse)
+        self.examine = _unary(channel, service + "Examine", pb.ExamineRequest, pb.ExamineResponse)
