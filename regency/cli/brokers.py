@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import click
 import msgspec
 
+from regency.cli.brokers_drain import drain_broker
 from regency.cli.config_requests import BROKER, Resource, describe
 from regency.cli.context import INT32_MAX, Seconds, cluster_options, current, print_json, print_table, say, show
 from regency.cli.exits import CommandFailed, Exit
@@ -59,7 +60,7 @@ class BrokerDetails(msgspec.Struct, frozen=True):
 @click.group()
 @cluster_options
 def brokers() -> None:
-    """List and describe brokers, and have one shut down.
+    """List and describe brokers, drain one, and have one shut down.
 
     \b
     Example:
@@ -84,6 +85,9 @@ def list_brokers() -> None:
         rows_of(nodes, ruler, all_topics(servers)),
         ["broker", "live", "address", "rack", "rules", "leads", "replicas", "out_of_sync"],
     )
+
+
+brokers.add_command(drain_broker)
 
 
 @brokers.command("describe")

@@ -32,6 +32,7 @@ _COMMANDS = {
     "consume": _Lazy("regency.cli.consume:consume", "Print the records of a topic."),
     "configs": _Lazy("regency.cli.configs:configs", "Show and change settings of topics and brokers."),
     "leaders": _Lazy("regency.cli.leaders:leaders", "Elect preferred leaders, or any where nobody leads."),
+    "partitions": _Lazy("regency.cli.partitions:partitions", "Move partitions: plan, execute, verify, cancel, list."),
     "brokers": _Lazy("regency.cli.brokers:brokers", "List and describe brokers, and have one shut down."),
     "explain": _Lazy("regency.cli.explain:explain", "Tell how a partition came to its leader and its ISR."),
     "history": _Lazy("regency.cli.explain:history", "Tell what was decided in the cluster, and why."),

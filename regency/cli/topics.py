@@ -16,6 +16,7 @@ from regency.cli.refusals import refusal
 from regency.cli.replica_lists import parse_assignment
 from regency.cli.topics_alter import alter_topic
 from regency.cli.topics_delete import delete_topics
+from regency.cli.topics_set_rf import set_rf
 from regency.model.kafka_errors import ErrorCode
 
 _UNDECIDED = -1
@@ -162,6 +163,7 @@ def create(
 
 topics.add_command(alter_topic)
 topics.add_command(delete_topics)
+topics.add_command(set_rf)
 
 
 @topics.command("list")
