@@ -22,7 +22,12 @@ from regency.model.facts import ReplicaAssignment
 from regency.runtime.zk_client import connect
 from regency.runtime.zk_session import Create, SetData, ZkSession
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.integration,
+    # kafka-python drops sockets of connections that were being opened to a broker that died, without closing them.
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 
 T0, T1, T2 = (ClientPartition("t", number) for number in range(3))
 
