@@ -12,7 +12,7 @@ from regency.controller import replica_state_machine as replica_states
 from regency.controller.brokers import BrokerChanges, compare_brokers
 from regency.controller.cluster_store import ClusterStore
 from regency.controller.context import ControllerContext
-from regency.controller.controlled_shutdown import shut_down_broker
+from regency.controller.controlled_shutdown import ShutdownsOverdue, shut_down_broker
 from regency.controller.election import Election, IsrRemoval, elect_offline, remove_from_isr
 from regency.controller.events import ControlledShutdown, ShutdownOutcome
 from regency.controller.partition_state_machine import PartitionStateMachine
@@ -175,6 +175,7 @@ def _leaving_for_ever(patch: Patch) -> None:
         self._refresh_usable()
 
     patch.set(ControllerContext, "remove_broker", remove)
+    patch.set(routes, "ANSWERS", {**routes.ANSWERS, ShutdownsOverdue: lambda _term, _event: None})
 
 
 def _shutdown_of_another_incarnation(patch: Patch) -> None:

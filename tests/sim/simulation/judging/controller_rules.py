@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from regency.broker_agent.metadata import MetadataSnapshot
+from regency.controller.context import ControllerContext
 from regency.controller.controller import View
 from regency.model.ids import NO_BROKER_EPOCH, NO_LEADER, BrokerId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
@@ -180,3 +181,16 @@ def check_decided(zookeeper: ZookeeperRules, controllers: Mapping[BrokerId, SimC
             raise broken("decided-on-what-stands", f"{partition}: {after} was decided on version {version}: {before}")
         if after.leader not in (NO_LEADER, before.leader) and after.leader in term.context.shutting_down:
             raise broken("leavers-not-elected", f"{partition}: {after.leader}, which is shutting down, was elected")
+        if after.leader not in (NO_LEADER, *before.isr):
+            _check_longest(term.context, partition, after.leader)
+
+
+def _check_longest(context: ControllerContext, partition: TopicPartition, leader: BrokerId) -> None:
+    """A leader that was not in sync: nobody who lives has said that his log goes further."""
+    inquiry = context.inquiries.get(partition)
+    live = [each for each in context.assignment(partition).replicas if context.is_online(each, partition)]
+    if inquiry is None or len(live) < 2:
+        return
+    known = {each: end for each in live if (end := inquiry.ends.get(each)) is not None}
+    if known and known.get(leader) != max(known.values()):
+        raise broken("longest-log-leads", f"{partition}: {leader} was elected; what live replicas said: {known}")

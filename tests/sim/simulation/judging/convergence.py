@@ -43,6 +43,10 @@ def not_converged(
         yield from _of_controllers(controllers, picture)
         if picture.notifications:
             yield f"/isr_change_notification still holds {', '.join(picture.notifications)}"
+        if picture.failed_directories:
+            yield f"/log_dir_event_notification still holds {', '.join(picture.failed_directories)}"
+        if picture.elections_asked:
+            yield "elections are still asked for in /admin/preferred_replica_election"
         yield from _of_reassignments(picture)
         for name in picture.markers:
             yield f"{name} is still to be deleted"

@@ -132,6 +132,11 @@ _TABLE: Final = (
     ),
     Invariant("decided-on-what-stands", "A controller writes over the version that it decided on.", _DESIGN_4),
     Invariant("leavers-not-elected", "Nobody is elected who has asked to leave.", _DESIGN_5),
+    Invariant(
+        "longest-log-leads",
+        "Nobody leads who was not in sync while another live replica has said that its log goes further.",
+        _DESIGN_5,
+    ),
     Invariant("no-surprise", "Production code meets no exception that it does not expect.", "issue 3"),
     Invariant(
         "new-partitions-placed",

@@ -38,6 +38,8 @@ class Picture:
         self.is_asked = committed.read(paths.REASSIGN_PARTITIONS) is not None
         """Whether reassignments are asked for in ZooKeeper."""
         self.notifications = committed.children(paths.ISR_CHANGE_NOTIFICATION)
+        self.failed_directories = committed.children(paths.LOG_DIR_EVENT_NOTIFICATION)
+        self.elections_asked = committed.read(paths.PREFERRED_ELECTION) is not None
         self.controller: BrokerId | None = None
         self.controller_session = 0
         read = committed.read
