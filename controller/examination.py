@@ -85,6 +85,8 @@ class Examiner:
             self._never.wait((request.confirm_ms or DEFAULT_CONFIRM_MS) / 1000)
         cluster = self._desk.ask(CopyCluster())
         topics = {_topic_of(finding.subject) for finding in suspects} | {partition.topic for partition in high}
+        if any(finding.kind == "broker_dead" for finding in suspects):
+            topics.update(cluster.topics)
         again = {name: count for name, count in cluster.topics.items() if name in topics}
         seen = {finding.key for finding in suspects}
         found, _ = self._look(cluster, again, high)

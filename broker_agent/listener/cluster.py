@@ -8,6 +8,7 @@ from regency.broker_agent.listener.exchange import Exchange
 from regency.broker_agent.listener.lookup import endpoints
 from regency.broker_agent.listener.services import Services
 from regency.broker_agent.wire.codec import DescribeClusterResponse, Message, Request
+from regency.model.facts import Endpoint
 from regency.model.kafka_errors import ErrorCode
 
 CLUSTER_OPERATIONS: Final = frozenset({5, 7, 8, 9, 10, 11, 12})
@@ -23,7 +24,8 @@ def handle(services: Services, exchange: Exchange) -> None:
     """Answer from the current metadata.
 
     Asked for controllers (KIP-919) it names the gRPC endpoints of the brokers' controller processes, which no Kafka
-    client speaks to, but our own tools do: whoever rules, all of them are candidates.
+    client speaks to, but our own tools do: whoever rules, all of them are candidates. One that rules while its broker
+    is not live, as its agent is paused or dead, is named too.
     """
     request = exchange.request
     asked = request.message.endpoint_type if request.version >= FIRST_WITH_ENDPOINT_TYPE else BROKERS
@@ -32,11 +34,16 @@ def handle(services: Services, exchange: Exchange) -> None:
         return
     snapshot = services.metadata.current
     listener = exchange.listener if asked == BROKERS else services.settings.controller_listener_name
+    found = endpoints(snapshot, listener)
+    ruling = services.metadata.ruling
+    if asked == CONTROLLERS and ruling is not None and ruling.id not in found:
+        host, _, port = ruling.endpoint.rpartition(":")
+        found[ruling.id] = (Endpoint(listener, host.strip("[]"), int(port)), None)
     nodes = [
         DescribeClusterResponse.DescribeClusterBroker(
             version=request.version, broker_id=broker, host=endpoint.host, port=endpoint.port, rack=rack
         )
-        for broker, (endpoint, rack) in endpoints(snapshot, listener).items()
+        for broker, (endpoint, rack) in found.items()
     ]
     exchange.answer(
         DescribeClusterResponse(

@@ -9,6 +9,7 @@ import grpc
 
 from regency.broker_agent.admin_forwarder import CreatedTopicResult, NewTopicSpec, ReplyT, RequestT
 from regency.broker_agent.metadata import MetadataSnapshot
+from regency.broker_agent.metadata_cache import RulingController
 from regency.broker_agent.replication.api import (
     EpochEndOffset,
     FetchedPartition,
@@ -105,6 +106,11 @@ class Metadata(Protocol):
     @property
     def current(self) -> MetadataSnapshot:
         """The newest view."""
+        ...
+
+    @property
+    def ruling(self) -> RulingController | None:
+        """The controller of the newest epoch that was heard of."""
         ...
 
     async def wait_for(self, predicate: Callable[[MetadataSnapshot], bool], timeout_ms: int) -> bool:

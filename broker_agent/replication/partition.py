@@ -6,6 +6,7 @@ fetching are the ReplicaManager's. Every method belongs to the data loop; `now_m
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from regency.broker_agent.ports import IsrChange
@@ -194,7 +195,7 @@ class Partition(LocalReplica):
         if not joining:
             return None
         pending = PendingExpand(members, joining, self.zk_version)
-        return self._submit(pending, f"{list(joining)} caught up with {least}")
+        return self._submit(pending, f"{_listed(joining)} caught up: all below offset {least} is in its log")
 
     def propose_shrink(self, now_ms: int) -> IsrChange | None:
         """Drop who has been behind for longer than replica.lag.time.max.ms, or is not assigned any more.
@@ -214,9 +215,10 @@ class Partition(LocalReplica):
         )
         if not leaving:
             return None
-        behind = ", ".join(f"{member} at {self._known_end(member)}" for member in leaving)
+        behind = ", ".join(f"broker {member} at {self._known_end(member)}" for member in leaving)
         pending = PendingShrink(self.isr.committed, leaving, self.zk_version)
-        return self._submit(pending, f"not caught up with {end} for {self._rules.lag_ms} ms: {behind}")
+        why = f"behind the log end {end} for more than replica.lag.time.max.ms ({self._rules.lag_ms} ms): {behind}"
+        return self._submit(pending, why)
 
     def isr_written(self, pending: Pending, zk_version: ZkVersion) -> bool:
         """A change is in ZooKeeper. False and ignored where something newer replaced the state it was decided on."""
@@ -265,3 +267,7 @@ class Partition(LocalReplica):
         if replica is None:
             return "no assigned offset"
         return "an unknown offset" if replica.log_end_offset == UNKNOWN_OFFSET else str(replica.log_end_offset)
+
+
+def _listed(brokers: Iterable[BrokerId]) -> str:
+    return ", ".join(f"broker {broker}" for broker in brokers)

@@ -79,11 +79,13 @@ def in_order_of_states(decisions: Iterable[Decision]) -> list[Decision]:
     partition is created again.
     """
     ordered = list(decisions)
-    begin = 0
+    begin, created = 0, False
     for index, decision in enumerate(ordered):
-        if decision.version == 0 and index:
-            _sort_states(ordered, begin, index)
-            begin = index
+        if decision.version == 0:
+            if created:
+                _sort_states(ordered, begin, index)
+                begin = index
+            created = True
     _sort_states(ordered, begin, len(ordered))
     return ordered
 

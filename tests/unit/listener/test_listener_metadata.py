@@ -9,9 +9,10 @@ import pytest
 
 from regency.broker_agent.admin_forwarder import NewTopicSpec, NotController
 from regency.broker_agent.metadata import PartitionMetadata
+from regency.broker_agent.metadata_cache import RulingController
 from regency.broker_agent.wire.codec import DescribeClusterRequest, MetadataRequest
 from regency.model.facts import Endpoint
-from regency.model.ids import BrokerId, LeaderEpoch, ZkVersion
+from regency.model.ids import BrokerId, ControllerEpoch, LeaderEpoch, ZkVersion
 from regency.model.kafka_errors import ErrorCode
 
 Serve = Callable[..., None]
@@ -325,6 +326,21 @@ def test_describe_cluster_tells_the_endpoints_of_controllers_to_who_asks_for_the
             (3, "c3", 5003),
         ]
         assert others.error_code == ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+
+    serve(scenario)
+
+
+def test_describe_cluster_names_a_controller_that_rules_though_its_broker_is_not_live(serve: Serve) -> None:
+    async def scenario(h: Any) -> None:
+        h.publish()
+        h.metadata.saw_controller(RulingController(BrokerId(9), ControllerEpoch(99), "[::1]:5009"))
+        client = await h.connect()
+
+        brokers = await client.ask(DescribeClusterRequest(endpoint_type=1), 1)
+        controllers = await client.ask(DescribeClusterRequest(endpoint_type=2), 1)
+
+        assert [broker.broker_id for broker in brokers.brokers] == [1, 2, 3]
+        assert [(each.broker_id, each.host, each.port) for each in controllers.brokers] == [(9, "::1", 5009)]
 
     serve(scenario)
 
