@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from simulation.defects import (
+    administration_defects,
     agent_control_defects,
     deletion_defects,
     election_defects,
@@ -21,6 +22,7 @@ _ALL = (
     *write_defects.DEFECTS,
     *reassignment_defects.DEFECTS,
     *deletion_defects.DEFECTS,
+    *administration_defects.DEFECTS,
 )
 
 BECAUSE: dict[str, str] = {
