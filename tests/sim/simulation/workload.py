@@ -45,6 +45,8 @@ class Workload:
         self._stopped = False
         self._final: FinalReader | None = None
         self._recreations = Recreations(world, facts)
+        self._wrong_ms = {f"producer-{number}": by for number, by in enumerate(world.shape.wrong_clocks_ms)}
+        """By how much wall clocks are wrong."""
         for topic in world.shape.topics:
             facts.min_insync[topic.name] = topic.min_insync
 
@@ -164,6 +166,7 @@ class Workload:
 
     def _start_producer(self, name: str, mode: str) -> None:
         process = self._process(name)
+        process.clock.step(self._wrong_ms.get(name, 0))
         world = self._world
         config = MODES[mode]
         config = msgspec.structs.replace(config, records_per_s=config.records_per_s * world.shape.load)

@@ -12,6 +12,7 @@ from simulation.cluster.agent import SimAgent
 from simulation.cluster.controller import SimController
 from simulation.disk import SimDisk
 from simulation.disk_files import File
+from simulation.judging import retention_rules
 from simulation.judging.controller_rules import Obedience, Rule, check_decided
 from simulation.judging.convergence import not_converged
 from simulation.judging.facts import Facts
@@ -129,8 +130,13 @@ class Judges:
         if not reasons:
             for hosted in self._hosted:
                 if hosted.agent.process.alive:
+                    reasons += self._overdue(hosted)
                     self._replicas.look_at_end(hosted)
         return reasons
+
+    def _overdue(self, hosted: HostedRows) -> list[str]:
+        agent, logs = hosted.agent, [row.log for row in hosted.rows]
+        return retention_rules.reasons(self._replicas.retention, agent.broker_id, logs, agent.process.clock.wall_ms())
 
     def _committed(self, txn: Commit) -> None:
         self._zookeeper.on_commit(txn)
