@@ -140,7 +140,7 @@ _TABLE: Final = (
     Invariant("no-surprise", "Production code meets no exception that it does not expect.", "issue 3"),
     Invariant(
         "new-partitions-placed",
-        "A partition that was created since a broker registered gets a log there while a directory of it works.",
+        "A partition made with a broker in its ISR since that registered gets a log there while a directory works.",
         "KAFKA-10314",
     ),
     Invariant("metadata-holds", "The controller epoch of an agent's metadata never goes back.", _DESIGN_6),
