@@ -76,6 +76,7 @@ class Kind(Enum):
     DRILL_LEAVER = "drill: a leader dies while another leaves"
     DRILL_LOST_WRITES = "drill: notifications of ISR changes are lost"
     DRILL_OFFLINE_DIRECTORY = "drill: a partition is added while a directory is offline"
+    DRILL_UNHEARD = "drill: somebody acts while another does not hear it"
 
 
 class Fault(NamedTuple):
@@ -144,6 +145,7 @@ DRILLS: tuple[Kind, ...] = (
     Kind.DRILL_ISR_WRITES,
     Kind.DRILL_LEAVING,
     Kind.DRILL_COPIES,
+    Kind.DRILL_UNHEARD,
     Kind.DRILL_LATE_LEAVE,
     Kind.DRILL_LEAVER,
     Kind.DRILL_LOST_WRITES,
@@ -157,6 +159,9 @@ DRILL_EVERY = 5
 
 DRILL_US = 8 * SECOND_US
 """How long a drill may take, all its consequences included."""
+
+SHORTER_US = {Kind.DRILL_UNHEARD: 5 * SECOND_US}
+"""Drills that take less, so that all of their variants fit into a run."""
 
 
 def plan(shape: Shape, seed: int) -> list[Fault]:
@@ -185,13 +190,14 @@ def _drill(shape: Shape, seed: int) -> list[Fault]:
     """One drill as often as there is time for, on brokers by chance."""
     chance = random.Random(f"drill {seed}")
     kind = DRILLS[seed // DRILL_EVERY % len(DRILLS)]
-    last = int(shape.heal_s * SECOND_US) - DRILL_US
+    lasts_us = SHORTER_US.get(kind, DRILL_US)
+    last = int(shape.heal_s * SECOND_US) - lasts_us
     faults: list[Fault] = []
     at_us = int(shape.first_fault_s * SECOND_US)
     while at_us <= last:
         broker, other = chance.sample(range(1, shape.brokers + 1), 2)
-        faults.append(Fault(at_us, kind, broker, other, DRILL_US, chance.random(), False))
-        at_us += DRILL_US + int(chance.random() * SECOND_US)
+        faults.append(Fault(at_us, kind, broker, other, lasts_us, chance.random(), False))
+        at_us += lasts_us + int(chance.random() * SECOND_US)
     return faults
 
 
