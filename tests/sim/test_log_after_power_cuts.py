@@ -107,6 +107,29 @@ def test_what_went_wrong_once_does_not_again(operations: list[tuple[object, ...]
         run(operations, seed)
 
 
+@pytest.mark.parametrize("dies_before", (False, True), ids=("", "the process had died before"))
+@pytest.mark.parametrize("jobs", range(5))
+def test_no_checkpointed_high_watermark_covers_what_was_cut_off(jobs: int, *, dies_before: bool) -> None:
+    for seed in range(30):
+        machine = Machine(seed)
+        with simulated_threads(machine.scheduler):
+            machine.start()
+            machine.append(3, 20, 0, 2)
+            machine.flush()
+            machine.truncate(3)  # as who led, and follows another leader now
+            machine.append(2, 30, 1, 2)
+            if dies_before:
+                machine.crash(lossy=False)
+            machine.log.set_high_watermark(machine.log.log_end_offset)
+            committed = machine.content.batches
+            machine.checkpoint()
+            machine.work(jobs)
+            machine.crash(lossy=True)
+            high_watermark = machine.log.set_high_watermark(machine.manager.high_watermark_checkpoint(TP))
+        claimed = [batch for batch in machine.content.batches if batch.base < high_watermark]
+        assert claimed == list(committed[: len(claimed)]), (seed, high_watermark)
+
+
 def test_the_data_loop_never_waits_for_a_checkpoint_that_a_worker_writes_slowly() -> None:
     scheduler = Scheduler(3)
     device = SimDisk(scheduler)
