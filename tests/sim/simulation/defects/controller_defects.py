@@ -25,7 +25,9 @@ BECAUSE: dict[str, str] = {
     "dead-stay-in-sync": "harmless: the leader takes them out itself once they lag, and elections ask who is live",
     "older-content-wins": "harmless: the agent refuses a lower leader epoch, and the controller then reads the state "
     "again and sends it",
-    "begun-too-soon": "rare: a checkpoint of high watermarks has to be taken before the rest is named, and be needed",
+    "begun-too-soon": "harmless: once it has been told all, an agent checkpoints high watermarks and looks for strays, "
+    "but a checkpoint keeps the marks of logs that it does not name (DirectoryLogs.write_high_watermarks_later), and "
+    "ZooKeeper is asked before a log is set aside (Strays)",
     "senders-survive-the-term": "harmless: agents refuse a lower controller epoch",
     "newer-incarnation-refused": "harmless: what was refused is sent again, and by then the agent knows its epoch",
     "deltas-not-counted": "harmless: the sender's cursor follows the agent's answers, so that deltas come in order",
