@@ -97,18 +97,19 @@ def measured_by(rows: Iterable[Mapping[str, object]]) -> dict[str, Measured]:
     return found
 
 
-def what_drills_do() -> dict[Kind, str]:
-    """The first docstring line of what every drill's kind stands for in `deeds` of a `drills_….py`, read not run."""
-    found: dict[Kind, str] = {}
+def what_drills_do() -> dict[Kind, list[str]]:
+    """What every kind stands for in `deeds` of a `drills_….py`, read not run: the first docstring line of its script,
+    or, where that only chooses among other scripts, of these.
+    """
+    found: dict[Kind, list[str]] = {}
     for path in sorted(Path(faults.__file__).parent.glob("drills_*.py")):
         tree = ast.parse(path.read_text("utf-8"), path.name)
-        functions = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-        deeds = functions.get("deeds")
-        for table in (each for each in ast.walk(deeds) if isinstance(each, ast.Dict)) if deeds else ():
-            for key, value in zip(table.keys, table.values, strict=True):
-                words = next((ast.get_docstring(functions[name]) for name in _names(value) if name in functions), None)
-                if isinstance(key, ast.Attribute) and words:
-                    found[Kind[key.attr]] = words.partition("\n")[0]
+        scripts = _scripts(tree)
+        for key, value in _deeds(tree):
+            deed = next((scripts[name] for name in _names(value) if name in scripts), None)
+            if isinstance(key, ast.Attribute) and deed is not None:
+                chosen = [scripts[name] for name in _of_itself(deed) if name in scripts]
+                found[Kind[key.attr]] = [_first_line(each) for each in chosen or [deed]]
     return found
 
 
@@ -163,7 +164,9 @@ def _drills() -> Iterator[tuple[str, ...]]:
     for kind in DRILLS:
         if kind not in what or kind not in seeds:
             raise TablesWrong(f"{kind.name}: no deed of it in a drills_….py has a docstring, or no seed comes to it")
-        yield kind.value.removeprefix(_DRILL), what[kind], str(seeds[kind])
+        first, *others = what[kind]
+        yield kind.value.removeprefix(_DRILL), first, str(seeds[kind])
+        yield from (("", other, "") for other in others)
 
 
 @cache
@@ -179,11 +182,36 @@ def _first_seeds() -> dict[Kind, int]:
     return found
 
 
-def _names(node: ast.expr) -> list[str]:
-    """The attributes an expression names, those of arguments before those they are arguments of."""
-    named = [each for each in ast.walk(node) if isinstance(each, ast.Attribute | ast.Name)]
-    named.sort(key=lambda each: (each.end_lineno or 0, each.end_col_offset or 0), reverse=True)
-    return [each.attr if isinstance(each, ast.Attribute) else each.id for each in named]
+def _scripts(tree: ast.Module) -> dict[str, ast.FunctionDef]:
+    """The public methods that have a docstring."""
+    methods = [each for held in tree.body if isinstance(held, ast.ClassDef) for each in held.body]
+    functions = [each for each in methods if isinstance(each, ast.FunctionDef) and not each.name.startswith("_")]
+    return {each.name: each for each in functions if ast.get_docstring(each)}
+
+
+def _deeds(tree: ast.Module) -> Iterator[tuple[ast.expr | None, ast.expr]]:
+    """What `deeds` has for which kind."""
+    for function in tree.body:
+        if isinstance(function, ast.FunctionDef) and function.name == "deeds":
+            for table in (each for each in ast.walk(function) if isinstance(each, ast.Dict)):
+                yield from zip(table.keys, table.values, strict=True)
+
+
+def _names(value: ast.expr) -> list[str]:
+    """The attributes that an expression names, those of arguments before those they are arguments of."""
+    named = [each for each in ast.walk(value) if isinstance(each, ast.Attribute)]
+    return [each.attr for each in sorted(named, key=lambda each: each.end_col_offset or 0, reverse=True)]
+
+
+def _of_itself(method: ast.FunctionDef) -> list[str]:
+    """The attributes of its own object that a method names, each once, in order."""
+    named = [each for each in ast.walk(method) if isinstance(each, ast.Attribute)]
+    own = [each for each in named if isinstance(each.value, ast.Name) and each.value.id == "self"]
+    return list(dict.fromkeys(each.attr for each in sorted(own, key=lambda each: (each.lineno, each.col_offset))))
+
+
+def _first_line(function: ast.FunctionDef) -> str:
+    return (ast.get_docstring(function) or "").partition("\n")[0]
 
 
 def _parts(text: str, name: str) -> tuple[str, str, str]:
