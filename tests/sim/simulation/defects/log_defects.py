@@ -194,16 +194,6 @@ DEFECTS: tuple[Defect, ...] = (
     Defect("producers-lost", "producers are forgotten at a restart", "11.7 rule 9", _producers_lost),
     Defect("producers-not-cut", "producers keep batches that were truncated", "KAFKA-12153", _producers_not_cut),
     Defect("producers-not-followed", "followers do not learn who produced", "KIP-98", _producers_not_followed),
-)
-
-UNSEEN: tuple[Defect, ...] = (
-    Defect("watermarks-lost", "high watermarks begin at 0 after a restart", "KAFKA-7235", _watermarks_lost),
-    Defect(
-        "watermarks-early",
-        "high watermarks are checkpointed before all partitions are known, and those of the others are lost",
-        "KAFKA-1647",
-        _watermarks_early,
-    ),
     Defect(
         "cut-not-checkpointed",
         "the lowered recovery point of a truncated log is not written before new appends",
@@ -215,6 +205,16 @@ UNSEEN: tuple[Defect, ...] = (
         "a producer that never wrote to a log may begin with any sequence number",
         "design section 5",
         _strangers_begin_anywhere,
+    ),
+)
+
+UNSEEN: tuple[Defect, ...] = (
+    Defect("watermarks-lost", "high watermarks begin at 0 after a restart", "KAFKA-7235", _watermarks_lost),
+    Defect(
+        "watermarks-early",
+        "high watermarks are checkpointed before all partitions are known, and those of the others are lost",
+        "KAFKA-1647",
+        _watermarks_early,
     ),
 )
 """Planted, they are not found within 50 seeds: agent_defects says why."""

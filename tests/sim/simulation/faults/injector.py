@@ -11,6 +11,7 @@ from simulation.cluster.addresses import host_of
 from simulation.faults import (
     admin_faults,
     drills_control,
+    drills_log,
     drills_replication,
     drills_unheard,
     machine_faults,
@@ -46,6 +47,7 @@ class Injector:
             **drills_replication.deeds(stage),
             **drills_control.deeds(stage),
             **drills_unheard.deeds(stage),
+            **drills_log.deeds(stage),
             **network_faults.deeds(stage),
             **zookeeper_faults.deeds(stage),
             **machine_faults.deeds(stage),

@@ -6,7 +6,8 @@ import random
 from enum import Enum
 from typing import NamedTuple
 
-from simulation.shape import Shape
+from regency.model.log_config import NEVER, UNLIMITED
+from simulation.shape import DRILL_EVERY, Shape
 
 SECOND_US = 1_000_000
 
@@ -77,6 +78,8 @@ class Kind(Enum):
     DRILL_LOST_WRITES = "drill: notifications of ISR changes are lost"
     DRILL_OFFLINE_DIRECTORY = "drill: a partition is added while a directory is offline"
     DRILL_UNHEARD = "drill: somebody acts while another does not hear it"
+
+    DRILL_LOST_TAILS = "drill: the tail of a deposed leader is lost"
 
 
 class Fault(NamedTuple):
@@ -151,11 +154,9 @@ DRILLS: tuple[Kind, ...] = (
     Kind.DRILL_LOST_WRITES,
     Kind.DRILL_OFFLINE_DIRECTORY,
     Kind.DRILL_TRUNCATIONS,
+    Kind.DRILL_LOST_TAILS,
 )
 """Chains of events that a known hole needs and chance alone seldom arranges. Each is a kind of fault of its own."""
-
-DRILL_EVERY = 5
-"""Every so many seeds of the deep profile go through one drill, again and again, with other details each time."""
 
 DRILL_US = 8 * SECOND_US
 """How long a drill may take, all its consequences included."""
@@ -164,10 +165,27 @@ SHORTER_US = {Kind.DRILL_UNHEARD: 5 * SECOND_US}
 """Drills that take less, so that all of their variants fit into a run."""
 
 
+def drill_of(shape: Shape, seed: int) -> Kind | None:
+    """The drill that a seed goes through; None where it is another kind of run."""
+    if shape.profile != "deep" or seed % DRILL_EVERY:
+        return None
+    return DRILLS[seed // DRILL_EVERY % len(DRILLS)]
+
+
+def fitted(shape: Shape, seed: int) -> Shape:
+    """A shape with what the seed's drill needs."""
+    if drill_of(shape, seed) is not Kind.DRILL_LOST_TAILS:
+        return shape
+    # Tails of some segments within seconds, which are synced by rolling and stopping only.
+    storage = shape.storage._replace(segment_bytes=120, retention_bytes=UNLIMITED, flush_messages=NEVER, flush_ms=NEVER)
+    return shape._replace(storage=storage, load=4.0)
+
+
 def plan(shape: Shape, seed: int) -> list[Fault]:
     """The faults of a seed, by time. All are over at `shape.heal_s`."""
-    if DRILLS and shape.profile == "deep" and seed % DRILL_EVERY == 0:
-        return _drill(shape, seed)
+    kind = drill_of(shape, seed)
+    if kind is not None:
+        return _drill(shape, seed, kind)
     chance = random.Random(f"faults {seed}")
     kinds = _swarm(shape, chance)
     first, last = int(shape.first_fault_s * SECOND_US), int(shape.heal_s * SECOND_US)
@@ -186,10 +204,9 @@ def plan(shape: Shape, seed: int) -> list[Fault]:
     return sorted(faults, key=lambda fault: fault.at_us)
 
 
-def _drill(shape: Shape, seed: int) -> list[Fault]:
+def _drill(shape: Shape, seed: int, kind: Kind) -> list[Fault]:
     """One drill as often as there is time for, on brokers by chance."""
     chance = random.Random(f"drill {seed}")
-    kind = DRILLS[seed // DRILL_EVERY % len(DRILLS)]
     lasts_us = SHORTER_US.get(kind, DRILL_US)
     last = int(shape.heal_s * SECOND_US) - lasts_us
     faults: list[Fault] = []
@@ -219,4 +236,6 @@ def _swarm(shape: Shape, chance: random.Random) -> list[Kind]:
         kinds.append(Kind.CRASH_AT_POINT)
     if any(topic.unclean for topic in shape.topics):
         kinds += (Kind.LAST_IN_SYNC, Kind.LAST_IN_SYNC)
+    if shape.storage.retention_ms != UNLIMITED:
+        kinds += (Kind.CLOCK_STEP, Kind.CLOCK_STEP, Kind.CLOCK_STEP)
     return kinds
