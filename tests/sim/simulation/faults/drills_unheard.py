@@ -38,7 +38,6 @@ class _Drills(Scripts):
             self.write_of_a_lost_session,
             self.stale_join,
             self.contact_lost_again_and_again,
-            self.stale_join,
             self.returning_together,
         )
         script = order[min(self._done, len(order)) - 1]
@@ -53,7 +52,11 @@ class _Drills(Scripts):
         The controller hears of the ISR when the member has registered again, with less than it had; and then the leader
         loses its session.
         """
-        yield lambda: bool(self._joinable())
+        yield lambda: bool(self._full())
+        if not self._joinable():  # who rules would be elected everywhere: let another rule
+            self._world.zookeeper.delete_as_admin(paths.CONTROLLER)
+            yield 0.3
+            yield lambda: bool(self._joinable())
         led, joins = fault.chance().choice(self._joinable())
         leader = led.state.leader
         self._expire(joins)
@@ -156,7 +159,8 @@ class _Drills(Scripts):
     def returning_together(self, fault: Fault, undone: ExitStack) -> Script:
         """A partition is added whose replicas are all down; who rules hears that they are back when all of them are.
 
-        Meanwhile a leader that they are to follow is registered without the listener that followers use.
+        Meanwhile a leader that they are to follow is registered without the listener that followers use. When they are
+        back, they are given another partition, while one of them cannot read its settings.
         """
         chance = fault.chance()
         yield lambda: bool(self._known())
@@ -166,7 +170,8 @@ class _Drills(Scripts):
         replicas = chance.sample([each for each in self._world.hosts if each != ruler], 2)
         downs = [undone.enter_context(self._end_agent(each)) for each in replicas]
         yield lambda: bool(self._known()) and not any(each in self._known() for each in replicas)
-        added = self._add_partition(chance.choice(self._world.shape.topics).name, replicas)
+        topic = chance.choice(self._world.shape.topics).name
+        added = self._add_partition(topic, replicas)
         leader = self._led_by_others(replicas)
         if leader is not None:
             self._hide_address(leader)
@@ -178,6 +183,14 @@ class _Drills(Scripts):
         yield lambda: all(self._registration(each) for each in replicas)
         deaf.close()
         yield lambda: len(self._isr(added)) == len(replicas)
+        agent = f"agent-{chance.choice(replicas)}"
+        cut = undone.enter_context(self._trouble_zookeeper([agent], there=True, back=True))
+        self._world.zk_links[agent].reset()
+        yield 0.1
+        more = self._add_partition(topic, replicas)
+        yield lambda: bool(self._isr(more))
+        yield 0.2
+        cut.close()
         yield 0.3
 
     def _led_by_others(self, followers: list[BrokerId]) -> BrokerId | None:

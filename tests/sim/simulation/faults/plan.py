@@ -174,7 +174,13 @@ def drill_of(shape: Shape, seed: int) -> Kind | None:
 
 def fitted(shape: Shape, seed: int) -> Shape:
     """A shape with what the seed's drill needs."""
-    if drill_of(shape, seed) is not Kind.DRILL_LOST_TAILS:
+    drill = drill_of(shape, seed)
+    if drill is Kind.DRILL_UNHEARD:
+        # What one replica loses at a power cut must not be lost; and there has to be something to lose.
+        topics = tuple(topic._replace(min_insync=2, unclean=False) for topic in shape.topics)
+        storage = shape.storage._replace(flush_messages=NEVER, flush_ms=NEVER)
+        return shape._replace(topics=topics, storage=storage)
+    if drill is not Kind.DRILL_LOST_TAILS:
         return shape
     # Tails of some segments within seconds, which are synced by rolling and stopping only.
     storage = shape.storage._replace(segment_bytes=120, retention_bytes=UNLIMITED, flush_messages=NEVER, flush_ms=NEVER)
