@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from uuid import UUID
 
 import msgspec
 import pytest
 from judged_brokers import Judged, three_records
 from simulation.judging.invariants import InvariantBroken
+from simulation.judging.judges import Judges
+from simulation.judging.zookeeper_rules import TopicRecord
+from simulation.kernel.scheduler import Scheduler
+from simulation.shape import shape_of
+from simulation.world import World
 
-from regency.model.ids import BrokerId, Offset
+from regency.history.operations import FinalRead, LogStartMoved
+from regency.model.ids import BrokerId, Offset, TopicId
 
 HOUR_MS = 3_600_000
 
@@ -94,3 +101,16 @@ def test_records_may_expire_at_their_time_and_followers_begin_where_their_leader
     judged.cluster.tell(2)
     judged.look()
     assert retention.overdue(BrokerId(1), log, clock.wall_ms() + HOUR_MS) is not None
+
+
+def test_a_final_read_begins_where_a_leader_s_log_has_begun() -> None:
+    judges = Judges(World(Scheduler(1), shape_of("quick", 1)))
+    topic_id = TopicId(UUID(int=7))
+    judges._zookeeper.topics["blue"] = TopicRecord(1)
+    judges._zookeeper.topics["blue"].topic_id = topic_id
+    judges.facts.log_starts.append(LogStartMoved("blue", 0, 1_000, 5, str(topic_id)))
+    judges.facts.log_starts.append(LogStartMoved("blue", 0, 1_000, 9, str(TopicId(UUID(int=6)))))
+    judges.check_reads([FinalRead("blue", 0, 5, 8, (), 2_000), FinalRead("blue", 1, 0, 8, (), 2_000)])
+    for late in (FinalRead("blue", 0, 6, 8, (), 2_000), FinalRead("blue", 1, 5, 8, (), 2_000)):
+        with pytest.raises(InvariantBroken, match="retention-by-rule"):
+            judges.check_reads([late])

@@ -204,6 +204,7 @@ class _Run:
 
     def _judge(self) -> Verdict:
         self.workload.end()
+        self.judges.check_reads(self.workload.reads)
         return judge(self.workload.history(), self.workload.allowed())
 
 

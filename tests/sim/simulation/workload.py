@@ -124,6 +124,11 @@ class Workload:
         """Partitions that are not read back yet."""
         return list(self._final.unread) if self._final is not None else list(self._partitions)
 
+    @property
+    def reads(self) -> Sequence[FinalRead]:
+        """What was read back."""
+        return self._final.reads if self._final is not None else ()
+
     def end(self) -> None:
         """Everybody goes; what has no outcome is written down."""
         for process in self._processes:
@@ -131,8 +136,7 @@ class Workload:
 
     def history(self) -> list[Operation]:
         """What clients did and saw. To be called after `end`."""
-        reads: Sequence[FinalRead] = self._final.reads if self._final is not None else ()
-        return [*self._history.operations, *reads, *self._facts.log_starts, *self._recreations.operations()]
+        return [*self._history.operations, *self.reads, *self._facts.log_starts, *self._recreations.operations()]
 
     def allowed(self) -> dict[TopicPartition, Allowance]:
         """What the history may show."""
