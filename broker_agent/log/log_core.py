@@ -196,6 +196,7 @@ class LogCore:
             return
         crash_point("log.roll.before_seal")
         active.seal()
+        self._flusher.sealed(active, self._log_end)
         crash_point("log.roll.before_snapshot")
         write_snapshot(self._services.disk, self.directory, self._producers)
         self._flusher.make_cut_last()
