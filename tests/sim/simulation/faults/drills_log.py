@@ -127,7 +127,7 @@ class _Drills(Scripts):
         self._expire(old, other)
         yield lambda: self._leads(new, partition)
         deaf.close()
-        yield 4.5  # in which producers give the deposed leader up
+        yield 4.0  # in which producers give the deposed leader up
         silent.close()
 
     def _pairs(self) -> list[tuple[Led, BrokerId]]:

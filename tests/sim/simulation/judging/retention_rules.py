@@ -93,6 +93,8 @@ class RetentionRules:
 
     def overdue(self, broker: BrokerId, log: PartitionLog, now_ms: int) -> str | None:
         """Why the oldest segment should have gone, but for the time that retention takes to come round."""
+        if log.config.retention_ms < 0 and log.config.retention_bytes < 0:
+            return None
         contents = [self._content(broker, segment) for segment in log._segments]
         oldest = contents[0]
         if oldest is None or oldest.end > log.high_watermark or not oldest.size:
