@@ -38,7 +38,6 @@ BECAUSE: dict[str, str] = {
     "lost-reply-is-failure": "harmless: elections that failed read their states again and are decided again",
     "lost-reply-is-conflict": "harmless: what is taken for a conflict is read and decided again",
     "lost-reply-sent-again": "harmless: the version does not fit any more, so it is a conflict, read and decided again",
-    "lost-isr-write-is-failure": "harmless: the partition is named to the controller, which reads the state and tells",
     "isr-by-the-unregistered": "harmless: the session is checked too, and a registration goes only with its session or "
     "its successor's",
     "lost-registration-unknown": "harmless: writes are bound to the session of the registration, which is gone",
