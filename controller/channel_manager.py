@@ -20,7 +20,7 @@ from regency.model.clock import Clock
 from regency.model.crash_points import crash_point
 from regency.model.errors import RegencyError
 from regency.model.facts import Broker, Endpoint
-from regency.model.ids import BrokerEpoch, BrokerId, TopicPartition
+from regency.model.ids import BrokerEpoch, BrokerId, TopicId, TopicPartition
 from regency.protos import control_pb2 as pb
 from regency.runtime.grpc_channels import call, open_channel
 from regency.runtime.grpc_clients import AgentControlClient
@@ -89,6 +89,10 @@ class Channels(Protocol):
 
     def send(self, requests: Mapping[BrokerId, BrokerRequests]) -> None:
         """Hand over what brokers are newly wanted to do."""
+        ...
+
+    def forget(self, gone: Mapping[str, TopicId]) -> None:
+        """Nothing is to be hosted of these topics any more."""
         ...
 
     def close(self) -> None:
@@ -206,6 +210,11 @@ class ControllerChannelManager:
         for broker, channel in self._channels.items():
             channel.want(requests.get(broker))
 
+    def forget(self, gone: Mapping[str, TopicId]) -> None:
+        """Nothing is to be hosted of these topics any more: what brokers were to be told of that, they are not."""
+        for channel in self._channels.values():
+            channel.forget(gone)
+
     def close(self) -> None:
         """End every channel. Calls that run are cancelled; their outcome is nobody's business any more."""
         channels, self._channels = self._channels, {}
@@ -241,6 +250,10 @@ class _Channel:
     def unacknowledged(self) -> int:
         with self._changed:
             return self.sender.desired.unacknowledged
+
+    def forget(self, gone: Mapping[str, TopicId]) -> None:
+        with self._changed:
+            self.sender.desired.forget(gone)
 
     def want(self, requests: BrokerRequests | None) -> None:
         with self._changed:
