@@ -114,6 +114,10 @@ class Channels(Protocol):
         """Ask how far these logs go. The listener is told once, in any case."""
         ...
 
+    def forget(self, gone: Mapping[str, TopicId]) -> None:
+        """Nothing is to be hosted of these topics any more."""
+        ...
+
     def close(self) -> None:
         """End every channel."""
         ...
@@ -251,6 +255,11 @@ class ControllerChannelManager:
         self._questions = [*(each for each in self._questions if not each.answered), question]
         question.start()
 
+    def forget(self, gone: Mapping[str, TopicId]) -> None:
+        """Nothing is to be hosted of these topics any more: what brokers were to be told of that, they are not."""
+        for channel in self._channels.values():
+            channel.forget(gone)
+
     def close(self) -> None:
         """End every channel. Calls that run are cancelled; their outcome is nobody's business any more."""
         for question in self._questions:
@@ -296,6 +305,10 @@ class _Channel:
     def standing(self, broker: BrokerId) -> Standing:
         with self._changed:
             return standing_of(broker, self.sender, self._clock.monotonic_ms())
+
+    def forget(self, gone: Mapping[str, TopicId]) -> None:
+        with self._changed:
+            self.sender.desired.forget(gone)
 
     def want(self, requests: BrokerRequests | None) -> None:
         with self._changed:

@@ -68,6 +68,7 @@ class DesiredState:
         self._attempts: dict[TopicPartition, int] = {}
         self._failing_since: dict[TopicPartition, int] = {}
         self._in_flight: Mapping[TopicPartition, Wanted] = {}
+        self._gone: set[TopicId] = set()
 
     @property
     def unacknowledged(self) -> int:
@@ -124,6 +125,19 @@ class DesiredState:
         else:
             self._hosts.update(hosts)
             self._new.update(new)
+
+    def forget(self, gone: Mapping[str, TopicId]) -> None:
+        """Nothing is to be hosted of these topics any more: they are gone. What is to be deleted of them still is."""
+        self._gone.update(gone.values())
+        for slots in (self._hosts, self._behind_delete):
+            for partition in [each for each, host in slots.items() if gone.get(each.topic) == host.topic_id]:
+                del slots[partition]
+                self._new.discard(partition)
+        for partition, delayed in list(self._delayed.items()):
+            if isinstance(delayed.wanted, Host) and gone.get(partition.topic) == delayed.wanted.topic_id:
+                del self._delayed[partition]
+                self._attempts.pop(partition, None)
+                self._new.discard(partition)
 
     def is_new(self, partition: TopicPartition) -> bool:
         """Whether the broker has yet to acknowledge that it was told the partition is new."""
@@ -189,6 +203,9 @@ class DesiredState:
     def _retry(self, partition: TopicPartition, wanted: Wanted, now_ms: int) -> None:
         newer: Wanted | None = self._hosts.get(partition) or self._stops.get(partition)
         if newer is not None or partition in self._delayed:
+            return
+        if isinstance(wanted, Host) and wanted.topic_id in self._gone:
+            self._finish(partition, wanted, acknowledged=False)
             return
         self._failing_since.setdefault(partition, now_ms)
         attempts = self._attempts[partition] = self._attempts.get(partition, 0) + 1

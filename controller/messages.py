@@ -39,16 +39,22 @@ def partition_states(
     offline: Callable[[TopicPartition], Sequence[BrokerId]] | None = None,
     deleting: Collection[str] = (),
 ) -> list[pb.PartitionStates]:
-    """Columns for the partitions, one message per topic in order of first appearance.
+    """Columns for the partitions, one message per topic id in order of first appearance.
 
-    `is_new` fills that column (LeaderAndIsr); `offline` fills the replicas that do not work, and topics in `deleting`
-    get leader -2 (UpdateMetadata).
+    What is wanted of a topic that was deleted and of its successor of the same name stays apart. `is_new` fills that
+    column (LeaderAndIsr); `offline` fills the replicas that do not work, and topics in `deleting` get leader -2
+    (UpdateMetadata).
     """
     by_topic: dict[str, list[tuple[int, Host]]] = {}
+    others: dict[tuple[str, TopicId], list[tuple[int, Host]]] = {}
     for partition, host in hosts.items():
-        by_topic.setdefault(partition.topic, []).append((partition.partition, host))
+        rows = by_topic.setdefault(partition.topic, [])
+        if rows and not _is_same(rows[0][1].topic_id, host.topic_id):
+            rows = others.setdefault((partition.topic, host.topic_id), [])
+        rows.append((partition.partition, host))
     return [
-        _topic_states(topic, rows, is_new, offline, during_delete=topic in deleting) for topic, rows in by_topic.items()
+        _topic_states(topic, rows, is_new, offline, during_delete=topic in deleting)
+        for topic, rows in (*by_topic.items(), *((topic, rows) for (topic, _), rows in others.items()))
     ]
 
 
@@ -79,12 +85,13 @@ def leader_endpoints(
 
 
 def stop_partitions(stops: Mapping[TopicPartition, Stop]) -> list[pb.StopPartitions]:
-    """Columns of a StopReplica, one message per topic."""
-    by_topic: dict[str, pb.StopPartitions] = {}
+    """Columns of a StopReplica, one message per topic id."""
+    by_topic: dict[tuple[str, TopicId], pb.StopPartitions] = {}
     for partition, stop in stops.items():
-        message = by_topic.get(partition.topic)
+        key = partition.topic, stop.topic_id
+        message = by_topic.get(key)
         if message is None:
-            message = by_topic[partition.topic] = pb.StopPartitions(topic=partition.topic, topic_id=stop.topic_id.bytes)
+            message = by_topic[key] = pb.StopPartitions(topic=partition.topic, topic_id=stop.topic_id.bytes)
         message.partition.append(partition.partition)
         message.leader_epoch.append(stop.leader_epoch)
         message.delete_partition.append(stop.delete)
@@ -111,6 +118,10 @@ def live_brokers(brokers: Mapping[BrokerId, Broker], shutting_down: Collection[B
         )
         for _, broker in sorted(brokers.items())
     ]
+
+
+def _is_same(one: TopicId, other: TopicId) -> bool:
+    return one is other or one == other  # nearly always the very same object, which is much quicker to see
 
 
 def _topic_states(

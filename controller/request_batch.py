@@ -109,6 +109,8 @@ class RequestBatch:
             channels.set_brokers(dict(self._context.brokers))
         crash_point("controller.batch.before_metadata")
         self._hand_over_metadata(channels, hosts)
+        if self._removed:
+            channels.forget(dict(self._removed))
         crash_point("controller.batch.before_requests")
         channels.send(requests)
         crash_point("controller.batch.before_starts")

@@ -26,12 +26,20 @@ class BackgroundSync:
         self._worker = worker
         self._waiting: dict[Path, Callable[[OSError], None]] = {}
         self._running = False
+        self._then: Callable[[], None] | None = None
 
     def later(self, path: Path, failed: Callable[[OSError], None]) -> None:
         """Sync `path`, unless it is gone by then; `failed` is called on the data loop if that is impossible."""
         self._waiting[path] = failed
         if not self._running:
             self._start()
+
+    def when_done(self, action: Callable[[], None]) -> None:
+        """Call `action` once nothing waits for being synced: now, or later. Of several that wait the last is called."""
+        if self._running:
+            self._then = action
+        else:
+            action()
 
     def _start(self) -> None:
         paths = list(self._waiting)[:_SYNCS_PER_JOB]
@@ -48,6 +56,9 @@ class BackgroundSync:
                 batch[path](error)
         if self._waiting:
             self._start()
+        elif self._then is not None:
+            action, self._then = self._then, None
+            action()
 
 
 class Trash:

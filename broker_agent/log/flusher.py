@@ -51,6 +51,7 @@ class LogFlusher:
         self._cut_before = recovery_point if is_recovered else None
         """Where the log was cut off and that may not be on the disk: the segment before must be synced, too."""
         self._truncations = 0
+        self._seals = 0
         self._last_flush_ms = clock.monotonic_ms()
         epochs.on_written = self._epochs_written
 
@@ -84,12 +85,12 @@ class LogFlusher:
         segments = [segment for segment in self._unsynced_segments() if segment.base_offset < log_end]
         names = self._unsynced_names(segments)
         descriptors = _duplicates(self._disk, [file for segment in segments for file in segment.files])
-        truncations = self._truncations
+        changes = self._truncations, self._seals
 
         def done(outcome: BaseException | None) -> None:
             if isinstance(outcome, OSError):
                 self._home.fail(outcome)
-            elif outcome is None and truncations == self._truncations:
+            elif outcome is None and changes == (self._truncations, self._seals):
                 self._directory_unsynced = False
                 self._cut_before = None
                 self.recovery_point = max(self.recovery_point, log_end)
@@ -124,6 +125,16 @@ class LogFlusher:
                 for file in segment.files:
                     file.sync()
             self._cut_before = None
+
+    def sealed(self, segment: Segment, log_end: Offset) -> None:
+        """Note that the segment, with which the log ends, has got its last time index entry. Raises OSError.
+
+        Once another segment follows, this one is not read again below the recovery point, which so must not be above
+        it before that entry is on the disk: half of one, after a power cut, would be a time long past.
+        """
+        self._seals += 1
+        if self.recovery_point >= log_end:
+            segment.times.file.sync()
 
     def _unsynced_segments(self) -> list[Segment]:
         """All from the recovery point on, and from where the log was cut off."""

@@ -36,6 +36,8 @@ class LogServices(NamedTuple):
     files: OpenFiles
     trash: Trash
     syncs: BackgroundSync
+    cuts: BackgroundSync
+    """Of files that were cut off: no high watermark is checkpointed before."""
     new_uuid: Callable[[], UUID]
     """For names that must not be there yet."""
 
@@ -145,6 +147,10 @@ class LogCore:
         """Where each segment begins, oldest first."""
         return tuple(segment.base_offset for segment in self._segments)
 
+    def sync_cut_later(self) -> None:
+        """Have it on the disk soon where the log was cut off: in the newest file, as rolls sync the others."""
+        self._services.cuts.later(self._segments.active.log.path, self.home.failed)
+
     def _write(self, records: Buffer, batches: Sequence[tuple[int, BatchHeader]], now_ms: int) -> None:
         view = memoryview(records)
         begin = 0
@@ -190,6 +196,7 @@ class LogCore:
             return
         crash_point("log.roll.before_seal")
         active.seal()
+        self._flusher.sealed(active, self._log_end)
         crash_point("log.roll.before_snapshot")
         write_snapshot(self._services.disk, self.directory, self._producers)
         self._flusher.make_cut_last()
@@ -235,6 +242,7 @@ class LogCore:
             self._services.disk.sync_path(self.directory)  # as in `_restart_at`
         crash_point("log.truncation.before_cut")
         cut.segment.truncate(cut.position, cut.end)
+        self.sync_cut_later()
 
     def _position_of(self, offset: Offset) -> LogPosition:
         return self._segments.end if offset == self._log_end else self._segments.position_of(offset)

@@ -49,6 +49,10 @@ class LogManager:
         self._on_dir_failure = on_dir_failure
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._directories: dict[LogDirectory, DirectoryLogs] = {}
+        self._recovered: list[PartitionLog] = []
+        """Logs that may have been cut off before they were opened, or then, and the disk may not know."""
+        self._held_back: list[tuple[PartitionLog, Offset]] = []
+        """High watermarks that are not checkpointed before the disk knows where logs were cut off."""
         for found in opened:
             held = {parts.topic_partition for parts in found.logs}
             marks = {partition: mark for partition, mark in found.high_watermarks.items() if partition in held}
@@ -56,7 +60,10 @@ class LogManager:
             self._directories[found.directory] = logs
             found.directory.on_failure = self._directory_failed
             for parts in found.logs:
-                self._add(logs, PartitionLog(parts, found.directory, services))
+                log = PartitionLog(parts, found.directory, services)
+                self._add(logs, log)
+                if parts.is_recovered:
+                    self._recovered.append(log)
             services.trash.put(found.deleted, default.file_delete_delay_ms)
         self._checkpoint_what_was_found()
 
@@ -92,6 +99,7 @@ class LogManager:
             files=OpenFiles(min(disk.max_open_files // 2, _MAX_OPEN_FILES), disk),
             trash=Trash(disk, clock, worker),
             syncs=BackgroundSync(disk, worker),
+            cuts=BackgroundSync(disk, worker),
             new_uuid=new_uuid,
         )
         opened = open_directories(
@@ -180,14 +188,17 @@ class LogManager:
         return marks.get(topic_partition, Offset(0))
 
     def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, Offset]) -> None:
-        """Checkpoint these, soon; logs not named keep what was checkpointed for them."""
-        changed: dict[LogDirectory, dict[TopicPartition, Offset]] = {}
-        for topic_partition, offset in high_watermarks.items():
-            log = self._logs.get(topic_partition)
-            if log is not None:
-                changed.setdefault(log.home, {})[topic_partition] = offset
-        for directory, offsets in changed.items():
-            self._directories[directory].write_high_watermarks_later(offsets)
+        """Checkpoint these, soon; logs not named keep what was checkpointed for them.
+
+        Not before the disk knows where logs were cut off: if a power cut brought back what was there, a newer high
+        watermark would call it committed.
+        """
+        for log in self._recovered:
+            log.sync_cut_later()
+        self._recovered.clear()
+        found = ((self._logs.get(topic_partition), offset) for topic_partition, offset in high_watermarks.items())
+        self._held_back = [(log, offset) for log, offset in found if log is not None]
+        self._services.cuts.when_done(self._checkpoint_held_back)
 
     def checkpoint_recovery_points(self) -> None:
         """Checkpoint up to where each log was synced, soon, and remove snapshots that no recovery would begin with."""
@@ -227,6 +238,8 @@ class LogManager:
 
     def close(self) -> None:
         """Flush and close everything, write all checkpoints, mark each directory that closed whole as clean. Blocks."""
+        for directory, offsets in self._take_held_back().items():
+            self._directories[directory].high_watermarks.update(offsets)
         for logs in self._working():
             try:
                 logs.close()
@@ -236,6 +249,19 @@ class LogManager:
         self._logs.clear()
         for directory in self._directories:
             directory.unlock()
+
+    def _checkpoint_held_back(self) -> None:
+        for directory, offsets in self._take_held_back().items():
+            self._directories[directory].write_high_watermarks_later(offsets)
+
+    def _take_held_back(self) -> dict[LogDirectory, dict[TopicPartition, Offset]]:
+        """The high watermarks that wait, by directory, but for those of logs that are gone."""
+        held_back, self._held_back = self._held_back, []
+        taken: dict[LogDirectory, dict[TopicPartition, Offset]] = {}
+        for log, offset in held_back:
+            if self._logs.get(log.topic_partition) is log:
+                taken.setdefault(log.home, {})[log.topic_partition] = offset
+        return taken
 
     def _checkpoint_what_was_found(self) -> None:
         """Recovery may have cut logs below their checkpointed offsets, and a deletion may not have reached them."""

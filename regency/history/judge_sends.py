@@ -93,6 +93,7 @@ def _judge_order(part: Part, session: list[Send], log: ReadLog, apart: set[int],
     """One producer session's sends against their places in the log.
 
     What a plain producer has no acknowledgement for may be written at any later time, so nothing need come after it.
+    In a log that begins at 0 a session must begin with its first send: that one has not expired.
     """
     top: Send | None = None
     top_place = -1
@@ -111,11 +112,10 @@ def _judge_order(part: Part, session: list[Send], log: ReadLog, apart: set[int],
             findings.add(kind, (top_place, place), send, _tell_order, part, top, send, (top_place, place))
             continue
         if absent:
-            if top is not None and part.final is not None and top_place >= part.final.log_start:
+            if part.final is not None and part.final.log_start <= max(top_place, 0):
+                places = (place,) if top is None else (top_place, place)
                 for missing in absent:
-                    skipped = (top, missing, send)
-                    places = (top_place, place)
-                    findings.add(Anomaly.SKIPPED_SEND, places, missing, _tell_skipped, part, skipped, places)
+                    findings.add(Anomaly.SKIPPED_SEND, places, missing, _tell_skipped, part, top, missing, send, places)
             absent = []
         if acked or send.idempotent:
             top, top_place = send, place
@@ -155,13 +155,13 @@ def _tell_lost(part: Part, log: ReadLog, send: Send) -> Told:
     )
 
 
-def _tell_skipped(part: Part, sends: tuple[Send, Send, Send], places: tuple[int, int]) -> Told:
-    before, send, after = sends
+def _tell_skipped(part: Part, before: Send | None, send: Send, after: Send, places: tuple[int, ...]) -> Told:
+    earlier = "nothing has expired" if before is None else f"send {before.number} is at offset {places[0]}"
     return Told(
-        f"{part.name}: {sender_name(send)} is not in the log, though of the same idempotent session send "
-        f"{before.number} is at offset {places[0]} and send {after.number} at offset {places[1]}.",
+        f"{part.name}: {sender_name(send)} is not in the log, though of the same idempotent session {earlier} and send "
+        f"{after.number} is at offset {places[-1]}.",
         (send.value,),
-        sends,
+        (send, after) if before is None else (before, send, after),
     )
 
 

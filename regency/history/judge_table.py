@@ -54,7 +54,7 @@ DESCRIPTIONS: Final[Mapping[Anomaly, str]] = MappingProxyType(
         Anomaly.RETRY_REORDERED: "a plain producer's values in the log in another order than sent",
         Anomaly.NONMONOTONIC_SEND: "an idempotent producer's later send acknowledged at a lower offset",
         Anomaly.RETRY_NONMONOTONIC_SEND: "a plain producer's later send acknowledged at a lower offset",
-        Anomaly.SKIPPED_SEND: "not in the log, though an earlier and a later send of its idempotent session are",
+        Anomaly.SKIPPED_SEND: "not in the log, though a later send of its idempotent session is; nothing expired there",
         Anomaly.NONMONOTONIC_POLL: "within a session, offsets or the position go back",
         Anomaly.SKIPPED_POLL: "within a session, offsets or the position jump over records above the log start",
         Anomaly.HOLE_IN_LOG: "the final read lacks offsets between log start and high watermark",

@@ -2,109 +2,21 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
-from typing import Any
 
 import pytest
-from simulation.judging.facts import Facts
+from judged_brokers import TP, Judged, builders, three_records
 from simulation.judging.invariants import InvariantBroken
-from simulation.judging.replica_rules import HostedRows, ReplicaRules
-from simulation.judging.zookeeper_rules import StateRecord, TopicRecord, ZookeeperRules
 
 from regency.broker_agent.replication.isr_state import PendingExpand
 from regency.broker_agent.replication.rules import Role
-from regency.model.facts import ReplicaAssignment
-from regency.model.ids import BrokerId, LeaderEpoch, Offset, TopicPartition, ZkVersion
-
-
-def _load_builders() -> ModuleType:
-    path = Path(__file__).parents[1] / "unit" / "replication" / "conftest.py"
-    spec = importlib.util.spec_from_file_location("judged_replication_builders", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-builders = _load_builders()
-TP: TopicPartition = builders.TP
-
-
-class Judged:
-    """A cluster moved by hand, and the rules that look at it."""
-
-    def __init__(self, root: Path) -> None:
-        self.cluster = builders.Cluster(root, min_insync_replicas=2)
-        self.facts = Facts()
-        self.facts.min_insync[TP.topic] = 2
-        self.zookeeper = ZookeeperRules(self.facts, lambda: 0)
-        self.agents: dict[BrokerId, Any] = {}
-        self.rules = ReplicaRules(self, self.facts, self.zookeeper, lambda _, path: path.read_bytes())
-        self.hosted: dict[int, HostedRows] = {}
-        for number in (1, 2, 3):
-            self.start(number)
-        self.cluster.lead(1)
-        self.look()
-
-    def __getitem__(self, number: int) -> Any:
-        return self.cluster[number]
-
-    def start(self, number: int) -> None:
-        """Another process of a broker is looked at."""
-        broker = self.cluster[number]
-        agent = SimpleNamespace(
-            broker_id=broker.id, process=SimpleNamespace(alive=True), replicas=broker.manager, logs=broker.logs
-        )
-        self.agents[broker.id] = agent
-        self.hosted[number] = HostedRows(agent)  # type: ignore[arg-type]
-
-    def copy_state(self) -> None:
-        """What the cluster's state znode says is in ZooKeeper."""
-        state = self.cluster.states[TP]
-        topic = self.zookeeper.topics.setdefault(TP.topic, TopicRecord(1))
-        topic.topic_id = state.topic_id
-        self.zookeeper.by_id[state.topic_id] = topic
-        topic.assignments = {0: ReplicaAssignment(state.replicas)}
-        topic.states[0] = StateRecord(state.leader, state.leader_epoch, state.isr, 1, state.zk_version)
-        topic.leaders.setdefault(0, {})[state.leader_epoch] = state.leader
-        self.facts.state_written(TP, state.leader, state.isr, state.replicas)
-
-    def look(self) -> None:
-        """As after a step of every process."""
-        self.copy_state()
-        for number, hosted in self.hosted.items():
-            self.agents[BrokerId(number)].process.alive = self.cluster[number].up
-            if self.cluster[number].up:
-                self.rules.look(hosted)
-        self.rules.look_at([TP])
-        unlooked, self.facts.unlooked = self.facts.unlooked, []
-        self.rules.check_promises(unlooked)
-
-    def produce(self, value: str) -> None:
-        """Acknowledged by all, and promised."""
-        leader = self.cluster.states[TP].leader
-        results = self.cluster[leader].produce(value)
-        self.cluster.run()
-        self.promise(value, results[0].base_offset)
-
-    def promise(self, value: str, offset: int) -> None:
-        batch = builders.make_batch(value, timestamp=self.cluster.record_timestamp)
-        self.facts.acknowledged(TP, offset, batch)
+from regency.model.ids import BrokerId, LeaderEpoch, Offset, ZkVersion
 
 
 @pytest.fixture
 def judged(tmp_path: Path) -> Iterator[Judged]:
-    judged = Judged(tmp_path)
-    for value in ("a", "b", "c"):
-        judged.produce(value)
-        judged.look()
-    yield judged
-    judged.cluster.close()
+    yield from three_records(tmp_path)
 
 
 def cut_behind(judged: Judged, number: int, offset: int) -> None:

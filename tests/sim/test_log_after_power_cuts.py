@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from simulation.disk import SimDisk
 from simulation.kernel.scheduler import Process, Scheduler
 from simulation.kernel.threads import simulated_threads
-from simulation.log_machine import TP, Machine
+from simulation.log_machine import TIMESTAMP, TP, Machine
 
 from regency.broker_agent.log.checkpoints import OffsetCheckpoint
 from regency.model.ids import Offset
@@ -105,6 +105,55 @@ def test_a_log_comes_back_whole_from_whatever_ends_it(operations: list[tuple[obj
 def test_what_went_wrong_once_does_not_again(operations: list[tuple[object, ...]]) -> None:
     for seed in range(60):
         run(operations, seed)
+
+
+@pytest.mark.parametrize("dies_before", (False, True), ids=("", "the process had died before"))
+@pytest.mark.parametrize("jobs", range(5))
+def test_no_checkpointed_high_watermark_covers_what_was_cut_off(jobs: int, *, dies_before: bool) -> None:
+    for seed in range(30):
+        machine = Machine(seed)
+        with simulated_threads(machine.scheduler):
+            machine.start()
+            machine.append(3, 20, 0, 2)
+            machine.flush()
+            machine.truncate(3)  # as who led, and follows another leader now
+            machine.append(2, 30, 1, 2)
+            if dies_before:
+                machine.crash(lossy=False)
+            machine.log.set_high_watermark(machine.log.log_end_offset)
+            committed = machine.content.batches
+            machine.checkpoint()
+            machine.work(jobs)
+            machine.crash(lossy=True)
+            high_watermark = machine.log.set_high_watermark(machine.manager.high_watermark_checkpoint(TP))
+        claimed = [batch for batch in machine.content.batches if batch.base < high_watermark]
+        assert claimed == list(committed[: len(claimed)]), (seed, high_watermark)
+
+
+@pytest.mark.parametrize("is_known", (True, False), ids=("known", "not known yet"))
+def test_the_greatest_timestamp_of_a_segment_rolled_after_a_flush_outlives_power_cuts(*, is_known: bool) -> None:
+    for seed in range(60):
+        machine = Machine(seed)
+        with simulated_threads(machine.scheduler):
+            machine.start()
+            machine.append(2, 30, 0, 1)
+            machine.work_off()
+            with pytest.MonkeyPatch.context() as patch:
+                flushes = []
+                patch.setattr(machine.worker, "submit", lambda *job, flushes=flushes: flushes.append(job))
+                machine.flush_soon()
+            ((work, done),) = flushes
+            outcome = work()
+            steps = [lambda done=done, outcome=outcome: done(outcome), machine.roll]
+            for step in steps if is_known else reversed(steps):
+                step()
+            machine.worker.jobs.clear()  # what is flushed for the roll takes too long
+            machine.append(1, 30, 0, 1)
+            machine.flush()
+            machine.checkpoint()
+            machine.work_off()
+            machine.crash(lossy=True)
+        assert {segment.largest_timestamp() for segment in machine.log._segments if segment.size} == {TIMESTAMP}, seed
 
 
 def test_the_data_loop_never_waits_for_a_checkpoint_that_a_worker_writes_slowly() -> None:

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 from simulation.__main__ import main
-from simulation.faults.plan import DRILL_EVERY, DRILLS, plan
+from simulation.faults.plan import DRILLS, plan
 from simulation.judging.invariants import broken
 from simulation.judging.judges import Judges
 from simulation.kernel.trace import LAST, Trace
 from simulation.run import run
-from simulation.shape import shape_of
+from simulation.shape import DRILL_EVERY, shape_of
 
 SEEDS = [("quick", 1), ("quick", 2), ("deep", 3), ("deep", 7), ("deep", 11)]
 DIGESTS = f"""

@@ -177,7 +177,7 @@ class MountedDisk:
             length = device.room_for(position + length - len(file.content), length, path)
             data = memoryview(data)[:length]
         file.write(data, position)
-        file.written_us = device.scheduler.now_us
+        file.written_ms = self._process.clock.wall_ms()
         return length
 
     def truncate(self, fd: int, size: int) -> None:
@@ -186,7 +186,7 @@ class MountedDisk:
         if self._device.hindered:
             self._begin("truncate", path)
         file.truncate(size)
-        file.written_us = self._device.scheduler.now_us
+        file.written_ms = self._process.clock.wall_ms()
 
     def sync(self, fd: int) -> None:
         """As the port says."""
@@ -201,8 +201,7 @@ class MountedDisk:
 
     def modified_ms(self, fd: int) -> int:
         """As the port says."""
-        elapsed_us = self._device.scheduler.now_us - self._file(fd)[0].written_us
-        return self._process.clock.wall_ms() - elapsed_us // 1000
+        return self._file(fd)[0].written_ms
 
     def duplicate(self, fd: int) -> int:
         """As the port says."""
@@ -343,7 +342,7 @@ class MountedDisk:
         directory, name = self._tree.parent(where)
         node = directory.entries.get(name)
         if node is None:
-            node = File(self._device.scheduler.now_us)
+            node = File(self._process.clock.wall_ms())
             directory.put(name, node)
         elif isinstance(node, Directory):
             raise refusal(errno.EISDIR, where)

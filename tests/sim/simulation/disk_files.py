@@ -36,11 +36,12 @@ def refusal(number: int, path: str) -> OSError:
 class File:
     """Bytes as the page cache has them, and how to get back to what was synced."""
 
-    __slots__ = ("_undo", "content", "lock_owner", "written_us")
+    __slots__ = ("_undo", "content", "lock_owner", "written_ms")
 
-    def __init__(self, now_us: int) -> None:
+    def __init__(self, now_ms: int) -> None:
         self.content = bytearray()
-        self.written_us = now_us
+        self.written_ms = now_ms
+        """When it was changed, by the wall clock that its machine had then."""
         self.lock_owner: object | None = None
         self._undo: list[tuple[int, bytes, int, int]] = []
         """Per change: position, the bytes that were there, size before, and bytes written (-1: the file was cut)."""

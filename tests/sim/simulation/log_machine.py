@@ -206,6 +206,11 @@ class Machine:
         for _ in range(min(jobs, len(self.worker.jobs))):
             self.worker.jobs.pop(0)()
 
+    def work_off(self) -> None:
+        """Let the worker pool do all there is to do."""
+        while self.worker.jobs:
+            self.work(1)
+
     def recreate(self) -> None:
         """Delete the log, and make another under its name."""
         self.lasting = 0

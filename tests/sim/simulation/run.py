@@ -19,7 +19,7 @@ from simulation.crash_points import crash_point_names
 from simulation.defects import planted
 from simulation.faults.aftershocks import LONGEST_US, aftershocks
 from simulation.faults.injector import Injector
-from simulation.faults.plan import Fault, plan
+from simulation.faults.plan import Fault, fitted, plan
 from simulation.faults.points import Points, favourites
 from simulation.faults.stage import Told
 from simulation.judging.invariants import broken
@@ -76,6 +76,7 @@ class NotConverged(Exception):
 def run(seed: int, shape: Shape, *, trace: Trace | None = None, defect: str = "") -> RunResult:
     """Run a seed to its verdict. Never raises for what is wrong with the cluster."""
     began = time.process_time()
+    shape = fitted(shape, seed)
     scheduler = Scheduler(seed, trace)
     run_ = _Run(seed, scheduler, shape)
     failure: str | None = None
@@ -203,6 +204,7 @@ class _Run:
 
     def _judge(self) -> Verdict:
         self.workload.end()
+        self.judges.check_reads(self.workload.reads)
         return judge(self.workload.history(), self.workload.allowed())
 
 

@@ -10,6 +10,10 @@ from regency.model.log_config import NEVER, UNLIMITED
 from regency.model.settings import BrokerSettings
 
 SECOND_US: Final = 1_000_000
+MINUTE_MS: Final = 60_000
+
+DRILL_EVERY: Final = 4
+"""Every so many seeds of the deep profile go through one drill, again and again, with other details each time."""
 
 
 class TopicShape(NamedTuple):
@@ -32,6 +36,8 @@ class Storage(NamedTuple):
     retention_bytes: int = UNLIMITED
     flush_messages: int = NEVER
     flush_ms: int = NEVER
+    retention_ms: int = UNLIMITED
+    roll_ms: int = NEVER
 
 
 class Shape(NamedTuple):
@@ -58,6 +64,10 @@ class Shape(NamedTuple):
     storage: Storage
     balance_s: int = 0
     """How often controllers look whether leaders are where they are preferred; 0 for never."""
+    wrong_clocks_ms: tuple[int, ...] = ()
+    """By how much the producers' wall clocks are wrong, in the order of `producers`; where it is empty, by nothing."""
+    clocks_heal: bool = True
+    """Whether brokers' wall clocks are set right in the end, or all must be well although they are wrong."""
 
 
 TOPICS: Final = (TopicShape("blue", 2, 3, 2), TopicShape("red", 1, 3, 2))
@@ -84,7 +94,7 @@ def shape_of(profile: str, seed: int) -> Shape:
         TopicShape("blue", chance.choice((1, 2, 3)), 3, 1 if unclean else chance.choice((2, 2, 2, 1)), unclean),
         TopicShape("red", chance.choice((1, 2)), chance.choice((2, 3)), chance.choice((1, 2))),
     )
-    return Shape(
+    shape = Shape(
         profile,
         brokers,
         topics,
@@ -100,6 +110,20 @@ def shape_of(profile: str, seed: int) -> Shape:
         _storage(chance, retained=chance.random() < (0.8 if unclean else 0.35)),
         random.Random(f"balance {seed}").choice((0, 0, 1, 3)),
     )
+    return shape if seed % DRILL_EVERY == 0 else _with_time(shape, chance)
+
+
+def _with_time(shape: Shape, chance: random.Random) -> Shape:
+    """In every third shape records expire by time, if only somebody sets a clock: a run lasts a minute or two."""
+    if chance.random() >= 0.35:
+        return shape
+    storage = shape.storage._replace(
+        retention_ms=chance.choice((5, 10, 15)) * MINUTE_MS,
+        roll_ms=chance.choice((NEVER, 3 * MINUTE_MS)),
+    )
+    first = chance.choice((0, 0, -4, 4, 12)) * MINUTE_MS
+    others = (chance.choice((0, -4, 4, 12, -30)) * MINUTE_MS for _ in shape.producers[1:])  # -30: expired when it comes
+    return shape._replace(storage=storage, wrong_clocks_ms=(first, *others), clocks_heal=chance.random() < 0.6)
 
 
 def _storage(chance: random.Random, *, retained: bool) -> Storage:
@@ -137,6 +161,8 @@ def settings_of(shape: Shape, broker: BrokerId) -> BrokerSettings:
         log_segment_bytes=storage.segment_bytes,
         log_segment_delete_delay_ms=4_000,
         log_retention_bytes=storage.retention_bytes,
+        log_retention_ms=storage.retention_ms,
+        log_roll_ms=storage.roll_ms,
         log_retention_check_interval_ms=2_000,
         log_flush_interval_messages=storage.flush_messages,
         log_flush_interval_ms=storage.flush_ms,

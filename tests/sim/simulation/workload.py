@@ -45,6 +45,8 @@ class Workload:
         self._stopped = False
         self._final: FinalReader | None = None
         self._recreations = Recreations(world, facts)
+        self._wrong_ms = {f"producer-{number}": by for number, by in enumerate(world.shape.wrong_clocks_ms)}
+        """By how much wall clocks are wrong."""
         for topic in world.shape.topics:
             facts.min_insync[topic.name] = topic.min_insync
 
@@ -122,6 +124,11 @@ class Workload:
         """Partitions that are not read back yet."""
         return list(self._final.unread) if self._final is not None else list(self._partitions)
 
+    @property
+    def reads(self) -> Sequence[FinalRead]:
+        """What was read back."""
+        return self._final.reads if self._final is not None else ()
+
     def end(self) -> None:
         """Everybody goes; what has no outcome is written down."""
         for process in self._processes:
@@ -129,8 +136,7 @@ class Workload:
 
     def history(self) -> list[Operation]:
         """What clients did and saw. To be called after `end`."""
-        reads: Sequence[FinalRead] = self._final.reads if self._final is not None else ()
-        return [*self._history.operations, *reads, *self._facts.log_starts, *self._recreations.operations()]
+        return [*self._history.operations, *self.reads, *self._facts.log_starts, *self._recreations.operations()]
 
     def allowed(self) -> dict[TopicPartition, Allowance]:
         """What the history may show."""
@@ -164,6 +170,7 @@ class Workload:
 
     def _start_producer(self, name: str, mode: str) -> None:
         process = self._process(name)
+        process.clock.step(self._wrong_ms.get(name, 0))
         world = self._world
         config = MODES[mode]
         config = msgspec.structs.replace(config, records_per_s=config.records_per_s * world.shape.load)

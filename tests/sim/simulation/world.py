@@ -45,6 +45,7 @@ class Host:
         self.controller: SimController | None = None
         self.starts = 0
         self.children = 0
+        self._wrong_ms = 0
 
     @property
     def agent_process(self) -> Process | None:
@@ -55,6 +56,23 @@ class Host:
     def controller_process(self) -> Process | None:
         """The controller child's process, alive or dead."""
         return self.controller.process if self.controller is not None else None
+
+    # The wall clock, which all processes of a machine share
+
+    def set_clock(self, process: Process) -> None:
+        """Let a new process have the machine's clock."""
+        process.clock.step(self._wrong_ms)
+
+    def step_clock(self, milliseconds: int) -> None:
+        """Somebody sets the clock forward, or back."""
+        self._wrong_ms += milliseconds
+        for process in (self.agent_process, self.controller_process):
+            if process is not None:
+                process.clock.step(milliseconds)
+
+    def set_clock_right(self) -> None:
+        """Somebody sets the clock right."""
+        self.step_clock(-self._wrong_ms)
 
 
 class World:
@@ -91,6 +109,7 @@ class World:
             return
         host.starts += 1
         process = Process(self.scheduler, f"agent-{broker}", incarnation=host.starts)
+        host.set_clock(process)
         settings = settings_of(self.shape, broker)
         agent = SimAgent(self.scheduler, self.network, process, settings, host.disk.mount(process), self._open_session)
         host.agent = agent
@@ -159,6 +178,7 @@ class World:
     def _start_controller(self, host: Host) -> None:
         host.children += 1
         process = Process(self.scheduler, f"controller-{host.broker}", incarnation=host.children)
+        host.set_clock(process)
         settings = settings_of(self.shape, host.broker)
         controller = SimController(self.scheduler, self.network, process, settings, self._open_session)
         host.controller = controller
@@ -196,13 +216,15 @@ class World:
     # The end of faults
 
     def heal(self) -> None:
-        """Everything works again: links, disks, clocks' rates, paused and dead processes."""
+        """Everything works again: links, disks, clocks, paused and dead processes."""
         self.network.heal()
         self.zookeeper.heal()
         for link in self.zk_links.values():
             link.heal()
         for broker, host in self.hosts.items():
             host.disk.heal()
+            if self.shape.clocks_heal:
+                host.set_clock_right()
             for process in (host.agent_process, host.controller_process):
                 if process is not None:
                     process.resume()

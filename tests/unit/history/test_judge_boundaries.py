@@ -88,10 +88,10 @@ def test_send_that_failed_leaves_no_gap_in_its_session(history):
     assert clean(history)
 
 
-def test_first_send_of_a_session_may_be_missing(history):
+def test_first_send_of_a_session_may_have_expired(history):
     history.send(1)
-    history.send(2, 0)
-    history.final([2])
+    history.send(2, 1)
+    history.final([2], start=1)
     assert clean(history)
 
 

@@ -163,6 +163,13 @@ def test_later_send_of_a_plain_producer_is_acknowledged_at_a_lower_offset(histor
     assert only(history, offsets=(1, 0)) is Anomaly.RETRY_NONMONOTONIC_SEND
 
 
+def test_idempotent_session_begins_with_its_second_send(history):
+    history.send(1)
+    history.send(2, 0)
+    history.final([2])
+    assert only(history, offsets=(0,)) is Anomaly.SKIPPED_SEND
+
+
 def test_idempotent_session_goes_on_over_a_send_that_never_came(history):
     history.send(1, 0)
     history.send(2)

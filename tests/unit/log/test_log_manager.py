@@ -238,6 +238,52 @@ def test_high_watermarks_of_logs_not_named_stay_checkpointed(disk):
     assert manager.high_watermark_checkpoint(TopicPartition("gone", 0)) == 0
 
 
+def cut_off_and_go_on(disk, batch):
+    """A log that was cut off and is longer again, and a worker that waits to be told."""
+    log = disk.log()
+    for _ in range(3):
+        log.append_as_leader(batch(NOW), 0, NOW)
+    disk.worker.inline = False
+    log.truncate_to(1)
+    log.append_as_leader(batch(NOW), 1, NOW)
+    return log
+
+
+def test_a_high_watermark_is_checkpointed_once_the_disk_knows_where_its_log_was_cut_off(disk, batch):
+    cut_off_and_go_on(disk, batch)
+    for high_watermark in (1, 2):
+        disk.manager.checkpoint_high_watermarks({TP: high_watermark})
+    assert disk.manager.high_watermark_checkpoint(TP) == 0
+    disk.worker.run()
+    assert read_offsets(OsDisk(), disk.dirs[0] / "replication-offset-checkpoint") == {TP: 2}
+
+
+def test_a_high_watermark_that_waits_is_checkpointed_by_a_clean_close(disk, batch):
+    cut_off_and_go_on(disk, batch)
+    disk.manager.checkpoint_high_watermarks({TP: 2})
+    disk.reopen(clean=True)
+    assert disk.manager.high_watermark_checkpoint(TP) == 2
+
+
+def test_a_high_watermark_that_waits_is_not_that_of_a_log_made_again(disk, batch):
+    cut_off_and_go_on(disk, batch)
+    disk.manager.checkpoint_high_watermarks({TP: 2})
+    disk.manager.delete_async(TP)
+    disk.log()
+    disk.worker.run()
+    assert disk.manager.high_watermark_checkpoint(TP) == 0
+
+
+def test_high_watermarks_of_recovered_logs_wait_for_what_may_have_been_cut_off_before(disk, batch):
+    disk.log().append_as_leader(batch(NOW), 0, NOW)
+    disk.reopen(clean=False)
+    disk.worker.inline = False
+    disk.manager.checkpoint_high_watermarks({TP: 1})
+    assert disk.manager.high_watermark_checkpoint(TP) == 0
+    disk.worker.run()
+    assert disk.manager.high_watermark_checkpoint(TP) == 1
+
+
 CHECKPOINTS = ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint")
 
 

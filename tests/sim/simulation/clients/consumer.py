@@ -31,7 +31,7 @@ class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True):
     wait_ms: int = 1_000
     """Of a long poll."""
     rest_ms: int = 100
-    """Up to so long it works on what it got, before it polls again."""
+    """Up to so long it works on what it got, before it polls again; not once it shall only reach the end."""
     request_timeout_ms: int = 4_000
     backoff_ms: int = 150
     seek_chance: float = 0.02
@@ -179,7 +179,7 @@ class Consumer:
                 self._back_off(reader)
             elif row.error is ErrorCode.NONE:
                 if self._take(reader, leader, position, invoked_ms, row) and not rest:
-                    rest = 1 + int(self._scheduler.random.random() * self._config.rest_ms)
+                    rest = 1 + int(self._scheduler.random.random() * (0 if self._settled else self._config.rest_ms))
             else:
                 if row.error is ErrorCode.OFFSET_OUT_OF_RANGE:
                     self._reset(reader)

@@ -16,10 +16,6 @@ UNSEEN: tuple[Defect, ...] = (
 BECAUSE: dict[str, str] = {
     "stale-state-taken": "harmless: an agent executes control requests in the order of controller epoch, broker epoch "
     "and number, and a request holds the newest state of each partition, so no lower leader epoch ever comes later",
-    "cut-not-checkpointed": "rare: the same replica has to be cut off, appended to and lose power within five seconds; "
-    "the tests of logs after power cuts do that directly",
-    "strangers-begin-anywhere": "rare: a producer's first batches of a partition have to be lost with a deposed leader "
-    "while later ones are on their way to the next",
     "watermarks-lost": "harmless: nothing is truncated to a high watermark, a leader works its own out again from its "
     "followers' fetches, and until then tells nobody an end (KIP-207)",
     "watermarks-early": "harmless as watermarks-lost is",

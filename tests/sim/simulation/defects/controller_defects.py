@@ -26,38 +26,28 @@ _ALL = (
 )
 
 BECAUSE: dict[str, str] = {
-    "own-znode-is-enough": "rare: a controller has to give up while its session lives, which lost writes alone do not "
-    "make it do, and then fail to take /controller away",
     "write-in-a-later-session": "harmless: the version of /controller_epoch is checked too, and by the time there is "
     "another session somebody else has won, or nobody is there who could",
-    "bounce-before-isr-change": "rare: a member has to lose power after an ISR change that takes it in and register "
-    "before the controller hears of that, and then its leader has to end at once",
     "dead-stay-in-sync": "harmless: the leader takes them out itself once they lag, and elections ask who is live",
     "older-content-wins": "harmless: the agent refuses a lower leader epoch, and the controller then reads the state "
     "again and sends it",
-    "brokers-instead-of-partitions": "rare: the ISRs of these partitions change once more when the broker returns, and "
-    "everybody is told of that",
-    "begun-too-soon": "rare: a checkpoint of high watermarks has to be taken before the rest is named, and be needed",
+    "begun-too-soon": "harmless: once it has been told all, an agent checkpoints high watermarks and looks for strays, "
+    "but a checkpoint keeps the marks of logs that it does not name (DirectoryLogs.write_high_watermarks_later), and "
+    "ZooKeeper is asked before a log is set aside (Strays)",
     "senders-survive-the-term": "harmless: agents refuse a lower controller epoch",
     "newer-incarnation-refused": "harmless: what was refused is sent again, and by then the agent knows its epoch",
     "deltas-not-counted": "harmless: the sender's cursor follows the agent's answers, so that deltas come in order",
     "snapshot-onto-the-old": "rare: every broker list replaces the one before, and a topic has to go for good just "
     "when its controller dies, before it has told of that",
-    "equal-epoch-is-stale": "rare: what an equal leader epoch repairs is a fetcher that gave up or an ISR change of "
-    "unknown outcome, and most of these end in a higher epoch",
     "lost-role-stays-lost": "harmless: whoever is told to stop is told a higher leader epoch when it returns",
-    "unreachable-is-done": "harmless: leaders that are not live are not sent to followers without a new epoch later",
     "lower-leader-epoch": "harmless: one request is under way at a time, and none holds less than the one before",
     "lost-reply-is-failure": "harmless: elections that failed read their states again and are decided again",
     "lost-reply-is-conflict": "harmless: what is taken for a conflict is read and decided again",
     "lost-reply-sent-again": "harmless: the version does not fit any more, so it is a conflict, read and decided again",
-    "lost-isr-write-is-failure": "harmless: the partition is named to the controller, which reads the state and tells",
     "isr-by-the-unregistered": "harmless: the session is checked too, and a registration goes only with its session or "
     "its successor's",
     "removed-followers-kept": "rare: who is removed is told to delete at once, and would have to fetch in the new "
     "leader epoch before",
-    "isr-in-any-session": "rare: an ISR change has to wait in the writer over the loss of a session, and the check of "
-    "the registration refuses it unless the broker has registered by then",
     "lost-registration-unknown": "harmless: writes are bound to the session of the registration, which is gone",
 }
 """Why the simulation does not find those of UNSEEN."""

@@ -162,6 +162,10 @@ def _end_goes_back(patch: Patch) -> None:
     patch.edit(OffsetQueries, "list_offset", ("not from_consumer or end >= partition.epoch_start", "True"))
 
 
+def _begins_at_the_end(patch: Patch) -> None:
+    patch.edit(OffsetQueries, "list_offset", ("partition.log_start_offset", "partition.log.high_watermark"))
+
+
 def _session_keeps_epoch(patch: Patch) -> None:
     kept = (
         "self.wanted = type(wanted)(wanted.topic_partition, wanted.topic_id, wanted.fetch_offset, wanted.max_bytes, "
@@ -248,6 +252,12 @@ DEFECTS: tuple[Defect, ...] = (
         "a fetch session keeps the leader epoch it began with",
         "KAFKA-9338",
         _session_keeps_epoch,
+    ),
+    Defect(
+        "begins-at-the-end",
+        "clients that ask for the earliest offset are told the high watermark",
+        "KIP-107",
+        _begins_at_the_end,
     ),
     Defect("join-while-leaving", "a broker that shuts down joins the ISR", "KIP-841", _join_while_leaving),
     Defect(

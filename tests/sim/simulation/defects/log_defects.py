@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from regency.broker_agent.log import flusher, recovery
+from regency.broker_agent.log import flusher, partition_log, recovery
 from regency.broker_agent.log.directory_logs import DirectoryLogs
 from regency.broker_agent.log.disk import Disk
 from regency.broker_agent.log.epoch_recovery import EpochEntry, ReadRange, merge_epochs
@@ -88,6 +88,35 @@ def _failure_ignored(patch: Patch) -> None:
     )
 
 
+# Retention
+
+
+def _expired_by_creation(patch: Patch) -> None:
+    patch.edit(PartitionLog, "delete_old_segments", ("segment.largest_timestamp()", "segment.created_ms"))
+
+
+def _expired_by_file_time(patch: Patch) -> None:
+    patch.edit(PartitionLog, "delete_old_segments", ("segment.largest_timestamp()", "segment.log.modified_ms()"))
+
+
+def _expired_by_first(patch: Patch) -> None:
+    patch.edit(PartitionLog, "delete_old_segments", ("segment.largest_timestamp()", "segment.first_timestamp"))
+
+
+def _expired_uncommitted(patch: Patch) -> None:
+    patch.edit(partition_log, "expired_segments", ("segment.upper_bound > high_watermark or ", ""))
+    raised = "self._high_watermark = max(self._high_watermark, start)\n    self.maybe_increment_log_start(start)"
+    patch.edit(PartitionLog, "delete_old_segments", ("self.maybe_increment_log_start(start)", raised))
+
+
+def _expired_by_uptime(patch: Patch) -> None:
+    patch.edit(
+        ReplicaManager,
+        "_make_schedule",
+        ("logs.run_retention(clock.wall_ms())", "logs.run_retention(clock.monotonic_ms())"),
+    )
+
+
 # Producers
 
 
@@ -146,20 +175,25 @@ DEFECTS: tuple[Defect, ...] = (
     Defect("always-clean", "every shutdown is taken for a clean one", "KAFKA-10471", _always_clean),
     Defect("checksums-unread", "recovery does not look at checksums", "11.7 rule 9", _checksums_unread),
     Defect("failure-ignored", "a log goes on after a write to it has failed", "KAFKA-10778, KIP-112", _failure_ignored),
+    Defect(
+        "expired-by-creation",
+        "records expire by when their segment was begun or opened",
+        "KIP-33",
+        _expired_by_creation,
+    ),
+    Defect("expired-by-file-time", "records expire by when their file was written", "KIP-33", _expired_by_file_time),
+    Defect("expired-by-first", "records expire with the first of their segment", "KIP-33", _expired_by_first),
+    Defect("expired-by-uptime", "records expire by a clock that nobody sets", "KIP-33", _expired_by_uptime),
+    Defect(
+        "expired-uncommitted",
+        "records above the high watermark expire, too, and the high watermark is raised over them",
+        "reference section 6.5",
+        _expired_uncommitted,
+    ),
     Defect("duplicates-written", "sequence numbers are not looked at", "KIP-98", _duplicates_written),
     Defect("producers-lost", "producers are forgotten at a restart", "11.7 rule 9", _producers_lost),
     Defect("producers-not-cut", "producers keep batches that were truncated", "KAFKA-12153", _producers_not_cut),
     Defect("producers-not-followed", "followers do not learn who produced", "KIP-98", _producers_not_followed),
-)
-
-UNSEEN: tuple[Defect, ...] = (
-    Defect("watermarks-lost", "high watermarks begin at 0 after a restart", "KAFKA-7235", _watermarks_lost),
-    Defect(
-        "watermarks-early",
-        "high watermarks are checkpointed before all partitions are known, and those of the others are lost",
-        "KAFKA-1647",
-        _watermarks_early,
-    ),
     Defect(
         "cut-not-checkpointed",
         "the lowered recovery point of a truncated log is not written before new appends",
@@ -171,6 +205,16 @@ UNSEEN: tuple[Defect, ...] = (
         "a producer that never wrote to a log may begin with any sequence number",
         "design section 5",
         _strangers_begin_anywhere,
+    ),
+)
+
+UNSEEN: tuple[Defect, ...] = (
+    Defect("watermarks-lost", "high watermarks begin at 0 after a restart", "KAFKA-7235", _watermarks_lost),
+    Defect(
+        "watermarks-early",
+        "high watermarks are checkpointed before all partitions are known, and those of the others are lost",
+        "KAFKA-1647",
+        _watermarks_early,
     ),
 )
 """Planted, they are not found within 50 seeds: agent_defects says why."""

@@ -101,10 +101,10 @@ class _MachineFaults:
         )
 
     def step(self, fault: Fault, host: Host) -> None:
-        """Somebody sets the wall clock."""
-        for process in (host.agent_process, host.controller_process):
-            if process is not None:
-                process.clock.step(int((fault.detail - 0.5) * 7_200_000))
+        """Somebody sets the wall clock, and by chance sets it right after a while."""
+        host.step_clock(int((fault.detail - 0.5) * 7_200_000))
+        if fault.chance().random() < 0.4:
+            self._stage.later(max(fault.for_us, 4 * SECOND_US), host.set_clock_right)
 
 
 def _apply_rate(process: Process, rates: Sequence[int]) -> None:

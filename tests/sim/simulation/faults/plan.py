@@ -6,7 +6,8 @@ import random
 from enum import Enum
 from typing import NamedTuple
 
-from simulation.shape import Shape
+from regency.model.log_config import NEVER, UNLIMITED
+from simulation.shape import DRILL_EVERY, Shape
 
 SECOND_US = 1_000_000
 
@@ -91,6 +92,9 @@ class Kind(Enum):
     DRILL_LOST_WRITES = "drill: notifications of ISR changes are lost"
     DRILL_REASSIGNMENTS = "drill: a partition moves while who has to do with it is dead"
     DRILL_OFFLINE_DIRECTORY = "drill: a partition is added while a directory is offline"
+    DRILL_UNHEARD = "drill: somebody acts while another does not hear it"
+
+    DRILL_LOST_TAILS = "drill: the tail of a deposed leader is lost"
 
 
 class Fault(NamedTuple):
@@ -164,26 +168,51 @@ DRILLS: tuple[Kind, ...] = (
     Kind.DRILL_ISR_WRITES,
     Kind.DRILL_LEAVING,
     Kind.DRILL_COPIES,
+    Kind.DRILL_UNHEARD,
     Kind.DRILL_LATE_LEAVE,
     Kind.DRILL_LEAVER,
     Kind.DRILL_LOST_WRITES,
     Kind.DRILL_OFFLINE_DIRECTORY,
     Kind.DRILL_TRUNCATIONS,
     Kind.DRILL_REASSIGNMENTS,
+    Kind.DRILL_LOST_TAILS,
 )
 """Chains of events that a known hole needs and chance alone seldom arranges. Each is a kind of fault of its own."""
-
-DRILL_EVERY = 5
-"""Every so many seeds of the deep profile go through one drill, again and again, with other details each time."""
 
 DRILL_US = 8 * SECOND_US
 """How long a drill may take, all its consequences included."""
 
+SHORTER_US = {Kind.DRILL_ISR_WRITES: 5 * SECOND_US, Kind.DRILL_UNHEARD: 5 * SECOND_US}
+"""Drills that take less, so that all of their variants fit into a run, or each of them often."""
+
+
+def drill_of(shape: Shape, seed: int) -> Kind | None:
+    """The drill that a seed goes through; None where it is another kind of run."""
+    if shape.profile != "deep" or seed % DRILL_EVERY:
+        return None
+    return DRILLS[seed // DRILL_EVERY % len(DRILLS)]
+
+
+def fitted(shape: Shape, seed: int) -> Shape:
+    """A shape with what the seed's drill needs."""
+    drill = drill_of(shape, seed)
+    if drill is Kind.DRILL_UNHEARD:
+        # What one replica loses at a power cut must not be lost; and there has to be something to lose.
+        topics = tuple(topic._replace(min_insync=2, unclean=False) for topic in shape.topics)
+        storage = shape.storage._replace(flush_messages=NEVER, flush_ms=NEVER)
+        return shape._replace(topics=topics, storage=storage)
+    if drill is not Kind.DRILL_LOST_TAILS:
+        return shape
+    # Tails of some segments within seconds, which are synced by rolling and stopping only.
+    storage = shape.storage._replace(segment_bytes=120, retention_bytes=UNLIMITED, flush_messages=NEVER, flush_ms=NEVER)
+    return shape._replace(storage=storage, load=4.0)
+
 
 def plan(shape: Shape, seed: int) -> list[Fault]:
     """The faults of a seed, by time. All are over at `shape.heal_s`."""
-    if DRILLS and shape.profile == "deep" and seed % DRILL_EVERY == 0:
-        return _drill(shape, seed)
+    kind = drill_of(shape, seed)
+    if kind is not None:
+        return _drill(shape, seed, kind)
     chance = random.Random(f"faults {seed}")
     kinds = _swarm(shape, chance)
     first, last = int(shape.first_fault_s * SECOND_US), int(shape.heal_s * SECOND_US)
@@ -202,17 +231,17 @@ def plan(shape: Shape, seed: int) -> list[Fault]:
     return sorted(faults, key=lambda fault: fault.at_us)
 
 
-def _drill(shape: Shape, seed: int) -> list[Fault]:
+def _drill(shape: Shape, seed: int, kind: Kind) -> list[Fault]:
     """One drill as often as there is time for, on brokers by chance."""
     chance = random.Random(f"drill {seed}")
-    kind = DRILLS[seed // DRILL_EVERY % len(DRILLS)]
-    last = int(shape.heal_s * SECOND_US) - DRILL_US
+    lasts_us = SHORTER_US.get(kind, DRILL_US)
+    last = int(shape.heal_s * SECOND_US) - lasts_us
     faults: list[Fault] = []
     at_us = int(shape.first_fault_s * SECOND_US)
     while at_us <= last:
         broker, other = chance.sample(range(1, shape.brokers + 1), 2)
-        faults.append(Fault(at_us, kind, broker, other, DRILL_US, chance.random(), False))
-        at_us += DRILL_US + int(chance.random() * SECOND_US)
+        faults.append(Fault(at_us, kind, broker, other, lasts_us, chance.random(), False))
+        at_us += lasts_us + int(chance.random() * SECOND_US)
     return faults
 
 
@@ -236,4 +265,6 @@ def _swarm(shape: Shape, chance: random.Random) -> list[Kind]:
         kinds.append(Kind.CRASH_AT_POINT)
     if any(topic.unclean for topic in shape.topics):
         kinds += (Kind.LAST_IN_SYNC, Kind.LAST_IN_SYNC, Kind.ELECT_UNCLEAN, Kind.CHANGE_CONFIG)
+    if shape.storage.retention_ms != UNLIMITED:
+        kinds += (Kind.CLOCK_STEP, Kind.CLOCK_STEP, Kind.CLOCK_STEP)
     return kinds

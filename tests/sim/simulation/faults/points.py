@@ -17,6 +17,23 @@ if TYPE_CHECKING:
 CONTROLLER_PARTS = ("controller", "sender", "fenced")
 """First words of crash points in controller processes; all others are in agents."""
 
+IN_BACKGROUND = (
+    "log.background_flush.",
+    "log.background_sync.",
+    "log.checkpoint.",
+    "log.clean_marker.",
+    "log.directory.",
+    "log.identity.",
+    "log.new_file.",
+    "log.recovery.",
+    "log.removal.",
+    "log.replacement.",
+)
+"""How points of logs begin that workers pass, or the thread that starts an agent: all others are the data loop's."""
+
+LOCKED = frozenset({"log.checkpoint.before_rename"})
+"""Where a lock is held that the data loop may want, over a rename. It would want to rename in that directory, too."""
+
 FAVOURITES = 5
 """Of a seed."""
 
@@ -88,6 +105,11 @@ class Points:
 def is_of_controller(point: str) -> bool:
     """Whether controller processes pass it, and not agents."""
     return point.partition(".")[0] in CONTROLLER_PARTS
+
+
+def may_stand_still(point: str) -> bool:
+    """Whether a thread may stand still there while the data loop goes on."""
+    return point not in LOCKED and (not point.startswith("log.") or point.startswith(IN_BACKGROUND))
 
 
 def favourites(points: Sequence[str], seed: int) -> frozenset[str]:

@@ -10,7 +10,7 @@ from regency.model import znode_paths
 from regency.model.ids import BrokerId
 from simulation.faults import network_faults, zookeeper_faults
 from simulation.faults.plan import SECOND_US, Fault, Kind
-from simulation.faults.points import choose, is_of_controller
+from simulation.faults.points import choose, is_of_controller, may_stand_still
 from simulation.faults.stage import Deed, Stage, Undo
 from simulation.kernel.scheduler import Process
 from simulation.world import SESSION_MS, Host
@@ -219,7 +219,7 @@ class _AtPoints:
                 world.scheduler.sleep_us(max(fault.for_us, SECOND_US))
             return lambda: None
 
-        self._wait(fault, host, strike, but=("log.",))  # where locks are held that data loops want
+        self._wait(fault, host, strike, only=may_stand_still)
 
     def cut(self, fault: Fault, host: Host) -> None:
         """A process loses ZooKeeper there."""
@@ -232,14 +232,14 @@ class _AtPoints:
     def _host_of(self, process: Process) -> Host:
         return self._stage.world.hosts[BrokerId(int(process.name.rpartition("-")[2]))]
 
-    def _wait(self, fault: Fault, host: Host, strike: Struck, *, but: tuple[str, ...] = ()) -> None:
+    def _wait(
+        self, fault: Fault, host: Host, strike: Struck, *, only: Callable[[str], bool] = lambda _point: True
+    ) -> None:
         """For a process of the host or, as only one controller rules, of any."""
         stage, chance = self._stage, fault.chance()
         of_controllers = not fault.lossy and chance.random() < 0.35
         part = "controller" if of_controllers else "agent"
-        candidates = self._of_controllers if of_controllers else self._of_agents
-        if but:
-            candidates = [name for name in candidates if not name.startswith(but)]
+        candidates = [name for name in (self._of_controllers if of_controllers else self._of_agents) if only(name)]
         if fault.lossy:  # what is not synced matters most where files change
             parts = chance.choice((("log.",), ("log.roll.before_flush", "log.background_flush.before_data")))
             candidates = [name for name in candidates if name.startswith(parts)]

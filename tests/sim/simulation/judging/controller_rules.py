@@ -68,7 +68,9 @@ class Obedience:
                 if agent.replicas is not None and partition in agent.replicas.partitions:
                     continue  # it was made, and then its directory failed
                 state = self._zookeeper.state(partition)
-                is_new = state is not None and state.version == 0 and state.controller_epoch == header.controller_epoch
+                if state is None or state.version or state.controller_epoch != header.controller_epoch:
+                    continue
+                is_new = agent.broker_id in state.isr  # others are not told so: they were not live when it was made
                 if is_new and self._zookeeper.decided_at(partition) > header.broker_epoch:
                     raise broken("new-partitions-placed", f"broker {agent.broker_id} has no place for {partition}")
 

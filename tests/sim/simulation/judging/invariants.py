@@ -118,6 +118,11 @@ _TABLE: Final = (
     Invariant("batches-sound", "Every batch of a log has the checksum it claims.", "reference 11.7"),
     Invariant("epochs-fit", "The leader epochs a log knows rise, and are those of its batches.", "KIP-101"),
     Invariant("epoch-noted", "A leader's log knows its leader epoch before it has any record of it.", "KIP-279"),
+    Invariant(
+        "retention-by-rule",
+        "A log begins later only where retention.ms, by the broker's clock, or retention.bytes says so, or its leader.",
+        "KIP-33",
+    ),
     Invariant("producers-fit", "A leader knows the last batch of every producer in its log.", "KIP-98"),
     # Of controllers, at agents and at themselves
     Invariant(
@@ -140,7 +145,7 @@ _TABLE: Final = (
     Invariant("no-surprise", "Production code meets no exception that it does not expect.", "issue 3"),
     Invariant(
         "new-partitions-placed",
-        "A partition that was created since a broker registered gets a log there while a directory of it works.",
+        "A partition made with a broker in its ISR since that registered gets a log there while a directory works.",
         "KAFKA-10314",
     ),
     Invariant("metadata-holds", "The controller epoch of an agent's metadata never goes back.", _DESIGN_6),

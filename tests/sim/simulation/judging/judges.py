@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final, Protocol
 
-from regency.history.operations import LogStartMoved
+from regency.history.operations import FinalRead, LogStartMoved
 from regency.model.ids import BrokerId, TopicId, TopicPartition
 from simulation.cluster.agent import SimAgent
 from simulation.cluster.controller import SimController
 from simulation.disk import SimDisk
 from simulation.disk_files import File
+from simulation.judging import retention_rules
 from simulation.judging.controller_rules import Obedience, Rule, check_decided
 from simulation.judging.convergence import not_converged
 from simulation.judging.facts import Facts
-from simulation.judging.invariants import InvariantBroken
+from simulation.judging.invariants import InvariantBroken, broken
 from simulation.judging.picture import Committed
 from simulation.judging.replica_rules import HostedRows, ReplicaRules
 from simulation.judging.zookeeper_rules import Commit, ZookeeperRules
@@ -132,8 +133,29 @@ class Judges:
         if not reasons:
             for hosted in self._hosted:
                 if hosted.agent.process.alive:
+                    reasons += self._overdue(hosted)
                     self._replicas.look_at_end(hosted)
         return reasons
+
+    def check_reads(self, reads: Iterable[FinalRead]) -> None:
+        """Everything was read, from where it begins: no later than a leader's log has begun. Raises InvariantBroken."""
+        begun: dict[tuple[str, int, str], int] = {}
+        for moved in self.facts.log_starts:
+            key = moved.topic, moved.partition, moved.topic_id
+            begun[key] = max(begun.get(key, 0), moved.log_start)
+        for read in reads:
+            topic = self._zookeeper.topics.get(read.topic)
+            key = read.topic, read.partition, str(None if topic is None else topic.topic_id)
+            if read.log_start > begun.get(key, 0):
+                raise broken(
+                    "retention-by-rule",
+                    f"{read.topic}-{read.partition} is said to begin at {read.log_start}, a leader's log has begun at "
+                    f"{begun.get(key, 0)}",
+                )
+
+    def _overdue(self, hosted: HostedRows) -> list[str]:
+        agent, logs = hosted.agent, [row.log for row in hosted.rows]
+        return retention_rules.reasons(self._replicas.retention, agent.broker_id, logs, agent.process.clock.wall_ms())
 
     def _committed(self, txn: Commit) -> None:
         self._zookeeper.on_commit(txn)

@@ -18,6 +18,7 @@ from simulation.judging.facts import Digest, Facts
 from simulation.judging.invariants import broken
 from simulation.judging.log_digests import LogCursor, Peek
 from simulation.judging.log_rules import LogRules, Reader
+from simulation.judging.retention_rules import Head, RetentionRules
 from simulation.judging.zookeeper_rules import ZookeeperRules
 
 Key = tuple[TopicId, int]
@@ -30,6 +31,7 @@ class Row:
     __slots__ = (
         "cursor",
         "epoch",
+        "head",
         "high_watermark",
         "isr",
         "key",
@@ -44,10 +46,11 @@ class Row:
         "version",
     )
 
-    def __init__(self, broker: BrokerId, partition: Partition, peek: Peek) -> None:
+    def __init__(self, broker: BrokerId, partition: Partition, peek: Peek, retention: RetentionRules) -> None:
         self.partition = partition
         self.log: Any = partition.log
         self.key = (partition.topic_id, partition.topic_partition.partition)
+        self.head: Head = retention.opened(broker, self.key, partition.log)
         self.cursor = LogCursor(broker, partition.log, peek)
         self.reader = Reader(broker, partition.log, peek)
         self.high_watermark = -1
@@ -98,6 +101,7 @@ class ReplicaRules:
         self._zookeeper = zookeeper
         self._peek = peek
         self._logs = LogRules(peek)
+        self.retention = RetentionRules(peek)
         self._believers: dict[tuple[TopicId, int, int], BrokerId] = {}
         self._committed: dict[Key, dict[int, Digest]] = {}
         self._unseen: dict[TopicPartition, list[range]] = {}
@@ -125,6 +129,7 @@ class ReplicaRules:
                 or partition.role is not row.role
             ):
                 was = row.role
+                self._look_at_start(hosted.agent, row)
                 self._changed(hosted.agent.broker_id, row)
                 if was is Role.LEADER and partition.role is not was:
                     where = f"broker {hosted.agent.broker_id}, {partition.topic_partition}"
@@ -134,6 +139,7 @@ class ReplicaRules:
         """The process died in the step that is over: what it had just committed may have been acknowledged."""
         for row in hosted.rows:
             self._note_unseen(row)
+            self.retention.died(hosted.agent.broker_id, row.key, row.log)
 
     def refresh(self, hosted: HostedRows) -> None:
         """Find out which partitions are hosted."""
@@ -142,7 +148,7 @@ class ReplicaRules:
             return
         known = {row.partition: row for row in hosted.rows}
         hosted.rows = [
-            known.get(partition) or Row(hosted.agent.broker_id, partition, self._peek)
+            known.get(partition) or Row(hosted.agent.broker_id, partition, self._peek, self.retention)
             for partition in replicas.partitions.values()
         ]
 
@@ -175,6 +181,16 @@ class ReplicaRules:
                 )
 
     # One replica
+
+    def _look_at_start(self, agent: SimAgent, row: Row) -> None:
+        """Where the log begins, before anything else is looked at: what is below is missed by nobody."""
+        broker, log = agent.broker_id, row.log
+        if log.home.failure is not None:
+            self.retention.died(broker, row.key, log)
+            return
+        self.retention.look(broker, row.key, row.head, log, row.high_watermark, agent.process.clock.wall_ms())
+        if row.partition.role is Role.LEADER:
+            self.retention.led(row.key, log)
 
     def _note_unseen(self, row: Row) -> None:
         """The replica is out of reach from now on: what a leader had just committed may have been acknowledged."""

@@ -91,6 +91,10 @@ class SteppedChannels:
         if sender is not None:
             self._reached[broker] = sender.reached
 
+    def forget(self, gone) -> None:
+        for sender in self.senders.values():
+            sender.desired.forget(gone)
+
     def start(self, broker):
         self.senders[broker].start()
 

@@ -1,0 +1,142 @@
+"""Drills of what only one log has: the tail of a leader that is deposed, on its disk and in its producers' books."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from regency.broker_agent.log.partition_log import PartitionLog
+from regency.model.ids import BrokerId, TopicPartition
+from simulation.cluster.addresses import CLIENTS
+from simulation.faults.network_faults import Trouble, afflict
+from simulation.faults.plan import SECOND_US, Fault, Kind
+from simulation.faults.scripts import Led, Script, Scripts
+from simulation.faults.stage import Deed, Stage
+from simulation.kernel.scheduler import Process
+
+SEGMENTS = 4
+"""Of a tail: the one that is cut is synced when the next begins, the last is always recovered, those between count."""
+
+
+def deeds(stage: Stage) -> dict[Kind, Deed]:
+    """The faults of this file."""
+    drills = _Drills(stage)
+    return {Kind.DRILL_LOST_TAILS: drills.of(drills.lost_tails)}
+
+
+class _Drills(Scripts):
+    def lost_tails(self, fault: Fault, undone: ExitStack) -> Script:
+        """One and the other by turns."""
+        script = self.cut_and_crash if self._done % 2 else self.strangers
+        self._stage.note("drill", "%s", script.__name__.replace("_", " "))
+        yield from script(fault, undone)
+
+    # What was synced, and cut off
+
+    def cut_and_crash(self, fault: Fault, undone: ExitStack) -> Script:
+        """A leader has a tail of some segments that nobody copies, when it stops in order, and another leads.
+
+        When it is back it cuts its tail off, and copies as many segments as that had; and then it loses power.
+        """
+        yield lambda: bool(self._full())
+        led = fault.chance().choice(self._full())
+        partition, old = led.partition, led.state.leader
+        deaf = undone.enter_context(ExitStack())
+        for follower in led.followers:
+            deaf.enter_context(self._apart(follower, old))
+            deaf.enter_context(self._apart(old, follower))
+        agreed = max(self._end(follower, partition) for follower in led.followers)
+        yield lambda: self._segments_behind(old, partition, agreed) > SEGMENTS
+        host = self._world.hosts[old]
+        down = undone.enter_context(ExitStack())
+        down.callback(self._stage.keep_down(host))
+        gone: list[int] = []
+        end = self._end(old, partition)
+        self._world.stop_agent(old, lambda: gone.append(old))
+        yield lambda: bool(gone)
+        deaf.close()
+        new = led.followers
+        yield lambda: any(
+            self._leads(each, partition) and self._segments_behind(each, partition, agreed, up_to=end) >= SEGMENTS
+            for each in new
+        )
+
+        def copied() -> bool:
+            return self._segments_behind(old, partition, agreed) >= SEGMENTS
+
+        died = self._dies_when(old, "log.background_flush.before_data", copied)
+        down.close()
+        yield died
+        yield 0.5
+
+    def _segments_behind(
+        self, broker: BrokerId, partition: TopicPartition, offset: int, *, up_to: float = float("inf")
+    ) -> int:
+        """How many segments begin behind an offset."""
+        held = self._held(broker, partition)
+        bases = () if held is None else held.log.segment_base_offsets
+        return sum(offset < base <= up_to for base in bases)
+
+    def _dies_when(self, broker: BrokerId, point: str, condition: Callable[[], bool]) -> Callable[[], bool]:
+        """Let a machine lose power when its agent is next at a point and something is so; whether it has."""
+        done: list[bool] = []
+        host = self._world.hosts[broker]
+
+        def arm() -> None:
+            self._stage.points.arm([f"agent-{broker}"], [point], struck)
+
+        def struck(process: Process) -> None:
+            del process
+            if condition():
+                done.append(True)
+                self._stage.die(host, lossy=True)
+                self._stage.later(SECOND_US // 4, self._stage.keep_down(host))
+            else:
+                arm()
+
+        arm()
+        return lambda: bool(done)
+
+    # What a producer takes for written
+
+    def strangers(self, fault: Fault, undone: ExitStack) -> Script:
+        """A new producer's first batches go to a leader that is deposed and has not answered yet, the next to another.
+
+        It hears of that other one as a partition of somebody else moves at the same time.
+        """
+        chance = fault.chance()
+        yield lambda: bool(self._full())
+        if not self._pairs():
+            self._expire(*{led.state.leader: None for led in self._full()})
+            yield lambda: bool(self._pairs())
+        led, other = chance.choice(self._pairs())
+        partition, old = led.partition, led.state.leader
+        (new,) = (each for each in led.followers if each != other)
+        deaf = undone.enter_context(ExitStack())
+        for follower in led.followers:
+            deaf.enter_context(self._apart(follower, old))
+        # Fetches that are under way bring something yet.
+        yield lambda: self._end(old, partition) > max(self._end(each, partition) for each in led.followers)
+        for _ in range(len(self._world.shape.producers) + self._world.shape.consumers):
+            self._stage.told.kill_client(0.0)  # the oldest; another begins in its place
+        yield lambda: bool(self._producers(old, partition) - self._producers(new, partition))
+        silent = ExitStack()
+        way = [(self._world.hosts[old].name, CLIENTS)]
+        silent.callback(afflict(self._stage, way, Trouble(blocked=True)))
+        undone.enter_context(silent)
+        self._expire(old, other)
+        yield lambda: self._leads(new, partition)
+        deaf.close()
+        yield 4.0  # in which producers give the deposed leader up
+        silent.close()
+
+    def _pairs(self) -> list[tuple[Led, BrokerId]]:
+        """Partitions with all in sync, and which of their followers leads another one."""
+        leaders = {led.state.leader for led in self._full()}
+        return [(led, each) for led in self._full() for each in led.followers if each in leaders]
+
+    def _producers(self, broker: BrokerId, partition: TopicPartition) -> set[int]:
+        """The ids of the producers that a log has batches of."""
+        held = self._held(broker, partition)
+        log: PartitionLog | None = None if held is None else held.log
+        return set() if log is None else set(log._producers._producers)

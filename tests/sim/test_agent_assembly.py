@@ -1,0 +1,74 @@
+"""The agent's assembly without asyncio: it starts and stops whole agents of the simulation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+from simulation.admin import Admin
+from simulation.cluster.edges import driven
+from simulation.kernel.scheduler import Scheduler, SimulationStuck
+from simulation.kernel.threads import simulated_threads
+from simulation.shape import SECOND_US, shape_of
+from simulation.world import World
+
+from regency.model import znode_paths
+from regency.model.ids import BrokerId
+
+BROKER = BrokerId(1)
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    """Three agents that have run for a while."""
+    scheduler = Scheduler(1)
+    world = World(scheduler, shape_of("quick", 1))
+    with ExitStack() as stack:
+        stack.enter_context(simulated_threads(scheduler))
+        for broker in world.hosts:
+            world.start_agent(broker)
+        Admin(world, world.shape.topics, lambda: None)
+        scheduler.run_until(5 * SECOND_US)
+        yield world
+        for agent in world.agents.values():
+            agent.process.kill()
+
+
+def test_every_part_is_there_once_an_agent_has_started(world: World) -> None:
+    for agent in world.agents.values():
+        assert agent.logs is not None
+        assert agent.replicas is not None
+        assert agent.service is not None
+        assert agent.replicas.partitions
+        assert agent.replicas.partitions.keys() == agent.logs.all().keys()
+        assert agent.broker_epoch() >= 0
+
+
+def test_an_agent_that_stops_leaves_no_thread_no_session_and_no_port(world: World) -> None:
+    agent = world.agents[BROKER]
+    kept = [actor.name for actor in agent.process.actors]
+    assert "isr-writer" in kept
+
+    world.scheduler.spawn(agent.process, "stop", agent.stop)
+    world.scheduler.run_until(world.scheduler.now_us + 2 * SECOND_US)
+
+    assert agent.process.alive
+    assert [actor.name for actor in agent.process.actors] == []
+    assert world.zookeeper.read(znode_paths.broker(BROKER)) is None
+
+
+def test_a_coroutine_runs_to_its_end_where_it_waits_for_nothing() -> None:
+    async def one() -> int:
+        return 1
+
+    async def two() -> int:
+        return await one() + 1
+
+    assert driven(two()) == 2
+
+
+def test_a_coroutine_that_waits_for_asyncio_is_refused() -> None:
+    with pytest.raises(SimulationStuck, match="asyncio"):
+        driven(asyncio.sleep(0))
