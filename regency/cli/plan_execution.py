@@ -45,7 +45,7 @@ class PartitionProgress(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What `regency partitions verify -o json` prints. `waiting_for`: brokers that get replicas and are not live."""
+    """What `regency partitions verify -o json` prints. `waiting_for`: brokers without which what goes on cannot end."""
 
     state: str
     done: int
@@ -145,7 +145,7 @@ def judge(moves: Sequence[Move], situation: Situation) -> Verdict:
     rows = [_progress(move, situation) for move in moves]
     counts = {state: sum(row.state == state.value for row in rows) for state in Progress}
     state = next((each for each in (Progress.DIFFERS, Progress.IN_PROGRESS) if counts[each]), Progress.DONE)
-    going = {each for row in rows if row.state == Progress.IN_PROGRESS.value for each in row.adding}
+    going = {each for row in rows if row.state == Progress.IN_PROGRESS.value for each in row.wanted}
     return Verdict(
         state.value,
         counts[Progress.DONE],
