@@ -230,7 +230,8 @@ def cancel(file: Path | None, everything: bool) -> None:
     refused = alter(servers, wanted)
     finished = [each for each in refused if each.error == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS]
     if len(finished) < len(refused):
-        raise failed([each for each in refused if each not in finished], len(wanted))
+        others = [each for each in refused if each.error != ErrorCode.NO_REASSIGNMENT_IN_PROGRESS]
+        raise failed(others, len(wanted))
     ended = len(wanted) - len(finished)
     say(f"Cancelled {counted(ended, 'reassignment')}." if wanted else "Nothing is being reassigned.")
     if finished:

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
 from confluent_kafka.admin import AdminClient
 
 from regency.cli.exits import Exit
+from regency.cli.main import cli
 from regency.cluster.cluster import Cluster
 from regency.model.ids import TopicPartition
 from regency.planning.plan_file import encode_kafkas
 
 pytestmark = pytest.mark.integration
 
-Command = Callable[..., subprocess.CompletedProcess[str]]
+Command = Callable[..., Result]
 
 
 @pytest.fixture
@@ -28,13 +28,14 @@ def four(new_cluster: Callable[..., Cluster]) -> Cluster:
 
 
 @pytest.fixture
-def regency(four: Cluster, tmp_path: Path) -> Command:
+def regency(four: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
     """Runs a command where the plans are."""
+    monkeypatch.chdir(tmp_path)
 
-    def run(*words: str, status: Exit = Exit.DONE) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "regency.cli.main", *words, "--bootstrap-server", four.bootstrap_servers]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path)
-        assert done.returncode == status, (words, done.stdout, done.stderr)
+    def run(*words: str, status: Exit = Exit.DONE) -> Result:
+        words = (*words, "--bootstrap-server", four.bootstrap_servers)
+        done = CliRunner().invoke(cli, words, prog_name="regency")
+        assert done.exit_code == status, (words, done.stdout, done.stderr)
         return done
 
     return run
