@@ -17,8 +17,8 @@ from regency.cli.plan_execution import (
     begin,
     cancellations,
     failed,
-    fit,
     left_of,
+    look_fitting,
     read_plan,
     verify,
     wait,
@@ -164,9 +164,7 @@ def execute(file: Path, rollback: Path | None, waits: bool, timeout: float) -> i
       regency partitions execute reassignment.json                 a file of Kafka's
     """
     servers = current().bootstrap_servers()
-    read = read_plan(file)
-    situation = look(servers)
-    fitting = fit(read, situation)
+    fitting, situation = look_fitting(servers, read_plan(file))
     moves = left_of(fitting, situation)
     back = rollback or file.with_name(f"{file.name.removesuffix('.json')}.rollback.json")
     if moves:

@@ -69,6 +69,22 @@ def read_plan(file: Path) -> PlanFile:
         raise CommandFailed(error.message, hint=error.hint, status=status) from error
 
 
+def look_fitting(servers: str, plan: PlanFile) -> tuple[PlanFile, Situation]:
+    """The plan, if it fits, and the cluster; looked at again for a while: brokers learn of changes a little later.
+
+    Raises CommandFailed.
+    """
+    deadline = time.monotonic() + SETTLED_S
+    while True:
+        situation = look(servers)
+        try:
+            return fit(plan, situation), situation
+        except CommandFailed:
+            if time.monotonic() >= deadline:
+                raise
+        time.sleep(_LOOK_EVERY_S)
+
+
 def fit(plan: PlanFile, situation: Situation) -> PlanFile:
     """The plan, if the cluster is as it was when the plan was made, but for what the plan itself has done since.
 

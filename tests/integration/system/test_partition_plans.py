@@ -54,7 +54,12 @@ def replicas(four: Cluster) -> Callable[[], dict[int, list[int]]]:
 
 
 def test_a_plan_is_executed_verified_and_rolled_back(
-    regency: Command, replicas: Callable[[], dict[int, list[int]]], four: Cluster, books: Any, tmp_path: Path
+    regency: Command,
+    replicas: Callable[[], dict[int, list[int]]],
+    four: Cluster,
+    books: Any,
+    tmp_path: Path,
+    eventually: Any,
 ) -> None:
     regency("topics", "create", "t", "--assignment", "1:2,2:3,3:1,1:2")
     before = replicas()
@@ -78,13 +83,13 @@ def test_a_plan_is_executed_verified_and_rolled_back(
     regency("partitions", "verify", "plan.json")
     regency("partitions", "verify", "k.json")
     wanted = {row["partition"]: row["after"] for row in told["moves"]}
-    assert replicas() == {**before, **wanted}
+    eventually(lambda: replicas() == {**before, **wanted}, what="every broker tells the new replicas")
     regency("partitions", "execute", "plan.json")  # nothing is left of it
 
     regency("partitions", "execute", "plan.rollback.json", "--wait")
-    assert replicas() == before
+    eventually(lambda: replicas() == before, what="all is as before")
     regency("topics", "set-rf", "t", "3", "--wait")
-    assert {len(each) for each in replicas().values()} == {3}
+    eventually(lambda: {len(each) for each in replicas().values()} == {3}, what="three replicas each")
     stale = regency("partitions", "execute", "plan.json", status=Exit.REFUSED)
     assert "stale" in stale.stderr and "regency partitions plan --out plan.json" in stale.stderr
     kept.assert_nothing_lost()
@@ -120,10 +125,10 @@ def test_a_plan_that_waits_for_a_dead_broker_is_told_cancelled_and_the_broker_dr
     regency("partitions", "cancel", "--plan", "plan.json")
     eventually(lambda: replicas() == {0: [1, 2], 1: [2, 1]}, what="all is as before, in the order of before")
     regency("brokers", "drain", "2", "--wait")
-    assert all(2 not in each and 1 in each for each in replicas().values())
+    eventually(lambda: all(2 not in each and 1 in each for each in replicas().values()), what="nothing is on 2")
     regency("partitions", "execute", "kafkas.json", "--wait")
-    assert replicas()[0] == [4, 3]
+    eventually(lambda: replicas()[0] == [4, 3], what="Kafka's file is done")
     regency("partitions", "execute", "kafkas.rollback.json", "--wait")
-    assert 1 in replicas()[0]
+    eventually(lambda: 1 in replicas()[0], what="and taken back")
     impossible = regency("topics", "set-rf", "t", "4", status=Exit.FAILED)
     assert "t-0 would need 4 brokers, and there are 3" in impossible.stderr
