@@ -91,6 +91,7 @@ class Kind(Enum):
     DRILL_LOST_WRITES = "drill: notifications of ISR changes are lost"
     DRILL_REASSIGNMENTS = "drill: a partition moves while who has to do with it is dead"
     DRILL_OFFLINE_DIRECTORY = "drill: a partition is added while a directory is offline"
+    DRILL_FORGETTING = "drill: replicas are lost from memory, and who rules ends"
 
 
 class Fault(NamedTuple):
@@ -170,6 +171,7 @@ DRILLS: tuple[Kind, ...] = (
     Kind.DRILL_OFFLINE_DIRECTORY,
     Kind.DRILL_TRUNCATIONS,
     Kind.DRILL_REASSIGNMENTS,
+    Kind.DRILL_FORGETTING,
 )
 """Chains of events that a known hole needs and chance alone seldom arranges. Each is a kind of fault of its own."""
 
