@@ -71,6 +71,9 @@ class AdminService:
         view = self._controller.view
         if not view.ruling:
             return pb.ReportReplicasResponse(error_code=ErrorCode.NOT_CONTROLLER, message=NOT_RULING)
+        if request.controller_epoch > view.epoch:
+            why = f"This controller rules in epoch {view.epoch}; the report names {request.controller_epoch}."
+            return pb.ReportReplicasResponse(error_code=ErrorCode.NOT_CONTROLLER, message=why)
         broker = BrokerId(request.broker_id)
         if view.brokers.get(broker) != request.broker_epoch:
             why = f"broker {broker} is not live under epoch {request.broker_epoch}."

@@ -107,6 +107,10 @@ def on_elections_asked(term: Term) -> None:
     failed = elect_preferred(term, electable)
     refused = {each.partition: each.message for each in outcomes if each is not None and each.error in _TO_REPORT}
     _report({**refused, **failed})
+    term.decisions.note_each(
+        (str(partition), "asked for its preferred leader", "not elected", why)
+        for partition, why in {**refused, **failed}.items()
+    )
     crash_point("controller.elections.before_removal")
     store_elections.remove_preferred_election(term.store.access, asked)
 

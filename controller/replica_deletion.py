@@ -104,6 +104,11 @@ def _write(term: Term, waiting: dict[str, dict[TopicPartition, list[BrokerId]]])
         if result.code is WriteCode.WRITTEN:
             term.context.topics[topic].zk_version = result.zk_version
             former = [PartitionReplica(topic, each.partition, broker) for each in gone for broker in gone[each]]
+            why = "its broker has confirmed that it holds nothing of it any more"
+            term.decisions.note_each(
+                (str(each.topic_partition), f"a former replica on broker {each.broker}", "deleted", why)
+                for each in former
+            )
             term.replicas.handle(former, ReplicaState.NON_EXISTENT)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from regency.model.hosting import SERVED, HostedRole, replaced, replica_number, topic_number
+from regency.model.hosting import SERVED, HostedRole, replica_number, topic_number
 from regency.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition, ZkVersion
 
 
@@ -64,14 +64,6 @@ class BrokerReports(msgspec.Struct):
     wants_full: bool = False
     """Its next report shall name everything."""
 
-    @property
-    def adds_up(self) -> bool:
-        """Whether what is known of its replicas is what its digest says."""
-        digest = 0
-        for name, replica in self.replicas.items():
-            digest = replaced(digest, 0, replica.number(name.partition))
-        return digest == self.last.digest
-
 
 class ReplicaReports:
     """Newest report per broker and partition, of the brokers' present incarnations, in one controller epoch."""
@@ -82,6 +74,12 @@ class ReplicaReports:
 
     def take(self, report: Taken, changes: Iterable[tuple[TopicPartition, ReplicaReport]]) -> bool:
         """Take in a report, unless a newer one is known. Returns whether the next one shall be full."""
+        gone, hosted = [], {}
+        for name, replica in changes:  # before anybody has to wait for the lock
+            if replica.role is HostedRole.NONE:
+                gone.append(name)
+            else:
+                hosted[name] = replica
         with self._lock:
             known = self._brokers.get(report.broker)
             first = known is None or known.last.epoch != report.epoch
@@ -90,11 +88,9 @@ class ReplicaReports:
             if known is None or first or report.full:
                 known = self._brokers[report.broker] = BrokerReports(report, {}, first and not report.full)
             known.last = report
-            for name, replica in changes:
-                if replica.role is HostedRole.NONE:
-                    known.replicas.pop(name, None)
-                else:
-                    known.replicas[name] = replica
+            for name in gone:
+                known.replicas.pop(name, None)
+            known.replicas.update(hosted)
             return known.wants_full
 
     def last(self, broker: BrokerId, epoch: BrokerEpoch) -> Taken | None:

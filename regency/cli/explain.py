@@ -68,7 +68,7 @@ class Moment(click.ParamType[int]):
 
 def _local_moment(text: str) -> int | None:
     today = datetime.now().astimezone().date().isoformat()
-    for words in (text, f"{today}T{text}"):
+    for words in (f"{today}T{text}",) if ":" in text and "-" not in text else (text,):
         try:
             return int(datetime.fromisoformat(words).astimezone().timestamp() * 1000)
         except (ValueError, OverflowError):

@@ -17,15 +17,15 @@ from regency.cli.plan_execution import (
     begin,
     cancellations,
     failed,
-    fit,
     left_of,
+    look_fitting,
     read_plan,
     verify,
     wait,
     write_rollback,
 )
 from regency.cli.plan_making import Wish, ids, make_plan
-from regency.cli.plan_report import report, show_report, sizes_of
+from regency.cli.plan_report import counted, report, show_report, sizes_of
 from regency.cli.reassignments import Replicas, alter, look
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
@@ -164,15 +164,13 @@ def execute(file: Path, rollback: Path | None, waits: bool, timeout: float) -> i
       regency partitions execute reassignment.json                 a file of Kafka's
     """
     servers = current().bootstrap_servers()
-    read = read_plan(file)
-    situation = look(servers)
-    fitting = fit(read, situation)
+    fitting, situation = look_fitting(servers, read_plan(file))
     moves = left_of(fitting, situation)
     back = rollback or file.with_name(f"{file.name.removesuffix('.json')}.rollback.json")
     if moves:
         write_rollback(fitting, situation, back)
-        say(f"{len(moves)} partitions are to be moved.")
         begin(servers, moves)
+        say(f"Asked for {counted(len(moves), 'partition')} to be moved.")
     else:
         say("Nothing is left to begin: all of it is done or on its way.")
     verdict = wait(servers, fitting.moves, timeout) if waits else None
@@ -230,12 +228,14 @@ def cancel(file: Path | None, everything: bool) -> None:
     refused = alter(servers, wanted)
     finished = [each for each in refused if each.error == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS]
     if len(finished) < len(refused):
-        raise failed([each for each in refused if each not in finished], len(wanted))
-    say(f"Cancelled {len(wanted) - len(finished)} reassignments." if wanted else "Nothing is being reassigned.")
+        others = [each for each in refused if each.error != ErrorCode.NO_REASSIGNMENT_IN_PROGRESS]
+        raise failed(others, len(wanted))
+    ended = len(wanted) - len(finished)
+    say(f"Cancelled {counted(ended, 'reassignment')}." if wanted else "Nothing is being reassigned.")
     if finished:
         say(f"{len(finished)} were finished before.")
     if current().json:
-        print_json(Cancelled(len(wanted) - len(finished), len(finished)))
+        print_json(Cancelled(ended, len(finished)))
 
 
 @partitions.command("list")

@@ -45,7 +45,7 @@ class PartitionProgress(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What `regency partitions verify -o json` prints. `waiting_for`: brokers that get replicas and are not live."""
+    """What `regency partitions verify -o json` prints. `waiting_for`: brokers without which what goes on cannot end."""
 
     state: str
     done: int
@@ -67,6 +67,22 @@ def read_plan(file: Path) -> PlanFile:
     except PlanRefused as error:
         status = Exit.REFUSED if "edited" in error.message else Exit.FAILED
         raise CommandFailed(error.message, hint=error.hint, status=status) from error
+
+
+def look_fitting(servers: str, plan: PlanFile) -> tuple[PlanFile, Situation]:
+    """The plan, if it fits, and the cluster; looked at again for a while: brokers learn of changes a little later.
+
+    Raises CommandFailed.
+    """
+    deadline = time.monotonic() + SETTLED_S
+    while True:
+        situation = look(servers)
+        try:
+            return fit(plan, situation), situation
+        except CommandFailed:
+            if time.monotonic() >= deadline:
+                raise
+        time.sleep(_LOOK_EVERY_S)
 
 
 def fit(plan: PlanFile, situation: Situation) -> PlanFile:
@@ -145,7 +161,7 @@ def judge(moves: Sequence[Move], situation: Situation) -> Verdict:
     rows = [_progress(move, situation) for move in moves]
     counts = {state: sum(row.state == state.value for row in rows) for state in Progress}
     state = next((each for each in (Progress.DIFFERS, Progress.IN_PROGRESS) if counts[each]), Progress.DONE)
-    going = {each for row in rows if row.state == Progress.IN_PROGRESS.value for each in row.adding}
+    going = {each for row in rows if row.state == Progress.IN_PROGRESS.value for each in row.wanted}
     return Verdict(
         state.value,
         counts[Progress.DONE],

@@ -117,9 +117,11 @@ def in_words(told: Report) -> str:
     if not told.moves:
         return "Nothing has to move."
     size = "" if told.bytes_copied is None else f" ({human_bytes(told.bytes_copied)})"
-    only = sum(not row.adding and not row.removing for row in told.moves)
-    words = f"{told.partitions} partitions change: {told.replicas_copied} replicas are copied{size}"
-    return words + (f"; {only} only get another preferred leader." if only else ".")
+    only = sum(not row.adding for row in told.moves)
+    words = (
+        f"{counted(told.partitions, 'partition')} to change, {counted(told.replicas_copied, 'replica')} to copy{size}"
+    )
+    return words + (f"; nothing is copied for {counted(only, 'partition')}." if only else ".")
 
 
 def sizes_of(servers: str, moves: Iterable[Move]) -> dict[TopicPartition, int] | None:
@@ -142,6 +144,11 @@ def sizes_of(servers: str, moves: Iterable[Move]) -> dict[TopicPartition, int] |
                 partition = TopicPartition(topic["name"], each["partition_index"])
                 found[partition] = max(found.get(partition, 0), each["partition_size"])
     return found
+
+
+def counted(count: int, noun: str) -> str:
+    """1 partition, 2 partitions."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def human_bytes(count: int) -> str:
@@ -178,6 +185,12 @@ def _warnings(moves: Sequence[Move], situation: Situation) -> list[str]:
         told.append(
             f"no replica in sync is live of {', '.join(lost[:5])}{more}: nothing can be copied until one returns, or "
             "until `regency leaders elect --type unclean` lets another lead and loses what that lacks."
+        )
+    dead = sorted({each for move in moves for each in move.after if each not in live})
+    if dead:
+        told.append(
+            f"replicas stay on brokers that are not live ({_ids(dead)}): the moves of their partitions end only when "
+            f"these return. Where one is gone for ever, say --drain {_ids(dead)}."
         )
     racks = situation.racks
     if any(racks.values()) and not all(racks.values()):

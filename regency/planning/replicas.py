@@ -158,10 +158,16 @@ class _Replicas(Spread):
         return (target not in before) - (source not in before)
 
     def targets(self, item: int, source: BrokerId) -> Iterable[BrokerId]:
-        """All brokers; where its replicas stand apart and racks are enough, those of the same rack and of free ones."""
+        """All brokers; where its replicas stand apart and racks are enough, those of the same rack and of free ones.
+
+        Where replicas were too many and nothing else moves, only those that were taken away.
+        """
+        held = self.held[item]
+        before = self._before[item]
+        if not self._aim.rebalance and len(held) < len(before):
+            return [replica for replica in before if replica in self.loads and replica not in held]
         if not self._racks:
             return self._brokers
-        held = self.held[item]
         used = {self._racks[replica] for replica in held if replica in self._racks}
         if len(used) < len(held):
             return self._brokers

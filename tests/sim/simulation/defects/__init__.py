@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from simulation.defects import agent_defects, controller_defects
+from simulation.defects import administration_defects, agent_defects, controller_defects, reconcile_defects
 from simulation.defects.patching import Defect, Patch
 
-DEFECTS: dict[str, Defect] = {defect.name: defect for defect in (*controller_defects.DEFECTS, *agent_defects.DEFECTS)}
+DEFECTS: dict[str, Defect] = {
+    defect.name: defect
+    for defect in (
+        *controller_defects.DEFECTS,
+        *administration_defects.DEFECTS,
+        *reconcile_defects.DEFECTS,
+        *agent_defects.DEFECTS,
+    )
+}
 """Every defect that is to be found, in the order of the table."""
 
 UNSEEN: dict[str, Defect] = {defect.name: defect for defect in (*controller_defects.UNSEEN, *agent_defects.UNSEEN)}

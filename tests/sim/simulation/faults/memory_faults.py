@@ -6,8 +6,8 @@ from enum import Enum
 
 from regency.broker_agent.replication.replica_manager import ReplicaManager
 from regency.broker_agent.replication.rules import Role
-from regency.model.ids import TopicPartition
-from simulation.faults.plan import Fault, Kind
+from regency.model.ids import BrokerId, TopicPartition
+from simulation.faults.plan import SECOND_US, Fault, Kind
 from simulation.faults.stage import Deed, Stage
 from simulation.world import Host
 
@@ -22,7 +22,37 @@ class Loss(Enum):
 
 def deeds(stage: Stage) -> dict[Kind, Deed]:
     """The faults of this file."""
-    return {Kind.LOSE_REPLICA: lambda fault, host: _lose(stage, fault, host)}
+    return {
+        Kind.LOSE_REPLICA: lambda fault, host: _lose(stage, fault, host),
+        Kind.DRILL_FORGETTING: lambda fault, host: _forget(stage, fault, host),
+    }
+
+
+def _forget(stage: Stage, fault: Fault, host: Host) -> None:
+    """Replicas of two brokers lose something, now and later, in the end all fetchers; by chance who rules dies."""
+    world, chance = stage.world, fault.chance()
+    other = world.hosts[BrokerId(fault.other)]
+    _lose(stage, fault, host)
+    stage.later(int(chance.random() * 2 * SECOND_US), lambda: _lose(stage, fault, other))
+
+    def unfeed() -> None:
+        replicas = None if other.agent is None or not other.agent.process.alive else other.agent.replicas
+        if replicas is None:
+            return
+        for name, partition in sorted(replicas.partitions.items()):
+            if partition.role is Role.FOLLOWER:
+                stage.note(other.name, "%s loses %s", name, Loss.FETCHER.value)
+                lose(replicas, name, Loss.FETCHER)
+
+    stage.later(5 * SECOND_US, unfeed)
+    if chance.random() < 0.5:
+
+        def end() -> None:
+            ruler = world.ruler()
+            if ruler is not None:
+                world.kill_controller(ruler.broker)
+
+        stage.later(int(chance.random() * 4 * SECOND_US), end)
 
 
 def _lose(stage: Stage, fault: Fault, host: Host) -> None:

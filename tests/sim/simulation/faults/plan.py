@@ -95,6 +95,7 @@ class Kind(Enum):
     DRILL_UNHEARD = "drill: somebody acts while another does not hear it"
 
     DRILL_LOST_TAILS = "drill: the tail of a deposed leader is lost"
+    DRILL_FORGETTING = "drill: replicas are lost from memory, and who rules ends"
 
 
 class Fault(NamedTuple):
@@ -176,6 +177,7 @@ DRILLS: tuple[Kind, ...] = (
     Kind.DRILL_TRUNCATIONS,
     Kind.DRILL_REASSIGNMENTS,
     Kind.DRILL_LOST_TAILS,
+    Kind.DRILL_FORGETTING,
 )
 """Chains of events that a known hole needs and chance alone seldom arranges. Each is a kind of fault of its own."""
 

@@ -144,6 +144,13 @@ def test_report_of_an_unknown_incarnation_is_refused(served, broker, epoch):
     assert served.candidate.controller.reports.replica(broker, T0) is None
 
 
+def test_report_that_names_a_newer_controller_is_refused(served):
+    request = pb.ReportReplicasRequest(broker_id=3, broker_epoch=served.epoch(3), controller_epoch=9, full=True)
+    assert served.service.report_replicas(request).error_code == ErrorCode.NOT_CONTROLLER
+    request.controller_epoch = 1
+    assert served.service.report_replicas(request).error_code == ErrorCode.NONE
+
+
 def test_reports_of_brokers_that_died_are_forgotten(ruled):
     candidate = ruled.candidates[0]
     candidate.controller.reports.take(Taken(3, 1, 1, 0, True, 0), [])

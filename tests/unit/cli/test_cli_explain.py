@@ -1,0 +1,193 @@
+"""explain, history and doctor: whom they ask, how they show what they are told, and their exit statuses."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+
+import click
+import pytest
+from click.testing import Result
+
+from regency.broker_agent.wire.codec import Message
+from regency.cli import doctor, explain
+from regency.cli.exits import CommandFailed, Exit
+from regency.cli.explain import Missing, Moment
+from regency.cli.wire import ControllerFacts, Node
+from regency.history.records import Decision, encode_decisions
+from regency.model.ids import BrokerId, ControllerEpoch, LeaderEpoch, ZkVersion
+from regency.protos import inspection_pb2 as pb
+from regency.runtime.grpc_channels import RpcFailed
+
+Run = Callable[..., Result]
+AT = ("--bootstrap-server", "nobody:1")
+NODES = {BrokerId(broker): Node(BrokerId(broker), f"h{broker}", 9) for broker in (1, 2)}
+
+
+def state(number: int, version: int, *, role: str = "controller", time_ms: int, source: int = 1) -> Decision:
+    return Decision(
+        ControllerEpoch(1),
+        number,
+        "isr_expand" if role == "agent" else "broker_change",
+        "t-0",
+        "leader 1",
+        "leader 2",
+        f"version {version}",
+        time_ms,
+        BrokerId(source),
+        role,
+        leader=BrokerId(2),
+        isr=(BrokerId(2), BrokerId(3)),
+        leader_epoch=LeaderEpoch(4),
+        version=ZkVersion(version),
+    )
+
+
+class Cluster:
+    """Two hosts with histories in pages; host 2 may be away."""
+
+    def __init__(self) -> None:
+        self.pages: dict[str, list[list[Decision]]] = {"h1:9": [[]], "h2:9": [[]]}
+        self.away: set[str] = set()
+        self.asked: list[Any] = []
+        self.examined = pb.ExamineResponse(broker_id=1, controller_epoch=3, topics=1, partitions=2)
+        self.failure: RpcFailed | None = None
+
+    def brokers(self) -> dict[BrokerId, Node]:
+        return NODES
+
+    def controllers(self) -> dict[BrokerId, Node]:
+        return NODES
+
+    def ruling(self) -> ControllerFacts:
+        if not self.pages:
+            raise CommandFailed("No controller rules now.", status=Exit.IN_PROGRESS)
+        return ControllerFacts(1, "h1:9", True, 3, "Idle", 2, 1, 2, 0, 0)
+
+    def ask(self, message: Message, version: int) -> Message:
+        raise AssertionError((message, version))
+
+    def answer(self, address: str, _method: object, request: Any, *, timeout_ms: int) -> Any:
+        assert timeout_ms > 0
+        if address in self.away:
+            raise RpcFailed(f"No answer from {address}: unavailable.")
+        if isinstance(request, pb.ExamineRequest):
+            self.asked.append(request)
+            if self.failure is not None:
+                raise self.failure
+            return self.examined
+        copied = pb.ReadHistoryRequest()
+        copied.CopyFrom(request)
+        self.asked.append(copied)
+        number = request.after.number if request.HasField("after") else 0
+        page = pb.ReadHistoryResponse(decisions=encode_decisions(self.pages[address][number]).splitlines())
+        if number + 1 < len(self.pages[address]):
+            page.next.role, page.next.number = "agent", number + 1
+        return page
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    made = Cluster()
+
+    @contextmanager
+    def connect(_: str) -> Iterator[Cluster]:
+        yield made
+
+    for module in (explain, doctor):
+        monkeypatch.setattr(module, "cluster_wire", connect)
+        monkeypatch.setattr(module, "ask_controller", made.answer)
+    monkeypatch.setattr(explain, "_dead_replicas", lambda *_: [Missing(9, "broker 9 has a replica and is not live.")])
+    return made
+
+
+def test_explain_merges_all_pages_of_all_hosts_by_version_and_names_who_is_missing(run: Run, fake: Cluster) -> None:
+    fake.pages["h1:9"] = [[state(1, 0, time_ms=1_000)], [state(2, 2, time_ms=3_000)]]
+    fake.pages["h2:9"] = [[state(1, 1, role="agent", time_ms=9_000, source=2)]]
+    result = run("explain", "t", "0", "-o", "json", *AT)
+    told = json.loads(result.stdout)
+    assert result.exit_code == 0
+    assert [each["version"] for each in told["decisions"]] == [0, 1, 2]
+    assert told["decisions"][0]["time"] == "1970-01-01T00:00:01.000+00:00"
+    assert told["missing"] == [{"broker": 9, "why": "broker 9 has a replica and is not live."}]
+    assert "Without the history of broker 9" in result.stderr
+    assert list(fake.asked[0].subjects) == ["t-0", "topic t"]
+
+    table = run("explain", "t", "0", *AT).stdout.splitlines()
+    assert table[0].split() == ["WHEN", "TERM", "BY", "EVENT", "LEADER", "ISR", "EPOCH", "WHY"]
+    assert table[2].split()[2:] == ["1", "leader", "2", "isr_expand", "2", "2,3", "4", "version", "1"]
+
+
+def test_a_host_that_cannot_be_asked_is_named_and_nobody_at_all_is_an_error(run: Run, fake: Cluster) -> None:
+    fake.away = {"h2:9"}
+    result = run("history", "--since", "10m", *AT)
+    assert result.exit_code == 0
+    assert "Without the history of broker 2: No answer from h2:9" in result.stderr
+    assert "Nothing was decided then" in result.stderr
+    fake.away = {"h1:9", "h2:9"}
+    assert run("history", "--since", "10m", *AT).exit_code == Exit.FAILED
+
+
+def test_history_asks_for_a_time_and_a_subject(run: Run, fake: Cluster) -> None:
+    before = time.time() * 1000
+    run("history", "--since", "10m", "--until", "30s", "--subject", "t", *AT)
+    asked = fake.asked[0]
+    assert before - 601_000 < asked.since_ms < before - 599_000 + 5_000
+    assert asked.until_ms - asked.since_ms == pytest.approx(570_000, abs=1_000)
+    assert (list(asked.subjects), asked.topic) == (["t", "topic t"], "t")
+
+
+@pytest.mark.parametrize("words", ["", "soon", "10", "10y", "25:00", "2026-13-01", "99999-01-01"])
+def test_what_is_no_time_is_refused(run: Run, fake: Cluster, words: str) -> None:
+    result = run("history", "--since", words, *AT)
+    assert result.exit_code == Exit.USAGE
+    assert "is no time" in result.stderr
+    assert fake.asked == []
+
+
+def test_times_are_local_dates_or_times_of_today() -> None:
+    when = datetime(2026, 5, 4, 14, 30).astimezone()
+    assert Moment().convert("2026-05-04T14:30", None, None) == when.timestamp() * 1000
+    today = datetime.now().astimezone().replace(hour=1, minute=2, second=0, microsecond=0)
+    assert Moment().convert("01:02", None, None) == today.timestamp() * 1000
+    with pytest.raises(click.BadParameter):
+        Moment().convert("never", None, None)
+
+
+def test_doctor_is_status_0_or_1_and_says_what_differs_where_and_what_to_do(run: Run, fake: Cluster) -> None:
+    fake.examined.brokers.add(broker_id=1, broker_epoch=7, report_age_ms=1_500, hosted=2)
+    fake.examined.brokers.add(broker_id=2, broker_epoch=8, report_age_ms=-1, unacknowledged=4, oldest_attempt_ms=12_000)
+    well = run("doctor", "--confirm", "0.5", *AT)
+    assert (well.exit_code, fake.asked[0].confirm_ms, fake.asked[0].full) == (0, 500, False)
+    assert well.stdout.splitlines()[1].split() == ["1", "7", "1.5", "s", "ago", "2", "0", "-", "-"]
+    assert well.stdout.splitlines()[2].split() == ["2", "8", "never", "0", "4", "12.0", "s", "-"]
+
+    fake.examined.findings.add(subject="t-0", kind="state_differs", where="w", what="it differs", advice="Do this.")
+    fake.examined.more_findings = 3
+    fake.examined.repairs["told again"] = 2
+    ill = run("doctor", "--full", *AT)
+    assert ill.exit_code == 1
+    assert "t-0 (state_differs), w:\n  it differs\n  Do this." in ill.stdout
+    assert "4 things differ" in ill.stderr and "2 told again" in ill.stderr
+    told = json.loads(run("doctor", "-o", "json", *AT).stdout)
+    assert (told["well"], told["controller_epoch"], told["more_findings"]) == (False, 3, 3)
+    assert told["brokers"][1]["report_age_s"] is None
+    assert [each["kind"] for each in told["findings"]] == ["state_differs"]
+
+
+def test_doctor_says_why_it_cannot_tell(run: Run, fake: Cluster) -> None:
+    fake.examined = pb.ExamineResponse(error_code=41)
+    assert run("doctor", *AT).exit_code == Exit.IN_PROGRESS
+    fake.examined = pb.ExamineResponse(error_code=7, message="ZooKeeper cannot be read")
+    refused = run("doctor", *AT)
+    assert (refused.exit_code, "ZooKeeper cannot be read" in refused.stderr) == (Exit.TIMED_OUT, True)
+    fake.failure = RpcFailed("No answer from h1:9: deadline exceeded (x).")
+    assert run("doctor", *AT).exit_code == Exit.TIMED_OUT
+    fake.failure = RpcFailed("No answer from h1:9: unavailable (x).")
+    assert run("doctor", *AT).exit_code == Exit.FAILED
+    fake.pages = {}
+    assert run("doctor", *AT).exit_code == Exit.IN_PROGRESS

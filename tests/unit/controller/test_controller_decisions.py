@@ -1,0 +1,51 @@
+"""Decisions as they are logged and written."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from regency.controller.decisions import LINES_PER_EVENT, DecisionLog, Outcome
+from regency.history.reader import read_history
+from regency.history.writer import HistoryWriter
+from regency.model.clock import ManualClock
+from regency.model.facts import LeaderAndIsr
+from regency.model.ids import TopicPartition
+
+
+@pytest.fixture
+def log(tmp_path) -> DecisionLog:
+    return DecisionLog(HistoryWriter(tmp_path, "controller"), 4, 2, ManualClock())
+
+
+def test_a_leadership_is_written_with_its_state(log, tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    log.begin("broker_change")
+    before, after = LeaderAndIsr(1, 5, (1, 2), 7), LeaderAndIsr(2, 6, (2,), 8)
+    log.leadership(TopicPartition("t", 3), Outcome.ELECTED, before, after, "first live replica")
+    log.commit()
+
+    (record,) = read_history([tmp_path])
+    assert (record.controller_epoch, record.number, record.event, record.subject) == (4, 1, "broker_change", "t-3")
+    assert (record.leader, record.isr, record.leader_epoch, record.version) == (2, (2,), 6, 8)
+    assert record.from_ == "leader 1, isr [1, 2], leader epoch 5"
+    assert record.to == "leader 2, isr [2], leader epoch 6"
+    assert "elected 2 for t-3 (was 1): first live replica" in caplog.text
+
+
+def test_decisions_of_other_kinds_are_numbered_on_and_many_are_one_line(log, tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    log.begin("reconcile")
+    log.note("broker 1", "absent", "live", "it registered")
+    log.note_each([])
+    log.note_each((f"t-{number}", "on broker 1", "told again", "it has no fetcher") for number in range(3))
+    caplog.clear()
+    log.note_each((f"u-{number}", "on broker 1", "told again", "why") for number in range(LINES_PER_EVENT + 1))
+
+    records = read_history([tmp_path])
+    assert [each.number for each in records] == list(range(1, LINES_PER_EVENT + 6))
+    assert (records[1].subject, records[1].leader, records[1].version) == ("t-0", None, None)
+    assert [each.message for each in caplog.records] == [
+        f"reconcile decided about {LINES_PER_EVENT + 1}, such as u-0: {LINES_PER_EVENT + 1} told again"
+    ]
