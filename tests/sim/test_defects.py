@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from simulation.defects import BECAUSE, DEFECTS, UNSEEN, planted
-from simulation.defects.__main__ import first_catch
+from simulation.defects.__main__ import _passes, first_catch
 from simulation.defects.patching import Patch
+from simulation.shape import Shape
 
 SAMPLE = (
     "acknowledge-early",
@@ -24,6 +27,27 @@ def test_the_defect_is_caught(name: str) -> None:
     seed, failure = first_catch(name)
     assert seed is not None, f"nothing is wrong although {DEFECTS[name].what}"
     assert failure
+
+
+def test_a_seed_that_fails_without_the_defect_catches_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    played: list[tuple[int, str]] = []
+
+    def fails_always_at_2_and_with_a_defect_from_4_on(seed: int, _shape: Shape, *, defect: str = "") -> SimpleNamespace:
+        played.append((seed, defect))
+        fails = seed == 2 or (seed >= 4 and defect)
+        return SimpleNamespace(failure="NotConverged: planted" if fails else None)
+
+    _passes.cache_clear()
+    monkeypatch.setattr("simulation.defects.__main__.run", fails_always_at_2_and_with_a_defect_from_4_on)
+    try:
+        assert [first_catch(name) for name in ("one", "two")] == [(4, "NotConverged: planted")] * 2
+        assert first_catch("one", seeds=3) == (None, "")
+    finally:
+        _passes.cache_clear()
+    assert [seed for seed, defect in played if not defect] == [2, 4], "without a defect each only once"
+    assert capsys.readouterr().err.count("seed 2 catches nothing, it fails without a defect: NotConverged") == 1
 
 
 def test_a_defect_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from simulation.__main__ import main
+from simulation.command import main
 from simulation.faults.plan import DRILLS, plan
 from simulation.judging.invariants import broken
 from simulation.judging.judges import Judges
@@ -168,7 +168,7 @@ def test_wrong_use_is_refused_in_a_line(arguments: list[str], words: str, capsys
 
 
 def test_a_crash_point_that_many_schedules_miss_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("simulation.__main__.MANY", 2)
+    monkeypatch.setattr("simulation.command.MANY", 2)
     wanted = ["--seeds", "2", "--jobs", "1"]
     assert main(wanted) == 0
     assert main([*wanted, "--all-points"]) == 1
