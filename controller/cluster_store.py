@@ -138,13 +138,19 @@ class ClusterStore:
         mzxids: dict[TopicPartition, int] = {}
         malformed = []
         found = self.access.read_many([paths.partition_state(partition) for partition in partitions])
-        decode = znodes.decode_state
+        seen: dict[tuple[bytes, int], LeaderIsrAndControllerEpoch] = {}
         for partition, znode in zip(partitions, found, strict=True):
             if znode is None:
                 continue
             stat = znode.stat
+            content = znode.data, stat.version
+            known = seen.get(content)  # most states of a large cluster are one of few
+            if known is not None:
+                states[partition] = known
+                mzxids[partition] = stat.mzxid
+                continue
             try:
-                state = decode(znode.path, znode.data, zk_version=ZkVersion(stat.version))
+                state = znodes.decode_state(znode.path, znode.data, zk_version=ZkVersion(stat.version))
                 if state.leader_and_isr.leader_epoch > LAST_LEADER_EPOCH:
                     raise ZnodeMalformed(znode.path, "leader_epoch: no higher one is left")  # noqa: TRY301
                 if state.controller_epoch > self.fence.epoch:
@@ -153,7 +159,7 @@ class ClusterStore:
                 malformed.append(partition)
                 self.access.report(error, znode)
                 continue
-            states[partition] = state
+            states[partition] = seen[content] = state
             mzxids[partition] = stat.mzxid
         return StatesRead(states, mzxids, frozenset(malformed))
 

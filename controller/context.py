@@ -36,6 +36,7 @@ class TopicEntry:
         "czxid",
         "leadership",
         "name",
+        "names",
         "partition_states",
         "replica_states",
         "topic_id",
@@ -47,6 +48,8 @@ class TopicEntry:
         self.topic_id: TopicId = ZERO_TOPIC_ID
         self.czxid = 0
         self.zk_version = ZkVersion(0)
+        self.names: list[TopicPartition] = []
+        """What each partition is called, one value for all who go through them."""
         self.assignments: list[ReplicaAssignment | None] = []
         self.leadership: list[LeaderIsrAndControllerEpoch | None] = []
         self.partition_states: list[PartitionState] = []
@@ -56,6 +59,7 @@ class TopicEntry:
         """Make room for partition number `partition`."""
         missing = partition + 1 - len(self.assignments)
         if missing > 0:
+            self.names.extend(TopicPartition(self.name, number) for number in range(len(self.names), partition + 1))
             self.assignments.extend([None] * missing)
             self.leadership.extend([None] * missing)
             self.partition_states.extend([PartitionState.NON_EXISTENT] * missing)
@@ -169,8 +173,11 @@ class ControllerContext:
 
     def offline(self, partition: TopicPartition) -> tuple[BrokerId, ...]:
         """Assigned replicas that do not work: their broker is dead or shutting down, or their directory failed."""
+        replicas = self.assignment(partition).replicas
+        if not self.offline_replicas and self.usable.issuperset(replicas):
+            return ()
         online = self.online(partition)
-        return tuple(replica for replica in self.assignment(partition).replicas if replica not in online)
+        return tuple(replica for replica in replicas if replica not in online)
 
     # Topics and assignments
 
@@ -188,13 +195,15 @@ class ControllerContext:
         if topic.topic_id is not None:
             entry.topic_id = topic.topic_id
         added = []
+        if topic.partitions:
+            entry.grow(max(topic.partitions))
         for number, assignment in sorted(topic.partitions.items()):
-            entry.grow(number)
             if entry.assignments[number] is None:
                 entry.assignments[number] = _shared(self._assignments, assignment)
-                partition = TopicPartition(topic.topic, number)
+                partition = entry.names[number]
                 added.append(partition)
-                self._note_reassignment(partition, assignment)
+                if assignment.adding or assignment.removing or assignment.deleting:
+                    self._note_reassignment(partition, assignment)
         self.partition_count += len(added)
         return added
 
@@ -246,18 +255,19 @@ class ControllerContext:
 
     def partitions(self) -> Iterator[TopicPartition]:
         """Every partition, by topic in order of arrival, then by number."""
-        for name, entry in self.topics.items():
-            for number, _ in entry.partitions():
-                yield TopicPartition(name, number)
+        for entry in self.topics.values():
+            for partition, assignment in zip(entry.names, entry.assignments, strict=True):
+                if assignment is not None:
+                    yield partition
 
     def partitions_on(self, brokers: Collection[BrokerId]) -> list[TopicPartition]:
         """Partitions with a replica on one of the brokers."""
         wanted = frozenset(brokers)
         found = []
-        for name, entry in self.topics.items():
-            for number, assignment in enumerate(entry.assignments):
+        for entry in self.topics.values():
+            for partition, assignment in zip(entry.names, entry.assignments, strict=True):
                 if assignment is not None and not wanted.isdisjoint(assignment.replicas):
-                    found.append(TopicPartition(name, number))
+                    found.append(partition)
         return found
 
     def is_queued_for_deletion(self, topic: str) -> bool:

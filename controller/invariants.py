@@ -12,13 +12,17 @@ from regency.model.ids import TopicPartition
 
 def violations(context: ControllerContext) -> Iterator[str]:
     """What is wrong, in words, partition by partition; nothing where all is well."""
-    for name, entry in context.topics.items():
+    sound: set[tuple[int, int]] = set()  # most partitions share their leadership and their assignment with others
+    for entry in context.topics.values():
         for number, assignment in entry.partitions():
-            partition = TopicPartition(name, number)
+            partition = entry.names[number]
             leadership = entry.leadership[number]
             state = entry.partition_states[number]
-            if leadership is not None:
-                yield from _of_leadership(partition, leadership.leader_and_isr, assignment)
+            if leadership is not None and (id(leadership), id(assignment)) not in sound:
+                found = list(_of_leadership(partition, leadership.leader_and_isr, assignment))
+                if not found:
+                    sound.add((id(leadership), id(assignment)))
+                yield from found
             if state is PartitionState.ONLINE and (leadership is None or not leadership.leader_and_isr.has_leader):
                 yield f"{partition} is online without a leader"
             if (state in (PartitionState.NEW, PartitionState.OFFLINE)) != (partition in context.leaderless):

@@ -57,17 +57,23 @@ class PartitionStateMachine:
     def startup(self) -> None:
         """Give every partition its first state from its leadership, and elect for those without a working leader."""
         context = self._context
-        for partition in context.partitions():
-            leadership = context.leadership(partition)
-            if context.is_being_deleted(partition.topic):
-                state = PartitionState.NON_EXISTENT
-            elif leadership is None:
-                state = PartitionState.NEW
-            elif context.is_online(leadership.leader_and_isr.leader, partition):
-                state = PartitionState.ONLINE
-            else:
-                state = PartitionState.OFFLINE
-            context.set_partition_state(partition, state)
+        usable, all_work = context.usable, not context.offline_replicas
+        for name, entry in context.topics.items():
+            deleted = context.is_being_deleted(name)
+            for partition, assignment, leadership in zip(entry.names, entry.assignments, entry.leadership, strict=True):
+                if assignment is None:
+                    continue
+                if deleted:
+                    state = PartitionState.NON_EXISTENT
+                elif leadership is None:
+                    state = PartitionState.NEW
+                elif leadership.leader_and_isr.leader in usable and (
+                    all_work or context.is_online(leadership.leader_and_isr.leader, partition)
+                ):
+                    state = PartitionState.ONLINE
+                else:
+                    state = PartitionState.OFFLINE
+                context.set_partition_state(partition, state)
         self.trigger_online()
 
     def trigger_online(self) -> dict[TopicPartition, str]:

@@ -45,7 +45,7 @@ class ReplicaStateMachine:
         context = self._context
         for name, entry in context.topics.items():
             for number, assignment in entry.partitions():
-                partition = TopicPartition(name, number)
+                partition = entry.names[number]
                 online = context.begin_replicas(partition, assignment.replicas)
                 if len(online) < len(assignment.replicas):
                     dead = (each for each in assignment.replicas if each not in online)

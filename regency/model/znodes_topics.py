@@ -85,11 +85,16 @@ def decode_topic(path: str, data: bytes, *, topic: str, zk_version: ZkVersion, c
     content = read_json(_topic_decoder, path, data)
     adding, removing = content.adding_replicas, content.removing_replicas
     partitions: dict[int, ReplicaAssignment] = {}
+    checked: dict[tuple[BrokerId, ...], ReplicaAssignment] = {}
     for number, replicas in content.partitions.items():
+        known = checked.get(replicas)
+        if known is not None:
+            partitions[number] = known
+            continue
         if not replicas:
             raise ZnodeMalformed(path, f"partitions.{number}: no replicas")
         check_distinct(path, f"partitions.{number}", replicas)
-        partitions[number] = ReplicaAssignment(replicas)
+        partitions[number] = checked[replicas] = ReplicaAssignment(replicas)
     for number in sorted(adding.keys() | removing.keys()):
         partitions[number] = _reassigning(path, number, content)
     for number, former in content.deleting_replicas.items():
