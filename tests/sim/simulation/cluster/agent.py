@@ -232,9 +232,14 @@ class SimAgent:
         reporter = Reporter(self.broker_id, replicas, metadata, epoch, SimReports(self._ask), self.process.clock)
         interval_ms = self.settings.regency_report_interval_ms
 
+        ended: list[bool] = []
+        stack.callback(ended.append, True)
+
         def run() -> None:
             while True:
                 self._scheduler.sleep_us(self.process.clock.delay_us(interval_ms))
+                if ended:
+                    return
                 driven(reporter.report())
 
         self._scheduler.spawn(self.process, "reporter", run)
