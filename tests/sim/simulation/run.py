@@ -198,7 +198,8 @@ class _Run:
             scheduler.run_until(scheduler.now_us + LOOK_US)
 
     def _new_injector(self) -> Injector:
-        told = Told(self.judges.facts.lossy_crash, self.workload.kill_client, self.workload.recreating)
+        facts = self.judges.facts
+        told = Told(facts.lossy_crash, self.workload.kill_client, self.workload.recreating, facts.removed.add)
         liked = favourites(_names(), self._seed)
         return Injector(self.world, self.points, _names(), liked, told, self.fault_counts)
 

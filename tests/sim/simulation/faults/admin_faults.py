@@ -183,6 +183,7 @@ class _AdminFaults:
         """Whoever rules next has never heard of the topic; everybody else has."""
         if self._topic(name) is not None:
             self._stage.note("admin", "/controller and topic %s are removed", name)
+            self._stage.told.removing(name)
             self._zookeeper.delete_as_admin(paths.CONTROLLER)
             self._remove(paths.topic(name))
 

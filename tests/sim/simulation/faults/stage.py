@@ -25,6 +25,8 @@ class Told(NamedTuple):
     """Kill a client; the number in [0, 1) says which."""
     recreating: Callable[[str], None]
     """A topic is about to be deleted and made anew."""
+    removing: Callable[[str], None]
+    """A topic's znodes are about to be taken away for good."""
 
 
 class Stage:

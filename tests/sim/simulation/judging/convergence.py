@@ -5,7 +5,7 @@ Pure: it looks, and gives reasons. Whoever asks decides how long to wait.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 
 from regency.broker_agent.replication.isr_state import Committed
@@ -33,9 +33,17 @@ Agents = Mapping[BrokerId, SimAgent]
 
 
 def not_converged(
-    agents: Agents, controllers: Mapping[BrokerId, SimController], committed: CommittedZnodes, peek: Peek
+    agents: Agents,
+    controllers: Mapping[BrokerId, SimController],
+    committed: CommittedZnodes,
+    peek: Peek,
+    *,
+    removed: Collection[str] = (),
 ) -> list[str]:
-    """The first reasons why all is not well yet; none where it is."""
+    """The first reasons why all is not well yet; none where it is.
+
+    Of topics in `removed`, whose znodes somebody took away, logs stay: nobody has asked for their deletion.
+    """
     picture = Picture(committed)
 
     def reasons() -> Iterator[str]:
@@ -56,7 +64,7 @@ def not_converged(
             if agent.process.alive:
                 yield from _of_reports(broker, agent, controllers, picture)
                 yield from _of_metadata(broker, agent, picture)
-                yield from _of_disks(broker, agent, picture)
+                yield from _of_disks(broker, agent, picture, removed)
                 yield from _of_settings(broker, agent, picture)
 
     return list(islice(reasons(), MOST))
@@ -270,14 +278,15 @@ def _of_logs(name: TopicPartition, hosted: Mapping[BrokerId, Partition | None], 
 # Disks
 
 
-def _of_disks(broker: BrokerId, agent: SimAgent, picture: Picture) -> Iterator[str]:
-    """Nothing is in use of a topic that is gone, nor of a partition that moved away."""
+def _of_disks(broker: BrokerId, agent: SimAgent, picture: Picture, removed: Collection[str]) -> Iterator[str]:
+    """Nothing is in use of a topic that was deleted, nor of a partition that moved away."""
     if agent.logs is None:
         return
     for partition, log in sorted(agent.logs.all().items()):
         topic = picture.topics.get(partition.topic)
         if topic is None:
-            yield f"broker {broker} has a log of {partition}, whose topic is gone"
+            if partition.topic not in removed:
+                yield f"broker {broker} has a log of {partition}, whose topic is gone"
         elif log.topic_id not in (None, ZERO_TOPIC_ID, topic.topic_id):
             yield f"broker {broker} has a log of {partition} of {log.topic_id}, the topic is {topic.topic_id}"
         elif partition.partition in topic.partitions and broker not in topic.partitions[partition.partition].replicas:

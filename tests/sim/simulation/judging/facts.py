@@ -78,6 +78,8 @@ class Facts:
         self.unclean_topics: set[str] = set()
         """Topics that allow unclean elections."""
         self.recreating: set[str] = set()
+        self.removed: set[str] = set()
+        """Topics whose znodes somebody has taken away for good."""
         """Topics of which some brokers may still have what was before they were deleted and made anew."""
         self.partitions: dict[TopicPartition, PartitionFacts] = {}
         self.log_starts: list[LogStartMoved] = []

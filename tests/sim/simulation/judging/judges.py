@@ -130,7 +130,9 @@ class Judges:
     def not_converged(self) -> list[str]:
         """Why all is not well yet; empty where it is."""
         world = self._world
-        reasons = [*world.errands, *not_converged(world.agents, world.controllers, world.zookeeper, self._peek)]
+        removed = self.facts.removed
+        found = not_converged(world.agents, world.controllers, world.zookeeper, self._peek, removed=removed)
+        reasons = [*world.errands, *found]
         if not reasons:
             for hosted in self._hosted:
                 if hosted.agent.process.alive:
