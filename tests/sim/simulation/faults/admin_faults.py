@@ -174,10 +174,14 @@ class _AdminFaults:
         del host
         chance = fault.chance()
         shape = TopicShape(f"late-{fault.at_us}", chance.randint(1, 3), chance.choice((2, 3)), 1)
-        Admin(self._world, (shape,), lambda: None)
-        if chance.random() < 0.5:
-            delay_us = int((1 + 2 * chance.random()) * SECOND_US)
-            self._stage.later(delay_us, partial(self._remove_while_nobody_rules, shape.name))
+        removed = chance.random() < 0.5
+        delay_us = int((1 + 2 * chance.random()) * SECOND_US)
+
+        def created() -> None:
+            if removed:  # not before: the client would ask for it once more
+                self._stage.later(delay_us, partial(self._remove_while_nobody_rules, shape.name))
+
+        Admin(self._world, (shape,), created)
 
     def _remove_while_nobody_rules(self, name: str) -> None:
         """Whoever rules next has never heard of the topic; everybody else has."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from regency.broker_agent.log.log_directory import LogDirectory
+from regency.broker_agent.log.log_manager import LogManager
 from regency.broker_agent.log.partition_log import PartitionLog
 from regency.model.ids import BrokerId, Offset, TopicId, TopicPartition
 from simulation.cluster.agent import SimAgent
@@ -19,6 +20,21 @@ class DurabilityRules:
 
     def __init__(self) -> None:
         self._logs: dict[tuple[BrokerId, Key], PartitionLog] = {}
+        self._present: dict[BrokerId, tuple[LogManager, list[PartitionLog]]] = {}
+
+    def look(self, broker: BrokerId, logs: LogManager | None) -> None:
+        """A step of a process is over: a log that it had and has no more was deleted or set aside, and is let go."""
+        if logs is None:
+            return
+        now = list(logs.all().values())
+        manager, before = self._present.get(broker, (None, now))
+        if manager is logs and before == now:
+            return
+        self._present[broker] = logs, now
+        if manager is logs:
+            gone = {log.topic_partition for log in before if log not in now}
+            for each in [each for each, log in self._logs.items() if each[0] == broker and log.topic_partition in gone]:
+                del self._logs[each]
 
     def opened(self, broker: BrokerId, key: Key, log: PartitionLog) -> None:
         """A process hosts a log, and has not changed it since it was opened, but for records added."""

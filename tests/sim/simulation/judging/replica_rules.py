@@ -114,6 +114,7 @@ class ReplicaRules:
     def look(self, hosted: HostedRows) -> None:
         """A step of the agent's process is over."""
         replicas = hosted.agent.replicas
+        self._durability.look(hosted.agent.broker_id, hosted.agent.logs)
         if replicas is None:
             return
         rows = hosted.rows
