@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from simulation import faults
-from simulation.defects import BECAUSE, DEFECTS, UNSEEN
-from simulation.defects.__main__ import SEEDS
+from simulation.defects import BECAUSE, DEFECTS, SEEDS, UNSEEN
 from simulation.defects.holes import HOLES
 from simulation.faults.plan import DRILLS, Kind, plan
 from simulation.judging.invariants import INVARIANTS

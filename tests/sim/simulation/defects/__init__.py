@@ -38,3 +38,7 @@ def planted(name: str) -> Iterator[None]:
         yield
     finally:
         patch.undo()
+
+
+SEEDS = 50
+"""Of the deep profile: within so many a defect is to be caught."""
