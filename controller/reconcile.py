@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from regency.controller.brokers import tell_leaders
+from regency.controller.context import ControllerContext
 from regency.controller.events import ControllerState, OfTerm
 from regency.controller.hosted_digests import HostedDigests, expected
 from regency.controller.partition_state_machine import refresh_leadership
@@ -133,12 +134,24 @@ class Reconciler:
         confirmed = self._confirmed()
         self._suspects = []
         told = [each for each in confirmed if each.difference.repair is Repair.TELL]
+        self._refresh_led(told)
         for each in told:
             self._term.batch.host((each.broker,), each.partition)
         stopped = self._stop([each for each in confirmed if each.difference.repair is Repair.STOP])
         read = [each for each in confirmed if each.difference.repair is Repair.READ]
         self._count_and_note([*told, *stopped, *read])
         self._read(read)
+
+    def _refresh_led(self, suspects: list[Suspect]) -> None:
+        """Read what these brokers shall lead: one that lost its role may have written an ISR that nobody told of.
+
+        Without its role it cannot refuse an older version of the same leader epoch.
+        """
+        context = self._term.context
+        led = [each.partition for each in suspects if _leads(context, each)]
+        if led:
+            crash_point("controller.reconcile.before_leaders_read")
+            tell_leaders(self._term, refresh_leadership(context, self._term.store, led))
 
     def _confirmed(self) -> list[Suspect]:
         context, confirmed = self._term.context, []
@@ -208,6 +221,11 @@ class Reconciler:
             (str(each.partition), f"on broker {each.broker}", each.difference.repair.value, each.difference.why)
             for each in repaired
         )
+
+
+def _leads(context: ControllerContext, suspect: Suspect) -> bool:
+    leadership = context.leadership(suspect.partition)
+    return leadership is not None and leadership.leader_and_isr.leader == suspect.broker
 
 
 def begin_reconciling(term: Term) -> None:

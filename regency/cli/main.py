@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -108,11 +109,19 @@ class RegencyGroup(click.Group):
         except (click.Abort, KeyboardInterrupt):
             status = Exit.INTERRUPTED
         except OSError as error:
+            if error.filename is None and error.errno in _FULL:
+                say(f"Error: {error.strerror}: the output, or a file of the cluster, cannot be written. Make room.")
+                _forget_stdout()
+                return Exit.FAILED
             if error.filename is None:
                 raise  # not about a file of the user's: a mistake of ours
             say(f"Error: {os.fsdecode(error.filename)}: {error.strerror}.")
             status = Exit.FAILED
         return status
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What writing to a full disk fails with."""
 
 
 @click.group(cls=RegencyGroup, context_settings={"help_option_names": ["-h", "--help"]})

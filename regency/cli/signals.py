@@ -35,7 +35,10 @@ def exit_on_termination() -> Iterator[Ending]:
         ending.status = Exit.TERMINATED
         raise SystemExit(Exit.TERMINATED)
 
-    before = {number: signal.signal(number, leave) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    signals = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup leaves it: this command outlives its terminal
+        signals.append(signal.SIGHUP)
+    before = {number: signal.signal(number, leave) for number in signals}
     try:
         yield ending
     finally:

@@ -18,6 +18,7 @@ from simulation.cluster.addresses import host_of
 from simulation.cluster.agent import SimAgent
 from simulation.cluster.controller import SimController
 from simulation.disk import SimDisk
+from simulation.kernel.clock import TRUE_RATE_PPM, ProcessClock
 from simulation.kernel.scheduler import Process, Scheduler
 from simulation.network import Network
 from simulation.shape import Shape, settings_of
@@ -35,17 +36,17 @@ AGENT_AGAIN_US = 1_000_000
 
 
 class Host:
-    """A broker's machine: its disk stays, its processes come and go."""
+    """A broker's machine: its disk and its clocks stay, its processes come and go."""
 
     def __init__(self, world: World, broker: BrokerId) -> None:
         self.broker = broker
         self.name = host_of(broker)
         self.disk = SimDisk(world.scheduler)
+        self.clock = ProcessClock(world.scheduler)
         self.agent: SimAgent | None = None
         self.controller: SimController | None = None
         self.starts = 0
         self.children = 0
-        self._wrong_ms = 0
 
     @property
     def agent_process(self) -> Process | None:
@@ -56,23 +57,6 @@ class Host:
     def controller_process(self) -> Process | None:
         """The controller child's process, alive or dead."""
         return self.controller.process if self.controller is not None else None
-
-    # The wall clock, which all processes of a machine share
-
-    def set_clock(self, process: Process) -> None:
-        """Let a new process have the machine's clock."""
-        process.clock.step(self._wrong_ms)
-
-    def step_clock(self, milliseconds: int) -> None:
-        """Somebody sets the clock forward, or back."""
-        self._wrong_ms += milliseconds
-        for process in (self.agent_process, self.controller_process):
-            if process is not None:
-                process.clock.step(milliseconds)
-
-    def set_clock_right(self) -> None:
-        """Somebody sets the clock right."""
-        self.step_clock(-self._wrong_ms)
 
 
 class World:
@@ -108,8 +92,7 @@ class World:
         if host.agent is not None and host.agent.process.alive:
             return
         host.starts += 1
-        process = Process(self.scheduler, f"agent-{broker}", incarnation=host.starts)
-        host.set_clock(process)
+        process = Process(self.scheduler, f"agent-{broker}", incarnation=host.starts, clock=host.clock)
         settings = settings_of(self.shape, broker)
         agent = SimAgent(self.scheduler, self.network, process, settings, host.disk.mount(process), self._open_session)
         host.agent = agent
@@ -177,8 +160,7 @@ class World:
 
     def _start_controller(self, host: Host) -> None:
         host.children += 1
-        process = Process(self.scheduler, f"controller-{host.broker}", incarnation=host.children)
-        host.set_clock(process)
+        process = Process(self.scheduler, f"controller-{host.broker}", incarnation=host.children, clock=host.clock)
         settings = settings_of(self.shape, host.broker)
         controller = SimController(self.scheduler, self.network, process, settings, self._open_session)
         host.controller = controller
@@ -223,12 +205,12 @@ class World:
             link.heal()
         for broker, host in self.hosts.items():
             host.disk.heal()
+            host.clock.drift(TRUE_RATE_PPM)
             if self.shape.clocks_heal:
-                host.set_clock_right()
+                host.clock.set_right()
             for process in (host.agent_process, host.controller_process):
                 if process is not None:
                     process.resume()
-                    process.clock.drift(1_000_000)
             agent = host.agent
             if agent is not None and agent.process.alive and agent.logs is not None and agent.logs.offline_dirs:
                 self.note("heal", agent.process.name, "is restarted: a log directory of it is offline")

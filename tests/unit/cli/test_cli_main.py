@@ -172,6 +172,16 @@ def test_demo_says_at_once_that_its_result_cannot_be_written(run: Run) -> None:
     assert result.stderr == "Error: missing/result.json: No such file or directory.\n"
 
 
+def test_a_full_disk_is_one_line_and_no_traceback() -> None:
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "regency.cli.main", "--help"], stdout=full, stderr=subprocess.PIPE, check=False
+        )
+    assert ended.returncode == 1
+    assert ended.stderr.decode().startswith("Error: No space left on device")
+    assert len(ended.stderr.splitlines()) == 1
+
+
 def test_closed_pipe_is_quiet() -> None:
     reader, writer = os.pipe()
     os.close(reader)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 from simulation.faults.plan import SECOND_US, Fault, Kind
-from simulation.faults.stage import Deed, Stage, Undo, together
-from simulation.kernel.scheduler import Process
+from simulation.faults.stage import Deed, Stage, Undo
+from simulation.kernel.clock import TRUE_RATE_PPM
 from simulation.shape import directories_of
 from simulation.world import Host
-
-TRUE_RATE_PPM = 1_000_000
 
 
 def deeds(stage: Stage) -> dict[Kind, Deed]:
@@ -93,19 +90,16 @@ class _MachineFaults:
     # Clocks
 
     def drift(self, fault: Fault, host: Host) -> Undo:
-        """Clocks run fast or slow, also those that sessions and timeouts go by."""
+        """The machine's clocks run fast or slow, also those that sessions and timeouts go by, whatever starts again."""
         rate = TRUE_RATE_PPM + int((fault.detail - 0.5) * 400_000)
-        processes = [each for each in (host.agent_process, host.controller_process) if each is not None]
-        return together(
-            [self._stage.lasts(("drift", process), rate, partial(_apply_rate, process)) for process in processes]
-        )
+
+        def apply(rates: Sequence[int]) -> None:
+            host.clock.drift(rates[-1] if rates else TRUE_RATE_PPM)
+
+        return self._stage.lasts(("drift", host.broker), rate, apply)
 
     def step(self, fault: Fault, host: Host) -> None:
         """Somebody sets the wall clock, and by chance sets it right after a while."""
-        host.step_clock(int((fault.detail - 0.5) * 7_200_000))
+        host.clock.step(int((fault.detail - 0.5) * 7_200_000))
         if fault.chance().random() < 0.4:
-            self._stage.later(max(fault.for_us, 4 * SECOND_US), host.set_clock_right)
-
-
-def _apply_rate(process: Process, rates: Sequence[int]) -> None:
-    process.clock.drift(rates[-1] if rates else TRUE_RATE_PPM)
+            self._stage.later(max(fault.for_us, 4 * SECOND_US), host.clock.set_right)

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from enum import Enum
+from functools import partial
+from typing import Final
 
+from regency.broker_agent.replication.api import PartitionState
 from regency.broker_agent.replication.replica_manager import ReplicaManager
 from regency.broker_agent.replication.rules import Role
-from regency.model.ids import BrokerId, TopicPartition
+from regency.model import znode_paths as paths
+from regency.model.ids import NO_LEADER, NO_LEADER_EPOCH, BrokerId, TopicPartition, ZkVersion
 from simulation.faults.plan import SECOND_US, Fault, Kind
 from simulation.faults.stage import Deed, Stage
+from simulation.judging.zookeeper_rules import Commit
 from simulation.world import Host
+
+NOBODYS: Final = 77
+"""Number of a partition that no topic has."""
 
 
 class Loss(Enum):
@@ -45,6 +53,9 @@ def _forget(stage: Stage, fault: Fault, host: Host) -> None:
                 lose(replicas, name, Loss.FETCHER)
 
     stage.later(5 * SECOND_US, unfeed)
+    stage.later(int(chance.random() * 3 * SECOND_US), lambda: _invent(stage, other))
+    if chance.random() < 0.5:
+        _take_away_notifications(stage, 7 * SECOND_US)
     if chance.random() < 0.5:
 
         def end() -> None:
@@ -87,3 +98,38 @@ def lose(replicas: ReplicaManager, name: TopicPartition, loss: Loss) -> None:
             hosting.changed(name)
         elif loss is Loss.REPLICA:
             replicas._control.forget([name])
+
+
+def _invent(stage: Stage, host: Host) -> None:
+    """A live agent takes itself for a follower of a partition that there is not, of a topic that there is."""
+    agent = host.agent
+    if agent is None or not agent.process.alive or agent.replicas is None or not agent.replicas.partitions:
+        return
+    name, partition = min(agent.replicas.partitions.items())
+    invented = TopicPartition(name.topic, NOBODYS)
+    stage.note(host.name, "%s is hosted, which there is not", invented)
+    state = PartitionState(
+        invented,
+        partition.topic_id,
+        partition.controller_epoch,
+        NO_LEADER,
+        NO_LEADER_EPOCH,
+        (host.broker,),
+        ZkVersion(-1),
+        (host.broker,),
+    )
+    agent.replicas.apply_states([state], {})
+
+
+def _take_away_notifications(stage: Stage, for_us: int) -> None:
+    """Another tool removes notifications of ISR changes before a controller has read them, for a while."""
+    world = stage.world
+    end_us = world.scheduler.now_us + for_us
+
+    def look(commit: Commit) -> None:
+        for write in commit.writes:
+            notified = write.kind == "create" and write.path.startswith(f"{paths.ISR_CHANGE_NOTIFICATION}/")
+            if notified and world.scheduler.now_us < end_us:
+                stage.later(0, partial(world.zookeeper.delete_as_admin, write.path))
+
+    world.zookeeper.on_commit(look)

@@ -1,11 +1,11 @@
-"""A process's clocks: its durations drift, its wall time also steps. Implements regency's Clock."""
+"""A machine's clocks: its durations drift, its wall time also steps. Implements regency's Clock."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
 WALL_START_MS = 1_700_000_000_000
-_WHOLE = 1_000_000
+TRUE_RATE_PPM = 1_000_000
 
 
 class Now(Protocol):
@@ -15,30 +15,30 @@ class Now(Protocol):
 
 
 class ProcessClock:
-    """Clocks that run `rate_ppm` millionths as fast as virtual time."""
+    """Clocks that run `rate_ppm` millionths as fast as virtual time. All processes of a machine have the same."""
 
     __slots__ = ("_now", "_rate_ppm", "_since_local_us", "_since_us", "_wall_offset_ms")
 
     def __init__(self, now: Now) -> None:
         self._now = now
-        self._rate_ppm = _WHOLE
+        self._rate_ppm = TRUE_RATE_PPM
         self._since_us = 0
         self._since_local_us = 0
         self._wall_offset_ms = WALL_START_MS
 
     def monotonic_ms(self) -> int:
-        """Milliseconds since the world began, as this process counts them; never goes back."""
+        """Milliseconds since the world began, as this machine counts them; never goes back."""
         return self._local_us() // 1000
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970, as this process believes."""
+        """Milliseconds since 1970, as this machine believes."""
         return self._local_us() // 1000 + self._wall_offset_ms
 
     def delay_us(self, local_ms: float) -> int:
         """Microseconds of virtual time until `local_ms` milliseconds have passed here, rounded up; at least 0."""
         if local_ms <= 0:
             return 0
-        return -(-int(local_ms * 1000) * _WHOLE // self._rate_ppm) + 1
+        return -(-int(local_ms * 1000) * TRUE_RATE_PPM // self._rate_ppm) + 1
 
     def drift(self, rate_ppm: int) -> None:
         """Run that fast from now on; 1,000,000 is true."""
@@ -49,5 +49,9 @@ class ProcessClock:
         """Set the wall clock forward, or back."""
         self._wall_offset_ms += milliseconds
 
+    def set_right(self) -> None:
+        """Set the wall clock to the true time, whatever has made it wrong; how fast it runs stays."""
+        self._wall_offset_ms = WALL_START_MS + self._now.now_us // 1000 - self._local_us() // 1000
+
     def _local_us(self) -> int:
-        return self._since_local_us + (self._now.now_us - self._since_us) * self._rate_ppm // _WHOLE
+        return self._since_local_us + (self._now.now_us - self._since_us) * self._rate_ppm // TRUE_RATE_PPM

@@ -64,16 +64,18 @@ class Actor:
 
 
 class Process:
-    """A simulated operating-system process: it can die, be paused and go on, and has clocks of its own."""
+    """A simulated operating-system process: it can die, be paused, go on. Its clocks are its own or its machine's."""
 
     __slots__ = ("_callbacks", "_deferred", "_scheduler", "actors", "alive", "clock", "incarnation", "name", "paused")
 
-    def __init__(self, scheduler: Scheduler, name: str, *, incarnation: int = 1) -> None:
+    def __init__(
+        self, scheduler: Scheduler, name: str, *, incarnation: int = 1, clock: ProcessClock | None = None
+    ) -> None:
         self.name = name
         self.incarnation = incarnation
         self.alive = True
         self.paused = False
-        self.clock = ProcessClock(scheduler)
+        self.clock = clock or ProcessClock(scheduler)
         self.actors: list[Actor] = []
         self._scheduler = scheduler
         self._deferred: deque[Timer] = deque()

@@ -143,6 +143,19 @@ def test_a_leader_that_lost_its_role_is_told_again(reporters, world):
     assert (hosted_again(world, 1), hosted_again(world, 2)) == ([T0], [])
 
 
+def test_a_leader_that_lost_its_role_is_told_the_version_it_wrote_last(reporters, world):
+    """Found by simulation: its last ISR change was not notified, and an older version came back with its role."""
+    path = paths.partition_state(T0)
+    world.ensemble.put(path, world.ensemble.nodes[path].data)
+    reporters.change(1, T0, role=HostedRole.NONE)
+    forget_requests(world)
+    reporters.round()
+    versions = [
+        list(topic.zk_version) for message in world.agents[1].of(pb.LeaderAndIsrRequest) for topic in message.topics
+    ]
+    assert versions == [[world.ensemble.nodes[path].version]]
+
+
 def test_what_is_well_again_when_it_is_looked_at_again_is_left_alone(reporters, world):
     reporters.odd[2, T0] = None
     forget_requests(world)
