@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -66,4 +68,22 @@ def test_controller_znode_deleted_by_hand_makes_a_new_term(
     create_topic(cluster, "after")
     kept = books(cluster, "after")
     kept.write(1_000)
+    kept.assert_nothing_lost()
+
+
+def test_a_broker_told_twice_stops_in_order_while_zookeeper_is_away(
+    new_cluster: Callable[..., Cluster], create_topic: Callable[..., None], books: Callable[..., Any]
+) -> None:
+    # ServerShutdownTest.testCleanShutdownWithZkUnavailable (KAFKA-9189), testConsecutiveShutdown
+    short = {"controller.socket.timeout.ms": "2000", "controlled.shutdown.retry.backoff.ms": "500"}
+    cluster = new_cluster(own_zookeeper=True, settings=short)
+    create_topic(cluster)
+    kept = books(cluster, "t")
+    kept.write(1_000)
+    cluster.pause_zookeeper()
+    os.kill(cluster.pid(1), signal.SIGTERM)
+    assert cluster.stop(1, timeout_s=60)
+    cluster.resume_zookeeper()
+    cluster.start(1)
+    cluster.wait_healthy(40)
     kept.assert_nothing_lost()
