@@ -210,7 +210,8 @@ SCENARIOS = {
         AlterPartitionManagerTest.testOverwriteWithinBatch AlterPartitionManagerTest.testSingleBatch
         AlterPartitionManagerTest.testAuthorizationFailed AlterPartitionManagerTest.testStaleBrokerEpoch
         AlterPartitionManagerTest.testRetryOnTopLevelError AlterPartitionManagerTest.testPartitionErrors
-        AlterPartitionManagerTest.testPartitionMissingInResponse AlterPartitionManagerTest.testPartialTopicIds
+        AlterPartitionManagerTest.testPartitionMissingInResponse
+        AlterPartitionManagerTest.testSubmitFromCallback AlterPartitionManagerTest.testPartialTopicIds
     """,
 }
 """Kafka's controller tests, by the headings of the page; what looks like one name stands for several."""
