@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from regency.cluster.cluster import Cluster
+from regency.cluster.errors import ClusterStartFailed
+from regency.cluster.zookeeper import EmbeddedZooKeeper
 from regency.model import znode_paths
 from regency.runtime.zk_session import Delete
 
@@ -87,3 +90,18 @@ def test_a_broker_told_twice_stops_in_order_while_zookeeper_is_away(
     cluster.start(1)
     cluster.wait_healthy(40)
     kept.assert_nothing_lost()
+
+
+def test_a_second_broker_of_an_id_does_not_start_and_harms_nobody(
+    zookeeper: EmbeddedZooKeeper, new_cluster: Callable[..., Cluster], tmp_path: Path
+) -> None:
+    # ServerStartupTest.testConflictBrokerRegistration
+    where = f"{zookeeper.connect_string}/twice-{tmp_path.name}"
+    first = new_cluster(brokers=1, zookeeper_connect=where)
+    (broker,) = first.broker_ids
+    session = first.session()
+    registered = session.read(znode_paths.broker(broker))
+    with pytest.raises(ClusterStartFailed, match="is registered at /brokers/ids/"):
+        new_cluster(brokers=1, zookeeper_connect=where)
+    first.wait_healthy(20)
+    assert registered is not None and session.read(znode_paths.broker(broker)) == registered
