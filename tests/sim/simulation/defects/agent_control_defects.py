@@ -124,6 +124,18 @@ def _lost_role(patch: Patch) -> None:
     patch.set(ControlPath, "_is_transition", higher)
 
 
+def _failed_step_left_out(patch: Patch) -> None:
+    patch.edit(ControlPath, "_refresh", ("if partition.role is Role.FOLLOWER and", "if False and"))
+
+
+def _stop_of_equal_epoch(patch: Patch) -> None:
+    patch.edit(
+        ControlPath,
+        "_admit_stop",
+        ("stop.leader_epoch < partition.leader_epoch", "stop.leader_epoch <= partition.leader_epoch"),
+    )
+
+
 def _done_before_it_is(patch: Patch) -> None:
     read = ControlService._read_configs
 
@@ -217,6 +229,18 @@ DEFECTS: tuple[Defect, ...] = (
         "A stopped replica does not take its role again in the same leader epoch.",
         "reference section 11.3",
         _lost_role,
+    ),
+    Defect(
+        "failed-step-left-out",
+        "What failed after a leader epoch was taken is not made up for when the same comes again.",
+        "KAFKA-9769",
+        _failed_step_left_out,
+    ),
+    Defect(
+        "stop-of-equal-epoch-refused",
+        "A StopReplica of the leader epoch that is held is refused.",
+        "KAFKA-13972",
+        _stop_of_equal_epoch,
     ),
     Defect(
         "answered-before-done",

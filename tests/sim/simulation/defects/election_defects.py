@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from regency.controller import brokers, failover, isr_changes, routes
+from regency.controller import brokers, failover, isr_changes, routes, topics
 from regency.controller import partition_state_machine as partition_states
 from regency.controller import replica_state_machine as replica_states
 from regency.controller.brokers import BrokerChanges, compare_brokers
@@ -218,6 +218,10 @@ def _isr_changes_untold(patch: Patch) -> None:
     patch.set(isr_changes, "refresh_leadership", untold)
 
 
+def _created_anew_unnoticed(patch: Patch) -> None:
+    patch.edit(topics, "load_topics", ("topic.topic_id != entry.topic_id:", "False:"))
+
+
 DEFECTS: tuple[Defect, ...] = (
     Defect(
         "epoch-kept-by-elections",
@@ -305,6 +309,12 @@ DEFECTS: tuple[Defect, ...] = (
         "The ISR that a leader wrote is taken in, and nobody is told of it.",
         "reference section 5",
         _isr_changes_untold,
+    ),
+    Defect(
+        "created-anew-unnoticed",
+        "A topic that was deleted and made anew between two reads counts as the one before.",
+        "reference section 11.3",
+        _created_anew_unnoticed,
     ),
 )
 """In the order of the table."""

@@ -6,13 +6,16 @@ from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import msgspec
+
 from regency.broker_agent.log.partition_log import PartitionLog
 from regency.broker_agent.replication import fetch
+from regency.broker_agent.replication.api import FetchedPartition, FetchPartition
 from regency.broker_agent.replication.fetch_plans import Plan, Reply
 from regency.broker_agent.replication.fetcher_logic import FetcherLogic, _State
 from regency.broker_agent.replication.fetcher_pool import FetcherPool
 from regency.broker_agent.replication.partition import Partition
-from regency.model.ids import LeaderEpoch, Offset, TopicPartition
+from regency.model.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicPartition
 from simulation.defects.patching import Defect, Patch
 
 
@@ -90,6 +93,31 @@ def _watermark_above_end(patch: Patch) -> None:
     patch.edit(PartitionLog, "set_high_watermark", ("min(offset, self._log_end)", "offset"))
 
 
+def _epoch_lost_when_idle(patch: Patch) -> None:
+    """Which epoch its records have is not told by a fetcher that has got nothing since."""
+    idle: WeakKeyDictionary[FetcherLogic, dict[TopicPartition, _State]] = WeakKeyDictionary()
+    append: Callable[[FetcherLogic, _State, FetchedPartition, int], None] = FetcherLogic._append
+    entry: Callable[[FetcherLogic, _State], FetchPartition] = FetcherLogic._entry
+
+    def appended(self: FetcherLogic, state: _State, fetched: FetchedPartition, now_ms: int) -> None:
+        name = state.replica.topic_partition
+        held = idle.setdefault(self, {})
+        if fetched.records:
+            held.pop(name, None)
+        else:
+            held[name] = state
+        append(self, state, fetched, now_ms)
+
+    def asked(self: FetcherLogic, state: _State) -> FetchPartition:
+        wanted = entry(self, state)
+        if idle.get(self, {}).get(wanted.topic_partition) is not state:
+            return wanted
+        return msgspec.structs.replace(wanted, last_fetched_epoch=NO_LEADER_EPOCH)
+
+    patch.set(FetcherLogic, "_append", appended)
+    patch.set(FetcherLogic, "_entry", asked)
+
+
 DEFECTS: tuple[Defect, ...] = (
     Defect(
         "truncate-to-watermark",
@@ -126,5 +154,11 @@ DEFECTS: tuple[Defect, ...] = (
         "a follower takes the high watermark of an answer that says its log differs",
         "KAFKA-14704",
         _watermark_of_diverging,
+    ),
+    Defect(
+        "epoch-lost-when-idle",
+        "a follower that was answered without records does not tell the epoch of its last ones any more",
+        "KAFKA-15510",
+        _epoch_lost_when_idle,
     ),
 )

@@ -7,6 +7,7 @@ from regency.broker_agent.replication.control import ControlPath
 from regency.broker_agent.replication.fetch import FetchPath
 from regency.broker_agent.replication.fetch_sessions import _Entry
 from regency.broker_agent.replication.hosting import Hosting
+from regency.broker_agent.replication.isr_maintenance import IsrMaintenance
 from regency.broker_agent.replication.offsets import OffsetQueries
 from regency.broker_agent.replication.partition import Partition
 from regency.broker_agent.replication.produce import ProducePath, _DelayedProduce
@@ -51,6 +52,10 @@ def _min_insync_unchecked(patch: Patch) -> None:
 
 def _role_untold(patch: Patch) -> None:
     patch.edit(ControlPath, "_transition", ("self._hosting.changed(partition.topic_partition)", "pass"))
+
+
+def _stop_untold(patch: Patch) -> None:
+    patch.edit(ControlPath, "_stop", ("hosting.changed(name)", "pass"))
 
 
 # High watermark
@@ -120,6 +125,12 @@ def _outcome_of_older_epoch(patch: Patch) -> None:
     patch.edit(Partition, "isr_written", ("self.isr is not pending or zk_version < pending.zk_version", "False"))
 
 
+def _watermark_not_tried_again(patch: Patch) -> None:
+    changed = 'crash_point("replication.isr.before_high_watermark")\n    self._advance(partition, now_ms)\n'
+    patch.edit(IsrMaintenance, "_finish", (changed, ""))
+    patch.edit(IsrMaintenance, "_look", ("self._advance(partition, now_ms)", "pass"))
+
+
 # Epochs
 
 
@@ -149,6 +160,12 @@ def _divergence_by_offset(patch: Patch) -> None:
 
 def _diverging_fetch_counts(patch: Patch) -> None:
     patch.edit(FetchPath, "_read", (" and fetched.diverging is None", ""))
+
+
+def _below_start_unseen(patch: Patch) -> None:
+    patch.edit(
+        fetch, "_read_log", ("if offset < start:", "if False:"), ("if offset > end:", "if not start <= offset <= end:")
+    )
 
 
 # Consumers
@@ -185,6 +202,12 @@ DEFECTS: tuple[Defect, ...] = (
     Defect("append-deposed", "a producer's records are appended by who does not lead", "KIP-320", _append_deposed),
     Defect("min-insync-unchecked", "min.insync.replicas is 1, whatever is set", "KIP-966", _min_insync_unchecked),
     Defect("role-untold", "who waits is not told that the leader has changed", "KAFKA-9198", _role_untold),
+    Defect(
+        "stop-untold",
+        "who waits is not told that the replica was stopped",
+        "KAFKA-9198, KAFKA-9235",
+        _stop_untold,
+    ),
     Defect(
         "watermark-below-min-insync",
         "the high watermark advances while fewer than min.insync.replicas are in sync",
@@ -245,8 +268,20 @@ DEFECTS: tuple[Defect, ...] = (
         _divergence_by_offset,
     ),
     Defect("diverging-fetch-counts", "a fetch counts although its log differs", "KAFKA-13141", _diverging_fetch_counts),
+    Defect(
+        "below-start-unseen",
+        "where logs differ is told before anybody looks whether the offset is below the log start",
+        "KAFKA-12996",
+        _below_start_unseen,
+    ),
     Defect("consumers-read-on", "consumers read to the log end", "design section 6", _consumers_read_on),
     Defect("end-goes-back", "a new leader tells its high watermark at once as the end", "KIP-207", _end_goes_back),
+    Defect(
+        "watermark-not-tried-again",
+        "when an ISR change is written the high watermark is not looked at again",
+        "KAFKA-13091",
+        _watermark_not_tried_again,
+    ),
     Defect(
         "session-keeps-epoch",
         "a fetch session keeps the leader epoch it began with",

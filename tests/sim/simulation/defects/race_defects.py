@@ -129,6 +129,22 @@ def _context_survives(patch: Patch) -> None:
     patch.set(Term, "__init__", init)
 
 
+def _batch_survives(patch: Patch) -> None:
+    """What an interrupted event wanted to send is in the next term's first batch."""
+    left: WeakKeyDictionary[ZkSession, RequestBatch] = WeakKeyDictionary()
+    begin = Term.__init__
+
+    def init(self: Term, *arguments: Any, **others: Any) -> None:
+        begin(self, *arguments, **others)
+        session = self.store.access._session
+        if session in left:
+            for field in ("_wanted", "_metadata", "_removed", "_starting"):
+                setattr(self.batch, field, getattr(left[session], field))
+        left[session] = self.batch
+
+    patch.set(Term, "__init__", init)
+
+
 def _later_generation(patch: Patch) -> None:
     begin = fenced._FencedWrite.__init__
 
@@ -208,6 +224,12 @@ DEFECTS: tuple[Defect, ...] = (
         "What was known in a term of this process is kept for the next one.",
         "KAFKA-12315",
         _context_survives,
+    ),
+    Defect(
+        "batch-survives-the-term",
+        "What an event that was cut short wanted to send is sent in the next term of this process.",
+        "KAFKA-12315, KAFKA-2300",
+        _batch_survives,
     ),
     Defect(
         "write-in-a-later-session",

@@ -12,6 +12,7 @@ from regency.broker_agent.incarnations import Guard, PeerEpoch, Refused
 from regency.broker_agent.isr_store import IsrWriter, _Pending
 from regency.broker_agent.ports import IsrChange, IsrUnknown, IsrWritten
 from regency.broker_agent.registration import Registered, Registration, SessionFile, register
+from regency.controller.partition_state_machine import PartitionStateMachine
 from regency.model import znode_paths as paths
 from regency.model.clock import Clock
 from regency.model.facts import Broker
@@ -61,6 +62,11 @@ def _lost_is_conflict(patch: Patch) -> None:
         return OpOutcome(ZkCode.BAD_VERSION if isinstance(op, SetData) else ZkCode.NODE_EXISTS)
 
     _lost_is(patch, conflict)
+
+
+def _existing_state_unread(patch: Patch) -> None:
+    _lost_is_conflict(patch)
+    patch.edit(PartitionStateMachine, "_initialise", ("adopted.append(partition)", "failed[partition] = 'it exists'"))
 
 
 def _sent_again_unread(patch: Patch) -> None:
@@ -151,6 +157,10 @@ def _unannounced(patch: Patch) -> None:
     patch.set(IsrWriter, "_hold_back", forget)
 
 
+def _isr_change_raises_epoch(patch: Patch) -> None:
+    patch.edit(IsrWriter, "submit", ("change.leader, change.leader_epoch,", "change.leader, change.leader_epoch + 1,"))
+
+
 # Registration
 
 
@@ -211,6 +221,12 @@ DEFECTS: tuple[Defect, ...] = (
         _lost_is_conflict,
     ),
     Defect(
+        "existing-state-unread",
+        "A state that was created and whose reply was lost counts as somebody else's, and is not read.",
+        "reference section 11.3",
+        _existing_state_unread,
+    ),
+    Defect(
         "lost-reply-sent-again",
         "A controller's write whose reply was lost is sent again without a look.",
         "design section 4",
@@ -233,6 +249,12 @@ DEFECTS: tuple[Defect, ...] = (
         "An ISR change that met another version is written again on the version just read.",
         "KAFKA-2729, KAFKA-3042",
         _isr_conflict_overwritten,
+    ),
+    Defect(
+        "isr-change-raises-epoch",
+        "A leader that changes its ISR raises the leader epoch.",
+        "KAFKA-15021",
+        _isr_change_raises_epoch,
     ),
     Defect(
         "isr-by-the-unregistered",

@@ -170,11 +170,21 @@ class _AdminFaults:
         self._write_topic(TopicAssignment(topic.topic, partitions, topic.topic_id, topic.zk_version, topic.czxid))
 
     def create_topic(self, fault: Fault, host: Host) -> None:
-        """A client asks for a topic that nobody uses."""
+        """A client asks for a topic that nobody uses; by chance somebody removes it for good."""
         del host
         chance = fault.chance()
         shape = TopicShape(f"late-{fault.at_us}", chance.randint(1, 3), chance.choice((2, 3)), 1)
         Admin(self._world, (shape,), lambda: None)
+        if chance.random() < 0.5:
+            delay_us = int((1 + 2 * chance.random()) * SECOND_US)
+            self._stage.later(delay_us, partial(self._remove_while_nobody_rules, shape.name))
+
+    def _remove_while_nobody_rules(self, name: str) -> None:
+        """Whoever rules next has never heard of the topic; everybody else has."""
+        if self._topic(name) is not None:
+            self._stage.note("admin", "/controller and topic %s are removed", name)
+            self._zookeeper.delete_as_admin(paths.CONTROLLER)
+            self._remove(paths.topic(name))
 
     # Reassignments
 

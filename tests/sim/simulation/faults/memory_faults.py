@@ -10,8 +10,8 @@ from regency.broker_agent.replication.api import PartitionState
 from regency.broker_agent.replication.replica_manager import ReplicaManager
 from regency.broker_agent.replication.rules import Role
 from regency.model import znode_paths as paths
-from regency.model.ids import NO_LEADER, NO_LEADER_EPOCH, BrokerId, TopicPartition, ZkVersion
-from simulation.faults.plan import SECOND_US, Fault, Kind
+from regency.model.ids import NO_LEADER, NO_LEADER_EPOCH, TopicPartition, ZkVersion
+from simulation.faults.plan import Fault, Kind
 from simulation.faults.stage import Deed, Stage
 from simulation.judging.zookeeper_rules import Commit
 from simulation.world import Host
@@ -31,42 +31,11 @@ class Loss(Enum):
 def deeds(stage: Stage) -> dict[Kind, Deed]:
     """The faults of this file."""
     return {
-        Kind.LOSE_REPLICA: lambda fault, host: _lose(stage, fault, host),
-        Kind.DRILL_FORGETTING: lambda fault, host: _forget(stage, fault, host),
+        Kind.LOSE_REPLICA: lambda fault, host: lose_some(stage, fault, host),
     }
 
 
-def _forget(stage: Stage, fault: Fault, host: Host) -> None:
-    """Replicas of two brokers lose something, now and later, in the end all fetchers; by chance who rules dies."""
-    world, chance = stage.world, fault.chance()
-    other = world.hosts[BrokerId(fault.other)]
-    _lose(stage, fault, host)
-    stage.later(int(chance.random() * 2 * SECOND_US), lambda: _lose(stage, fault, other))
-
-    def unfeed() -> None:
-        replicas = None if other.agent is None or not other.agent.process.alive else other.agent.replicas
-        if replicas is None:
-            return
-        for name, partition in sorted(replicas.partitions.items()):
-            if partition.role is Role.FOLLOWER:
-                stage.note(other.name, "%s loses %s", name, Loss.FETCHER.value)
-                lose(replicas, name, Loss.FETCHER)
-
-    stage.later(5 * SECOND_US, unfeed)
-    stage.later(int(chance.random() * 3 * SECOND_US), lambda: _invent(stage, other))
-    if chance.random() < 0.5:
-        _take_away_notifications(stage, 7 * SECOND_US)
-    if chance.random() < 0.5:
-
-        def end() -> None:
-            ruler = world.ruler()
-            if ruler is not None:
-                world.kill_controller(ruler.broker)
-
-        stage.later(int(chance.random() * 4 * SECOND_US), end)
-
-
-def _lose(stage: Stage, fault: Fault, host: Host) -> None:
+def lose_some(stage: Stage, fault: Fault, host: Host) -> None:
     """A few replicas of a live agent lose something."""
     agent = host.agent
     if agent is None or not agent.process.alive or agent.replicas is None:
@@ -100,7 +69,7 @@ def lose(replicas: ReplicaManager, name: TopicPartition, loss: Loss) -> None:
             replicas._control.forget([name])
 
 
-def _invent(stage: Stage, host: Host) -> None:
+def invent(stage: Stage, host: Host) -> None:
     """A live agent takes itself for a follower of a partition that there is not, of a topic that there is."""
     agent = host.agent
     if agent is None or not agent.process.alive or agent.replicas is None or not agent.replicas.partitions:
@@ -121,7 +90,7 @@ def _invent(stage: Stage, host: Host) -> None:
     agent.replicas.apply_states([state], {})
 
 
-def _take_away_notifications(stage: Stage, for_us: int) -> None:
+def take_away_notifications(stage: Stage, for_us: int) -> None:
     """Another tool removes notifications of ISR changes before a controller has read them, for a while."""
     world = stage.world
     end_us = world.scheduler.now_us + for_us

@@ -123,6 +123,16 @@ _TABLE: Final = (
         "A log begins later only where retention.ms, by the broker's clock, or retention.bytes says so, or its leader.",
         "KIP-33",
     ),
+    Invariant(
+        "synced-kept",
+        "A log that is opened again has all that was synced, and knows how new its older segments are.",
+        "reference 11.7 rule 9",
+    ),
+    Invariant(
+        "marks-after-cuts",
+        "No higher high watermark is checkpointed while the disk does not know where logs were cut off.",
+        _DESIGN_6,
+    ),
     Invariant("producers-fit", "A leader knows the last batch of every producer in its log.", "KIP-98"),
     # Of controllers, at agents and at themselves
     Invariant(

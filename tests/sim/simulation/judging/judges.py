@@ -15,6 +15,7 @@ from simulation.disk_files import File
 from simulation.judging import retention_rules
 from simulation.judging.controller_rules import Obedience, Rule, check_decided
 from simulation.judging.convergence import not_converged
+from simulation.judging.durability_rules import CheckpointRules
 from simulation.judging.facts import Facts
 from simulation.judging.invariants import InvariantBroken, broken
 from simulation.judging.picture import Committed
@@ -169,7 +170,7 @@ class Judges:
                 hosted = HostedRows(agent)
                 self._hosted = [each for each in self._hosted if each.agent.process.alive]
                 self._hosted.append(hosted)
-                return _both(hosted, self._replicas, Obedience(agent, self._zookeeper))
+                return _all(hosted, self._replicas, Obedience(agent, self._zookeeper), CheckpointRules(agent))
         for broker, controller in self._world.controllers.items():
             if controller.process is process:
                 return Rule(broker, controller, self._zookeeper).look
@@ -192,13 +193,16 @@ class Judges:
         return node.content if isinstance(node, File) else None
 
 
-def _both(hosted: HostedRows, replicas: ReplicaRules, obedience: Obedience) -> Callable[[], None]:
+def _all(
+    hosted: HostedRows, replicas: ReplicaRules, obedience: Obedience, checkpoints: CheckpointRules
+) -> Callable[[], None]:
     process = hosted.agent.process
 
     def look() -> None:
         if process.alive:
             replicas.look(hosted)
             obedience.look()
+            checkpoints.look()
         else:
             replicas.died(hosted)
 

@@ -14,6 +14,7 @@ from regency.broker_agent.replication.rules import Role
 from regency.model.ids import BrokerId, TopicId, TopicPartition
 from simulation.cluster.agent import SimAgent
 from simulation.judging import leading_rules
+from simulation.judging.durability_rules import DurabilityRules
 from simulation.judging.facts import Digest, Facts
 from simulation.judging.invariants import broken
 from simulation.judging.log_digests import LogCursor, Peek
@@ -102,6 +103,7 @@ class ReplicaRules:
         self._peek = peek
         self._logs = LogRules(peek)
         self.retention = RetentionRules(peek)
+        self._durability = DurabilityRules()
         self._believers: dict[tuple[TopicId, int, int], BrokerId] = {}
         self._committed: dict[Key, dict[int, Digest]] = {}
         self._unseen: dict[TopicPartition, list[range]] = {}
@@ -151,6 +153,9 @@ class ReplicaRules:
             known.get(partition) or Row(hosted.agent.broker_id, partition, self._peek, self.retention)
             for partition in replicas.partitions.values()
         ]
+        for row in hosted.rows:
+            if row.partition not in known:
+                self._durability.opened(hosted.agent.broker_id, row.key, row.log)
 
     def look_at(self, partitions: Iterable[TopicPartition]) -> None:
         """ZooKeeper has other states of these partitions."""

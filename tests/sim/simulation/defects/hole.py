@@ -1,0 +1,23 @@
+"""A row of the table of holes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Hole(NamedTuple):
+    """Something that was wrong with Kafka's controller or brokers."""
+
+    ids: str
+    """Issues, KIPs or lines of the references, comma-separated."""
+    what: str
+    """What was wrong, in a few words."""
+    planted: str = ""
+    """The defects that plant it, space-separated; those planted in vain are among them."""
+    why_not: str = ""
+    """Why nothing plants it, or not all of it."""
+
+    @property
+    def defects(self) -> tuple[str, ...]:
+        """The defects that plant it."""
+        return tuple(self.planted.split())
