@@ -59,6 +59,21 @@ def test_an_agent_that_stops_leaves_no_thread_no_session_and_no_port(world: Worl
     assert world.zookeeper.read(znode_paths.broker(BROKER)) is None
 
 
+def test_an_agent_that_stops_while_zookeeper_is_away_ends_all_the_same(world: World) -> None:
+    # ServerShutdownTest.testCleanShutdownWithZkUnavailable (KAFKA-9189): who rules is known without ZooKeeper
+    for server in range(3):
+        world.zookeeper.stop_server(server)
+    process = world.agents[BROKER].process
+    gone: list[int] = []
+
+    world.stop_agent(BROKER, lambda: gone.append(world.scheduler.now_us))
+    world.stop_agent(BROKER, lambda: None)  # testConsecutiveShutdown: who is told twice leaves once
+    world.scheduler.run_until(world.scheduler.now_us + 60 * SECOND_US)
+
+    assert len(gone) == 1
+    assert not process.alive
+
+
 def test_a_coroutine_runs_to_its_end_where_it_waits_for_nothing() -> None:
     async def one() -> int:
         return 1

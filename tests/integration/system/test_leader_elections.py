@@ -26,6 +26,11 @@ from regency.runtime.zk_session import Create
 pytestmark = pytest.mark.integration
 
 STILL = {"replica.lag.time.max.ms": "2000", "auto.leader.rebalance.enable": "false"}
+CHECKPOINTS = (
+    "replica.high.watermark.checkpoint.interval.ms",
+    "log.flush.offset.checkpoint.interval.ms",
+    "log.flush.start.offset.checkpoint.interval.ms",
+)
 PREFERRED_NOT_AVAILABLE, NOT_NEEDED, UNKNOWN = 80, 84, 3
 
 
@@ -187,6 +192,13 @@ def test_no_produce_fails_while_brokers_leave_one_after_another(
     kept.assert_nothing_lost()
 
 
+def write_little_by_little(kept: Any, count: int) -> None:
+    """In batches that fit into the smallest segments."""
+    for _ in range(count // 20):
+        kept.write(20)
+
+
+@pytest.mark.parametrize("at", ["checkpoint", "roll"])
 def test_failed_log_directory_costs_its_replicas_alone_and_a_restart_heals(
     new_cluster: Callable[..., Cluster],
     create_topic: Callable[..., None],
@@ -194,8 +206,9 @@ def test_failed_log_directory_costs_its_replicas_alone_and_a_restart_heals(
     look: Callable[..., Any],
     eventually: Any,
     monkeypatch: pytest.MonkeyPatch,
+    at: str,
 ) -> None:
-    """LogDirFailureTest.testIOExceptionDuringCheckpoint: new leaders, producing works, no notification is left."""
+    """LogDirFailureTest.testIOExceptionDuringCheckpoint, …DuringLogRoll: others lead, no notification is left."""
     given = Cluster._properties
 
     def with_two_directories(cluster: Cluster, agent: Any) -> dict[str, str]:
@@ -203,7 +216,8 @@ def test_failed_log_directory_costs_its_replicas_alone_and_a_restart_heals(
         return {**given(cluster, agent), "log.dirs": directories}
 
     monkeypatch.setattr(Cluster, "_properties", with_two_directories)
-    settings = {**STILL, "replica.high.watermark.checkpoint.interval.ms": "500"}
+    often, never = {"replica.high.watermark.checkpoint.interval.ms": "500"}, dict.fromkeys(CHECKPOINTS, "600000")
+    settings = {**STILL, **(often if at == "checkpoint" else {**never, "log.segment.bytes": "4096"})}
     cluster = new_cluster(settings=settings)
     create_topic(cluster, partitions=6, min_insync_replicas="1")
     broker = next(each for each in cluster.broker_ids if each != cluster.controller_id())
@@ -211,10 +225,12 @@ def test_failed_log_directory_costs_its_replicas_alone_and_a_restart_heals(
     lost = {int(each.name.rpartition("-")[2]) for each in lost_dir.iterdir() if each.name.startswith("t-")}
     assert 0 < len(lost) < 6
     kept = books(cluster, "t")
-    kept.write(500)
+    write_little_by_little(kept, 500)
 
     lost_dir.rename(lost_dir.with_name("away"))
     lost_dir.write_text("no directory any more")
+    if at == "roll":
+        write_little_by_little(kept, 1_000)
 
     def without(numbers: set[int]) -> bool:
         isrs = look(cluster).isrs()
@@ -224,7 +240,7 @@ def test_failed_log_directory_costs_its_replicas_alone_and_a_restart_heals(
     assert all(look(cluster).leaders()[each] not in (broker, -1) for each in lost)
     children = cluster.session().children(paths.LOG_DIR_EVENT_NOTIFICATION)
     assert children is not None and children.names == ()
-    kept.write(500)
+    write_little_by_little(kept, 500)
 
     lost_dir.unlink()
     lost_dir.with_name("away").rename(lost_dir)

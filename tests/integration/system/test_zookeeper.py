@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from regency.cluster.cluster import Cluster
+from regency.cluster.errors import ClusterStartFailed
+from regency.cluster.zookeeper import EmbeddedZooKeeper
 from regency.model import znode_paths
 from regency.runtime.zk_session import Delete
 
@@ -67,3 +72,36 @@ def test_controller_znode_deleted_by_hand_makes_a_new_term(
     kept = books(cluster, "after")
     kept.write(1_000)
     kept.assert_nothing_lost()
+
+
+def test_a_broker_told_twice_stops_in_order_while_zookeeper_is_away(
+    new_cluster: Callable[..., Cluster], create_topic: Callable[..., None], books: Callable[..., Any]
+) -> None:
+    # ServerShutdownTest.testCleanShutdownWithZkUnavailable (KAFKA-9189), testConsecutiveShutdown
+    short = {"controller.socket.timeout.ms": "2000", "controlled.shutdown.retry.backoff.ms": "500"}
+    cluster = new_cluster(own_zookeeper=True, settings=short)
+    create_topic(cluster)
+    kept = books(cluster, "t")
+    kept.write(1_000)
+    cluster.pause_zookeeper()
+    os.kill(cluster.pid(1), signal.SIGTERM)
+    assert cluster.stop(1, timeout_s=60)
+    cluster.resume_zookeeper()
+    cluster.start(1)
+    cluster.wait_healthy(40)
+    kept.assert_nothing_lost()
+
+
+def test_a_second_broker_of_an_id_does_not_start_and_harms_nobody(
+    zookeeper: EmbeddedZooKeeper, new_cluster: Callable[..., Cluster], tmp_path: Path
+) -> None:
+    # ServerStartupTest.testConflictBrokerRegistration
+    where = f"{zookeeper.connect_string}/twice-{tmp_path.name}"
+    first = new_cluster(brokers=1, zookeeper_connect=where)
+    (broker,) = first.broker_ids
+    session = first.session()
+    registered = session.read(znode_paths.broker(broker))
+    with pytest.raises(ClusterStartFailed, match="is registered at /brokers/ids/"):
+        new_cluster(brokers=1, zookeeper_connect=where)
+    first.wait_healthy(20)
+    assert registered is not None and session.read(znode_paths.broker(broker)) == registered

@@ -231,16 +231,14 @@ class SimAgent:
         metadata, epoch = self.metadata, self._assembly.broker_epoch
         reporter = Reporter(self.broker_id, replicas, metadata, epoch, SimReports(self._ask), self.process.clock)
         interval_ms = self.settings.regency_report_interval_ms
-
-        ended: list[bool] = []
-        stack.callback(ended.append, True)
+        stopped: list[bool] = []
+        stack.callback(stopped.append, True)
 
         def run() -> None:
-            while True:
-                self._scheduler.sleep_us(self.process.clock.delay_us(interval_ms))
-                if ended:
-                    return
+            self._scheduler.sleep_us(self.process.clock.delay_us(interval_ms))
+            while not stopped:
                 driven(reporter.report())
+                self._scheduler.sleep_us(self.process.clock.delay_us(interval_ms))
 
         self._scheduler.spawn(self.process, "reporter", run)
 

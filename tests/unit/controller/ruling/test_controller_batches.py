@@ -116,6 +116,40 @@ def test_deletion_in_one_batch_is_not_undone_by_a_stop(term):
     assert (stop.delete, stop.leader_epoch) == (True, 4)
 
 
+def stops(term) -> dict[int, dict[TopicPartition, bool]]:
+    """What every broker was newly wanted to stop, with whether it is to be deleted."""
+    term.hand_over()
+    taken = {broker: sender.desired.take_stops(1 << 20) for broker, sender in term.channels.senders.items()}
+    return {broker: {each: stop.delete for each, stop in those.items()} for broker, those in taken.items() if those}
+
+
+def test_stops_are_grouped_by_broker_whether_they_delete_or_not(term):
+    # ControllerChannelManagerTest.testStopReplicaGroupsByBroker, testMixedDeleteAndNotDeleteStopReplicaRequests
+    for broker, partition, delete in ((2, FOO0, True), (2, BAR0, False), (3, FOO1, False)):
+        term.batch.stop(broker, partition, delete=delete)
+
+    assert stops(term) == {2: {FOO0: True, BAR0: False}, 3: {FOO1: False}}
+
+
+def test_stops_go_to_live_brokers_and_those_shutting_down(term):
+    # ControllerChannelManagerTest.testStopReplicaSentOnlyToLiveAndShuttingDownBrokers
+    term.context.begin_shutdown(2)
+    term.context.remove_broker(3)
+    for broker in (2, 3):
+        term.batch.stop(broker, FOO0, delete=True)
+
+    assert stops(term) == {2: {FOO0: True}}
+
+
+def test_topic_that_is_only_queued_for_deletion_is_told_of_as_ever(term):
+    # ControllerChannelManagerTest.testStopReplicaRequestsWhileTopicQueuedForDeletion
+    term.context.topics_to_delete.add("foo")
+    term.batch.metadata([FOO0])
+
+    assert stops(term) == {}
+    assert list(deltas(term)[0].topics[0].leader) == [1]
+
+
 @pytest.mark.parametrize(("deleting", "known", "epoch"), [(True, True, -2), (False, True, 4), (False, False, -1)])
 def test_stop_carries_the_leader_epoch(term, deleting, known, epoch):
     partition = FOO0 if known else TopicPartition("foo", 7)

@@ -9,6 +9,7 @@ from regency.controller.cluster_store import ClusterStore
 from regency.controller.partition_state_machine import PartitionStateMachine
 from regency.controller.replica_state_machine import ReplicaStateMachine
 from regency.controller.request_batch import RequestBatch
+from regency.controller.states import PartitionState, ReplicaState
 from regency.controller.term import Term
 from regency.model import znode_paths as paths
 from regency.model.ids import TopicPartition
@@ -106,6 +107,22 @@ def test_new_leaders_are_told_before_many_isrs_are_shrunk(world, monkeypatch, fa
         ((1, (1, 2), 1, 1), (1, (1, 2), 1, 1)),
     ]
     assert world.agents[2].states == {T0: (1, 1, (1, 2)), TopicPartition("t", 1): (1, 1, (1, 2))}
+
+
+def test_startup_with_replica_without_leader(world):
+    # ReplicaStateMachineTest.testStartupWithReplicaWithoutLeader, testStartupOfflinePartition, …OnlinePartition
+    world.start_brokers(5)
+    world.write_topic("t", {0: [100], 1: [5, 100], 2: [100]})
+    world.write_state("t", 1, 5, [5])
+    world.write_state("t", 2, 100, [100])
+
+    world.candidate(5)
+
+    context, partitions = world.term.context, [TopicPartition("t", number) for number in range(3)]
+    assert [context.replica_state(each, 100) for each in partitions] == [ReplicaState.OFFLINE] * 3
+    assert context.replica_state(partitions[1], 5) is ReplicaState.ONLINE
+    states = [context.partition_state(each) for each in partitions]
+    assert states == [PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE]
 
 
 def test_failover_leaves_what_is_well_alone(world):

@@ -138,3 +138,18 @@ def test_preferred_replica_imbalance(ruled):
         assert count() == expected
     context.topics_to_delete.add("t")
     assert count() == 0
+
+
+def test_preferred_replica_imbalance_on_concurrent_topic_deletion(ruled):
+    """ControllerContextTest.testPreferredReplicaImbalanceMetricOnConcurrentTopicDeletion: it stays at 0."""
+    for topic in ("a", "b"):
+        ruled.write_topic(topic, {0: [2, 3]})
+    context = ruled.candidates[0].term.context
+    ruled.kill_broker(3)
+
+    ruled.mark("a")
+    ruled.kill_broker(2)
+    ruled.mark("b")
+
+    assert context.topics_to_delete == {"a", "b"}
+    assert [each for each in imbalances(context).values() if each.led_elsewhere] == []

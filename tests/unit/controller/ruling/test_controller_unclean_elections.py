@@ -222,6 +222,21 @@ def test_elect_unclean_leaders_for_one_partition(four):
     assert four.state("t")[:2] == (3, (3,))
 
 
+def test_elect_unclean_leaders_for_many_partitions(four):
+    """PlaintextAdminIntegrationTest.testElectUncleanLeadersForManyPartitions."""
+    four.leaderless(allowed=False)
+    four.write_topic("u", {0: [2, 3]})
+    other = TopicPartition("u", 0)
+    four.write_state("u", 0, 2, (2,), epoch=1)
+    four.notify_isr_change(other)
+    four.kill_broker(2)
+
+    reply = ask(four, T0, other)
+
+    assert {each.partition: each.leader for each in reply.result(0)} == {T0: 3, other: 3}
+    assert (four.state("t")[:2], four.state("u")[:2]) == ((3, (3,)), (3, (3,)))
+
+
 def test_answer_waits_for_the_logs_without_keeping_others_waiting(four):
     knows(four, b2=None, b3=(4, 120))
     four.leaderless(allowed=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from regency.controller.election import LogEnd
+from regency.controller.events import CreateTopics, NewTopic
 from regency.controller.log_questions import ANSWER_WITHIN_MS
 from regency.model import znode_paths as paths
 from regency.model import znodes
@@ -120,6 +121,17 @@ def test_clean_leader_election_where_unclean_is_disabled(world, where):
     world.kill_broker(1)
 
     assert world.state("t")[:2] == (2, (2,)), "a clean move"
+
+
+def test_unclean_leader_election_invalid_topic_config(four):
+    """UncleanLeaderElectionTest.testUncleanLeaderElectionInvalidTopicConfig."""
+    topic = NewTopic("t", 1, 1, configs={KEY: "invalid"})
+
+    (refused,) = four.candidates[0].ask(CreateTopics((topic,), validate_only=False))
+
+    assert refused.error.name == "INVALID_CONFIG"
+    assert KEY in refused.message
+    assert paths.topic("t") not in four.ensemble.nodes
 
 
 def test_leave_taken_back_while_logs_are_asked_for_ends_it(four):
