@@ -77,7 +77,10 @@ def set_(kind: str, name: str, pairs: tuple[str, ...], dry_run: bool) -> None:
     changes: dict[str, tuple[Operation, str | None]] = {}
     for key, value in parse_pairs(pairs, "KEY=VALUE").items():
         operation = _OPERATIONS.get(key[-1], Operation.SET)
-        changes[key.rstrip("+-")] = (operation, value)
+        setting = key.rstrip("+-")
+        if setting in changes:
+            raise click.BadParameter(f"{setting} is said twice.", param_hint="KEY=VALUE")
+        changes[setting] = (operation, value)
     _change(resource(kind, name), changes, dry_run=dry_run)
 
 

@@ -145,13 +145,16 @@ def stderr_is_terminal() -> bool:
 
 
 def parse_pairs(pairs: Sequence[str], option: str) -> dict[str, str]:
-    """`KEY=VALUE` words of a repeated option. Raises a usage error naming the word."""
+    """`KEY=VALUE` words of a repeated option. Raises a usage error naming the word, also for a key said twice."""
     parsed: dict[str, str] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key:
             raise click.BadParameter(f"{pair!r} is not KEY=VALUE.", param_hint=option)
-        parsed[key.strip()] = value
+        key = key.strip()
+        if key in parsed:
+            raise click.BadParameter(f"{key} is said twice.", param_hint=option)
+        parsed[key] = value
     return parsed
 
 

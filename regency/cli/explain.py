@@ -117,6 +117,8 @@ def history(since: int, until: int, subject: str | None) -> None:
       regency history --since 14:30 --until 14:35 --subject 'broker 2'
       regency history --since 1d --subject flights -o json
     """
+    if until and until < since:
+        raise click.UsageError("--until is before --since.")
     request = pb.ReadHistoryRequest(since_ms=since, until_ms=until)
     if subject is not None:
         request.subjects.extend([subject, f"topic {subject}"])

@@ -113,7 +113,11 @@ def plan(
       regency partitions plan --topics-to-move-json-file topics.json --kafka-json move.json
     """
     servers = current().bootstrap_servers()
-    names = [name.strip() for each in topics for name in each.split(",") if name.strip()]
+    names = [name.strip() for each in topics for name in each.split(",")]
+    if "" in names:  # an empty variable of a script must not mean all topics
+        raise click.BadParameter("a name is empty; leave it out for all topics.", param_hint="--topics")
+    if topics and topics_file is not None:
+        raise click.UsageError("Say one of: --topics NAME,..., --topics-to-move-json-file FILE.")
     if topics_file is not None:
         try:
             names += decode_topics(str(topics_file), topics_file.read_bytes())

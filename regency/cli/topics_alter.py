@@ -52,7 +52,10 @@ def alter_topic(
     changes: dict[str, tuple[Operation, str | None]] = {
         key: (Operation.SET, value) for key, value in parse_pairs(pairs, "--config").items()
     }
-    changes.update(dict.fromkeys(deleted, (Operation.DELETE, None)))
+    for key in deleted:
+        if key in changes:
+            raise click.UsageError(f"{key} is said twice, with --config and --delete-config or one of them.")
+        changes[key] = (Operation.DELETE, None)
     if assignment is not None and partitions is None:
         raise click.UsageError("--assignment is for new partitions: say how many there shall be with --partitions.")
     if partitions is None and not changes:

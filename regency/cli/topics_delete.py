@@ -74,7 +74,12 @@ def delete_topics(names: tuple[str, ...], yes: bool, timeout: float, no_wait: bo
     errors, late = _ask(servers, wanted)
     going = [name for name in wanted if name not in errors]
     with cluster_wire(servers) as wire:
-        left = _list(wire, going) if no_wait else _wait(wire, going, timeout)
+        try:
+            left = _list(wire, going) if no_wait else _wait(wire, going, timeout)
+        except CommandFailed as error:
+            if not late:
+                raise
+            raise _unknown(late) from error
     errors.update(_never_begun(servers, {name: error for name, error in late.items() if name not in left}))
     rows = [_row(name, errors.get(name), left.get(name)) for name in wanted]
     for row in rows:
@@ -108,6 +113,16 @@ def _ask(servers: str, names: Sequence[str]) -> tuple[dict[str, CommandFailed], 
     }
     late = {name: error for name, error in failed.items() if error.status is Exit.TIMED_OUT}
     return {name: error for name, error in failed.items() if name not in late}, late
+
+
+def _unknown(late: Mapping[str, CommandFailed]) -> CommandFailed:
+    """What to say where neither the request was answered nor anybody can be asked what became of it."""
+    first = next(iter(late.values()))
+    return CommandFailed(
+        f"Whether {', '.join(late)} will be deleted is not known: {first}",
+        hint="Say it again when a controller rules: `regency controller status`.",
+        status=Exit.TIMED_OUT,
+    )
 
 
 def _never_begun(servers: str, late: Mapping[str, CommandFailed]) -> dict[str, CommandFailed]:

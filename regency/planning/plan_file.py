@@ -107,6 +107,8 @@ def encode_kafkas(replicas: Iterable[tuple[TopicPartition, Replicas]]) -> bytes:
 def decode_plan(name: str, data: bytes) -> PlanFile:
     """Read a plan, or a file of Kafka's. Raises PlanRefused."""
     content = _read(_plans, name, data, '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2]}]}')
+    if content.version != VERSION:
+        raise PlanRefused(f"{name} has version {content.version}; {VERSION} is what is understood.")
     is_kafkas = content.computed_from is None and not content.hash
     if not is_kafkas and content.hash != _hash(content):
         raise PlanRefused(

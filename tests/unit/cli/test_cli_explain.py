@@ -149,6 +149,12 @@ def test_what_is_no_time_is_refused(run: Run, fake: Cluster, words: str) -> None
     assert fake.asked == []
 
 
+def test_an_end_before_the_beginning_is_refused(run: Run, fake: Cluster) -> None:
+    result = run("history", "--since", "1m", "--until", "5m", *AT)
+    assert result.exit_code == Exit.USAGE
+    assert fake.asked == []
+
+
 def test_times_are_local_dates_or_times_of_today() -> None:
     when = datetime(2026, 5, 4, 14, 30).astimezone()
     assert Moment().convert("2026-05-04T14:30", None, None) == when.timestamp() * 1000

@@ -11,7 +11,8 @@ import pytest
 from click.testing import Result
 
 from regency.cli import topics_delete
-from regency.cli.exits import Exit
+from regency.cli.exits import CommandFailed, Exit
+from regency.model.kafka_errors import ErrorCode
 from regency.protos import admin_pb2
 
 Run = Callable[..., Result]
@@ -91,6 +92,22 @@ def test_it_names_the_broker_that_is_missing(cluster: FakeCluster, run: Run) -> 
     (row,) = json.loads(done.stdout)
     assert (row["replicas_deleted"], row["replicas"], row["offline"], row["waits_for"]) == (6, 9, [2], why)
     assert cluster.now < 5
+
+
+def test_nothing_is_claimed_where_neither_the_request_nor_the_question_is_answered(
+    cluster: FakeCluster, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nobody_rules() -> SimpleNamespace:
+        raise CommandFailed("No controller rules now.")
+
+    monkeypatch.setattr(cluster, "ruling", nobody_rules)
+    cluster.replies = {"t": (ErrorCode.REQUEST_TIMED_OUT, "Broker 1 has no contact with ZooKeeper.")}
+
+    done = run("topics", "delete", "t", "--yes", *AT)
+
+    assert done.exit_code == Exit.TIMED_OUT
+    assert "Whether t will be deleted is not known" in done.stderr
+    assert "being deleted" not in done.stderr
 
 
 def test_time_can_be_over(cluster: FakeCluster, run: Run) -> None:

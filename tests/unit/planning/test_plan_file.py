@@ -55,6 +55,11 @@ def test_an_edited_plan_is_refused_and_told_how_to_go_on(edit: Callable[[dict[st
     assert "regency partitions plan --drain 1" in refused.value.hint
 
 
+def test_another_version_is_refused():
+    with pytest.raises(PlanRefused, match="version 2"):
+        decode_plan("kafkas.json", b'{"version":2,"partitions":[{"topic":"t","partition":0,"replicas":[3]}]}')
+
+
 def test_a_file_of_kafkas_is_taken_as_it_is():
     data = b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[3,2],"log_dirs":["any","any"]}]}'
     plan = decode_plan("kafkas.json", data)
