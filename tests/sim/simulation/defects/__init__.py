@@ -19,10 +19,12 @@ DEFECTS: dict[str, Defect] = {
 }
 """Every defect that is to be found, in the order of the table."""
 
-UNSEEN: dict[str, Defect] = {defect.name: defect for defect in (*controller_defects.UNSEEN, *agent_defects.UNSEEN)}
+UNSEEN: dict[str, Defect] = {
+    defect.name: defect for defect in (*controller_defects.UNSEEN, *reconcile_defects.UNSEEN, *agent_defects.UNSEEN)
+}
 """Those that are planted in vain."""
 
-BECAUSE: dict[str, str] = {**controller_defects.BECAUSE, **agent_defects.BECAUSE}
+BECAUSE: dict[str, str] = {**controller_defects.BECAUSE, **reconcile_defects.BECAUSE, **agent_defects.BECAUSE}
 """Why they are."""
 
 

@@ -14,7 +14,10 @@ _ALL = (
     *log_defects.UNSEEN,
 )
 
+_SELDOM = "a gap: found before there were so many kinds of faults, now not within 50 seeds; it needs a drill"
+
 BECAUSE: dict[str, str] = {
+    **dict.fromkeys(("watermark-of-diverging", "strangers-begin-anywhere"), _SELDOM),
     "stale-state-taken": "harmless: an agent executes control requests in the order of controller epoch, broker epoch "
     "and number, and a request holds the newest state of each partition, so no lower leader epoch ever comes later",
     "watermarks-lost": "harmless: nothing is truncated to a high watermark, a leader works its own out again from its "
