@@ -9,15 +9,12 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
-from typing import Protocol
 
-import msgspec
-
-from regency.controller.desired_state import DesiredState, Host, Stop
-from regency.controller.log_questions import DescribePort, LogEnds, LogQuestion
+from regency.controller.channels import AgentPort, BrokerRequests, Channels, Connect, Listener, OpenChannels
+from regency.controller.log_questions import LogQuestion
 from regency.controller.messages import Origin
 from regency.controller.metadata_log import MetadataLog
-from regency.controller.sender import Deleted, Message, Outgoing, Rpc, Sender, Trouble
+from regency.controller.sender import Message, Outgoing, Rpc, Sender
 from regency.controller.standing import Standing, standing_of
 from regency.model.clock import Clock
 from regency.model.crash_points import crash_point
@@ -32,112 +29,6 @@ logger = logging.getLogger(__name__)
 
 CLOSE_WAIT_S = 1.0
 """How long `close` waits for the threads together, seconds; they are daemons."""
-
-
-class AgentPort(DescribePort, Protocol):
-    """A connection to one incarnation of an agent."""
-
-    def call(self, message: Message) -> pb.ControlResponse:
-        """Send a request and wait for its answer. Raises RpcFailed."""
-        ...
-
-    def close(self) -> None:
-        """End the connection, and whatever call runs on it."""
-        ...
-
-
-Connect = Callable[[Endpoint], AgentPort]
-
-
-class Listener(Protocol):
-    """What the channels tell the controller, on their own threads: it must only hand the word on."""
-
-    def on_trouble(self, trouble: Trouble) -> None:
-        """An answer obliges the controller to look at something."""
-        ...
-
-    def on_deleted(self, deleted: Deleted) -> None:
-        """A broker has confirmed deletions."""
-        ...
-
-    def on_snapshot_wanted(self) -> None:
-        """A broker needs a metadata snapshot, and there is none."""
-        ...
-
-    def on_log_ends(self, ends: LogEnds) -> None:
-        """A broker has been asked how far its logs go: what it said, if anything."""
-        ...
-
-
-class Channels(Protocol):
-    """The way to the brokers in one controller epoch: what the controller asks of a ControllerChannelManager."""
-
-    @property
-    def metadata(self) -> MetadataLog:
-        """The metadata every broker gets."""
-        ...
-
-    @property
-    def unacknowledged(self) -> int:
-        """Desired states that no agent has acknowledged yet."""
-        ...
-
-    def owed(self, broker: BrokerId) -> AbstractSet[TopicPartition]:
-        """Partitions of which the broker has yet to acknowledge something."""
-        ...
-
-    def standings(self) -> list[Standing]:
-        """How far every broker is, by id."""
-        ...
-
-    def set_brokers(self, brokers: Mapping[BrokerId, Broker]) -> None:
-        """Where leaders are reached from now on."""
-        ...
-
-    def add(self, broker: Broker) -> None:
-        """Open a channel to a broker, in place of an older one."""
-        ...
-
-    def remove(self, broker: BrokerId) -> None:
-        """End the channel to a broker."""
-        ...
-
-    def start(self, broker: BrokerId) -> None:
-        """The broker has been told all it hosts."""
-        ...
-
-    def send(self, requests: Mapping[BrokerId, BrokerRequests]) -> None:
-        """Hand over what brokers are newly wanted to do."""
-        ...
-
-    def ask_log_ends(self, broker: Broker, partitions: Mapping[TopicPartition, TopicId]) -> None:
-        """Ask how far these logs go. The listener is told once, in any case."""
-        ...
-
-    def forget(self, gone: Mapping[str, TopicId]) -> None:
-        """Nothing is to be hosted of these topics any more."""
-        ...
-
-    def close(self) -> None:
-        """End every channel."""
-        ...
-
-
-OpenChannels = Callable[[Origin, Listener], Channels]
-
-
-class BrokerRequests(msgspec.Struct, frozen=True):
-    """What one broker is newly wanted to do: first to stop, then to host, and which of those partitions are new."""
-
-    hosts: Mapping[TopicPartition, Host]
-    new: frozenset[TopicPartition] = frozenset()
-    stops: Mapping[TopicPartition, Stop] = {}
-
-    def apply_to(self, desired: DesiredState) -> None:
-        """Put it into the broker's slots."""
-        for partition, stop in self.stops.items():
-            desired.want(partition, stop)
-        desired.want_hosts(self.hosts, self.new)
 
 
 class GrpcAgent:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import msgspec
 
 from regency.controller import routes
-from regency.controller.channel_manager import OpenChannels
+from regency.controller.channels import OpenChannels
 from regency.controller.cluster_store import ClusterStore
 from regency.controller.config import ControllerConfig
 from regency.controller.elector import Elector

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 
 from regency.controller import messages
-from regency.controller.channel_manager import BrokerRequests, Channels
+from regency.controller.channels import BrokerRequests, Channels
 from regency.controller.context import ControllerContext
 from regency.controller.desired_state import Host, Stop
 from regency.model.crash_points import crash_point

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from regency.controller.channel_manager import Channels
+from regency.controller.channels import Channels
 from regency.controller.cluster_store import ClusterStore
 from regency.controller.config import ControllerConfig
 from regency.controller.context import ControllerContext

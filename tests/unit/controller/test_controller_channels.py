@@ -6,7 +6,8 @@ import threading
 
 import pytest
 
-from regency.controller.channel_manager import BrokerRequests, ControllerChannelManager
+from regency.controller.channel_manager import ControllerChannelManager
+from regency.controller.channels import BrokerRequests
 from regency.controller.desired_state import Host
 from regency.controller.messages import Origin
 from regency.controller.metadata_log import MetadataLog

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 from regency.controller.admin_controller import AGENT_TIMEOUT_MS, shut_down_request
 from regency.controller.admin_service import AdminService
 from regency.controller.broker_shutdown import SteeredBroker
-from regency.controller.channel_manager import ControllerChannelManager, Listener
+from regency.controller.channel_manager import ControllerChannelManager
+from regency.controller.channels import Listener
 from regency.controller.config import ControllerConfig, controller_config
 from regency.controller.controller import Controller
 from regency.controller.desk import Desk

@@ -8,7 +8,8 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from regency.controller import request_batch
-from regency.controller.channel_manager import Channels, ControllerChannelManager
+from regency.controller.channel_manager import ControllerChannelManager
+from regency.controller.channels import Channels
 from regency.controller.context import ControllerContext
 from regency.controller.desired_state import DesiredState, Host, Wanted
 from regency.controller.metadata_log import MetadataLog
