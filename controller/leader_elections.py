@@ -161,7 +161,8 @@ def _outcomes(
         ):
             outcomes.append(ElectionOutcome(partition, leader=leader))
         else:
-            outcomes.append(ElectionOutcome(partition, unavailable, f"No leader: {failed[partition]}.", leader))
+            stays = "No leader" if leader == NO_LEADER else f"Broker {leader} leads on"
+            outcomes.append(ElectionOutcome(partition, unavailable, f"{stays}: {failed[partition]}.", leader))
     return tuple(outcomes)
 
 

@@ -119,7 +119,7 @@ def _begin_asked(term: Term, asked: Asked) -> AskedMoves:
     failed = reassign(term, targets)
     problems.update((partition, each.why) for partition, each in failed.items() if each.lasting)
     for partition, why in problems.items():
-        if term.report_once(f"asked reassignment {partition} {asked.version}"):
+        if term.report_once(f"asked reassignment {partition} {asked.czxid} {asked.version}"):
             term.decisions.note(str(partition), "asked to be reassigned", "not reassigned", f"{why}: it is dropped")
     waiting = {partition for partition in targets if _is_waiting(term, partition, failed)}
     return tuple(dict(move for move in asked.moves if move[0] in waiting).items())

@@ -175,6 +175,7 @@ def test_elect_preferred_leaders(ruled):
         unavailable = prefer(ruled, *asked)
         assert {each.error for each in unavailable} == {ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE}
         assert unavailable[0].partition == T0 and unavailable[0].leader == 3
+        assert unavailable[0].message.startswith("Broker 3 leads on: preferred replica 2 is not live")
     assert ruled.state("t")[0] == 3
 
 

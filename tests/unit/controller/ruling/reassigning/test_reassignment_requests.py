@@ -202,6 +202,18 @@ def test_what_cannot_be_done_is_dropped_and_the_rest_is_done(four):
     assert four.under_way() == {TopicPartition("t", 4): ReplicaAssignment((9, 1), (9,), (1,))}
 
 
+def test_each_refused_request_is_reported_however_many_there_were_before(four, caplog):
+    """Each time the znode is made anew, and so of version 0 again."""
+    four.write_topic("t", {0: [1]})
+    caplog.set_level("INFO")
+    for replicas in ((), (-1,)):
+        four.ensemble.put(paths.REASSIGN_PARTITIONS, znodes.encode_asked_moves([(T0, replicas)]))
+        four.settle()
+        assert four.asked() is None
+    told = [record.getMessage() for record in caplog.records if "it is dropped" in record.getMessage()]
+    assert len(told) == 2, told
+
+
 def test_an_rpc_is_validated_partition_by_partition(four):
     """PlaintextAdminIntegrationTest.testInvalidAlterPartitionReassignments; one bad entry harms no other."""
     four.write_topic("t", {0: [1], 1: [1]})
