@@ -98,7 +98,16 @@ def explain(topic: str, partition: int, since: int) -> None:
     request = pb.ReadHistoryRequest(subjects=[name, f"topic {topic}"], since_ms=since)
     with cluster_wire(servers) as wire:
         found = read_histories(wire, request)
-        missing = [*found.missing, *_dead_replicas(wire, servers, topic, partition)]
+        replicas = _replicas(servers, topic, partition)
+        live = wire.brokers()
+    if replicas is None and not found.decisions:
+        raise CommandFailed(
+            f"There is no partition {name}, and nothing is known of one.", hint="See regency topics list."
+        )
+    dead = [
+        Missing(each, f"broker {each} has a replica and is not live.") for each in replicas or () if each not in live
+    ]
+    missing = [*found.missing, *dead]
     decisions = in_order_of_states(found.decisions)
     _tell(Histories(decisions, missing), _of_partition(decisions), f"Nothing was decided about {name}")
 
@@ -160,15 +169,15 @@ def _pages(address: str, request: pb.ReadHistoryRequest) -> Iterator[Decision]:
         asked.after.CopyFrom(page.next)
 
 
-def _dead_replicas(wire: ClusterWire, servers: str, topic: str, partition: int) -> Iterator[Missing]:
-    """Replicas of the partition on hosts that are not live: what they decided is not told."""
-    live = wire.brokers()
+def _replicas(servers: str, topic: str, partition: int) -> list[BrokerId] | None:
+    """Who has replicas of the partition; None where there is no such partition now."""
     with admin_client(servers) as client:
         topics = decode_topics(client.describe_topics([topic]))
-    for facts in (each for found in topics for each in found.partitions if each.partition_index == partition):
-        for replica in facts.replica_nodes:
-            if BrokerId(replica) not in live:
-                yield Missing(replica, f"broker {replica} has a replica and is not live.")
+    for found in topics:
+        for facts in found.partitions:
+            if facts.partition_index == partition:
+                return [BrokerId(replica) for replica in facts.replica_nodes]
+    return None
 
 
 def _tell(found: Histories, rows: Sequence[Sequence[str]], nothing: str) -> None:

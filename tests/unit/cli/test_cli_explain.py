@@ -16,7 +16,7 @@ from click.testing import Result
 from regency.broker_agent.wire.codec import Message
 from regency.cli import doctor, explain
 from regency.cli.exits import CommandFailed, Exit
-from regency.cli.explain import Missing, Moment
+from regency.cli.explain import Moment
 from regency.cli.wire import ControllerFacts, Node
 from regency.history.records import Decision, encode_decisions
 from regency.model.ids import BrokerId, ControllerEpoch, LeaderEpoch, ZkVersion
@@ -56,6 +56,7 @@ class Cluster:
         self.asked: list[Any] = []
         self.examined = pb.ExamineResponse(broker_id=1, controller_epoch=3, topics=1, partitions=2)
         self.failure: RpcFailed | None = None
+        self.replicas: list[BrokerId] | None = [BrokerId(9)]
 
     def brokers(self) -> dict[BrokerId, Node]:
         return NODES
@@ -101,7 +102,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     for module in (explain, doctor):
         monkeypatch.setattr(module, "cluster_wire", connect)
         monkeypatch.setattr(module, "ask_controller", made.answer)
-    monkeypatch.setattr(explain, "_dead_replicas", lambda *_: [Missing(9, "broker 9 has a replica and is not live.")])
+    monkeypatch.setattr(explain, "_replicas", lambda *_: made.replicas)
     return made
 
 
@@ -120,6 +121,16 @@ def test_explain_merges_all_pages_of_all_hosts_by_version_and_names_who_is_missi
     table = run("explain", "t", "0", *AT).stdout.splitlines()
     assert table[0].split() == ["WHEN", "TERM", "BY", "EVENT", "LEADER", "ISR", "EPOCH", "WHY"]
     assert table[2].split()[2:] == ["1", "leader", "2", "isr_expand", "2", "2,3", "4", "version", "1"]
+
+
+def test_a_partition_that_never_was_is_an_error_and_one_that_was_is_still_explained(run: Run, fake: Cluster) -> None:
+    fake.replicas = None
+    result = run("explain", "nosuch", "0", *AT)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("Error: There is no partition nosuch-0")
+
+    fake.pages["h1:9"] = [[state(1, 0, time_ms=1_000)]]
+    assert run("explain", "t", "0", *AT).exit_code == 0
 
 
 def test_a_host_that_cannot_be_asked_is_named_and_nobody_at_all_is_an_error(run: Run, fake: Cluster) -> None:

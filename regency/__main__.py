@@ -1,0 +1,8 @@
+"""`python -m regency`: the command `regency`."""
+
+from __future__ import annotations
+
+from regency.cli.main import main
+
+if __name__ == "__main__":
+    main()
