@@ -198,7 +198,7 @@ class Agent:
             except OSError as error:
                 raise PortUnavailable(
                     f"Cannot listen on {format_endpoint(endpoint)}: {error.strerror or error}.",
-                    hint="Choose another port in listeners, or stop the process that has this one.",
+                    hint="Correct host and port in listeners, or stop the process that has this port.",
                 ) from error
             self._announce(endpoint, port)
 

@@ -39,6 +39,12 @@ class ProducerIdsUnavailable(RegencyError):
     error: ClassVar[ErrorCode] = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
+class ProducerIdsUnreadable(ProducerIdsUnavailable):
+    """/latest_producer_id_block holds no block, so that nobody knows which ids are taken."""
+
+    code: ClassVar[str] = "producer_ids_unreadable"
+
+
 class ProducerIdsExhausted(RegencyError):
     """All 2^63 ids are taken, or the znode says so."""
 
@@ -57,6 +63,7 @@ class ProducerIds:
         self._worker = worker
         self._blocks: deque[range] = deque()
         self._taking: asyncio.Future[None] | None = None
+        self._told = ""
 
     def prefetch(self) -> None:
         """Take a block soon if few ids are left; a failure is tried again when an id is asked for."""
@@ -82,6 +89,7 @@ class ProducerIds:
         def done(outcome: znodes.ProducerIdBlock | BaseException) -> None:
             self._taking = None
             if isinstance(outcome, BaseException):
+                self._tell(outcome)
                 taking.set_exception(outcome)
                 taking.exception()  # nobody may be waiting: not an error of its own
                 return
@@ -91,16 +99,30 @@ class ProducerIds:
         self._worker.submit(lambda: take_block(self._session, self._broker), done)
         return taking
 
+    def _tell(self, error: BaseException) -> None:
+        """Log once what does not pass by itself: clients are told to try again, and nobody else would hear of it."""
+        if isinstance(error, (ProducerIdsUnreadable, ProducerIdsExhausted)) and str(error) != self._told:
+            self._told = str(error)
+            logger.error("%s", error)
+
 
 def take_block(session: ZkSession, broker: BrokerId) -> znodes.ProducerIdBlock:
-    """Take the next block of ids; blocks on ZooKeeper. Raises ProducerIdsUnavailable, ProducerIdsExhausted."""
+    """Take the next block of ids; blocks on ZooKeeper.
+
+    Raises ProducerIdsUnavailable, ProducerIdsUnreadable (one of them), ProducerIdsExhausted.
+    """
     try:
         for _ in range(ATTEMPTS):
             block = _try_block(session, broker)
             if block is not None:
                 logger.info("took producer ids %d to %d", block.first, block.last)
                 return block
-    except (ZkError, ZnodeMalformed) as error:
+    except ZnodeMalformed as error:
+        raise ProducerIdsUnreadable(
+            f"No producer id could be taken: {error}",
+            hint="Write a block there with a block_end beyond every id in use; new idempotent producers wait for it.",
+        ) from error
+    except ZkError as error:
         raise ProducerIdsUnavailable(f"No producer id could be taken: {error}", hint="Try again.") from error
     raise ProducerIdsUnavailable(f"Other brokers took {ATTEMPTS} blocks of producer ids meanwhile.", hint="Try again.")
 

@@ -35,6 +35,7 @@ from regency.runtime.zk_session import (
     SessionEvent,
     WatchEvent,
     WatchMode,
+    ZkAuthFailed,
     ZkCode,
     ZkConnectionLost,
     ZkError,
@@ -166,6 +167,11 @@ def register(
             continue
         crash_point("agent.registration.after_create")
         code = outcome.results[outcome.failed_index].code
+        if code is ZkCode.NO_AUTH:
+            raise ZkAuthFailed(
+                f"ZooKeeper does not let us register this broker at {path}.",
+                hint="Correct regency.zookeeper.digest.auth, or who may write there.",
+            )
         if code not in (ZkCode.OK, ZkCode.NODE_EXISTS, ZkCode.NO_NODE, ZkCode.BAD_VERSION):
             raise ZkError(f"ZooKeeper refused to register this broker at {path}: {code.value}.")
 
@@ -237,6 +243,7 @@ class Registration:
         self._busy = False
         self._again = False
         self._stopping = threading.Event()
+        self._told = ""
 
     def owner_generation(self) -> int | None:
         """Generation of the session that owns the registration; None while this broker is not registered."""
@@ -288,12 +295,19 @@ class Registration:
             lambda: register(self._session, broker, generation, self._sessions, self._clock, self._stopping), self._done
         )
 
+    def _tell(self, error: ZkError) -> None:
+        """Log why this broker is not registered, once: it is tried again twice a second."""
+        if str(error) != self._told:
+            self._told = str(error)
+            logger.log(logging.INFO if error.retriable else logging.WARNING, "not registered yet: %s", error)
+
     def _done(self, outcome: Registered | BaseException) -> None:
         self._busy = False
         again, self._again = self._again, False
         if self._stopping.is_set():
             return
         if isinstance(outcome, Registered):
+            self._told = ""
             if outcome != self._current:
                 crash_point("agent.registration.before_publication")
                 self._current = outcome
@@ -304,7 +318,7 @@ class Registration:
         elif isinstance(outcome, ZkSessionLost):
             again = True
         elif isinstance(outcome, ZkError):
-            logger.info("not registered yet: %s", outcome)
+            self._tell(outcome)
             self._later(RETRY_MS, self._register)
         else:
             self._on_refused(outcome)

@@ -1,4 +1,4 @@
-"""What only our own tools ask over gRPC: that a controller resigns, that a broker leaves."""
+"""What only our own tools ask over gRPC: that a controller resigns, that a broker leaves, or is gone for good."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import grpc
 
+from regency.controller.broker_forgetting import ForgetBroker, ForgottenBroker
 from regency.controller.broker_shutdown import SteerBroker, SteeredBroker
 from regency.controller.desk import Desk, refusal
 from regency.controller.resignation import Resign
@@ -38,9 +39,17 @@ def methods(desk: Desk) -> Mapping[str, MethodHandler]:
             lambda error, message: pb.ShutDownBrokerResponse(outcome=refusal(error, message)),
         )
 
+    def forget_broker(request: pb.ForgetBrokerRequest) -> pb.ForgetBrokerResponse:
+        return desk.answer(
+            ForgetBroker(BrokerId(request.broker_id)),
+            _forgotten,
+            lambda error, message: pb.ForgetBrokerResponse(outcome=refusal(error, message)),
+        )
+
     return {
         "Resign": unary(resign, pb.ResignRequest, pb.ResignResponse),
         "ShutDownBroker": unary(shut_down_broker, pb.ShutDownBrokerRequest, pb.ShutDownBrokerResponse),
+        "ForgetBroker": unary(forget_broker, pb.ForgetBrokerRequest, pb.ForgetBrokerResponse),
     }
 
 
@@ -75,3 +84,7 @@ def tell_to_leave(broker: SteeredBroker) -> pb.ShutDownBrokerResponse:
         why = f"Broker {broker.id} refused: {answer.message}"
         return pb.ShutDownBrokerResponse(outcome=refusal(ErrorCode(answer.error_code), why))
     return pb.ShutDownBrokerResponse(broker_epoch=broker.broker_epoch)
+
+
+def _forgotten(broker: ForgottenBroker) -> pb.ForgetBrokerResponse:
+    return pb.ForgetBrokerResponse(outcome=refusal(broker.error, broker.message), replicas=broker.replicas)

@@ -116,12 +116,7 @@ def on_brokers_changed(term: Term) -> None:
 def fail_brokers(term: Term, brokers: Collection[BrokerId]) -> None:
     """Move what the dead brokers led, and take their replicas out of the ISRs. They are no longer in the context."""
     dead = sorted(brokers)
-    replicas = [
-        PartitionReplica(partition.topic, partition.partition, broker)
-        for partition in term.context.partitions_on(dead)
-        for broker in dead
-        if broker in term.context.assignment(partition).replicas
-    ]
+    replicas = term.context.replicas_on(dead)
     fail_deletions(term, dead)
     take_offline(term, replicas)
 
@@ -161,17 +156,18 @@ def take_offline(term: Term, replicas: Sequence[PartitionReplica]) -> None:
     Where one is not known to be in the ISR, its leader may have taken it in a moment ago: those states are read again.
     """
     context = term.context
-    term.deletions.replicas_offline(each for each in replicas if context.is_being_deleted(each.topic))
-    gone = [each for each in replicas if not context.is_being_deleted(each.topic)]
-    outside = _partitions(each for each in gone if not _is_member(term, each))
-    tell_leaders(term, refresh_leadership(context, term.store, outside))
-    leaderless = [partition for partition in _partitions(gone) if _lost_its_leader(term, partition)]
+    deleted = context.topics_deletion_started
+    term.deletions.replicas_offline(each for each in replicas if each.topic in deleted)
+    gone = [(each, each.topic_partition) for each in replicas if each.topic not in deleted]
+    outside = dict.fromkeys(partition for each, partition in gone if not _is_member(term, each.broker, partition))
+    tell_leaders(term, refresh_leadership(context, term.store, list(outside)))
+    leaderless = [each for each in dict.fromkeys(partition for _, partition in gone) if _lost_its_leader(term, each)]
     crash_point("controller.offline.before_elections")
     term.partitions.handle(leaderless, PartitionState.OFFLINE)
     term.partitions.trigger_online()
     term.hand_over_leaders(len(gone))
     crash_point("controller.offline.before_isr_shrinks")
-    term.replicas.handle([each for each in gone if _exists(term, each)], ReplicaState.OFFLINE)
+    term.replicas.handle([each for each, _ in gone if _exists(term, each)], ReplicaState.OFFLINE)
     crash_point("controller.offline.after_isr_shrinks")
     if any(_is_electable(term, partition) for partition in sorted(context.leaderless)):
         term.partitions.trigger_online()
@@ -225,18 +221,14 @@ def _is_electable(term: Term, partition: TopicPartition) -> bool:
     return any(term.context.is_online(member, partition) for member in members)
 
 
-def _is_member(term: Term, replica: PartitionReplica) -> bool:
-    leadership = term.context.leadership(replica.topic_partition)
-    return leadership is None or replica.broker in leadership.leader_and_isr.isr
+def _is_member(term: Term, broker: BrokerId, partition: TopicPartition) -> bool:
+    leadership = term.context.leadership(partition)
+    return leadership is None or broker in leadership.leader_and_isr.isr
 
 
 def _exists(term: Term, replica: PartitionReplica) -> bool:
     state = term.context.replica_state(replica.topic_partition, replica.broker)
     return state is not ReplicaState.NON_EXISTENT
-
-
-def _partitions(replicas: Iterable[PartitionReplica]) -> list[TopicPartition]:
-    return list(dict.fromkeys(replica.topic_partition for replica in replicas))
 
 
 def _note(term: Term, changes: BrokerChanges) -> None:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Protocol
 
 import msgspec
 
-from regency.controller.desired_state import DesiredState, Host, Stop
+from regency.controller.desired_state import DesiredState
 from regency.controller.log_questions import DescribePort, LogEnds
 from regency.controller.messages import Origin
 from regency.controller.metadata_log import MetadataLog
 from regency.controller.sender import Deleted, Message, Trouble
 from regency.controller.standing import Standing
+from regency.controller.wanted import Host, Stop, TopicRows
 from regency.model.facts import Broker, Endpoint
 from regency.model.ids import BrokerId, TopicId, TopicPartition
 from regency.protos import control_pb2 as pb
@@ -117,9 +118,13 @@ class BrokerRequests(msgspec.Struct, frozen=True):
     hosts: Mapping[TopicPartition, Host]
     new: frozenset[TopicPartition] = frozenset()
     stops: Mapping[TopicPartition, Stop] = {}
+    topics: Sequence[TopicRows] = ()
+    """What is to be hosted of whole topics, of which no partition stands in `hosts`, or is new."""
 
     def apply_to(self, desired: DesiredState) -> None:
         """Put it into the broker's slots."""
         for partition, stop in self.stops.items():
             desired.want(partition, stop)
+        if self.topics:
+            desired.want_topics(self.topics)
         desired.want_hosts(self.hosts, self.new)

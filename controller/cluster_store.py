@@ -177,7 +177,7 @@ class ClusterStore:
             try:
                 named.update(dict.fromkeys(znodes.decode_isr_change(znode.path, znode.data)))
             except ZnodeMalformed as error:
-                self.access.report(error, znode)
+                self.access.report(error, znode, "It is removed; which ISRs changed is not known from it.")
         return tuple(named)
 
     def topic_configs(self, topics: Sequence[str]) -> dict[str, dict[str, str] | None]:

@@ -167,12 +167,13 @@ def _write(
     planned: Mapping[ConfigAlteration, tuple[StoredConfig, Mapping[str, str]]],
     refused: dict[ConfigAlteration, ConfigRefused | None],
 ) -> list[ConfigAlteration]:
-    """Write what is planned. Returns those that somebody else has written meanwhile."""
+    """Write what is planned and changes anything. Returns those that somebody else has written meanwhile."""
+    changed = {each: plan for each, plan in planned.items() if plan[0].config != plan[1]}
     crash_point("controller.configs.before_write")
-    results = store_configs.write_configs(term.store.access, {each.entity: plan for each, plan in planned.items()})
+    results = store_configs.write_configs(term.store.access, {each.entity: plan for each, plan in changed.items()})
     crash_point("controller.configs.after_write")
     again = []
-    for each, (before, config) in planned.items():
+    for each, (before, config) in changed.items():
         result = results[each.entity]
         if result.code is WriteCode.WRITTEN:
             note = f"; {COMPACTION_NOTE}" if is_compacted(config) and not is_compacted(before.config or {}) else ""

@@ -6,70 +6,26 @@ that two million partitions fit into memory. No I/O, no decisions.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 import msgspec
 
 from regency.controller.election import LogEnd
 from regency.controller.states import PartitionState, ReplicaState
+from regency.controller.topic_entry import ReplicaStates, TopicEntry
 from regency.model.facts import (
     Broker,
     LeaderIsrAndControllerEpoch,
     ReplicaAssignment,
     TopicAssignment,
 )
-from regency.model.ids import ZERO_TOPIC_ID, BrokerEpoch, BrokerId, TopicId, TopicPartition, ZkVersion
+from regency.model.ids import ZERO_TOPIC_ID, BrokerEpoch, BrokerId, PartitionReplica, TopicId, TopicPartition
 
-ReplicaStates = tuple[tuple[BrokerId, ReplicaState], ...]
 T = TypeVar("T")
 
 NO_ASSIGNMENT = ReplicaAssignment(())
 """Assignment of a partition that is not known."""
-
-
-class TopicEntry:
-    """One topic: identity, and one list entry per partition number (None where there is no such one)."""
-
-    __slots__ = (
-        "assignments",
-        "czxid",
-        "leadership",
-        "name",
-        "names",
-        "partition_states",
-        "replica_states",
-        "topic_id",
-        "zk_version",
-    )
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.topic_id: TopicId = ZERO_TOPIC_ID
-        self.czxid = 0
-        self.zk_version = ZkVersion(0)
-        self.names: list[TopicPartition] = []
-        """What each partition is called, one value for all who go through them."""
-        self.assignments: list[ReplicaAssignment | None] = []
-        self.leadership: list[LeaderIsrAndControllerEpoch | None] = []
-        self.partition_states: list[PartitionState] = []
-        self.replica_states: list[ReplicaStates] = []
-
-    def grow(self, partition: int) -> None:
-        """Make room for partition number `partition`."""
-        missing = partition + 1 - len(self.assignments)
-        if missing > 0:
-            self.names.extend(TopicPartition(self.name, number) for number in range(len(self.names), partition + 1))
-            self.assignments.extend([None] * missing)
-            self.leadership.extend([None] * missing)
-            self.partition_states.extend([PartitionState.NON_EXISTENT] * missing)
-            self.replica_states.extend([()] * missing)
-
-    def partitions(self) -> Iterator[tuple[int, ReplicaAssignment]]:
-        """Numbers and assignments of the partitions there are, in order."""
-        for number, assignment in enumerate(self.assignments):
-            if assignment is not None:
-                yield number, assignment
 
 
 class Inquiry(msgspec.Struct):
@@ -89,6 +45,11 @@ class ControllerContext:
     def __init__(self) -> None:
         self.brokers: dict[BrokerId, Broker] = {}
         """Live brokers, those shutting down included."""
+        self.members: set[BrokerId] = set()
+        """Brokers that live or may return: all that have ever registered, but for those that are gone for good.
+
+        Nobody waits for what another one is to delete: it never held anything, or never will again.
+        """
         self.shutting_down: set[BrokerId] = set()
         self.shutdown_ends_ms: dict[BrokerId, int] = {}
         """When brokers that shut down are taken to stay, if they are still there; monotonic."""
@@ -114,19 +75,25 @@ class ControllerContext:
         """Partitions with former replicas whose deletion is not confirmed."""
         self.touched: dict[str, None] = {}
         """Topics of which something has changed that brokers host by; whoever has looked at them takes them out."""
+        self.unjudged: dict[TopicPartition, int] = {}
+        """States that others wrote and that were read again, by the zxid of their last write: whether all members of
+        their ISRs still work is looked at when the leader's notification comes."""
         self.usable: frozenset[BrokerId] = frozenset()
         """Brokers that are live and not shutting down."""
         self._isrs: dict[tuple[BrokerId, ...], tuple[BrokerId, ...]] = {}
         self._assignments: dict[ReplicaAssignment, ReplicaAssignment] = {}
         self._replica_states: dict[ReplicaStates, ReplicaStates] = {}
         self._all_online: dict[tuple[BrokerId, ...], ReplicaStates] = {}
-        self._changed_states: dict[tuple[ReplicaStates, BrokerId, ReplicaState], ReplicaStates] = {}
+        """First states of replicas whose brokers are all usable, as long as these stay the same."""
+        self._changed_states: dict[ReplicaState, dict[tuple[int, BrokerId], ReplicaStates]] = {}
+        """By the new state, then by the identity of the states before, which are shared and stay, and the replica."""
 
     # Brokers
 
     def add_broker(self, broker: Broker) -> None:
         """Add a live broker, or replace what is known of it."""
         self.brokers[broker.id] = broker
+        self.members.add(broker.id)
         self._refresh_usable()
 
     def remove_broker(self, broker: BrokerId) -> None:
@@ -197,9 +164,13 @@ class ControllerContext:
         added = []
         if topic.partitions:
             entry.grow(max(topic.partitions))
+        shared: dict[int, ReplicaAssignment] = {}  # by identity: within a topic most that is equal is the same
         for number, assignment in sorted(topic.partitions.items()):
             if entry.assignments[number] is None:
-                entry.assignments[number] = _shared(self._assignments, assignment)
+                known = shared.get(id(assignment))
+                if known is None:
+                    known = shared[id(assignment)] = _shared(self._assignments, assignment)
+                entry.assignments[number] = known
                 partition = entry.names[number]
                 added.append(partition)
                 if assignment.adding or assignment.removing or assignment.deleting:
@@ -260,6 +231,11 @@ class ControllerContext:
                 if assignment is not None:
                     yield partition
 
+    def partitions_of(self, topic: str) -> list[TopicPartition]:
+        """Every partition of a topic, by number; none where it is not known."""
+        entry = self.topics.get(topic)
+        return [] if entry is None else [entry.names[number] for number, _ in entry.partitions()]
+
     def partitions_on(self, brokers: Collection[BrokerId]) -> list[TopicPartition]:
         """Partitions with a replica on one of the brokers."""
         wanted = frozenset(brokers)
@@ -268,6 +244,19 @@ class ControllerContext:
             for partition, assignment in zip(entry.names, entry.assignments, strict=True):
                 if assignment is not None and not wanted.isdisjoint(assignment.replicas):
                     found.append(partition)
+        return found
+
+    def replicas_on(self, brokers: Collection[BrokerId]) -> list[PartitionReplica]:
+        """All replicas on these brokers, by partition, then by broker."""
+        ordered = sorted(brokers)
+        wanted = frozenset(ordered)
+        found = []
+        for name, entry in self.topics.items():
+            for number, assignment in entry.partitions():
+                if not wanted.isdisjoint(assignment.replicas):
+                    for broker in ordered:
+                        if broker in assignment.replicas:
+                            found.append(PartitionReplica(name, number, broker))
         return found
 
     def is_queued_for_deletion(self, topic: str) -> bool:
@@ -291,6 +280,16 @@ class ControllerContext:
         """Note what the state znode holds."""
         self.topics[partition.topic].leadership[partition.partition] = leadership
         self.touched[partition.topic] = None
+
+    def set_leaderships(self, read: Mapping[TopicPartition, LeaderIsrAndControllerEpoch]) -> None:
+        """Note what many state znodes hold."""
+        topic, known = "", self.topics.get("")
+        for partition, leadership in read.items():
+            name, number = partition
+            if known is None or name != topic:
+                topic, known = name, self.topics[name]
+                self.touched[name] = None
+            known.leadership[number] = leadership
 
     def shared_isr(self, isr: tuple[BrokerId, ...]) -> tuple[BrokerId, ...]:
         """The one tuple kept for all partitions with this ISR."""
@@ -316,54 +315,66 @@ class ControllerContext:
 
     def replica_state(self, partition: TopicPartition, broker: BrokerId) -> ReplicaState:
         """The replica's state; NON_EXISTENT where it is not known."""
-        entry = self.topics.get(partition.topic)
-        if entry is None or partition.partition >= len(entry.replica_states):
-            return ReplicaState.NON_EXISTENT
-        for replica, state in entry.replica_states[partition.partition]:
+        for replica, state in self.replica_states(partition):
             if replica == broker:
                 return state
         return ReplicaState.NON_EXISTENT
+
+    def replica_states(self, partition: TopicPartition) -> ReplicaStates:
+        """All replicas of a partition with their states, by broker; none where it is not known."""
+        entry = self.topics.get(partition.topic)
+        if entry is None or partition.partition >= len(entry.replica_states):
+            return ()
+        return entry.replica_states[partition.partition]
 
     def set_replica_state(self, partition: TopicPartition, broker: BrokerId, state: ReplicaState) -> None:
         """Move a replica of a known topic into a state; NON_EXISTENT forgets it."""
         entry = self.topics[partition.topic]
         entry.grow(partition.partition)
         states = entry.replica_states[partition.partition]
-        key = (states, broker, state)
-        changed = self._changed_states.get(key)
+        known, key = self._changed_states.setdefault(state, {}), (id(states), broker)
+        changed = known.get(key)
         if changed is None:
             others = [each for each in states if each[0] != broker]
             kept = others if state is ReplicaState.NON_EXISTENT else [*others, (broker, state)]
             ordered = tuple(sorted(kept, key=lambda each: each[0]))
-            changed = self._changed_states[key] = _shared(self._replica_states, ordered)
+            changed = known[key] = _shared(self._replica_states, ordered)
         entry.replica_states[partition.partition] = changed
         self.touched[partition.topic] = None
 
-    def begin_replicas(self, partition: TopicPartition, replicas: tuple[BrokerId, ...]) -> tuple[BrokerId, ...]:
-        """Give all replicas of a partition their first states, Online or Ineligible. Returns those that are Online."""
-        entry = self.topics[partition.topic]
-        self.touched[partition.topic] = None
-        if not self.offline_replicas and self.usable.issuperset(replicas):
-            states = self._all_online.get(replicas)
+    def begin_replicas(self, topic: str) -> list[PartitionReplica]:
+        """Give all replicas of a topic their first states, Online or Ineligible. Returns those that are Ineligible."""
+        entry = self.topics[topic]
+        self.touched[topic] = None
+        ineligible: list[PartitionReplica] = []
+        known = {} if self.offline_replicas else self._all_online
+        for number, assignment in entry.partitions():
+            states = known.get(assignment.replicas)
             if states is None:
-                pairs = tuple((replica, ReplicaState.ONLINE) for replica in sorted(replicas))
-                states = self._all_online[replicas] = _shared(self._replica_states, pairs)
-            entry.replica_states[partition.partition] = states
-            return replicas
-        online = tuple(replica for replica in replicas if self.is_online(replica, partition))
-        for replica in replicas:
-            state = ReplicaState.ONLINE if replica in online else ReplicaState.DELETION_INELIGIBLE
-            self.set_replica_state(partition, replica, state)
-        return online
+                partition = entry.names[number]
+                own = {replica: self._first_state(replica, partition) for replica in sorted(assignment.replicas)}
+                states = _shared(self._replica_states, tuple(own.items()))
+                offline = [replica for replica in assignment.replicas if own[replica] is not ReplicaState.ONLINE]
+                ineligible += (PartitionReplica(topic, number, replica) for replica in offline)
+                if not offline:
+                    known[assignment.replicas] = states
+            entry.replica_states[number] = states
+        return ineligible
+
+    def begin_partitions(self, topic: str, states: list[PartitionState]) -> None:
+        """Give all partitions of a topic their first states, by number."""
+        entry = self.topics[topic]
+        entry.partition_states = states
+        waiting = (PartitionState.NEW, PartitionState.OFFLINE)
+        self.leaderless.update(name for name, state in zip(entry.names, states, strict=True) if state in waiting)
 
     def offline_partitions(self) -> int:
-        """Partitions without a leader whose deletion has not begun."""
+        """Partitions without a leader whose deletion has not begun, those that never had one among them.
+
+        Kafka counts only those that lost theirs. It makes no difference who of both waits for a broker.
+        """
         deleting = self.topics_deletion_started
-        return sum(
-            1
-            for partition in self.leaderless
-            if partition.topic not in deleting and self.partition_state(partition) is PartitionState.OFFLINE
-        )
+        return sum(1 for partition in self.leaderless if partition.topic not in deleting)
 
     def _note_reassignment(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
         if assignment.is_reassigning:
@@ -375,8 +386,12 @@ class ControllerContext:
         elif self.deleting:
             self.deleting.pop(partition, None)
 
+    def _first_state(self, broker: BrokerId, partition: TopicPartition) -> ReplicaState:
+        return ReplicaState.ONLINE if self.is_online(broker, partition) else ReplicaState.DELETION_INELIGIBLE
+
     def _refresh_usable(self) -> None:
         self.usable = frozenset(self.brokers) - self.shutting_down
+        self._all_online.clear()
 
 
 def _shared(pool: dict[T, T], value: T) -> T:

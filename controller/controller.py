@@ -206,7 +206,8 @@ class Controller:
             self._take_over(outcome)
         elif outcome.incumbent is not None and outcome.incumbent.broker != self.view.incumbent:
             self.view = msgspec.structs.replace(self.view, incumbent=outcome.incumbent.broker)
-            logger.info("broker %d rules", outcome.incumbent.broker)
+            if outcome.incumbent.broker != NO_LEADER:  # else the elector has said that nobody can tell
+                logger.info("broker %d rules", outcome.incumbent.broker)
 
     def _take_over(self, fence: Fence) -> None:
         phases = Phases(self._clock)

@@ -6,35 +6,20 @@ and failed comes back unless something newer took its place; `is_new` and deleti
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from itertools import chain
 from typing import TypeVar
 
 import msgspec
 
-from regency.model.facts import LeaderIsrAndControllerEpoch, ReplicaAssignment
-from regency.model.ids import LeaderEpoch, TopicId, TopicPartition
+from regency.controller.wanted import Host, Stop, TopicRows, Wanted
+from regency.model.ids import TopicId, TopicPartition
 
 FIRST_RETRY_MS = 100
 LAST_RETRY_MS = 10_000
 
 
-class Host(msgspec.Struct, frozen=True):
-    """Lead or follow: the decision says which. One value serves all brokers and the metadata."""
-
-    topic_id: TopicId
-    leadership: LeaderIsrAndControllerEpoch
-    assignment: ReplicaAssignment
-
-
-class Stop(msgspec.Struct, frozen=True):
-    """Stop serving the partition, and delete its log if `delete`. `leader_epoch` -1 unknown, -2 topic being deleted."""
-
-    topic_id: TopicId
-    leader_epoch: LeaderEpoch
-    delete: bool
-
-
-Wanted = Host | Stop
 WantedT = TypeVar("WantedT", Host, Stop)
 
 
@@ -56,9 +41,14 @@ def retry_delay_ms(attempts: int) -> int:
 
 
 class DesiredState:
-    """The slots of one broker epoch. Not thread-safe: the sender's owner guards it."""
+    """The slots of one broker epoch. Not thread-safe: the sender's owner guards it.
+
+    What is hosted of many partitions of a topic may stand here as one value, as long as nothing newer is wanted of that
+    topic; then its partitions stand one by one.
+    """
 
     def __init__(self) -> None:
+        self._topics: dict[str, TopicRows] = {}
         self._hosts: dict[TopicPartition, Host] = {}
         self._stops: dict[TopicPartition, Stop] = {}
         self._delayed: dict[TopicPartition, _Delayed] = {}
@@ -68,17 +58,26 @@ class DesiredState:
         self._attempts: dict[TopicPartition, int] = {}
         self._failing_since: dict[TopicPartition, int] = {}
         self._in_flight: Mapping[TopicPartition, Wanted] = {}
+        self._topics_in_flight: dict[str, TopicRows] = {}
         self._gone: set[TopicId] = set()
 
     @property
     def unacknowledged(self) -> int:
         """Slots the broker has not acknowledged."""
-        return len(self.owed())
+        whole = sum(map(len, self._topics.values())) + sum(map(len, self._topics_in_flight.values()))
+        return whole + len(self._owed_singly())
 
-    def owed(self) -> set[TopicPartition]:
+    def owed(self) -> AbstractSet[TopicPartition]:
         """The partitions of these slots."""
-        waiting = self._hosts.keys() | self._stops.keys() | self._delayed.keys() | self._behind_delete.keys()
-        return waiting | self._in_flight.keys() if self._in_flight else waiting
+        whole = chain(self._topics.values(), self._topics_in_flight.values())
+        return self._owed_singly() | {partition for topic in whole for partition in topic.partitions()}
+
+    def _owed_singly(self) -> AbstractSet[TopicPartition]:
+        waiting: AbstractSet[TopicPartition] = self._hosts.keys()
+        for others in (self._stops, self._delayed, self._behind_delete, self._in_flight):
+            if others:
+                waiting = waiting | others.keys() if waiting else others.keys()
+        return waiting
 
     def failing_since_ms(self) -> int | None:
         """When the oldest of what was answered with an error was answered so first; None where there is none."""
@@ -87,7 +86,7 @@ class DesiredState:
     @property
     def has_hosts(self) -> bool:
         """Whether a LeaderAndIsr can be sent now."""
-        return bool(self._hosts)
+        return bool(self._hosts or self._topics)
 
     @property
     def has_stops(self) -> bool:
@@ -96,6 +95,8 @@ class DesiredState:
 
     def want(self, partition: TopicPartition, wanted: Wanted, *, is_new: bool = False) -> None:
         """Set what the broker shall do about the partition."""
+        if self._topics:
+            self._split(partition.topic)
         delayed = self._delayed.pop(partition, None)
         self._attempts.pop(partition, None)
         self._failing_since.pop(partition, None)
@@ -119,16 +120,31 @@ class DesiredState:
 
     def want_hosts(self, hosts: Mapping[TopicPartition, Host], new: frozenset[TopicPartition]) -> None:
         """Set many partitions at once that the broker shall lead or follow; those in `new` are new to it."""
-        if self._delayed or self._deleting or self._stops or self._attempts:
+        if self._delayed or self._deleting or self._stops or self._attempts or self._topics:
             for partition, host in hosts.items():
                 self.want(partition, host, is_new=partition in new)
         else:
             self._hosts.update(hosts)
             self._new.update(new)
 
+    def want_topics(self, topics: Sequence[TopicRows]) -> None:
+        """Set what the broker shall host of many topics, nothing of it new."""
+        slots = (self._hosts, self._stops, self._delayed, self._behind_delete, self._in_flight)
+        others: tuple[Collection[TopicPartition], ...] = (*slots, self._deleting, self._new, self._attempts)
+        few = sum(map(len, topics)) < sum(map(len, others))  # then it costs less not to look which topics stand alone
+        known = set() if few else {partition.topic for partition in chain(*others)}
+        for topic in topics:
+            if not few and topic.topic not in known and topic.topic not in self._topics:
+                self._topics[topic.topic] = topic
+                continue
+            for partition, host in topic.hosts().items():
+                self.want(partition, host)
+
     def forget(self, gone: Mapping[str, TopicId]) -> None:
         """Nothing is to be hosted of these topics any more: they are gone. What is to be deleted of them still is."""
         self._gone.update(gone.values())
+        for name in [name for name, topic in self._topics.items() if gone.get(name) == topic.topic_id]:
+            del self._topics[name]
         for slots in (self._hosts, self._behind_delete):
             for partition in [each for each, host in slots.items() if gone.get(each.topic) == host.topic_id]:
                 del slots[partition]
@@ -147,6 +163,20 @@ class DesiredState:
         """Take the next LeaderAndIsr's content in order of arrival, about `max_bytes` at most, at least one entry."""
         return self._take(self._hosts, max_bytes)
 
+    def take_topics(self, max_bytes: int) -> list[TopicRows]:
+        """Take whole topics for the next LeaderAndIsr, about `max_bytes` at most; before what is taken one by one."""
+        taken: dict[str, TopicRows] = {}
+        size = 0
+        for name, topic in self._topics.items():
+            size += _estimate_topic(topic)
+            if taken and size > max_bytes:
+                break
+            taken[name] = topic
+        for name in taken:
+            del self._topics[name]
+        self._topics_in_flight = taken
+        return list(taken.values())
+
     def take_stops(self, max_bytes: int) -> dict[TopicPartition, Stop]:
         """Take the next StopReplica's content, about `max_bytes` at most, at least one entry."""
         return self._take(self._stops, max_bytes)
@@ -155,6 +185,12 @@ class DesiredState:
         """The request in flight was answered: `failed` is tried again later, `dropped` not at all, the rest is done."""
         again, forgotten = frozenset(failed), frozenset(dropped)
         in_flight, self._in_flight = self._in_flight, {}
+        topics, self._topics_in_flight = self._topics_in_flight, {}
+        for name in sorted({partition.topic for partition in again if partition.topic in topics}):
+            newer = frozenset(self._topics[name].rows.numbers if name in self._topics else ())
+            for partition, host in topics[name].hosts().items():
+                if partition in again and partition.partition not in newer:
+                    self._retry(partition, host, now_ms)
         for partition, wanted in in_flight.items():
             if partition in again:
                 self._retry(partition, wanted, now_ms)
@@ -191,6 +227,12 @@ class DesiredState:
                 del slots[partition]
         self._in_flight = taken
         return taken
+
+    def _split(self, topic: str) -> None:
+        """Let the partitions of a topic stand one by one."""
+        whole = self._topics.pop(topic, None)
+        if whole is not None:
+            self._hosts.update(whole.hosts())
 
     def _put_stop(self, partition: TopicPartition, stop: Stop) -> None:
         if partition in self._deleting and not stop.delete:
@@ -232,3 +274,7 @@ def _estimate(wanted: Wanted) -> int:
     replicas = wanted.assignment
     others = len(replicas.replicas) + len(replicas.adding) + len(replicas.removing)
     return 32 + 3 * (len(wanted.leadership.leader_and_isr.isr) + others)
+
+
+def _estimate_topic(topic: TopicRows) -> int:
+    return 64 + len(topic.topic) + 32 * len(topic) + 3 * topic.rows.named

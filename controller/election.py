@@ -157,10 +157,10 @@ def remove_from_isr(
     A leader that goes leaves the partition without one. The ISR never becomes empty: if all of it goes, the last known
     leader stays in it, as it has every committed record; if that is not known, the first of the assignment in it.
     """
-    if leader not in offline and not any(replica in offline for replica in isr):
-        return None
-    remaining = tuple(replica for replica in isr if replica not in offline)
     gone = [replica for replica in isr if replica in offline]
+    if not gone and leader not in offline:
+        return None
+    remaining = tuple([replica for replica in isr if replica not in offline])
     new_leader = NO_LEADER if leader in offline else leader
     if remaining or not isr:
         return IsrRemoval(new_leader, remaining or tuple(isr), f"{gone} went offline")

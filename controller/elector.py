@@ -76,13 +76,12 @@ class Elector:
     def elect(self) -> Fence | Lost:
         """Race for /controller unless somebody has it. Raises ZkError, ZnodeMalformed for /controller_epoch."""
         generation = self._session.generation
-        incumbent = self.incumbent()
+        epoch_version, incumbent = self._look()
         if incumbent is not None:
             if incumbent.session_id != self._session.session_id:
                 self._remember_epoch()
                 return Lost(incumbent)
-            logger.info("removing /controller of this very session, which does not rule, to race again")
-            self._delete(incumbent, generation)
+            self._remove_own(epoch_version, incumbent, generation)
         self._create_parents(generation)
         crash_point("controller.race.before_epoch_read")
         epoch, version = self._read_epoch()
@@ -90,17 +89,23 @@ class Elector:
 
     def incumbent(self) -> Incumbent | None:
         """Who stands in /controller now."""
-        znode = self._patience.until_done(lambda: self._session.read(paths.CONTROLLER))
+        return self._look()[1]
+
+    def _look(self) -> tuple[int | None, Incumbent | None]:
+        """The version of /controller_epoch, and who stood in /controller when it had that, or later."""
+        wanted = [paths.CONTROLLER_EPOCH, paths.CONTROLLER]
+        epoch, znode = self._patience.until_done(lambda: self._session.read_many(wanted))
+        version = None if epoch is None else epoch.stat.version
         if znode is None:
-            return None
+            return version, None
         try:
             broker = znodes.decode_controller(znode.path, znode.data)
         except ZnodeMalformed as error:
             broker = NO_LEADER
             if self._reported != str(error):
                 self._reported = str(error)
-                logger.exception("whoever wrote it rules until the znode is gone")
-        return Incumbent(broker, znode.stat.ephemeral_owner, znode.stat.version)
+                logger.error("%s Whoever wrote it rules until somebody deletes it.", error)  # noqa: TRY400
+        return version, Incumbent(broker, znode.stat.ephemeral_owner, znode.stat.version)
 
     def still_rules(self, fence: Fence) -> bool:
         """Whether /controller is of this session and nobody has won since. Reads what is committed now."""
@@ -166,9 +171,20 @@ class Elector:
             raise ZnodeMalformed(znode.path, f"no epoch is left after {epoch}")
         return epoch, znode.stat.version
 
-    def _delete(self, incumbent: Incumbent, generation: int) -> None:
-        delete = Delete(paths.CONTROLLER, incumbent.version)
-        self._patience.until_done(lambda: self._session.multi([delete], generation=generation))
+    def _remove_own(self, epoch_version: int | None, incumbent: Incumbent, generation: int) -> None:
+        """Remove /controller of this session, which does not rule, unless somebody has won since it was read.
+
+        His would have the same version: only that of the epoch tells them apart.
+        """
+        if epoch_version is None:  # deleted by hand
+            self._create_parents(generation)
+            epoch_version, found = self._look()
+            if epoch_version is None or found is None or found.session_id != self._session.session_id:
+                return
+            incumbent = found
+        logger.info("removing /controller of this very session, which does not rule, to race again")
+        removal: list[Op] = [Check(paths.CONTROLLER_EPOCH, epoch_version), Delete(paths.CONTROLLER, incumbent.version)]
+        self._patience.until_done(lambda: self._session.multi(removal, generation=generation))
 
     def _create_parents(self, generation: int) -> None:
         """Create what is missing below which a controller works, so that it may start before any broker."""

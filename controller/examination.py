@@ -15,15 +15,17 @@ from regency.controller.desk import NOT_RULING, Desk
 from regency.controller.events import NotController
 from regency.controller.examination_events import ClusterCopy, CopyCluster, CopyTopics, context_of
 from regency.controller.examination_rules import (
+    OF_ALL_TOPICS,
     ZOOKEEPER,
     Finding,
     Stored,
+    examine_absent,
+    examine_deletions,
     examine_health,
     examine_reports,
     examine_strangers,
     examine_topic,
     examine_watermarks,
-    listed,
     watermarks,
 )
 from regency.controller.reports import BrokerReports, served
@@ -85,7 +87,7 @@ class Examiner:
             self._never.wait((request.confirm_ms or DEFAULT_CONFIRM_MS) / 1000)
         cluster = self._desk.ask(CopyCluster())
         topics = {_topic_of(finding.subject) for finding in suspects} | {partition.topic for partition in high}
-        if any(finding.kind == "broker_dead" for finding in suspects):
+        if any(finding.kind in OF_ALL_TOPICS for finding in suspects):
             topics.update(cluster.topics)
         again = {name: count for name, count in cluster.topics.items() if name in topics}
         seen = {finding.key for finding in suspects}
@@ -150,8 +152,10 @@ class Examiner:
         talking = {broker: each for broker, each in reports.items() if now_ms - each.last.at_ms < SILENT_MS}
         findings = [*self._of_cluster(cluster), *self._of_agents(cluster, talking)]
         findings.extend(examine_strangers(cluster.topics, talking))
+        findings.extend(examine_deletions(cluster.waiting))
         high: dict[TopicPartition, Offset] = {}
         dead: dict[BrokerId, list[TopicPartition]] = {}
+        owing: dict[BrokerId, list[TopicPartition]] = {}
         for names in _pieces(topics):
             copied = self._desk.ask(CopyTopics(names))
             context = context_of(cluster, copied)
@@ -162,13 +166,12 @@ class Examiner:
             findings.extend(examine_reports(context, talking))
             findings.extend(examine_watermarks(context, talking, earlier))
             high.update(watermarks(context, talking))
-            for partition in context.partitions():
-                for replica in context.assignment(partition).replicas:
-                    if replica not in cluster.brokers:
-                        dead.setdefault(replica, []).append(partition)
-        for broker, partitions in sorted(dead.items()):
-            what = f"it is not live, and has replicas of {len(partitions)} partitions: {listed(partitions)}"
-            findings.append(Finding(f"broker {broker}", "broker_dead", "the cluster", what))
+            for partition in (each for each in context.partitions() if each.topic not in cluster.to_delete):
+                assignment = context.assignment(partition)
+                for replicas, of_whom in ((assignment.replicas, dead), (assignment.deleting, owing)):
+                    for absent in (each for each in replicas if each not in cluster.brokers):
+                        of_whom.setdefault(absent, []).append(partition)
+        findings.extend(examine_absent(dead, owing))
         return findings, high
 
     def _of_cluster(self, cluster: ClusterCopy) -> Iterator[Finding]:

@@ -7,10 +7,11 @@ from collections.abc import Iterable
 
 import msgspec
 
-from regency.controller.context import ControllerContext, TopicEntry
+from regency.controller.context import ControllerContext
 from regency.controller.events import ControllerState, Request
 from regency.controller.standing import Standing
 from regency.controller.term import Term
+from regency.controller.topic_entry import TopicEntry
 from regency.model.facts import Broker
 from regency.model.ids import BrokerId, ControllerEpoch, TopicPartition
 
@@ -24,6 +25,8 @@ class ClusterCopy(msgspec.Struct, frozen=True):
     topics: dict[str, int]
     """With how many partitions each."""
     to_delete: frozenset[str]
+    waiting: dict[str, str]
+    """Those of them whose deletion waits, and for what."""
     leaderless: frozenset[TopicPartition]
     offline_partitions: int
     standings: list[Standing]
@@ -56,6 +59,7 @@ def copy_cluster(term: Term, _request: CopyCluster) -> ClusterCopy:
         frozenset(context.shutting_down),
         {name: len(entry.assignments) for name, entry in context.topics.items()},
         frozenset(context.topics_to_delete),
+        dict(context.topics_ineligible),
         frozenset(context.leaderless),
         context.offline_partitions(),
         term.channels.standings(),

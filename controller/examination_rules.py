@@ -7,12 +7,14 @@ from typing import Final
 
 import msgspec
 
-from regency.controller.context import ControllerContext, TopicEntry
+from regency.controller.context import ControllerContext
 from regency.controller.hosted_digests import expected
 from regency.controller.invariants import violations
 from regency.controller.reconcile_rules import compare, judge_uncalled_for
 from regency.controller.reports import BrokerReports, ReplicaReport
-from regency.model.facts import LeaderIsrAndControllerEpoch, TopicAssignment
+from regency.controller.states import ReplicaState
+from regency.controller.topic_entry import TopicEntry
+from regency.model.facts import LeaderIsrAndControllerEpoch, ReplicaAssignment, TopicAssignment
 from regency.model.hosting import HostedRole
 from regency.model.ids import NO_LEADER, BrokerId, Offset, TopicPartition
 
@@ -26,10 +28,13 @@ ADVICE: Final = {
     "state_missing": f"The state znode was deleted by hand. {_READ_ANEW}, and write it.",
     "malformed": f"Repair or delete the znode. {_READ_ANEW}.",
     "invariant": f"`regency explain` shows who decided it. {_READ_ANEW}; if it comes back, look at its znodes.",
-    "leaderless": "Start the brokers of its ISR. Where they are lost for good: `regency leaders elect` with an unclean "
-    "election, which loses what only they had.",
+    "leaderless": "Start the brokers of its ISR, or repair their directories. Where they are lost for good: `regency "
+    "leaders elect` with an unclean election, which loses what only they had.",
     "not_in_sync": "Wait while it catches up; if it does not, look at that broker's log and disks.",
-    "broker_dead": "Start it, or move its replicas elsewhere: `regency partitions plan`.",
+    "broker_dead": "Start it, or move its replicas elsewhere: `regency brokers drain {name}`, and look at it first by "
+    "`regency partitions plan --drain {name}`.",
+    "deletion_owed": "Start it: it deletes them. If it is gone for good: `regency brokers forget {name}`.",
+    "deletion_waits": "It goes on by itself once that is over; the name stays taken until then.",
     "broker_unknown": "Without the control listener it is no broker of ours; else look at the controller's log.",
     "broker_stale": f"{_READ_ANEW}.",
     "controller_differs": "Another controller is taking over, or /controller was written by hand: try again.",
@@ -63,10 +68,12 @@ class Finding(msgspec.Struct, frozen=True, order=True):
     @property
     def advice(self) -> str:
         """What to do next."""
-        return ADVICE.get(self.kind, RECONCILED)
+        return ADVICE.get(self.kind, RECONCILED).replace("{name}", self.subject.rpartition(" ")[2])
 
 
 ZOOKEEPER: Final = "zookeeper and the controller"
+OF_ALL_TOPICS: Final = ("broker_dead", "deletion_owed")
+"""Kinds that tell of a broker by all topics: to look a second time, all are looked at."""
 
 
 class Stored(msgspec.Struct, frozen=True):
@@ -125,18 +132,29 @@ def examine_health(context: ControllerContext) -> Iterator[Finding]:
         if context.is_queued_for_deletion(name):
             continue
         for number, assignment in entry.partitions():
-            leadership = entry.leadership[number]
-            partition = f"{name}-{number}"
-            if leadership is None or leadership.leader_and_isr.leader == NO_LEADER:
-                isr = "nobody" if leadership is None else list(leadership.leader_and_isr.isr)
-                yield Finding(partition, "leaderless", "the cluster", f"nobody leads it; in sync last: {isr}")
-                continue
-            for replica in assignment.replicas:
-                live = replica in context.usable and replica not in assignment.adding
-                if live and replica not in leadership.leader_and_isr.isr:
-                    isr = list(leadership.leader_and_isr.isr)
-                    what = f"it lives and is not in sync; the ISR is {isr}"
-                    yield Finding(partition, "not_in_sync", f"broker {replica}", what)
+            yield from _examine_partition(context, TopicPartition(name, number), assignment, entry.leadership[number])
+
+
+def _examine_partition(
+    context: ControllerContext,
+    partition: TopicPartition,
+    assignment: ReplicaAssignment,
+    leadership: LeaderIsrAndControllerEpoch | None,
+) -> Iterator[Finding]:
+    live = [replica for replica in assignment.replicas if replica in context.usable]
+    failed = [replica for replica in live if context.replica_state(partition, replica) is ReplicaState.OFFLINE]
+    for replica in failed:
+        what = "its broker lives and does not serve it: its log directory has failed"
+        yield Finding(str(partition), "replica_offline", f"broker {replica}", what)
+    if leadership is None or leadership.leader_and_isr.leader == NO_LEADER:
+        isr = "nobody" if leadership is None else list(leadership.leader_and_isr.isr)
+        yield Finding(str(partition), "leaderless", "the cluster", f"nobody leads it; in sync last: {isr}")
+        return
+    isr = list(leadership.leader_and_isr.isr)
+    for replica in live:
+        if replica not in isr and replica not in failed and replica not in assignment.adding:
+            what = f"it lives and is not in sync; the ISR is {isr}"
+            yield Finding(str(partition), "not_in_sync", f"broker {replica}", what)
 
 
 def examine_reports(context: ControllerContext, reports: Mapping[BrokerId, BrokerReports]) -> Iterator[Finding]:
@@ -234,7 +252,30 @@ def examine_strangers(known: Mapping[str, int], reports: Mapping[BrokerId, Broke
         for partition, told in each.replicas.items():
             if partition.topic not in known and told.role is not HostedRole.OFFLINE:
                 what = f"it {told}, and the controller knows no such topic"
-                yield Finding(str(partition), "topic_unknown", f"broker {broker}", what)
+                yield Finding(str(partition), "hosted_unknown", f"broker {broker}", what)
+
+
+def examine_absent(
+    dead: Mapping[BrokerId, Sequence[TopicPartition]], owing: Mapping[BrokerId, Sequence[TopicPartition]]
+) -> Iterator[Finding]:
+    """Brokers that do not live, and partitions that they have replicas of, or are still to delete a replica of."""
+    for broker, partitions in sorted(dead.items()):
+        what = f"it is not live, and has replicas of {counted(len(partitions), 'partition')}: {listed(partitions)}"
+        yield Finding(f"broker {broker}", "broker_dead", "the cluster", what)
+    for broker, partitions in sorted(owing.items()):
+        what = f"it is not live, and is still to delete former replicas of {counted(len(partitions), 'partition')}: "
+        yield Finding(f"broker {broker}", "deletion_owed", "the cluster", what + listed(partitions))
+
+
+def examine_deletions(waiting: Mapping[str, str]) -> Iterator[Finding]:
+    """Topics whose deletion does not go on, and what it waits for."""
+    for name, why in sorted(waiting.items()):
+        yield Finding(f"topic {name}", "deletion_waits", "the cluster", f"it is being deleted, and waits: {why}")
+
+
+def counted(count: int, noun: str) -> str:
+    """1 partition, 2 partitions."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def listed(names: Sequence[object], most: int = 5) -> str:

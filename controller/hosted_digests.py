@@ -10,8 +10,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from regency.controller.context import ControllerContext, ReplicaStates, TopicEntry
+from regency.controller.context import ControllerContext
 from regency.controller.states import ReplicaState
+from regency.controller.topic_entry import ReplicaStates, TopicEntry
 from regency.model.hosting import HostedRole, replaced, replica_number, topic_number
 from regency.model.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition, ZkVersion
 

@@ -7,25 +7,27 @@ from collections.abc import Iterator
 from regency.controller.context import ControllerContext
 from regency.controller.states import PartitionState
 from regency.model.facts import LeaderAndIsr, ReplicaAssignment
-from regency.model.ids import TopicPartition
+from regency.model.ids import NO_LEADER, TopicPartition
 
 
 def violations(context: ControllerContext) -> Iterator[str]:
     """What is wrong, in words, partition by partition; nothing where all is well."""
     sound: set[tuple[int, int]] = set()  # most partitions share their leadership and their assignment with others
     for entry in context.topics.values():
-        for number, assignment in entry.partitions():
-            partition = entry.names[number]
-            leadership = entry.leadership[number]
-            state = entry.partition_states[number]
+        for partition, assignment, leadership, state in zip(
+            entry.names, entry.assignments, entry.leadership, entry.partition_states, strict=True
+        ):
+            if assignment is None:
+                continue
             if leadership is not None and (id(leadership), id(assignment)) not in sound:
                 found = list(_of_leadership(partition, leadership.leader_and_isr, assignment))
                 if not found:
                     sound.add((id(leadership), id(assignment)))
                 yield from found
-            if state is PartitionState.ONLINE and (leadership is None or not leadership.leader_and_isr.has_leader):
+            if state is PartitionState.ONLINE and (leadership is None or leadership.leader_and_isr.leader == NO_LEADER):
                 yield f"{partition} is online without a leader"
-            if (state in (PartitionState.NEW, PartitionState.OFFLINE)) != (partition in context.leaderless):
+            waits = partition in context.leaderless if context.leaderless else False
+            if (state is PartitionState.NEW or state is PartitionState.OFFLINE) != waits:
                 yield f"{partition} is {state.value}, and it is not noted whether it waits for a leader"
 
 

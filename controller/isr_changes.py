@@ -24,8 +24,10 @@ def on_isrs_changed(term: Term) -> None:
     changed = refresh_leadership(term.context, term.store, known)
     crash_point("controller.isr_changes.after_read")
     tell_leaders(term, changed)
-    bounced = _mark_bounced(term, changed)
-    take_offline(term, _gone_members(term, changed))
+    read, term.context.unjudged = term.context.unjudged, {}  # also what was read before its notification came
+    judged = {each: mzxid for each, mzxid in read.items() if _is_known(term, each)}
+    bounced = _mark_bounced(term, judged)
+    take_offline(term, _gone_members(term, judged))
     _let_return(term, bounced)
     finish(term, known)
     crash_point("controller.isr_changes.before_deletion")

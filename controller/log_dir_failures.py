@@ -65,7 +65,7 @@ def _named(access: StoreAccess, listed: Sequence[str]) -> list[BrokerId]:
         try:
             named.add(znodes.decode_log_dir_event(znode.path, znode.data))
         except ZnodeMalformed as error:
-            access.report(error, znode)
+            access.report(error, znode, "It is removed; a directory that failed is not looked for because of it.")
     return sorted(named)
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import chain
 
 import msgspec
 
-from regency.controller.desired_state import Host, Stop
+from regency.controller.wanted import Host, Rows, Stop, TopicRows
 from regency.model.facts import Broker
 from regency.model.ids import LEADER_DURING_DELETE, BrokerEpoch, BrokerId, ControllerEpoch, TopicId, TopicPartition
 from regency.protos import control_pb2 as pb
@@ -68,13 +69,30 @@ def partition_refs(partitions: Mapping[TopicPartition, TopicId]) -> list[pb.Part
     return [pb.PartitionRefs(topic=topic, topic_id=ids[topic].bytes, partition=numbers[topic]) for topic in numbers]
 
 
+def encode_rows(topic: TopicRows) -> bytes:
+    """A PartitionStates, encoded; its columns only once for all that are told the same."""
+    rows = topic.rows
+    columns = rows.encoded
+    if columns is None:
+        columns = rows.encoded = _columns(rows).SerializeToString()
+    return pb.PartitionStates(topic=topic.topic, topic_id=topic.topic_id.bytes).SerializeToString() + columns
+
+
+def embedded(field: int, encoded: bytes) -> bytes:
+    """An encoded message as field `field`, 1 to 15, of another that is encoded."""
+    key, size = bytes((field << 3 | 2,)), len(encoded)
+    while size > 0x7F:
+        key += bytes((size & 0x7F | 0x80,))
+        size >>= 7
+    return key + bytes((size,)) + encoded
+
+
 def leader_endpoints(
-    hosts: Iterable[Host], brokers: Mapping[BrokerId, Broker], listener: str
+    leaders: Iterable[BrokerId], brokers: Mapping[BrokerId, Broker], listener: str
 ) -> list[pb.LeaderEndpoint]:
-    """Where the leaders named in `hosts` are reached on the inter-broker listener; those not live are left out."""
-    leaders = sorted({host.leadership.leader_and_isr.leader for host in hosts})
+    """Where these leaders are reached on the inter-broker listener; those not live are left out."""
     endpoints = []
-    for leader in leaders:
+    for leader in sorted(set(leaders)):
         broker = brokers.get(leader)
         endpoint = broker.endpoint(listener) if broker is not None else None
         if broker is not None and endpoint is not None:
@@ -132,36 +150,45 @@ def _topic_states(
     *,
     during_delete: bool,
 ) -> pb.PartitionStates:
-    hosts = [host for _, host in rows]
-    decided = [host.leadership.leader_and_isr for host in hosts]
-    isrs = [each.isr for each in decided]
-    replicas = [host.assignment.replicas for host in hosts]
-    message = pb.PartitionStates(
-        topic=topic,
-        topic_id=hosts[0].topic_id.bytes,
-        partition=[number for number, _ in rows],
-        leader=[LEADER_DURING_DELETE] * len(rows) if during_delete else [each.leader for each in decided],
-        leader_epoch=[each.leader_epoch for each in decided],
-        zk_version=[each.zk_version for each in decided],
-        controller_epoch=[host.leadership.controller_epoch for host in hosts],
-        isr_len=[len(isr) for isr in isrs],
-        isr=[member for isr in isrs for member in isr],
-        replicas_len=[len(each) for each in replicas],
-        replicas=[replica for each in replicas for replica in each],
+    numbers, hosts = [number for number, _ in rows], [host for _, host in rows]
+    unavailable = [tuple(offline(TopicPartition(topic, number))) for number in numbers] if offline is not None else []
+    message = _columns(
+        Rows(numbers, [host.leadership for host in hosts], [host.assignment for host in hosts], unavailable)
     )
-    if any(host.assignment.adding for host in hosts):
-        message.adding_len.extend(len(host.assignment.adding) for host in hosts)
-        message.adding.extend(replica for host in hosts for replica in host.assignment.adding)
-    if any(host.assignment.removing for host in hosts):
-        message.removing_len.extend(len(host.assignment.removing) for host in hosts)
-        message.removing.extend(replica for host in hosts for replica in host.assignment.removing)
+    message.topic, message.topic_id = topic, hosts[0].topic_id.bytes
+    if during_delete:
+        message.leader[:] = [LEADER_DURING_DELETE] * len(rows)
     if is_new is not None:
-        flags = [is_new(TopicPartition(topic, number)) for number, _ in rows]
+        flags = [is_new(TopicPartition(topic, number)) for number in numbers]
         if any(flags):
             message.is_new.extend(flags)
-    if offline is not None:
-        unavailable = [offline(TopicPartition(topic, number)) for number, _ in rows]
-        if any(unavailable):
-            message.offline_len.extend(map(len, unavailable))
-            message.offline.extend(replica for each in unavailable for replica in each)
+    return message
+
+
+def _columns(rows: Rows) -> pb.PartitionStates:
+    """A message of everything but the topic and what is new."""
+    decided = [leadership.leader_and_isr for leadership in rows.leaderships]
+    isrs = [each.isr for each in decided]
+    assignments = rows.assignments
+    replicas = [assignment.replicas for assignment in assignments]
+    message = pb.PartitionStates(
+        partition=rows.numbers,
+        leader=[each.leader for each in decided],
+        leader_epoch=[each.leader_epoch for each in decided],
+        zk_version=[each.zk_version for each in decided],
+        controller_epoch=[leadership.controller_epoch for leadership in rows.leaderships],
+        isr_len=list(map(len, isrs)),
+        isr=list(chain.from_iterable(isrs)),
+        replicas_len=list(map(len, replicas)),
+        replicas=list(chain.from_iterable(replicas)),
+    )
+    adding, removing = [each.adding for each in assignments], [each.removing for each in assignments]
+    for lists, lengths, flat in (
+        (adding, message.adding_len, message.adding),
+        (removing, message.removing_len, message.removing),
+        (rows.offline, message.offline_len, message.offline),
+    ):
+        if any(lists):
+            lengths.extend(map(len, lists))
+            flat.extend(chain.from_iterable(lists))
     return message

@@ -26,7 +26,7 @@ from regency.controller.states import PartitionState
 from regency.controller.store_access import WriteCode
 from regency.controller.unclean_leave import UncleanLeave
 from regency.model.crash_points import crash_point
-from regency.model.facts import LeaderAndIsr, LeaderIsrAndControllerEpoch
+from regency.model.facts import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
 from regency.model.ids import BrokerId, LeaderEpoch, TopicPartition, ZkVersion
 
 logger = logging.getLogger(__name__)
@@ -56,25 +56,26 @@ class PartitionStateMachine:
 
     def startup(self) -> None:
         """Give every partition its first state from its leadership, and elect for those without a working leader."""
-        context = self._context
-        usable, all_work = context.usable, not context.offline_replicas
-        for name, entry in context.topics.items():
-            deleted = context.is_being_deleted(name)
-            for partition, assignment, leadership in zip(entry.names, entry.assignments, entry.leadership, strict=True):
-                if assignment is None:
-                    continue
-                if deleted:
-                    state = PartitionState.NON_EXISTENT
-                elif leadership is None:
-                    state = PartitionState.NEW
-                elif leadership.leader_and_isr.leader in usable and (
-                    all_work or context.is_online(leadership.leader_and_isr.leader, partition)
-                ):
-                    state = PartitionState.ONLINE
-                else:
-                    state = PartitionState.OFFLINE
-                context.set_partition_state(partition, state)
+        for topic, entry in self._context.topics.items():
+            if self._context.is_being_deleted(topic):
+                states = [PartitionState.NON_EXISTENT] * len(entry.names)
+            else:
+                states = list(map(self._first_state, entry.names, entry.assignments, entry.leadership))
+            self._context.begin_partitions(topic, states)
         self.trigger_online()
+
+    def _first_state(
+        self,
+        partition: TopicPartition,
+        assignment: ReplicaAssignment | None,
+        leadership: LeaderIsrAndControllerEpoch | None,
+    ) -> PartitionState:
+        if assignment is None:
+            return PartitionState.NON_EXISTENT
+        if leadership is None:
+            return PartitionState.NEW
+        online = self._context.is_online(leadership.leader_and_isr.leader, partition)
+        return PartitionState.ONLINE if online else PartitionState.OFFLINE
 
     def trigger_online(self) -> dict[TopicPartition, str]:
         """Try to elect for every partition that is New or Offline and not being deleted. Returns those that failed."""
@@ -140,7 +141,7 @@ class PartitionStateMachine:
     def _validate(
         self, partitions: Iterable[TopicPartition], target: PartitionState
     ) -> tuple[list[TopicPartition], dict[TopicPartition, str]]:
-        allowed = target.valid_previous
+        allowed = tuple(target.valid_previous)  # to look in by identity
         valid = []
         refused = {}
         for partition in partitions:
@@ -374,4 +375,5 @@ def refresh_leadership(
         if context.leadership(partition) != state:
             context.set_leadership(partition, state)
             changed[partition] = read.mzxids[partition]
+    context.unjudged.update(changed)
     return changed

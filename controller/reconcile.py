@@ -77,6 +77,8 @@ class Reconciler:
         yield from self._refresh()
         context = self._term.context
         for broker in sorted(context.usable):
+            if broker not in context.usable:
+                continue  # it has died or begun to leave since the first step
             epoch = context.brokers[broker].epoch
             last = self._reports.last(broker, epoch)
             if last is not None and last.digest != self._digests.of(broker):

@@ -24,17 +24,26 @@ from regency.model.ids import BrokerId, PartitionReplica, TopicPartition
 
 logger = logging.getLogger(__name__)
 
+CONFIRMED = ("deleted", "its broker has confirmed that it holds nothing of it any more")
+GIVEN_UP = ("given up", "its broker never was in the cluster, or is gone for good")
+
 
 def delete_replicas(term: Term, former: Sequence[PartitionReplica]) -> None:
-    """Stop former replicas and have their logs deleted, by brokers that are gone when they return."""
+    """Stop former replicas and have their logs deleted, by brokers that are dead when they return.
+
+    Those of brokers that never were, or are gone for good, are taken for deleted.
+    """
     if not former:
         return
     crash_point("controller.former_replicas.before_stop")
     term.replicas.handle(former, ReplicaState.OFFLINE)
-    able = [each for each in former if _is_able(term, each)]
-    term.replicas.handle(able, ReplicaState.DELETION_STARTED)
-    unable = [each for each in former if not _is_able(term, each)]
+    gone = [each for each in former if each.broker not in term.context.members]
+    term.replicas.handle([*gone, *(each for each in former if _is_able(term, each))], ReplicaState.DELETION_STARTED)
+    unable = [each for each in former if each.broker in term.context.members and not _is_able(term, each)]
     term.replicas.handle(unable, ReplicaState.DELETION_INELIGIBLE)
+    if gone:
+        term.replicas.handle(gone, ReplicaState.DELETION_SUCCESSFUL)
+        forget_confirmed(term, dict.fromkeys(each.topic_partition for each in gone))
 
 
 def resume_deletions(term: Term) -> None:
@@ -104,9 +113,12 @@ def _write(term: Term, waiting: dict[str, dict[TopicPartition, list[BrokerId]]])
         if result.code is WriteCode.WRITTEN:
             term.context.topics[topic].zk_version = result.zk_version
             former = [PartitionReplica(topic, each.partition, broker) for each in gone for broker in gone[each]]
-            why = "its broker has confirmed that it holds nothing of it any more"
             term.decisions.note_each(
-                (str(each.topic_partition), f"a former replica on broker {each.broker}", "deleted", why)
+                (
+                    str(each.topic_partition),
+                    f"a former replica on broker {each.broker}",
+                    *(CONFIRMED if each.broker in term.context.members else GIVEN_UP),
+                )
                 for each in former
             )
             term.replicas.handle(former, ReplicaState.NON_EXISTENT)

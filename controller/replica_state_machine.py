@@ -42,16 +42,9 @@ class ReplicaStateMachine:
         Returns the others, provisionally Ineligible, which the caller moves to Offline (KAFKA-3143).
         """
         offline: list[PartitionReplica] = []
-        context = self._context
-        for name, entry in context.topics.items():
-            for number, assignment in entry.partitions():
-                partition = entry.names[number]
-                online = context.begin_replicas(partition, assignment.replicas)
-                if len(online) < len(assignment.replicas):
-                    dead = (each for each in assignment.replicas if each not in online)
-                    offline.extend(PartitionReplica(name, number, replica) for replica in dead)
-                if entry.leadership[number] is not None:
-                    self._batch.host(online, partition)
+        for topic in self._context.topics:
+            offline += self._context.begin_replicas(topic)
+            self._batch.host_topic(topic)
         return offline
 
     def handle(self, replicas: Iterable[PartitionReplica], target: ReplicaState) -> dict[PartitionReplica, str]:
@@ -78,7 +71,7 @@ class ReplicaStateMachine:
     def _validate(
         self, replicas: Iterable[PartitionReplica], target: ReplicaState
     ) -> tuple[list[PartitionReplica], dict[PartitionReplica, str]]:
-        allowed = target.valid_previous
+        allowed = tuple(target.valid_previous)  # to look in by identity
         valid = []
         refused = {}
         for replica in replicas:

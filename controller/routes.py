@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from regency.controller.agent_troubles import on_agent_troubled
+from regency.controller.broker_forgetting import ForgetBroker, forget_broker
 from regency.controller.broker_shutdown import SteerBroker, steer_broker
 from regency.controller.brokers import on_brokers_changed
 from regency.controller.config_changes import (
@@ -109,6 +110,7 @@ REQUESTS: Final[Mapping[type[Event], Callable[[Term, Any], Any]]] = {
     AlterConfigs: alter_configs,
     Resign: resign,
     SteerBroker: steer_broker,
+    ForgetBroker: forget_broker,
     DeleteTopics: delete_topics,
     ListDeletions: list_deletions,
     ControlledShutdown: shut_down_broker,

@@ -8,7 +8,7 @@ Source: design section 5.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from itertools import zip_longest
 from typing import NamedTuple
@@ -16,8 +16,9 @@ from typing import NamedTuple
 import msgspec
 
 from regency.controller import messages
-from regency.controller.desired_state import DesiredState, Host, Stop, retry_delay_ms
+from regency.controller.desired_state import DesiredState, retry_delay_ms
 from regency.controller.metadata_log import CHUNK_BYTES, MetadataLog, Snapshot
+from regency.controller.wanted import Host, Stop, TopicRows
 from regency.model.facts import Broker
 from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
@@ -52,6 +53,7 @@ class Outgoing(msgspec.Struct, frozen=True):
     rpc: Rpc
     seq: int
     hosts: Mapping[TopicPartition, Host] = {}
+    topics: Sequence[TopicRows] = ()
     new: frozenset[TopicPartition] = frozenset()
     full: bool = False
     last_chunk: bool = False
@@ -176,13 +178,7 @@ class Sender:
         """The request as a message. Reads nothing that changes, so it needs no guard."""
         header = messages.header(self._origin, self._broker_epoch, outgoing.seq)
         if outgoing.rpc is Rpc.LEADER_AND_ISR:
-            return pb.LeaderAndIsrRequest(
-                header=header,
-                full=outgoing.full,
-                last_chunk=outgoing.last_chunk,
-                topics=messages.partition_states(outgoing.hosts, is_new=outgoing.new.__contains__),
-                leaders=messages.leader_endpoints(outgoing.hosts.values(), brokers, listener),
-            )
+            return _leader_and_isr_request(header, outgoing, brokers, listener)
         if outgoing.rpc is Rpc.STOP_REPLICA:
             return pb.StopReplicaRequest(header=header, topics=messages.stop_partitions(outgoing.stops))
         assert outgoing.metadata is not None
@@ -218,7 +214,8 @@ class Sender:
             self._in_flight = msgspec.structs.replace(sent, seq=self._next_seq())
         else:
             self._in_flight = None
-            self.desired.settle((*sent.hosts, *sent.stops), (), now_ms)
+            whole = (partition for topic in sent.topics for partition in topic.partitions())
+            self.desired.settle((*sent.hosts, *sent.stops, *whole), (), now_ms)
         if answer.error_code == ErrorCode.STALE_CONTROLLER_EPOCH:
             newest = ControllerEpoch(answer.controller_epoch)
             return Trouble(self._broker, self._broker_epoch, stale_controller=True, controller_epoch=newest)
@@ -262,11 +259,13 @@ class Sender:
 
     def _leader_and_isr(self) -> Outgoing:
         self._last_rpc = Rpc.LEADER_AND_ISR
-        hosts = self.desired.take_hosts(CHUNK_BYTES)
+        topics = self.desired.take_topics(CHUNK_BYTES)
+        hosts = {} if topics else self.desired.take_hosts(CHUNK_BYTES)
         return Outgoing(
             Rpc.LEADER_AND_ISR,
             self._next_seq(),
             hosts=hosts,
+            topics=topics,
             new=frozenset(filter(self.desired.is_new, hosts)),
             full=self._full,
             last_chunk=self._full and not self.desired.has_hosts,
@@ -335,6 +334,24 @@ class Sender:
     def _next_seq(self) -> int:
         self._seq += 1
         return self._seq
+
+
+def _leader_and_isr_request(
+    header: pb.Header, outgoing: Outgoing, brokers: Mapping[BrokerId, Broker], listener: str
+) -> pb.LeaderAndIsrRequest:
+    leaders = {host.leadership.leader_and_isr.leader for host in outgoing.hosts.values()}
+    leaders.update(*(topic.rows.leaders for topic in outgoing.topics))
+    request = pb.LeaderAndIsrRequest(
+        header=header,
+        full=outgoing.full,
+        last_chunk=outgoing.last_chunk,
+        topics=messages.partition_states(outgoing.hosts, is_new=outgoing.new.__contains__),
+        leaders=messages.leader_endpoints(leaders, brokers, listener),
+    )
+    field = pb.LeaderAndIsrRequest.TOPICS_FIELD_NUMBER
+    encoded = b"".join(messages.embedded(field, messages.encode_rows(topic)) for topic in outgoing.topics)
+    request.MergeFromString(encoded)
+    return request
 
 
 class _Verdict(NamedTuple):

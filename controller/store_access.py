@@ -19,9 +19,12 @@ from regency.model.errors import ControllerMoved, ZnodeMalformed
 from regency.model.ids import ControllerEpoch, ZkVersion
 from regency.runtime.fenced import FencedItem, ItemOutcome, fenced_write
 from regency.runtime.zk_ops import MAX_REQUEST_BYTES
-from regency.runtime.zk_session import ZkCode, ZkSession, Znode
+from regency.runtime.zk_session import Create, ZkCode, ZkSession, Znode
 
 logger = logging.getLogger(__name__)
+
+LEFT_OUT = "It is left out until it is corrected; everything else goes on."
+"""What comes of a znode that stays and cannot be read."""
 
 LARGEST_OPERATION = MAX_REQUEST_BYTES - 1024
 """Bytes of an operation that still fits into one request with the check of the epoch and a chroot."""
@@ -99,8 +102,15 @@ class StoreAccess:
         )
 
     def children(self, path: str) -> tuple[str, ...]:
-        """Names of a znode's children, sorted; none where there is no such znode."""
+        """Names of a znode's children, sorted; none where there is no such znode.
+
+        One of those below which everybody writes is made again first: whoever cleans up by hand (`deleteall
+        /admin/delete_topics`) would else have every later request lost, or refused for a reason that is none.
+        """
         children = self._patience.until_done(lambda: self._session.children(path))
+        if children is None and path in paths.PERSISTENT_PARENTS:
+            logger.warning("%s is gone, deleted by hand: it is made again", path)
+            self.write([FencedItem((Create(parent, b""),)) for parent in paths.PERSISTENT_PARENTS])
         return () if children is None else children.names
 
     def children_many(self, wanted: Sequence[str]) -> list[tuple[str, ...]]:
@@ -114,18 +124,18 @@ class StoreAccess:
         """These znodes, in this order; None for those that do not exist."""
         return self._patience.until_done(lambda: self._session.read_many(wanted)) if wanted else []
 
-    def report(self, error: ZnodeMalformed, znode: Znode) -> None:
-        """Log once that a znode cannot be read, as long as nobody writes it again."""
-        self._report_once((znode.path, znode.stat.mzxid), error)
+    def report(self, error: ZnodeMalformed, znode: Znode, consequence: str = LEFT_OUT) -> None:
+        """Log once that a znode cannot be read, as long as nobody writes it again, and what comes of that."""
+        self._report_once((znode.path, znode.stat.mzxid), error, consequence)
 
     def report_name(self, path: str, reason: str) -> None:
         """Log once that nothing of this name may stand there."""
-        self._report_once((path, 0), ZnodeMalformed(path, reason))
+        self._report_once((path, 0), ZnodeMalformed(path, reason), LEFT_OUT)
 
-    def _report_once(self, seen: tuple[str, int], error: ZnodeMalformed) -> None:
+    def _report_once(self, seen: tuple[str, int], error: ZnodeMalformed, consequence: str) -> None:
         if seen not in self._reported:
             self._reported.add(seen)
-            logger.error("%s It is left out until it is corrected; everything else goes on.", error)
+            logger.error("%s %s", error, consequence)
 
 
 def result_of(outcome: ItemOutcome) -> WriteResult:

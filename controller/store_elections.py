@@ -32,6 +32,8 @@ def read_preferred_election(access: StoreAccess) -> AskedElection | None:
     named: tuple[TopicPartition, ...] = ()
     try:
         named = znodes.decode_preferred_election(znode.path, znode.data)
+        if not named:
+            logger.warning("%s names no partitions: nothing is elected, and it is removed", znode.path)
     except ZnodeMalformed as error:
         logger.error("%s What it asks for is not known: it is removed.", error)  # noqa: TRY400 (expected)
     return AskedElection(tuple(dict.fromkeys(named)), ZkVersion(znode.stat.version))

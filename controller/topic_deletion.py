@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import msgspec
 
-from regency.controller.context import ControllerContext, TopicEntry
+from regency.controller.context import ControllerContext
 from regency.controller.decisions import DecisionLog
 from regency.controller.partition_state_machine import PartitionStateMachine
 from regency.controller.replica_state_machine import ReplicaStateMachine
@@ -21,13 +21,14 @@ from regency.controller.request_batch import RequestBatch
 from regency.controller.sender import Deleted
 from regency.controller.states import PartitionState, ReplicaState
 from regency.controller.store_deletions import DeletionStore
+from regency.controller.topic_entry import TopicEntry
 from regency.controller.topic_watches import TopicWatches
 from regency.model.crash_points import crash_point
 from regency.model.ids import BrokerId, PartitionReplica, TopicPartition
 
 logger = logging.getLogger(__name__)
 
-REASSIGNED_FIRST = "it is being reassigned"
+REASSIGNED_FIRST = "it is being reassigned (`regency partitions list` shows it, `regency partitions cancel` ends it)"
 
 
 class DeletionProgress(msgspec.Struct, frozen=True):
@@ -43,20 +44,25 @@ class DeletionProgress(msgspec.Struct, frozen=True):
     """Brokers whose replicas cannot be deleted now."""
 
 
-def deletion_path(state: ReplicaState, *, online: bool) -> tuple[ReplicaState, ...]:
+def deletion_path(state: ReplicaState, *, online: bool, awaited: bool = True) -> tuple[ReplicaState, ...]:
     """The states that a replica of a topic to be deleted goes through now, one after the other.
 
-    One that is not online cannot be deleted until it is; one whose broker has been told is waited for.
+    One that is not online cannot be deleted until it is; one whose broker has been told is waited for. One that is not
+    even `awaited`, because its broker never was or is gone for good, is taken for deleted.
     """
     match state:
         case ReplicaState.DELETION_SUCCESSFUL | ReplicaState.NON_EXISTENT:
             return ()
+        case ReplicaState.DELETION_STARTED if not awaited:
+            return (ReplicaState.DELETION_SUCCESSFUL,)
         case ReplicaState.DELETION_STARTED:
             return () if online else (ReplicaState.DELETION_INELIGIBLE,)
-        case ReplicaState.DELETION_INELIGIBLE if not online:
+        case ReplicaState.DELETION_INELIGIBLE if awaited and not online:
             return ()
-    target = ReplicaState.DELETION_STARTED if online else ReplicaState.DELETION_INELIGIBLE
-    return (target,) if state is ReplicaState.OFFLINE else (ReplicaState.OFFLINE, target)
+    path: tuple[ReplicaState, ...] = (ReplicaState.DELETION_STARTED, ReplicaState.DELETION_SUCCESSFUL)
+    if awaited:
+        path = path[:1] if online else (ReplicaState.DELETION_INELIGIBLE,)
+    return path if state is ReplicaState.OFFLINE else (ReplicaState.OFFLINE, *path)
 
 
 class TopicDeletionManager:
@@ -166,13 +172,13 @@ class TopicDeletionManager:
         context = self._context
         new = sorted({name for name in topics if name in context.topics and not context.is_queued_for_deletion(name)})
         context.topics_to_delete.update(new)
+        self._note(new, "kept", "to be deleted", why)
         reassigning = self._reassigning()
         for name in new:
             if name in reassigning:
                 self._wait(name, REASSIGNED_FIRST)
             else:
                 context.topics_deletion_started.add(name)
-        self._note(new, "kept", "to be deleted", why)
         self._forget_partitions([name for name in new if name not in reassigning])
         return new
 
@@ -207,11 +213,13 @@ class TopicDeletionManager:
             ReplicaState.OFFLINE: [],
             ReplicaState.DELETION_INELIGIBLE: [],
             ReplicaState.DELETION_STARTED: [],
+            ReplicaState.DELETION_SUCCESSFUL: [],
         }
         for name in topics:
             for partition, states in _replica_states(name, context.topics[name]):
                 for broker, state in states:
-                    for target in deletion_path(state, online=context.is_online(broker, partition)):
+                    online, awaited = context.is_online(broker, partition), broker in context.members
+                    for target in deletion_path(state, online=online, awaited=awaited):
                         steps[target].append(PartitionReplica(name, partition.partition, broker))
         if steps[ReplicaState.DELETION_STARTED]:
             crash_point("controller.deletion.before_replicas_told")
@@ -234,7 +242,9 @@ class TopicDeletionManager:
                 context.topics_ineligible.pop(name, None)
         if done:
             removed = self.store.remove_topics(done)
-            self._forget(removed.gone, "all its replicas are deleted")
+            given_up = [name for name in removed.gone if not self._is_all_deleted(name)]
+            self._forget([name for name in removed.gone if name not in given_up], "all its replicas are deleted")
+            self._forget(given_up, "its replicas are deleted, but for those on brokers that are gone for good")
             self._forget(removed.replaced, "another topic of its name was created outside")
 
     def _forget(self, topics: Sequence[str], why: str) -> None:
@@ -252,6 +262,11 @@ class TopicDeletionManager:
             context.remove_topic(name)
             self._watches.disarm(name)
         self._note(topics, "being deleted", "gone", why)
+
+    def _is_all_deleted(self, name: str) -> bool:
+        """Whether brokers have confirmed it of every replica of a topic of which none is left."""
+        states = (each for _, replicas in _replica_states(name, self._context.topics[name]) for each in replicas)
+        return all(broker in self._context.members for broker, _ in states)
 
     # Why not
 
@@ -273,10 +288,10 @@ class TopicDeletionManager:
 
     def _why_not(self, broker: BrokerId) -> str:
         if broker not in self._context.brokers:
-            return f"broker {broker} holds replicas and is not live"
+            return f"broker {broker} holds replicas and is not live (gone for good? `regency brokers forget {broker}`)"
         if broker in self._context.shutting_down:
             return f"broker {broker} holds replicas and is shutting down"
-        return f"broker {broker} holds replicas in a directory that failed"
+        return f"broker {broker} holds replicas in a directory that failed (repair it, then restart that broker)"
 
     def _wait(self, topic: str, why: str) -> None:
         if self._context.topics_ineligible.get(topic) != why:

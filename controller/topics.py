@@ -114,6 +114,7 @@ def create_partitions(term: Term, partitions: Sequence[TopicPartition]) -> dict[
         logger.warning("%s waits for a leader: %s", partition, why)
     if len(failed) > 10:
         logger.warning("%d partitions more wait for a leader", len(failed) - 10)
+    term.decisions.note_each((str(each), "nothing", "waits for a leader", str(why)) for each, why in failed.items())
     return failed
 
 

@@ -283,3 +283,17 @@ class ShutDownBrokerResponse(_message.Message):
     outcome: Outcome
     broker_epoch: int
     def __init__(self, outcome: _Optional[_Union[Outcome, _Mapping]] = ..., broker_epoch: _Optional[int] = ...) -> None: ...
+
+class ForgetBrokerRequest(_message.Message):
+    __slots__ = ("broker_id",)
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    broker_id: int
+    def __init__(self, broker_id: _Optional[int] = ...) -> None: ...
+
+class ForgetBrokerResponse(_message.Message):
+    __slots__ = ("outcome", "replicas")
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    outcome: Outcome
+    replicas: int
+    def __init__(self, outcome: _Optional[_Union[Outcome, _Mapping]] = ..., replicas: _Optional[int] = ...) -> None: ...

@@ -80,6 +80,11 @@ class AdminStub(object):
                 request_serializer=regency_dot_protos_dot_admin__pb2.ShutDownBrokerRequest.SerializeToString,
                 response_deserializer=regency_dot_protos_dot_admin__pb2.ShutDownBrokerResponse.FromString,
                 _registered_method=True)
+        self.ForgetBroker = channel.unary_unary(
+                '/regency.admin.v1.Admin/ForgetBroker',
+                request_serializer=regency_dot_protos_dot_admin__pb2.ForgetBrokerRequest.SerializeToString,
+                response_deserializer=regency_dot_protos_dot_admin__pb2.ForgetBrokerResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServicer(object):
@@ -140,6 +145,12 @@ class AdminServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ForgetBroker(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -187,6 +198,11 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.ShutDownBroker,
                     request_deserializer=regency_dot_protos_dot_admin__pb2.ShutDownBrokerRequest.FromString,
                     response_serializer=regency_dot_protos_dot_admin__pb2.ShutDownBrokerResponse.SerializeToString,
+            ),
+            'ForgetBroker': grpc.unary_unary_rpc_method_handler(
+                    servicer.ForgetBroker,
+                    request_deserializer=regency_dot_protos_dot_admin__pb2.ForgetBrokerRequest.FromString,
+                    response_serializer=regency_dot_protos_dot_admin__pb2.ForgetBrokerResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -433,6 +449,33 @@ class Admin(object):
             '/regency.admin.v1.Admin/ShutDownBroker',
             regency_dot_protos_dot_admin__pb2.ShutDownBrokerRequest.SerializeToString,
             regency_dot_protos_dot_admin__pb2.ShutDownBrokerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ForgetBroker(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/regency.admin.v1.Admin/ForgetBroker',
+            regency_dot_protos_dot_admin__pb2.ForgetBrokerRequest.SerializeToString,
+            regency_dot_protos_dot_admin__pb2.ForgetBrokerResponse.FromString,
             options,
             channel_credentials,
             insecure,

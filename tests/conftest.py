@@ -60,6 +60,20 @@ def eventually() -> Eventually:
     return wait
 
 
+@pytest.fixture(autouse=True)
+def signals_of_a_terminal() -> Iterator[None]:
+    """What a test starts hears SIGHUP and SIGINT, also where the run itself was told to ignore them (nohup, a job in
+    the background of a script): an ignored signal stays ignored over fork and exec.
+    """
+    usual = {signal.SIGHUP: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
+    ignored = [number for number in usual if signal.getsignal(number) is signal.SIG_IGN]
+    for number in ignored:
+        signal.signal(number, usual[number])
+    yield
+    for number in ignored:
+        signal.signal(number, signal.SIG_IGN)
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     report = yield

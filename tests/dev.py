@@ -23,9 +23,12 @@ SUITES = {
     "sim": ["tests/sim"],
     "chaos": ["tests/chaos"],
 }
-WITHOUT_A_NAME = ("unit", "property", "integration", "sim")
+WITHOUT_A_NAME = ("unit", "property", "sim", "integration")
+"""In this order: what waits most comes last, where idle workers take it over first."""
 SIM_S = 180
 """Seconds that `test` gives to simulated schedules."""
+MOST_WORKERS = 8
+"""Processes that `test` spreads pytest over, two per core: clusters wait more than they work, and need memory."""
 
 
 def run(command: Sequence[str | Path], **options: object) -> int:
@@ -114,7 +117,8 @@ def test(arguments: list[str]) -> int:
     if check([]) != 0:
         return 1
     paths = [path for name in WITHOUT_A_NAME for path in SUITES[name]]
-    status = run([sys.executable, "-m", "pytest", "-q", *paths, *arguments])
+    workers = ["-n", str(min(MOST_WORKERS, 2 * (os.cpu_count() or 1))), "--dist", "worksteal"]
+    status = run([sys.executable, "-m", "pytest", "-q", *workers, *paths, *arguments])
     return (
         status if status != 0 or arguments else sim(["--profile", "deep", "--seconds", str(SIM_S - 10), "--all-points"])
     )
@@ -135,6 +139,7 @@ def ci(_: list[str]) -> int:
     """The longer stages after ./dev test, each with its seconds and a cap."""
     stages: list[tuple[str, list[str | Path], int]] = [
         ("demo", [sys.executable, "-m", "regency.cli.main", "demo", "--no-progress"], 180),
+        ("paused", [sys.executable, "-m", "simulation.paused"], 720),
         ("defects", [sys.executable, "-m", "simulation.defects", "--known"], 720),
     ]
     statuses = [stage(name, command, cap_s=cap_s, env=simulating()) for name, command, cap_s in stages]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 from regency.broker_agent.listener.exchange import Exchange
@@ -30,14 +31,17 @@ def failure(request: Request) -> Message:
 
 
 def unsupported_version(correlation_id: int) -> bytearray:
-    """The answer to a version above ours: version 0, the error and our table, from which the client picks (KIP-511)."""
-    return encode_response(ApiKey.API_VERSIONS, 0, correlation_id, _answer(0, ErrorCode.UNSUPPORTED_VERSION))
+    """The answer to a version above ours: version 0, the error and what is offered of ApiVersions itself, so that the
+    client can ask again (KIP-511).
+    """
+    answer = _answer(0, ErrorCode.UNSUPPORTED_VERSION, [ApiKey.API_VERSIONS])
+    return encode_response(ApiKey.API_VERSIONS, 0, correlation_id, answer)
 
 
-def _answer(version: int, error: ErrorCode) -> Message:
+def _answer(version: int, error: ErrorCode, apis: Iterable[ApiKey] = OFFERED) -> Message:
     entry = ApiVersionsResponse.ApiVersion
     keys = [
-        entry(version=version, api_key=int(api), min_version=offered.lowest, max_version=offered.highest)
-        for api, offered in sorted(OFFERED.items())
+        entry(version=version, api_key=int(api), min_version=OFFERED[api].lowest, max_version=OFFERED[api].highest)
+        for api in sorted(apis)
     ]
     return ApiVersionsResponse(version=version, error_code=int(error), api_keys=keys)

@@ -194,7 +194,8 @@ class LogManager:
         watermark would call it committed.
         """
         for log in self._recovered:
-            log.sync_cut_later()
+            if self._logs.get(log.topic_partition) is log:  # else it is deleted, or its directory has failed
+                log.sync_cut_later()
         self._recovered.clear()
         found = ((self._logs.get(topic_partition), offset) for topic_partition, offset in high_watermarks.items())
         self._held_back = [(log, offset) for log, offset in found if log is not None]

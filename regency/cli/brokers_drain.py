@@ -28,6 +28,7 @@ def drain_broker(broker: int, rollback: Path | None, waits: bool, timeout: float
     \b
     Examples:
       regency brokers drain 3 --wait && regency brokers shutdown 3
+      regency brokers drain 3 --wait && regency brokers forget 3   it is dead, and gone for good
       regency partitions plan --drain 3 --out drain-3.json         to look at it first
     """
     return do_now(Wish(drain=(broker,)), waits=waits, timeout=timeout, rollback=rollback)

@@ -44,12 +44,14 @@ def cluster() -> None:
     """
 
 
-@cluster.command()
+@cluster.command(short_help="Tell whether the cluster is healthy.")
 @click.option("--wait", is_flag=True, help="Wait until it is healthy.")
 @click.option("--timeout", type=Seconds(0), default=60.0, show_default=True, help="Seconds to wait at most.")
 @cluster_options
 def health(wait: bool, timeout: float) -> int:
-    """Tell whether the cluster is healthy: exit status 0 if so, 4 while something is missing.
+    """Tell whether the cluster is healthy: exit status 0 if so, 3 where something is missing.
+
+    With --wait: exit status 5 when it is not healthy within --timeout.
 
     Healthy: a controller rules and every broker has acknowledged what it decided, every broker that partitions are
     assigned to is live (and every broker of the cluster in --dir), every partition is led and all of its replicas are
@@ -77,7 +79,9 @@ def health(wait: bool, timeout: float) -> int:
         click.echo(f"not healthy: {phrase(found.problems)}")
     if wait and not found.healthy:
         say(f"Not healthy within {timeout:g} s.")
-    return Exit.DONE if found.healthy else Exit.IN_PROGRESS
+    if found.healthy:
+        return Exit.DONE
+    return Exit.TIMED_OUT if wait else Exit.UNHEALTHY
 
 
 def look() -> Health:
@@ -111,6 +115,9 @@ def judge(
     problems += [f"{name}-{each.partition_index} has no leader" for name, each in leaderless]
     problems += [f"{name}-{each.partition_index} lacks {each.out_of_sync} in its ISR" for name, each in behind]
     newest = max(rule, key=lambda facts: facts.epoch or 0) if rule else None
+    never_led = max(0, ((newest.offline_partitions if newest else None) or 0) - len(leaderless))
+    if never_led:  # brokers are told of no partition that never had a leader, so metadata does not show it
+        problems.append(f"the controller knows of {never_led} more without a leader (`regency doctor` names them)")
     if newest is not None and newest.unacknowledged:
         problems.append(f"{newest.unacknowledged} decisions are not acknowledged by their brokers yet")
     return Health(
@@ -122,7 +129,7 @@ def judge(
         topics=len(topics),
         partitions=len(partitions),
         under_replicated=len(behind),
-        leaderless=len(leaderless),
+        leaderless=len(leaderless) + never_led,
     )
 
 

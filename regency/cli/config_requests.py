@@ -89,6 +89,14 @@ def describe(wire: ClusterWire, resource: Resource, keys: Sequence[str] | None =
     return sorted(rows, key=lambda row: row.key)
 
 
+def is_own(resource: Resource, row: ConfigRow) -> bool:
+    """Whether the key is set for this very resource, whatever is in force: all that unsetting it changes."""
+    source = Source.DYNAMIC_TOPIC_CONFIG
+    if resource.type == BROKER:
+        source = Source.DYNAMIC_BROKER_CONFIG if resource.name else Source.DYNAMIC_DEFAULT_BROKER_CONFIG
+    return source.name in {row.source, *(each.source for each in row.synonyms)}
+
+
 def alter(
     wire: ClusterWire, resource: Resource, changes: Mapping[str, tuple[Operation, str | None]], *, dry_run: bool = False
 ) -> None:

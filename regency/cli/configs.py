@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import click
 
-from regency.cli.config_requests import BROKER, TOPIC, Resource, alter, describe
-from regency.cli.context import INT32_MAX, cluster_options, current, parse_pairs, print_json, say, show
+from regency.cli.config_requests import BROKER, TOPIC, Resource, alter, describe, is_own
+from regency.cli.context import INT32_MAX, TOPIC_NAME, cluster_options, current, parse_pairs, print_json, say, show
 from regency.cli.exits import CommandFailed
 from regency.cli.wire import cluster_wire
 from regency.model.settings_dynamic import Operation
@@ -29,7 +31,7 @@ def configs() -> None:
     """
 
 
-@configs.command("get")
+@configs.command("get", short_help="Show what is set, and where.")
 @_KIND
 @_NAME
 @click.argument("keys", nargs=-1, metavar="[KEY]...")
@@ -84,7 +86,7 @@ def set_(kind: str, name: str, pairs: tuple[str, ...], dry_run: bool) -> None:
     _change(resource(kind, name), changes, dry_run=dry_run)
 
 
-@configs.command("unset")
+@configs.command("unset", short_help="Return keys to their defaults.")
 @_KIND
 @_NAME
 @click.argument("keys", nargs=-1, required=True, metavar="KEY...")
@@ -93,17 +95,24 @@ def set_(kind: str, name: str, pairs: tuple[str, ...], dry_run: bool) -> None:
 def unset(kind: str, name: str, keys: tuple[str, ...], dry_run: bool) -> None:
     """Return keys of a topic, a broker, or all brokers to what they are by default.
 
+    A key that was not set is named, and is no error: exit status 0, as where it was.
+
     \b
     Example:
       regency configs unset topic flights retention.ms
     """
-    _change(resource(kind, name), dict.fromkeys(keys, (Operation.DELETE, None)), dry_run=dry_run)
+    target = resource(kind, name)
+    with cluster_wire(current().bootstrap_servers()) as wire:
+        own = {row.key for row in describe(wire, target, keys) if is_own(target, row)}
+    _change(target, dict.fromkeys(keys, (Operation.DELETE, None)), dry_run=dry_run, changing=own)
+    for key in (each for each in dict.fromkeys(keys) if each not in own):
+        say(f"{key} was not set for {target}.")
 
 
 def resource(kind: str, name: str) -> Resource:
     """What is named. Raises a usage error for a broker that is no id."""
     if kind == "topic":
-        return Resource(TOPIC, name)
+        return Resource(TOPIC, TOPIC_NAME.convert(name, None, None))
     if name == ALL_BROKERS:
         return Resource(BROKER, "")
     if not name.isdecimal() or int(name) > INT32_MAX:
@@ -111,10 +120,18 @@ def resource(kind: str, name: str) -> Resource:
     return Resource(BROKER, str(int(name)))
 
 
-def _change(target: Resource, changes: dict[str, tuple[Operation, str | None]], *, dry_run: bool) -> None:
+def _change(
+    target: Resource,
+    changes: dict[str, tuple[Operation, str | None]],
+    *,
+    dry_run: bool,
+    changing: Collection[str] | None = None,
+) -> None:
+    """Change what is asked for, and say so where that changes anything; `changing` None: it does."""
     with cluster_wire(current().bootstrap_servers()) as wire:
         alter(wire, target, changes, dry_run=dry_run)
         rows = describe(wire, target, list(changes)) if current().json and not dry_run else []
-    say(f"The settings of {target} {'could be' if dry_run else 'are'} changed.")
+    if changing is None or changing:
+        say(f"The settings of {target} {'could be' if dry_run else 'are'} changed.")
     if current().json:
         print_json(rows)

@@ -11,7 +11,8 @@ import confluent_kafka
 import msgspec
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaException, TopicPartition
 
-from regency.cli.context import INT32_MAX, INT64_MAX, Seconds, cluster_options, current, say
+from regency.cli.context import INT32_MAX, INT64_MAX, TOPIC_NAME, Seconds, cluster_options, current, say
+from regency.cli.deletions import refuse_if_going
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.kafka_clients import CONNECT_TIMEOUT_S, check_partition, check_reachable, client_config
 from regency.model.topic_names import validate_topic_name
@@ -34,7 +35,7 @@ class ConsumedRecord(msgspec.Struct, frozen=True):
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topic", type=TOPIC_NAME)
 @click.option("--from-beginning", is_flag=True, help="Start at the oldest records.  [default: only new ones]")
 @click.option(
     "--partition", "partitions", type=click.IntRange(0, INT32_MAX), multiple=True, help="Only this one; repeatable."
@@ -95,6 +96,7 @@ def consume(
 def _choose(consumer: confluent_kafka.Consumer, topic: str, wanted: Sequence[int]) -> list[int]:
     found = consumer.list_topics(topic, timeout=CONNECT_TIMEOUT_S).topics[topic]
     if found.error is not None and not found.partitions:
+        refuse_if_going(current().bootstrap_servers(), topic)
         raise CommandFailed(
             f"Topic {topic} cannot be read: {found.error.str()}.",
             hint=f"`regency topics list` shows what there is; `regency topics create {topic}` makes it.",

@@ -28,8 +28,14 @@ F = TypeVar("F", bound=Callable[..., object])
 class Seconds(click.FloatRange):
     """A time to wait: from `least` to what fits a signed 32-bit number of milliseconds, as Kafka's clients take."""
 
+    name = "number of seconds"
+
     def __init__(self, least: float) -> None:
         super().__init__(min=least, max=INT32_MAX // 1000)
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:  # noqa: ARG002
+        """What help shows in the place of the value (click before 8.2 gives no context)."""
+        return "SECONDS"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """The number. Fails for `nan`, which is within every range."""
@@ -37,6 +43,21 @@ class Seconds(click.FloatRange):
         if math.isnan(seconds):
             self.fail(f"{value} is not a number of seconds.", param, ctx)
         return seconds
+
+
+class TopicName(click.ParamType[str]):
+    """A topic's name. An empty one, which an unset variable of a script gives, names nothing, and never everything."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The name."""
+        if not value:
+            self.fail("a topic's name is not empty.", param, ctx)
+        return str(value)
+
+
+TOPIC_NAME = TopicName()
 
 
 @dataclass
@@ -57,7 +78,7 @@ class CliContext:
         if self.bootstrap:
             return self.bootstrap
         state = read_state(self.directory)
-        if state is None or not state.alive():
+        if state is None or not state.alive(self.directory):
             raise CommandFailed(
                 f"No cluster runs in {self.directory}, and no --bootstrap-server was given.",
                 hint=f"Start one with {command_for(self.directory, 'up --detach')}, "

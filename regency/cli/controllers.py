@@ -62,6 +62,8 @@ def controller(context: click.Context, config: Path | None, overrides: tuple[str
 def status() -> int:
     """Show every controller process, and which of them rules. Exit status 3 unless exactly one does.
 
+    Right after one resigned or died an election is under way, for some tenths of a second: nobody rules then.
+
     \b
     Examples:
       regency controller status
@@ -74,8 +76,11 @@ def status() -> int:
         if each.rules is None:
             say(f"The controller of broker {each.broker} does not answer at {each.address}.")
     rule = [each for each in facts if each.rules]
+    for each in rule:
+        say(f"The controller of broker {each.broker} rules in epoch {each.epoch}.")
     if not rule:
-        say("No controller rules now; one is perhaps being elected.")
+        silent = any(each.rules is None for each in facts)
+        say(f"No controller rules now; {'one is perhaps being elected' if silent else 'an election is under way'}.")
     return Exit.DONE if len(rule) == 1 else Exit.UNHEALTHY
 
 

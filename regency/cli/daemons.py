@@ -64,8 +64,9 @@ def agent(config: Path, overrides: tuple[str, ...]) -> None:
     """Run a broker agent with its controller until SIGTERM or Ctrl-C. Its log goes to stderr.
 
     \b
-    Example:
+    Examples:
       regency agent --config server.properties --override broker.id=4
+      regency agent --config .run/agent-2/server.properties     a dead broker of `regency up` comes back
     """
     become("regency.broker_agent", config, overrides)
 

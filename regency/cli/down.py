@@ -15,6 +15,8 @@ from regency.cluster.down import GRACE_S, end_cluster
 def down(timeout: float) -> None:
     """End the cluster of a directory: agents first, then ZooKeeper. Its data stays. Harmless when nothing runs.
 
+    Agents that were started by hand, with a server.properties of the directory, are ended too.
+
     \b
     Examples:
       regency down

@@ -10,7 +10,8 @@ from datetime import UTC, datetime
 import click
 import msgspec
 
-from regency.cli.context import cluster_options, current, print_json, print_table, say
+from regency.cli.context import TOPIC_NAME, cluster_options, current, print_json, print_table, say
+from regency.cli.deletions import why_going
 from regency.cli.exits import CommandFailed
 from regency.cli.kafka_clients import admin_client
 from regency.cli.metadata import decode_topics
@@ -77,7 +78,7 @@ def _local_moment(text: str) -> int | None:
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topic", type=TOPIC_NAME)
 @click.argument("partition", type=click.IntRange(min=0))
 @click.option("--since", type=Moment(), default=0, help="Only from then on: 10m ago, 14:30, 2026-05-04T14:30.")
 @cluster_options
@@ -85,7 +86,7 @@ def explain(topic: str, partition: int, since: int) -> None:
     """Tell how a partition came to its leader and its ISR: every decision about it, by whom, and why.
 
     Controllers' decisions and the changes of the ISR by leaders, from the history files of all live hosts, in the order
-    in which they took effect.
+    in which they took effect. Where the topic is being deleted, stderr says how far that is and what it waits for.
 
     \b
     Examples:
@@ -110,6 +111,9 @@ def explain(topic: str, partition: int, since: int) -> None:
     missing = [*found.missing, *dead]
     decisions = in_order_of_states(found.decisions)
     _tell(Histories(decisions, missing), _of_partition(decisions), f"Nothing was decided about {name}")
+    going = why_going(servers, topic) if replicas is None else None
+    if replicas is None:
+        say(going or f"No broker knows of partition {name} now: it is gone, or never had a leader.")
 
 
 @click.command()

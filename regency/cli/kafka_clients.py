@@ -12,8 +12,10 @@ from contextlib import ExitStack, contextmanager, suppress
 
 import confluent_kafka
 from kafka.admin import KafkaAdminClient
-from kafka.errors import KafkaError, UnknownBrokerIdError
+from kafka.errors import KafkaConnectionError, KafkaError, UnknownBrokerIdError
 
+from regency.broker_agent.wire.codec import DescribeClusterRequest
+from regency.broker_agent.wire.peer import PeerConnection, PeerUnavailable
 from regency.cli.exits import CommandFailed, Exit
 
 CONNECT_TIMEOUT_S = 10.0
@@ -41,10 +43,16 @@ def admin_client(servers: str) -> Iterator[KafkaAdminClient]:
     except KafkaError as error:
         raise unreachable(servers) from error
     try:
+        _connect_to_one_that_answers(client, first)
         yield client
     except UnknownBrokerIdError as error:
         raise CommandFailed(
             f"Broker {error} is named by the others, but cannot be reached.",
+            hint="Try again when another has taken over; `regency status` shows whether all brokers are up.",
+        ) from error
+    except KafkaConnectionError as error:
+        raise CommandFailed(
+            f"A broker that is needed for this cannot be reached ({error}).",
             hint="Try again when another has taken over; `regency status` shows whether all brokers are up.",
         ) from error
     except KafkaError as error:
@@ -59,6 +67,40 @@ def admin_client(servers: str) -> Iterator[KafkaAdminClient]:
         ) from error
     finally:
         client.close()
+
+
+def _connect_to_one_that_answers(client: KafkaAdminClient, first: str) -> None:
+    """Have the client connected to a broker that answers: it asks that one from then on, what any broker may be asked.
+
+    Else it picks one of all that are registered, and one that died or was paused is for as long as its session lasts.
+    """
+    brokers = _registered(first)
+    with suppress(CommandFailed):  # the client may see more than this process, and has its own words if not
+        answering = first if first in brokers else first_that_answers(",".join(brokers))
+        client.get_broker_version_data(brokers[answering])
+
+
+def _registered(server: str) -> dict[str, int]:
+    """Ids of all brokers by their address, as this one knows them; nothing where it does not tell."""
+    host, _, port = server.rpartition(":")
+    timeout_ms = int(CONNECT_TIMEOUT_S * 1000)
+    peer = PeerConnection(
+        host.strip("[]"),
+        int(port),
+        client_id="regency-cli",
+        connect_timeout_ms=timeout_ms,
+        request_timeout_ms=timeout_ms,
+    )
+    try:
+        answer = peer.exchange(DescribeClusterRequest(version=1, endpoint_type=1), 1)
+    except PeerUnavailable:
+        return {}
+    finally:
+        peer.close()
+    return {
+        f"[{each.host}]:{each.port}" if ":" in each.host else f"{each.host}:{each.port}": each.broker_id
+        for each in answer.brokers
+    }
 
 
 def client_config(servers: str) -> dict[str, object]:

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
 import msgspec
 
-from regency.broker_agent.wire.codec import ElectLeadersRequest, Message
-from regency.cli.context import INT32_MAX, Seconds, cluster_options, current, say, show
+from regency.broker_agent.wire.codec import ElectLeadersRequest, Message, MetadataRequest
+from regency.cli.context import INT32_MAX, TOPIC_NAME, Seconds, cluster_options, current, say, show
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.kafka_clients import check_partition
-from regency.cli.metadata import TopicFacts, all_topics
+from regency.cli.metadata import all_topics
 from regency.cli.refusals import refusal
-from regency.cli.wire import cluster_wire
+from regency.cli.wire import ClusterWire, cluster_wire
 from regency.model import znodes
 from regency.model.errors import ZnodeMalformed
 from regency.model.ids import BrokerId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 
 VERSION = 2
+METADATA_VERSION = 9
 _TYPES = {"preferred": 0, "unclean": 1}
 _PARTITION_NUMBER = click.IntRange(0, INT32_MAX)
 
@@ -46,8 +47,8 @@ def leaders() -> None:
     """
 
 
-@leaders.command()
-@click.argument("topic", required=False)
+@leaders.command(short_help="Elect preferred leaders, or any where nobody leads.")
+@click.argument("topic", required=False, type=TOPIC_NAME)
 @click.argument("partitions", nargs=-1, type=_PARTITION_NUMBER)
 @click.option(
     "--type",
@@ -81,6 +82,8 @@ def elect(
     An unclean election makes a replica lead that was not in sync. What was acknowledged and is on none of the live
     replicas is lost for ever, so it must be meant: --yes.
 
+    Exit status 0 also where no election was needed, 1 when one failed, 5 when a leader is late, 6 without --yes.
+
     \b
     Examples:
       regency leaders elect flights
@@ -105,10 +108,13 @@ def elect(
         wanted = _of_topic(servers, topic, partitions)
     message = _request(election, wanted, timeout)
     with cluster_wire(servers) as wire:
-        answer = wire.ask(message, VERSION, broker=BrokerId(wire.ruling().broker))
-    if answer.error_code != ErrorCode.NONE:
-        raise refusal("the election", answer.error_code, None)
-    return _tell(answer, {each.name: each for each in all_topics(servers)})
+        ruling = BrokerId(wire.ruling().broker)
+        answer = wire.ask(message, VERSION, broker=ruling)
+        if answer.error_code != ErrorCode.NONE:
+            raise refusal("the election", answer.error_code, None)
+        # Who answers has waited until it knows of the new leaders; another broker may not know of them yet.
+        led = _leaders_of(wire, ruling, [each.topic for each in answer.replica_election_results])
+    return _tell(answer, led)
 
 
 def _read(file: Path) -> list[TopicPartition]:
@@ -117,7 +123,7 @@ def _read(file: Path) -> list[TopicPartition]:
     except ZnodeMalformed as error:
         raise CommandFailed(str(error)) from error
     if not named:
-        raise CommandFailed(f"{file} names no partitions.")
+        raise CommandFailed(f"{file} names no partitions: there is nothing to do.")
     return list(dict.fromkeys(named))
 
 
@@ -144,9 +150,22 @@ def _request(election: str, wanted: Sequence[TopicPartition] | None, timeout: fl
     )
 
 
-def _tell(answer: Message, topics: dict[str, TopicFacts]) -> int:
+def _leaders_of(wire: ClusterWire, broker: BrokerId, topics: Sequence[str]) -> dict[TopicPartition, int]:
+    """Who leads the partitions of these topics, as a broker knows it; -1 for nobody."""
+    if not topics:
+        return {}
+    wanted = [MetadataRequest.MetadataRequestTopic(version=METADATA_VERSION, name=name) for name in topics]
+    request = MetadataRequest(version=METADATA_VERSION, topics=wanted, allow_auto_topic_creation=False)
+    return {
+        TopicPartition(topic.name, partition.partition_index): partition.leader_id
+        for topic in wire.ask(request, METADATA_VERSION, broker=broker).topics
+        for partition in topic.partitions
+    }
+
+
+def _tell(answer: Message, led: Mapping[TopicPartition, int]) -> int:
     rows = [
-        _row(topic.topic, result, topics.get(topic.topic))
+        _row(TopicPartition(topic.topic, result.partition_id), result, led)
         for topic in answer.replica_election_results
         for result in topic.partition_result
     ]
@@ -161,13 +180,12 @@ def _tell(answer: Message, topics: dict[str, TopicFacts]) -> int:
     return Exit.FAILED if failed else Exit.DONE
 
 
-def _row(topic: str, result: Message, facts: TopicFacts | None) -> ElectionRow:
+def _row(partition: TopicPartition, result: Message, led: Mapping[TopicPartition, int]) -> ElectionRow:
     outcome = {
         ErrorCode.NONE: "elected",
         ErrorCode.ELECTION_NOT_NEEDED: "not needed",
         ErrorCode.REQUEST_TIMED_OUT: "timed out",
     }.get(result.error_code, "failed")
-    leaders_now = {} if facts is None else {each.partition_index: each.leader_id for each in facts.partitions}
-    leader = leaders_now.get(result.partition_id, -1)
+    leader = led.get(partition, -1)
     why = result.error_message if result.error_code != ErrorCode.NONE else None
-    return ElectionRow(topic, result.partition_id, outcome, leader if leader >= 0 else None, why)
+    return ElectionRow(partition.topic, partition.partition, outcome, leader if leader >= 0 else None, why)

@@ -34,7 +34,7 @@ _COMMANDS = {
     "configs": _Lazy("regency.cli.configs:configs", "Show and change settings of topics and brokers."),
     "leaders": _Lazy("regency.cli.leaders:leaders", "Elect preferred leaders, or any where nobody leads."),
     "partitions": _Lazy("regency.cli.partitions:partitions", "Move partitions: plan, execute, verify, cancel, list."),
-    "brokers": _Lazy("regency.cli.brokers:brokers", "List and describe brokers, and have one shut down."),
+    "brokers": _Lazy("regency.cli.brokers:brokers", "List, describe, drain, shut down and forget brokers."),
     "explain": _Lazy("regency.cli.explain:explain", "Tell how a partition came to its leader and its ISR."),
     "history": _Lazy("regency.cli.explain:history", "Tell what was decided in the cluster, and why."),
     "doctor": _Lazy("regency.cli.doctor:doctor", "Tell where ZooKeeper, the controller and the agents differ."),
@@ -70,7 +70,8 @@ class RegencyGroup(click.Group):
         """Run the subcommand; a reader who closed the pipe has what he wanted."""
         try:
             result: object = super().invoke(ctx)
-            sys.stdout.flush()
+            if sys.stdout is not None:  # closed by whoever started this command: nobody wants its data
+                sys.stdout.flush()
         except BrokenPipeError:
             _forget_stdout()
             return Exit.DONE
@@ -138,6 +139,9 @@ def cli() -> None:
       regency consume flights --from-beginning --max-messages 5
       regency status                     exit status 3 when something is missing
       regency down
+
+    Exit status of all commands: 0 done, 1 failed, 2 wrong use, 3 unhealthy, 4 still in progress, 5 timed out, 6 refused
+    for safety.
     """
 
 

@@ -75,7 +75,7 @@ def partitions() -> None:
     """
 
 
-@partitions.command()
+@partitions.command(short_help="Compute who shall have which partition.")
 @click.option("--topics", "topics", multiple=True, metavar="NAME,...", help="Only these topics.  [default: all]")
 @click.option(
     "--topics-to-move-json-file",
@@ -184,7 +184,7 @@ def execute(file: Path, rollback: Path | None, waits: bool, timeout: float) -> i
     return _told(verdict)
 
 
-@partitions.command("verify")
+@partitions.command("verify", short_help="Tell whether a plan is done.")
 @click.argument("file", type=_FILE)
 @cluster_options
 def verify_plan(file: Path) -> int:
@@ -210,7 +210,7 @@ def verify_plan(file: Path) -> int:
     return verdict.status
 
 
-@partitions.command()
+@partitions.command(short_help="End reassignments under way.")
 @click.option("--plan", "file", type=_FILE, help="Only what this plan, or Kafka's reassignment JSON, began.")
 @click.option("--all", "everything", is_flag=True, help="All reassignments under way.")
 @cluster_options

@@ -14,7 +14,15 @@ from regency.cli.context import say
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.reassignments import Refused, Situation, alter, describe_refused, look
 from regency.model.ids import TopicPartition
-from regency.planning.plan_file import PlanFile, PlanRefused, decode_plan, encode_plan, fingerprints, reverse
+from regency.planning.plan_file import (
+    PlanEdited,
+    PlanFile,
+    PlanRefused,
+    decode_plan,
+    encode_plan,
+    fingerprints,
+    reverse,
+)
 from regency.planning.plans import Move, Replicas
 
 _LOOK_EVERY_S: Final = 0.5
@@ -65,7 +73,7 @@ def read_plan(file: Path) -> PlanFile:
     try:
         return decode_plan(str(file), file.read_bytes())
     except PlanRefused as error:
-        status = Exit.REFUSED if "edited" in error.message else Exit.FAILED
+        status = Exit.REFUSED if isinstance(error, PlanEdited) else Exit.FAILED
         raise CommandFailed(error.message, hint=error.hint, status=status) from error
 
 

@@ -11,7 +11,17 @@ import click
 import confluent_kafka
 import msgspec
 
-from regency.cli.context import INT32_MAX, Seconds, cluster_options, current, print_json, say, stderr_is_terminal
+from regency.cli.context import (
+    INT32_MAX,
+    TOPIC_NAME,
+    Seconds,
+    cluster_options,
+    current,
+    print_json,
+    say,
+    stderr_is_terminal,
+)
+from regency.cli.deletions import why_going
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.kafka_clients import CONNECT_TIMEOUT_S, check_partition, check_reachable, client_config
 from regency.model.topic_names import validate_topic_name
@@ -51,7 +61,7 @@ class _Deliveries:
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topic", type=TOPIC_NAME)
 @click.argument("file", type=click.File("rb"), default="-")
 @click.option("--key-separator", metavar="TEXT", help="Each line is KEY, TEXT, VALUE.  [default: lines are values]")
 @click.option("--acks", type=click.Choice(["0", "1", "all"]), default="all", show_default=True)
@@ -107,7 +117,8 @@ def _explain(producer: confluent_kafka.Producer, topic: str) -> None:
     except confluent_kafka.KafkaException:
         return  # nobody answers any more; what failed was said
     if found.error is not None and not found.partitions:
-        say(f"Topic {topic}: {found.error.str()}. `regency topics create {topic}` makes it.")
+        going = why_going(current().bootstrap_servers(), topic)
+        say(going or f"Topic {topic}: {found.error.str()}. `regency topics create {topic}` makes it.")
 
 
 def _records(file: BinaryIO, separator: str | None) -> Iterator[tuple[bytes | None, bytes]]:

@@ -9,6 +9,7 @@ _HINTS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "`regency topics list` shows what there is.",
     ErrorCode.TOPIC_ALREADY_EXISTS: "Choose another name, or say --if-not-exists.",
 }
+_NAMES = "A name has 1 to 249 ASCII letters, digits, '.', '_' and '-'."
 
 
 def refusal(subject: str, code: int, message: str | None) -> CommandFailed:
@@ -19,6 +20,8 @@ def refusal(subject: str, code: int, message: str | None) -> CommandFailed:
         return CommandFailed(f"{subject}: {message or f'error {code}'}.")
     status = Exit.TIMED_OUT if known is ErrorCode.REQUEST_TIMED_OUT else Exit.FAILED
     if message:
-        return CommandFailed(message, status=status)
+        return CommandFailed(message, hint=_HINTS.get(known, ""), status=status)
+    if known is ErrorCode.INVALID_TOPIC_EXCEPTION:  # with words it may mean something else, such as a deletion
+        return CommandFailed(f"{subject}: no topic may have this name.", hint=_NAMES)
     hint = _HINTS.get(known, "Try again." if known.retriable else "")
     return CommandFailed(f"{subject}: {known.name}.", hint=hint, status=status)

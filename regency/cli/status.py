@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
+from pathlib import Path
+
 import click
 
 from regency.cli.context import current, directory_option, output_option, print_json, print_table, say
 from regency.cli.exits import Exit
+from regency.cluster.processes import ProcessState
+from regency.cluster.state import agent_name
 from regency.cluster.status import ClusterStatus, cluster_status
 
 
@@ -14,6 +19,8 @@ from regency.cluster.status import ClusterStatus, cluster_status
 @output_option
 def status() -> int:
     """Show ZooKeeper, brokers, controller and partitions of the cluster in a directory. Exit status 3 if unhealthy.
+
+    Agents that were started by hand count: who has locked the log directory of a broker runs as that broker.
 
     \b
     Examples:
@@ -45,6 +52,11 @@ def _print(found: ClusterStatus) -> None:
         )
     for phrase in found.missing:
         say(f"Missing: {phrase}.")
+    if found.controller is not None:  # where nothing else runs, `up` starts all of it
+        for broker in found.brokers:
+            if broker.state == ProcessState.DEAD.value:
+                config = Path(found.directory, agent_name(broker.id), "server.properties")
+                say(f"Broker {broker.id} comes back with `regency agent --config {shlex.quote(str(config))}`.")
 
 
 def _text(pid: int | None) -> str:

@@ -9,7 +9,8 @@ import msgspec
 from kafka.errors import KafkaTimeoutError
 
 from regency.cli.config_requests import note_compaction
-from regency.cli.context import INT32_MAX, cluster_options, current, parse_pairs, print_json, say, show
+from regency.cli.context import INT32_MAX, TOPIC_NAME, cluster_options, current, parse_pairs, print_json, say, show
+from regency.cli.deletions import refuse_if_going
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.kafka_clients import REQUEST_TIMEOUT_MS, admin_client
 from regency.cli.refusals import refusal
@@ -102,8 +103,8 @@ def topics() -> None:
     """Create, alter, delete, list and describe topics."""
 
 
-@topics.command()
-@click.argument("name")
+@topics.command(short_help="Create a topic, and wait for its leaders.")
+@click.argument("name", type=TOPIC_NAME)
 @click.option("--partitions", type=click.IntRange(1, INT32_MAX), help="Number of partitions.  [default: the broker's]")
 @click.option("--replication-factor", type=click.IntRange(1, 32767), help="Copies of each.  [default: the broker's]")
 @click.option("--config", "pairs", multiple=True, metavar="KEY=VALUE", help="A setting of the topic.")
@@ -122,6 +123,8 @@ def create(
 ) -> None:
     """Create a topic and wait until every partition has a leader.
 
+    Exit status 4 while not every partition has one, or a deleted topic of the name is not gone yet.
+
     \b
     Examples:
       regency topics create flights --partitions 6 --replication-factor 3
@@ -139,6 +142,8 @@ def create(
         answer = client.create_topics({name: wanted}, timeout_ms=REQUEST_TIMEOUT_MS, raise_errors=False)
         reply = msgspec.convert(answer["topics"][0], _CreatedReply)
         exists = reply.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+        if exists:
+            refuse_if_going(current().bootstrap_servers(), name)
         if reply.error_code != ErrorCode.NONE and not (exists and if_not_exists):
             raise refusal(f"topic {name}", reply.error_code, reply.error_message)
         if not no_wait:
@@ -187,13 +192,15 @@ def list_topics() -> None:
     show(rows, ["topic", "partitions", "replication_factor", "topic_id"])
 
 
-@topics.command()
-@click.argument("names", nargs=-1, metavar="[NAME]...")
+@topics.command(short_help="Show leaders, replicas and ISRs.")
+@click.argument("names", nargs=-1, metavar="[NAME]...", type=TOPIC_NAME)
 @click.option("--under-replicated", is_flag=True, help="Only partitions of which a replica is not in sync.")
 @click.option("--leaderless", is_flag=True, help="Only partitions that nobody leads.")
 @cluster_options
 def describe(names: tuple[str, ...], under_replicated: bool, leaderless: bool) -> None:
     """Show leader, epoch, replicas and ISR of each partition, of all topics or of those named.
+
+    Of a topic that is being deleted it tells how far that is and what it waits for (exit status 4).
 
     \b
     Examples:
@@ -216,6 +223,8 @@ def _describe(names: list[str] | None) -> list[_TopicReply]:
     with admin_client(current().bootstrap_servers()) as client:
         replies = _convert(client.describe_topics(names))
     for reply in replies:
+        if reply.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            refuse_if_going(current().bootstrap_servers(), reply.name or "")
         if reply.error_code not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
             raise refusal(f"topic {reply.name}", reply.error_code, None)
     return sorted(replies, key=lambda reply: reply.name or "")

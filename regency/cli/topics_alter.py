@@ -6,7 +6,7 @@ import click
 import msgspec
 
 from regency.cli.config_requests import TOPIC, Resource, alter, describe
-from regency.cli.context import INT32_MAX, cluster_options, current, parse_pairs, print_json, say
+from regency.cli.context import INT32_MAX, TOPIC_NAME, cluster_options, current, parse_pairs, print_json, say
 from regency.cli.kafka_clients import REQUEST_TIMEOUT_MS, admin_client
 from regency.cli.refusals import refusal
 from regency.cli.replica_lists import parse_assignment
@@ -24,7 +24,7 @@ class AlteredTopic(msgspec.Struct, frozen=True):
 
 
 @click.command("alter")
-@click.argument("name")
+@click.argument("name", type=TOPIC_NAME)
 @click.option("--partitions", type=click.IntRange(1, INT32_MAX), help="Number of partitions it shall have.")
 @click.option("--assignment", metavar="1:2:3,2:3:1", help="Brokers of each new partition, preferred leader first.")
 @click.option("--config", "pairs", multiple=True, metavar="KEY=VALUE", help="Set a setting of the topic.")

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import click
 import msgspec
 
-from regency.cli.context import Seconds, cluster_options, current, print_json, say
+from regency.cli.context import TOPIC_NAME, Seconds, cluster_options, current, print_json, say
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.kafka_clients import REQUEST_TIMEOUT_MS, admin_client
 from regency.cli.refusals import refusal
@@ -51,8 +51,8 @@ class _Described(msgspec.Struct):
     error_code: int
 
 
-@click.command("delete")
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.command("delete", short_help="Delete topics, and wait until they are gone.")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", type=TOPIC_NAME)
 @click.option("--yes", is_flag=True, help="Do not ask whether that is meant.")
 @click.option("--timeout", type=Seconds(0), default=60.0, show_default=True, help="Seconds to wait until all is gone.")
 @click.option("--no-wait", is_flag=True, help="Do not wait: clients see the topics no more, the rest goes on.")
@@ -60,8 +60,9 @@ class _Described(msgspec.Struct):
 def delete_topics(names: tuple[str, ...], yes: bool, timeout: float, no_wait: bool) -> int:
     """Delete topics with all their records, and wait until nothing of them is left.
 
-    A replica on a broker that is down is deleted when that broker returns; until then the name stays taken. Exit
-    status 4 when it has to wait for that, 5 when the time is over, 6 when nobody said yes.
+    A replica on a broker that is down is deleted when that broker returns; until then the name stays taken. A broker
+    that is gone for good is not waited for once `regency brokers forget` says so. Exit status 4 when it has to wait for
+    a broker, 5 when the time is over, 6 when nobody said yes.
 
     \b
     Examples:
@@ -198,7 +199,7 @@ def _tell(row: DeletedRow) -> None:
         say(f"Topic {row.topic} is being deleted: {row.replicas_deleted} of {row.replicas} replicas are{why}.")
         if row.offline:
             listed = ", ".join(map(str, row.offline))
-            say(f"It goes on by itself when broker {listed} is back; until then the name stays taken.")
+            say(f"It goes on by itself when that is over for broker {listed}; until then the name stays taken.")
 
 
 def _status(rows: Sequence[DeletedRow], *, no_wait: bool) -> int:

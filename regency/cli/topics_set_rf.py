@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
-from regency.cli.context import cluster_options
+from regency.cli.context import TOPIC_NAME, cluster_options
 from regency.cli.partitions import do_now, waiting
 from regency.cli.plan_making import Wish
 
 
 @click.command("set-rf")
-@click.argument("name")
+@click.argument("name", type=TOPIC_NAME)
 @click.argument("factor", type=click.IntRange(1, 32767), metavar="N")
 @click.option(
     "--rollback-file", "rollback", type=click.Path(dir_okay=False, path_type=Path), help="Write the way back."

@@ -47,7 +47,7 @@ class Node(msgspec.Struct, frozen=True):
 
 
 class ControllerFacts(msgspec.Struct, frozen=True):
-    """A controller process; None for what is unknown because it did not answer."""
+    """A controller process; None for what is unknown because it did not answer, or is only known to who rules."""
 
     broker: int
     address: str
@@ -165,7 +165,7 @@ def _facts(node: Node) -> ControllerFacts:
         node.id,
         node.address,
         rules,
-        told.controller_epoch or None,
+        told.controller_epoch if rules else None,
         told.state,
         told.live_brokers if rules else None,
         told.topics if rules else None,

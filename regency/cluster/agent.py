@@ -10,9 +10,10 @@ from pathlib import Path
 import msgspec
 
 from regency.cluster.errors import ClusterError, ClusterNotRunning, ClusterStartFailed
+from regency.cluster.lock_holders import started_by_hand
 from regency.cluster.processes import ProcessRow, ProcessState, members
 from regency.cluster.spawner import ManagedProcess, Spawner, last_lines
-from regency.cluster.state import CONTROL_LISTENER, CONTROLLER_LISTENER, LISTENERS, BrokerPorts
+from regency.cluster.state import CONTROL_LISTENER, CONTROLLER_LISTENER, DATA, LISTENERS, BrokerPorts, agent_name
 from regency.model.ids import BrokerId
 from regency.model.properties import format_properties
 
@@ -55,7 +56,7 @@ def agent_properties(
         "regency.controller.listener.name": CONTROLLER_LISTENER,
         "zookeeper.connect": zookeeper_connect,
         "zookeeper.session.timeout.ms": str(session_timeout_ms),
-        "log.dirs": str(directory / "data"),
+        "log.dirs": str(directory / DATA),
         "regency.history.dir": str(directory / "history"),
         "controlled.shutdown.retry.backoff.ms": str(SHUTDOWN_RETRY_MS),
         **settings,
@@ -63,7 +64,10 @@ def agent_properties(
 
 
 class Agent:
-    """A broker agent as a process; its controller child is in its process group, so what is done is done to both."""
+    """A broker agent as a process; its controller child is in its process group, so what is done is done to both.
+
+    Where its own process is gone and somebody has started one by hand, on the same log directory, that one is it.
+    """
 
     def __init__(
         self, broker: BrokerPorts, directory: Path, *, spawner: Spawner, command: Sequence[str] = AGENT_COMMAND
@@ -83,7 +87,7 @@ class Agent:
     @property
     def name(self) -> str:
         """Name in cluster.json and of its directory."""
-        return f"agent-{self.id}"
+        return agent_name(self.id)
 
     @property
     def log(self) -> Path:
@@ -93,30 +97,36 @@ class Agent:
     @property
     def log_dirs(self) -> list[Path]:
         """Where its partitions are."""
-        return [self.directory / "data"]
+        return [self.directory / DATA]
 
     @property
     def process(self) -> ManagedProcess:
         """Its process. Raises ClusterNotRunning when it was never started, or stopped or killed on purpose."""
-        if self._process is None:
+        process = self.running
+        if process is None:
             raise ClusterNotRunning(f"Broker {self.id} is not running.", hint=f"Start it with start({self.id}).")
-        return self._process
+        return process
 
     @property
     def running(self) -> ManagedProcess | None:
         """Its process where it has one."""
+        if self._process is None or self._process.state is ProcessState.DEAD:
+            found = started_by_hand(self.name, self.directory / DATA)
+            if found is not None:
+                self._process, self._ready = ManagedProcess(found, None, self.log), True
         return self._process
 
     @property
     def state(self) -> ProcessState:
         """Running, paused or dead."""
-        return ProcessState.DEAD if self._process is None else self._process.state
+        process = self.running
+        return ProcessState.DEAD if process is None else process.state
 
     def launch(self, properties: Mapping[str, str]) -> None:
         """Write server.properties and start the process, without waiting for it. Harmless while it runs."""
         if self.state is not ProcessState.DEAD:
             return
-        self.directory.joinpath("data").mkdir(parents=True, exist_ok=True)
+        self.directory.joinpath(DATA).mkdir(parents=True, exist_ok=True)
         config = self.directory / "server.properties"
         config.write_text(format_properties(properties), encoding="utf-8")
         self._ready = False
@@ -132,7 +142,7 @@ class Agent:
     def is_ready(self) -> bool:
         """Whether it has said that it is registered. Raises ClusterStartFailed with the end of its log if it ended."""
         if not self._ready:
-            end = self.process.how_it_ended()
+            end = (self._process or self.process).how_it_ended()
             self._ready = self._said_ready()
             if end is not None and not self._ready:
                 raise ClusterStartFailed(
@@ -148,13 +158,15 @@ class Agent:
 
     def kill(self) -> None:
         """SIGKILL to agent and child; returns when both are gone. Harmless when they are."""
-        if self._process is not None:
-            self._process.kill()
+        process = self.running
+        if process is not None:
+            process.kill()
             self._process = None
 
     def stop(self, grace_s: float) -> bool:
         """SIGTERM to the agent, SIGKILL to what is left after `grace_s` seconds; whether it went by itself."""
-        clean = self._process is None or self._process.stop(grace_s)
+        process = self.running
+        clean = process is None or process.stop(grace_s)
         self._process = None
         return clean
 

@@ -79,6 +79,7 @@ class Cluster:
         self._guard: Guard | None = None
         self._started = False
         self._recording = threading.Lock()
+        self._killed_epoch: ControllerEpoch | None = None
         try:
             self.directory.mkdir(mode=0o777 if directory is not None else 0o700, parents=True, exist_ok=True)
             self._state = plan_cluster(
@@ -241,10 +242,12 @@ class Cluster:
 
     def kill_controller(self) -> BrokerId:
         """SIGKILL the ruling controller alone, not its agent; the broker it ruled for. Raises ClusterNotRunning."""
+        epoch = self.controller_epoch()
         broker = self.controller_id()
         if broker is None:
             raise ClusterNotRunning("Nobody rules now.", hint="Wait for a controller with wait_healthy().")
         processes.send_one(self.controller_process(broker), signal.SIGKILL)
+        self._killed_epoch = epoch
         return broker
 
     def pause_zookeeper(self) -> None:
@@ -295,7 +298,7 @@ class Cluster:
             for broker, agent in self._agents.items()
             if agent.state is not ProcessState.RUNNING
         ]
-        return dead or missing(self.snapshot(), self.broker_ids)
+        return dead or missing(self.snapshot(), self.broker_ids, killed_epoch=self._killed_epoch)
 
     # Inside
 

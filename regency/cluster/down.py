@@ -1,4 +1,4 @@
-"""Ends the cluster of a directory, whoever started it: exactly the processes that its cluster.json names."""
+"""Ends the cluster of a directory, whoever started it: what its cluster.json names, and agents started by hand."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def end_cluster(directory: Path, *, grace_s: float = GRACE_S) -> list[Ended]:
     state = read_state(directory)
     if state is None:
         return []
-    alive = state.alive()
+    alive = state.alive(directory)
     agents = [ref for ref in alive if ref.name != ZOOKEEPER]
     zookeepers = [ref for ref in alive if ref.name == ZOOKEEPER]
     try:

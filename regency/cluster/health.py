@@ -33,6 +33,8 @@ class ClusterSnapshot(msgspec.Struct, frozen=True):
     controller_epoch: ControllerEpoch
     partitions: Mapping[TopicPartition, PartitionView]
     deleting: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()
+    """What cannot be read of topics and states, in words; all else is as it is."""
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -51,7 +53,7 @@ class ClusterSnapshot(msgspec.Struct, frozen=True):
 
 
 def read_snapshot(session: ZkSession) -> ClusterSnapshot:
-    """Read brokers, controller, topics and states. Raises ZkError, ZnodeMalformed."""
+    """Read brokers, controller, topics and states. Raises ZkError, and ZnodeMalformed for who rules."""
     ids = session.children(znode_paths.BROKER_IDS)
     found = (znode_paths.parse_broker(f"{znode_paths.BROKER_IDS}/{name}") for name in (ids.names if ids else ()))
     numbers = sorted(broker for broker in found if broker is not None)
@@ -64,30 +66,39 @@ def read_snapshot(session: ZkSession) -> ClusterSnapshot:
     controller = session.read(znode_paths.CONTROLLER)
     epoch = session.read(znode_paths.CONTROLLER_EPOCH)
     deleting = session.children(znode_paths.DELETE_TOPICS)
+    unreadable: list[str] = []
+    partitions = _read_partitions(session, unreadable)
     return ClusterSnapshot(
         brokers=brokers,
         controller=decode_controller(controller.path, controller.data) if controller else None,
         controller_epoch=decode_controller_epoch(epoch.path, epoch.data) if epoch else ControllerEpoch(0),
-        partitions=_read_partitions(session),
+        partitions=partitions,
         deleting=deleting.names if deleting else (),
+        unreadable=tuple(unreadable),
     )
 
 
-def missing(snapshot: ClusterSnapshot, expected: Sequence[BrokerId]) -> list[str]:
+def missing(
+    snapshot: ClusterSnapshot, expected: Sequence[BrokerId], *, killed_epoch: ControllerEpoch | None = None
+) -> list[str]:
     """What keeps the cluster from being healthy, one phrase each; empty when it is.
 
     Healthy: every expected broker is registered, one of the registered rules, every partition has a registered leader
-    and its full ISR, decided after these brokers registered, and no topic is being deleted.
+    and its full ISR, decided after these brokers registered, and no topic is being deleted. The controller of
+    `killed_epoch` was killed: what it left in ZooKeeper until its session is over does not count.
     """
     found = [f"broker {broker} is not registered" for broker in expected if broker not in snapshot.brokers]
     if snapshot.controller is None:
         found.append("there is no controller")
+    elif killed_epoch is not None and snapshot.controller_epoch <= killed_epoch:
+        found.append(f"the controller of epoch {snapshot.controller_epoch} was killed, and has no successor yet")
     elif snapshot.controller not in snapshot.brokers:
         found.append(f"controller {snapshot.controller} is not registered")
     for partition, view in sorted(snapshot.partitions.items()):
         if (reason := _reason(view, snapshot.brokers)) is not None:
             found.append(f"{partition} {reason}")
     found.extend(f"topic {name} is being deleted" for name in snapshot.deleting)
+    found.extend(snapshot.unreadable)
     return found
 
 
@@ -129,23 +140,31 @@ def _absent(view: PartitionView) -> list[BrokerId]:
     return [replica for replica in view.assignment.replicas if replica not in isr]
 
 
-def _read_partitions(session: ZkSession) -> dict[TopicPartition, PartitionView]:
+def _read_partitions(session: ZkSession, unreadable: list[str]) -> dict[TopicPartition, PartitionView]:
+    """What can be read; of the rest a phrase each is added to `unreadable`."""
     topics = session.children(znode_paths.TOPICS)
     names = topics.names if topics else ()
     assignments: dict[TopicPartition, ReplicaAssignment] = {}
     for name, znode in zip(names, session.read_many([znode_paths.topic(name) for name in names]), strict=True):
-        if znode is not None:
-            version, czxid = ZkVersion(znode.stat.version), znode.stat.czxid
+        if znode is None:
+            continue
+        version, czxid = ZkVersion(znode.stat.version), znode.stat.czxid
+        try:
             topic = decode_topic(znode.path, znode.data, topic=name, zk_version=version, czxid=czxid)
-            assignments.update(
-                (TopicPartition(name, number), found) for number, found in sorted(topic.partitions.items())
-            )
+        except ZnodeMalformed as error:
+            unreadable.append(why_unreadable(error))
+            continue
+        assignments.update((TopicPartition(name, number), found) for number, found in sorted(topic.partitions.items()))
     states = session.read_many([znode_paths.partition_state(partition) for partition in assignments])
     views: dict[TopicPartition, PartitionView] = {}
     for (partition, assignment), state in zip(assignments.items(), states, strict=True):
         if state is None:
             views[partition] = PartitionView(assignment)
-        else:
+            continue
+        try:
             decided = decode_state(state.path, state.data, zk_version=ZkVersion(state.stat.version))
+        except ZnodeMalformed as error:
+            unreadable.append(why_unreadable(error))
+        else:
             views[partition] = PartitionView(assignment, decided.leader_and_isr, state.stat.mzxid)
     return views

@@ -13,6 +13,7 @@ import msgspec
 
 from regency.cluster import processes
 from regency.cluster.errors import ClusterError, ClusterFileMalformed, ClusterRunning
+from regency.cluster.lock_holders import started_by_hand
 from regency.cluster.processes import ProcessRef
 from regency.model.ids import BrokerId
 
@@ -24,7 +25,14 @@ _HOST = "127.0.0.1"
 KAFKA_LISTENER = "PLAINTEXT"
 CONTROL_LISTENER = "CONTROL"
 CONTROLLER_LISTENER = "CONTROLLER"
+DATA = "data"
+"""Log directory of an agent, in its own."""
 LISTENERS = (KAFKA_LISTENER, CONTROL_LISTENER, CONTROLLER_LISTENER)
+
+
+def agent_name(broker: BrokerId) -> str:
+    """Name of a broker's agent in cluster.json, and of its directory."""
+    return f"agent-{broker}"
 
 
 class BrokerPorts(msgspec.Struct, frozen=True):
@@ -56,9 +64,19 @@ class ClusterState(msgspec.Struct, frozen=True, kw_only=True):
         """Addresses of all brokers, for Kafka clients."""
         return ",".join(broker.bootstrap_server for broker in self.brokers)
 
-    def alive(self) -> list[ProcessRef]:
-        """The remembered processes of which anything still lives."""
-        return [ref for ref in self.processes if processes.members(ref)]
+    def alive(self, directory: Path) -> list[ProcessRef]:
+        """The remembered processes of which anything still lives, and agents in `directory` that were started by hand.
+
+        An agent runs from agent-N there, whose log directory it has locked.
+        """
+        remembered = [ref for ref in self.processes if processes.members(ref)]
+        names = {ref.name for ref in remembered}
+        found = (
+            started_by_hand(name, directory / name / DATA)
+            for name in (agent_name(broker.id) for broker in self.brokers)
+            if name not in names
+        )
+        return [*remembered, *(ref for ref in found if ref is not None)]
 
 
 def read_state(directory: Path) -> ClusterState | None:
@@ -113,7 +131,7 @@ def start_lock(directory: Path) -> Iterator[None]:
 
 def refuse_if_running(directory: Path, state: ClusterState) -> None:
     """Raises ClusterRunning when anything of the cluster still lives."""
-    if alive := state.alive():
+    if alive := state.alive(directory):
         names = ", ".join(f"{ref.name} (pid {ref.pid})" for ref in alive)
         raise ClusterRunning(
             f"A cluster runs in {directory}: {names}.",

@@ -11,7 +11,7 @@ from regency.cluster.errors import ClusterNotRunning
 from regency.cluster.health import ClusterSnapshot, missing, why_unreadable
 from regency.cluster.observer import ClusterObserver
 from regency.cluster.processes import ProcessRef, ProcessState, state_of
-from regency.cluster.state import ClusterState, command_for, read_state
+from regency.cluster.state import ClusterState, agent_name, command_for, read_state
 from regency.model.errors import RegencyError
 from regency.model.ids import BrokerId
 
@@ -66,7 +66,7 @@ def cluster_status(directory: Path) -> ClusterStatus:
         raise ClusterNotRunning(
             f"There is no cluster in {directory}.", hint=f"Start one with {command_for(directory, 'up --detach')}."
         )
-    refs = {ref.name: ref for ref in state.processes}
+    refs = {ref.name: ref for ref in (*state.processes, *state.alive(directory))}
     zookeeper = _zookeeper(state, refs)
     snapshot: ClusterSnapshot | None = None
     if zookeeper.state in ("running", "external"):
@@ -123,7 +123,7 @@ def _broker(
     state: ClusterState, refs: dict[str, ProcessRef], number: int, snapshot: ClusterSnapshot | None
 ) -> BrokerStatus:
     broker = state.brokers[number]
-    found, pid = _process(refs.get(f"agent-{broker.id}"))
+    found, pid = _process(refs.get(agent_name(broker.id)))
     registered = None if snapshot is None else broker.id in snapshot.brokers
     return BrokerStatus(broker.id, pid, found, registered, broker.bootstrap_server)
 

@@ -54,7 +54,7 @@ class LeaderAndIsr(msgspec.Struct, frozen=True, gc=False):
         return self.leader != NO_LEADER
 
 
-class LeaderIsrAndControllerEpoch(msgspec.Struct, frozen=True):
+class LeaderIsrAndControllerEpoch(msgspec.Struct, frozen=True, gc=False):
     """A leadership decision and the epoch of the controller that made or relayed it."""
 
     leader_and_isr: LeaderAndIsr

@@ -27,6 +27,12 @@ class PlanRefused(RegencyError):
     code: ClassVar[str] = "plan_refused"
 
 
+class PlanEdited(PlanRefused):
+    """The file is a plan, and was changed after it was made."""
+
+    code: ClassVar[str] = "plan_edited"
+
+
 class PlanFile(msgspec.Struct, frozen=True):
     """A plan. Without `computed_from` it is a file of Kafka's, which says only what shall be.
 
@@ -111,13 +117,15 @@ def decode_plan(name: str, data: bytes) -> PlanFile:
         raise PlanRefused(f"{name} has version {content.version}; {VERSION} is what is understood.")
     is_kafkas = content.computed_from is None and not content.hash
     if not is_kafkas and content.hash != _hash(content):
-        raise PlanRefused(
+        raise PlanEdited(
             f"{name} was edited after it was made.",
             hint="Nothing was done. Make it anew"
             + (f": {content.command}" if content.command else ".")
             + ' To execute your own choice, leave only "version" and "partitions" with "topic", "partition" and '
             '"replicas" in it, as in Kafka\'s files.',
         )
+    if is_kafkas and not content.partitions:
+        raise PlanRefused(f"{name} names no partitions: there is nothing to do.")
     moves: dict[TopicPartition, Move] = {}
     for each in content.partitions:
         partition = TopicPartition(each.topic, each.partition)

@@ -73,7 +73,7 @@ def _check(partitions: Sequence[TopicPartition], before: Sequence[Replicas], aim
                 example = f"{partition} would need {wanted} brokers, and there are {len(possible)} for it ({listed})"
             short.append(partition)
     if short:
-        others = f"; so it is with {len(short) - 1} more" if len(short) > 1 else ""
+        others = f"; the same holds for {len(short) - 1} more" if len(short) > 1 else ""
         raise PlanImpossible(
             f"{example}{others}.",
             hint="Start more brokers, or have fewer replicas: `regency topics set-rf NAME N`, or --replication-factor.",

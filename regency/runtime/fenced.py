@@ -51,8 +51,10 @@ class ItemOutcome(msgspec.Struct, frozen=True):
     @property
     def code(self) -> ZkCode:
         """OK, or why the item failed: conflict (BAD_VERSION), exists, gone (NO_NODE) …; read again and decide again."""
-        failures = (result.code for result in self.results if result.code not in (ZkCode.OK, ZkCode.ROLLED_BACK))
-        return next(failures, ZkCode.OK)
+        for result in self.results:
+            if result.code is not ZkCode.OK and result.code is not ZkCode.ROLLED_BACK:
+                return result.code
+        return ZkCode.OK
 
     @property
     def ok(self) -> bool:

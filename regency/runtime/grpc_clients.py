@@ -92,6 +92,7 @@ class AdminClient:
         self.shut_down_broker = _unary(
             channel, service + "ShutDownBroker", pb.ShutDownBrokerRequest, pb.ShutDownBrokerResponse
         )
+        self.forget_broker = _unary(channel, service + "ForgetBroker", pb.ForgetBrokerRequest, pb.ForgetBrokerResponse)
 
 
 class InspectionClient:

@@ -7,6 +7,7 @@ TARGET_REPLY_BYTES and never has more than MAX_PATHS paths; the first ones are s
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Final
 
 MAX_PATHS: Final = 500
@@ -33,15 +34,13 @@ class ChunkPlan:
 
     def next(self) -> Sequence[str]:
         """The next chunk, at least one path; call only while not `done`."""
-        start = end = self._next
-        size = 0
-        while end < len(self._paths) and end - start < self._limit:
-            size += len(self._paths[end]) + 16
-            if size > MAX_REQUEST_BYTES and end > start:
-                break
-            end += 1
-        self._next = end
-        return self._paths[start:end]
+        chunk = self._paths[self._next : self._next + self._limit]
+        if sum(map(len, chunk)) + 16 * len(chunk) > MAX_REQUEST_BYTES:
+            sizes = accumulate(len(path) + 16 for path in chunk)
+            fitting = sum(size <= MAX_REQUEST_BYTES for size in sizes)
+            chunk = chunk[: max(fitting, 1)]
+        self._next += len(chunk)
+        return chunk
 
     def learn(self, paths: int, reply_bytes: int) -> None:
         """A chunk of `paths` paths gave a reply of that size: the next ones aim at the target, at most doubling."""

@@ -129,13 +129,29 @@ class ZkClient:
             )
 
     def create_chroot(self) -> None:
-        """Create what is missing of the chroot."""
+        """Create what is missing of the chroot. Raises ZkAuthFailed, and ZkError for other refusals."""
         parts = self._target.chroot.split("/")[1:]
         for depth in range(len(parts)):
             path = "/" + "/".join(parts[: depth + 1])
             (result,) = self._multi([Create(path)], None, chroot="").results
-            if result.code not in (ZkCode.OK, ZkCode.NODE_EXISTS):
+            if result.code is ZkCode.NO_AUTH and not self._is_there(path):
+                raise ZkAuthFailed(
+                    f"The chroot {path} at {self._target.hosts} is missing, and we may not create it.",
+                    hint="Create it for us, or correct zookeeper.connect or regency.zookeeper.digest.auth.",
+                )
+            if result.code not in (ZkCode.OK, ZkCode.NODE_EXISTS, ZkCode.NO_AUTH):
                 raise ZkError(f"cannot create the chroot {path} at {self._target.hosts}: {result.code.value}.")
+
+    def _is_there(self, path: str) -> bool:
+        """Whether there is a znode, from the root, which we need not be allowed to read.
+
+        ZooKeeper looks first whether we may create something there, then whether it is there already.
+        """
+        self._raise_for(self._call(OpCode.SYNC, encode_path(path)), f"sync {path}")
+        reply = self._call(OpCode.MULTI_READ, encode_multi_read(OpCode.GET_DATA, [path]))
+        self._raise_for(reply, f"read {path}")
+        (found,) = self._decoded(lambda: decode_read_many(reply.body, [path]))
+        return found != ErrorNumber.NO_NODE
 
     @property
     def generation(self) -> int:
@@ -231,15 +247,7 @@ class ZkClient:
     def watch_many(self, paths: Sequence[str], mode: WatchMode, callback: WatchCallback) -> None:
         """See ZkSession. The bound on time holds for each path."""
         self._refuse_callbacks()
-        futures: list[Future[Reply]] = []
-        refusal: ZkError | None = None
-        for path in paths:
-            try:
-                futures.append(self._core.add_watch(path, mode, callback))
-            except ZkError as error:
-                refusal = error
-        if refusal is not None:
-            raise refusal
+        futures = self._core.add_watches(paths, mode, callback)
         for path, future in zip(paths, futures, strict=True):
             self._raise_for(self._wait(future), f"watch {path}")
 
@@ -286,10 +294,11 @@ class ZkClient:
             reply = self._wait(future)
             self._raise_for(reply, f"read of {len(chunk)} znodes from {chunk[0]}")
             plan.learn(len(chunk), len(reply.body))
-            for path, part in zip(chunk, self._decoded(lambda: decode(reply.body, chunk)), strict=True):  # noqa: B023
+            parts = self._decoded(lambda: decode(reply.body, chunk))  # noqa: B023
+            for path, part in zip(chunk, parts, strict=True):
                 if isinstance(part, int) and part != ErrorNumber.NO_NODE:
                     raise error_of(part, f"read {path}")
-                found.append(None if isinstance(part, int) else part)
+            found += [None if isinstance(part, int) else part for part in parts]
         return found
 
     def _call(self, op_code: OpCode, payload: bytes, generation: int | None = None) -> Reply:

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from enum import Enum
+from typing import Final
 
 import msgspec
 
@@ -34,6 +35,9 @@ from regency.runtime.zk_watches import Watch, WatchRegistry
 from regency.runtime.zk_wire import ConnectReply, FrameReader, OpCode, Reply
 
 logger = logging.getLogger(__name__)
+
+_SEND_BYTES: Final = 64 * 1024
+"""From so many on, what is still to be sent waits for the next turn."""
 
 
 class Phase(Enum):
@@ -122,17 +126,19 @@ class SessionCore:
             )
             self._usable_link(generation)
 
-    def add_watch(self, path: str, mode: WatchMode, callback: WatchCallback) -> Future[Reply]:
-        """Register a watch and queue its arming. Where this raises, it is registered, and armed on reconnect."""
-        whole = below(self._chroot, path)
+    def add_watches(self, paths: Sequence[str], mode: WatchMode, callback: WatchCallback) -> list[Future[Reply]]:
+        """Register watches and queue their arming. Where this raises, all are registered, and armed on reconnect."""
+        whole = [below(self._chroot, path) for path in paths]
         with self.changed:
-            replaced = self._watches.add(path, mode, callback)
+            replaced = [self._watches.add(path, mode, callback) for path in paths]
             link = self._usable_link(None)
-            if replaced and replaced.mode is not mode:
-                link.submit(OpCode.REMOVE_WATCHES, encode_remove_watches(whole))
-            future = link.submit(OpCode.ADD_WATCH, encode_add_watch(whole, mode.value))
+            futures = []
+            for path, former in zip(whole, replaced, strict=True):
+                if former and former.mode is not mode:
+                    link.submit(OpCode.REMOVE_WATCHES, encode_remove_watches(path))
+                futures.append(link.submit(OpCode.ADD_WATCH, encode_add_watch(path, mode.value)))
             self._wake()
-            return future
+            return futures
 
     def remove_watch(self, path: str) -> None:
         """Forget a watch at once, and tell the server when there is one to tell."""
@@ -293,12 +299,16 @@ class SessionCore:
             self.changed.notify_all()
 
     def outgoing(self, link: Link) -> bytes | None:
-        """What to send next; None: `link` is of no more use, close its connection."""
+        """What to send next, as much as goes well at once; None: `link` is of no more use, close its connection."""
         with self.changed:
             self._expire_if_due()
             if link is not self._link:
                 return None
-            return link.take(self._clock.monotonic_ms())
+            now_ms, frames, size = self._clock.monotonic_ms(), [], 0
+            while size < _SEND_BYTES and (frame := link.take(now_ms)):
+                frames.append(frame)
+                size += len(frame)
+            return b"".join(frames)
 
     def incoming(self, link: Link, data: bytes) -> None:
         """Bytes from the server. Raises WireError."""

@@ -39,15 +39,17 @@ def main() -> int:
         began = gone()
         until(lambda: second.describe().active, "the second controller ruled")
         plane.wait_settled(second)
-        report: list[dict[str, Any]] = plane.ask_agents("report")
+        told: list[dict[str, Any]] = []
+
+        def all_told() -> bool:  # `wait_settled` does not wait for metadata
+            told[:] = [row for row in plane.ask_agents("report") if row["epoch"] > epoch]
+            return len(_last(told, "LeaderAndIsr")) == len(_last(told, "UpdateMetadata")) == BROKERS
+
+        until(all_told, "every broker was told everything")
         rss = second.peak_rss_mb()
         phases = {phase.name: round(phase.seconds, 3) for phase in second.describe().phases}
         del plane.candidates[first.broker]
-    told = [row for row in report if row["epoch"] > epoch]
-    hosts = {row["broker"]: row["at"] for row in told if row["rpc"] == "LeaderAndIsr" and row["last"]}
-    metadata = {row["broker"]: row["at"] for row in told if row["rpc"] == "UpdateMetadata" and row["last"]}
-    if len(hosts) != BROKERS or len(metadata) != BROKERS:
-        raise RuntimeError(f"not every broker was told everything: {sorted(hosts)}, {sorted(metadata)}")
+    hosts, metadata = _last(told, "LeaderAndIsr"), _last(told, "UpdateMetadata")
     counted = sum(row["partitions"] for row in told if row["rpc"] == "LeaderAndIsr")
     if counted != 3 * arguments.partitions:
         raise RuntimeError(f"{counted} replicas were told their role, not {3 * arguments.partitions}")
@@ -65,6 +67,11 @@ def main() -> int:
         },
     )
     return 0
+
+
+def _last(told: list[dict[str, Any]], rpc: str) -> dict[int, float]:
+    """When each broker has answered the last piece of what it was told by these requests."""
+    return {row["broker"]: row["at"] for row in told if row["rpc"] == rpc and row["last"]}
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regency.controller.desired_state import DesiredState, Host, Stop, merge
+from regency.controller.desired_state import DesiredState, merge
 from regency.controller.election import (
     elect_for_shutdown,
     elect_offline,
@@ -13,6 +13,7 @@ from regency.controller.election import (
     elect_reassigned,
     remove_from_isr,
 )
+from regency.controller.wanted import Host, Stop
 from regency.model.facts import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
 from regency.model.ids import NO_LEADER, ZERO_TOPIC_ID, TopicPartition
 from regency.planning.placement import place_replicas

@@ -10,7 +10,8 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from simulation.judging.facts import Facts
-from simulation.judging.replica_rules import HostedRows, ReplicaRules
+from simulation.judging.hosted_rows import HostedRows
+from simulation.judging.replica_rules import ReplicaRules
 from simulation.judging.zookeeper_rules import StateRecord, TopicRecord, ZookeeperRules
 
 from regency.model.facts import ReplicaAssignment

@@ -30,8 +30,8 @@ TP = TopicPartition("blue", 0)
 class Well:
     """A world whose producers have stopped."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
-        shape = shape_of("quick", 1)
+    def __init__(self, scheduler: Scheduler, *, reconciles: bool = True) -> None:
+        shape = shape_of("quick", 1) if reconciles else shape_of("quick", 1).unreconciled()
         self.scheduler = scheduler
         self.world = World(scheduler, shape)
         self.judges = Judges(self.world)
@@ -75,12 +75,12 @@ class Well:
 
 
 @pytest.fixture
-def well() -> Iterator[Well]:
+def well(request: pytest.FixtureRequest) -> Iterator[Well]:
     scheduler = Scheduler(1)
     logging.disable(logging.CRITICAL)
     gc.disable()
     with simulated_threads(scheduler):
-        made = Well(scheduler)
+        made = Well(scheduler, reconciles=getattr(request, "param", True))
         try:
             assert made.judges.not_converged() == []
             assert made.workload.records > 0
@@ -102,6 +102,13 @@ def kill_ruling(well: Well) -> None:
 def rule_twice(well: Well) -> None:
     other = next(broker for broker in well.world.controllers if broker != well.ruling())
     well.controller(other).view = View(ruling=True)
+
+
+def send_without_ruling(well: Well) -> None:
+    other = next(broker for broker in well.world.controllers if broker != well.ruling())
+    well.scheduler.spawn(
+        well.world.controllers[other].process, "sender to broker 1", lambda: well.scheduler.sleep_us(SECOND_US)
+    )
 
 
 def leave_notification(well: Well) -> None:
@@ -170,6 +177,7 @@ REASONS: list[tuple[Callable[[Well], None], str]] = [
     (kill_broker, "broker 3 is dead and still registered"),
     (kill_ruling, "0 controllers rule"),
     (rule_twice, "2 controllers rule"),
+    (send_without_ruling, "send, it has channels to 0 brokers"),
     (leave_notification, "/isr_change_notification still holds isr_change_0000000099"),
     (forget_broker, "the controller knows brokers 1 as"),
     (mistake_leadership, "the controller knows the leader"),
@@ -229,3 +237,24 @@ def test_a_leader_that_lost_its_role_leads_again_in_the_same_epoch(well: Well) -
     well.run(12)
     assert well.judges.not_converged() == []
     assert leading.is_leader and leading.leader_epoch == epoch
+
+
+@pytest.mark.parametrize("well", [False], indirect=True)
+def test_where_nobody_reconciles_what_was_lost_stays_lost(well: Well) -> None:
+    agent = well.follower()
+    lose(agent.replicas, TP, Loss.FETCHER)
+    well.run(30)
+    assert any("no fetcher of broker" in each for each in well.judges.not_converged())
+    assert not well.controller(well.ruling()).repairs
+
+
+@pytest.mark.parametrize("well", [False], indirect=True)
+def test_where_nobody_reconciles_replicas_of_a_topic_that_was_taken_away_are_served_on(well: Well) -> None:
+    zookeeper, path = well.world.zookeeper, paths.topic("red")
+    zookeeper.delete_as_admin(paths.CONTROLLER)  # who rules next has never heard of it
+    for gone in (f"{path}/partitions/0/state", f"{path}/partitions/0", f"{path}/partitions", path):
+        zookeeper.delete_as_admin(gone)
+    well.run(10)
+    assert any("shall host what makes" in each for each in well.judges.not_converged())
+    well.judges.facts.removed.add("red")
+    assert well.judges.not_converged() == []

@@ -5,10 +5,13 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from simulation.defects import BECAUSE, DEFECTS, UNSEEN, planted
+from simulation.defects import BECAUSE, DEFECTS, UNSEEN, exposing, planted
 from simulation.defects.__main__ import _passes, first_catch
 from simulation.defects.patching import Patch
-from simulation.shape import Shape
+from simulation.faults.plan import OF_MEMORY, drill_of, plan
+from simulation.shape import Shape, settings_of, shape_of
+
+from regency.model.ids import BrokerId
 
 SAMPLE = (
     "acknowledge-early",
@@ -47,7 +50,9 @@ def test_a_seed_that_fails_without_the_defect_catches_nothing(
     finally:
         _passes.cache_clear()
     assert [seed for seed, defect in played if not defect] == [2, 4], "without a defect each only once"
-    assert capsys.readouterr().err.count("seed 2 catches nothing, it fails without a defect: NotConverged") == 1
+    told = capsys.readouterr().err
+    assert told.count("seed 2 catches nothing, it fails without a defect: NotConverged") == 1
+    assert told.count("to see it: ./dev sim --profile deep --seed 2 --seeds 1 --trace --unreconciled") == 1
 
 
 def test_a_defect_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,6 +72,28 @@ def test_a_defect_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None
     for owner, attribute, before in undone:
         held = vars(owner)[attribute] if isinstance(owner, type) else getattr(owner, attribute)
         assert held is before, (owner, attribute)
+
+
+def test_a_defect_is_looked_for_where_nothing_is_reconciled_unless_it_is_of_the_reconcile() -> None:
+    shape = shape_of("deep", 1)
+    assert exposing(shape, "") == exposing(shape, "never-reconciled") == shape
+    exposed = exposing(shape, "errors-forgotten")
+    assert exposed == shape.unreconciled() != shape
+    assert settings_of(exposed, BrokerId(1)).regency_reconcile_interval_ms > exposed.heal_s * 1_000_000
+    assert exposing(exposed, "errors-forgotten") == exposing(exposed, "") == exposed
+    assert exposing(exposed, "never-reconciled") == shape
+
+
+def test_where_nothing_is_reconciled_the_same_happens_but_that_agents_forget_nothing() -> None:
+    left_out = 0
+    for seed in range(1, 200):
+        shape = shape_of("deep", seed)
+        faults, fewer = plan(shape.reconciled(), seed), plan(shape.unreconciled(), seed)
+        assert not {fault.kind for fault in fewer}.intersection(OF_MEMORY)
+        if drill_of(shape.reconciled(), seed) not in OF_MEMORY:
+            assert fewer == [fault for fault in faults if fault.kind not in OF_MEMORY]
+        left_out += len(faults) - len(fewer)
+    assert left_out > 10
 
 
 def test_there_is_no_defect_of_another_name() -> None:

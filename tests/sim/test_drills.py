@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from simulation.faults.plan import DRILLS, Kind, drill_of, fitted, plan
+from simulation.faults.plan import DRILLS, OF_MEMORY, Kind, drill_of, fitted, plan
 from simulation.kernel.trace import Trace
 from simulation.run import run
 from simulation.shape import DRILL_EVERY, shape_of
@@ -15,8 +15,9 @@ SEED = DRILL_EVERY * DRILLS.index(Kind.DRILL_LOST_TAILS)
 
 
 def test_every_drill_has_its_seeds() -> None:
-    seeds = range(DRILL_EVERY, DRILL_EVERY * (len(DRILLS) + 1), DRILL_EVERY)
+    seeds = range(0, 2 * DRILL_EVERY * len(DRILLS), DRILL_EVERY)
     assert {drill_of(shape_of("deep", seed), seed) for seed in seeds} == set(DRILLS)
+    assert {drill_of(shape_of("deep", seed).unreconciled(), seed) for seed in seeds} == set(DRILLS) - set(OF_MEMORY)
     assert drill_of(shape_of("deep", DRILL_EVERY + 1), DRILL_EVERY + 1) is None
     assert drill_of(shape_of("quick", DRILL_EVERY), DRILL_EVERY) is None
 
@@ -37,7 +38,7 @@ def test_a_tail_of_segments_is_cut_off_and_what_replaces_it_lost_with_the_power(
     assert any("lost" in event and "writes" in event for event in events[cut:])
 
 
-@pytest.mark.parametrize("defect", ["cut-not-checkpointed"])
+@pytest.mark.parametrize("defect", ["cut-not-checkpointed", "strangers-begin-anywhere"])
 def test_what_only_this_drill_finds_is_found(defect: str) -> None:
     failure = run(SEED, shape_of("deep", SEED), defect=defect).failure
     assert failure is not None

@@ -16,12 +16,14 @@ SEED = DRILL_EVERY * DRILLS.index(Kind.DRILL_UNHEARD)
 """The first that goes through it."""
 
 FOUND = (
+    "answered-before-done",
     "bounce-before-isr-change",
     "brokers-instead-of-partitions",
     "equal-epoch-is-stale",
     "isr-in-any-session",
     "lost-isr-write-is-failure",
     "own-znode-is-enough",
+    "unreachable-is-done",
 )
 """Defects that hardly anything else shows."""
 

@@ -6,13 +6,15 @@ from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
-from simulation.judging.controller_rules import Obedience, Rule, check_decided
+from simulation.cluster.controller import Leave
+from simulation.judging.controller_rules import PATIENCE_STEPS, Obedience, Rule, check_decided
 from simulation.judging.invariants import InvariantBroken
 from simulation.judging.story import STATE, Story
 
 from regency.broker_agent.metadata import EMPTY
 from regency.controller.controller import View
-from regency.model.ids import BrokerId, ControllerEpoch
+from regency.controller.events import CreateTopics
+from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import control_pb2 as pb
 
@@ -77,6 +79,78 @@ def test_a_request_for_an_earlier_incarnation_that_is_carried_out_is_found(story
             do(earlier)
 
 
+@pytest.mark.parametrize(
+    ("error", "controller_epoch", "incarnation", "found"),
+    [
+        (ErrorCode.STALE_CONTROLLER_EPOCH, 1, 9_000, False),
+        (ErrorCode.STALE_CONTROLLER_EPOCH, 2, 9_000, True),
+        (ErrorCode.STALE_CONTROLLER_EPOCH, 3, 9_000, True),
+        (ErrorCode.STALE_BROKER_EPOCH, 2, 8_999, False),
+        (ErrorCode.STALE_BROKER_EPOCH, 2, 9_000, True),
+        (ErrorCode.STALE_BROKER_EPOCH, 2, 9_001, True),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, 2, 9_001, False),
+    ],
+)
+def test_an_agent_that_refuses_what_is_not_older_than_it_is_found(
+    story: Story, error: ErrorCode, controller_epoch: int, incarnation: int, found: bool
+) -> None:
+    agent, _ = obedient(story)
+    header = pb.Header(controller_id=1, controller_epoch=controller_epoch, broker_epoch=incarnation)
+    answer = pb.ControlResponse(controller_epoch=2, broker_epoch=9_000, error_code=error)
+    with pytest.raises(InvariantBroken, match="refused-is-older") if found else nullcontext():
+        agent.on_control(pb.UpdateMetadataRequest(header=header), answer)
+
+
+@pytest.mark.parametrize(("asked", "found"), [(3, False), (4, True), (5, True)], ids=["older", "equal", "newer"])
+@pytest.mark.parametrize("is_stop", [False, True], ids=["LeaderAndIsr", "StopReplica"])
+def test_a_replica_that_fences_what_is_not_older_than_it_is_found(
+    story: Story, asked: int, found: bool, is_stop: bool
+) -> None:
+    agent, _ = obedient(story)
+    agent.logs = None
+    header = pb.Header(controller_id=1, controller_epoch=1, broker_epoch=-1)
+    other = pb.PartitionErrors(topic="red", partition=[0], error_code=[ErrorCode.UNKNOWN_SERVER_ERROR])
+    fenced = pb.PartitionErrors(
+        topic="blue", partition=[1], error_code=[ErrorCode.FENCED_LEADER_EPOCH], leader_epoch=[4]
+    )
+    other.leader_epoch.append(0)
+    answer = pb.ControlResponse(controller_epoch=1, topics=[other, fenced])
+    request: pb.StopReplicaRequest | pb.LeaderAndIsrRequest
+    if is_stop:
+        stops = pb.StopPartitions(topic="blue", partition=[0, 1], leader_epoch=[9, asked])
+        request = pb.StopReplicaRequest(header=header, topics=[stops])
+    else:
+        states = pb.PartitionStates(topic="blue", partition=[0, 1], leader_epoch=[9, asked], zk_version=[0, 0])
+        request = pb.LeaderAndIsrRequest(header=header, topics=[states])
+    with pytest.raises(InvariantBroken, match="refused-is-older") if found else nullcontext():
+        agent.on_control(request, answer)
+
+
+def test_a_controller_that_asks_for_what_is_older_than_before_is_found(story: Story) -> None:
+    agent, _ = obedient(story)
+    agent.logs = None
+
+    def ask(controller_epoch: int, leader_epoch: int, version: int, topic_id: bytes = b"1") -> None:
+        states = pb.PartitionStates(
+            topic="blue", topic_id=topic_id, partition=[0], leader_epoch=[leader_epoch], zk_version=[version]
+        )
+        header = pb.Header(controller_id=1, controller_epoch=controller_epoch, broker_epoch=-1)
+        agent.on_control(
+            pb.LeaderAndIsrRequest(header=header, topics=[states]),
+            pb.ControlResponse(controller_epoch=controller_epoch),
+        )
+
+    ask(1, 3, 5)
+    ask(1, 3, 5)
+    ask(1, 3, 6)
+    ask(1, 4, 7)
+    ask(1, 0, 0, topic_id=b"2")
+    ask(2, 3, 6)
+    for leader_epoch, version in ((3, 5), (2, 9)):
+        with pytest.raises(InvariantBroken, match="newest-is-asked"):
+            ask(2, leader_epoch, version)
+
+
 def test_requests_that_overtake_each_other_are_found(story: Story) -> None:
     agent, obedience = obedient(story)
     gate = agent.service._gate
@@ -105,7 +179,8 @@ def test_metadata_of_a_deposed_controller_is_found(story: Story) -> None:
 
 
 def test_a_controller_that_rules_without_having_won_is_found(story: Story) -> None:
-    controller = SimpleNamespace(controller=SimpleNamespace(view=View(), _term=None), session=None)
+    inner = SimpleNamespace(view=View(), _term=None)
+    controller = SimpleNamespace(controller=inner, session=None, leaves=[], unanswered={})
     rule = Rule(BrokerId(2), controller, story.rules)  # type: ignore[arg-type]
     rule.look()
     controller.controller.view = View(ruling=True, epoch=ControllerEpoch(1))
@@ -126,7 +201,7 @@ def ruling(story: Story, *leaving: int) -> SimpleNamespace:
     )
     controller = SimpleNamespace(view=View(ruling=True, epoch=ControllerEpoch(1)), _term=term)
     session = SimpleNamespace(generation=1, session_id=story.rules.winning_sessions[1])
-    return SimpleNamespace(controller=controller, session=session)
+    return SimpleNamespace(controller=controller, session=session, leaves=[], unanswered={}, idle=True)
 
 
 def test_a_controller_that_rules_by_what_another_session_has_won_is_found(story: Story) -> None:
@@ -136,6 +211,24 @@ def test_a_controller_that_rules_by_what_another_session_has_won_is_found(story:
         rule = Rule(BrokerId(1), controller, story.rules)  # type: ignore[arg-type]
         with pytest.raises(InvariantBroken, match="rules-what-it-won") if found else nullcontext():
             rule.look()
+
+
+@pytest.mark.parametrize(
+    ("epoch", "is_idle", "found"),
+    [(0, True, True), (0, False, False), (1, True, False)],
+    ids=["its term is over", "it is not done", "its term lasts"],
+)
+def test_a_caller_that_is_left_waiting_is_found(story: Story, epoch: int, is_idle: bool, found: bool) -> None:
+    controller = ruling(story)
+    rule = Rule(BrokerId(1), controller, story.rules)  # type: ignore[arg-type]
+    controller.unanswered[CreateTopics((), validate_only=False)] = epoch
+    controller.idle = is_idle
+    for _ in range(PATIENCE_STEPS):
+        rule.look()
+    with pytest.raises(InvariantBroken, match="callers-answered: controller 1") if found else nullcontext():
+        rule.look()
+    controller.unanswered.clear()
+    rule.look()
 
 
 @pytest.mark.parametrize("older", [False, True])
@@ -153,6 +246,17 @@ def test_a_controller_that_knows_who_had_gone_before_it_won_is_found(story: Stor
     rule = Rule(BrokerId(1), controller, story.rules)  # type: ignore[arg-type]
     with pytest.raises(InvariantBroken, match="term-begins-anew") if older else nullcontext():
         rule.look()
+
+
+def test_a_broker_that_is_let_leave_as_its_former_self_asked_is_found(story: Story) -> None:
+    controller = ruling(story)
+    rule = Rule(BrokerId(1), controller, story.rules)  # type: ignore[arg-type]
+    rule.look()
+    for asked_as, found in ((7, False), (6, True), (8, True)):
+        controller.leaves.append(Leave(BrokerId(3), BrokerEpoch(asked_as), known_as=BrokerEpoch(7)))
+        with pytest.raises(InvariantBroken, match="leavers-asked") if found else nullcontext():
+            rule.look()
+        assert not controller.leaves
 
 
 def test_a_leader_elected_while_it_leaves_is_found(story: Story) -> None:

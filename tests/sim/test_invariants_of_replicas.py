@@ -9,7 +9,8 @@ import pytest
 from judged_brokers import TP, Judged, builders, three_records
 from simulation.judging.invariants import InvariantBroken
 
-from regency.broker_agent.replication.isr_state import PendingExpand
+from regency.broker_agent.replication.isr_state import Committed, PendingExpand
+from regency.broker_agent.replication.replica import RemoteReplica
 from regency.broker_agent.replication.rules import Role
 from regency.model.ids import BrokerId, LeaderEpoch, Offset, ZkVersion
 
@@ -206,6 +207,34 @@ def keep_them_waiting(judged: Judged) -> None:
     judged[1].partition().stop()
 
 
+def forget_who_waits(judged: Judged) -> None:
+    """Deleted in the step in which it was stopped, so that nobody sees it stopped."""
+    judged.cluster.sever(1, 2)
+    judged.cluster.sever(1, 3)
+    judged[1].produce("d")
+    judged.look()
+    partition = judged[1].partition()
+    partition.stop()
+    judged[1].manager._hosting.forget(partition)
+
+
+def count_a_stranger(judged: Judged) -> None:
+    judged[1].partition().remotes[BrokerId(4)] = RemoteReplica(BrokerId(4))
+    judged[1].produce("d")
+
+
+def leave_the_watermark(judged: Judged, *, after_ms: int = builders.LAG_MS + 1) -> None:
+    """A follower is behind, and leaves the ISR after a while; the other one has all there is."""
+    judged.cluster.sever(1, 3)
+    judged[1].produce("d")
+    judged.cluster.run()
+    judged.look()
+    judged.cluster.clock.advance(after_ms)
+    state = judged.cluster.decide(1, [1, 2], epoch=0)
+    partition = judged[1].partition()
+    partition.isr, partition.zk_version = Committed(state.isr, state.zk_version), state.zk_version
+
+
 def take_in_who_left(judged: Judged) -> None:
     partition = judged[1].partition()
     partition.remotes[BrokerId(3)].broker_epoch -= 1
@@ -243,6 +272,9 @@ PLANTED: list[tuple[str, Callable[[Judged], None]]] = [
     ("watermark-needs-min-insync", advance_alone),
     ("version-holds", take_an_older_version),
     ("waiters-told", keep_them_waiting),
+    ("waiters-told", forget_who_waits),
+    ("followers-assigned", count_a_stranger),
+    ("watermark-advances", leave_the_watermark),
     ("isr-eligible", take_in_who_left),
     ("isr-complete", keep_an_incomplete_member),
 ]
@@ -256,6 +288,28 @@ def test_what_must_not_be_in_memory_or_logs_is_found(
     with pytest.raises(InvariantBroken) as found:
         judged.look()
     assert found.value.name == name
+
+
+def test_who_was_caught_up_a_moment_ago_may_hold_the_high_watermark_back(judged: Judged) -> None:
+    leave_the_watermark(judged, after_ms=builders.LAG_MS)
+    judged.look()
+    assert judged[1].log().high_watermark == 3
+
+
+def test_who_waits_is_told_when_the_event_is_over_and_not_before(judged: Judged) -> None:
+    with judged[1].manager._hosting.completions:
+        forget_who_waits(judged)
+        judged.look()
+    with pytest.raises(InvariantBroken, match="waiters-told"):
+        judged.look()
+
+
+def test_of_an_event_that_was_interrupted_nobody_knows_by_which_time_it_went(judged: Judged) -> None:
+    with judged[1].manager._hosting.completions:
+        leave_the_watermark(judged)
+        judged.look()
+    judged.look()
+    assert judged[1].log().high_watermark == 3
 
 
 @pytest.mark.parametrize("plant", [lose_a_tail, lose_and_elect, lose_more, diverge, promise_another])

@@ -87,10 +87,15 @@ def test_a_plan_is_over_when_everything_heals() -> None:
         faults = plan(shape, seed)
         drilled = seed % DRILL_EVERY == 0
         assert drilled == any(fault.kind in DRILLS for fault in faults)
-        assert drilled or len(faults) == shape.faults
+        assert drilled or len(plan(shape.reconciled(), seed)) == shape.faults
         assert [fault.at_us for fault in faults] == sorted(fault.at_us for fault in faults)
         assert all(fault.at_us + fault.for_us <= shape.heal_s * 1_000_000 for fault in faults)
         assert sum(fault.lossy for fault in faults) <= shape.lossy
+
+
+def test_in_every_fourth_deep_schedule_nothing_is_reconciled() -> None:
+    assert {seed % 4 for seed in range(200) if not shape_of("deep", seed).reconciles} == {2}
+    assert all(shape_of("quick", seed).reconciles for seed in range(200))
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from simulation.workers import ended_by_signals
 
 SIM = Path(__file__).resolve().parent
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SIM), str(SIM.parents[1])])}
-COMMAND = f"{sys.executable} -m simulation"
+COMMAND = f"{shlex.quote(sys.executable)} -m simulation"
 FAILS = ["--profile", "deep", "--defect", "acknowledge-early", "--seeds", "3", "--jobs", "1", "--stop-after", "1"]
 
 WORKERS = """
@@ -157,6 +158,17 @@ def test_options_that_would_change_nothing_are_refused(
         main(arguments)
     assert refused.value.code == 2
     assert capsys.readouterr().err.endswith(f"{words}\n")
+
+
+@pytest.mark.parametrize("fails", [FAILS, [*FAILS[:4], "--unreconciled", *FAILS[4:]]], ids=["", "unreconciled"])
+def test_the_command_that_is_told_shows_the_same_failure(fails: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*fails, "-o", "json"]) == 1
+    [failed] = json.loads(capsys.readouterr().out)["failed"].values()
+    command, *arguments = failed["again"].split()
+    assert (command, arguments.pop(0)) == ("./dev", "sim")
+    assert main(arguments) == 1
+    *_, last = capsys.readouterr().out.splitlines()
+    assert last == f"FAILED: {failed['failure']}"
 
 
 @pytest.mark.parametrize("where", ["simulation.command.main", "simulation.command.Coverage"])

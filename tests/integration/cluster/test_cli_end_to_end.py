@@ -39,6 +39,12 @@ class Shell:
         self.words = done.stderr
         return done.stdout
 
+    def begin(self, *words: str) -> subprocess.Popen[bytes]:
+        """A command that goes on, as in another terminal."""
+        command = [sys.executable, "-m", "regency.cli.main", *words]
+        nowhere = subprocess.DEVNULL
+        return subprocess.Popen(command, cwd=self.directory, env=self._environment, stdout=nowhere, stderr=nowhere)
+
 
 @pytest.fixture
 def regency(tmp_path: Path) -> Iterator[Shell]:
@@ -80,8 +86,14 @@ def test_tour(regency: Shell, tmp_path: Path, eventually: Callable[..., object])
     assert status["brokers"][2]["state"] == "dead"
     assert "broker 3 is dead" in status["missing"]
 
+    eventually(lambda: "broker 3 is not registered" in missing(regency), within=60, what="its session is over")
+    returned = regency.begin("agent", "--config", ".run/agent-3/server.properties")
+    eventually(lambda: healthy(regency), within=60, what="broker 3, started by hand, is back")
+    assert json.loads(regency("status", "-o", "json"))["brokers"][2]["pid"] == returned.pid
+
     regency("down")
-    assert state.alive() == []
+    assert returned.wait() == 0
+    assert state.alive(tmp_path / ".run") == []
     assert json.loads(regency("up", "--detach", "-o", "json"))["bootstrap_servers"] == started["bootstrap_servers"]
     assert consumed(regency(*read)) == expected
     eventually(lambda: healthy(regency), within=60, what="the cluster is healthy again")
@@ -94,6 +106,11 @@ def healthy(regency: Shell) -> bool:
     except AssertionError:
         return False
     return True
+
+
+def missing(regency: Shell) -> list[str]:
+    """What `status` says is missing of a cluster that is not healthy."""
+    return list(json.loads(regency("status", "-o", "json", status=3))["missing"])
 
 
 def test_refusals_of_the_cluster_are_told_in_its_words(regency: Shell) -> None:

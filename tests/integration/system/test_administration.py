@@ -56,7 +56,7 @@ def test_a_cluster_is_steered_from_the_command_line(
     leaving = next(row["broker"] for row in rows if not row["rules"])
     kept.write(1_000, midway=lambda: regency("brokers", "shutdown", str(leaving), "--timeout", "30"))
     eventually(lambda: cluster.broker_state(leaving) is ProcessState.DEAD, what="its process has ended")
-    assert f"broker {leaving} is not live" in regency("cluster", "health", status=4).stdout
+    assert f"broker {leaving} is not live" in regency("cluster", "health", status=3).stdout
     listed = json.loads(regency("brokers", "list", "-o", "json").stdout)
     assert [row["broker"] for row in listed if not row["live"]] == [leaving]
     regency("brokers", "shutdown", str(leaving), status=1)
@@ -68,3 +68,22 @@ def test_a_cluster_is_steered_from_the_command_line(
         in regency("brokers", "describe", str(leaving)).stdout
     )
     kept.assert_nothing_lost()
+
+
+def test_a_broker_that_died_or_was_paused_a_moment_ago_is_not_asked(
+    cluster: Cluster, regency: Callable[..., Result]
+) -> None:
+    """Until its session is over, all others name it to who asks for brokers."""
+    regency("topics", "create", "t", "--partitions", "3", "--replication-factor", "3")
+    dead = next(each for each in cluster.broker_ids if each != cluster.controller_id())
+
+    cluster.kill(dead)
+    for _ in range(8):
+        assert regency("topics", "list").stdout.splitlines()[1].split()[0] == "t"
+
+    cluster.restart(dead)
+    cluster.wait_healthy()
+    cluster.pause(dead)
+    for _ in range(8):
+        regency("topics", "describe", "t")
+    cluster.resume(dead)

@@ -103,7 +103,10 @@ def test_a_cluster_starts_over_znodes_nobody_should_have_written(
     eventually(lambda: whole(session, "t", (0, 1, 2)) and whole(session, "gaps", (0, 7)), what="the others are whole")
     kept = books(cluster, "t")
     kept.write(2_000)
+    epoch = cluster.controller_epoch()
     cluster.kill_controller()
+    # A request that was under way to the one that died may have been done or not: its client is told so, and no more.
+    eventually(lambda: cluster.controller_epoch() > epoch, what="a successor rules")
     create(cluster, "after")
     kept.write(1_000)
     kept.assert_nothing_lost()

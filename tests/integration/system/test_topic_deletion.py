@@ -35,8 +35,11 @@ def delete_by_kafka_python(cluster: Cluster, topic: str) -> None:
 
 
 def by_command(cluster: Cluster, topic: str) -> subprocess.CompletedProcess[str]:
-    words = ["topics", "delete", topic, "--yes", "-o", "json", "--bootstrap-server", cluster.bootstrap_servers]
-    command = [sys.executable, "-m", "regency.cli.main", *words]
+    return regency(cluster, "topics", "delete", topic, "--yes", "-o", "json")
+
+
+def regency(cluster: Cluster, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "regency.cli.main", *words, "--bootstrap-server", cluster.bootstrap_servers]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
@@ -146,6 +149,38 @@ def test_a_broker_with_data_of_a_topic_that_was_made_anew_serves_none_of_it(
     cluster.start(dead)
     cluster.wait_healthy(30)
     eventually(lambda: not logs_of(cluster, dead, "t"), what="the old logs are out of the way")
+    anew.assert_nothing_lost()
+
+
+def test_nothing_waits_for_a_forgotten_broker_and_when_it_returns_it_serves_nothing_of_before(
+    cluster: Cluster, books: Any, eventually: Any
+) -> None:
+    gone = next(each for each in cluster.broker_ids if each != cluster.controller_id())
+    first, second = (each for each in cluster.broker_ids if each != gone)
+    assert regency(cluster, "topics", "create", "t", "--assignment", f"{gone}:{first}").returncode == Exit.DONE
+    books(cluster, "t").write(1_000)
+    session = cluster.session()
+    cluster.kill(gone)
+    eventually(lambda: session.read(paths.broker(gone)) is None, what="the broker's registration is gone")
+    assert regency(cluster, "brokers", "forget", str(gone)).returncode == Exit.REFUSED
+
+    assert regency(cluster, "brokers", "drain", str(gone), "--wait").returncode == Exit.DONE
+    told = by_command(cluster, "t")
+    assert told.returncode == Exit.IN_PROGRESS, told.stderr
+    assert f"`regency brokers forget {gone}`" in told.stderr
+    forgotten = regency(cluster, "brokers", "forget", str(gone), "-o", "json")
+    assert json.loads(forgotten.stdout) == {"broker": gone, "replicas_given_up": 1}, forgotten.stderr
+    assert regency(cluster, "topics", "create", "t", "--assignment", f"{first}:{second}").returncode == Exit.DONE
+    anew = books(cluster, "t")
+    anew.write(200)
+
+    cluster.start(gone)
+    cluster.wait_healthy(30)
+    eventually(lambda: not logs_of(cluster, gone, "t"), what="the old log is out of the way")
+    moved = regency(cluster, "topics", "set-rf", "t", "3", "--wait")
+    assert moved.returncode == Exit.DONE, moved.stderr
+    cluster.stop(first)
+    cluster.stop(second)
     anew.assert_nothing_lost()
 
 

@@ -164,6 +164,15 @@ def test_only_the_credentials_that_created_it_may_change_a_restricted_znode(new_
     assert colleague.multi([SetData("/guarded", b"2", 0)]).ok
 
 
+def test_a_chroot_that_is_there_need_not_be_ours_to_create(new_session, chroot):
+    guarded = f"{chroot}/guarded"
+    owner = new_session(path=guarded, digest_auth="regency:secret", set_acl=True)
+    assert owner.multi([Create("/for-others")]).ok
+    assert new_session(path=f"{guarded}/for-others").children("/") is not None
+    with pytest.raises(ZkAuthFailed, match=f"{guarded}/none at .* is missing, and we may not create it"):
+        new_session(path=f"{guarded}/none")
+
+
 def test_credentials_hold_after_a_reconnect_too(proxy, new_session):
     owner = new_session(port=proxy.port, digest_auth="regency:secret", set_acl=True)
     owner.multi([Create("/guarded", b"1")])

@@ -155,7 +155,9 @@ def test_thousands_of_watches_are_armed_again_in_chunks(proxy, session, eventual
     events: list[SessionEvent] = []
     session.listen(lambda event, _: events.append(event))
     for index in range(3000):
-        session._core.add_watch(f"/topic-with-a-rather-long-name-so-that-chunks-fill-{index:05d}", PLAIN, seen.append)
+        session._core.add_watches(
+            [f"/topic-with-a-rather-long-name-so-that-chunks-fill-{index:05d}"], PLAIN, seen.append
+        )
     session.sync("/")
     proxy.reset_all()
     eventually(lambda: SessionEvent.CONNECTED in events, what="the same session on a new connection")

@@ -12,10 +12,9 @@ from collections.abc import Sequence
 from simulation.coverage import Coverage
 from simulation.defects import BECAUSE, DEFECTS, UNSEEN
 from simulation.kernel.trace import Trace
-from simulation.options import MANY, PROGRAM, options_of
+from simulation.options import MANY, PROGRAM, again, options_of, wanted_shape
 from simulation.output import Output, is_watched, say
 from simulation.run import RunResult, run
-from simulation.shape import shape_of
 from simulation.workers import ended_by_signals, results
 
 ENOUGH = 100
@@ -70,7 +69,7 @@ def _list_defects(form: str, output: Output) -> None:
 def _show(options: Namespace, output: Output) -> int:
     """Run the one schedule to its end, also when nobody reads on: its verdict is the status."""
     trace = Trace(on=True, listener=lambda line: output.write(line + "\n"))
-    result = run(options.seed, shape_of(options.profile, options.seed), trace=trace, defect=options.defect)
+    result = run(options.seed, wanted_shape(options, options.seed), trace=trace, defect=options.defect)
     output.write(f"{result.steps} steps, {result.seconds:.3f} s of virtual time, digest {result.digest:08x}\n")
     if result.failure is not None:
         output.write(f"FAILED: {result.failure}\n")
@@ -137,13 +136,13 @@ class _Summary:
 
     def _seen_again(self, result: RunResult) -> RunResult:
         """With the last events of a second run with the trace on, which has the log lines too."""
-        shape = shape_of(self._options.profile, result.seed)
+        shape = wanted_shape(self._options, result.seed)
         traced = run(result.seed, shape, trace=Trace(on=True), defect=self._options.defect)
         return result._replace(last_events=traced.last_events)
 
     def _again(self, result: RunResult) -> str:
-        command = f"{PROGRAM} --profile {self._options.profile} --seed {result.seed} --seeds 1 --trace"
-        return command + (f" --defect {self._options.defect}" if self._options.defect else "")
+        options = self._options
+        return again(options.profile, result.seed, unreconciled=options.unreconciled, defect=options.defect)
 
     def _tell_failure(self, result: RunResult) -> None:
         lines = "\n  ".join(result.last_events)

@@ -151,6 +151,8 @@ class Network:
         self.observe: Observer | None = None
         self.tap: Tap | None = None
         """Sees every request, until `heal`."""
+        self.on_ask: Callable[[Process, str, Any], None] | None = None
+        """Hears of a controller's thread that is about to ask an agent at an address, and may keep it."""
 
     def link(self, source: str, target: str) -> Link:
         """The link from one host to another."""

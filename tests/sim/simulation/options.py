@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 
 from simulation.defects import DEFECTS, UNSEEN
-from simulation.shape import PROFILES
+from simulation.shape import PROFILES, Shape, shape_of
 
 PROGRAM = "./dev sim"
+UNRECONCILED = "--unreconciled"
 ABOUT = "`./dev sim`: runs many seeds on all cores, and shows what failed and how to see it again."
 EPILOG = """examples:
   ./dev sim --seeds 200                       200 schedules of the quick profile
@@ -41,6 +42,9 @@ def options_of(arguments: Sequence[str] | None) -> Namespace:
     parser.add_argument("--seconds", type=float, metavar="T", help="begin no schedule after so many seconds")
     parser.add_argument("--jobs", type=int, metavar="J", help="processes (default: one a core)")
     parser.add_argument("--defect", metavar="NAME", help="plant a defect (see docs/simulation.md)")
+    parser.add_argument(
+        UNRECONCILED, action="store_true", help="controllers never reconcile, as with most defects; no memory is lost"
+    )
     parser.add_argument("--defects", action="store_true", help="list the defects that can be planted, and end")
     parser.add_argument(
         "--stop-after", type=int, metavar="F", help=f"failures after which to stop (default: {ENOUGH_FAILURES})"
@@ -64,6 +68,19 @@ def options_of(arguments: Sequence[str] | None) -> Namespace:
     options.stop_after = options.stop_after or ENOUGH_FAILURES
     options.defect = options.defect or ""
     return options
+
+
+def wanted_shape(options: Namespace, seed: int) -> Shape:
+    """The run of a seed that the options want, before a defect has its say."""
+    shape = shape_of(options.profile, seed)
+    return shape.unreconciled() if options.unreconciled else shape
+
+
+def again(profile: str, seed: int, *, unreconciled: bool, defect: str = "") -> str:
+    """The command that shows one schedule."""
+    command = f"{PROGRAM} --profile {profile} --seed {seed} --seeds 1 --trace"
+    command += f" {UNRECONCILED}" if unreconciled else ""
+    return command + (f" --defect {defect}" if defect else "")
 
 
 def _refuse_nonsense(parser: ArgumentParser, options: Namespace) -> None:

@@ -16,7 +16,7 @@ from regency.history.judge_findings import Verdict
 from regency.model.errors import RegencyError
 from simulation.admin import Admin
 from simulation.crash_points import crash_point_names
-from simulation.defects import planted
+from simulation.defects import exposing, planted
 from simulation.faults.aftershocks import LONGEST_US, aftershocks
 from simulation.faults.injector import Injector
 from simulation.faults.plan import Fault, fitted, plan
@@ -74,9 +74,12 @@ class NotConverged(Exception):
 
 
 def run(seed: int, shape: Shape, *, trace: Trace | None = None, defect: str = "") -> RunResult:
-    """Run a seed to its verdict. Never raises for what is wrong with the cluster."""
+    """Run a seed to its verdict. Never raises for what is wrong with the cluster.
+
+    With a defect it is the run that exposes it (`exposing`).
+    """
     began = time.process_time()
-    shape = fitted(shape, seed)
+    shape = fitted(exposing(shape, defect), seed)
     scheduler = Scheduler(seed, trace)
     run_ = _Run(seed, scheduler, shape)
     failure: str | None = None
@@ -85,8 +88,8 @@ def run(seed: int, shape: Shape, *, trace: Trace | None = None, defect: str = ""
         stack.enter_context(run_.points.watching())
         stack.enter_context(cut(shape.profile, seed))
         stack.enter_context(planted(defect))
-        stack.enter_context(_log_lines(scheduler))
-        stack.enter_context(_no_collection())
+        stack.enter_context(log_lines(scheduler))
+        stack.enter_context(no_collection())
         try:
             run_.play()
         except (InvariantBroken, HistoryWrong, NotConverged, SimulationStuck) as error:
@@ -219,7 +222,7 @@ def _names() -> list[str]:
 
 
 @contextmanager
-def _no_collection() -> Iterator[None]:
+def no_collection() -> Iterator[None]:
     """The garbage collector may run code of a simulated process at any moment: not within a run."""
     was = gc.isenabled()
     gc.disable()
@@ -247,7 +250,7 @@ class _LogLines(logging.Handler):
 
 
 @contextmanager
-def _log_lines(scheduler: Scheduler) -> Iterator[None]:
+def log_lines(scheduler: Scheduler) -> Iterator[None]:
     """Errors that production code logs are looked at; with the trace on, whatever it logs is part of it."""
     logger = logging.getLogger("regency")
     handler, level, propagates = _LogLines(scheduler), logger.level, logger.propagate

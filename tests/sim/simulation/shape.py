@@ -16,6 +16,14 @@ DRILL_EVERY: Final = 4
 """Every so many seeds of the deep profile go through one drill, again and again, with other details each time."""
 
 
+_UNRECONCILED: Final = DRILL_EVERY // 2
+"""What remains of the seeds, divided by `DRILL_EVERY`, of those deep schedules in which nothing is reconciled: what a
+reconcile would mend in passing has to come right by itself.
+"""
+
+RECONCILE_MS: Final = 4_000
+
+
 class TopicShape(NamedTuple):
     """A topic that is created at the start."""
 
@@ -68,6 +76,21 @@ class Shape(NamedTuple):
     """By how much the producers' wall clocks are wrong, in the order of `producers`; where it is empty, by nothing."""
     clocks_heal: bool = True
     """Whether brokers' wall clocks are set right in the end, or all must be well although they are wrong."""
+    reconcile_ms: int = RECONCILE_MS
+    """How often controllers compare what agents host with what they shall; `NEVER` for never."""
+
+    @property
+    def reconciles(self) -> bool:
+        """Whether what an agent has forgotten by itself is put right."""
+        return self.reconcile_ms != NEVER
+
+    def reconciled(self) -> Shape:
+        """The same run, in which that is done."""
+        return self if self.reconciles else self._replace(reconcile_ms=RECONCILE_MS)
+
+    def unreconciled(self) -> Shape:
+        """The same run, in which nothing mends in passing what was sent wrongly, or not at all."""
+        return self._replace(reconcile_ms=NEVER)
 
 
 TOPICS: Final = (TopicShape("blue", 2, 3, 2), TopicShape("red", 1, 3, 2))
@@ -109,6 +132,7 @@ def shape_of(profile: str, seed: int) -> Shape:
         chance.choice((1, 2)),
         _storage(chance, retained=chance.random() < (0.8 if unclean else 0.35)),
         random.Random(f"balance {seed}").choice((0, 0, 1, 3)),
+        reconcile_ms=NEVER if seed % DRILL_EVERY == _UNRECONCILED else RECONCILE_MS,
     )
     return shape if seed % DRILL_EVERY == 0 else _with_time(shape, chance)
 
@@ -173,5 +197,5 @@ def settings_of(shape: Shape, broker: BrokerId) -> BrokerSettings:
         auto_leader_rebalance_enable=shape.balance_s > 0,
         leader_imbalance_check_interval_seconds=max(shape.balance_s, 1),
         default_replication_factor=3,
-        regency_reconcile_interval_ms=4_000,
+        regency_reconcile_interval_ms=shape.reconcile_ms,
     )

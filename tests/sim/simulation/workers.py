@@ -14,8 +14,9 @@ from multiprocessing.pool import AsyncResult, Pool
 from types import FrameType
 
 from regency.runtime.parent import die_with_parent
+from simulation.options import wanted_shape
 from simulation.run import RunResult, run
-from simulation.shape import shape_of
+from simulation.shape import Shape
 
 _AT_ONCE = 4
 """Seeds a worker takes at a time."""
@@ -70,20 +71,20 @@ def results(options: Namespace) -> Iterator[RunResult]:
             yield each.get()
 
 
-def _seeds(options: Namespace) -> Iterator[tuple[int, str, str]]:
+def _seeds(options: Namespace) -> Iterator[tuple[int, Shape, str]]:
     deadline = None if options.seconds is None else time.monotonic() + options.seconds
     seed = options.seed
     while options.seeds is None or seed < options.seed + options.seeds:
         if deadline is not None and time.monotonic() >= deadline:
             return
-        yield seed, options.profile, options.defect
+        yield seed, wanted_shape(options, seed), options.defect
         seed += 1
 
 
-def _one(arguments: tuple[int, str, str]) -> RunResult:
-    seed, profile, defect = arguments
+def _one(arguments: tuple[int, Shape, str]) -> RunResult:
+    seed, shape, defect = arguments
     logging.disable(logging.CRITICAL)
-    return run(seed, shape_of(profile, seed), defect=defect)
+    return run(seed, shape, defect=defect)
 
 
 def _belong(parent: int) -> None:

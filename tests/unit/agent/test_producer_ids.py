@@ -10,6 +10,7 @@ from regency.broker_agent.producer_ids import (
     ProducerIds,
     ProducerIdsExhausted,
     ProducerIdsUnavailable,
+    ProducerIdsUnreadable,
     take_block,
 )
 from regency.model import znode_paths, znodes
@@ -117,8 +118,36 @@ def test_zookeeper_away_is_retriable_and_the_next_call_tries_again(session) -> N
 
 def test_a_block_nobody_can_read_hands_out_nothing(session) -> None:
     session.server.put(PATH, b"{}")
-    with pytest.raises(ProducerIdsUnavailable, match=PATH):
+    with pytest.raises(ProducerIdsUnreadable, match=PATH):
         take_block(session, BrokerId(1))
+
+
+def test_a_block_nobody_can_read_is_told_once_and_waited_for(session, caplog) -> None:
+    async def scenario() -> ProducerId:
+        session.server.put(PATH, b"{}")
+        ids = ProducerIds(BrokerId(1), session, AtOnce())
+        for _ in range(3):
+            with pytest.raises(ProducerIdsUnavailable) as refused:
+                await ids.allocate()
+            assert refused.value.retriable
+        block = znodes.ProducerIdBlock(BrokerId(2), ProducerId(0), ProducerId(4999))
+        session.server.put(PATH, znodes.encode_producer_id_block(block))
+        return await ids.allocate()
+
+    assert asyncio.run(scenario()) == 5000
+    [told] = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert PATH in told
+
+
+def test_zookeeper_away_is_not_told_by_the_ids_too(session, caplog) -> None:
+    async def scenario() -> None:
+        ids = ProducerIds(BrokerId(1), session, AtOnce())
+        session.suspend()
+        with pytest.raises(ProducerIdsUnavailable):
+            await ids.allocate()
+
+    asyncio.run(scenario())
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 def test_ids_end_with_the_largest_number(session) -> None:

@@ -19,7 +19,7 @@ from regency.model import znode_paths, znodes
 from regency.model.clock import ManualClock
 from regency.model.facts import Broker, Endpoint
 from regency.model.ids import NO_BROKER_EPOCH, BrokerId
-from regency.runtime.zk_session import ZkConnectionLost, ZkSessionLost
+from regency.runtime.zk_session import MultiOutcome, OpOutcome, ZkCode, ZkConnectionLost, ZkSessionLost
 
 ME = BrokerId(1)
 PATH = znode_paths.broker(ME)
@@ -249,6 +249,25 @@ def test_no_contact_means_later(session, sessions: SessionFile, loop) -> None:
     keeping = Keeping(session, sessions, loop)
     assert keeping.registered == [] and keeping.refused == []
     session.resume()
+    loop.run_delayed()
+    assert len(keeping.registered) == 1
+
+
+def test_access_that_is_denied_is_told_once_and_asked_for_again(session, sessions: SessionFile, loop, caplog) -> None:
+    allowed = session.server.apply
+
+    def denied(ops, session_id):
+        if ops[0].path != PATH:
+            return allowed(ops, session_id)
+        return MultiOutcome((OpOutcome(ZkCode.NO_AUTH), OpOutcome(ZkCode.ROLLED_BACK)))
+
+    session.server.apply = denied
+    keeping = Keeping(session, sessions, loop)
+    for _ in range(3):
+        loop.run_delayed()
+    [told] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert PATH in told and "regency.zookeeper.digest.auth" in told
+    session.server.apply = allowed
     loop.run_delayed()
     assert len(keeping.registered) == 1
 

@@ -11,11 +11,21 @@ import pytest
 from click.testing import Result
 
 from regency.broker_agent.wire.codec import DescribeConfigsResponse, IncrementalAlterConfigsResponse
-from regency.cli import brokers, cluster, configs, controllers, topics_alter, wire
+from regency.cli import (
+    brokers,
+    brokers_describe,
+    brokers_forget,
+    cluster,
+    configs,
+    controllers,
+    topics_alter,
+    wire,
+)
 from regency.cli.exits import CommandFailed
 from regency.cli.metadata import PartitionFacts, TopicFacts
 from regency.cli.wire import ControllerFacts, Node
 from regency.model.ids import BrokerId
+from regency.protos import admin_pb2, controller_pb2
 
 Run = Callable[..., Result]
 AT = ("--bootstrap-server", "nobody:1")
@@ -23,7 +33,7 @@ NODES = {BrokerId(broker): Node(BrokerId(broker), f"h{broker}", 9000 + broker) f
 
 
 def facts(
-    broker: int, *, rules: bool | None = False, epoch: int | None = None, unacknowledged: int = 0
+    broker: int, *, rules: bool | None = False, epoch: int | None = None, unacknowledged: int = 0, offline: int = 0
 ) -> ControllerFacts:
     known = rules is not None
     told = 0 if rules else None
@@ -36,7 +46,7 @@ def facts(
         told,
         told,
         told,
-        told,
+        offline if rules else None,
         unacknowledged if rules else None,
     )
 
@@ -99,7 +109,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeWire:
     def connect(_: str) -> Iterator[FakeWire]:
         yield made
 
-    for module in (brokers, cluster, configs, controllers, topics_alter):
+    for module in (brokers, brokers_describe, brokers_forget, cluster, configs, controllers, topics_alter):
         monkeypatch.setattr(module, "cluster_wire", connect)
     return made
 
@@ -141,8 +151,21 @@ def test_keys_are_set_added_to_and_taken_from(run: Run, fake: FakeWire) -> None:
 def test_keys_are_unset(run: Run, fake: FakeWire) -> None:
     run(*AT, "configs", "unset", "broker", "all", "log.retention.ms", "--dry-run")
 
+    del fake.asked[:-1]  # what was set was asked for before
     assert fake.changes() == [("log.retention.ms", 1, None)]
     assert fake.asked[0][0].validate_only
+
+
+def test_a_key_that_was_not_set_is_named_when_it_is_unset_and_that_is_no_error(run: Run, fake: FakeWire) -> None:
+    fake.configs = [config("retention.ms", "5", 1), config("segment.ms", "9", 4)]
+
+    both = run(*AT, "configs", "unset", "topic", "t", "retention.ms", "segment.ms")
+    fake.configs = fake.configs[1:]
+    neither = run(*AT, "configs", "unset", "topic", "t", "segment.ms")
+
+    assert (both.exit_code, neither.exit_code) == (0, 0)
+    assert both.stderr == "The settings of topic t are changed.\nsegment.ms was not set for topic t.\n"
+    assert neither.stderr == "segment.ms was not set for topic t.\n"
 
 
 def test_refusals_are_said_in_the_words_of_the_cluster(run: Run, fake: FakeWire) -> None:
@@ -195,7 +218,29 @@ def test_who_rules_is_shown_and_anything_but_one_ruler_is_status_3(run: Run, fak
     result = run(*AT, "controller", "status")
     assert result.exit_code == 3
     assert "The controller of broker 2 does not answer at c2:1." in result.stderr
-    assert "No controller rules now" in result.stderr
+    assert "No controller rules now; one is perhaps being elected." in result.stderr
+
+
+def test_nobody_rules_while_an_election_is_under_way(run: Run, fake: FakeWire) -> None:
+    fake.facts = [facts(1), facts(2), facts(3)]
+
+    result = run(*AT, "controller", "status")
+
+    assert (result.exit_code, result.stderr) == (3, "No controller rules now; an election is under way.\n")
+
+
+def test_only_who_rules_has_an_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {
+        "h1:9001": controller_pb2.DescribeControllerResponse(broker_id=1, active=False, controller_epoch=7),
+        "h2:9002": controller_pb2.DescribeControllerResponse(broker_id=2, active=True, controller_epoch=8),
+    }
+    monkeypatch.setattr(wire, "ask_controller", lambda address, *_, **__: told[address])
+    monkeypatch.setattr(wire, "first_that_answers", lambda servers: servers)
+    monkeypatch.setattr(wire.ClusterWire, "controllers", lambda _: {each: NODES[BrokerId(each)] for each in (1, 2)})
+
+    found = wire.ClusterWire("nobody:1").controller_facts()
+
+    assert [(each.broker, each.rules, each.epoch) for each in found] == [(1, False, None), (2, True, 8)]
 
 
 HEALTHY = [TopicFacts("t", [partition(0, 1, [1, 2]), partition(1, 2, [2, 3])])]
@@ -224,6 +269,18 @@ def test_a_cluster_is_healthy_when_all_is_led_in_sync_and_acknowledged() -> None
         (RULED, [TopicFacts("t", [partition(0, -1, [1, 2])])], [], "t-0 has no leader"),
         (RULED, [TopicFacts("t", [partition(0, 1, [1, 2], [1])])], [], "t-0 lacks [2] in its ISR"),
         (
+            [facts(2, rules=True, epoch=7, offline=1)],
+            [TopicFacts("t", [partition(0, -1, [1, 2])])],
+            [],
+            "t-0 has no leader",
+        ),
+        (
+            [facts(2, rules=True, epoch=7, offline=1)],
+            HEALTHY,
+            [],
+            "the controller knows of 1 more without a leader (`regency doctor` names them)",
+        ),
+        (
             [facts(2, rules=True, epoch=7, unacknowledged=5)],
             HEALTHY,
             [],
@@ -238,14 +295,15 @@ def test_what_is_missing_is_named(
     assert (found.healthy, found.problems) == (False, [problem])
 
 
-def test_health_is_status_0_or_4(run: Run, fake: FakeWire, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_health_is_status_0_or_3_and_5_after_a_wait(run: Run, fake: FakeWire, monkeypatch: pytest.MonkeyPatch) -> None:
     topics = list(HEALTHY)
     monkeypatch.setattr(cluster, "all_topics", lambda _: topics)
     assert run(*AT, "cluster", "health").exit_code == 0
 
     topics.append(TopicFacts("u", [partition(0, -1, [1])]))
-    result = run(*AT, "cluster", "health", "--wait", "--timeout", "0")
-    assert (result.exit_code, result.stdout) == (4, "not healthy: u-0 has no leader\n")
+    for words, status in (((), 3), (("--wait", "--timeout", "0"), 5)):
+        result = run(*AT, "cluster", "health", *words)
+        assert (result.exit_code, result.stdout) == (status, "not healthy: u-0 has no leader\n")
 
 
 def test_no_answer_is_not_healthy(run: Run, fake: FakeWire, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,7 +312,7 @@ def test_no_answer_is_not_healthy(run: Run, fake: FakeWire, monkeypatch: pytest.
 
     monkeypatch.setattr(cluster, "all_topics", nobody)
     result = run(*AT, "-o", "json", "cluster", "health")
-    assert result.exit_code == 4
+    assert result.exit_code == 3
     assert json.loads(result.stdout)["problems"] == ["No broker answers at nobody:1"]
 
 
@@ -272,6 +330,89 @@ def test_brokers_are_listed_with_what_they_lead_and_lack(run: Run, fake: FakeWir
         (3, True, False, 0, 0, 0),
         (9, False, False, 0, 1, 1),
     ]
+
+
+def test_a_dead_broker_is_described_by_what_is_assigned_to_it(run: Run, fake: FakeWire, monkeypatch: Any) -> None:
+    held = [TopicFacts("t", [partition(0, 1, [1, 9], [1]), partition(1, -1, [9]), partition(2, 1, [1])])]
+    monkeypatch.setattr(brokers_describe, "all_topics", lambda _: held)
+
+    dead = run(*AT, "brokers", "describe", "9")
+    told = json.loads(run(*AT, "-o", "json", "brokers", "describe", "9").stdout)
+
+    assert dead.exit_code == 0
+    assert dead.stdout.startswith("broker      9, not registered\naddress     -\n")
+    assert "replicas    2, leads 0, out of sync 1, without a leader 1\n" in dead.stdout
+    assert "t      0          follower  1       no       no\n" in dead.stdout
+    assert "t      1          follower  -       yes      no\n" in dead.stdout
+    assert "Broker 9 is not registered" in dead.stderr
+    assert "`regency brokers forget 9`" in dead.stderr
+    assert (told["broker"]["live"], told["settings"], told["leaderless"], len(told["replicas"])) == (False, None, 1, 2)
+    assert fake.asked == []
+
+
+def test_a_broker_that_nobody_knows_is_not_described(run: Run, fake: FakeWire, monkeypatch: Any) -> None:
+    monkeypatch.setattr(brokers_describe, "all_topics", lambda _: [])
+
+    result = run(*AT, "brokers", "describe", "9")
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "Broker 9 is not registered, and no partition is assigned to it; live are 1, 2, 3." in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("outcome", "replicas", "status", "words"),
+    [
+        ((0, ""), 0, 0, "Broker 9 is forgotten.\n"),
+        ((0, ""), 4, 0, "Broker 9 is forgotten; what it was to delete is given up: 4 replicas.\n"),
+        ((42, "Broker 9 is live."), 0, 6, "Error: Broker 9 is live.\n"),
+        ((102, "Nothing is known of a broker 9."), 0, 1, "Error: Nothing is known of a broker 9.\n"),
+    ],
+)
+def test_a_broker_is_forgotten_or_why_not(
+    run: Run,
+    fake: FakeWire,
+    monkeypatch: pytest.MonkeyPatch,
+    outcome: tuple[int, str],
+    replicas: int,
+    status: int,
+    words: str,
+) -> None:
+    asked: list[Any] = []
+
+    def answer(address: str, _: object, request: Any) -> admin_pb2.ForgetBrokerResponse:
+        asked.append((address, request.broker_id))
+        told = admin_pb2.Outcome(error_code=outcome[0], message=outcome[1])
+        return admin_pb2.ForgetBrokerResponse(outcome=told, replicas=replicas)
+
+    monkeypatch.setattr(brokers_forget, "ask_controller", answer)
+
+    result = run(*AT, "brokers", "forget", "9")
+
+    assert asked == [("c2:1", 9)]
+    assert (result.exit_code, result.stderr) == (status, words)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("topics", "describe", ""),
+        ("topics", "delete", "", "--yes"),
+        ("topics", "create", ""),
+        ("topics", "alter", "", "--partitions", "2"),
+        ("topics", "set-rf", "", "2"),
+        ("leaders", "elect", ""),
+        ("explain", "", "0"),
+        ("configs", "get", "topic", ""),
+        ("produce", ""),
+        ("consume", ""),
+    ],
+)
+def test_an_empty_name_is_no_topic_and_not_every_topic(run: Run, fake: FakeWire, words: tuple[str, ...]) -> None:
+    result = run(*AT, *words)
+
+    assert result.exit_code == 2
+    assert "a topic's name is not empty" in result.stderr
+    assert fake.asked == []
 
 
 def test_a_broker_that_is_alone_in_sync_is_not_shut_down_unasked(run: Run, fake: FakeWire, monkeypatch: Any) -> None:

@@ -88,7 +88,7 @@ def test_second_up_is_refused_and_harms_nobody(up: Callable[..., Result], tmp_pa
     assert second.exit_code == 6
     assert f"agent-1 (pid {state.processes[0].pid}). Stop it with `regency down`" in second.stderr
     assert read_state(tmp_path / ".run") == state
-    assert len(state.alive()) == 1
+    assert len(state.alive(tmp_path / ".run")) == 1
 
 
 def test_down_says_what_it_ended_and_up_starts_the_same_again(
@@ -99,7 +99,7 @@ def test_down_says_what_it_ended_and_up_starts_the_same_again(
     down = run("down")
     assert (down.exit_code, down.stdout) == (0, "")
     assert down.stderr == "".join(f"Ended {ref.name} (pid {ref.pid}).\n" for ref in before.processes)
-    assert before.alive() == []
+    assert before.alive(tmp_path / ".run") == []
     assert run("down").stderr == "Nothing runs in .run.\n"
     assert up().exit_code == 0
     after = read_state(tmp_path / ".run")
@@ -138,6 +138,10 @@ def test_status_of_a_cluster_with_a_paused_and_a_dead_broker(
     assert found["healthy"] is False
     assert found["missing"][-2:] == ["broker 3 is not registered", "there is no controller"]
     assert "broker 2 is dead" in found["missing"]
+    told = run("status").stderr.splitlines()
+    assert [line for line in told if "comes back" in line] == [
+        "Broker 2 comes back with `regency agent --config .run/agent-2/server.properties`."
+    ]
 
 
 def test_status_when_zookeeper_does_not_answer(
@@ -180,4 +184,4 @@ def test_termination_of_a_foreground_cluster_ends_its_agents(tmp_path: Path) -> 
     child.send_signal(signal.SIGTERM)
     _, err = child.communicate()
     assert (child.returncode, err) == (143, "")
-    assert state.alive() == []
+    assert state.alive(tmp_path / ".run") == []

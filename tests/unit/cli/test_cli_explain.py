@@ -57,6 +57,8 @@ class Cluster:
         self.examined = pb.ExamineResponse(broker_id=1, controller_epoch=3, topics=1, partitions=2)
         self.failure: RpcFailed | None = None
         self.replicas: list[BrokerId] | None = [BrokerId(9)]
+        self.going: dict[str, str] = {}
+        """Topics that are being deleted, and how far that is."""
 
     def brokers(self) -> dict[BrokerId, Node]:
         return NODES
@@ -103,6 +105,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Cluster:
         monkeypatch.setattr(module, "cluster_wire", connect)
         monkeypatch.setattr(module, "ask_controller", made.answer)
     monkeypatch.setattr(explain, "_replicas", lambda *_: made.replicas)
+    monkeypatch.setattr(explain, "why_going", lambda _, topic: made.going.get(topic))
     return made
 
 
@@ -130,7 +133,11 @@ def test_a_partition_that_never_was_is_an_error_and_one_that_was_is_still_explai
     assert result.stderr.startswith("Error: There is no partition nosuch-0")
 
     fake.pages["h1:9"] = [[state(1, 0, time_ms=1_000)]]
-    assert run("explain", "t", "0", *AT).exit_code == 0
+    result = run("explain", "t", "0", *AT)
+    assert (result.exit_code, result.stderr.splitlines()[-1]) == (
+        0,
+        "No broker knows of partition t-0 now: it is gone, or never had a leader.",
+    )
 
 
 def test_a_host_that_cannot_be_asked_is_named_and_nobody_at_all_is_an_error(run: Run, fake: Cluster) -> None:
@@ -208,3 +215,14 @@ def test_doctor_says_why_it_cannot_tell(run: Run, fake: Cluster) -> None:
     assert run("doctor", *AT).exit_code == Exit.FAILED
     fake.pages = {}
     assert run("doctor", *AT).exit_code == Exit.IN_PROGRESS
+
+
+def test_what_the_deletion_of_a_topic_waits_for_is_told_with_its_history(run: Run, fake: Cluster) -> None:
+    fake.pages["h1:9"] = [[state(1, 1, time_ms=1)]]
+    fake.replicas = None
+    fake.going = {"t": "Topic t is being deleted: 2 of 3 replicas are; broker 9 holds replicas."}
+
+    result = run("explain", "t", "0", *AT)
+
+    assert result.exit_code == Exit.DONE
+    assert "Topic t is being deleted: 2 of 3 replicas are; broker 9 holds replicas." in result.stderr

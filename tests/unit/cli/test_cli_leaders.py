@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from regency.broker_agent.wire.codec import ElectLeadersResponse
+from regency.broker_agent.wire.codec import ElectLeadersResponse, MetadataRequest
 from regency.cli import leaders
 from regency.cli.metadata import PartitionFacts, TopicFacts
 
@@ -32,7 +32,10 @@ class FakeWire:
         return SimpleNamespace(broker=7)
 
     def ask(self, message: Any, version: int, *, broker: int) -> Any:
-        assert (version, broker) == (2, 7)
+        assert broker == 7, "who answered knows the new leaders, another broker may not"
+        if isinstance(message, MetadataRequest):
+            return self._metadata([each.name for each in message.topics])
+        assert version == 2
         self.asked.append(message)
         topics: dict[str, list[Any]] = {}
         for (topic, number), (code, why) in self.codes.items():
@@ -42,6 +45,11 @@ class FakeWire:
         return ElectLeadersResponse(
             version=2, throttle_time_ms=0, error_code=self.error, replica_election_results=results
         )
+
+    def _metadata(self, names: list[str]) -> SimpleNamespace:
+        partitions = [SimpleNamespace(partition_index=number, leader_id=2 if number else -1) for number in range(3)]
+        there = [name for name in names if name == "t"]
+        return SimpleNamespace(topics=[SimpleNamespace(name=name, partitions=partitions) for name in there])
 
     def named(self) -> dict[str, list[int]] | None:
         (message,) = self.asked
@@ -60,6 +68,7 @@ def wire(monkeypatch: pytest.MonkeyPatch) -> FakeWire:
 
     partitions = [PartitionFacts(number, 2 if number else -1, [2, 3], [2, 3]) for number in range(3)]
     monkeypatch.setattr(leaders, "cluster_wire", connect)
+
     monkeypatch.setattr(leaders, "all_topics", lambda _: [TopicFacts("t", partitions)])
     return fake
 

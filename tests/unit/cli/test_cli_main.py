@@ -31,7 +31,16 @@ SUBCOMMANDS = [
     ("configs", "unset"),
     ("brokers", "list"),
     ("brokers", "describe"),
+    ("brokers", "drain"),
     ("brokers", "shutdown"),
+    ("brokers", "forget"),
+    ("leaders", "elect"),
+    ("partitions", "plan"),
+    ("partitions", "execute"),
+    ("partitions", "verify"),
+    ("partitions", "cancel"),
+    ("partitions", "list"),
+    ("topics", "set-rf"),
     ("controller", "status"),
     ("controller", "resign"),
     ("cluster", "health"),
@@ -138,6 +147,10 @@ def test_wrong_use_is_status_2(run: Run, words: tuple[str, ...]) -> None:
     assert "Error: " in result.stderr
 
 
+def test_a_time_that_is_none_is_called_so(run: Run) -> None:
+    assert "'soon' is not a valid number of seconds" in run("down", "--timeout", "soon").stderr
+
+
 def test_every_command_has_help_with_an_example(run: Run) -> None:
     paths = [
         (name,) for name in cli_main.cli.list_commands(click.Context(cli_main.cli)) if name not in ("demo", "topics")
@@ -146,6 +159,11 @@ def test_every_command_has_help_with_an_example(run: Run) -> None:
         result = run(*path, "--help")
         assert result.exit_code == 0, path
         assert "Example" in result.stdout, path
+
+
+@pytest.mark.parametrize("group", sorted({words[0] for words in SUBCOMMANDS}))
+def test_what_a_subcommand_does_is_said_in_whole_sentences(run: Run, group: str) -> None:
+    assert "..." not in run(group, "--help").stdout.partition("Commands:")[2]
 
 
 def test_commands_that_need_brokers_say_how_to_get_some(run: Run) -> None:
@@ -180,6 +198,17 @@ def test_a_full_disk_is_one_line_and_no_traceback() -> None:
     assert ended.returncode == 1
     assert ended.stderr.decode().startswith("Error: No space left on device")
     assert len(ended.stderr.splitlines()) == 1
+
+
+def test_a_command_without_a_stdout_ends_as_any_other() -> None:
+    done = subprocess.run(
+        ["sh", "-c", '"$0" -m regency.cli.main down --dir /no/such/lab >&-', sys.executable],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "Nothing runs in /no/such/lab.\n")
 
 
 def test_closed_pipe_is_quiet() -> None:

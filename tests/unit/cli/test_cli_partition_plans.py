@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
 from regency.cli.exits import CommandFailed, Exit
-from regency.cli.plan_execution import cancellations, fit, judge, left_of, write_rollback
+from regency.cli.plan_execution import cancellations, fit, judge, left_of, read_plan, write_rollback
 from regency.cli.reassignments import Situation
 from regency.cli.wire import Node
 from regency.model.facts import ReplicaAssignment
 from regency.model.ids import BrokerId, TopicPartition
-from regency.planning.plan_file import PlanFile, decode_plan, fingerprints
+from regency.planning.plan_file import PlanFile, decode_plan, encode_plan, fingerprints
 from regency.planning.plans import Move
 
 T0, T1, T2, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("t", 2), TopicPartition("u", 0)
@@ -37,6 +39,24 @@ def test_a_plan_fits_before_during_and_after_its_own_execution():
         (situation(t0=(3, 2), t1=(2, 3)), []),
     ):
         assert [move.partition for move in left_of(fit(PLAN, now), now)] == left
+
+
+@pytest.mark.parametrize(
+    ("content", "status"),
+    [
+        (encode_plan(PLAN).replace(b"plan.json", b"other.json"), Exit.REFUSED),
+        (b'{"version":1,"partitions":[]}', Exit.FAILED),
+        (b"{", Exit.FAILED),
+    ],
+)
+def test_an_edited_plan_is_refused_and_what_says_nothing_is_an_error(tmp_path: Path, content: bytes, status: Exit):
+    file = tmp_path / "edited.json"
+    file.write_bytes(content)
+
+    with pytest.raises(CommandFailed) as refused:
+        read_plan(file)
+
+    assert refused.value.status is status
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,37 @@ def test_failed_deliveries_are_counted_by_reason(run: Run, producers: list[FakeP
     assert f"Error: 2 failed: {TIMED_OUT.str()}." in result.stderr
 
 
+@pytest.fixture(autouse=True)
+def going(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Topics that are being deleted, and how far that is: none."""
+    told: dict[str, str] = {}
+
+    def why_going(_: str, topic: str) -> str | None:
+        return told.get(topic)
+
+    monkeypatch.setattr("regency.cli.produce.why_going", why_going)
+    monkeypatch.setattr("regency.cli.deletions.why_going", why_going)
+    return told
+
+
+def test_topic_that_is_being_deleted_is_named_with_what_it_waits_for(
+    run: Run,
+    producers: list[FakeProducer],
+    consumer: Callable[..., FakeConsumer],
+    monkeypatch: pytest.MonkeyPatch,
+    going: dict[str, str],
+) -> None:
+    going["t"] = "Topic t is being deleted: 2 of 3 replicas are; broker 9 holds replicas."
+    monkeypatch.setattr(FakeProducer, "list_topics", lambda *_, timeout: FakeMetadata(exists=False))
+    consumer(exists=False)
+
+    produced, consumed = run("produce", "t", *AT, given="bad\n"), run("consume", "t", *AT)
+
+    assert (produced.exit_code, consumed.exit_code) == (1, 4)
+    assert produced.stderr.endswith(f"{going['t']}\n")
+    assert consumed.stderr == f"Error: {going['t']}\n"
+
+
 def test_topic_that_nobody_creates_is_named_when_all_records_failed(
     run: Run, producers: list[FakeProducer], monkeypatch: pytest.MonkeyPatch
 ) -> None:

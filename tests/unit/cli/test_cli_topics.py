@@ -7,14 +7,19 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import SimpleNamespace
 from uuid import UUID
 
 import pytest
 from click.testing import Result
-from kafka.errors import KafkaTimeoutError
+from kafka.errors import KafkaConnectionError, KafkaTimeoutError
 
-from regency.cli import topics
+from regency.cli import deletions, kafka_clients, topics
+from regency.cli.exits import CommandFailed
 from regency.cli.kafka_clients import first_that_answers
+from regency.cli.refusals import refusal
+from regency.model.kafka_errors import ErrorCode
+from regency.protos import admin_pb2
 
 Run = Callable[..., Result]
 TOPIC_ID = UUID(int=7)
@@ -39,6 +44,9 @@ class FakeAdmin:
         if self.never_ready:
             raise KafkaTimeoutError(f"{names} not ready after {timeout_ms} ms")
 
+    def ruling(self) -> SimpleNamespace:
+        return SimpleNamespace(address="h:1")
+
     def describe_topics(self, names: list[str] | None) -> list[dict[str, object]]:
         return [topic for topic in self.topics if names is None or topic["name"] in names]
 
@@ -52,6 +60,8 @@ def admin(monkeypatch: pytest.MonkeyPatch) -> FakeAdmin:
         yield fake
 
     monkeypatch.setattr(topics, "admin_client", connect)
+    monkeypatch.setattr(deletions, "cluster_wire", connect)
+    monkeypatch.setattr(deletions, "ask_controller", lambda *_: admin_pb2.ListDeletionsResponse())
     return fake
 
 
@@ -208,9 +218,93 @@ def test_broker_that_is_paused_is_passed_over() -> None:
         broker.join()
 
 
+class FakeClient:
+    """kafka-python's admin client, which picks a broker by chance unless it is connected to one."""
+
+    def __init__(self, **_: object) -> None:
+        self.connected: list[int] = []
+
+    def get_broker_version_data(self, broker: int) -> None:
+        self.connected.append(broker)
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("registered", "connected"),
+    [
+        ({"dead:1": 1, "h:2": 2}, [2]),
+        ({"dead:1": 1, "advertised:2": 2}, [2]),
+        ({}, []),
+    ],
+)
+def test_who_is_registered_and_does_not_answer_is_not_asked(
+    monkeypatch: pytest.MonkeyPatch, registered: dict[str, int], connected: list[int]
+) -> None:
+    def answers(servers: str) -> str:
+        live = [server for server in servers.split(",") if server in ("h:2", "advertised:2")]
+        if not live:
+            raise CommandFailed("nobody")
+        return live[0]
+
+    monkeypatch.setattr(kafka_clients, "KafkaAdminClient", FakeClient)
+    monkeypatch.setattr(kafka_clients, "first_that_answers", answers)
+    monkeypatch.setattr(kafka_clients, "_registered", lambda server: registered if server == "h:2" else {})
+
+    with kafka_clients.admin_client("dead:1,h:2") as client:
+        assert isinstance(client, FakeClient)
+        assert client.connected == connected
+
+
+def test_a_broker_that_is_needed_and_refuses_is_told_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka_clients, "KafkaAdminClient", FakeClient)
+    monkeypatch.setattr(kafka_clients, "first_that_answers", lambda _: "h:2")
+    monkeypatch.setattr(kafka_clients, "_registered", lambda _: {"h:2": 2})
+
+    with (
+        pytest.raises(CommandFailed, match="needed for this cannot be reached") as failed,
+        kafka_clients.admin_client("h:2"),
+    ):
+        raise KafkaConnectionError("111 ECONNREFUSED")
+    assert "Try again" in str(failed.value)
+
+
 def test_nobody_at_the_address(run: Run) -> None:
     result = run("topics", "list", "--bootstrap-server", "127.0.0.1:1")
     assert (result.exit_code, result.stdout) == (5, "")
     assert result.stderr == (
         "Error: No broker answers at 127.0.0.1:1. Check the address, or start a cluster with `regency up --detach`.\n"
     )
+
+
+def test_the_clusters_own_words_are_followed_by_what_to_do() -> None:
+    told = refusal("topic t", ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 't' already exists.")
+    assert str(told) == "Topic 't' already exists. Choose another name, or say --if-not-exists."
+    assert str(refusal("topic t", ErrorCode.INVALID_PARTITIONS, "Too many.")) == "Too many."
+
+
+@pytest.mark.parametrize(
+    "words", [("describe", "t"), ("create", "t"), ("create", "t", "--if-not-exists"), ("create", "t", "--no-wait")]
+)
+def test_a_topic_that_is_being_deleted_is_not_there_and_says_what_it_waits_for(
+    run: Run, admin: FakeAdmin, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    admin.reply = {"error_code": 36, "error_message": "Topic 't' already exists and is being deleted."}
+    admin.topics = [topic("t", error_code=3)]
+    why = "broker 9 holds replicas and is not live (gone for good? `regency brokers forget 9`)"
+    going = admin_pb2.Deletion(topic="t", replicas=3, deleted=2, waits_for=why)
+    monkeypatch.setattr(deletions, "ask_controller", lambda *_: admin_pb2.ListDeletionsResponse(deletions=[going]))
+
+    result = run("topics", *words, *AT)
+
+    assert result.exit_code == 4
+    assert result.stderr == f"Error: Topic t is being deleted: 2 of 3 replicas are; {why}.\n"
+
+
+def test_a_refused_name_is_told_in_words_and_another_refusal_of_that_kind_by_its_own() -> None:
+    bad = refusal("topic a b", ErrorCode.INVALID_TOPIC_EXCEPTION, None)
+    going = refusal("topic t", ErrorCode.INVALID_TOPIC_EXCEPTION, "Topic 't' is queued for deletion.")
+
+    assert str(bad).startswith("topic a b: no topic may have this name. A name has 1 to 249 ASCII letters")
+    assert str(going) == "Topic 't' is queued for deletion."

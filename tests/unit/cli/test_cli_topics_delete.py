@@ -88,7 +88,7 @@ def test_it_names_the_broker_that_is_missing(cluster: FakeCluster, run: Run) -> 
 
     assert done.exit_code == Exit.IN_PROGRESS
     assert why in done.stderr
-    assert "when broker 2 is back" in done.stderr
+    assert "when that is over for broker 2" in done.stderr
     (row,) = json.loads(done.stdout)
     assert (row["replicas_deleted"], row["replicas"], row["offline"], row["waits_for"]) == (6, 9, [2], why)
     assert cluster.now < 5

@@ -73,6 +73,29 @@ def sleeper() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
             child.stdout.close()
 
 
+LOCK = """
+import fcntl, signal, sys
+file = open({path!r}, "w")
+fcntl.{how}(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+print("locked", flush=True)
+signal.pause()
+"""
+
+
+@pytest.fixture
+def lock_holder(sleeper: Callable[..., subprocess.Popen[bytes]]) -> Callable[..., int]:
+    """Starts a process that locks a log directory, as an agent does; its pid."""
+
+    def start(directory: Path, how: str = "lockf") -> int:
+        directory.mkdir(parents=True, exist_ok=True)
+        child = sleeper(LOCK.format(path=str(directory / ".lock"), how=how))
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"locked\n"
+        return child.pid
+
+    return start
+
+
 @pytest.fixture
 def owner(script: Script, tmp_path: Path) -> Iterator[Callable[[str], subprocess.Popen[str]]]:
     """Runs a Python program that may import regency, as somebody's own process; its stdout is text."""

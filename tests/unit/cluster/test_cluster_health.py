@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import cast
+
 import msgspec
 
-from regency.cluster.health import ClusterSnapshot, PartitionView, missing, phrase, why_unreadable
+from regency.cluster.health import ClusterSnapshot, PartitionView, missing, phrase, read_snapshot, why_unreadable
 from regency.model.errors import ZnodeMalformed
-from regency.model.facts import LeaderAndIsr, ReplicaAssignment
+from regency.model.facts import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment, TopicAssignment
 from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition
-from regency.runtime.zk_session import ZkError
+from regency.model.znodes import encode_controller, encode_state, encode_topic
+from regency.runtime.zk_session import ZkError, ZkSession
 
 ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
 ALL = [ONE, TWO, THREE]
@@ -48,6 +52,15 @@ def test_absent_brokers_and_an_absent_controller_are_named() -> None:
 def test_controller_of_a_dead_broker_does_not_count() -> None:
     snapshot = msgspec.structs.replace(a_snapshot(), controller=BrokerId(9))
     assert missing(snapshot, ALL) == ["controller 9 is not registered"]
+
+
+def test_a_controller_that_was_killed_does_not_count_until_another_epoch() -> None:
+    snapshot = a_snapshot()
+    assert missing(snapshot, ALL, killed_epoch=ControllerEpoch(1)) == [
+        "the controller of epoch 1 was killed, and has no successor yet"
+    ]
+    following = msgspec.structs.replace(snapshot, controller_epoch=ControllerEpoch(2))
+    assert missing(following, ALL, killed_epoch=ControllerEpoch(1)) == []
 
 
 def test_partition_without_leader_is_leaderless() -> None:
@@ -92,3 +105,46 @@ def test_a_znode_that_cannot_be_read_is_not_called_a_zookeeper_that_is_silent():
         why_unreadable(ZnodeMalformed("/brokers/topics/t", "line 1: no JSON")) == "/brokers/topics/t: line 1: no JSON"
     )
     assert why_unreadable(ZkError("No contact.")) == "ZooKeeper does not answer: No contact"
+
+
+class OneMoment:
+    """A ZooKeeper session that shows these znodes."""
+
+    def __init__(self, znodes: dict[str, bytes]) -> None:
+        self.znodes = znodes
+
+    def read(self, path: str) -> SimpleNamespace | None:
+        stat = SimpleNamespace(version=0, czxid=5, mzxid=7)
+        return SimpleNamespace(path=path, data=self.znodes[path], stat=stat) if path in self.znodes else None
+
+    def read_many(self, wanted: list[str]) -> list[SimpleNamespace | None]:
+        return [self.read(path) for path in wanted]
+
+    def children(self, path: str) -> SimpleNamespace:
+        below = {each.removeprefix(path + "/") for each in self.znodes if each.startswith(path + "/")}
+        return SimpleNamespace(names=tuple(sorted(each for each in below if "/" not in each)))
+
+
+def test_a_topic_and_a_state_that_cannot_be_read_hide_nothing_else() -> None:
+    topic = encode_topic(TopicAssignment("flights", {0: view().assignment, 1: view().assignment}))
+    state = encode_state(LeaderIsrAndControllerEpoch(LeaderAndIsr(ONE, LeaderEpoch(0), (ONE, TWO, THREE)), 1))
+    session = OneMoment(
+        {
+            **{f"/brokers/ids/{broker}": b"{}" for broker in ALL},
+            "/controller": encode_controller(TWO, timestamp_ms=0),
+            "/controller_epoch": b"1",
+            "/brokers/topics/broken": b"{",
+            "/brokers/topics/flights": topic,
+            "/brokers/topics/flights/partitions/0/state": state,
+            "/brokers/topics/flights/partitions/1/state": b"?",
+        }
+    )
+
+    snapshot = read_snapshot(cast(ZkSession, session))
+
+    assert (sorted(snapshot.brokers), snapshot.controller, list(snapshot.partitions)) == (ALL, TWO, [PARTITION])
+    found = missing(snapshot, ALL)
+    assert [each.partition(": ")[0] for each in found] == [
+        "/brokers/topics/broken",
+        "/brokers/topics/flights/partitions/1/state",
+    ]

@@ -12,13 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from regency.cluster import processes
+from regency.cluster import lock_holders, processes, status
 from regency.cluster.cluster import Cluster
 from regency.cluster.down import end_cluster
 from regency.cluster.errors import ClusterError, ClusterNotRunning, ClusterRunning, ClusterStartFailed, UnknownBroker
+from regency.cluster.health import ClusterSnapshot
 from regency.cluster.processes import ProcessRef, ProcessState, members
-from regency.cluster.state import read_state
+from regency.cluster.state import read_state, refuse_if_running
 from regency.model.errors import RegencyError
+from regency.model.ids import ControllerEpoch
 from regency.model.settings import SettingsInvalid
 
 Eventually = Callable[..., None]
@@ -213,11 +215,11 @@ def test_detached_cluster_lives_on_until_it_is_ended(
     assert parent.wait() == 0
     state = read_state(home)
     assert state is not None
-    assert [ref.name for ref in state.alive()] == ["agent-1", "agent-2"]
+    assert [ref.name for ref in state.alive(home)] == ["agent-1", "agent-2"]
     processes.send(state.processes[0], signal.SIGSTOP)
     ended = end_cluster(home)
     assert [(process.name, process.killed) for process in ended] == [("agent-1", False), ("agent-2", False)]
-    assert state.alive() == []
+    assert state.alive(home) == []
     assert end_cluster(home) == []
     assert end_cluster(tmp_path / "elsewhere") == []
 
@@ -234,4 +236,53 @@ def test_a_cluster_of_another_user_is_left_alone_and_not_forgotten(
             end_cluster(cluster.directory)
     state = read_state(cluster.directory)
     assert state is not None
-    assert len(state.alive()) == 2
+    assert len(state.alive(cluster.directory)) == 2
+
+
+def test_an_agent_started_by_hand_is_part_of_the_cluster(
+    cluster: Cluster, lock_holder: Callable[[Path], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.kill(1)
+    pid = lock_holder(cluster.directory / "agent-1" / "data")
+
+    assert (cluster.broker_state(1), cluster.pid(1)) == (ProcessState.RUNNING, pid)
+    assert [(ref.name, ref.pid) for ref in cluster.state.alive(cluster.directory)] == [
+        ("agent-2", cluster.pid(2)),
+        ("agent-1", pid),
+    ]
+    with pytest.raises(ClusterRunning, match=rf"agent-1 \(pid {pid}\)"):
+        refuse_if_running(cluster.directory, cluster.state)
+    cluster.start(1)  # harmless while it runs
+    assert cluster.pid(1) == pid
+
+    monkeypatch.setattr(status, "_read", lambda state: ClusterSnapshot({}, None, ControllerEpoch(0), {}))
+    looked = status.cluster_status(cluster.directory).brokers[0]
+    assert (looked.state, looked.pid) == ("running", pid)
+
+    cluster.pause(1)
+    assert cluster.broker_state(1) is ProcessState.PAUSED
+    cluster.kill(1)
+
+    assert cluster.broker_state(1) is ProcessState.DEAD
+    cluster.start(1)
+    assert cluster.pid(1) != pid
+
+
+def test_ending_a_cluster_ends_agents_that_were_started_by_hand(
+    owner: Owner, stub_command: tuple[str, ...], tmp_path: Path, lock_holder: Callable[[Path], int]
+) -> None:
+    home = tmp_path / "home"
+    parent = owner(f"""
+        from regency.cluster.cluster import Cluster
+        with Cluster(2, directory={str(home)!r}, zookeeper_connect="127.0.0.1:1", detached=True,
+                     agent_command={stub_command!r}) as cluster:
+            cluster.kill(2)
+    """)
+    assert parent.wait() == 0
+    pid = lock_holder(home / "agent-2" / "data")
+
+    ended = end_cluster(home)
+
+    assert [process.name for process in ended] == ["agent-1", "agent-2"]
+    assert ended[1].pid == pid
+    assert lock_holders.lock_holder(home / "agent-2" / "data" / ".lock") is None

@@ -109,7 +109,7 @@ def test_stale_processes_do_not_keep_a_cluster_from_starting(
     tmp_path: Path, sleeper: Callable[..., subprocess.Popen[bytes]]
 ) -> None:
     state = a_state(ProcessRef("agent-1", sleeper().pid, "another boot/1"))
-    assert state.alive() == []
+    assert state.alive(tmp_path) == []
     refuse_if_running(tmp_path, state)
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from regency.controller.channel_manager import ControllerChannelManager
 from regency.controller.channels import BrokerRequests
-from regency.controller.desired_state import Host
 from regency.controller.messages import Origin
 from regency.controller.metadata_log import MetadataLog
+from regency.controller.wanted import Host
 from regency.model.clock import SystemClock
 from regency.model.facts import Broker, Endpoint, LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
 from regency.model.ids import ZERO_TOPIC_ID, TopicPartition

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from regency.controller.desired_state import DesiredState, Host, Stop, merge, retry_delay_ms
+from regency.controller.desired_state import DesiredState, merge, retry_delay_ms
+from regency.controller.wanted import Host, Stop
 from regency.model.facts import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
 from regency.model.ids import ZERO_TOPIC_ID, TopicPartition
 

@@ -13,6 +13,7 @@ import pytest
 from regency.broker_agent.log.disk import OsDisk
 from regency.broker_agent.log.errors import LogDirInvalid, LogStorageError
 from regency.broker_agent.log.open_files import LogFile
+from regency.broker_agent.log.segment import Segment
 from regency.model.ids import TopicId, TopicPartition
 from regency.model.log_config import LogConfig
 
@@ -48,6 +49,22 @@ def test_a_directory_may_fail_when_everything_has_been_closed(disk):
     log = disk.log()
     disk.manager.close()
     log.home.fail(OSError(errno.EIO, "Input/output error"))
+    assert [path for path, _ in disk.failures] == [log.home.path]
+
+
+def test_a_recovered_log_whose_directory_fails_while_it_is_begun_anew_holds_no_checkpoint_up(disk, batch, monkeypatch):
+    disk.dirs = [disk.root / "a", disk.root / "b"]
+    disk.log().append_as_leader(batch(NOW), 0, NOW)
+    log = disk.reopen(clean=False)
+
+    def fail(_):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(Segment, "create", fail)
+    with pytest.raises(LogStorageError):
+        log.truncate_fully_and_start_at(7)
+    disk.manager.checkpoint_high_watermarks({TP: 1})
+    disk.worker.run()
     assert [path for path, _ in disk.failures] == [log.home.path]
 
 

@@ -73,6 +73,7 @@ def test_a_file_of_kafkas_is_taken_as_it_is():
         (b"", "empty"),
         (b"\xff", "malformed|UTF-8|invalid"),
         (b"[]", "object"),
+        (b'{"version":1,"partitions":[]}', "names no partitions: there is nothing to do"),
         (b'{"partitions":[{"topic":"t","partition":0,"replicas":[]}]}', "t-0: no replicas"),
         (b'{"partitions":[{"topic":"t","partition":0,"replicas":[1,1]}]}', "a broker stands twice"),
         (b'{"partitions":[{"topic":"t","partition":0,"replicas":[-1]}]}', ">= 0"),

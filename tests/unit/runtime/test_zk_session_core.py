@@ -122,7 +122,7 @@ def test_an_event_of_an_abandoned_connection_changes_nothing(bench):
 
 def test_watches_are_told_to_look_again_before_connected(bench):
     bench.connect()
-    bench.core.add_watch("/a", WatchMode.PERSISTENT, print)
+    bench.core.add_watches(["/a"], WatchMode.PERSISTENT, print)
     link = bench.core._link
     bench.core.disconnected(link, "reset")
     bench.delivered.clear()
@@ -131,11 +131,20 @@ def test_watches_are_told_to_look_again_before_connected(bench):
     assert told == ["look_again", "connected"]
 
 
+def test_many_watches_leave_together(bench):
+    link = bench.connect()
+    futures = bench.core.add_watches(["/a", "/b"], WatchMode.PERSISTENT, print)
+    sent = bench.core.outgoing(link)
+    assert (sent.count(b"/a"), sent.count(b"/b"), bench.core.outgoing(link)) == (1, 1, b"")
+    bench.core.incoming(link, reply(1) + reply(2))
+    assert [future.result(0).xid for future in futures] == [1, 2]
+
+
 def test_a_watch_added_while_connecting_is_armed_on_the_new_connection(bench):
     bench.core.disconnected(bench.connect(), "reset")
     attempt = bench.core.attempt()
     with pytest.raises(ZkConnectionLost):
-        bench.core.add_watch("/late", WatchMode.PERSISTENT, print)
+        bench.core.add_watches(["/late"], WatchMode.PERSISTENT, print)
     link = bench.core.connected(attempt, ConnectReply(3000, 11, b""), 0, FrameReader())
     assert b"/late" in bench.core.outgoing(link)
 

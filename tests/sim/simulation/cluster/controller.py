@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 from regency.controller.admin_controller import AGENT_TIMEOUT_MS, shut_down_request
@@ -14,13 +15,21 @@ from regency.controller.config import ControllerConfig, controller_config
 from regency.controller.controller import Controller
 from regency.controller.desk import Desk
 from regency.controller.event_loop import EventLoop, EventQueue
-from regency.controller.events import ControlledShutdown, CreateTopics, NewTopic, NotController, Request
+from regency.controller.events import (
+    ControlledShutdown,
+    ControllerState,
+    CreateTopics,
+    NewTopic,
+    NotController,
+    Request,
+    ShutdownOutcome,
+)
 from regency.controller.messages import Origin
 from regency.controller.metadata_log import MetadataLog
 from regency.controller.sender import Message
 from regency.model.errors import RegencyError
 from regency.model.facts import Endpoint
-from regency.model.ids import BrokerEpoch, BrokerId
+from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch
 from regency.model.kafka_errors import ErrorCode
 from regency.model.settings import BrokerSettings
 from regency.protos import control_pb2 as pb
@@ -49,6 +58,15 @@ class ShutdownAsked(NamedTuple):
 
     broker: BrokerId
     epoch: BrokerEpoch
+
+
+class Leave(NamedTuple):
+    """A controller lets a broker leave."""
+
+    broker: BrokerId
+    asked_as: BrokerEpoch
+    known_as: BrokerEpoch
+    """By the controller, just then."""
 
 
 class ReportAsked(NamedTuple):
@@ -98,6 +116,8 @@ class SimAgentPort:
         if self._closed:
             raise CallFailed("The channel is closed.")
         request = ControlAsked(type(message), message.SerializeToString())
+        if self._network.on_ask is not None:
+            self._network.on_ask(self._process, self._address, request)
 
         def register(resume: Callable[[Any], None]) -> None:
             self._resume = resume
@@ -134,13 +154,24 @@ class SimController:
         self.process = process
         self.controller: Controller | None = None
         self.session: ZkSession | None = None
+        self.leaves: list[Leave] = []
+        """What nobody has looked at yet."""
+        self.unanswered: dict[Request[Any], ControllerEpoch] = {}
+        """What it was asked and has not answered yet, and in which epoch it ruled then."""
         self._scheduler = scheduler
         self._network = network
         self._config: ControllerConfig = controller_config(settings)
         self._host = host_of(settings.broker_id)
         self._open_session = open_session
         self._queue: EventQueue | None = None
+        self._loop: EventLoop | None = None
         self._reporting: AdminService | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Whether no event waits and none is being processed."""
+        queue, loop = self._queue, self._loop
+        return queue is not None and loop is not None and not len(queue) and loop.state is ControllerState.IDLE
 
     def start(self) -> None:
         """Connect, then race and process events for ever. Runs in an actor."""
@@ -150,7 +181,7 @@ class SimController:
         self.controller = controller = Controller(
             self._config, session, queue, open_channels=self._open_channels, clock=clock, history=None
         )
-        loop = EventLoop(queue, controller.process)
+        self._loop = loop = EventLoop(queue, controller.process)
         self._reporting = AdminService(
             controller,
             Desk(controller, queue, loop, timeout_ms=self._config.request_timeout_ms),
@@ -199,11 +230,25 @@ class SimController:
             event = CreateTopics(request.topics, validate_only=False)
         elif isinstance(request, ShutdownAsked):
             event = ControlledShutdown(request.broker, request.epoch)
+            event.reply.add_done_callback(lambda done: self._note_leave(request, done.exception() or done.result()))
         else:
             assert isinstance(request, Asked)
             event = request.make()
-        event.reply.add_done_callback(lambda done: self._answer(done.exception() or done.result(), respond))
+        self.unanswered[event] = self.controller.view.epoch
+
+        def done(reply: Future[Any]) -> None:
+            del self.unanswered[event]
+            self._answer(reply.exception() or reply.result(), respond)
+
+        event.reply.add_done_callback(done)
         self._queue.put(event)
+
+    def _note_leave(self, asked: ShutdownAsked, answer: ShutdownOutcome | BaseException) -> None:
+        term = None if self.controller is None else self.controller._term
+        if isinstance(answer, ShutdownOutcome) and answer.error is ErrorCode.NONE and term is not None:
+            known = term.context.brokers.get(asked.broker)
+            if known is not None:
+                self.leaves.append(Leave(asked.broker, asked.epoch, known.epoch))
 
     def _answer(self, answer: Any, respond: Respond) -> None:
         """A broker that is to leave is told so first, as the thread that serves the request does."""

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from simulation.defects import administration_defects, agent_defects, controller_defects, reconcile_defects
 from simulation.defects.patching import Defect, Patch
+from simulation.shape import Shape
 
 DEFECTS: dict[str, Defect] = {
     defect.name: defect
@@ -19,13 +20,23 @@ DEFECTS: dict[str, Defect] = {
 }
 """Every defect that is to be found, in the order of the table."""
 
-UNSEEN: dict[str, Defect] = {
-    defect.name: defect for defect in (*controller_defects.UNSEEN, *reconcile_defects.UNSEEN, *agent_defects.UNSEEN)
-}
+UNSEEN: dict[str, Defect] = {defect.name: defect for defect in (*controller_defects.UNSEEN, *agent_defects.UNSEEN)}
 """Those that are planted in vain."""
 
-BECAUSE: dict[str, str] = {**controller_defects.BECAUSE, **reconcile_defects.BECAUSE, **agent_defects.BECAUSE}
+BECAUSE: dict[str, str] = {**controller_defects.BECAUSE, **agent_defects.BECAUSE}
 """Why they are."""
+
+
+_OF_RECONCILE = frozenset(defect.name for defect in reconcile_defects.DEFECTS)
+
+
+def exposing(shape: Shape, name: str) -> Shape:
+    """The run that a defect of this name is looked for in: a reconcile, unless it is one of that, would mend what it
+    leaves wrong. Where the name is empty, the run as it is.
+    """
+    if not name:
+        return shape
+    return shape.reconciled() if name in _OF_RECONCILE else shape.unreconciled()
 
 
 @contextmanager

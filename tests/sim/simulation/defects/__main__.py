@@ -11,11 +11,12 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import NamedTuple
 
-from simulation.defects import BECAUSE, DEFECTS, SEEDS, UNSEEN
+from simulation.defects import BECAUSE, DEFECTS, SEEDS, UNSEEN, exposing
 from simulation.docs_tables import DOCS, measured_in
+from simulation.options import again
 from simulation.output import Output, say
 from simulation.run import run
-from simulation.shape import shape_of
+from simulation.shape import Shape, shape_of
 from simulation.workers import ended_by_signals, pool_of
 
 PROGRAM = "python -m simulation.defects"
@@ -44,18 +45,20 @@ def first_catch(name: str, seeds: int = SEEDS, *, likely: int | None = None) -> 
     """
     first = () if likely is None else (likely,)
     for seed in (*first, *range(1, seeds + 1)):
-        failure = run(seed, shape_of(PROFILE, seed), defect=name).failure
-        if failure is not None and failure.startswith(_CATCHES) and _SURPRISE not in failure and _passes(seed):
+        shape = exposing(shape_of(PROFILE, seed), name)
+        failure = run(seed, shape, defect=name).failure
+        if failure is not None and failure.startswith(_CATCHES) and _SURPRISE not in failure and _passes(seed, shape):
             return seed, failure
     return None, ""
 
 
 @cache
-def _passes(seed: int) -> bool:
+def _passes(seed: int, shape: Shape) -> bool:
     """Whether nothing is wrong where no defect is planted. Says so where something is; once in a process."""
-    failure = run(seed, shape_of(PROFILE, seed)).failure
+    failure = run(seed, shape).failure
     if failure is not None:
         say(f"{PROGRAM}: seed {seed} catches nothing, it fails without a defect: {failure}\n")
+        say(f"to see it: {again(PROFILE, seed, unreconciled=not shape.reconciles)}\n")
     return failure is None
 
 

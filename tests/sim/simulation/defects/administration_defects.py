@@ -1,13 +1,56 @@
-"""Defects of what administrators ask for: settings nobody hears of."""
+"""Defects of what administrators ask for: settings, elections, reassignments and deletions, and who waits for them."""
 
 from __future__ import annotations
 
-from regency.controller import store_configs
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from regency.controller import leader_balance, partition_state_machine, reassignment_requests, store_configs
+from regency.controller.election import Election
+from regency.controller.events import Request
+from regency.controller.topic_deletion import TopicDeletionManager
+from regency.model.ids import BrokerId
 from simulation.defects.patching import Defect, Patch
 
 
 def _without_word(patch: Patch) -> None:
     patch.edit(store_configs, "write_configs", ("FencedItem((write, word))", "FencedItem((write,))"))
+
+
+def _preferred_out_of_sync(patch: Patch) -> None:
+    def elect(assignment: Sequence[BrokerId], isr: Sequence[BrokerId], online: Collection[BrokerId]) -> Election:
+        del online
+        return Election(assignment[0], tuple(isr), "it is preferred")
+
+    patch.set(partition_state_machine, "elect_preferred", elect)
+    patch.edit(
+        leader_balance, "_can_lead", ("preferred in leadership.leader_and_isr.isr", "leadership.leader_and_isr.isr")
+    )
+
+
+def _deleted_amid_reassignment(patch: Patch) -> None:
+    def none(_: Any) -> set[str]:
+        return set()
+
+    patch.set(TopicDeletionManager, "_reassigning", none)
+
+
+def _edits_missed(patch: Patch) -> None:
+    patch.edit(
+        reassignment_requests,
+        "look_at_asked",
+        (
+            "(asked.czxid, asked.version) == term.context.asked_seen",
+            "asked.czxid == (term.context.asked_seen or (0,))[0]",
+        ),
+    )
+
+
+def _callers_unanswered(patch: Patch) -> None:
+    def nothing(_: Any) -> None:
+        """Nobody is told."""
+
+    patch.set(Request, "preempt", nothing)
 
 
 DEFECTS: tuple[Defect, ...] = (
@@ -16,5 +59,29 @@ DEFECTS: tuple[Defect, ...] = (
         "Changed settings are written without a notification in /config/changes.",
         "reference section 1.7",
         _without_word,
+    ),
+    Defect(
+        "preferred-out-of-sync",
+        "The preferred replica is elected also where it is not in sync.",
+        "KAFKA-9866",
+        _preferred_out_of_sync,
+    ),
+    Defect(
+        "deleted-amid-reassignment",
+        "The deletion of a topic does not wait for its reassignments.",
+        "KAFKA-5099",
+        _deleted_amid_reassignment,
+    ),
+    Defect(
+        "asked-edits-missed",
+        "/admin/reassign_partitions is read when it is created, and not when it is written again.",
+        "reference section 11.3",
+        _edits_missed,
+    ),
+    Defect(
+        "callers-unanswered",
+        "Who waits for a request that a deposed controller has not come to is not answered.",
+        "KAFKA-10193",
+        _callers_unanswered,
     ),
 )

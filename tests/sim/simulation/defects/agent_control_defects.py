@@ -116,14 +116,6 @@ def _equal_epoch_is_stale(patch: Patch) -> None:
     patch.set(ControlPath, "_is_transition", higher)
 
 
-def _lost_role(patch: Patch) -> None:
-    def higher(self: ControlPath, state: PartitionState) -> bool:
-        partition = self._hosting.partitions.get(state.topic_partition)
-        return partition is None or state.leader_epoch > partition.leader_epoch
-
-    patch.set(ControlPath, "_is_transition", higher)
-
-
 def _failed_step_left_out(patch: Patch) -> None:
     patch.edit(ControlPath, "_refresh", ("if partition.role is Role.FOLLOWER and", "if False and"))
 
@@ -223,12 +215,6 @@ DEFECTS: tuple[Defect, ...] = (
         "A LeaderAndIsr with the leader epoch that is held is ignored, and answered as done.",
         "KAFKA-13790, reference section 11.3",
         _equal_epoch_is_stale,
-    ),
-    Defect(
-        "lost-role-stays-lost",
-        "A stopped replica does not take its role again in the same leader epoch.",
-        "reference section 11.3",
-        _lost_role,
     ),
     Defect(
         "failed-step-left-out",

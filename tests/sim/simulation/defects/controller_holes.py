@@ -63,7 +63,8 @@ HOLES: Final[tuple[Hole, ...]] = (
     Hole(
         "KAFKA-9866, KAFKA-10149",
         "Rebalancing tried preferred leaders out of the ISR, or stood still during a reassignment.",
-        why_not="Leadership is not rebalanced yet; its defects come with that.",
+        "preferred-out-of-sync",
+        "A reassignment that goes on elsewhere only delays: it ends before all must be well, and then is balanced.",
     ),
     Hole(
         "KAFKA-1188",
@@ -79,7 +80,7 @@ HOLES: Final[tuple[Hole, ...]] = (
     Hole(
         "KAFKA-5099, KAFKA-6193, KAFKA-6612, KAFKA-6630",
         "Deletion and reassignment went wrong at each other, or slowly.",
-        why_not="This controller deletes and reassigns nothing yet; the defects come with that.",
+        "deleted-amid-reassignment reassignment-not-resumed deletions-not-resumed",
     ),
     Hole("KAFKA-6650", "A partition without a state znode could not become offline.", "existing-state-unread"),
     Hole("KAFKA-6753", "Offline partitions were counted anew for every event.", why_not=_COST),
@@ -178,7 +179,7 @@ HOLES: Final[tuple[Hole, ...]] = (
     Hole(
         "controller 11.3 (6)",
         "Elections of partitions without a state failed, and failovers with them.",
-        why_not="Nobody asks for elections yet; and that there may be no state is in the type, which mypy checks.",
+        why_not="That there may be no state is in the type, which mypy checks; elections that are asked for name all.",
     ),
     Hole("controller 11.3 (7)", "That a broker shuts down was never forgotten.", "leaving-for-ever"),
     Hole(
@@ -197,7 +198,7 @@ HOLES: Final[tuple[Hole, ...]] = (
     Hole(
         "controller 11.3 (13)",
         "Edits of znodes that ask for reassignments or elections were missed.",
-        why_not="These znodes are not read yet.",
+        "asked-edits-missed",
     ),
     Hole(
         "controller 11.3 (14)",
@@ -225,7 +226,8 @@ HOLES: Final[tuple[Hole, ...]] = (
     Hole(
         "KAFKA-10189, KAFKA-10193",
         "A metric stood still; calls of a deposed controller were never answered.",
-        why_not="A gap: simulated callers stop waiting and ask again, so that no rule misses an answer.",
+        "callers-unanswered",
+        "No metric is simulated.",
     ),
     Hole("KIP-343, KIP-455", "Reassignments were cancelled by hand.", "reassigned-too-soon asked-reassignments-stay"),
     Hole("KAFKA-8325", "Producers split batches wrongly.", why_not="It is the client's."),

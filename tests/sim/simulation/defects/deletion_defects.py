@@ -7,7 +7,9 @@ from typing import Any
 
 from regency.broker_agent.replication import control
 from regency.controller import failover
+from regency.controller.channels import Channels
 from regency.controller.request_batch import RequestBatch
+from regency.controller.row_pool import RowPool
 from regency.controller.store_deletions import DeletionStore, Removed
 from regency.controller.topic_deletion import TopicDeletionManager
 from simulation.defects.patching import Defect, Patch
@@ -44,8 +46,16 @@ def _answered_undone(patch: Patch) -> None:
 
 
 def _still_known(patch: Patch) -> None:
+    """Whoever would tell: of a partition that goes it is told more than once."""
+    append = RequestBatch._append_deltas
+
+    def without_deleted(self: RequestBatch, channels: Channels, pool: RowPool) -> None:
+        for partition in [each for each in self._metadata if self._context.is_being_deleted(each.topic)]:
+            del self._metadata[partition]
+        append(self, channels, pool)
+
     patch.set(RequestBatch, "topic_removed", _nothing)
-    patch.edit(TopicDeletionManager, "_forget_partitions", ("self._batch.metadata(partitions)", "pass"))
+    patch.set(RequestBatch, "_append_deltas", without_deleted)
 
 
 DEFECTS = (

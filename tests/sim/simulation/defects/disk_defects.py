@@ -54,7 +54,7 @@ def _seal_not_synced(patch: Patch) -> None:
 
 def _marker_in_spite(patch: Patch) -> None:
     def close(self: DirectoryLogs) -> None:
-        for log in self.logs.values():
+        for log in list(self.logs.values()):  # a directory that fails lets go of its logs
             with suppress(OSError, LogStorageError):
                 log.close()
         self.write_checkpoints()

@@ -206,9 +206,6 @@ DEFECTS: tuple[Defect, ...] = (
         "design section 5",
         _strangers_begin_anywhere,
     ),
-)
-
-UNSEEN: tuple[Defect, ...] = (
     Defect("watermarks-lost", "high watermarks begin at 0 after a restart", "KAFKA-7235", _watermarks_lost),
     Defect(
         "watermarks-early",
@@ -217,4 +214,3 @@ UNSEEN: tuple[Defect, ...] = (
         _watermarks_early,
     ),
 )
-"""Planted, they are not found within 50 seeds: agent_defects says why."""

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from weakref import WeakKeyDictionary
 
 import msgspec
 
-from regency.controller import request_batch
 from regency.controller.channel_manager import ControllerChannelManager
 from regency.controller.channels import Channels
 from regency.controller.context import ControllerContext
-from regency.controller.desired_state import DesiredState, Host, Wanted
+from regency.controller.desired_state import DesiredState
 from regency.controller.metadata_log import MetadataLog
 from regency.controller.request_batch import RequestBatch
+from regency.controller.row_pool import RowPool
 from regency.controller.sender import Sender, _Metadata
 from regency.controller.term import Term
-from regency.model.facts import Broker
+from regency.controller.topic_entry import TopicEntry
+from regency.controller.wanted import Host, Rows, TopicRows, Wanted
+from regency.model.facts import Broker, LeaderIsrAndControllerEpoch
 from regency.model.ids import BrokerId, TopicPartition
-from regency.protos import control_pb2 as pb
 from simulation.defects.patching import Defect, Patch
 
 
@@ -54,7 +55,13 @@ def _older_wins(patch: Patch) -> None:
         self._stops.pop(partition, None)
         retry(self, partition, wanted, now_ms)
 
+    def one_by_one(self: DesiredState, topics: Sequence[TopicRows]) -> None:
+        for topic in topics:
+            for partition, host in topic.hosts().items():
+                self.want(partition, host)
+
     patch.set(DesiredState, "_retry", over)
+    patch.set(DesiredState, "want_topics", one_by_one)
 
 
 def _new_once(patch: Patch) -> None:
@@ -69,36 +76,41 @@ def _new_once(patch: Patch) -> None:
 
 
 def _old_epoch_told(patch: Patch) -> None:
-    told: WeakKeyDictionary[ControllerContext, dict[TopicPartition, Host]] = WeakKeyDictionary()
-    encode = request_batch._encode_deltas
+    told: WeakKeyDictionary[ControllerContext, dict[TopicPartition, LeaderIsrAndControllerEpoch]] = WeakKeyDictionary()
+    of_some = RowPool.of_some
 
-    def old(context: ControllerContext, first: pb.MetadataDelta, changed: Mapping[TopicPartition, Host]) -> list[bytes]:
-        known = told.setdefault(context, {})
-        mixed = {partition: _with_known_epoch(known.get(partition), host) for partition, host in changed.items()}
-        known.update(mixed)
-        return encode(context, first, mixed)
+    def old(self: RowPool, entry: TopicEntry, numbers: Sequence[int], *, offline: bool = False) -> Rows:
+        rows = of_some(self, entry, numbers, offline=offline)
+        if not offline:
+            return rows
+        known, names = told.setdefault(self._context, {}), [entry.names[number] for number in rows.numbers]
+        mixed = [_with_known_epoch(known.get(name), now) for name, now in zip(names, rows.leaderships, strict=True)]
+        known.update(zip(names, mixed, strict=True))
+        return Rows(rows.numbers, mixed, rows.assignments, rows.offline)
 
-    patch.set(request_batch, "_encode_deltas", old)
+    patch.set(RowPool, "of_some", old)
 
 
-def _with_known_epoch(known: Host | None, host: Host) -> Host:
-    """The new record under the leader epoch that was told before, where the leader is the same."""
+def _with_known_epoch(
+    known: LeaderIsrAndControllerEpoch | None, told: LeaderIsrAndControllerEpoch
+) -> LeaderIsrAndControllerEpoch:
+    """The new state under the leader epoch that was told before, where the leader is the same."""
     if known is None:
-        return host
-    before, now = known.leadership.leader_and_isr, host.leadership.leader_and_isr
+        return told
+    before, now = known.leader_and_isr, told.leader_and_isr
     if before.leader != now.leader:
-        return host
+        return told
     mixed = msgspec.structs.replace(now, leader_epoch=before.leader_epoch)
-    return msgspec.structs.replace(host, leadership=msgspec.structs.replace(host.leadership, leader_and_isr=mixed))
+    return msgspec.structs.replace(told, leader_and_isr=mixed)
 
 
 def _brokers_instead_of_partitions(patch: Patch) -> None:
     append = RequestBatch._append_deltas
 
-    def either(self: RequestBatch, channels: Channels, hosts: dict[TopicPartition, Host]) -> None:
+    def either(self: RequestBatch, channels: Channels, pool: RowPool) -> None:
         if self._brokers_changed:
             self._metadata.clear()
-        append(self, channels, hosts)
+        append(self, channels, pool)
 
     patch.set(RequestBatch, "_append_deltas", either)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from regency.broker_agent.replication.api import PartitionState
+from regency.broker_agent.replication.control import ControlPath
 from regency.broker_agent.replication.partition import Partition
 from regency.broker_agent.replication.replica_manager import ReplicaManager
 from regency.controller import failover
@@ -28,7 +30,15 @@ def _unfed_unsaid(patch: Patch) -> None:
     patch.set(ReplicaManager, "_reported_role", said)
 
 
-_ALL = (
+def _lost_role(patch: Patch) -> None:
+    def higher(self: ControlPath, state: PartitionState) -> bool:
+        partition = self._hosting.partitions.get(state.topic_partition)
+        return partition is None or state.leader_epoch > partition.leader_epoch
+
+    patch.set(ControlPath, "_is_transition", higher)
+
+
+DEFECTS: tuple[Defect, ...] = (
     Defect(
         "never-reconciled",
         "What agents report is never compared with what they shall host.",
@@ -41,14 +51,11 @@ _ALL = (
         "design section 5",
         _unfed_unsaid,
     ),
+    Defect(
+        "lost-role-stays-lost",
+        "A stopped replica does not take its role again in the same leader epoch.",
+        "reference section 11.3",
+        _lost_role,
+    ),
 )
-
-BECAUSE: dict[str, str] = {
-    "fetcher-lost-unsaid": "a gap: found before there were so many kinds of faults, now not within 50 seeds; it needs "
-    "a drill of its own"
-}
-
-DEFECTS: tuple[Defect, ...] = tuple(defect for defect in _ALL if defect.name not in BECAUSE)
-
-UNSEEN: tuple[Defect, ...] = tuple(defect for defect in _ALL if defect.name in BECAUSE)
-"""Planted in vain."""
+"""In the order of the table."""

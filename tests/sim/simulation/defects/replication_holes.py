@@ -68,8 +68,8 @@ HOLES: Final[tuple[Hole, ...]] = (
     Hole(
         "KAFKA-13837, KAFKA-14078",
         "A leader answered a follower that it does not know, or of another epoch, as if all were well.",
-        "",
-        "Who fetches is always assigned before there is reassignment; the other epoch is fetch-without-epoch.",
+        "fetch-without-epoch",
+        "Nothing is lost by the first: leader and follower hear of one write, again and again until each confirms it.",
     ),
     Hole("KAFKA-9338", "A fetch session went on with an old leader epoch.", "session-keeps-epoch"),
     Hole(

@@ -12,6 +12,7 @@ from regency.model import znode_paths as paths
 from regency.model import znodes
 from regency.model.facts import LeaderAndIsr
 from regency.model.ids import BrokerEpoch, BrokerId, TopicPartition, ZkVersion
+from regency.protos import control_pb2 as pb
 from simulation.cluster.addresses import CONTROL, CONTROLLER
 from simulation.cluster.controller import ControlAsked, ShutdownAsked
 from simulation.faults import admin_faults, machine_faults
@@ -25,6 +26,11 @@ from simulation.world import Host
 LOOK_US = 2_000
 """How often a drill looks for what it waits for."""
 
+DEPOSED = 2
+"""In so many plays who rules is deposed while copies of what it asked are under way. Not in later ones: the numbers of
+its requests would be lower than those of the one before were, and what begins at 1 once more would soon be past them.
+"""
+
 OTHER_CONTROL = 9095
 """Where an agent serves control requests that has changed its endpoints."""
 
@@ -36,7 +42,6 @@ def deeds(stage: Stage) -> dict[Kind, Deed]:
         Kind.DRILL_COPIES: drills.copies,
         Kind.DRILL_LATE_LEAVE: drills.late_leave,
         Kind.DRILL_LEAVER: drills.leaver,
-        Kind.DRILL_LOST_WRITES: drills.lost_writes,
         Kind.DRILL_OFFLINE_DIRECTORY: drills.offline_directory,
     }
 
@@ -46,11 +51,16 @@ class _ControlDrills:
         self._stage = stage
         self._world = stage.world
         self._network = stage.world.network
+        self._copied = 0
+        self._added = 0
 
     # Requests that arrive again, or late
 
     def copies(self, fault: Fault, host: Host) -> None:
-        """Copies of what a broker is asked arrive again later; in the end it changes where it is to be asked."""
+        """Copies of what a broker is asked arrive again later; in the end it changes where it is to be asked.
+
+        At first another rules when some arrive.
+        """
         stage, chance = self._stage, fault.chance()
         strangers = [each for each in self._world.hosts.values() if each not in (host, self._world.ruler())]
         other = chance.choice(strangers)
@@ -64,6 +74,9 @@ class _ControlDrills:
         self._network.tap = tap
         for at_s in range(0, 6, 2):
             stage.later(at_s * SECOND_US, partial(self._bounce, other, chance.random()))
+        self._copied += 1
+        if self._copied <= DEPOSED:
+            stage.later(9 * SECOND_US // 2, partial(self._world.zookeeper.delete_as_admin, paths.CONTROLLER))
         stage.later(7 * SECOND_US, partial(self._move, host))
 
     def _move(self, host: Host) -> None:
@@ -162,27 +175,21 @@ class _ControlDrills:
                     return partition, self._world.hosts[state.leader], self._world.hosts[others[0]], ruler
         return None
 
-    # Writes to ZooKeeper that are lost
-
-    def lost_writes(self, fault: Fault, host: Host) -> None:
-        """The first notification of every leader that takes somebody in is lost, and nothing happens afterwards."""
-
-        def lose(process: Process) -> None:
-            self._world.zk_links[process.name].lose_next_request()
-
-        for each in self._world.hosts:
-            self._stage.points.arm([f"agent-{each}"], ["agent.isr_notification.before_write"], lose)
-        self._bounce(host, fault.detail)
-
     # Disks
 
     def offline_directory(self, fault: Fault, host: Host) -> Undo:
-        """A partition is added while one of a broker's two log directories is offline."""
+        """A partition is added while one of a broker's two log directories is offline.
+
+        What that broker is told of it at first is lost by turns, and told again when nobody answers.
+        """
+        self._added += 1
         odd = [each for each in self._world.hosts.values() if len(directories_of(self._world.shape, each.broker)) > 1]
         broken = fault.chance().choice(odd or [host])
         fail = machine_faults.deeds(self._stage)[Kind.DIRECTORY_FAILS]
         undo = fail(fault._replace(detail=0.0), broken)
         add = admin_faults.deeds(self._stage)[Kind.ADD_PARTITION]
+        if self._added % 2:
+            self._stage.later(19 * SECOND_US // 10, lambda: self._lose_first(broken, pb.LeaderAndIsrRequest))
         for after_s in (2, 4):
             again = fault._replace(detail=fault.detail / after_s)
             self._stage.later(after_s * SECOND_US, partial(add, again, broken))
@@ -190,6 +197,21 @@ class _ControlDrills:
         return undo
 
     # How
+
+    def _lose_first(self, host: Host, rpc: type[Any]) -> None:
+        """The first such request to a host gets lost."""
+        lost: list[Any] = []
+
+        def tap(caller: Process, source: str, address: str, request: Any) -> bool:
+            del caller, source
+            if lost or not isinstance(request, ControlAsked) or request.rpc is not rpc:
+                return False
+            if not address.startswith(f"{host.name}:"):
+                return False
+            lost.append(request)
+            return True
+
+        self._network.tap = tap
 
     def _bounce(self, host: Host, for_s: float) -> None:
         self._stage.die(host, lossy=False)

@@ -127,8 +127,15 @@ class _Drills(Scripts):
         self._expire(old, other)
         yield lambda: self._leads(new, partition)
         deaf.close()
-        yield 4.0  # in which producers give the deposed leader up
-        silent.close()
+        yield lambda: not self._believes(old, partition)
+        yield 0.05
+        silent.close()  # what it has answered is lost; and it can be asked who leads
+        yield 4.0  # in which producers give it up
+
+    def _believes(self, broker: BrokerId, partition: TopicPartition) -> bool:
+        """Whether a broker takes itself for the leader."""
+        held = self._held(broker, partition)
+        return held is not None and held.is_leader
 
     def _pairs(self) -> list[tuple[Led, BrokerId]]:
         """Partitions with all in sync, and which of their followers leads another one."""

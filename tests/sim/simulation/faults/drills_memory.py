@@ -9,6 +9,9 @@ from simulation.faults.plan import SECOND_US, Fault, Kind
 from simulation.faults.stage import Deed, Stage
 from simulation.world import Host
 
+UNFED_AFTER_US = 15 * SECOND_US // 2
+"""When somebody else rules already where who ruled has died: whoever begins to rule tells everybody everything."""
+
 
 def deeds(stage: Stage) -> dict[Kind, Deed]:
     """The drill of this file."""
@@ -37,7 +40,7 @@ class _MemoryDrills:
                     stage.note(other.name, "%s loses %s", name, Loss.FETCHER.value)
                     lose(replicas, name, Loss.FETCHER)
 
-        stage.later(5 * SECOND_US, unfeed)
+        stage.later(UNFED_AFTER_US, unfeed)
         stage.later(int(chance.random() * 3 * SECOND_US), lambda: invent(stage, other))
         if chance.random() < 0.5:
             take_away_notifications(stage, 7 * SECOND_US)

@@ -54,7 +54,10 @@ class _Drills(Scripts):
         yield 0.4
 
     def leaving(self, fault: Fault, undone: ExitStack) -> Script:
-        """A follower that is about to join the ISR stops; its last fetch arrives when everybody knows that it does."""
+        """A follower that is about to join the ISR stops; its last fetch arrives when everybody knows that it does.
+
+        When it closes its logs, its disk fails once.
+        """
         chance = fault.chance()
         yield lambda: bool(self._full())
         full = [led for led in self._full() if led.state.leader != self._ruler()]
@@ -76,6 +79,7 @@ class _Drills(Scripts):
         yield 0.01
         if ruler is not None:
             undone.enter_context(self._trouble(ruler, leaves, Trouble(blocked=True)))
+        self._struck(leaves, "log.closing.before_flush", lambda: host.disk.fail(once=True))
         self._world.stop_agent(leaves, lambda: self._stage.start_again(host, SECOND_US // 4))
         yield 1.5
 
@@ -101,7 +105,8 @@ class _Drills(Scripts):
         self._expire(third)
         yield lambda: self._leads(first, partition)
         apart.close()
-        # The first leads, and only the third copies.
+        # The first leads, and only the third copies, beyond where the second will begin: no offset tells them apart.
+        agreed = self._end(second, partition)
         yield lambda: third in self._isr(partition) and self._end(third, partition) > agreed
         apart = undone.enter_context(self._apart(third, second))
         apart.enter_context(self._apart(first, second))

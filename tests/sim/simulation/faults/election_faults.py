@@ -10,7 +10,7 @@ from regency.controller.events import Request
 from regency.controller.leader_elections import ElectionType, ElectLeaders
 from regency.model import znode_paths as paths
 from regency.model import znodes
-from regency.model.ids import BrokerId, TopicPartition, ZkVersion
+from regency.model.ids import NO_BROKER_EPOCH, BrokerId, TopicPartition, ZkVersion
 from simulation.admin import AGAIN_US, TIMEOUT_MS, ruling_endpoint
 from simulation.cluster.addresses import CLIENTS
 from simulation.cluster.controller import Asked, ShutdownAsked
@@ -127,8 +127,8 @@ class _ElectionFaults:
         """A broker asks to leave, and thinks better of it."""
         del fault
         agent = self._world.agents.get(host.broker)
-        if agent is None or not agent.process.alive or agent.leaving:
-            return
+        if agent is None or not agent.process.alive or agent.leaving or agent.broker_epoch() == NO_BROKER_EPOCH:
+            return  # whoever never registered leads nothing, and knows nobody to ask
         request = ShutdownAsked(host.broker, agent.broker_epoch())
         self._stage.note(host.name, "asks to leave, and will stay")
         Asker(self._world, lambda: request, lambda answer: f"{answer.error.name}, {len(answer.remaining)} remain")

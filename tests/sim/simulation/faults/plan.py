@@ -89,13 +89,14 @@ class Kind(Enum):
     DRILL_COPIES = "drill: control requests arrive again"
     DRILL_LATE_LEAVE = "drill: a request to leave arrives in the next life"
     DRILL_LEAVER = "drill: a leader dies while another leaves"
-    DRILL_LOST_WRITES = "drill: notifications of ISR changes are lost"
+    DRILL_LOST_WRITES = "drill: what is written is not heard of"
     DRILL_REASSIGNMENTS = "drill: a partition moves while who has to do with it is dead"
     DRILL_OFFLINE_DIRECTORY = "drill: a partition is added while a directory is offline"
     DRILL_UNHEARD = "drill: somebody acts while another does not hear it"
 
     DRILL_LOST_TAILS = "drill: the tail of a deposed leader is lost"
     DRILL_FORGETTING = "drill: replicas are lost from memory, and who rules ends"
+    DRILL_DELETIONS = "drill: a topic is deleted while who has to do with it is dead"
 
 
 class Fault(NamedTuple):
@@ -165,56 +166,82 @@ LATEST_US = {
 """Kinds that begin no later than so long before everything heals; others 2 s."""
 
 
-DRILLS: tuple[Kind, ...] = (
-    Kind.DRILL_ISR_WRITES,
-    Kind.DRILL_LEAVING,
-    Kind.DRILL_COPIES,
-    Kind.DRILL_UNHEARD,
-    Kind.DRILL_LATE_LEAVE,
-    Kind.DRILL_LEAVER,
-    Kind.DRILL_LOST_WRITES,
-    Kind.DRILL_OFFLINE_DIRECTORY,
-    Kind.DRILL_TRUNCATIONS,
-    Kind.DRILL_REASSIGNMENTS,
-    Kind.DRILL_LOST_TAILS,
-    Kind.DRILL_FORGETTING,
+OF_MEMORY: tuple[Kind, ...] = (Kind.LOSE_REPLICA, Kind.DRILL_FORGETTING)
+"""What nothing but a reconcile can mend: left out where there is none."""
+
+_IN_TURN: tuple[tuple[Kind, ...], ...] = (
+    (Kind.DRILL_ISR_WRITES,),
+    (Kind.DRILL_LEAVING,),
+    (Kind.DRILL_COPIES,),
+    (Kind.DRILL_UNHEARD,),
+    (Kind.DRILL_LATE_LEAVE,),
+    (Kind.DRILL_LEAVER,),
+    (Kind.DRILL_LOST_WRITES,),
+    (Kind.DRILL_OFFLINE_DIRECTORY,),
+    (Kind.DRILL_TRUNCATIONS,),
+    (Kind.DRILL_REASSIGNMENTS,),
+    (Kind.DRILL_LOST_TAILS,),
+    (Kind.DRILL_FORGETTING, Kind.DRILL_DELETIONS),
 )
+"""Which drill comes when: after the last the first again. Of those that share a place, one this time, one the next."""
+
+DRILLS: tuple[Kind, ...] = tuple(kind for place in _IN_TURN for kind in place)
 """Chains of events that a known hole needs and chance alone seldom arranges. Each is a kind of fault of its own."""
 
 DRILL_US = 8 * SECOND_US
 """How long a drill may take, all its consequences included."""
 
-SHORTER_US = {Kind.DRILL_ISR_WRITES: 5 * SECOND_US, Kind.DRILL_UNHEARD: 5 * SECOND_US}
+SHORTER_US = {
+    Kind.DRILL_ISR_WRITES: 5 * SECOND_US,
+    Kind.DRILL_UNHEARD: 5 * SECOND_US,
+    Kind.DRILL_DELETIONS: 5 * SECOND_US,
+}
 """Drills that take less, so that all of their variants fit into a run, or each of them often."""
+
+
+LED_BY_TURNS = (Kind.DRILL_TRUNCATIONS, Kind.DRILL_LOST_TAILS)
+"""Drills that have one after the other lead: nobody gives leadership back to who is preferred meanwhile."""
 
 
 def drill_of(shape: Shape, seed: int) -> Kind | None:
     """The drill that a seed goes through; None where it is another kind of run."""
     if shape.profile != "deep" or seed % DRILL_EVERY:
         return None
-    return DRILLS[seed // DRILL_EVERY % len(DRILLS)]
+    round_, place = divmod(seed // DRILL_EVERY, len(_IN_TURN))
+    kinds = [kind for kind in _IN_TURN[place] if shape.reconciles or kind not in OF_MEMORY]
+    return kinds[round_ % len(kinds)]
 
 
 def fitted(shape: Shape, seed: int) -> Shape:
     """A shape with what the seed's drill needs."""
-    drill = drill_of(shape, seed)
-    if drill is Kind.DRILL_UNHEARD:
+    drill, storage = drill_of(shape, seed), shape.storage
+    if drill in LED_BY_TURNS:
+        shape = shape._replace(balance_s=0)
+    if drill in (Kind.DRILL_UNHEARD, Kind.DRILL_LOST_TAILS):
         # What one replica loses at a power cut must not be lost; and there has to be something to lose.
         topics = tuple(topic._replace(min_insync=2, unclean=False) for topic in shape.topics)
-        storage = shape.storage._replace(flush_messages=NEVER, flush_ms=NEVER)
-        return shape._replace(topics=topics, storage=storage)
-    if drill is not Kind.DRILL_LOST_TAILS:
-        return shape
-    # Tails of some segments within seconds, which are synced by rolling and stopping only.
-    storage = shape.storage._replace(segment_bytes=120, retention_bytes=UNLIMITED, flush_messages=NEVER, flush_ms=NEVER)
-    return shape._replace(storage=storage, load=4.0)
+        storage = storage._replace(flush_messages=NEVER, flush_ms=NEVER)
+        shape = shape._replace(topics=topics, storage=storage)
+    if drill is Kind.DRILL_LOST_TAILS:
+        # Tails of some segments within seconds, which are synced by rolling and stopping only.
+        storage = storage._replace(segment_bytes=120, retention_bytes=UNLIMITED)
+        shape = shape._replace(storage=storage, load=4.0)
+    if drill is Kind.DRILL_TRUNCATIONS:
+        # Whoever leads is written to at once, also while others wait for what the one before has not answered.
+        shape = shape._replace(producers=("idempotent", "hasty", "plain"), load=max(shape.load, 2.0))
+    if drill is Kind.DRILL_OFFLINE_DIRECTORY:
+        shape = shape._replace(storage=storage._replace(directories=2))
+    return shape
 
 
 def plan(shape: Shape, seed: int) -> list[Fault]:
     """The faults of a seed, by time. All are over at `shape.heal_s`."""
     kind = drill_of(shape, seed)
-    if kind is not None:
-        return _drill(shape, seed, kind)
+    faults = _by_chance(shape, seed) if kind is None else _drill(shape, seed, kind)
+    return faults if shape.reconciles else [fault for fault in faults if fault.kind not in OF_MEMORY]
+
+
+def _by_chance(shape: Shape, seed: int) -> list[Fault]:
     chance = random.Random(f"faults {seed}")
     kinds = _swarm(shape, chance)
     first, last = int(shape.first_fault_s * SECOND_US), int(shape.heal_s * SECOND_US)

@@ -16,11 +16,14 @@ from simulation.cluster.controller import SimController
 from simulation.judging.invariants import broken
 from simulation.judging.zookeeper_rules import ZookeeperRules
 
+PATIENCE_STEPS = 3
+"""Steps in which a controller does nothing, before nobody can be about to answer."""
+
 
 class Obedience:
     """What an agent process has obeyed so far. Raises InvariantBroken."""
 
-    __slots__ = ("_agent", "_earlier", "_epoch", "_incarnation", "_last", "_metadata", "_zookeeper")
+    __slots__ = ("_agent", "_asked", "_earlier", "_epoch", "_incarnation", "_last", "_metadata", "_zookeeper")
 
     def __init__(self, agent: SimAgent, zookeeper: ZookeeperRules) -> None:
         self._agent = agent
@@ -30,19 +33,26 @@ class Obedience:
         self._incarnation = self._earlier
         self._last = (0, NO_BROKER_EPOCH, -1)
         self._metadata: MetadataSnapshot | None = None
+        self._asked: dict[tuple[bytes, int], tuple[int, int, int]] = {}
+        """Controller epoch, leader epoch and version of what it was asked last, by topic id and partition."""
         agent.on_control = self.answered
 
     def answered(self, request: Any, answer: pb.ControlResponse) -> None:
         """The agent has answered a control request; the answer names the controller epoch it obeys."""
-        if answer.error_code != ErrorCode.NONE:
-            return
         header = request.header
+        if answer.error_code != ErrorCode.NONE:
+            self._check_stale(header, answer)
+            return
         did = f"broker {self._agent.broker_id} did what {header.controller_id} asked"
         if header.controller_epoch < answer.controller_epoch:
             raise broken(
                 "deposed-refused",
                 f"{did} in controller epoch {header.controller_epoch}, although it obeys {answer.controller_epoch}",
             )
+        if isinstance(request, pb.LeaderAndIsrRequest | pb.StopReplicaRequest):
+            self._check_older(request, answer)
+        if isinstance(request, pb.LeaderAndIsrRequest):
+            self._check_newest(request)
         if header.broker_epoch == NO_BROKER_EPOCH:
             return
         if header.broker_epoch <= self._earlier or header.broker_epoch < self._incarnation:
@@ -73,6 +83,51 @@ class Obedience:
                 is_new = agent.broker_id in state.isr  # others are not told so: they were not live when it was made
                 if is_new and self._zookeeper.decided_at(partition) > header.broker_epoch:
                     raise broken("new-partitions-placed", f"broker {agent.broker_id} has no place for {partition}")
+
+    def _check_stale(self, header: pb.Header, answer: pb.ControlResponse) -> None:
+        """Whether what it refused whole is older than what it knows."""
+        refused = f"broker {self._agent.broker_id} refuses what {header.controller_id} asked"
+        if answer.error_code == ErrorCode.STALE_CONTROLLER_EPOCH and header.controller_epoch >= answer.controller_epoch:
+            raise broken(
+                "refused-is-older",
+                f"{refused} in controller epoch {header.controller_epoch}, it obeys {answer.controller_epoch}",
+            )
+        known = max(self._earlier + 1, self._incarnation, answer.broker_epoch)
+        if answer.error_code == ErrorCode.STALE_BROKER_EPOCH and header.broker_epoch >= known:
+            raise broken("refused-is-older", f"{refused} of incarnation {header.broker_epoch}, it is {known} at least")
+
+    def _check_older(self, request: pb.LeaderAndIsrRequest | pb.StopReplicaRequest, answer: pb.ControlResponse) -> None:
+        """Whether what it fenced is older than what it holds."""
+        fenced = {
+            TopicPartition(topic.topic, number): held
+            for topic in answer.topics
+            for number, error, held in zip(topic.partition, topic.error_code, topic.leader_epoch, strict=True)
+            if error == ErrorCode.FENCED_LEADER_EPOCH
+        }
+        for told in request.topics if fenced else ():
+            for number, asked in zip(told.partition, told.leader_epoch, strict=True):
+                held = fenced.get(TopicPartition(told.topic, number), asked + 1)
+                if asked >= held:
+                    raise broken(
+                        "refused-is-older",
+                        f"broker {self._agent.broker_id} fences leader epoch {asked} of {told.topic}-{number}, where "
+                        f"it holds {held}",
+                    )
+
+    def _check_newest(self, request: pb.LeaderAndIsrRequest) -> None:
+        """Whether it was asked for what is older than what the same controller has asked for before."""
+        by = request.header.controller_epoch
+        for told in request.topics:
+            for number, epoch, version in zip(told.partition, told.leader_epoch, told.zk_version, strict=True):
+                key, asked = (told.topic_id, number), (by, epoch, version)
+                before = self._asked.get(key, asked)
+                if before[0] == by and asked < before:
+                    raise broken(
+                        "newest-is-asked",
+                        f"broker {self._agent.broker_id} is asked for leader epoch {epoch}, version {version} of "
+                        f"{told.topic}-{number} after {before[1]}, {before[2]}",
+                    )
+                self._asked[key] = asked
 
     def look(self) -> None:
         """A step of the agent's process is over."""
@@ -113,7 +168,7 @@ class Obedience:
 class Rule:
     """When a controller process has ruled so far. Raises InvariantBroken."""
 
-    __slots__ = ("_broker", "_controller", "_epoch", "_view", "_zookeeper")
+    __slots__ = ("_broker", "_controller", "_epoch", "_idle", "_view", "_zookeeper")
 
     def __init__(self, broker: BrokerId, controller: SimController, zookeeper: ZookeeperRules) -> None:
         self._broker = broker
@@ -121,10 +176,16 @@ class Rule:
         self._zookeeper = zookeeper
         self._epoch = 0
         self._view: View | None = None
+        self._idle = 0
+        """In so many steps it had nothing to do, and left somebody without an answer."""
 
     def look(self) -> None:
         """A step of the controller's process is over."""
+        if self._controller.leaves:
+            self._check_leaves()
         controller = self._controller.controller
+        if self._controller.unanswered:
+            self._check_answered()
         if controller is None or controller.view is self._view:
             return
         view = self._view = controller.view
@@ -142,6 +203,25 @@ class Rule:
             if view.epoch == self._zookeeper.controller_epoch:
                 self._check_known(view)
         self._epoch = view.epoch
+
+    def _check_leaves(self) -> None:
+        leaves, self._controller.leaves = self._controller.leaves, []
+        for broker, asked_as, known_as in leaves:
+            if asked_as != known_as:
+                raise broken(
+                    "leavers-asked",
+                    f"broker {self._broker} takes {broker} for shutting down, which it knows as {known_as}: {asked_as} "
+                    "asked for that",
+                )
+
+    def _check_answered(self) -> None:
+        """Whether somebody who asked it in a term that is over goes on waiting although there is nothing left to do."""
+        sim = self._controller
+        view = View() if sim.controller is None else sim.controller.view
+        left = [event.cause for event, epoch in sim.unanswered.items() if not view.ruling or view.epoch != epoch]
+        self._idle = self._idle + 1 if left and sim.idle else 0
+        if self._idle > PATIENCE_STEPS:
+            raise broken("callers-answered", f"controller {self._broker} has never answered {', '.join(left)}")
 
     def _check_session(self, epoch: int) -> None:
         controller, session = self._controller.controller, self._controller.session

@@ -26,6 +26,9 @@ from simulation.judging.log_digests import LogCursor, Peek
 from simulation.judging.picture import Committed as CommittedZnodes
 from simulation.judging.picture import Picture
 
+SENDER = "sender to "
+"""How the names of threads begin that send brokers what they are wanted to do."""
+
 MOST = 12
 """Reasons given."""
 
@@ -39,11 +42,14 @@ def not_converged(
     peek: Peek,
     *,
     removed: Collection[str] = (),
+    reconciles: bool = True,
 ) -> list[str]:
     """The first reasons why all is not well yet; none where it is.
 
-    Of topics in `removed`, whose znodes somebody took away, logs stay: nobody has asked for their deletion.
+    Of topics in `removed`, whose znodes somebody took away, logs stay: nobody has asked for their deletion. Replicas of
+    them are stopped by who reconciles; where nobody does they stay too.
     """
+    served_on = () if reconciles else removed
     picture = Picture(committed)
 
     def reasons() -> Iterator[str]:
@@ -62,7 +68,7 @@ def not_converged(
             yield from _of_partition(agents, picture, partition, replicas, peek)
         for broker, agent in agents.items():
             if agent.process.alive:
-                yield from _of_reports(broker, agent, controllers, picture)
+                yield from _of_reports(broker, agent, controllers, picture, served_on)
                 yield from _of_metadata(broker, agent, picture)
                 yield from _of_disks(broker, agent, picture, removed)
                 yield from _of_settings(broker, agent, picture)
@@ -107,6 +113,9 @@ def _of_controllers(controllers: Mapping[BrokerId, SimController], picture: Pict
         yield f"{len(ruling)} controllers rule: {', '.join(str(broker) for broker, _ in ruling)}"
         return
     (broker, sim), *_ = ruling
+    for other, each in controllers.items():
+        if each.process.alive and each.controller is not None:
+            yield from _of_terms(other, each, each.controller)
     session = sim.session
     if picture.controller != broker or session is None or session.session_id != picture.controller_session:
         yield f"controller {broker} rules, /controller names {picture.controller}"
@@ -116,6 +125,15 @@ def _of_controllers(controllers: Mapping[BrokerId, SimController], picture: Pict
     if sim._queue is not None and len(sim._queue):
         yield f"{len(sim._queue)} events wait at controller {broker}"
     yield from _of_context(sim.controller, picture)
+
+
+def _of_terms(broker: BrokerId, sim: SimController, controller: Controller) -> Iterator[str]:
+    """What terms that are over have left: threads that go on sending."""
+    term = controller._term
+    senders = sum(actor.name.startswith(SENDER) for actor in sim.process.actors)
+    channels = 0 if term is None else len(term.channels.standings())
+    if senders > channels:
+        yield f"{senders} threads of controller {broker} send, it has channels to {channels} brokers"
 
 
 def _of_context(controller: Controller, picture: Picture) -> Iterator[str]:
@@ -160,14 +178,18 @@ def _told(state: LeaderIsrAndControllerEpoch | None) -> str:
 
 
 def _of_reports(
-    broker: BrokerId, agent: SimAgent, controllers: Mapping[BrokerId, SimController], picture: Picture
+    broker: BrokerId,
+    agent: SimAgent,
+    controllers: Mapping[BrokerId, SimController],
+    picture: Picture,
+    served_on: Collection[str],
 ) -> Iterator[str]:
     """What an agent hosts, what it has said of that, and what the ruling controller wants it to, as digests."""
     sim = None if picture.controller is None else controllers.get(picture.controller)
     term = None if sim is None or sim.controller is None else sim.controller._term
     if sim is None or sim.controller is None or term is None or agent.replicas is None:
         return
-    wanted = hosted = 0
+    wanted = hosted = beyond = 0
     for partition in term.context.partitions():
         want = expected(term.context, broker, partition)
         if want is not None:
@@ -177,10 +199,13 @@ def _of_reports(
     for told in agent.replicas.describe():
         topic = topic_number(told.topic_id)
         facts = (told.leader, told.leader_epoch, told.zk_version, told.role)
-        hosted = replaced(hosted, 0, replica_number(topic, told.topic_partition.partition, *facts))
+        number = replica_number(topic, told.topic_partition.partition, *facts)
+        hosted = replaced(hosted, 0, number)
+        if told.topic_partition.topic in served_on:
+            beyond = replaced(beyond, 0, number)
     last = sim.controller.reports.last(broker, agent.broker_epoch())
     reported = None if last is None else last.digest
-    if not wanted == hosted == reported:
+    if replaced(hosted, beyond, 0) != wanted or reported != hosted:
         yield f"broker {broker} shall host what makes {wanted:x}, hosts {hosted:x} and has reported {reported}"
 
 

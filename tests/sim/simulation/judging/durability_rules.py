@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from regency.broker_agent.log.directory_logs import DirectoryLogs
+from regency.broker_agent.log.file_names import CLEAN_SHUTDOWN
 from regency.broker_agent.log.log_directory import LogDirectory
 from regency.broker_agent.log.log_manager import LogManager
 from regency.broker_agent.log.partition_log import PartitionLog
 from regency.model.ids import BrokerId, Offset, TopicId, TopicPartition
 from simulation.cluster.agent import SimAgent
+from simulation.disk_files import Tree
 from simulation.judging.invariants import broken
 
 Key = tuple[TopicId, int]
@@ -36,8 +39,17 @@ class DurabilityRules:
             for each in [each for each, log in self._logs.items() if each[0] == broker and log.topic_partition in gone]:
                 del self._logs[each]
 
-    def opened(self, broker: BrokerId, key: Key, log: PartitionLog) -> None:
-        """A process hosts a log, and has not changed it since it was opened, but for records added."""
+    def opened(self, broker: BrokerId, key: Key, log: PartitionLog, mark: Offset | None) -> None:
+        """A process hosts a log, and has not changed it since it was opened, but for records added.
+
+        `mark` is the high watermark that it has checkpointed, or found in the checkpoint.
+        """
+        if mark is not None and log.high_watermark < min(mark, log.log_end_offset):
+            raise broken(
+                "marks-kept",
+                f"broker {broker}, {log.topic_partition}: its high watermark is {log.high_watermark}, checkpointed was "
+                f"{mark}",
+            )
         before = self._logs.get((broker, key))
         self._logs[broker, key] = log
         if before is None or before is log or before.directory != log.directory or before.home.failure is not None:
@@ -66,17 +78,20 @@ def _synced_to(log: PartitionLog) -> int:
 
 
 class CheckpointRules:
-    """What one agent process checkpoints, and when. Raises InvariantBroken."""
+    """What one agent process checkpoints and marks as clean, and when. Raises InvariantBroken."""
 
-    def __init__(self, agent: SimAgent) -> None:
+    def __init__(self, agent: SimAgent, tree: Tree) -> None:
         self._agent = agent
+        self._tree = tree
         self._decided: dict[LogDirectory, int] = {}
         self._marks: dict[LogDirectory, dict[TopicPartition, Offset]] = {}
+        self._logs: dict[LogDirectory, dict[TopicPartition, PartitionLog]] = {}
 
     def look(self) -> None:
         """A step of the process is over."""
         logs = self._agent.logs
         if logs is None or not logs._logs:
+            self.over()
             return
         for directory, held in logs._directories.items():
             decided = directory.high_watermarks._decided
@@ -85,8 +100,43 @@ class CheckpointRules:
             self._decided[directory] = decided
             before, marks = self._marks.get(directory), dict(held.high_watermarks)
             self._marks[directory] = marks
+            self._check_kept(directory, before or {}, held)
             if before is not None and logs._services.cuts._running:
                 self._check_not_raised(before, marks)
+
+    def over(self) -> None:
+        """The process has no logs open any more, or it died in the step that is over."""
+        logs = self._agent.logs
+        if logs is not None and self._decided and not logs._logs:
+            self._check_marked(logs)
+
+    def _check_marked(self, logs: LogManager) -> None:
+        """The logs were closed in the step that is over. What fails later has nothing to do with them any more."""
+        self._decided.clear()
+        for directory, held in logs._directories.items():
+            if self._tree.look(str(directory.path / CLEAN_SHUTDOWN)) is None:
+                continue
+            where = f"broker {self._agent.broker_id}: {directory.path} is marked as clean"
+            if directory.failure is not None:
+                raise broken("marked-when-closed", f"{where}, and {directory.failure}")
+            for partition, log in held.logs.items():
+                if log.recovery_point < log.log_end_offset:
+                    raise broken(
+                        "marked-when-closed",
+                        f"{where}, {partition} ends at {log.log_end_offset} and is synced to {log.recovery_point}",
+                    )
+
+    def _check_kept(self, directory: LogDirectory, before: dict[TopicPartition, Offset], held: DirectoryLogs) -> None:
+        """Whoever had a mark, and is the same log as before, has one."""
+        known, self._logs[directory] = self._logs.get(directory, {}), dict(held.logs)
+        for partition, mark in before.items():
+            log = held.logs.get(partition)
+            if partition not in held.high_watermarks and log is not None and log is known.get(partition):
+                raise broken(
+                    "marks-kept",
+                    f"broker {self._agent.broker_id}, {partition}: the high watermark {mark} is not in the checkpoint "
+                    "any more",
+                )
 
     def _check_not_raised(self, before: dict[TopicPartition, Offset], marks: dict[TopicPartition, Offset]) -> None:
         for partition, mark in marks.items():

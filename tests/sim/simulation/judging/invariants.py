@@ -93,7 +93,15 @@ _TABLE: Final = (
         _DESIGN_5,
     ),
     Invariant("version-holds", "The version of the state a replica goes by never goes back.", _DESIGN_5),
+    Invariant(
+        "followers-assigned", "A leader knows of the logs of those that are assigned, and of nobody else.", "KAFKA-9672"
+    ),
     Invariant("waiters-told", "No produce waits at a replica that does not lead.", "KAFKA-9198"),
+    Invariant(
+        "watermark-advances",
+        "A leader's high watermark has risen to what all in sync are known to have when its ISR has changed.",
+        "KAFKA-13091",
+    ),
     Invariant(
         "watermark-needs-min-insync",
         "A leader's high watermark rises only while min.insync.replicas, or all that are assigned, are in sync.",
@@ -133,6 +141,15 @@ _TABLE: Final = (
         "No higher high watermark is checkpointed while the disk does not know where logs were cut off.",
         _DESIGN_6,
     ),
+    Invariant(
+        "marks-kept",
+        "A checkpointed high watermark stays in the checkpoint, and is known again when the log is hosted.",
+        "KAFKA-1647",
+    ),
+    Invariant(
+        "marked-when-closed", "A directory is marked as clean only when all of its logs are closed.", "KAFKA-10723"
+    ),
+    Invariant("producers-kept", "A log that begins later forgets no producer.", "KAFKA-7190"),
     Invariant("producers-fit", "A leader knows the last batch of every producer in its log.", "KIP-98"),
     # Of controllers, at agents and at themselves
     Invariant(
@@ -140,12 +157,18 @@ _TABLE: Final = (
     ),
     Invariant("obeyed-won", "An agent obeys only who has won the controller epoch it names.", _DESIGN_6),
     Invariant("incarnation-refused", "An agent does nothing that an earlier incarnation was asked.", _DESIGN_5),
+    Invariant("refused-is-older", "An agent fences only what is of a lower leader epoch than it holds.", "KAFKA-13972"),
+    Invariant(
+        "newest-is-asked", "A controller asks an agent for nothing older than it has asked it before.", _DESIGN_5
+    ),
     Invariant("requests-in-order", "An agent executes a controller's requests in order of number.", _DESIGN_5),
     Invariant("rules-what-it-won", "A controller rules only in an epoch that its session has won.", _DESIGN_6),
     Invariant(
         "term-begins-anew", "What a controller knows when it begins to rule, it has read since it won.", _DESIGN_5
     ),
     Invariant("decided-on-what-stands", "A controller writes over the version that it decided on.", _DESIGN_4),
+    Invariant("leavers-asked", "Nobody is taken for shutting down who asked in an earlier life.", _DESIGN_5),
+    Invariant("callers-answered", "A term that is over leaves nobody without an answer.", _DESIGN_5),
     Invariant("leavers-not-elected", "Nobody is elected who has asked to leave.", _DESIGN_5),
     Invariant(
         "longest-log-leads",

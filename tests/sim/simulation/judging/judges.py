@@ -17,9 +17,10 @@ from simulation.judging.controller_rules import Obedience, Rule, check_decided
 from simulation.judging.convergence import not_converged
 from simulation.judging.durability_rules import CheckpointRules
 from simulation.judging.facts import Facts
+from simulation.judging.hosted_rows import HostedRows
 from simulation.judging.invariants import InvariantBroken, broken
 from simulation.judging.picture import Committed
-from simulation.judging.replica_rules import HostedRows, ReplicaRules
+from simulation.judging.replica_rules import ReplicaRules
 from simulation.judging.zookeeper_rules import Commit, ZookeeperRules
 from simulation.kernel.scheduler import Process, Scheduler
 from simulation.shape import Shape
@@ -131,7 +132,14 @@ class Judges:
         """Why all is not well yet; empty where it is."""
         world = self._world
         removed = self.facts.removed
-        found = not_converged(world.agents, world.controllers, world.zookeeper, self._peek, removed=removed)
+        found = not_converged(
+            world.agents,
+            world.controllers,
+            world.zookeeper,
+            self._peek,
+            removed=removed,
+            reconciles=world.shape.reconciles,
+        )
         reasons = [*world.errands, *found]
         if not reasons:
             for hosted in self._hosted:
@@ -172,11 +180,14 @@ class Judges:
                 hosted = HostedRows(agent)
                 self._hosted = [each for each in self._hosted if each.agent.process.alive]
                 self._hosted.append(hosted)
-                return _all(hosted, self._replicas, Obedience(agent, self._zookeeper), CheckpointRules(agent))
+                return _all(hosted, self._replicas, Obedience(agent, self._zookeeper), self._checkpoints(agent))
         for broker, controller in self._world.controllers.items():
             if controller.process is process:
                 return Rule(broker, controller, self._zookeeper).look
         return None
+
+    def _checkpoints(self, agent: SimAgent) -> CheckpointRules:
+        return CheckpointRules(agent, self._world.hosts[agent.broker_id].disk.tree)
 
     def _refresh(self) -> None:
         self._refresh_in = REFRESH_STEPS
@@ -207,5 +218,6 @@ def _all(
             checkpoints.look()
         else:
             replicas.died(hosted)
+            checkpoints.over()
 
     return look

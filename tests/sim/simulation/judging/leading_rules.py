@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from regency.broker_agent.replication.isr_state import IsrState, PendingExpand
 from regency.broker_agent.replication.partition import Partition
-from regency.broker_agent.replication.produce import _DelayedProduce
-from regency.broker_agent.replication.replica_manager import ReplicaManager
 from regency.broker_agent.replication.rules import Role
 from simulation.judging.invariants import broken
 
@@ -40,8 +38,11 @@ def check_enough(
 
 
 def check_remotes(where: str, partition: Partition) -> None:
-    """What a leader knows of its followers is of its own leader epoch."""
+    """What a leader knows of its followers is of its own leader epoch, and of those who are assigned."""
+    assigned = partition.assignment.replicas
     for replica in partition.remotes.values():
+        if replica.broker not in assigned:
+            raise broken("followers-assigned", f"{where}: it counts {replica.broker}, assigned are {list(assigned)}")
         if replica.log_end_offset >= 0 and replica.fetch_epoch != partition.leader_epoch:
             raise broken(
                 "epoch-resets-knowledge",
@@ -68,11 +69,3 @@ def check_joining(where: str, partition: Partition) -> None:
                 f"{peers.broker_epoch(member)}{leaving}; in leader epoch {partition.leader_epoch}, which begins at "
                 f"{partition.epoch_start}, it was at {replica.log_end_offset} in {replica.fetch_epoch}",
             )
-
-
-def check_told(where: str, replicas: ReplicaManager, partition: Partition) -> None:
-    """The replica does not lead any more: nobody waits until it has what was appended."""
-    name = partition.topic_partition
-    for operation in replicas._hosting.produces._waiting.get(name, ()):
-        if isinstance(operation, _DelayedProduce) and name in operation._open:
-            raise broken("waiters-told", f"{where}: a produce waits at a {partition.role.value}")

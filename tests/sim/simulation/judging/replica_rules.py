@@ -6,74 +6,26 @@ What is committed is remembered: the first replica whose high watermark passes a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
-from regency.broker_agent.replication.isr_state import IsrState, PendingExpand
+from regency.broker_agent.log.partition_log import PartitionLog
+from regency.broker_agent.replication.isr_state import PendingExpand
 from regency.broker_agent.replication.partition import Partition
 from regency.broker_agent.replication.rules import Role
-from regency.model.ids import BrokerId, TopicId, TopicPartition
+from regency.model.ids import BrokerId, Offset, TopicId, TopicPartition
 from simulation.cluster.agent import SimAgent
 from simulation.judging import leading_rules
 from simulation.judging.durability_rules import DurabilityRules
 from simulation.judging.facts import Digest, Facts
+from simulation.judging.hosted_rows import HostedRows, Row
 from simulation.judging.invariants import broken
 from simulation.judging.log_digests import LogCursor, Peek
 from simulation.judging.log_rules import LogRules, Reader
-from simulation.judging.retention_rules import Head, RetentionRules
+from simulation.judging.retention_rules import RetentionRules
 from simulation.judging.zookeeper_rules import ZookeeperRules
 
 Key = tuple[TopicId, int]
 """A partition, by the topic's identity."""
-
-
-class Row:
-    """A hosted partition as it was after the last step of its process."""
-
-    __slots__ = (
-        "cursor",
-        "epoch",
-        "head",
-        "high_watermark",
-        "isr",
-        "key",
-        "log",
-        "log_end",
-        "log_start",
-        "partition",
-        "reader",
-        "role",
-        "told_start",
-        "truncations",
-        "version",
-    )
-
-    def __init__(self, broker: BrokerId, partition: Partition, peek: Peek, retention: RetentionRules) -> None:
-        self.partition = partition
-        self.log: Any = partition.log
-        self.key = (partition.topic_id, partition.topic_partition.partition)
-        self.head: Head = retention.opened(broker, self.key, partition.log)
-        self.cursor = LogCursor(broker, partition.log, peek)
-        self.reader = Reader(broker, partition.log, peek)
-        self.high_watermark = -1
-        self.log_end = -1
-        self.log_start = 0
-        self.told_start = 0
-        """Where clients may have seen the log begin."""
-        self.epoch = -1
-        self.truncations = self.log._flusher._truncations
-        self.version = -1
-        self.isr: IsrState | None = None
-        self.role = Role.NONE
-
-
-class HostedRows:
-    """The hosted partitions of one agent process."""
-
-    __slots__ = ("agent", "rows")
-
-    def __init__(self, agent: SimAgent) -> None:
-        self.agent = agent
-        self.rows: list[Row] = []
 
 
 class Cluster(Protocol):
@@ -131,12 +83,21 @@ class ReplicaRules:
                 or partition.leader_epoch != row.epoch
                 or partition.role is not row.role
             ):
-                was = row.role
+                was, isr = row.role, row.isr
                 self._look_at_start(hosted.agent, row)
                 self._changed(hosted.agent.broker_id, row)
                 if was is Role.LEADER and partition.role is not was:
-                    where = f"broker {hosted.agent.broker_id}, {partition.topic_partition}"
-                    leading_rules.check_told(where, replicas, partition)
+                    hosted.unsettled.deposed(partition)
+                elif partition.isr is not isr:
+                    hosted.unsettled.changed(partition)
+        for row in hosted.left:
+            if row.log._log_start != row.log_start:
+                self._look_at_start(hosted.agent, row)
+                row.log_start = row.log._log_start
+        if replicas._hosting.completions._depth:
+            hosted.unsettled.interrupted()
+        elif hosted.unsettled:
+            hosted.unsettled.settle(hosted.agent.broker_id, replicas, hosted.agent.process.clock.monotonic_ms())
 
     def died(self, hosted: HostedRows) -> None:
         """The process died in the step that is over: what it had just committed may have been acknowledged."""
@@ -150,13 +111,15 @@ class ReplicaRules:
         if replicas is None:
             return
         known = {row.partition: row for row in hosted.rows}
-        hosted.rows = [
+        rows = [
             known.get(partition) or Row(hosted.agent.broker_id, partition, self._peek, self.retention)
             for partition in replicas.partitions.values()
         ]
+        hosted.replace(rows)
         for row in hosted.rows:
             if row.partition not in known:
-                self._durability.opened(hosted.agent.broker_id, row.key, row.log)
+                mark = _checkpointed(hosted.agent, row.log)
+                self._durability.opened(hosted.agent.broker_id, row.key, row.log, mark)
 
     def look_at(self, partitions: Iterable[TopicPartition]) -> None:
         """ZooKeeper has other states of these partitions."""
@@ -386,3 +349,9 @@ class ReplicaRules:
         if log is None:
             return None if agent.logs.offline_dirs or agent.leaving else 0
         return None if log.topic_id != topic_id or log.home.failure is not None else log.log_end_offset
+
+
+def _checkpointed(agent: SimAgent, log: PartitionLog) -> Offset | None:
+    """The high watermark of a log that its directory's checkpoint has; None where it has none."""
+    directory = None if agent.logs is None else agent.logs._directories.get(log.home)
+    return None if directory is None else directory.high_watermarks.get(log.topic_partition)

@@ -31,12 +31,14 @@ class Content(NamedTuple):
 class Head:
     """A log's beginning as it was looked at last."""
 
-    __slots__ = ("segments", "start", "truncations")
+    __slots__ = ("producers", "segments", "start", "truncations")
 
     def __init__(self, log: PartitionLog) -> None:
         self.start: int = log.log_start_offset
         self.segments: Sequence[Segment] = tuple(log._segments)
         self.truncations = log._flusher._truncations
+        self.producers = frozenset(log._producers._producers)
+        """Who had produced what is, or was, in it."""
 
 
 class RetentionRules:
@@ -71,6 +73,7 @@ class RetentionRules:
         """A step is over, before which the high watermark was as given; `now_ms` is the broker's wall time."""
         start, segments = log.log_start_offset, log._segments
         if start > head.start:
+            self._check_producers(broker, head, log)
             # What lay below the log start may have gone before, and its files with it: nothing is lost by that.
             offered = [
                 segment
@@ -88,6 +91,8 @@ class RetentionRules:
                 )
         if segments.first is not head.segments[0] or segments.active is not head.segments[-1]:
             head.segments = tuple(segments)
+        if len(log._producers) != len(head.producers) or log._flusher._truncations != head.truncations:
+            head.producers = frozenset(log._producers._producers)
         head.start, head.truncations = start, log._flusher._truncations
         self._held[broker, key] = start
 
@@ -101,6 +106,16 @@ class RetentionRules:
             return None
         why = _why_it_goes(oldest, sum(each.size for each in contents if each is not None), log.config, now_ms)
         return None if why is None else f"the records below {oldest.end} of {log.topic_partition} stay, {why}"
+
+    def _check_producers(self, broker: BrokerId, head: Head, log: PartitionLog) -> None:
+        """A day has to pass before a producer is forgotten, and no run lasts as long, whatever clocks say."""
+        gone = head.producers.difference(log._producers._producers)
+        if gone and log._flusher._truncations == head.truncations:
+            raise broken(
+                "producers-kept",
+                f"broker {broker}, {log.topic_partition}: it forgets producers {sorted(gone)} when it begins at "
+                f"{log.log_start_offset} instead of {head.start}",
+            )
 
     def _check_dropped(
         self,

@@ -6,9 +6,10 @@ makes it wait: it arrives after `heal` where the connection still lives, perhaps
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from regency.runtime.zk_session import Op
 from simulation.kernel.scheduler import Process, Scheduler
 from simulation.zookeeper.server import ServerConnection
 
@@ -19,6 +20,9 @@ FASTEST_US: Final = 80
 USUAL_US: Final = 400
 RETRANSMIT_US: Final = 200_000
 """What waited behind a blockade arrives up to so many microseconds after its end."""
+
+OnWrite = Callable[[Sequence[Sequence[Op]]], "Callable[[], None] | None"]
+"""Hears of multis that an actor is about to send together, and may keep it; what it returns is called when they are."""
 
 
 class ZkLink:
@@ -33,6 +37,7 @@ class ZkLink:
         "lose_replies",
         "lose_requests",
         "lost_replies",
+        "on_write",
         "owner",
         "there_blocked",
     )
@@ -49,6 +54,7 @@ class ZkLink:
         self.lose_replies = 0
         """Of so many multis from now on."""
         self.lost_replies = 0
+        self.on_write: OnWrite | None = None
         self.owner: Callable[[], tuple[Ensemble, int]] | None = None
         """Tells the ensemble and the id of the session that uses this link."""
 

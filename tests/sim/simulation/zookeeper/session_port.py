@@ -71,6 +71,7 @@ class SimZkSession:
     ) -> None:
         self._scheduler = scheduler
         self._process = process
+        self._link = link
         self._state = SessionState(scheduler, process, name or process.name, session_timeout_ms)
         self._connector = Connector(self._state, ensemble, link)
         link.owner = lambda: (ensemble, self._state.session_id)
@@ -151,7 +152,7 @@ class SimZkSession:
         """See ZkSession."""
         check_size(ops)
         self._refuse_callbacks()
-        call = self._state.submit(lambda server, reply: server.multi(ops, reply), generation, multi=True)
+        (call,) = self._submit_multis([ops], generation)
         return _outcome(ops, call.wait(self._scheduler))
 
     def multi_pipelined(
@@ -161,8 +162,7 @@ class SimZkSession:
         self._refuse_callbacks()
         for ops in batches:
             check_size(ops)
-        self._state.usable(generation)
-        calls = [self._submit_multi(ops, generation) for ops in batches]
+        calls = self._submit_multis(batches, generation)
         results: list[MultiOutcome | ZkError] = []
         for ops, call in zip(batches, calls, strict=True):
             try:
@@ -239,6 +239,14 @@ class SimZkSession:
             with contextlib.suppress(ZkError):
                 ended.wait(self._scheduler, self._process.clock.delay_us(_CLOSE_PATIENCE_MS))
         state.drop(ZkConnectionLost("This ZooKeeper session has been closed."))
+
+    def _submit_multis(self, batches: Sequence[Sequence[Op]], generation: int | None) -> list[Call]:
+        sent = None if self._link.on_write is None else self._link.on_write(batches)
+        self._state.usable(generation)
+        calls = [self._submit_multi(ops, generation) for ops in batches]
+        if sent is not None:
+            sent()
+        return calls
 
     def _submit_multi(self, ops: Sequence[Op], generation: int | None) -> Call:
         return self._state.submit(lambda server, reply: server.multi(ops, reply), generation, multi=True)

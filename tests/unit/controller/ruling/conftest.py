@@ -39,7 +39,7 @@ from regency.model.facts import (
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import control_pb2 as pb
-from regency.runtime.zk_session import Create, Delete
+from regency.runtime.zk_session import Create, Delete, SetData
 
 
 class SteppedChannels:
@@ -202,8 +202,13 @@ class World:
         endpoints = [Endpoint("PLAINTEXT", f"host{broker}", 9000 + broker)]
         endpoints += [Endpoint("CONTROL", f"host{broker}", 7000 + broker)] if control else []
         data = znodes.encode_broker(Broker(broker, 0, tuple(endpoints), rack), timestamp_ms=0)
-        self.ensemble.multi(broker, [Create(paths.broker(broker), data, ephemeral=True)])
+        self.ensemble.multi(broker, [Create(paths.broker(broker), data, ephemeral=True), self._mark(broker)])
         self.settle()
+
+    def _mark(self, broker: int) -> Create | SetData:
+        """What a registration writes besides: the cluster knows the broker from then on."""
+        path = paths.incarnation(broker)
+        return SetData(path, b"", self.ensemble.nodes[path].version) if path in self.ensemble.nodes else Create(path)
 
     def start_brokers(self, *brokers: int) -> None:
         for broker in brokers:

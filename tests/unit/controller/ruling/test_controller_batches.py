@@ -6,6 +6,7 @@ import pytest
 
 from regency.controller.metadata_log import MetadataLog
 from regency.controller.request_batch import encode_snapshot
+from regency.controller.row_pool import RowPool
 from regency.model.facts import (
     Broker,
     Endpoint,
@@ -41,7 +42,9 @@ def hand_over(term) -> dict:
     term.hand_over()
     wanted = {}
     for broker, sender in term.channels.senders.items():
-        hosts = sender.desired.take_hosts(1 << 20)
+        hosts = [each for topic in sender.desired.take_topics(1 << 20) for each in topic.partitions()]
+        sender.desired.settle([], [], 0)
+        hosts += sender.desired.take_hosts(1 << 20)
         sender.desired.settle([], [], 0)
         if hosts:
             wanted[broker] = list(hosts)
@@ -176,6 +179,49 @@ def test_batch_is_empty_after_it_was_handed_over(term):
     assert len(deltas(term)) == 1
 
 
+def online(term, topic: str) -> None:
+    term.context.begin_replicas(topic)
+    term.batch.host_topic(topic)
+
+
+def test_a_whole_topic_goes_to_all_whose_replicas_are_online(term):
+    term.context.remove_broker(3)
+    online(term, "foo")
+
+    assert hand_over(term) == {1: [FOO0, FOO1], 2: [FOO0, FOO1]}
+
+    (delta,) = deltas(term)
+    assert [(topic.topic, list(topic.partition)) for topic in delta.topics] == [("foo", [0, 1])]
+
+
+def test_a_broker_that_stops_a_partition_of_a_whole_topic_hosts_the_others(term):
+    online(term, "foo")
+    term.batch.stop(2, FOO0, delete=False)
+    term.batch.host((1,), FOO0)
+
+    assert hand_over(term) == {1: [FOO0, FOO1], 2: [FOO1], 3: [FOO0, FOO1]}
+    assert list(term.channels.senders[2].desired.take_stops(1 << 20)) == [FOO0]
+
+
+def test_what_joins_is_new_also_where_the_whole_topic_is_told(term):
+    term.context.set_assignment(FOO1, ReplicaAssignment((1, 2, 3), (3,)))
+    online(term, "foo")
+    term.hand_over()
+
+    assert [broker for broker in (1, 2, 3) if term.channels.senders[broker].desired.is_new(FOO1)] == [3]
+    assert not term.channels.senders[3].desired.is_new(FOO0)
+
+
+def test_nobody_hosts_a_whole_topic_that_is_being_deleted(term):
+    online(term, "foo")
+    term.context.topics_deletion_started.add("foo")
+
+    assert hand_over(term) == {}
+
+    (delta,) = deltas(term)
+    assert [list(topic.leader) for topic in delta.topics] == [[-2, -2]]
+
+
 def test_removed_topics_are_in_the_delta(term):
     topic_id = term.context.topic_id("foo")
     term.context.remove_topic("foo")
@@ -187,7 +233,7 @@ def test_removed_topics_are_in_the_delta(term):
 
 
 def test_snapshot_holds_brokers_and_every_partition(term):
-    (piece,) = encode_snapshot(term.context, {})
+    (piece,) = encode_snapshot(term.context, RowPool(term.context))
 
     snapshot = pb.MetadataDelta.FromString(piece)
     assert [each.broker_id for each in snapshot.live_brokers] == [1, 2, 3]

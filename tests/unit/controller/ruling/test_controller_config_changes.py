@@ -262,3 +262,13 @@ def test_a_new_controller_removes_the_notifications_it_found(world):
     world.settle()
 
     assert notifications(world) == []
+
+
+def test_nothing_is_written_where_nothing_changes(ruled):
+    ruled.write_topic("t", {0: [1]})
+    before = dict(ruled.ensemble.nodes)
+
+    (told,) = alter(ruled, ConfigAlteration(TOPIC, "t", (ConfigChange("retention.ms", Operation.DELETE, None),)))
+
+    assert told.error.name == "NONE"
+    assert ruled.ensemble.nodes == before

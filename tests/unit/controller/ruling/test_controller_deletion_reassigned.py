@@ -109,7 +109,8 @@ def test_former_replicas_are_deleted_with_the_topic(moving, failover):
         moving.settle()
 
     assert not moving.is_gone()
-    assert moving.term.context.topics_ineligible == {"t": "broker 2 holds replicas and is not live"}
+    why = "broker 2 holds replicas and is not live (gone for good? `regency brokers forget 2`)"
+    assert moving.term.context.topics_ineligible == {"t": why}
     moving.start_broker(2)
     assert moving.is_gone()
     assert T0 in moving.agents[2].deletes()

@@ -222,4 +222,4 @@ def test_progress_names_the_brokers_that_are_missing(three):
     (progress,) = three.candidates[0].ask(ListDeletions())
 
     assert (progress.topic, progress.replicas, progress.deleted, progress.offline) == ("t", 6, 4, (2,))
-    assert progress.waits_for == "broker 2 holds replicas and is not live"
+    assert progress.waits_for == "broker 2 holds replicas and is not live (gone for good? `regency brokers forget 2`)"

@@ -90,6 +90,24 @@ def test_leftover_of_the_own_session_is_removed_and_the_race_run_again(elector):
     assert elector.still_rules(second)
 
 
+def test_whoever_wins_while_the_own_leftover_is_removed_keeps_what_he_won(world, elector):
+    elector.elect()
+    elector.session.before_write = lambda: rival_wins(world)
+
+    assert elector.elect() == Lost(None)
+    assert elector.incumbent().session_id == 4242
+
+
+def test_leftover_of_the_own_session_is_removed_though_somebody_deleted_the_epoch(world, elector):
+    elector.elect()
+    world.ensemble.delete(paths.CONTROLLER_EPOCH)
+
+    second = elector.elect()
+
+    assert second.epoch == 2
+    assert elector.still_rules(second)
+
+
 def test_lost_reply_of_a_won_race_is_recognised(elector):
     elector._create_parents(1)
     elector.session.lose_replies = 1
@@ -125,10 +143,15 @@ def test_epoch_that_cannot_be_followed_elects_nobody_and_names_the_znode(world, 
         elector.elect()
 
 
-def test_unreadable_controller_znode_rules_until_it_is_gone(world):
+def test_unreadable_controller_znode_rules_until_it_is_gone(world, caplog):
+    caplog.set_level(logging.INFO)
     world.ensemble.multi(4242, [Create(paths.CONTROLLER, b"{", ephemeral=True)])
     candidate = world.candidate(1)
     assert not candidate.rules
+    [told] = [record for record in caplog.records if record.levelno >= logging.ERROR]
+    assert told.getMessage().startswith(f"{paths.CONTROLLER}: ")
+    assert told.exc_info is None
+    assert "broker -1" not in caplog.text
 
     world.ensemble.delete(paths.CONTROLLER)
     world.settle()

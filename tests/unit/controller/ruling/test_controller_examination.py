@@ -8,10 +8,13 @@ import msgspec
 import pytest
 
 from regency.controller.desk import Desk
+from regency.controller.events import AgentTroubled
 from regency.controller.examination import SILENT_MS, Examiner
-from regency.controller.examination_rules import ADVICE
+from regency.controller.examination_rules import ADVICE, RECONCILED
 from regency.controller.hosted_digests import expected
+from regency.controller.reassignment_events import AlterReassignments
 from regency.controller.reports import ReplicaReport, Taken
+from regency.controller.sender import Trouble
 from regency.model import znode_paths as paths
 from regency.model import znodes
 from regency.model.hosting import HostedRole
@@ -168,7 +171,9 @@ def test_an_agent_that_hosts_what_nobody_knows(examined):
     examined.number += 1
     taken = Taken(2, epoch, examined.number, 0, False, examined.world.clock.monotonic_ms())
     controller.reports.take(taken, [(TopicPartition("gone", 3), replica), (TopicPartition("t", 9), replica)])
-    assert examined.found() == [("gone-3", "topic_unknown", "broker 2")]
+    (found,) = examined.examine().findings
+    assert (found.subject, found.kind, found.where) == ("gone-3", "hosted_unknown", "broker 2")
+    assert found.advice == RECONCILED, "its znode is not the matter: there is none"
 
 
 def test_an_agent_that_says_nothing(examined, ruled):
@@ -204,6 +209,35 @@ def test_brokers_that_are_dead_or_unknown(examined, ruled):
     assert ("broker 8", "broker_unknown", BETWEEN) in found
 
 
+def test_a_dead_broker_that_is_still_to_delete_and_a_topic_whose_deletion_waits_for_it(examined, ruled):
+    ruled.write_topic("kept", {0: [1, 3]})
+    ruled.write_topic("going", {0: [1, 3]})
+    ruled.kill_broker(3)
+    partition = TopicPartition("kept", 0)
+    ruled.candidates[0].ask(AlterReassignments(((partition, (1, 2)),)))
+    ruled.rejoin("kept", (1, 2))
+    ruled.mark("going")
+    examined.report()
+
+    findings = {each.subject: each for each in examined.examine().findings if each.kind.startswith("deletion_")}
+
+    assert {subject: each.kind for subject, each in findings.items()} == {
+        "broker 3": "deletion_owed",
+        "topic going": "deletion_waits",
+    }
+    assert findings["broker 3"].what.endswith("still to delete former replicas of 1 partition: kept-0")
+    assert "`regency brokers forget 3`" in findings["broker 3"].advice
+    assert "`regency brokers forget 3`" in findings["topic going"].what
+
+
+def test_the_hint_for_a_dead_broker_is_to_drain_it(examined, ruled):
+    ruled.kill_broker(3)
+
+    (dead,) = (each for each in examined.examine().findings if each.kind == "broker_dead")
+
+    assert "`regency brokers drain 3`" in dead.advice
+
+
 def test_a_partition_nobody_leads_and_one_that_is_not_in_sync(examined, ruled):
     ruled.write_topic("alone", {0: (3,)})
     ruled.kill_broker(3)
@@ -214,6 +248,25 @@ def test_a_partition_nobody_leads_and_one_that_is_not_in_sync(examined, ruled):
     ruled.kill_broker(3)
     examined.report()
     assert ("alone-0", "leaderless", "the cluster") in set(examined.found())
+
+
+def test_replicas_of_a_failed_directory_are_told_as_such_and_not_as_late(examined, ruled):
+    ruled.write_topic("alone", {0: (3,)})
+    alone = TopicPartition("alone", 0)
+    epoch = examined.candidate.term.context.brokers[3].epoch
+    examined.candidate.queue.put(AgentTroubled(Trouble(3, epoch, failed_storage=(T1, alone)), 1))
+    examined.candidate.settle()
+    examined.report()
+
+    findings = {(each.subject, each.kind, each.where): each for each in examined.examine().findings}
+
+    assert sorted(findings) == [
+        ("alone-0", "leaderless", "the cluster"),
+        ("alone-0", "replica_offline", "broker 3"),
+        ("t-1", "replica_offline", "broker 3"),
+    ]
+    assert "directory has failed" in findings["t-1", "replica_offline", "broker 3"].what
+    assert "Repair the directory" in findings["t-1", "replica_offline", "broker 3"].advice
 
 
 def test_a_controller_that_does_not_rule_or_cannot_read_says_so(examined, ruled):

@@ -100,6 +100,15 @@ def test_malformed_request_is_reported_and_removed(ruled, caplog, content):
     assert caplog.text.count(paths.PREFERRED_ELECTION) == 1
 
 
+def test_a_request_that_names_nothing_is_reported_and_removed(ruled, caplog):
+    ruled.ensemble.put(paths.PREFERRED_ELECTION, b'{"version":1,"partitions":[]}')
+    ruled.settle()
+
+    assert paths.PREFERRED_ELECTION not in ruled.ensemble.nodes
+    told = f"{paths.PREFERRED_ELECTION} names no partitions: nothing is elected, and it is removed"
+    assert [each.getMessage() for each in caplog.records].count(told) == 1
+
+
 def test_unknown_partitions_are_reported_and_the_others_elected(ruled, caplog):
     ruled.moved_away()
 

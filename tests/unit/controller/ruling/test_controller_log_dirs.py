@@ -143,7 +143,9 @@ def test_malformed_notification_is_reported_and_removed(failing, caplog, data):
     notify(failing, data=data)
 
     assert notifications(failing) == []
-    assert caplog.text.count(paths.LOG_DIR_EVENT_NOTIFICATION) == 1
+    (told,) = (each.getMessage() for each in caplog.records if paths.LOG_DIR_EVENT_NOTIFICATION in each.getMessage())
+    assert told.startswith(f"{paths.log_dir_event_prefix()}0")
+    assert told.endswith(". It is removed; a directory that failed is not looked for because of it.")
 
 
 def test_notification_of_a_broker_that_is_gone_is_removed(failing):

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from regency.controller.config_changes import AlterConfigs, ConfigAlteration, ResourceType
 from regency.controller.events import CreateTopics, NewTopic
+from regency.history.reader import read_history
+from regency.history.writer import HistoryWriter
 from regency.model import znode_paths as paths
 from regency.model import znodes
 from regency.model.facts import ReplicaAssignment, TopicAssignment
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
+from regency.model.settings_dynamic import ConfigChange, Operation
 from regency.protos import control_pb2 as pb
 from regency.runtime.zk_session import Create, Delete
 
@@ -131,6 +135,42 @@ def test_broker_whose_listener_is_lost_and_found_is_spoken_to_again(ruled):
 
     assert ruled.agents[3].states[T0] == (2, 1, (2,))
     assert ruled.candidates[0].term.channels.unacknowledged == 0
+
+
+def test_why_a_new_partition_waits_for_a_leader_is_in_the_history(world, tmp_path):
+    world.start_brokers(1, 2)
+    world.candidate(1, HistoryWriter(tmp_path, "controller"))
+
+    world.write_topic("t", {0: [1, 2], 1: [88]})
+
+    (record,) = [each for each in read_history([tmp_path]) if each.subject == "t-1"]
+    assert (record.to, record.why) == ("waits for a leader", "no replica of [88] is live")
+
+
+@pytest.mark.parametrize(
+    "deleted",
+    [
+        (paths.DELETE_TOPICS, paths.ADMIN),
+        (paths.CONFIG_CHANGES,),
+        (paths.ISR_CHANGE_NOTIFICATION,),
+        (paths.LOG_DIR_EVENT_NOTIFICATION,),
+    ],
+)
+def test_parents_of_requests_that_somebody_cleans_away_are_made_again(ruled, caplog, deleted):
+    """`deleteall /admin/delete_topics` is a folk remedy; Kafka makes them again when it writes below them."""
+    ruled.write_topic("t", {0: [2, 3]})
+    for path in deleted:
+        ruled.ensemble.delete(path)
+    ruled.settle()
+
+    assert all(path in ruled.ensemble.nodes for path in deleted)
+    assert caplog.text.count("deleted by hand: it is made again") == 1
+    alteration = ConfigAlteration(ResourceType.TOPIC, "t", (ConfigChange("retention.ms", Operation.SET, "7"),))
+    (outcome,) = ruled.candidates[0].ask(AlterConfigs((alteration,), incremental=True, validate_only=False))
+    assert outcome.error == ErrorCode.NONE
+    ruled.ensemble.put(paths.delete_topic("t"), b"")
+    ruled.settle()
+    assert paths.topic("t") not in ruled.ensemble.nodes
 
 
 @pytest.mark.parametrize("content", [None, b"0"])

@@ -305,6 +305,14 @@ def test_offline_partitions_are_counted_until_they_are_elected_for(fixture):
     assert fixture.context.offline_partitions() == 0
 
 
+def test_partition_that_never_had_a_leader_counts_as_offline(fixture):
+    fixture.given(P.NON_EXISTENT)
+
+    fixture.move(P.NEW)
+
+    assert fixture.context.offline_partitions() == 1
+
+
 def test_partitions_of_a_topic_being_deleted_are_neither_counted_nor_elected_for(fixture):
     fixture.given(P.NEW, cached=LeaderAndIsr(-1, 0, (5,)))
     fixture.context.topics_to_delete.add("t")

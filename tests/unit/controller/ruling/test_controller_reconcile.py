@@ -290,6 +290,23 @@ def test_many_replicas_are_looked_at_in_steps(reporters, world, monkeypatch):
     assert (hosted_again(world, 1), sorted(hosted_again(world, 2))) == ([], [unfed, lost])
 
 
+def test_a_broker_that_dies_between_two_steps_is_left_alone(reporters, world, monkeypatch):
+    monkeypatch.setattr("regency.controller.reconcile.STEP", 1)
+    reporters.digest_off.add(1)
+    reporters.report()
+    copy = type(reporters.reports).copy
+
+    def copied_while_another_dies(self, broker, epoch):
+        world.ensemble.multi(0, [Delete(paths.broker(2), None)])
+        monkeypatch.setattr(type(reporters.reports), "copy", copy)
+        return copy(self, broker, epoch)
+
+    monkeypatch.setattr(type(reporters.reports), "copy", copied_while_another_dies)
+    reporters.pass_time(INTERVAL)
+    assert sorted(world.term.context.brokers) == [1]
+    assert repairs(reporters) == {}
+
+
 def test_the_digests_follow_whatever_happens_to_topics(reporters, world):
     world.start_broker(3)
     digests = HostedDigests(world.term.context)

@@ -270,4 +270,8 @@ def test_startup_tells_live_replicas_and_returns_the_others(fixture):
 
     assert fixture.state is R.ONLINE
     assert fixture.context.replica_state(T0, 100) is R.DELETION_INELIGIBLE
-    assert fixture.requests == {5: HOST}
+    for broker in (5, 6):
+        fixture.term.channels.add(fixture.context.brokers[broker])
+    fixture.term.hand_over()
+    assert fixture.term.channels.senders[5].desired.owed() == {T0}
+    assert fixture.term.channels.senders[6].desired.owed() == set()

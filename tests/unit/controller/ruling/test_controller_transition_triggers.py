@@ -29,7 +29,7 @@ class Entered:
         self.replicas: list[tuple[TopicPartition, int, R]] = []
         self.partitions: list[tuple[TopicPartition, P]] = []
         set_replica, set_partition = ControllerContext.set_replica_state, ControllerContext.set_partition_state
-        begin = ControllerContext.begin_replicas
+        begin, begin_states = ControllerContext.begin_replicas, ControllerContext.begin_partitions
 
         def replica(context, partition, broker, state):
             self.replicas.append((partition, broker, state))
@@ -39,14 +39,22 @@ class Entered:
             self.partitions.append((partition, state))
             set_partition(context, partition, state)
 
-        def begin_replicas(context, partition, replicas):
-            online = begin(context, partition, replicas)
-            self.replicas += [(partition, broker, R.ONLINE) for broker in online]
-            return online
+        def begin_replicas(context, topic):
+            ineligible = begin(context, topic)
+            for partition in context.partitions_of(topic):
+                for broker, state in context.replica_states(partition):
+                    if state is R.ONLINE:
+                        self.replicas.append((partition, broker, state))
+            return ineligible
+
+        def begin_partitions(context, topic, states):
+            begin_states(context, topic, states)
+            self.partitions += zip(context.topics[topic].names, states, strict=True)
 
         monkeypatch.setattr(ControllerContext, "set_replica_state", replica)
         monkeypatch.setattr(ControllerContext, "set_partition_state", partition)
         monkeypatch.setattr(ControllerContext, "begin_replicas", begin_replicas)
+        monkeypatch.setattr(ControllerContext, "begin_partitions", begin_partitions)
 
     def clear(self) -> None:
         self.replicas.clear()

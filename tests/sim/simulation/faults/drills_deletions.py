@@ -1,0 +1,85 @@
+"""Drills of deletions: who has to delete is down, or who has it done dies amid it."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from regency.model.ids import BrokerId, TopicPartition
+from simulation.admin import Admin
+from simulation.deletions import Deletion
+from simulation.faults.plan import Fault, Kind
+from simulation.faults.scripts import Script, Scripts
+from simulation.faults.stage import Deed, Stage
+from simulation.kernel.scheduler import Process
+from simulation.shape import TopicShape
+
+REMOVALS = ("controller.deletion.before_level_removed", "controller.deletion.before_topics_removed")
+"""Where a controller is about to take some of a topic out of ZooKeeper."""
+
+
+def deeds(stage: Stage) -> dict[Kind, Deed]:
+    """The faults of this file."""
+    drills = _Drills(stage)
+    return {Kind.DRILL_DELETIONS: drills.of(drills.deletions)}
+
+
+class _Drills(Scripts):
+    def deletions(self, fault: Fault, undone: ExitStack) -> Script:
+        """The next one, and the last one again and again: whoever rules next would do what was left undone."""
+        order = (self.ended_amid_a_deletion, self.deleted_without_one)
+        script = order[min(self._done, len(order)) - 1]
+        self._stage.note("drill", "%s", script.__name__.replace("_", " "))
+        yield from script(fault, undone)
+
+    def ended_amid_a_deletion(self, fault: Fault, undone: ExitStack) -> Script:
+        """Another tool asks for a deletion, and who rules dies when it takes the topic out of ZooKeeper."""
+        del undone
+        chance = fault.chance()
+        yield lambda: bool(self._known())
+        name = f"short-{fault.at_us}"
+        created = self._create(name)
+        yield lambda: bool(created)
+        ruler, topic_id = self._ruler(), self._world.topic_id(name)
+        if ruler is None or topic_id is None:
+            return
+        died: list[BrokerId] = []
+
+        def die(process: Process) -> None:
+            del process
+            died.append(ruler)
+            self._world.kill_controller(ruler)
+            self._world.zk_links[f"controller-{ruler}"].expire()
+
+        self._stage.points.arm([f"controller-{ruler}"], [chance.choice(REMOVALS)], die)
+        Deletion(self._world, name, topic_id, by_marker=True, anew=None)
+        yield lambda: bool(died)
+        yield lambda: bool(self._known())
+        yield 0.5
+
+    def deleted_without_one(self, fault: Fault, undone: ExitStack) -> Script:
+        """A topic is deleted by all of its brokers but one, which is dead and returns while the same one rules."""
+        chance = fault.chance()
+        yield lambda: bool(self._known())
+        name = f"short-{fault.at_us}"
+        created = self._create(name)
+        yield lambda: bool(created)
+        partition, ruler, topic_id = TopicPartition(name, 0), self._ruler(), self._world.topic_id(name)
+        yield lambda: all(self._held(each, partition) is not None for each in self._replicas(partition))
+        able = [each for each in self._replicas(partition) if each != ruler]
+        if topic_id is None or not able:
+            return
+        gone = chance.choice(able)
+        down = undone.enter_context(self._end_agent(gone))
+        yield lambda: bool(self._known()) and gone not in self._known()
+        Deletion(self._world, name, topic_id, by_marker=chance.random() < 0.5, anew=None)
+        yield lambda: not any(self._world.holds(host, name) for host in self._world.hosts.values())
+        yield 0.2  # in which that is confirmed
+        down.close()
+        yield lambda: self._known().get(gone) == self._registration(gone) != 0
+        yield 1.0
+
+    def _create(self, name: str) -> list[str]:
+        """Have a topic created; the list has its name when that is done."""
+        created: list[str] = []
+        Admin(self._world, (TopicShape(name, 2, 3, 1),), lambda: created.append(name))
+        return created

@@ -1,0 +1,85 @@
+"""What is remembered of a hosted partition from one step to the next, and of all that one process hosts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from regency.broker_agent.replication.isr_state import IsrState
+from regency.broker_agent.replication.partition import Partition
+from regency.broker_agent.replication.rules import Role
+from regency.model.ids import BrokerId
+from simulation.cluster.agent import SimAgent
+from simulation.judging.log_digests import LogCursor, Peek
+from simulation.judging.log_rules import Reader
+from simulation.judging.retention_rules import Head, RetentionRules
+from simulation.judging.settled_rules import Unsettled
+
+
+class Row:
+    """A hosted partition as it was after the last step of its process."""
+
+    __slots__ = (
+        "cursor",
+        "epoch",
+        "head",
+        "high_watermark",
+        "isr",
+        "key",
+        "log",
+        "log_end",
+        "log_start",
+        "partition",
+        "reader",
+        "role",
+        "told_start",
+        "truncations",
+        "version",
+    )
+
+    def __init__(self, broker: BrokerId, partition: Partition, peek: Peek, retention: RetentionRules) -> None:
+        self.partition = partition
+        self.log: Any = partition.log
+        self.key = (partition.topic_id, partition.topic_partition.partition)
+        self.head: Head = retention.opened(broker, self.key, partition.log)
+        self.cursor = LogCursor(broker, partition.log, peek)
+        self.reader = Reader(broker, partition.log, peek)
+        self.high_watermark = -1
+        self.log_end = -1
+        self.log_start = 0
+        self.told_start = 0
+        """Where clients may have seen the log begin."""
+        self.epoch = -1
+        self.truncations = self.log._flusher._truncations
+        self.version = -1
+        self.isr: IsrState | None = None
+        self.role = Role.NONE
+
+
+class HostedRows:
+    """The hosted partitions of one agent process."""
+
+    __slots__ = ("agent", "left", "rows", "unsettled")
+
+    def __init__(self, agent: SimAgent) -> None:
+        self.agent = agent
+        self.rows: list[Row] = []
+        self.left: list[Row] = []
+        """Logs that it has and hosts no partition on: what retention does, it goes on doing to them."""
+        self.unsettled = Unsettled()
+
+    def replace(self, rows: list[Row]) -> None:
+        """Other partitions are hosted."""
+        logs, kept = self.agent.logs, {row.partition for row in rows}
+        names = {row.partition.topic_partition for row in rows}
+        for row in self.rows:
+            if row.partition not in kept:
+                self.unsettled.deposed(row.partition)
+                self.left.append(row)
+        self.left = [
+            row
+            for row in self.left
+            if row.partition.topic_partition not in names
+            and logs is not None
+            and logs.get(row.partition.topic_partition) is row.log
+        ]
+        self.rows = rows

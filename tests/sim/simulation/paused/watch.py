@@ -1,0 +1,161 @@
+"""Sees every write that controllers send to ZooKeeper and every request they send to agents, and stops one at one.
+
+Writes are numbered together with requests, in the order in which they are sent, from `begin` on.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+from regency.protos import control_pb2 as pb
+from regency.runtime.zk_session import Op
+from simulation.cluster.controller import ControlAsked
+from simulation.kernel.scheduler import Process
+from simulation.paused.reach import event_of, verb_of
+from simulation.world import World
+from simulation.zookeeper.link import ZkLink
+
+
+class Moment(NamedTuple):
+    """A write, or a request to an agent, that a controller is about to send."""
+
+    number: int
+    process: str
+    verb: str
+    """Which function writes; or the method that is asked for."""
+    event: str
+    """What the controller's thread reacts to meanwhile; empty for requests, which other threads send."""
+    what: str
+    is_write: bool
+
+    def __str__(self) -> str:
+        during = f" ({self.event})" if self.event else ""
+        return f"{self.number}: {self.process}{during} {self.verb} {self.what}"
+
+
+class When(Enum):
+    """Where in sending something a process is paused."""
+
+    BEFORE = "before it is sent"
+    SENT = "when it is sent, its answer unread"
+    HELD = "when it is sent, while it is on its way"
+
+
+class Watch:
+    """Watches the controllers of a world; `strike` is called with the process that stands still from then on."""
+
+    def __init__(self, world: World, number: int, when: When, strike: Callable[[Process, Moment], None]) -> None:
+        self.moments: list[Moment] = []
+        self.silenced: set[tuple[str, str]] = set()
+        """Hosts, and addresses that are not reached from there."""
+        self._world = world
+        self._number = number
+        self._when = when
+        self._strike = strike
+        self._counting = False
+        self._struck: Moment | None = None
+        self._counted: ControlAsked | None = None
+        self._let_go: Callable[[], None] | None = None
+        for broker in world.hosts:
+            name = f"controller-{broker}"
+            link = world.zk_links[name] = ZkLink(world.scheduler)
+            link.on_write = lambda batches, link=link: self._writes(link, batches)
+        world.network.on_ask = self._asks
+        world.network.tap = self._sends
+
+    def begin(self) -> None:
+        """Count from now on."""
+        self._counting = True
+
+    def stop(self) -> None:
+        """Count no more."""
+        self._counting = False
+
+    def let_go(self) -> None:
+        """What was held on its way arrives now."""
+        let_go, self._let_go = self._let_go, None
+        if let_go is not None:
+            let_go()
+
+    # Writes
+
+    def _writes(self, link: ZkLink, batches: Sequence[Sequence[Op]]) -> Callable[[], None] | None:
+        scheduler = self._world.scheduler
+        actor = scheduler.current
+        if actor is None or not self._counting:
+            return None
+        process, frame = actor.process, sys._getframe(1)
+        verb = verb_of(frame)
+        assert verb is not None, f"{process.name} writes {batches} where no writing function was found"
+        paths = [f"{type(op).__name__.lower()} {op.path}" for ops in batches for op in ops]
+        moment = self._note(process, str(verb), event_of(frame), ", ".join(paths), is_write=True)
+        if moment.number != self._number or self._struck is not None:
+            return None
+        self._struck = moment
+        if self._when is When.BEFORE:
+            self._pause(process)
+            scheduler.sleep_us(0)
+            return None
+        if self._when is When.HELD:
+            link.suffer(there=True, back=False, extra_us=0)
+            self._let_go = link.heal
+        return lambda: self._pause(process)
+
+    # Requests
+
+    def _asks(self, process: Process, address: str, request: Any) -> None:
+        """A controller's thread is about to ask."""
+        if self._counting:
+            moment = self._note_request(process, address, request)
+            self._counted = request
+            if self._is_next(moment) and self._when is When.BEFORE:
+                self._struck = moment
+                self._pause(process)
+                self._world.scheduler.sleep_us(0)
+
+    def _sends(self, process: Process, source: str, address: str, request: Any) -> bool:
+        """A request is sent: whether it gets lost."""
+        if (source, address) in self.silenced:
+            return True
+        if not isinstance(request, ControlAsked) or not self._counting:
+            return False
+        counted, self._counted = self._counted, None
+        moment = self.moments[-1] if counted is request else self._note_request(process, address, request)
+        if not self._is_next(moment):
+            return False
+        self._struck = moment
+        self._pause(process)
+        if self._when is When.SENT:
+            return False
+        # Where no thread of its own waits, what would be sent after the pause is sent after it.
+        self._let_go = lambda: self._world.network.deliver(process, source, address, request)
+        return True
+
+    def _is_next(self, moment: Moment) -> bool:
+        return moment.number == self._number and self._struck is None
+
+    def _note_request(self, process: Process, address: str, request: ControlAsked) -> Moment:
+        return self._note(process, _METHODS[request.rpc.DESCRIPTOR.name], "", f"to {address}", is_write=False)
+
+    # Both
+
+    def _note(self, process: Process, verb: str, event: str, what: str, *, is_write: bool) -> Moment:
+        moment = Moment(len(self.moments) + 1, process.name, verb, event, what, is_write)
+        self.moments.append(moment)
+        return moment
+
+    def _pause(self, process: Process) -> None:
+        assert self._struck is not None
+        self._world.note("fault", process.name, "is paused %s: %s", self._when.value, self._struck)
+        process.pause()
+        self._strike(process, self._struck)
+
+
+_METHODS: Final = {
+    method.input_type.name: method.name for method in pb.DESCRIPTOR.services_by_name["AgentControl"].methods
+}
+REQUESTS: Final = frozenset(_METHODS.values())
+"""Everything a controller can ask agents for."""
