@@ -24,6 +24,10 @@ _SHORTEST_ATTEMPT_MS: Final = 200
 _SHORTEST_WAIT_MS: Final = 50
 """While the socket takes no more, a ping that is due cannot be sent, and there is nothing to hurry for."""
 
+_SILENT_HALVINGS: Final = 2
+"""A ZooKeeper that is just starting accepts connections that it never answers (in 24 of 60 restarts, with attempts
+every millisecond): the first attempt may cost a quarter of what the session allows, not all of it."""
+
 _Address = tuple[int, tuple[str, int]]
 
 
@@ -45,6 +49,7 @@ class IoThread:
         self._clock = clock
         self._credential = credential
         self._stopping = threading.Event()
+        self._silent_attempts = 0
         self._order = random.SystemRandom()
         self._thread = threading.Thread(target=self._run, name=f"zk-io-{name}", daemon=True)
 
@@ -113,6 +118,7 @@ class IoThread:
         except CredentialsRefused:
             self._core.not_connected(f"ZooKeeper at {where} refused our credentials.", auth=True)
         except (OSError, WireError) as error:
+            self._silent_attempts += isinstance(error, TimeoutError)
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             self._core.not_connected(f"{where}: {reason or 'timed out'}")
         except Interrupted:
@@ -125,8 +131,8 @@ class IoThread:
         return False
 
     def _open(self, connection: ZkSocket, attempt: Attempt, candidates: int) -> Link | None:
-        patience_ms = max(self._core.timeout_ms // max(candidates, 1), _SHORTEST_ATTEMPT_MS)
-        deadline_ms = self._clock.monotonic_ms() + patience_ms
+        share_ms = self._core.timeout_ms // max(candidates, 1) >> max(_SILENT_HALVINGS - self._silent_attempts, 0)
+        deadline_ms = self._clock.monotonic_ms() + max(share_ms, _SHORTEST_ATTEMPT_MS)
         reader = FrameReader()
         handshake = Handshake(connection, reader, self._clock, deadline_ms, lambda: self._wants(attempt))
         handshake.establish()
@@ -137,6 +143,7 @@ class IoThread:
         if self._credential:
             handshake.authenticate(self._credential)
         handshake.arm(attempt.watches, self._target.chroot, attempt.last_zxid)
+        self._silent_attempts = 0
         link = self._core.connected(attempt, reply, asked_ms, reader)
         if link is None:
             connection.send(request_frame(1, OpCode.CLOSE, b""))

@@ -221,8 +221,13 @@ def test_failed_log_directory_costs_its_replicas_alone_and_a_restart_heals(
     cluster = new_cluster(settings=settings)
     create_topic(cluster, partitions=6, min_insync_replicas="1")
     broker = next(each for each in cluster.broker_ids if each != cluster.controller_id())
-    lost_dir = cluster.log_dirs(broker)[0].parent / "more"
-    lost = {int(each.name.rpartition("-")[2]) for each in lost_dir.iterdir() if each.name.startswith("t-")}
+    kept_dir, lost_dir = (cluster.log_dirs(broker)[0].parent / each for each in ("data", "more"))
+
+    def partitions(directory: Path) -> set[int]:
+        return {int(each.name.rpartition("-")[2]) for each in directory.iterdir() if each.name.startswith("t-")}
+
+    eventually(lambda: len(partitions(kept_dir) | partitions(lost_dir)) == 6, what="the broker has made all its logs")
+    lost = partitions(lost_dir)
     assert 0 < len(lost) < 6
     kept = books(cluster, "t")
     write_little_by_little(kept, 500)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 
 import pytest
@@ -121,6 +122,20 @@ def test_the_session_outlives_a_restart_of_zookeeper(breakable, new_session, obs
     assert session.generation == 1
     assert session.read("/kept").data == b"1"
     assert session.read("/mine").stat.ephemeral_owner == session.session_id
+
+
+def test_a_starting_server_that_never_answers_a_connection_does_not_cost_the_session(
+    breakable, new_session, observe, eventually
+):
+    """As a real one does where a connection comes before it is ready."""
+    session = new_session(port=breakable.port, session_timeout_ms=20_000)
+    seen = observe(session)
+    breakable.stop()
+    with socket.create_server(("127.0.0.1", breakable.port)) as starting:
+        swallowed, _ = starting.accept()
+    with swallowed:
+        breakable.start()
+        eventually(lambda: seen.has(CONNECTED, 1), what="the same session again")
 
 
 def test_a_reset_connection_is_replaced_under_the_same_session(proxy, new_session, observe, eventually):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import socket
 from collections.abc import Iterable, Iterator
@@ -158,7 +159,8 @@ class _Player:
         again = _Connection(self._port)
         again.ask_session(self._clients[client], self._shortest_ms)
         yield
-        again.take_session()
+        with contextlib.suppress(ConnectionResetError):  # over before the server could say that it is granted
+            again.take_session()
         again.close()
         mark = marker(self._script.root, client, self._generations[client])
         watcher = (client + 1) % CLIENTS
