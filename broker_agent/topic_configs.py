@@ -20,7 +20,7 @@ from regency.model.errors import RegencyError, ZnodeMalformed
 from regency.model.ids import BrokerId
 from regency.model.log_config import LogConfig, applicable_log_config
 from regency.model.settings_dynamic import broker_log_config
-from regency.runtime.zk_session import WatchEvent, WatchEventType, WatchMode, ZkSession, Znode
+from regency.runtime.zk_session import WatchEvent, WatchEventType, WatchMode, ZkConnectionLost, ZkSession, Znode
 
 logger = logging.getLogger(__name__)
 
@@ -90,8 +90,14 @@ class TopicConfigs:
         """Read the settings of topics, whether or not they are known; blocks. Raises ZkError.
 
         Logs of known topics go by what is found from then on: the notification of it may come when it is no news.
+        A topic that was deleted and made anew has new settings without any: a server that lags must not answer.
         """
         wanted = list(topics)
+        if not wanted:
+            return
+        if not self._session.connected:  # where `sync` would wait
+            raise ZkConnectionLost("There is no contact with ZooKeeper to read settings of topics through.")
+        self._session.sync(znode_paths.CONFIG_CHANGES)
         known = {topic for topic in wanted if topic in self._held}
         different = [topic for topic in self._read(wanted) if topic in known]
         if different:

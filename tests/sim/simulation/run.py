@@ -38,6 +38,9 @@ LOOK_US = 250_000
 LAST_POLLS_US = 3 * SECOND_US
 """Longer than the long poll that a consumer is in, its rest and a whole one more, which the judge asks for."""
 
+LONGEST_POLLS_US = 10 * SECOND_US
+"""More, where some partition was polled by nobody since: its leader may have moved meanwhile."""
+
 READ_BACK_US = 20 * SECOND_US
 """How long reading back may take."""
 
@@ -177,6 +180,9 @@ class _Run:
         self.world.note("heal", "world", "converged")
         self.workload.drained()
         scheduler.run_until(scheduler.now_us + LAST_POLLS_US)
+        deadline = scheduler.now_us + LONGEST_POLLS_US
+        while self.workload.unpolled() and scheduler.now_us < deadline:
+            scheduler.run_until(scheduler.now_us + LOOK_US)
         self.workload.read_back()
         deadline = scheduler.now_us + READ_BACK_US
         while self.workload.unread():

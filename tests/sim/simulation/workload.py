@@ -43,6 +43,7 @@ class Workload:
         self._processes: list[Process] = []
         self._started = False
         self._stopped = False
+        self._drained_ms = 0
         self._final: FinalReader | None = None
         self._recreations = Recreations(world, facts)
         self._wrong_ms = {f"producer-{number}": by for number, by in enumerate(world.shape.wrong_clocks_ms)}
@@ -110,7 +111,17 @@ class Workload:
 
     def drained(self) -> None:
         """Every consumer is at the end: what it sees from now on must be everything."""
-        self._history.record(Drained(ended_ms(self._world.scheduler.now_us)))
+        self._drained_ms = ended_ms(self._world.scheduler.now_us)
+        self._history.record(Drained(self._drained_ms))
+
+    def unpolled(self) -> list[TopicPartition]:
+        """Partitions with records that no living consumer has polled since `drained`."""
+        alive = [consumer for process, consumer in self._consumers if process.alive]
+        return [
+            partition
+            for partition, end in self._ends().items()
+            if end and all(consumer.polled_ms(partition) < self._drained_ms for consumer in alive)
+        ]
 
     def read_back(self) -> None:
         """Read everything, once the cluster has converged; `unread` tells what is left."""

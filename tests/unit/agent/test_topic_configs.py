@@ -79,6 +79,31 @@ def test_settings_found_while_a_new_log_is_made_hold_for_the_old_ones_too(follow
     assert following.changes == [("flights", 7)], "nothing changed the second time"
 
 
+def test_settings_of_a_topic_made_anew_are_not_read_from_a_server_that_lags(
+    following: Following, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing notifies of what a topic is created with, so nothing would ever mend what was read too early."""
+    following.put("flights", retention_ms="5")
+    session = following.session
+    lagging = [session.read(znode_paths.topic_config("flights"))]
+    following.put("flights", retention_ms="7")
+    read_many, synced = session.read_many, []
+    monkeypatch.setattr(session, "sync", synced.append)
+    monkeypatch.setattr(session, "read_many", lambda paths: read_many(paths) if synced else lagging)
+
+    following.configs.load(["flights"])
+
+    assert following.configs.of("flights").retention_ms == 7
+
+
+def test_without_contact_settings_are_refused_at_once(following: Following, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`sync` would wait for contact, and everything that the controller says with it."""
+    following.session.suspend()
+    monkeypatch.setattr(following.session, "sync", lambda path: pytest.fail("waits for contact"))
+    with pytest.raises(ZkConnectionLost):
+        following.configs.load(["flights"])
+
+
 def test_notifications_about_others_are_left_alone(following: Following) -> None:
     following.put("flights", retention_ms="7")
     following.notify("topics/flights")

@@ -50,7 +50,18 @@ DEFAULT = ConsumerConfig()
 class _Reader:
     """The position in one partition."""
 
-    __slots__ = ("busy", "idle", "number", "partition", "position", "ready_ms", "seeks", "session", "topic_id")
+    __slots__ = (
+        "busy",
+        "idle",
+        "number",
+        "partition",
+        "polled_ms",
+        "position",
+        "ready_ms",
+        "seeks",
+        "session",
+        "topic_id",
+    )
 
     def __init__(self, partition: TopicPartition, session: int) -> None:
         self.partition = partition
@@ -63,6 +74,8 @@ class _Reader:
         self.ready_ms = 0
         self.topic_id: TopicId | None = None
         """Id of the topic that the position is of."""
+        self.polled_ms = -1
+        """When the last poll that was answered was asked."""
         self.idle: Poll | None = None
         """The last poll, if it brought nothing: recorded only when the next record is not one of the same kind."""
 
@@ -107,6 +120,10 @@ class Consumer:
     def position(self, partition: TopicPartition) -> int | None:
         """The offset wanted next; None while it is being looked up."""
         return self._readers[partition].position
+
+    def polled_ms(self, partition: TopicPartition) -> int:
+        """When the last poll that was answered was asked, in milliseconds; -1 where none was."""
+        return self._readers[partition].polled_ms
 
     def settle(self) -> None:
         """Read on to the end from now on: seek no more, restart no more."""
@@ -191,6 +208,7 @@ class Consumer:
 
     def _take(self, reader: _Reader, leader: Leader, position: int, invoked_ms: int, row: FetchedPartition) -> bool:
         """Write down what a poll brought, and go on behind it; whether it brought anything."""
+        reader.polled_ms = invoked_ms
         records = row.records
         runs = runs_of(each for each in values_in(bytes(records)) if each[0] >= position) if records else ()
         behind = runs[-1].end if runs else position
