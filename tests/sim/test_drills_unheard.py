@@ -21,7 +21,6 @@ FOUND = (
     "brokers-instead-of-partitions",
     "equal-epoch-is-stale",
     "isr-in-any-session",
-    "lost-isr-write-is-failure",
     "own-znode-is-enough",
     "unreachable-is-done",
 )

@@ -26,6 +26,7 @@ ONLY_REAL = {
         "test_no_server_there_is_an_error_that_names_the_hosts",
         "test_a_dead_server_among_several_is_passed_over",
         "test_many_threads_share_one_session",
+        "test_a_starting_server_that_never_answers_a_connection_does_not_cost_the_session",
     },
     "test_zk_watches": {"test_thousands_of_watches_are_armed_again_in_chunks"},
     "test_fenced_writes": {"test_a_write_that_never_arrived_is_sent_again"},
