@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import ClassVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -25,8 +25,8 @@ class WorkloadStuck(RegencyError):
     retriable: ClassVar[bool] = True
 
 
-def careful_producer(bootstrap_servers: str) -> Producer:
-    """An ordinary producer that waits for every replica in sync and never writes twice."""
+def careful_producer(bootstrap_servers: str, settings: Mapping[str, str | int] | None = None) -> Producer:
+    """An ordinary producer that waits for every replica in sync and never writes twice; `settings` are more of its."""
     return Producer(
         {
             "bootstrap.servers": bootstrap_servers,
@@ -35,6 +35,7 @@ def careful_producer(bootstrap_servers: str) -> Producer:
             "linger.ms": 5,
             "error_cb": _SILENT,
             "log_level": 0,
+            **(settings or {}),
         }
     )
 

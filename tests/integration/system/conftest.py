@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
@@ -16,10 +16,10 @@ from regency.model.ids import BrokerId, TopicPartition
 class Books:
     """Numbered records written by one producer to one topic, over any number of calls, and their comparison."""
 
-    def __init__(self, cluster: Cluster, topic: str) -> None:
+    def __init__(self, cluster: Cluster, topic: str, settings: Mapping[str, str | int] | None = None) -> None:
         self._cluster = cluster
         self._topic = topic
-        self._producer = careful_producer(cluster.bootstrap_servers)
+        self._producer = careful_producer(cluster.bootstrap_servers, settings)
         self.ledger = Ledger()
 
     def write(self, count: int, *, midway: Callable[[], object] | None = None) -> None:
@@ -52,7 +52,7 @@ class Books:
 
 @pytest.fixture
 def books() -> Callable[[Cluster, str], Books]:
-    """Opens books about a topic: `books(cluster, "t")`."""
+    """Opens books about a topic: `books(cluster, "t", {"linger.ms": 0})`; the settings are the producer's."""
     return Books
 
 

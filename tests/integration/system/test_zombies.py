@@ -33,7 +33,7 @@ def test_a_ruler_paused_past_its_session_resigns_and_changes_nothing(
     eventually: Any,
 ) -> None:
     create_topic(cluster, partitions=6)
-    kept = books(cluster, "t")
+    kept = books(cluster, "t", {"socket.timeout.ms": 3_000})  # how long it waits for a broker that is paused
     kept.write(2_000)
     ruler, epoch = cluster.controller_id(), cluster.controller_epoch()
     cluster.pause(ruler)
