@@ -289,8 +289,20 @@ class Assembly:
         earlier: BrokerEpoch,
     ) -> ControlService:
         loop = self._ports.loop
-        strays = Strays(loop, self._broker_id, session, logs, replicas)
-        return ControlService(
+
+        def remind() -> None:
+            loop.post(lambda: self._ports.later(TELL_AGAIN_MS, look_again))
+
+        def look_again() -> None:
+            self._ports.zookeeper_worker.submit(service.look_for_strays, looked)
+
+        def looked(outcome: object) -> None:
+            if isinstance(outcome, BaseException):
+                logger.warning("stray logs could not be looked for: %s", outcome)
+                remind()
+
+        strays = Strays(loop, self._broker_id, session, logs, replicas, remind)
+        service = ControlService(
             loop,
             replicas,
             logs,
@@ -301,6 +313,7 @@ class Assembly:
             earlier,
             shut_down=self._edge.asked_to_stop,
         )
+        return service
 
     def _dir_failed(self, path: Path, why: str) -> None:
         logger.error("log directory %s failed: %s", path, why)

@@ -120,6 +120,10 @@ class StrayLogs(Protocol):
         """The last piece has been applied; blocks on ZooKeeper."""
         ...
 
+    def look_again(self) -> None:
+        """Look into what ZooKeeper could not be asked about; blocks on ZooKeeper."""
+        ...
+
 
 class ControlService:
     """Serves regency.control.v1.AgentControl.
@@ -184,6 +188,11 @@ class ControlService:
     def update_metadata(self, request: control_pb2.UpdateMetadataRequest) -> control_pb2.ControlResponse:
         """Take deltas or a piece of a snapshot."""
         return self._execute(request.header, lambda: self._update_metadata(request))
+
+    def look_for_strays(self) -> None:
+        """Look again for strays, where ZooKeeper could not be asked about them. Waits for its turn, and blocks."""
+        with self._turn:
+            self._strays.look_again()
 
     def describe_replicas(self, request: control_pb2.DescribeReplicasRequest) -> control_pb2.DescribeReplicasResponse:
         """Say how far the logs of the named partitions go. Has no place in the sequence: it changes nothing."""

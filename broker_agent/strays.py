@@ -3,8 +3,8 @@
 A full LeaderAndIsr names every replica the broker holds. What it left out, or named under another topic id, is only a
 suspicion: a controller that could not read a topic leaves it out too. So ZooKeeper is asked, and a log is set aside
 only where the topic's znode says so. It is renamed, never deleted. What is served stays, unless its topic was deleted
-and created again: any request that names the new one finds the old one gone. Runs on the control server's thread; logs
-are touched on the data loop.
+and created again: any request that names the new one finds the old one gone. Where ZooKeeper cannot be asked, the
+suspicion stays, and is looked into again. Runs in the turns of control requests; logs are touched on the data loop.
 """
 
 from __future__ import annotations
@@ -68,15 +68,29 @@ class Replicas(Protocol):
 
 
 class Strays:
-    """Collects what a full LeaderAndIsr names, and sets aside what it does not."""
+    """Collects what a full LeaderAndIsr names, and sets aside what it does not.
 
-    def __init__(self, loop: Loop, broker: BrokerId, session: ZkSession, logs: Logs, replicas: Replicas) -> None:
+    `remind` is called where ZooKeeper could not be asked: have `look_again` called, later and in a turn of its own.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        broker: BrokerId,
+        session: ZkSession,
+        logs: Logs,
+        replicas: Replicas,
+        remind: Callable[[], None],
+    ) -> None:
         self._loop = loop
         self._broker = broker
         self._session = session
         self._logs = logs
         self._replicas = replicas
+        self._remind = remind
         self._named: set[TopicPartition] = set()
+        self._unconfirmed: dict[TopicPartition, TopicId | None] = {}
+        """Suspects of the last full request, while ZooKeeper has not been asked about them."""
 
     def begin(self) -> None:
         """Another controller speaks: what the one before named counts no more."""
@@ -98,7 +112,10 @@ class Strays:
                     suspects[topic_partition] = log.topic_id
 
         self._call(look)
-        self._set_aside(suspects, even_served=True)
+        try:
+            self._set_aside(suspects, even_served=True)
+        except ZkError as error:  # the request is refused, and repeated
+            logger.warning("%d logs may be of earlier topics and stay in place: %s", len(suspects), error)
 
     def all_named(self) -> None:
         """The last piece of a full request has come: set aside what none of them named."""
@@ -109,7 +126,31 @@ class Strays:
 
         self._call(look)
         self._named.clear()
-        self._set_aside(suspects, even_served=False)
+        self._unconfirmed = suspects
+        self._ask()
+
+    def look_again(self) -> None:
+        """Ask about what could not be asked about; harmless where there is nothing of that kind."""
+        there: dict[TopicPartition, TopicId | None] = {}
+
+        def look() -> None:
+            for topic_partition, topic_id in self._unconfirmed.items():
+                log = self._logs.get(topic_partition)
+                if log is not None and log.topic_id == topic_id:
+                    there[topic_partition] = topic_id
+
+        self._call(look)
+        self._unconfirmed = there
+        self._ask()
+
+    def _ask(self) -> None:
+        try:
+            self._set_aside(self._unconfirmed, even_served=False)
+        except ZkError as error:
+            logger.warning("%d logs may be strays and stay in place for now: %s", len(self._unconfirmed), error)
+            self._remind()
+        else:
+            self._unconfirmed = {}
 
     def _set_aside(self, suspects: Mapping[TopicPartition, TopicId | None], *, even_served: bool) -> None:
         if not suspects:
@@ -140,11 +181,7 @@ class Strays:
         by_topic: dict[str, list[TopicPartition]] = {}
         for topic_partition in sorted(suspects):
             by_topic.setdefault(topic_partition.topic, []).append(topic_partition)
-        try:
-            found = self._session.read_many([znode_paths.topic(name) for name in by_topic])
-        except ZkError as error:
-            logger.warning("%d logs may be strays and stay in place: %s", len(suspects), error)
-            return {}
+        found = self._session.read_many([znode_paths.topic(name) for name in by_topic])
         reasons: dict[TopicPartition, str] = {}
         for (name, held), znode in zip(by_topic.items(), found, strict=True):
             if znode is None:

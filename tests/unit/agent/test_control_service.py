@@ -131,6 +131,9 @@ class NamedInFull:
     def all_named(self) -> None:
         self.told.append("all named")
 
+    def look_again(self) -> None:
+        self.told.append("look again")
+
 
 class Agent:
     """A control service and all it works on."""

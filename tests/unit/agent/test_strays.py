@@ -79,7 +79,11 @@ class AtOnce:
 class World:
     def __init__(self, session: Any) -> None:
         self.session, self.disk, self.served = session, Disk(), Served()
-        self.strays = Strays(AtOnce(), ME, session, self.disk, self.served)
+        self.reminders = 0
+        self.strays = Strays(AtOnce(), ME, session, self.disk, self.served, self._remind)
+
+    def _remind(self) -> None:
+        self.reminders += 1
 
     def topic(self, name: str, *replicas: int, topic_id: TopicId = OLD) -> None:
         assignment = ReplicaAssignment(tuple(BrokerId(replica) for replica in replicas))
@@ -124,6 +128,30 @@ def test_a_log_the_controller_forgot_but_zookeeper_assigns_here_stays(world: Wor
     world.log("t")
     world.topic("t", 1, 2)
     world.strays.all_named()
+    assert world.disk.strays == []
+
+
+def test_what_zookeeper_cannot_be_asked_about_is_looked_into_again(world: World) -> None:
+    gone = world.log("gone")
+    world.session.suspend()
+    world.strays.all_named()
+    world.strays.look_again()
+    assert (world.disk.strays, world.reminders) == ([], 2)
+
+    world.session.resume()
+    world.strays.look_again()
+    world.strays.look_again()
+
+    assert (world.disk.strays, world.reminders) == ([gone], 2)
+
+
+def test_a_log_made_anew_meanwhile_is_no_stray(world: World) -> None:
+    world.log("gone")
+    world.session.suspend()
+    world.strays.all_named()
+    world.log("gone", topic_id=NEW)
+    world.session.resume()
+    world.strays.look_again()
     assert world.disk.strays == []
 
 
