@@ -103,6 +103,16 @@ def test_records_may_expire_at_their_time_and_followers_begin_where_their_leader
     assert retention.overdue(BrokerId(1), log, clock.wall_ms() + HOUR_MS) is not None
 
 
+def test_where_a_leader_begins_in_the_step_in_which_it_dies_its_followers_may_begin(judged: Judged) -> None:
+    keep_for_an_hour(judged, 1)
+    judged.cluster.clock.advance(HOUR_MS + 1)
+    judged[1].logs.run_retention(judged.cluster.clock.wall_ms())
+    judged.cluster.crash(1)
+    judged.rules.died(judged.hosted[1])
+    judged[2].log().maybe_increment_log_start(Offset(3))
+    judged.look()
+
+
 def test_records_go_on_expiring_in_a_log_that_is_not_hosted_for_a_while(judged: Judged) -> None:
     keep_for_an_hour(judged, 1)
     hosting, partition = judged[1].manager._hosting, judged[1].partition()

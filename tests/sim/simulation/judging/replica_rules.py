@@ -103,7 +103,7 @@ class ReplicaRules:
         """The process died in the step that is over: what it had just committed may have been acknowledged."""
         for row in hosted.rows:
             self._note_unseen(row)
-            self.retention.died(hosted.agent.broker_id, row.key, row.log)
+            self._note_unseen_start(hosted.agent.broker_id, row)
 
     def refresh(self, hosted: HostedRows) -> None:
         """Find out which partitions are hosted."""
@@ -155,11 +155,17 @@ class ReplicaRules:
         """Where the log begins, before anything else is looked at: what is below is missed by nobody."""
         broker, log = agent.broker_id, row.log
         if log.home.failure is not None:
-            self.retention.died(broker, row.key, log)
+            self._note_unseen_start(broker, row)
             return
         self.retention.look(broker, row.key, row.head, log, row.high_watermark, agent.process.clock.wall_ms())
         if row.partition.role is Role.LEADER:
             self.retention.led(row.key, log)
+
+    def _note_unseen_start(self, broker: BrokerId, row: Row) -> None:
+        """Out of reach from now on, too: what a leader had just dropped it may have told its followers."""
+        self.retention.died(broker, row.key, row.log)
+        if row.role is Role.LEADER:
+            self.retention.led(row.key, row.log)
 
     def _note_unseen(self, row: Row) -> None:
         """The replica is out of reach from now on: what a leader had just committed may have been acknowledged."""
