@@ -109,7 +109,7 @@ def test_where_a_leader_begins_in_the_step_in_which_it_dies_its_followers_may_be
     judged[1].logs.run_retention(judged.cluster.clock.wall_ms())
     judged.cluster.crash(1)
     judged.rules.died(judged.hosted[1])
-    judged[2].log().maybe_increment_log_start(Offset(3))
+    judged[2].log().maybe_increment_log_start(Offset(2))
     judged.look()
 
 
