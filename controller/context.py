@@ -347,16 +347,18 @@ class ControllerContext:
         entry = self.topics[topic]
         self.touched[topic] = None
         ineligible: list[PartitionReplica] = []
-        known = {} if self.offline_replicas else self._all_online
+        alike = not self.offline_replicas
+        """Whether a replica's state depends on its broker alone: else partitions of the same brokers may differ."""
+        known = self._all_online
         for number, assignment in entry.partitions():
-            states = known.get(assignment.replicas)
+            states = known.get(assignment.replicas) if alike else None
             if states is None:
                 partition = entry.names[number]
                 own = {replica: self._first_state(replica, partition) for replica in sorted(assignment.replicas)}
                 states = _shared(self._replica_states, tuple(own.items()))
                 offline = [replica for replica in assignment.replicas if own[replica] is not ReplicaState.ONLINE]
                 ineligible += (PartitionReplica(topic, number, replica) for replica in offline)
-                if not offline:
+                if alike and not offline:
                     known[assignment.replicas] = states
             entry.replica_states[number] = states
         return ineligible

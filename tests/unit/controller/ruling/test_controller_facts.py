@@ -25,7 +25,7 @@ from regency.model.facts import (
     ReplicaAssignment,
     TopicAssignment,
 )
-from regency.model.ids import ZERO_TOPIC_ID, TopicPartition
+from regency.model.ids import ZERO_TOPIC_ID, PartitionReplica, TopicPartition
 from regency.model.settings import parse_settings
 from regency.runtime.zk_session import ZkConnectionLost, ZkSessionLost
 
@@ -87,6 +87,20 @@ def test_replica_is_online_only_where_broker_and_directory_work(context):
     assert context.offline(T0) == (1, 2)
     context.clear_offline(1)
     assert context.offline(T0) == (2,)
+
+
+def test_partitions_of_the_same_brokers_begin_each_by_itself(context):
+    """A broker that bounced is offline for some of its partitions; the others say nothing about those."""
+    pair = ReplicaAssignment((1, 2))
+    context.put_topic(TopicAssignment("u", {0: pair, 1: pair, 2: pair}))
+    context.mark_offline(2, [TopicPartition("u", 1)])
+
+    assert context.begin_replicas("u") == [PartitionReplica("u", 1, 2)]
+
+    states = [context.replica_state(TopicPartition("u", number), 2) for number in range(3)]
+    assert states == [ReplicaState.ONLINE, ReplicaState.DELETION_INELIGIBLE, ReplicaState.ONLINE]
+    context.clear_offline(2)
+    assert context.begin_replicas("u") == []
 
 
 def test_dead_broker_takes_its_shutdown_and_failed_directories_along(context):
