@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import ExitStack
 
+from scripted_clusters import STATE, ScriptedCluster
 from simulation.defects import planted
-from simulation.judging.judges import Judges
-from simulation.judging.log_digests import LogCursor
-from simulation.kernel.scheduler import Scheduler
-from simulation.kernel.threads import simulated_threads
-from simulation.shape import SECOND_US, Shape, Storage, TopicShape
-from simulation.workload import Workload
-from simulation.world import World
 
-from regency.model import znode_paths, znodes
-from regency.model.facts import ReplicaAssignment, TopicAssignment
-from regency.model.ids import BrokerId, TopicPartition
+from regency.model import znode_paths
+from regency.model.ids import BrokerId
 from regency.runtime.zk_session import SetData
 
-BLUE = TopicPartition("blue", 0)
-STATE = znode_paths.partition_state(BLUE)
 LEADER, OTHER, JOINER = BrokerId(1), BrokerId(2), BrokerId(3)
 SEEDS = (2, 3)
 MORE_SEEDS = (7, 11, *range(12, 31))
@@ -28,63 +18,20 @@ MORE_SEEDS = (7, 11, *range(12, 31))
 UNCHECKED = "isr-members-unchecked"
 
 
-def shape(replicas: int) -> Shape:
-    topics = (TopicShape("blue", 1, replicas, 1),)
-    return Shape("scripted", 3, topics, 0, 0.0, 0.0, 30.0, 0.0, 0, ("plain",), 1.0, 0, Storage())
-
-
-class Script:
+class Script(ScriptedCluster):
     """A cluster of three that leads blue-0 on broker 1, clients that write to it, and what befalls them in order."""
 
     def __init__(self, stack: ExitStack, seed: int, replicas: tuple[BrokerId, ...]) -> None:
-        self.scheduler = Scheduler(seed)
-        self.world = World(self.scheduler, shape(len(replicas)))
-        self.judges = Judges(self.world)
-        self.workload = Workload(self.world, self.judges.facts)
+        super().__init__(stack, seed, replicas)
         self.ruled = True
-        stack.enter_context(simulated_threads(self.scheduler))
-        stack.callback(self._end)
-        for broker in self.world.hosts:
-            self.world.start_agent(broker)
-        self.judges.begin()
-        self.pass_s(2)
-        topic = TopicAssignment("blue", {0: ReplicaAssignment(replicas)})
-        self.world.zookeeper.write_as_admin(znode_paths.topic("blue"), znodes.encode_topic(topic))
-        self.until(lambda: self.world.zookeeper.read(STATE) is not None)
         self.pass_s(1)
         self.workload.start()
         self.pass_s(3)
-        assert (self.isr, self.leader) == (replicas, LEADER)
-
-    def _end(self) -> None:
-        self.scheduler.after_step = None
-        for host in self.world.hosts.values():
-            for process in (host.agent_process, host.controller_process):
-                if process is not None:
-                    process.kill()
-        self.workload.end()
-
-    def pass_s(self, seconds: float) -> None:
-        self.scheduler.run_until(self.scheduler.now_us + int(seconds * SECOND_US))
-
-    def until(self, condition: Callable[[], bool], within_s: float = 30) -> None:
-        deadline = self.scheduler.now_us + within_s * SECOND_US
-        while not condition():
-            assert self.scheduler.now_us < deadline
-            self.scheduler.run_until(self.scheduler.now_us + 50)
+        assert (self.isr, self.state.leader) == (replicas, LEADER)
 
     @property
     def isr(self) -> tuple[BrokerId, ...]:
-        return self._state.isr
-
-    @property
-    def leader(self) -> BrokerId:
-        return self._state.leader
-
-    @property
-    def _state(self):
-        held = self.world.zookeeper.read(STATE)
-        return znodes.decode_state(STATE, held.data, zk_version=held.stat.version).leader_and_isr
+        return self.state.isr
 
     def registration(self, broker: BrokerId) -> int:
         held = self.world.zookeeper.read(znode_paths.broker(broker))
@@ -150,13 +97,8 @@ class Script:
         self.separate(apart=False)
         self.world.heal()
         self.workload.stop()
-        self.until(lambda: self.judges.not_converged() == [], 60)
-        agent = self.world.agents[self.leader]
-        log = agent.logs.get(BLUE)
-        held = dict(LogCursor(self.leader, log, self.judges._peek).read_to(log.log_end_offset))
-        promised = self.judges.facts.of(BLUE).promised
-        assert promised
-        return sum(not digest.is_same(held.get(offset)) for offset, digest in promised.items())
+        self.until_all_is_well()
+        return self.missing()
 
 
 def lost_by_a_stale_join(seed: int, defect: str = "") -> int:
