@@ -116,6 +116,20 @@ def test_a_follower_that_sees_every_batch_knows_every_boundary(cache):
     assert [cache.epoch_at(offset) for offset in (0, 2, 3, 8, 100)] == [0, 0, 1, 2, 2]
 
 
+def test_a_leader_that_is_elected_again_and_again_knows_every_end(cache):
+    filled(cache, (0, 0), (1, 0))
+    assert (cache.latest, end_of(cache, 1, 0), end_of(cache, 0, 0)) == (1, (1, 0), (0, 0))
+    assert end_of(cache, 1, 5) == (1, 5)
+    cache.assign(2, 5)
+    assert [end_of(cache, epoch, 10) for epoch in (2, 1, 0)] == [(2, 10), (1, 5), (0, 0)]
+
+
+def test_another_cache_over_the_same_file_has_the_same_epochs(cache):
+    filled(cache, (2, 6), (4, 9))
+    again = LeaderEpochCache(OsDisk(), cache.path, read_epochs(OsDisk(), cache.path))
+    assert again.entries == cache.entries == ((2, 6), (4, 9))
+
+
 def test_an_empty_cache_knows_nothing(cache):
     assert (cache.latest, cache.entries, cache.epoch_at(3)) == (None, (), None)
     cache.truncate_from_end(3)

@@ -90,6 +90,16 @@ def test_nothing_above_the_high_watermark_expires(disk, log):
     assert (log.log_start_offset, len(log.segment_base_offsets)) == (0, 3)
 
 
+def test_records_below_the_high_watermark_expire_segment_by_segment(disk, log):
+    for high_watermark in range(7):
+        log.set_high_watermark(high_watermark)
+        disk.manager.run_retention(NOW + 99_999)
+        first, *others = log.segment_base_offsets
+        assert first <= log.log_start_offset <= high_watermark
+        assert all(base > high_watermark for base in others) or high_watermark == 6
+    assert (log.log_start_offset, log.log_end_offset, log.segment_base_offsets) == (6, 6, (6,))
+
+
 def test_only_snapshots_that_a_recovery_may_need_are_kept(disk, log):
     def snapshots():
         return [int(path.name[:20]) for path in sorted(log.directory.glob("*.snapshot"))]

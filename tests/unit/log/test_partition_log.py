@@ -281,6 +281,49 @@ def test_the_high_watermark_stays_between_start_and_end(disk, batch):
     assert log.set_high_watermark(0) == 2
 
 
+def test_the_high_watermark_follows_the_log_wherever_it_goes(disk, batch):
+    log = disk.log()
+    seen = []
+
+    def note(_=None):
+        seen.append((log.log_start_offset, log.high_watermark, log.log_end_offset))
+
+    note(append(log, batch, 1))
+    note(log.maybe_increment_high_watermark(1))
+    append(log, batch, 1)
+    append(log, batch, 1)
+    note(log.set_high_watermark(5))
+    log.append_as_follower(batch(1, 2, 3, base=3))
+    note(log.set_high_watermark(6))
+    note(log.truncate_to(3))
+    note(log.truncate_fully_and_start_at(4))
+    assert seen == [(0, 0, 1), (0, 1, 1), (0, 3, 3), (0, 6, 6), (0, 3, 3), (4, 4, 4)]
+
+
+def test_a_read_at_the_high_watermark_is_empty_also_where_a_segment_was_begun_there(disk, batch):
+    """KAFKA-9196: nothing remembers where the high watermark was in the segment before."""
+    log = disk.log()
+    append(log, batch, 1, 2)
+    log.set_high_watermark(2)
+    assert read(log, 2, upto=log.high_watermark).records == b""
+    log.roll()
+    append(log, batch, 3)
+    assert read(log, 2, upto=log.high_watermark).records == b""
+    log.maybe_increment_high_watermark(3)
+    assert offsets_of(read(log, 2, upto=log.high_watermark).records) == [(2, 2)]
+    assert log.bytes_between(0, 2) == len(batch(1, 2))
+
+
+def test_every_offset_below_a_bound_is_read_and_none_from_it_on(disk, batch):
+    disk.config = LogConfig(segment_bytes=3 * len(batch(1, 2)))
+    log = disk.log()
+    for _ in range(8):
+        append(log, batch, 1, 2)
+    for bound in (0, 2, 6, 10, 16):
+        held = [bool(read(log, offset, upto=bound).records) for offset in range(17)]
+        assert held == [offset < bound for offset in range(17)]
+
+
 def test_the_log_start_rises_to_the_high_watermark_at_most(disk, batch):
     log = disk.log()
     for epoch in (0, 0, 3):

@@ -74,6 +74,21 @@ def test_strings_hash_as_in_java(text, expected) -> None:
     assert java_hash(text) == expected
 
 
+@pytest.mark.parametrize(
+    ("topic", "partition", "slots", "expected"),
+    [
+        ("a", 0, 7, 31 * 97 % 7),
+        ("a", 5, 7, (31 * 97 + 5) % 7),
+        ("hello", 3, 5, (2**32 - (31 * 99162322 + 3)) % 5),
+        ("polygenelubricants", 0, 7, 0),
+        ("polygenelubricants", 1, 7, (2**31 - 1) % 7),
+    ],
+)
+def test_a_partition_has_the_slot_it_has_in_kafka(topic, partition, slots, expected) -> None:
+    """|31 * hash + partition| in 32 bits, worked out by hand; the smallest integer has no positive and counts as 0."""
+    assert slot(TopicPartition(topic, partition), slots) == expected
+
+
 def test_slots_are_never_negative() -> None:
     names = [TopicPartition(topic, number) for topic in ("flights", "a", "zzz") for number in range(20)]
     assert {slot(name, 4) for name in names} == {0, 1, 2, 3}
@@ -106,6 +121,15 @@ def test_a_fetcher_sends_one_request_at_a_time(pool) -> None:
     assert len(transport.sent) == 1
     transport.deliver(FetchReply(ErrorCode.NONE, 1, []))
     assert [len(plan.partitions) for plan in transport.sent] == [1, 1]
+
+
+def test_a_slot_whose_request_hangs_keeps_no_other_slot_of_the_leader_waiting(pool) -> None:
+    pool.follow(A, B)
+    hanging, other = pool.made
+    assert hanging.spec.address == other.spec.address
+    for _ in range(3):
+        other.deliver(FetchReply(ErrorCode.NONE, 1, []))
+    assert (len(hanging.sent), len(other.sent)) == (1, 4)
 
 
 def test_a_pause_is_ended_by_something_new_to_follow(pool) -> None:

@@ -91,6 +91,28 @@ def test_a_follower_that_is_not_assigned_is_told_so(cluster) -> None:
     assert cluster[1].consume(0, replica=3)[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
+def test_a_follower_of_one_partition_that_asks_for_two_gets_the_one(cluster) -> None:
+    lead_alone(cluster, OTHER)
+    cluster.decide(1, (1, 2), replicas=(1, 2))
+    cluster.tell(1)
+    for partition in (TP, OTHER):
+        cluster[1].produce("a", acks=1, partition=partition)
+    params = FetchParams(BrokerId(2), cluster.peers.epochs[2], 0, 1, 1 << 20)
+    answers = []
+    for offset in (0, 1):
+        wanted = [
+            FetchPartition(name, None, Offset(offset), 1 << 20, LeaderEpoch(0), LeaderEpoch(-1), Offset(0))
+            for name in (TP, OTHER)
+        ]
+        cluster[1].manager.fetch(params, wanted, answers.append)
+    first, second = answers
+    assert (_values(first[TP]), first[TP].high_watermark) == (["a"], 0)
+    assert second[TP].error is ErrorCode.NONE
+    assert cluster[1].log().high_watermark == 1
+    assert {each[OTHER].error for each in answers} == {ErrorCode.UNKNOWN_LEADER_EPOCH}
+    assert (bytes(first[OTHER].records), sorted(cluster[1].partition(OTHER).remotes)) == (b"", [])
+
+
 # Bounds
 
 
@@ -143,6 +165,43 @@ def test_an_end_that_differs_is_told_even_beyond_our_end(cluster) -> None:
     cluster[1].produce("a")
     answer = cluster[1].consume(5, epoch=0, last_epoch=0)[0]
     assert (answer.error, answer.diverging.leader_epoch, answer.diverging.end_offset) == (ErrorCode.NONE, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("offset", "last_epoch", "answer"),
+    [
+        pytest.param(0, 0, None, id="within the first epoch"),
+        pytest.param(2, 0, None, id="at the end of an epoch"),
+        pytest.param(3, 0, (0, 2), id="beyond the end of an epoch"),
+        pytest.param(2, 1, (0, 2), id="an epoch between two known ones"),
+        pytest.param(2, 2, (0, 2), id="another epoch between two known ones"),
+        pytest.param(2, 3, None, id="where an epoch begins, by its own number"),
+        pytest.param(4, 3, None, id="at the end of the second epoch"),
+        pytest.param(5, 3, (3, 4), id="beyond the end of the second epoch"),
+        pytest.param(4, 4, None, id="where the third begins"),
+        pytest.param(6, 5, (4, 5), id="an epoch between the third and the newest"),
+        pytest.param(5, 7, None, id="at the end, by the newest epoch"),
+        pytest.param(7, 7, (7, 6), id="beyond the end, by the newest epoch"),
+        pytest.param(0, 8, ErrorCode.OFFSET_OUT_OF_RANGE, id="an epoch newer than all known ones"),
+        pytest.param(7, -1, ErrorCode.OFFSET_OUT_OF_RANGE, id="no epoch: only the offset counts"),
+        pytest.param(5, -1, None, id="no epoch, within the log"),
+    ],
+)
+def test_a_last_fetched_epoch_is_compared_with_what_the_leader_has(cluster, offset, last_epoch, answer) -> None:
+    """The log: two records of epoch 0, two of 3, one of 4, one of 7."""
+    for epoch, count in ((0, 2), (3, 2), (4, 1), (7, 1)):
+        cluster.decide(1, (1,), replicas=(1,), epoch=epoch)
+        cluster.tell(1)
+        for _ in range(count):
+            cluster[1].produce("v")
+    (result,) = cluster[1].consume(offset, epoch=7, last_epoch=last_epoch)
+    if isinstance(answer, ErrorCode):
+        assert (result.error, result.diverging) == (answer, None)
+        return
+    told = result.diverging
+    assert result.error is ErrorCode.NONE
+    assert (None if told is None else (told.leader_epoch, told.end_offset)) == answer
+    assert bool(result.records) is (answer is None)
 
 
 # Limits

@@ -107,3 +107,25 @@ def test_the_others_are_fetched_when_one_has_been_asked_for_offsets(logic, make_
     list_offsets(logic, 0, a=ListedOffset(ErrorCode.UNKNOWN_SERVER_ERROR))
     answer(logic, 0, b=ok(0))
     assert good.epochs == [0, 0]
+
+
+def test_offsets_of_what_was_not_asked_for_are_not_taken(logic, make_replica, answer) -> None:
+    good = make_replica(B, 0, 0)
+    logic.add(make_replica(A, 0, 0), LeaderEpoch(1))
+    logic.add(good, LeaderEpoch(1))
+    answer(logic, 0, a=failed(ErrorCode.OFFSET_OUT_OF_RANGE), b=ok())
+    list_offsets(logic, 0, a=listed(1), b=listed(0))
+    assert good.epochs == [0, 0]
+
+
+def test_an_offset_asked_for_in_an_older_epoch_is_not_taken(logic, make_replica, answer, asked) -> None:
+    replica = make_replica(A, 0, 0)
+    logic.add(replica, LeaderEpoch(1))
+    answer(logic, 0, a=failed(ErrorCode.OFFSET_OUT_OF_RANGE))
+    plan = logic.next(0)
+    assert isinstance(plan, OffsetsPlan)
+    logic.remove(A)
+    logic.add(replica, LeaderEpoch(2))
+    logic.on_reply(plan, OffsetsReply([(A, listed(0))]), 0)
+    assert replica.epochs == [0, 0]
+    assert asked(logic.next(0)) == {A: (2, 2, 0)}
