@@ -59,7 +59,7 @@ def test_a_table_that_lacks_a_name_or_says_something_else_of_it_is_found(
 
 def test_a_name_that_the_code_does_not_have_is_found(text: str) -> None:
     row = row_of(text, "history")
-    [line] = wrong_with(text.replace(row, f"{row}\n| gone | Something once held. | design section 5 |"))
+    [line] = wrong_with(text.replace(row, f"{row}\n| gone | Something once held. | own rule |"))
     assert "the code does not say: | gone |" in line
 
 

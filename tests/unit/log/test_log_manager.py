@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import struct
-from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -398,18 +397,3 @@ def test_files_without_timestamps_are_as_old_as_they_were_written(disk, batch, p
     assert log.log_start_offset == 0
     disk.manager.run_retention(NOW + 1001)
     assert log.log_start_offset == 1
-
-
-@pytest.mark.parametrize("name", ["data", "data/", "./data", "../{here}/data"])
-def test_directories_may_be_written_in_any_way(disk, batch, monkeypatch, name):
-    monkeypatch.chdir(disk.root)
-    disk.dirs = [Path(name.format(here=disk.root.name))]
-    log = disk.log()
-    log.append_as_leader(batch(1, 2), 0, 0)
-    log.set_high_watermark(2)
-    disk.manager.checkpoint_high_watermarks({log.topic_partition: log.high_watermark})
-    disk.manager.checkpoint_recovery_points()
-    log = disk.reopen(clean=True)
-    assert (log.log_end_offset, disk.manager.high_watermark_checkpoint(log.topic_partition)) == (2, 2)
-    assert (disk.root / "data" / "replication-offset-checkpoint").read_text() == "0\n1\nflights 3 2\n"
-    assert disk.failures == []

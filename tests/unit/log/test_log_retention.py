@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from regency.broker_agent.log.disk import OsDisk
-from regency.broker_agent.log.errors import OffsetOutOfRange
+from regency.broker_agent.log.errors import OffsetOutOfRange, RecordsRejected
 from regency.broker_agent.log.retention import SegmentFacts, expired_segments
 from regency.model.log_config import LogConfig
 
@@ -111,6 +111,22 @@ def test_only_snapshots_that_a_recovery_may_need_are_kept(disk, log):
     log.flush()
     disk.manager.checkpoint_recovery_points()
     assert snapshots() == [4, 6]
+
+
+def test_a_producer_outlives_its_records(disk, batch):
+    """KAFKA-7190: what it sends next is still told from a repetition and from a gap."""
+    disk.config = LogConfig(segment_bytes=len(batch(NOW)), retention_ms=1000)
+    log = disk.log()
+    sent = batch(NOW, producer=(9, 0, 0))
+    log.append_as_leader(sent, 0, NOW)
+    log.append_as_leader(batch(NOW), 0, NOW)
+    log.set_high_watermark(2)
+    disk.manager.run_retention(NOW + 2_000)
+    assert (log.log_start_offset, log.log_end_offset) == (2, 2)
+    assert log.append_as_leader(sent, 0, NOW).duplicate
+    with pytest.raises(RecordsRejected, match="sequence"):
+        log.append_as_leader(batch(NOW, producer=(9, 0, 2)), 0, NOW)
+    assert log.append_as_leader(batch(NOW, producer=(9, 0, 1)), 0, NOW).base_offset == 2
 
 
 def test_idle_producers_are_forgotten(disk, batch):

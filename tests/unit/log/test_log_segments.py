@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import struct
 
+import pytest
+
 from regency.model.ids import TopicPartition
 from regency.model.log_config import LogConfig
 
@@ -90,3 +92,23 @@ def test_index_entries_are_those_worked_out_by_hand(disk, batch):
     # counted before each append: an entry at the first batch that comes after more than 2 sizes
     assert (log.directory / f"{0:020d}.index").read_bytes() == struct.pack(">4I", 3, 3 * size, 6, 6 * size)
     assert (log.directory / f"{0:020d}.timeindex").read_bytes() == struct.pack(">qIqI", 12, 2, 20, 6)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_an_empty_last_segment_needs_no_index(disk, batch, clean):
+    """KAFKA-13603."""
+    log = disk.log()
+    append(log, batch, 1)
+    log.roll()
+    log = disk.reopen(clean=clean)
+    if clean:
+        disk.manager.close()
+        disk.manager = None
+    else:
+        disk.crash()
+    for suffix in (".index", ".timeindex"):
+        (log.directory / f"{1:020d}{suffix}").unlink()
+    log = disk.open().get(log.topic_partition)
+    assert (log.segment_base_offsets, log.log_end_offset) == ((0, 1), 1)
+    append(log, batch, 2)
+    assert (log.log_end_offset, disk.failures) == (2, [])

@@ -284,6 +284,23 @@ def test_high_watermarks_are_checkpointed_only_after_the_first_full_request_and_
     assert cluster[2].log().high_watermark == 2
 
 
+def test_a_partition_without_leader_keeps_its_checkpointed_high_watermark(cluster) -> None:
+    """KAFKA-1647: whoever is hosted is in the checkpoint, also while nobody leads."""
+    other = TopicPartition("flights", 1)
+    for partition in (TP, other):
+        cluster.lead(1, partition=partition)
+        cluster[1].produce("a", "b", partition=partition)
+    cluster[2].manager.first_full_request_done()
+    cluster.advance(6_000)
+    cluster.crash(2)
+    cluster.restart(2)
+    cluster[2].apply(cluster.decide(-1), cluster.states[other])
+    cluster[2].manager.first_full_request_done()
+    cluster[1].produce("c", partition=other)
+    cluster.advance(6_000)
+    assert [cluster[2].logs.high_watermark_checkpoint(partition) for partition in (TP, other)] == [2, 3]
+
+
 def test_shutting_down_checkpoints_and_answers_everybody(cluster) -> None:
     cluster.lead(1)
     cluster[1].manager.first_full_request_done()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from regency.model.ids import BrokerEpoch, TopicPartition
+import msgspec
+
+from regency.model.ids import BrokerEpoch, BrokerId, TopicPartition, ZkVersion
 
 TP = TopicPartition("flights", 0)
 LAG_MS = 10_000
@@ -131,3 +133,19 @@ def test_a_follower_takes_the_leaders_high_watermark_within_what_it_has(cluster)
         assert all(high_watermark <= min(end, ends[0][0]) for high_watermark, end in ends)
     cluster.advance(600)
     assert [broker.log().high_watermark for broker in cluster.brokers.values()] == [5, 5, 5]
+
+
+def test_a_new_assignment_commits_nothing_that_a_member_lacks(cluster) -> None:
+    """KAFKA-10301: at no moment is the leader alone while its followers are replaced."""
+    cluster.decide(1, (1, 2), replicas=(1, 2))
+    cluster.tell(1)
+    cluster[1].produce("a", acks=1)
+    for replicas in ((1, 2, 3), (1, 3, 2), (1, 2)):
+        state = cluster.states[TP]
+        cluster.states[TP] = msgspec.structs.replace(
+            state, replicas=tuple(map(BrokerId, replicas)), zk_version=ZkVersion(state.zk_version + 1)
+        )
+        cluster.tell(1)
+        assert cluster[1].log().high_watermark == 0
+    cluster[1].consume(1, replica=2, epoch=0)
+    assert cluster[1].log().high_watermark == 1

@@ -57,7 +57,7 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "settings-without-word",
         "Changed settings are written without a notification in /config/changes.",
-        "reference section 1.7",
+        "Kafka 2.4",
         _without_word,
     ),
     Defect(
@@ -75,7 +75,7 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "asked-edits-missed",
         "/admin/reassign_partitions is read when it is created, and not when it is written again.",
-        "reference section 11.3",
+        "Kafka 2.4",
         _edits_missed,
     ),
     Defect(

@@ -1,4 +1,4 @@
-"""Holes of Kafka's controller: section 11 of its reference."""
+"""Holes of Kafka's controller."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from simulation.defects.hole import Hole
 _COST: Final = "It costs time only, and virtual time does not see what computing costs."
 
 HOLES: Final[tuple[Hole, ...]] = (
-    # 11.1
+    # Fencing, elections, ZooKeeper
     Hole(
         "KAFKA-6082",
         "A controller without its session went on writing.",
@@ -86,7 +86,7 @@ HOLES: Final[tuple[Hole, ...]] = (
     Hole("KAFKA-6753", "Offline partitions were counted anew for every event.", why_not=_COST),
     Hole("KAFKA-9089", "An error amid a reassignment left three places that disagreed.", "isr-after-replicas"),
     Hole("KAFKA-10040, KAFKA-13572", "A gauge was slow, or negative.", why_not="No metric is simulated."),
-    # 11.2
+    # Deletion, reassignment, ISR changes
     Hole(
         "KAFKA-10548, KAFKA-13342",
         "Deletion met a broker that was down.",
@@ -154,59 +154,61 @@ HOLES: Final[tuple[Hole, ...]] = (
         "A newer version in the same leader epoch was refused, or restarted fetchers.",
         "equal-epoch-is-stale",
     ),
-    # 11.3
-    Hole("controller 11.3 (1)", "What brokers refused was not sent again.", "errors-forgotten silence-is-done"),
+    # What was never a ticket or never mended, and what cost time
+    Hole("no ticket: error responses", "What brokers refused was not sent again.", "errors-forgotten silence-is-done"),
     Hole(
-        "controller 11.3 (2)",
+        "no ticket: reconcile",
         "Nobody knew what brokers had acknowledged.",
         "errors-forgotten silence-is-done answered-before-done",
     ),
     Hole(
-        "controller 11.3 (3)",
+        "no ticket: NODEEXISTS",
         "A state znode that a lost reply had hidden left its partition new.",
         "lost-reply-is-failure lost-reply-is-conflict existing-state-unread",
     ),
     Hole(
-        "controller 11.3 (4)",
+        "no ticket: createTopic",
         "A topic's settings and its assignment were two writes.",
         why_not="Both are one multi; a topic without its settings is a wrong size of segments, which no rule can tell.",
     ),
     Hole(
-        "controller 11.3 (5)",
+        "no ticket: last member",
         "Who stayed in the ISR when several died hung on an order of iteration.",
         why_not="All who die in one event leave in one write, in the order of the ISR.",
     ),
     Hole(
-        "controller 11.3 (6)",
+        "no ticket: elections of New partitions",
         "Elections of partitions without a state failed, and failovers with them.",
         why_not="That there may be no state is in the type, which mypy checks; elections that are asked for name all.",
     ),
-    Hole("controller 11.3 (7)", "That a broker shuts down was never forgotten.", "leaving-for-ever"),
+    Hole("no ticket: shutting down", "That a broker shuts down was never forgotten.", "leaving-for-ever"),
     Hole(
-        "controller 11.3 (8)",
+        "no ticket: log directory events",
         "A second failed directory put replicas of the first back online.",
         why_not="No event of a directory puts replicas online: only a new incarnation of the broker does.",
     ),
-    Hole("controller 11.3 (9)", "Replicas of halted deletions stayed online.", "topic-deletions-not-resumed"),
     Hole(
-        "controller 11.3 (10)",
+        "no ticket: Online to Ineligible", "Replicas of halted deletions stayed online.", "topic-deletions-not-resumed"
+    ),
+    Hole(
+        "no ticket: equal leader epoch",
         "A lost LeaderAndIsr could not be repeated: its epoch was known.",
         "equal-epoch-is-stale lost-role-stays-lost failed-step-left-out",
     ),
-    Hole("controller 11.3 (11)", "Reassignment ended without a leader.", "reassigned-too-soon"),
-    Hole("controller 11.3 (12)", "A refused StopReplica left a deletion waiting.", "errors-forgotten"),
+    Hole("no ticket: removed replicas", "Reassignment ended without a leader.", "reassigned-too-soon"),
+    Hole("no ticket: refused StopReplica", "A refused StopReplica left a deletion waiting.", "errors-forgotten"),
     Hole(
-        "controller 11.3 (13)",
+        "no ticket: znode edits",
         "Edits of znodes that ask for reassignments or elections were missed.",
         "asked-edits-missed",
     ),
     Hole(
-        "controller 11.3 (14)",
+        "no ticket: removeTopic",
         "A topic deleted and made anew between two reads was missed.",
         "created-anew-unnoticed",
     ),
-    Hole("controller 11.3 (15)", "Failovers and metadata cost as much as there are partitions.", why_not=_COST),
-    Hole("controller 11.3 (16)", "One slow write held up shutdowns and the loss of the session.", why_not=_COST),
+    Hole("no ticket: failover", "Failovers and metadata cost as much as there are partitions.", why_not=_COST),
+    Hole("no ticket: slow calls", "One slow write held up shutdowns and the loss of the session.", why_not=_COST),
     Hole(
         "KAFKA-4959, KAFKA-6517, KAFKA-6879, KAFKA-4360",
         "Threads that closed each other's parts waited for each other for ever.",
@@ -232,4 +234,4 @@ HOLES: Final[tuple[Hole, ...]] = (
     Hole("KIP-343, KIP-455", "Reassignments were cancelled by hand.", "reassigned-too-soon asked-reassignments-stay"),
     Hole("KAFKA-8325", "Producers split batches wrongly.", why_not="It is the client's."),
 )
-"""In the order of the reference."""
+"""In the order of docs/controller-tests.md."""

@@ -62,7 +62,7 @@ DEFECTS = (
     Defect(
         "topic-deletions-not-loaded",
         "A new controller does not look which topics are to be deleted.",
-        "reference section 6.2",
+        "Kafka 2.4",
         _not_loaded,
     ),
     Defect(
@@ -74,19 +74,19 @@ DEFECTS = (
     Defect(
         "marker-removed-first",
         "The marker of a topic goes before the topic does.",
-        "reference section 11.3",
+        "Kafka 2.4",
         _marker_first,
     ),
     Defect(
         "deletion-answered-undone",
         "A broker confirms a deletion and keeps the log.",
-        "reference section 6",
+        "Kafka 2.4",
         _answered_undone,
     ),
     Defect(
         "deleted-topics-known",
         "Brokers are not told that a topic is gone.",
-        "reference section 5.1",
+        "Kafka 2.4",
         _still_known,
     ),
 )

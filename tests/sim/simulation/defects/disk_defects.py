@@ -130,13 +130,13 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "marks-before-cuts",
         "high watermarks are checkpointed before the disk knows where logs were cut off",
-        "design section 6",
+        "own rule",
         _marks_before_cuts,
     ),
     Defect(
         "seal-not-synced",
         "the last time index entry of a segment that was flushed before is not synced",
-        "11.3",
+        "own rule",
         _seal_not_synced,
     ),
     Defect(

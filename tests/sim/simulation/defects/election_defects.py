@@ -226,17 +226,17 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "epoch-kept-by-elections",
         "An election writes a leader and keeps the leader epoch.",
-        "reference section 12.5",
+        "Kafka 2.4",
         _epoch_kept_by_elections,
     ),
     Defect(
         "epoch-kept-by-shrinks",
         "Taking a dead replica out of the ISR keeps the leader epoch.",
-        "reference section 12.5",
+        "Kafka 2.4",
         _epoch_kept_by_shrinks,
     ),
-    Defect("isr-shrunk-to-nothing", "The last member leaves the ISR too.", "reference section 12.6", _empty_isr),
-    Defect("dead-leader-elected", "An election does not ask who is live.", "reference section 4", _dead_elected),
+    Defect("isr-shrunk-to-nothing", "The last member leaves the ISR too.", "Kafka 2.4", _empty_isr),
+    Defect("dead-leader-elected", "An election does not ask who is live.", "Kafka 2.4", _dead_elected),
     Defect(
         "unclean-without-leave",
         "Where nobody in sync is live, anybody live is elected, whatever the settings say.",
@@ -246,13 +246,13 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "whatever-version",
         "States are written over whatever version stands there.",
-        "design section 4",
+        "own rule",
         _whatever_version,
     ),
     Defect(
         "conflict-counts-as-written",
         "A state that somebody else wrote meanwhile counts as written.",
-        "design section 4",
+        "own rule",
         _conflict_is_written,
     ),
     Defect(
@@ -283,7 +283,7 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "leaving-for-ever",
         "That a broker is shutting down is not forgotten when it is gone.",
-        "reference section 11.3",
+        "Kafka 2.4",
         _leaving_for_ever,
     ),
     Defect(
@@ -295,25 +295,25 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "dead-stay-in-sync",
         "Dead followers stay in the ISR until their leader takes them out.",
-        "reference section 4",
+        "Kafka 2.4",
         _dead_stay_in_sync,
     ),
     Defect(
         "notifications-deleted-unread",
         "Every ISR notification there is is deleted, also those that came after the list was read.",
-        "reference section 2.4",
+        "Kafka 2.4",
         _unread_notifications,
     ),
     Defect(
         "isr-changes-untold",
         "The ISR that a leader wrote is taken in, and nobody is told of it.",
-        "reference section 5",
+        "Kafka 2.4",
         _isr_changes_untold,
     ),
     Defect(
         "created-anew-unnoticed",
         "A topic that was deleted and made anew between two reads counts as the one before.",
-        "reference section 11.3",
+        "Kafka 2.4",
         _created_anew_unnoticed,
     ),
 )

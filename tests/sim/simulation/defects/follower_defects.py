@@ -146,7 +146,7 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "watermark-above-end",
         "a follower takes its leader's high watermark though its log ends below",
-        "11.7 rule 1",
+        "own rule",
         _watermark_above_end,
     ),
     Defect(

@@ -9,7 +9,7 @@ class Hole(NamedTuple):
     """Something that was wrong with Kafka's controller or brokers."""
 
     ids: str
-    """Issues, KIPs or lines of the references, comma-separated."""
+    """Issues and KIPs, comma-separated, or a name for what has none."""
     what: str
     """What was wrong, in a few words."""
     planted: str = ""

@@ -1,6 +1,7 @@
-"""The holes of Kafka that the references describe in their sections 11, and which defect plants each, or why none can.
+"""The known holes of Kafka's controller and brokers, and which defect plants each, or why none can.
 
-Rows are in the order of the references. What is named `controller 11.3 (n)` is the n-th line there, which has no issue.
+docs/controller-tests.md and docs/replication-tests.md have the same ones, with the tests that show them. What is called
+`no ticket` was never reported, or is a limit that was never lifted.
 """
 
 from __future__ import annotations
@@ -13,4 +14,4 @@ from simulation.defects.hole import Hole
 HOLES: Final[tuple[Hole, ...]] = (*controller_holes.HOLES, *replication_holes.HOLES)
 
 ELSEWHERE: Final = frozenset({"KAFKA-13140", "KIP-33", "KIP-98", "KIP-106", "KIP-107", "KIP-112", "KIP-497"})
-"""What sources of defects name and sections 11 do not."""
+"""What sources of defects name and these rows do not."""

@@ -192,7 +192,7 @@ def _session_keeps_epoch(patch: Patch) -> None:
 
 
 DEFECTS: tuple[Defect, ...] = (
-    Defect("acknowledge-early", "acks=all is answered once the leader has it", "11.7 rule 6", _acknowledge_early),
+    Defect("acknowledge-early", "acks=all is answered once the leader has it", "own rule", _acknowledge_early),
     Defect(
         "acknowledge-deposed",
         "a produce whose time is over is acknowledged by the high watermark of a later epoch, led by somebody else",
@@ -238,7 +238,12 @@ DEFECTS: tuple[Defect, ...] = (
         "KAFKA-10301",
         _watermark_alone,
     ),
-    Defect("remote-ends-kept", "a new epoch goes on with the followers' ends of the last", "11.5", _remote_ends_kept),
+    Defect(
+        "remote-ends-kept",
+        "a new epoch goes on with the followers' ends of the last",
+        "TLA+ model Kip320",
+        _remote_ends_kept,
+    ),
     Defect(
         "join-below-epoch-start",
         "a follower joins the ISR with the records below the high watermark, but not those the epoch began with",
@@ -274,7 +279,7 @@ DEFECTS: tuple[Defect, ...] = (
         "KAFKA-12996",
         _below_start_unseen,
     ),
-    Defect("consumers-read-on", "consumers read to the log end", "design section 6", _consumers_read_on),
+    Defect("consumers-read-on", "consumers read to the log end", "own rule", _consumers_read_on),
     Defect("end-goes-back", "a new leader tells its high watermark at once as the end", "KIP-207", _end_goes_back),
     Defect(
         "watermark-not-tried-again",
@@ -304,6 +309,6 @@ DEFECTS: tuple[Defect, ...] = (
 )
 
 UNSEEN: tuple[Defect, ...] = (
-    Defect("stale-state-taken", "a LeaderAndIsr of a lower leader epoch is applied", "11.7 rule 5", _stale_state_taken),
+    Defect("stale-state-taken", "a LeaderAndIsr of a lower leader epoch is applied", "own rule", _stale_state_taken),
 )
 """Planted, they are not found within 50 seeds: agent_defects says why."""

@@ -175,16 +175,14 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "errors-forgotten",
         "What an agent answered with an error is not sent again.",
-        "reference section 11.3",
+        "Kafka 2.4",
         _errors_forgotten,
     ),
-    Defect(
-        "silence-is-done", "A request without an answer is not sent again.", "reference section 5", _silence_is_done
-    ),
+    Defect("silence-is-done", "A request without an answer is not sent again.", "Kafka 2.4", _silence_is_done),
     Defect(
         "older-content-wins",
         "What failed is sent again in place of newer content.",
-        "design section 5",
+        "own rule",
         _older_wins,
     ),
     Defect("new-only-once", "A repeated request does not say that the partition is new.", "KAFKA-10314", _new_once),
@@ -203,19 +201,17 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "snapshot-is-newest",
         "After a snapshot the cursor stands at the newest delta, also where the snapshot is older.",
-        "design section 5",
+        "own rule",
         _old_snapshot_is_newest,
     ),
     Defect(
         "forgotten-deltas-skipped",
         "A broker far behind gets the oldest delta that is kept in place of a snapshot.",
-        "design section 5",
+        "own rule",
         _metadata_as_it_comes,
     ),
-    Defect(
-        "numbers-restart", "A new channel to the same incarnation counts from 1.", "design section 5", _numbers_restart
-    ),
-    Defect("same-number-twice", "Two requests have the same number.", "design section 5", _same_number_twice),
+    Defect("numbers-restart", "A new channel to the same incarnation counts from 1.", "own rule", _numbers_restart),
+    Defect("same-number-twice", "Two requests have the same number.", "own rule", _same_number_twice),
     Defect(
         "begun-too-soon",
         "A conversation begins before the controller knows all that the broker hosts.",

@@ -240,13 +240,13 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "no-look-again",
         "After a reconnect the controller's watches are armed, and nothing is read again.",
-        "KAFKA-5502, design section 4",
+        "KAFKA-5502",
         _no_look_again,
     ),
     Defect(
         "mark-kept-too-long",
         "An event that was taken still counts as waiting: its next mark is swallowed.",
-        "design section 4",
+        "own rule",
         _kinds_stay,
     ),
 )

@@ -119,37 +119,37 @@ DEFECTS = (
     Defect(
         "epoch-kept-by-reassignments",
         "A step of a reassignment writes replicas and ISR and keeps the leader epoch.",
-        "reference section 7.3",
+        "Kafka 2.4",
         _epoch_kept,
     ),
     Defect(
         "last-in-sync-dropped",
         "Replacing a reassignment drops who was being added, also where nobody else is in sync.",
-        "reference section 7.3",
+        "Kafka 2.4",
         _last_in_sync_dropped,
     ),
     Defect(
         "reassignment-not-completed",
         "Nobody looks whether a reassignment can end when ISRs or brokers change.",
-        "reference section 7.2",
+        "Kafka 2.4",
         _never_looked_again,
     ),
     Defect(
         "reassignment-not-resumed",
         "A new controller leaves alone what was being reassigned.",
-        "reference section 7.2",
+        "Kafka 2.4",
         _not_resumed,
     ),
     Defect(
         "deletions-not-resumed",
         "A new controller does not have former replicas deleted.",
-        "reference section 11.3",
+        "Kafka 2.4",
         _deletions_not_resumed,
     ),
     Defect(
         "returning-broker-not-told",
         "A broker that returns is not told to delete what it is no replica of any more.",
-        "reference section 7.3",
+        "Kafka 2.4",
         _returning_not_told,
     ),
     Defect(
@@ -161,7 +161,7 @@ DEFECTS = (
     Defect(
         "asked-reassignments-stay",
         "What is done is not taken out of /admin/reassign_partitions.",
-        "reference section 7.3",
+        "Kafka 2.4",
         _znode_stays,
     ),
 )

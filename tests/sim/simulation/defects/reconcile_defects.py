@@ -42,19 +42,19 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "never-reconciled",
         "What agents report is never compared with what they shall host.",
-        "design section 5",
+        "own rule",
         _never_compared,
     ),
     Defect(
         "fetcher-lost-unsaid",
         "A follower without a fetcher is reported as one that follows.",
-        "design section 5",
+        "own rule",
         _unfed_unsaid,
     ),
     Defect(
         "lost-role-stays-lost",
         "A stopped replica does not take its role again in the same leader epoch.",
-        "reference section 11.3",
+        "Kafka 2.4",
         _lost_role,
     ),
 )

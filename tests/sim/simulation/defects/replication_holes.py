@@ -1,6 +1,4 @@
-"""Holes of Kafka's brokers: sections 11.1 to 11.3 of the reference of replication. What follows there are patterns,
-models and rules, which `judging` checks.
-"""
+"""Holes of Kafka's brokers: of safety, of availability and of storage. What must hold at any time `judging` checks."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ _NO_LOCKS: Final = "A log belongs to one data loop: nobody looks at it, or takes
 _COST: Final = "It costs time only, and virtual time does not see what computing costs."
 
 HOLES: Final[tuple[Hole, ...]] = (
-    # 11.1
+    # Safety: records lost, logs that differ
     Hole(
         "KIP-101, KAFKA-1211",
         "Followers cut to their high watermark, or not at all where logs differ.",
@@ -44,7 +42,7 @@ HOLES: Final[tuple[Hole, ...]] = (
     ),
     Hole("KIP-841, KAFKA-13916, KAFKA-14140", "Who shut down joined the ISR.", "join-while-leaving leaver-elected"),
     Hole(
-        "replication 11.1 (unclean election)",
+        "no ticket: unclean election",
         "Who was elected out of the ISR cut the others short.",
         "unclean-without-leave fetch-without-epoch",
     ),
@@ -86,7 +84,7 @@ HOLES: Final[tuple[Hole, ...]] = (
         "A leader wrote its ISR on a version that had gone by, for ever.",
         "isr-conflict-overwritten lost-isr-write-is-failure",
     ),
-    # 11.2
+    # Availability
     Hole("KAFKA-9769", "The leader epoch was taken before a step that failed.", "failed-step-left-out"),
     Hole(
         "KAFKA-10371, KAFKA-13266", "A fetcher went on where it had been.", "offset-not-read-again reply-after-removal"
@@ -103,7 +101,11 @@ HOLES: Final[tuple[Hole, ...]] = (
         "Followers refused batches above max.message.bytes.",
         why_not="A gap: no simulated batch is near that size; a unit test has followers take larger ones.",
     ),
-    Hole("KAFKA-13772", "The number of fetchers changed.", why_not="There is one for each leader, always."),
+    Hole(
+        "KAFKA-13772",
+        "The number of fetchers changed.",
+        why_not="It is read at the start, and is one in the simulation.",
+    ),
     Hole(
         "KAFKA-12330, KAFKA-9137",
         "Partitions starved in full answers; sessions in use gave way to others.",
@@ -127,7 +129,7 @@ HOLES: Final[tuple[Hole, ...]] = (
         "Metrics leaked; a high watermark was looked up below the first segment.",
         why_not="No metric is simulated, and no place is looked up for a high watermark.",
     ),
-    # 11.3
+    # Storage and recovery
     Hole(
         "KAFKA-10471, KAFKA-10723, KAFKA-15375",
         "A directory counted as cleanly closed that was not.",
@@ -151,11 +153,11 @@ HOLES: Final[tuple[Hole, ...]] = (
     Hole("KAFKA-16073", "Segments were gone before the log start was raised.", "start-after-drop"),
     Hole("KAFKA-9144", "Coordinator epochs went back in a log.", why_not=_TRANSACTIONS),
     Hole("KAFKA-7190", "Producers were forgotten with their records.", "producers-expire-with-records"),
-    Hole("replication 11.3 (truncation)", "A recovery point stood above rewritten data.", "cut-not-checkpointed"),
+    Hole("no ticket: truncation", "A recovery point stood above rewritten data.", "cut-not-checkpointed"),
     Hole(
-        "replication 11.3 (log start in a batch)",
+        "no ticket: log start in a batch",
         "A follower met a batch that begins below the log start.",
         why_not="DeleteRecords is not served, and retention drops whole segments: logs begin where batches do.",
     ),
 )
-"""In the order of the reference."""
+"""In the order of docs/replication-tests.md."""

@@ -205,43 +205,43 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "lost-reply-is-failure",
         "A controller's write whose reply was lost counts as failed; nothing is read.",
-        "reference section 11.3",
+        "Kafka 2.4",
         _lost_is_failed,
     ),
     Defect(
         "lost-reply-is-success",
         "A controller's write whose reply was lost counts as written; nothing is read.",
-        "design section 4",
+        "own rule",
         _lost_is_written,
     ),
     Defect(
         "lost-reply-is-conflict",
         "A controller's write whose reply was lost counts as somebody else's, its own content too.",
-        "reference section 11.3",
+        "Kafka 2.4",
         _lost_is_conflict,
     ),
     Defect(
         "existing-state-unread",
         "A state that was created and whose reply was lost counts as somebody else's, and is not read.",
-        "reference section 11.3",
+        "Kafka 2.4",
         _existing_state_unread,
     ),
     Defect(
         "lost-reply-sent-again",
         "A controller's write whose reply was lost is sent again without a look.",
-        "design section 4",
+        "own rule",
         _sent_again_unread,
     ),
     Defect(
         "lost-isr-write-is-success",
         "An ISR change whose reply was lost counts as written.",
-        "design section 5",
+        "own rule",
         _lost_isr_write_is_done,
     ),
     Defect(
         "lost-isr-write-is-failure",
         "An ISR change whose reply was lost is given up, and waits for the controller.",
-        "design section 5",
+        "own rule",
         _lost_isr_write_is_not_done,
     ),
     Defect(
@@ -259,19 +259,19 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "isr-by-the-unregistered",
         "An ISR change is written without the check of the own registration.",
-        "design section 5",
+        "own rule",
         _isr_unregistered,
     ),
     Defect(
         "isr-in-any-session",
         "An ISR change is written under whichever session there is.",
-        "design section 5",
+        "own rule",
         _isr_in_any_session,
     ),
     Defect(
         "isr-change-unannounced",
         "A notification that could not be written is forgotten.",
-        "design section 5",
+        "own rule",
         _unannounced,
     ),
     Defect(

@@ -22,9 +22,9 @@ class InvariantBroken(BaseException):
         self.words = words
 
 
-_DESIGN_4: Final = "design section 4"
-_DESIGN_5: Final = "design section 5"
-_DESIGN_6: Final = "design section 6"
+_DESIGN_4: Final = "own rule"
+_DESIGN_5: Final = "own rule"
+_DESIGN_6: Final = "own rule"
 
 _TABLE: Final = (
     # In ZooKeeper
@@ -123,7 +123,7 @@ _TABLE: Final = (
         "Batches at one offset and of one leader epoch are one and follow the same, in all logs.",
         "KIP-101",
     ),
-    Invariant("batches-sound", "Every batch of a log has the checksum it claims.", "reference 11.7"),
+    Invariant("batches-sound", "Every batch of a log has the checksum it claims.", "own rule"),
     Invariant("epochs-fit", "The leader epochs a log knows rise, and are those of its batches.", "KIP-101"),
     Invariant("epoch-noted", "A leader's log knows its leader epoch before it has any record of it.", "KIP-279"),
     Invariant(
@@ -134,7 +134,7 @@ _TABLE: Final = (
     Invariant(
         "synced-kept",
         "A log that is opened again has all that was synced, and knows how new its older segments are.",
-        "reference 11.7 rule 9",
+        "own rule",
     ),
     Invariant(
         "marks-after-cuts",
@@ -175,7 +175,7 @@ _TABLE: Final = (
         "Nobody leads who was not in sync while another live replica has said that its log goes further.",
         _DESIGN_5,
     ),
-    Invariant("no-surprise", "Production code meets no exception that it does not expect.", "issue 3"),
+    Invariant("no-surprise", "Production code meets no exception that it does not expect.", "own rule"),
     Invariant(
         "new-partitions-placed",
         "A partition made with a broker in its ISR since that registered gets a log there while a directory works.",
@@ -184,7 +184,7 @@ _TABLE: Final = (
     Invariant("metadata-holds", "The controller epoch of an agent's metadata never goes back.", _DESIGN_6),
     # At the end
     Invariant("converged", "After the last fault has healed everything is well again in 30 s.", _DESIGN_6),
-    Invariant("history", "What clients were told and saw fits one log per partition.", "issue 3"),
+    Invariant("history", "What clients were told and saw fits one log per partition.", "own rule"),
 )
 
 INVARIANTS: Final = {each.name: each for each in _TABLE}
