@@ -124,9 +124,10 @@ def test_a_partition_that_is_named_again_is_answered_again(cache) -> None:
 def test_the_leader_epoch_of_a_remembered_partition_is_remembered(cache) -> None:
     """KAFKA-9338: otherwise an unchanged entry escapes fencing."""
     session = begin(cache, [0])
-    cache.resolve(session, 1, [wanted(0, epoch=5)], [], False, 0)
+    named = FetchPartition(name(0), None, Offset(7), 100, LeaderEpoch(5), LeaderEpoch(4))
+    cache.resolve(session, 1, [named], [], False, 0)
     (entry,) = cache.resolve(session, 2, [], [], False, 0).partitions
-    assert entry.current_leader_epoch == 5
+    assert (entry.current_leader_epoch, entry.last_fetched_epoch, entry.fetch_offset) == (5, 4, 7)
 
 
 def test_a_session_that_ends_up_empty_is_closed(cache) -> None:

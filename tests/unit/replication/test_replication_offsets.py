@@ -96,3 +96,10 @@ def test_epochs_end_where_the_next_one_begins(cluster) -> None:
     assert ask(0) == (ErrorCode.NONE, EpochEndOffset(LeaderEpoch(0), Offset(2)))
     assert ask(1) == (ErrorCode.NONE, EpochEndOffset(LeaderEpoch(1), Offset(3)))
     assert ask(2) == (ErrorCode.NONE, EpochEndOffset())
+
+
+@pytest.mark.parametrize("timestamp", [LATEST, EARLIEST, GREATEST, 1_000])
+def test_a_partition_that_nobody_has_has_no_offsets(cluster, timestamp) -> None:
+    assert cluster[1].latest(timestamp=timestamp) == ListedOffset(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    cluster.peers.known.add(TP)
+    assert cluster[1].latest(timestamp=timestamp) == ListedOffset(ErrorCode.NOT_LEADER_OR_FOLLOWER)
