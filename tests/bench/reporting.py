@@ -1,0 +1,145 @@
+"""What all benches share: their command lines, what they say while they run, and the file with the figures."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+CORES = 2
+"""Whatever a bench starts shares this many, so that figures of larger machines compare."""
+
+_STARTED = time.monotonic()
+
+
+def parser(doc: str | None, *, runs: int | None = None) -> argparse.ArgumentParser:
+    """The command line of a bench: its module's docstring, `--json`, and `--runs` where it can be repeated."""
+    made = argparse.ArgumentParser(
+        prog=f"./dev bench {bench_name()}", description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    if runs is not None:
+        made.add_argument("--runs", type=count, default=runs, help="how often; the median counts (default %(default)s)")
+    made.add_argument("--json", type=file_to_write, metavar="FILE", help="write the figures to FILE too")
+    return made
+
+
+def bench_name() -> str:
+    """What `./dev bench` calls the script that runs."""
+    return Path(sys.argv[0]).stem.removeprefix("bench_").replace("_", "-")
+
+
+def count(text: str) -> int:
+    """A flag's value: a whole number from 1 on."""
+    try:
+        value = int(text.replace("_", ""))
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
+    return value
+
+
+def seconds(text: str) -> float:
+    """A flag's value: seconds above 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
+    return value
+
+
+def file_to_write(text: str) -> Path:
+    """A flag's value: a file that can be written when the bench is done."""
+    path = Path(text)
+    if path.is_dir() or not path.parent.is_dir():
+        what = "is a directory" if path.is_dir() else f"cannot be written: there is no directory {path.parent}"
+        raise argparse.ArgumentTypeError(f"{text!r} {what}")
+    return path
+
+
+def stay_on_two_cores() -> None:
+    """Leave this process, and whatever it starts, two cores. Where the system has no such call, all stay."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
+
+
+def say(text: str) -> None:
+    """One line of progress."""
+    print(f"{time.monotonic() - _STARTED:7.1f} s  {text}", file=sys.stderr, flush=True)
+
+
+class Progress:
+    """Says how far something is, at most every two seconds."""
+
+    EVERY_S = 2.0
+
+    def __init__(self, what: str, total: int | None = None) -> None:
+        self._what = what
+        self._of = "" if total is None else f" of {total:,}"
+        self._said = time.monotonic()
+
+    def __call__(self, done: int) -> None:
+        now = time.monotonic()
+        if now - self._said >= self.EVERY_S:
+            self._said = now
+            say(f"{self._what}: {done:,}{self._of}")
+
+
+Figures = dict[str, float]
+
+
+def repeat(runs: int, measure: Callable[[], Figures]) -> list[Figures]:
+    """Measure so often, saying what each run gave."""
+    measured = []
+    for number in range(1, runs + 1):
+        say(f"run {number} of {runs}")
+        figures = measure()
+        say("  ".join(f"{name}={value:g}" for name, value in figures.items()))
+        measured.append(figures)
+    return measured
+
+
+def medians(runs: Sequence[Figures]) -> Figures:
+    """The median of each figure."""
+    return {name: round(statistics.median(run[name] for run in runs), 3) for name in runs[0]}
+
+
+def percentile(ordered: Sequence[float], percent: float) -> float:
+    """The value that so many percent do not exceed (nearest rank); `ordered` rises and is not empty."""
+    rank = math.ceil(len(ordered) * percent / 100)
+    return ordered[min(max(rank, 1), len(ordered)) - 1]
+
+
+def machine() -> dict[str, object]:
+    """What the figures were measured on."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {"cores": cores, "machine": platform.machine(), "python": platform.python_version()}
+
+
+def write_report(
+    path: Path | None, params: Mapping[str, object], results: Mapping[str, object], runs: Sequence[Figures] = ()
+) -> None:
+    """Print the results, and write them with what they were measured with, and every run where there were several."""
+    print(
+        " ".join(
+            f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
+            for name, value in results.items()
+            if not isinstance(value, dict | list)
+        )
+    )
+    if path is None:
+        return
+    kept = {name: value for name, value in params.items() if name != "json"}
+    report: dict[str, object] = {"bench": bench_name(), "params": kept, "results": dict(results), "machine": machine()}
+    if runs:
+        report["runs"] = list(runs)
+    path.write_text(json.dumps(report, indent=2) + "\n")
