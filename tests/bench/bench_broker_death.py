@@ -6,13 +6,12 @@ new leaders have acknowledged that they lead, and until every leader has acknowl
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
-from control_plane.plane import ControlPlane, write_report
+from control_plane.plane import ControlPlane
+from reporting import count, parser, run, say, stay_on_two_cores, write_report
 
 from regency.model import znode_paths as paths
 from regency.model.ids import BrokerId
@@ -22,16 +21,17 @@ BROKERS = 3
 
 def main() -> int:
     """Start everything, end a broker, measure."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--partitions", type=int, default=100_000)
-    parser.add_argument("--json", type=Path)
-    arguments = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--partitions", type=count, default=100_000)
+    arguments = options.parse_args()
+    stay_on_two_cores()
     with ControlPlane(BROKERS) as plane:
         plane.fill(arguments.partitions)
         ruling = plane.start_candidate(1)
         plane.wait_settled(ruling)
         plane.ask_agents("forget")
         gone = plane.when_gone(paths.broker(BrokerId(3)))
+        say("ending broker 3")
         plane.ask_agents("die 3")
         began = gone()
         time.sleep(0.2)  # in which the controller hears of it
@@ -53,7 +53,6 @@ def main() -> int:
         )
     write_report(
         arguments.json,
-        "broker-death",
         {"partitions": arguments.partitions, "brokers": BROKERS},
         {
             "new_leaders_seconds": round(elected_at - began, 3),
@@ -66,4 +65,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(main))

@@ -15,7 +15,19 @@ import time
 
 from data_plane.producing import Load, produce
 from data_plane.topics import create_assigned, until
-from reporting import Figures, Progress, count, medians, parser, repeat, say, seconds, stay_on_two_cores, write_report
+from reporting import (
+    Figures,
+    Progress,
+    count,
+    medians,
+    parser,
+    repeat,
+    run,
+    say,
+    seconds,
+    stay_on_two_cores,
+    write_report,
+)
 
 from regency.cluster.cluster import Cluster
 
@@ -88,4 +100,4 @@ def catch_up(cluster: Cluster) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(main))

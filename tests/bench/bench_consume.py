@@ -15,7 +15,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from data_plane.producing import produce
 from data_plane.topics import create_topic
 from data_plane.usage import CpuWatch
-from reporting import Figures, Progress, count, medians, parser, repeat, say, stay_on_two_cores, write_report
+from reporting import Figures, Progress, count, medians, parser, repeat, run, say, stay_on_two_cores, write_report
 
 from regency.cluster.cluster import Cluster
 
@@ -84,4 +84,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(main))

@@ -16,7 +16,7 @@ from data_plane.idlers import Idlers
 from data_plane.producing import Load
 from data_plane.topics import create_topic
 from data_plane.usage import CpuWatch, rss_mb, threads
-from reporting import Figures, count, medians, parser, repeat, say, seconds, stay_on_two_cores, write_report
+from reporting import Figures, count, medians, parser, repeat, run, say, seconds, stay_on_two_cores, write_report
 
 from regency.cluster.cluster import Cluster
 
@@ -80,4 +80,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(main))

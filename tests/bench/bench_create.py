@@ -6,13 +6,12 @@ its answer, and until the last broker has acknowledged what it leads and follows
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
-from control_plane.plane import ControlPlane, write_report
+from control_plane.plane import ControlPlane
+from reporting import count, parser, run, say, stay_on_two_cores, write_report
 
 from regency.protos import controller_pb2 as pb
 from regency.runtime.grpc_channels import call
@@ -23,10 +22,12 @@ PER_TOPIC = 50
 
 def main() -> int:
     """Start everything, create, measure."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--partitions", type=int, default=10_000)
-    parser.add_argument("--json", type=Path)
-    arguments = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--partitions", type=count, default=10_000, help=f"a multiple of {PER_TOPIC}")
+    arguments = options.parse_args()
+    if arguments.partitions % PER_TOPIC:
+        options.error(f"--partitions {arguments.partitions} is no multiple of {PER_TOPIC}, which a topic has")
+    stay_on_two_cores()
     with ControlPlane(BROKERS) as plane:
         ruling = plane.start_candidate(1)
         plane.wait_settled(ruling)
@@ -35,6 +36,7 @@ def main() -> int:
             pb.NewTopic(name=f"topic-{number:05d}", num_partitions=PER_TOPIC, replication_factor=3)
             for number in range(arguments.partitions // PER_TOPIC)
         ]
+        say(f"creating {len(topics):,} topics")
         began = time.monotonic()
         answer = call(
             ruling.client.create_topics, pb.CreateTopicsRequest(topics=topics), timeout_ms=120_000, target="controller"
@@ -52,7 +54,6 @@ def main() -> int:
         raise RuntimeError(f"{told} replicas were told their role, not {3 * len(topics) * PER_TOPIC}")
     write_report(
         arguments.json,
-        "create",
         {"partitions": len(topics) * PER_TOPIC, "brokers": BROKERS},
         {
             "answered_seconds": round(answered - began, 3),
@@ -64,4 +65,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(main))

@@ -7,13 +7,12 @@ and UpdateMetadata of the new epoch. ZooKeeper, controllers and stand-ins share 
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
-from control_plane.plane import ControlPlane, until, write_report
+from control_plane.plane import ControlPlane, until
+from reporting import count, parser, run, say, stay_on_two_cores, write_report
 
 from regency.model import znode_paths as paths
 
@@ -22,10 +21,10 @@ BROKERS = 5
 
 def main() -> int:
     """Start everything, kill the controller, measure."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--partitions", type=int, default=100_000)
-    parser.add_argument("--json", type=Path)
-    arguments = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--partitions", type=count, default=100_000)
+    arguments = options.parse_args()
+    stay_on_two_cores()
     with ControlPlane(BROKERS) as plane:
         plane.fill(arguments.partitions)
         first = plane.start_candidate(1)
@@ -35,6 +34,7 @@ def main() -> int:
         epoch = second.describe().controller_epoch or first.describe().controller_epoch
         plane.ask_agents("forget")
         gone = plane.when_gone(paths.CONTROLLER)
+        say("killing the controller")
         first.kill()
         began = gone()
         until(lambda: second.describe().active, "the second controller ruled")
@@ -55,7 +55,6 @@ def main() -> int:
         raise RuntimeError(f"{counted} replicas were told their role, not {3 * arguments.partitions}")
     write_report(
         arguments.json,
-        "failover",
         {"partitions": arguments.partitions, "brokers": BROKERS},
         {
             "failover_seconds": round(max(*hosts.values(), *metadata.values()) - began, 3),
@@ -75,4 +74,4 @@ def _last(told: list[dict[str, Any]], rpc: str) -> dict[int, float]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(main))

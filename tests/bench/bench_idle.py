@@ -15,7 +15,7 @@ import time
 from confluent_kafka import OFFSET_END, Consumer, KafkaException, Producer, TopicPartition
 from data_plane.topics import TIMEOUT_S, create_many, until
 from data_plane.usage import CpuWatch, descriptors, rss_mb, threads
-from reporting import Figures, count, medians, parser, repeat, say, seconds, stay_on_two_cores, write_report
+from reporting import Figures, count, medians, parser, repeat, run, say, seconds, stay_on_two_cores, write_report
 
 from regency.cluster.cluster import Cluster
 
@@ -31,9 +31,7 @@ def main() -> int:
     options.add_argument("--seconds", type=seconds, default=20.0, help="how long each run watches")
     arguments = options.parse_args()
     if arguments.partitions % PER_TOPIC:
-        options.error(
-            f"--partitions {arguments.partitions} is not a multiple of {PER_TOPIC}, the partitions of a topic"
-        )
+        options.error(f"--partitions {arguments.partitions} is no multiple of {PER_TOPIC}, which a topic has")
     stay_on_two_cores()
     with Cluster(brokers=1) as cluster:
         [broker] = cluster.broker_ids
@@ -96,4 +94,4 @@ def led(servers: str, topics: list[str]) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(main))

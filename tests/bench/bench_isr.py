@@ -6,10 +6,6 @@ machine. Prints one line per round, and writes the figures with --json FILE.
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import platform
 import sys
 import tempfile
 import threading
@@ -17,6 +13,8 @@ import time
 from pathlib import Path
 from unittest.mock import patch
 from uuid import UUID
+
+from reporting import count, parser, run, say, stay_on_two_cores, write_report
 
 from regency.broker_agent import incarnations
 from regency.broker_agent.isr_store import BATCH, IsrWriter
@@ -43,11 +41,6 @@ TOPIC = "bench"
 TOPIC_ID = TopicId(UUID(int=1))
 LEADER = BrokerId(1)
 TIMEOUT_S = 300
-
-
-def machine() -> dict[str, object]:
-    """What the figures were measured on."""
-    return {"cores": os.cpu_count(), "machine": platform.machine(), "python": platform.python_version()}
 
 
 def registered(connect_string: str, broker: BrokerId, directory: Path) -> tuple[ZkSession, BrokerEpoch]:
@@ -152,7 +145,7 @@ def measure(partitions: int, replication: int, rounds: int) -> dict[str, list[fl
                 seconds = bench.round()
             if number >= 2:
                 figures[kind].append(seconds)
-                print(f"{kind} seconds={seconds:.2f} changes_per_second={partitions / seconds:.0f}", flush=True)
+                say(f"{kind} seconds={seconds:.2f} changes_per_second={partitions / seconds:.0f}")
         for session, _ in found.values():
             session.close()
     return figures
@@ -160,21 +153,19 @@ def measure(partitions: int, replication: int, rounds: int) -> dict[str, list[fl
 
 def main() -> int:
     """Start a ZooKeeper, measure."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--partitions", type=int, default=10_000)
-    parser.add_argument("--replication", type=int, default=3)
-    parser.add_argument("--rounds", type=int, default=4)
-    parser.add_argument("--json", type=Path)
-    arguments = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--partitions", type=count, default=10_000)
+    options.add_argument("--replication", type=count, default=3)
+    options.add_argument("--rounds", type=count, default=4)
+    arguments = options.parse_args()
+    if arguments.rounds < 2:
+        options.error("--rounds 1 has no round with the check and one without; it takes 2 or more")
+    stay_on_two_cores()
     figures = measure(arguments.partitions, arguments.replication, arguments.rounds)
-    results = {kind: round(min(seconds), 3) for kind, seconds in figures.items()}
-    print(" ".join(f"{kind}_best_seconds={seconds}" for kind, seconds in results.items()))
-    if arguments.json:
-        params = {name: value for name, value in vars(arguments).items() if name != "json"}
-        report = {"bench": "isr", "params": params, "results": results, "machine": machine()}
-        arguments.json.write_text(json.dumps(report, indent=2) + "\n")
+    results = {f"{kind}_best_seconds": round(min(seconds), 3) for kind, seconds in figures.items()}
+    write_report(arguments.json, vars(arguments), results)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(main))

@@ -21,6 +21,7 @@ from reporting import (
     parser,
     percentile,
     repeat,
+    run,
     seconds,
     stay_on_two_cores,
     write_report,
@@ -106,4 +107,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(main))

@@ -13,7 +13,18 @@ import sys
 
 from data_plane.producing import produce
 from data_plane.topics import create_topic
-from reporting import Figures, Progress, count, medians, parser, percentile, repeat, stay_on_two_cores, write_report
+from reporting import (
+    Figures,
+    Progress,
+    count,
+    medians,
+    parser,
+    percentile,
+    repeat,
+    run,
+    stay_on_two_cores,
+    write_report,
+)
 
 from regency.cluster.cluster import Cluster
 
@@ -53,4 +64,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(main))

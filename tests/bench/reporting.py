@@ -13,6 +13,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from confluent_kafka import KafkaException
+
+from regency.model.errors import RegencyError
+
 CORES = 2
 """Whatever a bench starts shares this many, so that figures of larger machines compare."""
 
@@ -28,6 +32,17 @@ def parser(doc: str | None, *, runs: int | None = None) -> argparse.ArgumentPars
         made.add_argument("--runs", type=count, default=runs, help="how often; the median counts (default %(default)s)")
     made.add_argument("--json", type=file_to_write, metavar="FILE", help="write the figures to FILE too")
     return made
+
+
+def run(main: Callable[[], int]) -> int:
+    """Run a bench's `main`: what stops it is told in a line, not in a traceback. The exit status."""
+    try:
+        return main()
+    except (RegencyError, KafkaException, RuntimeError, TimeoutError, OSError) as error:
+        print(f"bench {bench_name()}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
 
 
 def bench_name() -> str:
@@ -103,7 +118,7 @@ def repeat(runs: int, measure: Callable[[], Figures]) -> list[Figures]:
     for number in range(1, runs + 1):
         say(f"run {number} of {runs}")
         figures = measure()
-        say("  ".join(f"{name}={value:g}" for name, value in figures.items()))
+        say("  ".join(f"{name}={value}" for name, value in figures.items()))
         measured.append(figures)
     return measured
 
@@ -129,13 +144,7 @@ def write_report(
     path: Path | None, params: Mapping[str, object], results: Mapping[str, object], runs: Sequence[Figures] = ()
 ) -> None:
     """Print the results, and write them with what they were measured with, and every run where there were several."""
-    print(
-        " ".join(
-            f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
-            for name, value in results.items()
-            if not isinstance(value, dict | list)
-        )
-    )
+    print(" ".join(f"{name}={value}" for name, value in results.items() if not isinstance(value, dict | list)))
     if path is None:
         return
     kept = {name: value for name, value in params.items() if name != "json"}

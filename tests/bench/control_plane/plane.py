@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import platform
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Self
+
+from reporting import say
 
 from regency.cluster.zookeeper import EmbeddedZooKeeper
 from regency.model import znode_paths as paths
@@ -32,19 +32,6 @@ PER_TOPIC = 50
 CLUSTER = "bench-cluster-id-000000"
 TIMEOUT_S = 120.0
 SESSION_MS = 3_000
-
-
-def machine() -> dict[str, object]:
-    """What the figures were measured on."""
-    return {"cores": os.cpu_count(), "machine": platform.machine(), "python": platform.python_version()}
-
-
-def write_report(path: Path | None, bench: str, params: Mapping[str, object], results: Mapping[str, object]) -> None:
-    """Print the results, and write them with what they were measured with."""
-    print(" ".join(f"{name}={value}" for name, value in results.items() if not isinstance(value, dict | list)))
-    if path is not None:
-        report = {"bench": bench, "params": dict(params), "results": dict(results), "machine": machine()}
-        path.write_text(json.dumps(report, indent=2) + "\n")
 
 
 def until(condition: Callable[[], bool], what: str, timeout_s: float = TIMEOUT_S) -> None:
@@ -201,7 +188,7 @@ class ControlPlane:
                 if isinstance(outcome, ZkError) or not outcome.ok:
                     raise RuntimeError(f"filling ZooKeeper failed: {outcome}")
             done += len(batch) * PER_TOPIC
-        print(f"filled ZooKeeper with {partitions} partitions", flush=True)
+        say(f"filled ZooKeeper with {partitions:,} partitions")
 
     def _batches(self, partitions: int, replication: int) -> Iterator[list[list[Op]]]:
         batch: list[list[Op]] = []
