@@ -125,7 +125,7 @@ def repeat(runs: int, measure: Callable[[], Figures]) -> list[Figures]:
 
 def medians(runs: Sequence[Figures]) -> Figures:
     """The median of each figure."""
-    return {name: round(statistics.median(run[name] for run in runs), 3) for name in runs[0]}
+    return {name: round(statistics.median(run[name] for run in runs), 4) for name in runs[0]}
 
 
 def percentile(ordered: Sequence[float], percent: float) -> float:
