@@ -62,3 +62,4 @@ class CheckpointMalformed(RegencyError):
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"{path}: {reason}.")
         self.path = path
+        self.reason = reason

@@ -200,8 +200,21 @@ def _no_batch(timestamp: int) -> ProducedBatch:
     return ProducedBatch(-1, Offset(-1), 0, timestamp)
 
 
-def decode_snapshot(path: Path, content: bytes) -> dict[int, Producer]:
-    """Producers of a snapshot's content. Raises CheckpointMalformed naming `path`."""
+class SnapshotEntry(NamedTuple):
+    """An entry of a snapshot: one remembered batch of a producer, or a producer without any (sequence -1)."""
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+    coordinator_epoch: int
+    transaction_first_offset: int
+
+
+def snapshot_entries(path: Path, content: bytes) -> list[SnapshotEntry]:
+    """Entries of a snapshot's content, in order. Raises CheckpointMalformed naming `path`."""
     if len(content) < _PREFIX.size:
         raise CheckpointMalformed(path, f"{len(content)} bytes are no snapshot")
     version, crc, count = _PREFIX.unpack_from(content)
@@ -211,13 +224,19 @@ def decode_snapshot(path: Path, content: bytes) -> dict[int, Producer]:
         raise CheckpointMalformed(path, "its checksum is wrong")
     if len(content) != _PREFIX.size + count * _ENTRY.size:
         raise CheckpointMalformed(path, f"{count} entries do not fill {len(content)} bytes")
+    return [SnapshotEntry._make(entry) for entry in _ENTRY.iter_unpack(memoryview(content)[_PREFIX.size :])]
+
+
+def decode_snapshot(path: Path, content: bytes) -> dict[int, Producer]:
+    """Producers of a snapshot's content. Raises CheckpointMalformed naming `path`."""
     producers: dict[int, Producer] = {}
-    for entry in _ENTRY.iter_unpack(memoryview(content)[_PREFIX.size :]):
-        producer_id, epoch, sequence, offset, delta, timestamp, _coordinator, _transaction = entry
-        producer = producers.get(producer_id)
-        if producer is None or producer.epoch != epoch:
-            producer = producers[producer_id] = Producer(epoch, timestamp)
-        producer.last_timestamp = timestamp
-        if sequence >= 0:
-            producer.batches.append(ProducedBatch(sequence, Offset(offset), delta, timestamp))
+    for entry in snapshot_entries(path, content):
+        producer = producers.get(entry.producer_id)
+        if producer is None or producer.epoch != entry.epoch:
+            producer = producers[entry.producer_id] = Producer(entry.epoch, entry.timestamp)
+        producer.last_timestamp = entry.timestamp
+        if entry.last_sequence >= 0:
+            producer.batches.append(
+                ProducedBatch(entry.last_sequence, Offset(entry.last_offset), entry.offset_delta, entry.timestamp)
+            )
     return producers

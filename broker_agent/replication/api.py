@@ -26,6 +26,9 @@ from regency.model.kafka_errors import ErrorCode
 CONSUMER: BrokerId = BrokerId(-1)
 """`replica_id` of an ordinary consumer."""
 
+DEBUGGING: BrokerId = BrokerId(-2)
+"""`replica_id` of Kafka's debugging consumer: it may read any replica, and what it reads proves nothing to anybody."""
+
 
 class ProduceResult(msgspec.Struct, frozen=True):
     """Outcome for one partition of a produce. Offsets are -1 where nothing was appended."""
@@ -52,7 +55,7 @@ class FetchPartition(msgspec.Struct, frozen=True):
 
 
 class FetchParams(msgspec.Struct, frozen=True):
-    """What holds for a whole fetch. `replica_id` -1 is a consumer, 0 or more a follower.
+    """What holds for a whole fetch. `replica_id` -1 is a consumer, -2 a debugging consumer, 0 or more a follower.
 
     There is no isolation level: without transactions the last stable offset is the high watermark.
     """
@@ -67,6 +70,11 @@ class FetchParams(msgspec.Struct, frozen=True):
     def from_follower(self) -> bool:
         """Whether a broker fetches, which may read up to the LEO and counts for ISR and high watermark."""
         return self.replica_id >= 0
+
+    @property
+    def from_debugger(self) -> bool:
+        """Whether followers are to be read too, each up to its own high watermark: to compare replicas."""
+        return self.replica_id == DEBUGGING
 
 
 class EpochEndOffset(msgspec.Struct, frozen=True):

@@ -80,7 +80,7 @@ class FetchPath:
 
     def available(self, params: FetchParams, wanted: FetchPartition) -> int | None:
         """Bytes that could be answered for one partition now; None where an error or a truncated log is to be told."""
-        partition = self._hosting.find_led(wanted.topic_partition, wanted.current_leader_epoch, wanted.topic_id)
+        partition = self._find(params, wanted)
         if isinstance(partition, ErrorCode):
             return None
         log = partition.log
@@ -99,7 +99,7 @@ class FetchPath:
     def _read(self, reading: _Reading, wanted: FetchPartition, counted_ms: int | None) -> None:
         """Read one partition; a follower's fetch is counted as of `counted_ms`, unless that is None."""
         params = reading.params
-        found = self._hosting.find_led(wanted.topic_partition, wanted.current_leader_epoch, wanted.topic_id)
+        found = self._find(params, wanted)
         if isinstance(found, ErrorCode):
             reading.add(wanted, self._refusal(found, wanted.topic_partition))
             return
@@ -113,6 +113,10 @@ class FetchPath:
         reading.add(wanted, fetched)
         if counted_ms is not None and fetched.error is ErrorCode.NONE and fetched.diverging is None:
             self._count(reading, found, wanted, leader_end, counted_ms)
+
+    def _find(self, params: FetchParams, wanted: FetchPartition) -> Partition | ErrorCode:
+        find = self._hosting.find_replica if params.from_debugger else self._hosting.find_led
+        return find(wanted.topic_partition, wanted.current_leader_epoch, wanted.topic_id)
 
     def _count(
         self, reading: _Reading, partition: Partition, wanted: FetchPartition, leader_end: Offset, now_ms: int
@@ -200,7 +204,8 @@ class _DelayedFetch(DelayedOperation):
 
     def finish(self) -> None:
         reading, wanted = self._reading, self._wanted
-        again = wanted if reading.size else reading.outdated
+        # a follower's log grows without telling anybody who waits
+        again = wanted if reading.size or reading.params.from_debugger else reading.outdated
         try:
             results = self._path.read_again(reading, [wanted[partition] for partition in again])
         except Exception:
@@ -212,7 +217,7 @@ class _DelayedFetch(DelayedOperation):
 
 
 def _read_log(partition: Partition, reading: _Reading, wanted: FetchPartition) -> FetchedPartition:
-    """Whole batches from the fetch offset to the LEO (followers) or the high watermark (consumers).
+    """Whole batches from the fetch offset to the LEO (followers) or this replica's high watermark (all others).
 
     Below the log start is out of range whatever the epochs say (KAFKA-12996); then diverging epochs, then beyond the
     end.

@@ -108,6 +108,15 @@ class Hosting:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return found
 
+    def find_replica(
+        self, topic_partition: TopicPartition, current: LeaderEpoch = NO_LEADER_EPOCH, topic_id: TopicId | None = None
+    ) -> Partition | ErrorCode:
+        """As `find`, and this broker leads or follows it: for who compares replicas, and wants this very one."""
+        found = self.find(topic_partition, current, topic_id)
+        if isinstance(found, Partition) and found.role is Role.NONE:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return found
+
     def _not_hosted(self, topic_partition: TopicPartition) -> ErrorCode:
         if topic_partition in self.homeless:
             return ErrorCode.KAFKA_STORAGE_ERROR

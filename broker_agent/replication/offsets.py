@@ -1,9 +1,12 @@
-"""ListOffsets and OffsetsForLeaderEpoch: questions about offsets, answered by leaders only."""
+"""ListOffsets and OffsetsForLeaderEpoch: questions about offsets, answered by leaders.
+
+Only a debugging consumer is answered by every replica, about its own log.
+"""
 
 from __future__ import annotations
 
 from regency.broker_agent.log.errors import LogStorageError
-from regency.broker_agent.replication.api import CONSUMER, EpochEndOffset, ListedOffset
+from regency.broker_agent.replication.api import DEBUGGING, EpochEndOffset, ListedOffset
 from regency.broker_agent.replication.hosting import Hosting
 from regency.broker_agent.replication.partition import Partition
 from regency.model.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
@@ -35,13 +38,14 @@ class OffsetQueries:
         A new leader whose high watermark has not reached its epoch's start answers a consumer OFFSET_NOT_AVAILABLE
         where the answer might go backwards (KIP-207).
         """
-        partition = self._hosting.find_led(topic_partition, current)
+        find = self._hosting.find_replica if replica_id == DEBUGGING else self._hosting.find_led
+        partition = find(topic_partition, current)
         if isinstance(partition, ErrorCode):
             return ListedOffset(partition)
         if timestamp == EARLIEST:
             start = partition.log_start_offset
             return ListedOffset(ErrorCode.NONE, -1, start, partition.log.epoch_at(start))
-        from_consumer = replica_id <= CONSUMER
+        from_consumer = replica_id < 0 and replica_id != DEBUGGING
         end = partition.log.high_watermark if from_consumer else partition.log_end_offset
         settled = not from_consumer or end >= partition.epoch_start
         if timestamp == LATEST:

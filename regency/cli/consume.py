@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import time
 from collections.abc import Sequence
 
@@ -15,6 +14,7 @@ from regency.cli.context import INT32_MAX, INT64_MAX, TOPIC_NAME, Seconds, clust
 from regency.cli.deletions import refuse_if_going
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.kafka_clients import CONNECT_TIMEOUT_S, check_partition, check_reachable, client_config
+from regency.cli.spelling import encoding_of, spelled
 from regency.model.topic_names import validate_topic_name
 
 _POLL_S = 0.2
@@ -157,16 +157,15 @@ def describe_record(message: confluent_kafka.Message) -> ConsumedRecord:
     kind, timestamp = message.timestamp()
     headers = [(name, _bytes(value)) for name, value in _headers(message)]
     key, value = _bytes(message.key()), _bytes(message.value())
-    parts = [key, value, *(content for _, content in headers)]
-    encoding = "utf-8" if all(_is_text(part) for part in parts) else "base64"
+    encoding = encoding_of([key, value, *(content for _, content in headers)])
     return ConsumedRecord(
         topic=message.topic() or "",
         partition=_number(message.partition()),
         offset=_number(message.offset()),
         timestamp=None if kind == confluent_kafka.TIMESTAMP_NOT_AVAILABLE else timestamp,
-        key=_text(key, encoding),
-        value=_text(value, encoding),
-        headers=[(name, _text(content, encoding)) for name, content in headers],
+        key=spelled(key, encoding),
+        value=spelled(value, encoding),
+        headers=[(name, spelled(content, encoding)) for name, content in headers],
         encoding=encoding,
     )
 
@@ -182,17 +181,3 @@ def _bytes(content: str | bytes | None) -> bytes | None:
 
 def _number(value: int | None) -> int:
     return -1 if value is None else value
-
-
-def _is_text(data: bytes | None) -> bool:
-    try:
-        (data or b"").decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _text(data: bytes | None, encoding: str) -> str | None:
-    if data is None:
-        return None
-    return data.decode() if encoding == "utf-8" else base64.b64encode(data).decode("ascii")

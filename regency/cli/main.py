@@ -38,6 +38,8 @@ _COMMANDS = {
     "explain": _Lazy("regency.cli.explain:explain", "Tell how a partition came to its leader and its ISR."),
     "history": _Lazy("regency.cli.explain:history", "Tell what was decided in the cluster, and why."),
     "doctor": _Lazy("regency.cli.doctor:doctor", "Tell where ZooKeeper, the controller and the agents differ."),
+    "log": _Lazy("regency.cli.log:log", "Look at log files: dump and check them."),
+    "verify": _Lazy("regency.cli.verify.command:verify", "Compare what the replicas of a topic hold."),
     "cluster": _Lazy("regency.cli.cluster:cluster", "Tell whether the cluster is healthy, and wait until it is."),
     "zookeeper": _Lazy("regency.cli.daemons:zookeeper", "Run a ZooKeeper in the foreground."),
     "agent": _Lazy("regency.cli.daemons:agent", "Run a broker agent in the foreground."),

@@ -31,6 +31,8 @@ class TopicFacts(msgspec.Struct):
     name: str
     partitions: list[PartitionFacts] = []
     error_code: int = 0
+    topic_id: object = None
+    """A UUID, from brokers that tell it."""
 
 
 def all_topics(servers: str) -> list[TopicFacts]:

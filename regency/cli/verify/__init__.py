@@ -1,0 +1,1 @@
+"""`regency verify replicas`: whether all replicas of a topic hold the same."""

@@ -1,0 +1,130 @@
+"""Compares the replicas of one partition while their batches come in, in whatever pieces. Pure.
+
+Two replicas agree on a batch when place, leader epoch, size and checksum are the same: the checksum covers the rest.
+Only offsets that a replica has are compared: from its log start to where it could be read.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from regency.model.ids import BrokerId
+
+
+class Batch(NamedTuple):
+    """What replicas must agree on."""
+
+    base_offset: int
+    last_offset: int
+    leader_epoch: int
+    crc: int
+    size: int
+
+    def __str__(self) -> str:
+        """For people."""
+        offsets = f"offsets {self.base_offset} to {self.last_offset}"
+        return f"{offsets} of leader epoch {self.leader_epoch}, {self.size} bytes, checksum {self.crc:08x}"
+
+
+class Divergence:
+    """Offsets on which replicas differ; `first` is what each has where it begins, None for nothing there."""
+
+    __slots__ = ("first", "from_offset", "to_offset")
+
+    def __init__(self, from_offset: int, to_offset: int, first: dict[BrokerId, Batch | None]) -> None:
+        self.from_offset = from_offset
+        self.to_offset = to_offset
+        self.first = first
+
+
+class _Replica:
+    __slots__ = ("ended", "next_offset", "pending", "start")
+
+    def __init__(self, start: int) -> None:
+        self.start = start
+        self.next_offset = start
+        self.pending: deque[Batch] = deque()
+        self.ended = False
+
+    def covers(self, batch: Batch) -> bool:
+        """Whether it should have a batch at these offsets."""
+        return self.start <= batch.last_offset and (not self.ended or batch.base_offset < self.next_offset)
+
+
+class Comparison:
+    """`starts` are the replicas' log starts."""
+
+    def __init__(self, starts: dict[BrokerId, int]) -> None:
+        self._replicas = {broker: _Replica(start) for broker, start in starts.items()}
+        self.divergences: list[Divergence] = []
+        self.differs: set[BrokerId] = set()
+        """Replicas that have something else than most, or than the first of as many."""
+        self.agreed = 0
+        """Batches that two replicas or more have alike."""
+
+    def next_offset(self, broker: BrokerId) -> int:
+        """Where the replica is to be read on."""
+        return self._replicas[broker].next_offset
+
+    def wants(self, broker: BrokerId) -> bool:
+        """Whether the replica's next batches are needed."""
+        replica = self._replicas[broker]
+        return not replica.ended and not replica.pending
+
+    def take(self, broker: BrokerId, batches: Iterable[Batch]) -> None:
+        """The replica's next batches."""
+        replica = self._replicas[broker]
+        for batch in batches:
+            replica.pending.append(batch)
+            replica.next_offset = batch.last_offset + 1
+
+    def skip_to(self, broker: BrokerId, start: int) -> None:
+        """The replica's log begins only there by now; only where all that came of it has been compared."""
+        replica = self._replicas[broker]
+        assert not replica.pending
+        replica.start = max(replica.start, start)
+        replica.next_offset = max(replica.next_offset, start)
+
+    def end(self, broker: BrokerId) -> None:
+        """No more will come of this replica."""
+        self._replicas[broker].ended = True
+
+    def advance(self) -> None:
+        """Compare as far as all that are still read have batches."""
+        while True:
+            heads = [replica.pending[0] for replica in self._replicas.values() if replica.pending]
+            if not heads:
+                return
+            lowest = min(heads)
+            group = {broker: replica for broker, replica in self._replicas.items() if replica.covers(lowest)}
+            if any(not replica.pending and not replica.ended for replica in group.values()):
+                return
+            self._compare(lowest, group)
+
+    def _compare(self, lowest: Batch, group: dict[BrokerId, _Replica]) -> None:
+        there = {broker: replica.pending[0] if replica.pending else None for broker, replica in group.items()}
+        if all(batch == lowest for batch in there.values()):
+            self.agreed += len(group) > 1
+            for replica in group.values():
+                replica.pending.popleft()
+            return
+        end = min(batch.last_offset for batch in there.values() if batch is not None)
+        self._differ(lowest.base_offset, end, there)
+        for replica in group.values():
+            if replica.pending and replica.pending[0].last_offset <= end:
+                replica.pending.popleft()
+
+    def _differ(self, start: int, end: int, there: dict[BrokerId, Batch | None]) -> None:
+        held = list(there.values())
+        usual = max(held, key=held.count)
+        self.differs.update(broker for broker, batch in there.items() if batch != usual)
+        last = self.divergences[-1] if self.divergences else None
+        if last is not None and start <= last.to_offset + 1 and last.first.keys() == there.keys():
+            last.to_offset = max(last.to_offset, end)
+        else:
+            shown = {
+                broker: None if batch is None or batch.base_offset > end else batch for broker, batch in there.items()
+            }
+            self.divergences.append(Divergence(start, end, shown))

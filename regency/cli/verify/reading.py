@@ -1,0 +1,255 @@
+"""Reads all replicas of some partitions side by side, up to the high watermark, and has them compared.
+
+Holds no records: of each batch only what is compared, after its checksum was worked out.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
+
+from regency.broker_agent.replication.api import FetchedPartition, FetchPartition
+from regency.cli.replica_wire import Place, Replica, ReplicaWire, Unanswered
+from regency.cli.verify.comparison import Batch, Comparison, Divergence
+from regency.model.ids import BrokerId, Offset, TopicId, TopicPartition
+from regency.model.kafka_errors import ErrorCode
+from regency.model.record_batch import CorruptBatch, crc_matches, iter_batches
+
+AT_ONCE = 32
+"""Partitions that are read side by side."""
+RESPONSE_BYTES = 8 << 20
+PARTITION_BYTES = 1 << 20
+_PAUSE_S = 0.1
+
+AGREES, DIVERGES, DAMAGED, BEHIND, OFFLINE, MISSING, FAILED = (
+    "agrees",
+    "diverges",
+    "damaged",
+    "behind",
+    "offline",
+    "missing",
+    "failed",
+)
+_STATES = {
+    ErrorCode.KAFKA_STORAGE_ERROR: (OFFLINE, "its log directory failed"),
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: (MISSING, "its broker does not host it now"),
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: (MISSING, "its broker does not know it"),
+    ErrorCode.CORRUPT_MESSAGE: (DAMAGED, "its broker finds it damaged"),
+}
+
+
+class Damaged(msgspec.Struct, frozen=True):
+    """A batch that is not what its producer sent."""
+
+    broker: int
+    offset: int
+    what: str
+
+
+class Partition(msgspec.Struct, frozen=True):
+    """A partition that is to be read; `places` has every assigned replica."""
+
+    name: TopicPartition
+    topic_id: TopicId
+    leader: int | None
+    places: Mapping[BrokerId, Place | ErrorCode | Unanswered]
+
+    @property
+    def bound(self) -> int:
+        """The leader's high watermark; where nobody leads or the leader is silent, the highest there is."""
+        known = {broker: place for broker, place in self.places.items() if isinstance(place, Place)}
+        if self.leader is not None and (led := known.get(BrokerId(self.leader))) is not None:
+            return led.high_watermark
+        return max((place.high_watermark for place in known.values()), default=0)
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What became of one replica."""
+
+    broker: int
+    state: str
+    log_start: int | None
+    read_to: int | None
+    detail: str = ""
+
+
+class PartitionResult(msgspec.Struct, frozen=True):
+    """What became of one partition."""
+
+    partition: Partition
+    replicas: list[Verdict]
+    divergences: list[Divergence]
+    damages: list[Damaged]
+
+
+class _Reading:
+    """One partition while it is read."""
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.bound = partition.bound
+        self.read: dict[BrokerId, Place] = {}
+        self.outcome: dict[BrokerId, tuple[str, str]] = {}
+        """State and detail of the replicas that could not be read to the end."""
+        self.damages: list[Damaged] = []
+        self.waits_since: dict[BrokerId, float] = {}
+        for broker, place in partition.places.items():
+            match place:
+                case Place():
+                    self.read[broker] = place
+                case Unanswered():
+                    self.outcome[broker] = (OFFLINE, place.why)
+                case _:
+                    self.outcome[broker] = _state(place)
+        self.comparison = Comparison({broker: place.log_start for broker, place in self.read.items()})
+        for broker in self.read:
+            self.end_if_done(broker)
+
+    def end_if_done(self, broker: BrokerId) -> None:
+        if self.comparison.next_offset(broker) >= self.bound:
+            self.comparison.end(broker)
+
+    def fail(self, broker: BrokerId, state: str, detail: str) -> None:
+        """The replica can be read no further."""
+        self.outcome[broker] = (state, detail)
+        self.comparison.end(broker)
+
+    def wanted(self) -> list[BrokerId]:
+        return [broker for broker in self.read if self.comparison.wants(broker)]
+
+    def take(self, broker: BrokerId, fetched: FetchedPartition, patience_s: float) -> bool:
+        """Whether anything came."""
+        if not fetched.records:
+            self._nothing(broker, fetched, patience_s)
+            return False
+        self.waits_since.pop(broker, None)
+        batches: list[Batch] = []
+        try:
+            for at, header in iter_batches(fetched.records):
+                if header.last_offset < self.comparison.next_offset(broker) or header.base_offset >= self.bound:
+                    continue
+                if not crc_matches(fetched.records, header, at):
+                    self.damages.append(Damaged(broker, header.base_offset, "the batch's checksum is wrong"))
+                place = (header.base_offset, header.last_offset, header.leader_epoch)
+                batches.append(Batch(*place, header.crc, header.size))
+        except CorruptBatch as error:
+            offset = batches[-1].last_offset + 1 if batches else self.comparison.next_offset(broker)
+            self.damages.append(Damaged(broker, offset, error.reason))
+            self.comparison.take(broker, batches)
+            self.fail(broker, DAMAGED, f"no batch begins at offset {offset}: {error.reason}")
+            return True
+        self.comparison.take(broker, batches)
+        if not batches:
+            self.fail(broker, DAMAGED, f"what it holds at offset {self.comparison.next_offset(broker)} is elsewhere")
+        self.end_if_done(broker)
+        return True
+
+    def _nothing(self, broker: BrokerId, fetched: FetchedPartition, patience_s: float) -> None:
+        """A replica that knows of more has had no room in the answer; another has not come as far yet."""
+        at = self.comparison.next_offset(broker)
+        if fetched.high_watermark > at:
+            return
+        since = self.waits_since.setdefault(broker, time.monotonic())
+        if time.monotonic() - since >= patience_s:
+            self.fail(
+                broker, BEHIND, f"its high watermark is {fetched.high_watermark}, the partition's is {self.bound}"
+            )
+
+    def result(self) -> PartitionResult:
+        damaged = {damage.broker for damage in self.damages}
+        verdicts = []
+        for broker, place in self.partition.places.items():
+            state, detail = self.outcome.get(broker, (AGREES, ""))
+            if broker in damaged:
+                state = DAMAGED
+            elif broker in self.comparison.differs:
+                state = DIVERGES
+            start = place.log_start if isinstance(place, Place) else None
+            end = self.comparison.next_offset(broker) if broker in self.read else None
+            verdicts.append(Verdict(broker, state, start, end, detail))
+        return PartitionResult(self.partition, verdicts, self.comparison.divergences, self.damages)
+
+
+def read_and_compare(
+    wire: ReplicaWire, partitions: Sequence[Partition], *, patience_s: float, on_progress: Callable[[int], object]
+) -> Iterable[PartitionResult]:
+    """Results in order. `on_progress` gets the offsets that were read, of all replicas together.
+
+    A replica whose high watermark is behind is waited for `patience_s` seconds: followers learn it a fetch later.
+    """
+    for start in range(0, len(partitions), AT_ONCE):
+        readings = [_Reading(partition) for partition in partitions[start : start + AT_ONCE]]
+        _read(wire, {reading.partition.name: reading for reading in readings}, patience_s, on_progress)
+        for reading in readings:
+            yield reading.result()
+
+
+def _read(
+    wire: ReplicaWire,
+    readings: Mapping[TopicPartition, _Reading],
+    patience_s: float,
+    on_progress: Callable[[int], object],
+) -> None:
+    starved: dict[Replica, None] = {}
+    while wanted := _wanted(readings, starved):
+        starved, moved = {}, False
+        outside: dict[BrokerId, list[TopicPartition]] = {}
+        for (broker, name), fetched in wire.fetch(wanted, max_bytes=RESPONSE_BYTES).items():
+            reading = readings[name]
+            before = reading.comparison.next_offset(broker)
+            if isinstance(fetched, Unanswered):
+                reading.fail(broker, OFFLINE, fetched.why)
+            elif fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
+                outside.setdefault(broker, []).append(name)
+            elif fetched.error is not ErrorCode.NONE:
+                reading.fail(broker, *_state(fetched.error))
+            elif reading.take(broker, fetched, patience_s):
+                moved = True
+            elif fetched.high_watermark > before:
+                starved[broker, name] = None
+            on_progress(reading.comparison.next_offset(broker) - before)
+        _begin_later(wire, readings, outside)
+        for reading in readings.values():
+            reading.comparison.advance()
+        if not (moved or starved or outside):
+            time.sleep(_PAUSE_S)
+
+
+def _wanted(
+    readings: Mapping[TopicPartition, _Reading], starved: Mapping[Replica, None]
+) -> dict[BrokerId, list[FetchPartition]]:
+    """What to read next, by broker; first whom the last answer had no room for."""
+    wanted: dict[BrokerId, list[FetchPartition]] = {}
+    for name, reading in readings.items():
+        for broker in reading.wanted():
+            offset = Offset(reading.comparison.next_offset(broker))
+            some = wanted.setdefault(broker, [])
+            some.append(FetchPartition(name, reading.partition.topic_id, offset, PARTITION_BYTES))
+    for broker, some in list(wanted.items()):
+        full = [one for one in some if (broker, one.topic_partition) not in starved]
+        wanted[broker] = [one for one in some if (broker, one.topic_partition) in starved] + full
+    return wanted
+
+
+def _begin_later(
+    wire: ReplicaWire, readings: Mapping[TopicPartition, _Reading], outside: Mapping[BrokerId, Sequence[TopicPartition]]
+) -> None:
+    """Go on where the logs begin by now: retention removed what was to be read."""
+    for (broker, name), listed in wire.starts(outside).items():
+        reading = readings[name]
+        at = reading.comparison.next_offset(broker)
+        if isinstance(listed, Unanswered):
+            reading.fail(broker, OFFLINE, listed.why)
+        elif listed.error is not ErrorCode.NONE:
+            reading.fail(broker, *_state(listed.error))
+        elif listed.offset <= at:
+            reading.fail(broker, BEHIND, f"its log ends below offset {at}, the high watermark is {reading.bound}")
+        else:
+            reading.comparison.skip_to(broker, listed.offset)
+            reading.end_if_done(broker)
+
+
+def _state(error: ErrorCode) -> tuple[str, str]:
+    return _STATES.get(error, (FAILED, f"its broker answers {error.name}"))
