@@ -9,7 +9,12 @@ from regency.cli.dump.command import dump
 
 @click.group()
 def log() -> None:
-    """Look at log files and log directories."""
+    """Look at log files and log directories.
+
+    \b
+    Example:
+      regency log dump .run/agent-1/data/flights-0
+    """
 
 
 log.add_command(dump)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from uuid import UUID
 
 import msgspec
 
@@ -31,8 +32,7 @@ class TopicFacts(msgspec.Struct):
     name: str
     partitions: list[PartitionFacts] = []
     error_code: int = 0
-    topic_id: object = None
-    """A UUID, from brokers that tell it."""
+    topic_id: UUID | None = None
 
 
 def all_topics(servers: str) -> list[TopicFacts]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from uuid import UUID
 
 import click
 import msgspec
@@ -17,7 +18,9 @@ from regency.cli.refusals import refusal
 from regency.cli.replica_lists import parse_assignment
 from regency.cli.topics_alter import alter_topic
 from regency.cli.topics_delete import delete_topics
+from regency.cli.topics_live import Asked, LiveReplica, ask_replicas
 from regency.cli.topics_set_rf import set_rf
+from regency.model.ids import TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 
 _UNDECIDED = -1
@@ -34,7 +37,10 @@ class TopicRow(msgspec.Struct, frozen=True):
 
 
 class PartitionRow(msgspec.Struct, frozen=True):
-    """A partition in `regency topics describe`. `leader` and `epoch` are None while nobody leads."""
+    """A partition in `regency topics describe`. `leader` and `epoch` are None while nobody leads.
+
+    `live` has the replicas in their order, as each of them tells; it is empty where they were not asked.
+    """
 
     topic: str
     partition: int
@@ -43,6 +49,22 @@ class PartitionRow(msgspec.Struct, frozen=True):
     replicas: list[int]
     isr: list[int]
     offline: list[int]
+    live: list[LiveReplica] = []
+
+    @property
+    def hw(self) -> int | None:
+        """The leader's high watermark."""
+        return next((replica.high_watermark for replica in self.live if replica.broker == self.leader), None)
+
+    @property
+    def leo(self) -> list[str]:
+        """Log ends, in the order of the replicas."""
+        return ["-" if replica.log_end is None else str(replica.log_end) for replica in self.live]
+
+    @property
+    def lag(self) -> list[str]:
+        """How far each is behind the leader."""
+        return ["-" if replica.lag is None else str(replica.lag) for replica in self.live]
 
 
 class _PartitionReply(msgspec.Struct):
@@ -70,7 +92,7 @@ class _TopicReply(msgspec.Struct):
     error_code: int
     name: str | None
     partitions: list[_PartitionReply] = []
-    topic_id: object = None
+    topic_id: UUID | None = None
 
     @property
     def replication_factor(self) -> int:
@@ -192,31 +214,52 @@ def list_topics() -> None:
     show(rows, ["topic", "partitions", "replication_factor", "topic_id"])
 
 
-@topics.command(short_help="Show leaders, replicas and ISRs.")
+@topics.command(short_help="Show leaders, replicas, ISRs and how far each replica is.")
 @click.argument("names", nargs=-1, metavar="[NAME]...", type=TOPIC_NAME)
 @click.option("--under-replicated", is_flag=True, help="Only partitions of which a replica is not in sync.")
 @click.option("--leaderless", is_flag=True, help="Only partitions that nobody leads.")
+@click.option("--no-offsets", is_flag=True, help="Leave out HW, LEO and LAG, for which every broker is asked.")
 @cluster_options
-def describe(names: tuple[str, ...], under_replicated: bool, leaderless: bool) -> None:
-    """Show leader, epoch, replicas and ISR of each partition, of all topics or of those named.
+def describe(names: tuple[str, ...], under_replicated: bool, leaderless: bool, no_offsets: bool) -> None:
+    """Show leader, epoch, replicas and ISR of each partition, of all topics or of those named, and how far they are.
 
-    Of a topic that is being deleted it tells how far that is and what it waits for (exit status 4).
+    HW is the leader's high watermark. LEO, where each replica's log ends, and LAG, how many offsets that is before the
+    leader's end, stand in the order of REPLICAS; all are asked of the replicas themselves, at the same time. A dash is
+    a replica that cannot tell. Of a topic that is being deleted the command tells how far that is and what it waits
+    for (exit status 4).
 
     \b
     Examples:
       regency topics describe flights
       regency topics describe --under-replicated
+      regency topics describe flights -o json | jq '.[] | .live[] | select(.lag > 1000)'
     """
+    replies = _describe(list(names) or None)
     rows = [
         partition.row(reply.name or "")
-        for reply in _describe(list(names) or None)
+        for reply in replies
         for partition in sorted(reply.partitions, key=lambda found: found.partition_index)
     ]
     if under_replicated:
         rows = [row for row in rows if set(row.replicas) - set(row.isr)]
     if leaderless:
         rows = [row for row in rows if row.leader is None]
-    show(rows, ["topic", "partition", "leader", "epoch", "replicas", "isr", "offline"])
+    columns = ["topic", "partition", "leader", "epoch", "replicas", "isr", "offline"]
+    if not no_offsets and rows:
+        rows = _with_offsets(rows, replies)
+        columns += ["hw", "leo", "lag"]
+    show(rows, columns)
+
+
+def _with_offsets(rows: list[PartitionRow], replies: list[_TopicReply]) -> list[PartitionRow]:
+    ids = {reply.name or "": TopicId(reply.topic_id) for reply in replies if reply.topic_id is not None}
+    asked = [
+        Asked(TopicPartition(row.topic, row.partition), -1 if row.leader is None else row.leader, row.replicas)
+        for row in rows
+        if row.topic in ids
+    ]
+    live = ask_replicas(current().bootstrap_servers(), asked, ids)
+    return [msgspec.structs.replace(row, live=live.get(TopicPartition(row.topic, row.partition), [])) for row in rows]
 
 
 def _describe(names: list[str] | None) -> list[_TopicReply]:

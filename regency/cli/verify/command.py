@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from uuid import UUID
 
 import click
 import msgspec
@@ -23,7 +22,7 @@ from regency.cli.context import (
     stderr_is_terminal,
 )
 from regency.cli.deletions import refuse_if_going
-from regency.cli.exits import Exit
+from regency.cli.exits import CommandFailed, Exit
 from regency.cli.kafka_clients import admin_client, check_partition
 from regency.cli.metadata import TopicFacts, decode_topics
 from regency.cli.refusals import refusal
@@ -103,7 +102,12 @@ class Verification(msgspec.Struct, frozen=True):
 @click.group()
 @cluster_options
 def verify() -> None:
-    """Check what brokers hold."""
+    """Check what brokers hold.
+
+    \b
+    Example:
+      regency verify replicas flights
+    """
 
 
 @verify.command(short_help="Compare all replicas of a topic up to the high watermark.")
@@ -174,7 +178,8 @@ def _describe(servers: str, topic: str) -> tuple[TopicFacts, TopicId]:
         refuse_if_going(servers, topic)
     if facts.error_code not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
         raise refusal(f"topic {topic}", facts.error_code, None)
-    assert isinstance(facts.topic_id, UUID)
+    if facts.topic_id is None:
+        raise CommandFailed(f"Topic {topic} has no id yet.", hint="Try again when a controller rules.")
     return facts, TopicId(facts.topic_id)
 
 

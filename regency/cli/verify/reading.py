@@ -33,7 +33,7 @@ AGREES, DIVERGES, DAMAGED, BEHIND, OFFLINE, MISSING, FAILED = (
     "failed",
 )
 _STATES = {
-    ErrorCode.KAFKA_STORAGE_ERROR: (OFFLINE, "its log directory failed"),
+    ErrorCode.KAFKA_STORAGE_ERROR: (OFFLINE, "its log or its log directory is offline"),
     ErrorCode.NOT_LEADER_OR_FOLLOWER: (MISSING, "its broker does not host it now"),
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: (MISSING, "its broker does not know it"),
     ErrorCode.CORRUPT_MESSAGE: (DAMAGED, "its broker finds it damaged"),
@@ -203,6 +203,9 @@ def _read(
                 reading.fail(broker, OFFLINE, fetched.why)
             elif fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
                 outside.setdefault(broker, []).append(name)
+            elif fetched.error is ErrorCode.KAFKA_STORAGE_ERROR:
+                # it could tell its offsets a moment ago: damage takes a log offline when it is found by a read
+                reading.fail(broker, FAILED, f"its broker cannot read it at offset {before}, and its log tells why")
             elif fetched.error is not ErrorCode.NONE:
                 reading.fail(broker, *_state(fetched.error))
             elif reading.take(broker, fetched, patience_s):

@@ -26,6 +26,8 @@ SUBCOMMANDS = [
     ("topics", "delete"),
     ("topics", "list"),
     ("topics", "describe"),
+    ("log", "dump"),
+    ("verify", "replicas"),
     ("configs", "get"),
     ("configs", "set"),
     ("configs", "unset"),

@@ -18,6 +18,8 @@ from regency.cli import deletions, kafka_clients, topics
 from regency.cli.exits import CommandFailed
 from regency.cli.kafka_clients import first_that_answers
 from regency.cli.refusals import refusal
+from regency.cli.topics_live import LiveReplica
+from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import admin_pb2
 
@@ -34,6 +36,7 @@ class FakeAdmin:
         self.reply: dict[str, object] = {"error_code": 0, "error_message": None}
         self.never_ready = False
         self.topics: list[dict[str, object]] = []
+        self.live: dict[TopicPartition, list[LiveReplica]] = {}
 
     def create_topics(self, wanted: Mapping[str, object], **_: object) -> dict[str, object]:
         self.created.update(wanted)
@@ -60,6 +63,7 @@ def admin(monkeypatch: pytest.MonkeyPatch) -> FakeAdmin:
         yield fake
 
     monkeypatch.setattr(topics, "admin_client", connect)
+    monkeypatch.setattr(topics, "ask_replicas", lambda *_: fake.live)
     monkeypatch.setattr(deletions, "cluster_wire", connect)
     monkeypatch.setattr(deletions, "ask_controller", lambda *_: admin_pb2.ListDeletionsResponse())
     return fake
@@ -172,10 +176,43 @@ def test_describe_shows_each_partition(run: Run, admin: FakeAdmin) -> None:
     admin.topics = [topic("flights", partition(1, -1, [1]), partition(0, 2, [2, 1, 3]))]
     result = run("topics", "describe", "flights", *AT)
     assert result.stdout == (
-        "TOPIC    PARTITION  LEADER  EPOCH  REPLICAS  ISR    OFFLINE\n"
-        "flights  0          2       4      1,2,3     2,1,3  -\n"
-        "flights  1          -       -      1,2,3     1      1\n"
+        "TOPIC    PARTITION  LEADER  EPOCH  REPLICAS  ISR    OFFLINE  HW  LEO  LAG\n"
+        "flights  0          2       4      1,2,3     2,1,3  -        -   -    -\n"
+        "flights  1          -       -      1,2,3     1      1        -   -    -\n"
     )
+
+
+def test_describe_shows_how_far_each_replica_is(run: Run, admin: FakeAdmin) -> None:
+    admin.topics = [topic("flights", partition(0, 2, [2, 1]))]
+    admin.live = {
+        TopicPartition("flights", 0): [
+            LiveReplica(1, 0, 90, 80, 10),
+            LiveReplica(2, 0, 100, 90, 0),
+            LiveReplica(3, error="broker 3 is not live"),
+        ]
+    }
+    result = run("topics", "describe", "flights", *AT)
+    assert result.stdout.splitlines() == [
+        "TOPIC    PARTITION  LEADER  EPOCH  REPLICAS  ISR  OFFLINE  HW  LEO       LAG",
+        "flights  0          2       4      1,2,3     2,1  -        90  90,100,-  10,0,-",
+    ]
+    [row] = json.loads(run("topics", "describe", "flights", *AT, "-o", "json").stdout)
+    assert row["live"][0] == {
+        "broker": 1,
+        "log_start": 0,
+        "log_end": 90,
+        "high_watermark": 80,
+        "lag": 10,
+        "error": None,
+    }
+    assert row["live"][2]["error"] == "broker 3 is not live"
+
+
+def test_describe_asks_no_replica_when_told_not_to(run: Run, admin: FakeAdmin, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topics, "ask_replicas", lambda *_: pytest.fail("asked"))
+    admin.topics = [topic("flights", partition(0, 2, [2, 1, 3]))]
+    result = run("topics", "describe", "flights", "--no-offsets", *AT)
+    assert result.stdout.splitlines()[0] == "TOPIC    PARTITION  LEADER  EPOCH  REPLICAS  ISR    OFFLINE"
 
 
 @pytest.mark.parametrize(("option", "partitions"), [("--under-replicated", [1, 2]), ("--leaderless", [2])])

@@ -73,6 +73,20 @@ def test_what_is_asked_reaches_the_replica_manager(serve: Serve) -> None:
     serve(scenario)
 
 
+@pytest.mark.parametrize("version", [4, 12, 15, 17])
+def test_a_debugging_consumer_is_known_by_its_replica_id_in_every_version(serve: Serve, version: int) -> None:
+    async def scenario(h: Any) -> None:
+        h.with_topic("t")
+        state = FetchRequest.ReplicaState(replica_id=-2, replica_epoch=-1)
+        request = fetch(("t", 0, 0), replica_id=-2, replica_state=state)
+        await (await h.connect()).ask(request, version)
+
+        params, _ = h.replicas.fetches[0]
+        assert (params.from_debugger, params.from_follower, params.replica_epoch) == (True, False, -1)
+
+    serve(scenario)
+
+
 def test_a_consumer_gets_at_most_fetch_max_bytes_and_a_follower_what_it_asks(serve: Serve) -> None:
     async def scenario(h: Any) -> None:
         h.with_topic("t")

@@ -1,0 +1,256 @@
+"""Reading replicas side by side: from brokers that are behind, gone, damaged, or have no room in their answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+import pytest
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+
+from regency.broker_agent.replication.api import FetchedPartition, FetchPartition, ListedOffset
+from regency.cli.replica_wire import Place, Unanswered
+from regency.cli.verify import reading
+from regency.cli.verify.reading import Partition, PartitionResult, read_and_compare
+from regency.model.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
+from regency.model.kafka_errors import ErrorCode
+from regency.model.record_batch import stamp
+
+TOPIC_ID = TopicId(UUID(int=9))
+T0 = TopicPartition("t", 0)
+NONE = ErrorCode.NONE
+
+
+def a_batch(offset: int, *, epoch: int = 0, value: bytes = b"v") -> bytes:
+    builder = DefaultRecordBatchBuilder(
+        magic=2, compression_type=0, is_transactional=0, producer_id=-1, producer_epoch=-1, base_sequence=-1,
+        batch_size=1 << 20,
+    )  # fmt: skip
+    assert builder.append(0, timestamp=1_000 + offset, key=None, value=value, headers=[])
+    batch = bytearray(builder.build())
+    stamp(batch, Offset(offset), LeaderEpoch(epoch))
+    return bytes(batch)
+
+
+class Log:
+    """One replica on one broker: a batch per offset, told up to its high watermark, at most `most` at a time."""
+
+    def __init__(self, count: int, *, mark: int | None = None, start: int = 0, most: int = 3) -> None:
+        self.batches = {offset: a_batch(offset) for offset in range(start, count)}
+        self.mark = count if mark is None else mark
+        self.start, self.end, self.most = start, count, most
+        self.error = NONE
+        self.error_at = -1
+        self.mark_rises_after = -1
+        """Number of the fetch after which the high watermark is at the end."""
+
+    def place(self) -> Place:
+        return Place(Offset(self.start), Offset(self.end), Offset(self.mark))
+
+    def fetch(self, offset: int) -> FetchedPartition:
+        if self.error is not NONE and offset >= self.error_at:
+            return FetchedPartition(self.error)
+        if not self.start <= offset <= self.end:
+            return FetchedPartition(ErrorCode.OFFSET_OUT_OF_RANGE)
+        self.mark_rises_after -= 1
+        if self.mark_rises_after == 0:
+            self.mark = self.end
+        shown = [
+            self.batches[each] for each in range(offset, min(self.mark, offset + self.most)) if each in self.batches
+        ]
+        return FetchedPartition(NONE, Offset(self.mark), Offset(self.start), b"".join(shown))
+
+
+class FakeWire:
+    """Brokers' replicas; who is `silent` answers nothing. The first partition of a request alone is answered fully if
+    `narrow`."""
+
+    def __init__(self, logs: Mapping[tuple[int, TopicPartition], Log]) -> None:
+        self.logs = logs
+        self.silent: set[int] = set()
+        self.narrow = False
+        self.fetches: list[dict[int, list[tuple[TopicPartition, int]]]] = []
+
+    def fetch(self, wanted: Mapping[BrokerId, Sequence[FetchPartition]], *, max_bytes: int) -> dict[Any, Any]:
+        assert max_bytes > 0
+        self.fetches.append(
+            {b: [(one.topic_partition, one.fetch_offset) for one in some] for b, some in wanted.items()}
+        )
+        found: dict[Any, Any] = {}
+        for broker, some in wanted.items():
+            for number, one in enumerate(some):
+                key = (broker, one.topic_partition)
+                if broker in self.silent:
+                    found[key] = Unanswered("it does not answer")
+                    continue
+                fetched = self.logs[key].fetch(one.fetch_offset)
+                if self.narrow and number:
+                    fetched = FetchedPartition(fetched.error, fetched.high_watermark, fetched.log_start_offset)
+                found[key] = fetched
+        return found
+
+    def starts(self, wanted: Mapping[BrokerId, Sequence[TopicPartition]]) -> dict[Any, Any]:
+        return {
+            (broker, name): ListedOffset(NONE, -1, Offset(self.logs[broker, name].start))
+            for broker, some in wanted.items()
+            for name in some
+        }
+
+
+def verify(
+    wire: FakeWire, *, leader: int | None = 1, patience_s: float = 0, progress: Any = None
+) -> list[PartitionResult]:
+    partitions = [
+        Partition(name, TOPIC_ID, leader, {BrokerId(b): log.place() for (b, n), log in wire.logs.items() if n == name})
+        for name in dict.fromkeys(name for _, name in wire.logs)
+    ]
+    return list(
+        read_and_compare(wire, partitions, patience_s=patience_s, on_progress=progress or (lambda _: None))  # type: ignore[arg-type]
+    )
+
+
+def states(results: Iterable[PartitionResult]) -> list[dict[int, str]]:
+    return [{verdict.broker: verdict.state for verdict in result.replicas} for result in results]
+
+
+def three(**options: Any) -> FakeWire:
+    return FakeWire({(number, T0): Log(20, **options) for number in (1, 2, 3)})
+
+
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "_PAUSE_S", 0)
+
+
+def test_equal_replicas_agree_and_everything_is_read_once() -> None:
+    counts: list[int] = []
+    wire = three()
+    [result] = verify(wire, progress=counts.append)
+    assert states([result]) == [{1: "agrees", 2: "agrees", 3: "agrees"}]
+    assert (result.divergences, result.damages, sum(counts)) == ([], [], 60)
+
+
+def test_a_record_that_differs_is_placed() -> None:
+    wire = three()
+    wire.logs[2, T0].batches[11] = a_batch(11, value=b"another")
+    [result] = verify(wire)
+    assert states([result]) == [{1: "agrees", 2: "diverges", 3: "agrees"}]
+    assert [(each.from_offset, each.to_offset) for each in result.divergences] == [(11, 11)]
+
+
+def test_a_flipped_byte_is_damage_of_that_replica_and_no_divergence() -> None:
+    """The checksum in the header is still the producer's."""
+    wire = three()
+    broken = bytearray(a_batch(4))
+    broken[-1] ^= 1
+    wire.logs[3, T0].batches[4] = bytes(broken)
+    [result] = verify(wire)
+    assert states([result]) == [{1: "agrees", 2: "agrees", 3: "damaged"}]
+    assert [(damage.broker, damage.offset) for damage in result.damages] == [(3, 4)]
+    assert result.divergences == []
+
+
+def test_bytes_that_are_no_batch_end_the_reading_of_that_replica() -> None:
+    wire = three()
+    broken = bytearray(a_batch(4))
+    broken[16] = 9
+    wire.logs[3, T0].batches[4] = bytes(broken)
+    [result] = verify(wire)
+    assert states([result]) == [{1: "agrees", 2: "agrees", 3: "damaged"}]
+    assert result.replicas[2].read_to == 4
+
+
+def test_a_replica_behind_is_waited_for_and_then_said_to_be_behind() -> None:
+    wire = three()
+    wire.logs[2, T0].mark = 5
+    [result] = verify(wire, patience_s=0)
+    assert result.replicas[1].state == "behind"
+    assert result.replicas[1].read_to == 5
+    assert "its high watermark is 5, the partition's is 20" in result.replicas[1].detail
+    assert result.divergences == []
+
+
+def test_a_replica_whose_high_watermark_comes_is_not_behind() -> None:
+    wire = three()
+    wire.logs[3, T0].mark, wire.logs[3, T0].mark_rises_after = 5, 6
+    assert states(verify(wire, patience_s=60)) == [{1: "agrees", 2: "agrees", 3: "agrees"}]
+
+
+def test_a_difference_before_the_end_of_a_replica_that_is_behind_is_told_as_such() -> None:
+    wire = three()
+    wire.logs[2, T0].mark = 5
+    wire.logs[2, T0].batches[3] = a_batch(3, epoch=1)
+    assert states(verify(wire)) == [{1: "agrees", 2: "diverges", 3: "agrees"}]
+
+
+def test_a_broker_that_goes_is_offline_and_the_others_are_compared() -> None:
+    wire = three()
+    wire.silent.add(2)
+    wire.logs[3, T0].batches[7] = a_batch(7, value=b"another")
+    [result] = verify(wire)
+    assert states([result]) == [{1: "agrees", 2: "offline", 3: "diverges"}]
+    assert result.replicas[1].detail == "it does not answer"
+
+
+@pytest.mark.parametrize(
+    ("error", "state"),
+    [
+        (ErrorCode.KAFKA_STORAGE_ERROR, "failed"),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, "missing"),
+        (ErrorCode.CORRUPT_MESSAGE, "damaged"),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, "failed"),
+    ],
+)
+def test_what_a_broker_answers_is_told(error: ErrorCode, state: str) -> None:
+    wire = three()
+    wire.logs[2, T0].error, wire.logs[2, T0].error_at = error, 10
+    [result] = verify(wire)
+    assert states([result]) == [{1: "agrees", 2: state, 3: "agrees"}]
+
+
+def test_retention_while_it_reads_is_no_difference() -> None:
+    wire = three()
+    wire.logs[2, T0].start = 0
+    partitions = [Partition(T0, TOPIC_ID, 1, {BrokerId(b): log.place() for (b, _), log in wire.logs.items()})]
+    wire.logs[2, T0].start = 8
+    [result] = read_and_compare(wire, partitions, patience_s=0, on_progress=lambda _: None)  # type: ignore[arg-type]
+    assert states([result]) == [{1: "agrees", 2: "agrees", 3: "agrees"}]
+    assert result.divergences == []
+
+
+def test_without_a_leader_the_highest_mark_counts() -> None:
+    wire = three()
+    wire.logs[1, T0].mark = 4
+    [result] = verify(wire, leader=None)
+    assert result.partition.bound == 20
+    assert states([result]) == [{1: "behind", 2: "agrees", 3: "agrees"}]
+
+
+def test_no_partition_starves_where_answers_have_room_for_one() -> None:
+    names = [TopicPartition("t", number) for number in range(4)]
+    wire = FakeWire({(broker, name): Log(7) for name in names for broker in (1, 2)})
+    wire.narrow = True
+    assert states(verify(wire)) == [{1: "agrees", 2: "agrees"}] * 4
+    assert len(wire.fetches) <= 4 * 3 + 1
+
+
+def test_partitions_are_read_in_groups_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "AT_ONCE", 2)
+    names = [TopicPartition("t", number) for number in range(5)]
+    wire = FakeWire({(1, name): Log(2) for name in names})
+    assert [result.partition.name for result in verify(wire)] == names
+    assert max(len(some) for fetch in wire.fetches for some in fetch.values()) == 2
+
+
+def test_a_replica_that_cannot_tell_its_offsets_is_named_and_no_difference() -> None:
+    wire = three()
+    told = {
+        BrokerId(1): wire.logs[1, T0].place(),
+        BrokerId(2): ErrorCode.KAFKA_STORAGE_ERROR,
+        BrokerId(3): Unanswered("x"),
+    }
+    partition = Partition(T0, TOPIC_ID, 1, told)
+    [result] = read_and_compare(wire, [partition], patience_s=0, on_progress=lambda _: None)  # type: ignore[arg-type]
+    assert states([result]) == [{1: "agrees", 2: "offline", 3: "offline"}]
+    assert [verdict.log_start for verdict in result.replicas] == [0, None, None]
