@@ -36,7 +36,6 @@ _STATES = {
     ErrorCode.KAFKA_STORAGE_ERROR: (OFFLINE, "its log or its log directory is offline"),
     ErrorCode.NOT_LEADER_OR_FOLLOWER: (MISSING, "its broker does not host it now"),
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: (MISSING, "its broker does not know it"),
-    ErrorCode.CORRUPT_MESSAGE: (DAMAGED, "its broker finds it damaged"),
 }
 
 
@@ -95,6 +94,8 @@ class _Reading:
         """State and detail of the replicas that could not be read to the end."""
         self.damages: list[Damaged] = []
         self.waits_since: dict[BrokerId, float] = {}
+        self.careful: set[BrokerId] = set()
+        """Replicas that are read one batch at a time, as there is damage in what was to be read at once."""
         for broker, place in partition.places.items():
             match place:
                 case Place():
@@ -145,6 +146,15 @@ class _Reading:
             self.fail(broker, DAMAGED, f"what it holds at offset {self.comparison.next_offset(broker)} is elsewhere")
         self.end_if_done(broker)
         return True
+
+    def corrupt(self, broker: BrokerId) -> None:
+        """The replica's broker refuses what it has: look where exactly, and end there."""
+        if broker not in self.careful:
+            self.careful.add(broker)
+            return
+        offset = self.comparison.next_offset(broker)
+        self.damages.append(Damaged(broker, offset, "its broker finds the batch damaged"))
+        self.fail(broker, DAMAGED, f"it cannot be read beyond offset {offset}")
 
     def _nothing(self, broker: BrokerId, fetched: FetchedPartition, patience_s: float) -> None:
         """A replica that knows of more has had no room in the answer; another has not come as far yet."""
@@ -203,6 +213,9 @@ def _read(
                 reading.fail(broker, OFFLINE, fetched.why)
             elif fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
                 outside.setdefault(broker, []).append(name)
+            elif fetched.error is ErrorCode.CORRUPT_MESSAGE:
+                reading.corrupt(broker)
+                moved = True
             elif fetched.error is ErrorCode.KAFKA_STORAGE_ERROR:
                 # it could tell its offsets a moment ago: damage takes a log offline when it is found by a read
                 reading.fail(broker, FAILED, f"its broker cannot read it at offset {before}, and its log tells why")
@@ -229,7 +242,8 @@ def _wanted(
         for broker in reading.wanted():
             offset = Offset(reading.comparison.next_offset(broker))
             some = wanted.setdefault(broker, [])
-            some.append(FetchPartition(name, reading.partition.topic_id, offset, PARTITION_BYTES))
+            most = 1 if broker in reading.careful else PARTITION_BYTES
+            some.append(FetchPartition(name, reading.partition.topic_id, offset, most))
     for broker, some in list(wanted.items()):
         full = [one for one in some if (broker, one.topic_partition) not in starved]
         wanted[broker] = [one for one in some if (broker, one.topic_partition) in starved] + full

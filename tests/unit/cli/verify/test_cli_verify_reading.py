@@ -42,13 +42,18 @@ class Log:
         self.start, self.end, self.most = start, count, most
         self.error = NONE
         self.error_at = -1
+        self.refused_at = -1
+        """Offset of a batch that its broker finds damaged: no read that reaches it is answered."""
         self.mark_rises_after = -1
         """Number of the fetch after which the high watermark is at the end."""
 
     def place(self) -> Place:
         return Place(Offset(self.start), Offset(self.end), Offset(self.mark))
 
-    def fetch(self, offset: int) -> FetchedPartition:
+    def fetch(self, offset: int, most_bytes: int = 1 << 20) -> FetchedPartition:
+        most = 1 if most_bytes == 1 else self.most
+        if offset <= self.refused_at < min(self.mark, offset + most):
+            return FetchedPartition(ErrorCode.CORRUPT_MESSAGE)
         if self.error is not NONE and offset >= self.error_at:
             return FetchedPartition(self.error)
         if not self.start <= offset <= self.end:
@@ -56,9 +61,7 @@ class Log:
         self.mark_rises_after -= 1
         if self.mark_rises_after == 0:
             self.mark = self.end
-        shown = [
-            self.batches[each] for each in range(offset, min(self.mark, offset + self.most)) if each in self.batches
-        ]
+        shown = [self.batches[each] for each in range(offset, min(self.mark, offset + most)) if each in self.batches]
         return FetchedPartition(NONE, Offset(self.mark), Offset(self.start), b"".join(shown))
 
 
@@ -84,7 +87,7 @@ class FakeWire:
                 if broker in self.silent:
                     found[key] = Unanswered("it does not answer")
                     continue
-                fetched = self.logs[key].fetch(one.fetch_offset)
+                fetched = self.logs[key].fetch(one.fetch_offset, one.max_bytes)
                 if self.narrow and number:
                     fetched = FetchedPartition(fetched.error, fetched.high_watermark, fetched.log_start_offset)
                 found[key] = fetched
@@ -198,7 +201,6 @@ def test_a_broker_that_goes_is_offline_and_the_others_are_compared() -> None:
     [
         (ErrorCode.KAFKA_STORAGE_ERROR, "failed"),
         (ErrorCode.NOT_LEADER_OR_FOLLOWER, "missing"),
-        (ErrorCode.CORRUPT_MESSAGE, "damaged"),
         (ErrorCode.UNKNOWN_SERVER_ERROR, "failed"),
     ],
 )
@@ -254,3 +256,25 @@ def test_a_replica_that_cannot_tell_its_offsets_is_named_and_no_difference() -> 
     [result] = read_and_compare(wire, [partition], patience_s=0, on_progress=lambda _: None)  # type: ignore[arg-type]
     assert states([result]) == [{1: "agrees", 2: "offline", 3: "offline"}]
     assert [verdict.log_start for verdict in result.replicas] == [0, None, None]
+
+
+@pytest.mark.parametrize("refused", [0, 7, 19])
+def test_damage_that_the_broker_itself_finds_is_placed_and_what_is_before_it_compared(refused: int) -> None:
+    wire = three()
+    wire.logs[2, T0].refused_at = refused
+    [result] = verify(wire)
+    assert states([result]) == [{1: "agrees", 2: "damaged", 3: "agrees"}]
+    assert [(damage.broker, damage.offset) for damage in result.damages] == [(2, refused)]
+    assert result.replicas[1].read_to == refused
+    assert result.divergences == []
+
+
+def test_damage_in_many_partitions_is_placed_where_answers_have_room_for_one() -> None:
+    names = [TopicPartition("t", number) for number in range(4)]
+    wire = FakeWire({(broker, name): Log(9) for name in names for broker in (1, 2)})
+    wire.narrow = True
+    for name in names[1:]:
+        wire.logs[2, name].refused_at = 4
+    results = verify(wire)
+    assert states(results) == [{1: "agrees", 2: "agrees"}, *[{1: "agrees", 2: "damaged"}] * 3]
+    assert [damage.offset for result in results for damage in result.damages] == [4, 4, 4]
