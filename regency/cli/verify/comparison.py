@@ -80,6 +80,11 @@ class Comparison:
             replica.pending.append(batch)
             replica.next_offset = batch.last_offset + 1
 
+    def pass_to(self, broker: BrokerId, offset: int) -> None:
+        """The replica has nothing more below `offset`."""
+        replica = self._replicas[broker]
+        replica.next_offset = max(replica.next_offset, offset)
+
     def skip_to(self, broker: BrokerId, start: int) -> None:
         """The replica's log begins only there by now; only where all that came of it has been compared."""
         replica = self._replicas[broker]

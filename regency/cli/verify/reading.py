@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import Enum
 
 import msgspec
 
@@ -83,6 +84,19 @@ class PartitionResult(msgspec.Struct, frozen=True):
     damages: list[Damaged]
 
 
+class _Went(Enum):
+    """What an answer about one replica came to."""
+
+    ON = "on"
+    """Something was learned."""
+    NOWHERE = "nowhere"
+    """It has not come as far yet."""
+    STARVED = "starved"
+    """There was no room for it in the answer."""
+    OUTSIDE = "outside"
+    """Its log does not have the offset."""
+
+
 class _Reading:
     """One partition while it is read."""
 
@@ -120,16 +134,40 @@ class _Reading:
     def wanted(self) -> list[BrokerId]:
         return [broker for broker in self.read if self.comparison.wants(broker)]
 
-    def take(self, broker: BrokerId, fetched: FetchedPartition, patience_s: float) -> bool:
-        """Whether anything came."""
-        if not fetched.records:
-            self._nothing(broker, fetched, patience_s)
-            return False
+    def answered(
+        self, broker: BrokerId, fetched: FetchedPartition | Unanswered, patience_s: float, *, is_first: bool
+    ) -> _Went:
+        """Take in an answer; `is_first`: this partition stood first in the question, so that there was room for it."""
+        at = self.comparison.next_offset(broker)
+        if isinstance(fetched, Unanswered):
+            self.fail(broker, OFFLINE, fetched.why)
+        elif fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            return _Went.OUTSIDE
+        elif fetched.error is ErrorCode.CORRUPT_MESSAGE:
+            self._corrupt(broker)
+        elif fetched.error is ErrorCode.KAFKA_STORAGE_ERROR:
+            # it could tell its offsets a moment ago: damage takes a log offline when it is found by a read
+            self.fail(broker, FAILED, f"its broker cannot read it at offset {at}, and its log tells why")
+        elif fetched.error is not ErrorCode.NONE:
+            self.fail(broker, *_state(fetched.error))
+        elif fetched.records:
+            self._take(broker, fetched)
+        elif fetched.high_watermark <= at:
+            return self._behind(broker, fetched, patience_s)
+        elif is_first:
+            self.fail(broker, FAILED, f"its broker shows nothing at offset {at}, below its high watermark")
+        else:
+            return _Went.STARVED
+        return _Went.ON
+
+    def _take(self, broker: BrokerId, fetched: FetchedPartition) -> None:
         self.waits_since.pop(broker, None)
         batches: list[Batch] = []
+        passed = False
         try:
             for at, header in iter_batches(fetched.records):
-                if header.last_offset < self.comparison.next_offset(broker) or header.base_offset >= self.bound:
+                passed = passed or header.base_offset >= self.bound
+                if passed or header.last_offset < self.comparison.next_offset(broker):
                     continue
                 if not crc_matches(fetched.records, header, at):
                     self.damages.append(Damaged(broker, header.base_offset, "the batch's checksum is wrong"))
@@ -140,14 +178,15 @@ class _Reading:
             self.damages.append(Damaged(broker, offset, error.reason))
             self.comparison.take(broker, batches)
             self.fail(broker, DAMAGED, f"no batch begins at offset {offset}: {error.reason}")
-            return True
+            return
         self.comparison.take(broker, batches)
-        if not batches:
-            self.fail(broker, DAMAGED, f"what it holds at offset {self.comparison.next_offset(broker)} is elsewhere")
+        if passed:
+            self.comparison.pass_to(broker, self.bound)
+        elif not batches:
+            self.fail(broker, DAMAGED, f"its broker shows other offsets at {self.comparison.next_offset(broker)}")
         self.end_if_done(broker)
-        return True
 
-    def corrupt(self, broker: BrokerId) -> None:
+    def _corrupt(self, broker: BrokerId) -> None:
         """The replica's broker refuses what it has: look where exactly, and end there."""
         if broker not in self.careful:
             self.careful.add(broker)
@@ -156,16 +195,12 @@ class _Reading:
         self.damages.append(Damaged(broker, offset, "its broker finds the batch damaged"))
         self.fail(broker, DAMAGED, f"it cannot be read beyond offset {offset}")
 
-    def _nothing(self, broker: BrokerId, fetched: FetchedPartition, patience_s: float) -> None:
-        """A replica that knows of more has had no room in the answer; another has not come as far yet."""
-        at = self.comparison.next_offset(broker)
-        if fetched.high_watermark > at:
-            return
+    def _behind(self, broker: BrokerId, fetched: FetchedPartition, patience_s: float) -> _Went:
         since = self.waits_since.setdefault(broker, time.monotonic())
         if time.monotonic() - since >= patience_s:
-            self.fail(
-                broker, BEHIND, f"its high watermark is {fetched.high_watermark}, the partition's is {self.bound}"
-            )
+            mark = fetched.high_watermark
+            self.fail(broker, BEHIND, f"its high watermark is {mark}, the partition's is {self.bound}")
+        return _Went.NOWHERE
 
     def result(self) -> PartitionResult:
         damaged = {damage.broker for damage in self.damages}
@@ -209,21 +244,11 @@ def _read(
         for (broker, name), fetched in wire.fetch(wanted, max_bytes=RESPONSE_BYTES).items():
             reading = readings[name]
             before = reading.comparison.next_offset(broker)
-            if isinstance(fetched, Unanswered):
-                reading.fail(broker, OFFLINE, fetched.why)
-            elif fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            went = reading.answered(broker, fetched, patience_s, is_first=name == wanted[broker][0].topic_partition)
+            moved = moved or went is _Went.ON
+            if went is _Went.OUTSIDE:
                 outside.setdefault(broker, []).append(name)
-            elif fetched.error is ErrorCode.CORRUPT_MESSAGE:
-                reading.corrupt(broker)
-                moved = True
-            elif fetched.error is ErrorCode.KAFKA_STORAGE_ERROR:
-                # it could tell its offsets a moment ago: damage takes a log offline when it is found by a read
-                reading.fail(broker, FAILED, f"its broker cannot read it at offset {before}, and its log tells why")
-            elif fetched.error is not ErrorCode.NONE:
-                reading.fail(broker, *_state(fetched.error))
-            elif reading.take(broker, fetched, patience_s):
-                moved = True
-            elif fetched.high_watermark > before:
+            elif went is _Went.STARVED:
                 starved[broker, name] = None
             on_progress(reading.comparison.next_offset(broker) - before)
         _begin_later(wire, readings, outside)

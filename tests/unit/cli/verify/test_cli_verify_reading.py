@@ -278,3 +278,28 @@ def test_damage_in_many_partitions_is_placed_where_answers_have_room_for_one() -
     results = verify(wire)
     assert states(results) == [{1: "agrees", 2: "agrees"}, *[{1: "agrees", 2: "damaged"}] * 3]
     assert [damage.offset for result in results for damage in result.damages] == [4, 4, 4]
+
+
+def test_a_replica_without_the_last_batches_below_the_mark_differs() -> None:
+    """New records above the mark of the beginning are all that its broker has to show."""
+    wire = three()
+    partition = Partition(T0, TOPIC_ID, 1, {BrokerId(b): log.place() for (b, _), log in wire.logs.items()})
+    for log in wire.logs.values():
+        log.batches.update({offset: a_batch(offset) for offset in range(20, 24)})
+        log.mark = log.end = 24
+        log.most = 8
+    for offset in (17, 18, 19):
+        del wire.logs[2, T0].batches[offset]
+    [result] = read_and_compare(wire, [partition], patience_s=0, on_progress=lambda _: None)  # type: ignore[arg-type]
+    assert states([result]) == [{1: "agrees", 2: "diverges", 3: "agrees"}]
+    assert [(each.from_offset, each.to_offset) for each in result.divergences] == [(17, 19)]
+    assert result.divergences[0].first[BrokerId(2)] is None
+
+
+def test_a_broker_that_shows_nothing_below_its_mark_ends_the_reading() -> None:
+    wire = three()
+    for offset in range(9, 20):
+        del wire.logs[2, T0].batches[offset]
+    [result] = verify(wire)
+    assert states([result]) == [{1: "agrees", 2: "failed", 3: "agrees"}]
+    assert "shows nothing at offset 9" in result.replicas[1].detail
