@@ -10,6 +10,7 @@ from uuid import UUID
 import msgspec
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPythonBuilder
 
 from regency.broker_agent.log.log_manager import LogManager
 from regency.model.clock import ManualClock
@@ -31,8 +32,8 @@ class Inline:
 
 
 def a_batch(number: int, *, codec: int = 0) -> bytearray:
-    """Two records of an idempotent producer, the second 1 ms younger."""
-    builder = DefaultRecordBatchBuilder(
+    """Two records of an idempotent producer, the second 1 ms younger; compressed by kafka-python."""
+    builder = (KafkaPythonBuilder if codec else DefaultRecordBatchBuilder)(
         magic=2,
         compression_type=codec,
         is_transactional=0,
@@ -42,7 +43,7 @@ def a_batch(number: int, *, codec: int = 0) -> bytearray:
         batch_size=1 << 20,
     )
     for index in range(2):
-        value = b"value %d" % (2 * number + index)
+        value = (b"value %d" % (2 * number + index)) * (100 if codec else 1)  # what does not shrink is not compressed
         headers = [("trace", b"%d" % number)]
         assert builder.append(index, timestamp=1_000 + 2 * number + index, key=b"k", value=value, headers=headers)
     return bytearray(builder.build())
@@ -59,6 +60,18 @@ def two_batches() -> Callable[..., bytes]:
         return b"".join(batches)
 
     return content
+
+
+@pytest.fixture
+def compressed() -> Callable[[int], bytes]:
+    """A batch at offset 900 in the codec of that number."""
+
+    def batch(codec: int) -> bytes:
+        made = a_batch(0, codec=codec)
+        stamp(made, Offset(900), LeaderEpoch(0))
+        return bytes(made)
+
+    return batch
 
 
 class Stored:

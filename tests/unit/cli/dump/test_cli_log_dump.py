@@ -365,3 +365,34 @@ def test_a_file_that_goes_while_it_is_read_is_an_error_of_its_own(stored: Any, m
     assert done.exit_code == 1
     assert "No such file" in done.stderr
     assert "broker.id: 1" in done.stdout
+
+
+def test_compressed_records_are_shown_or_said_to_need_a_package(
+    stored: Any, compressed: Callable[[int], bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = stored.file(".log", 900)
+    path.write_bytes(compressed(3))
+    done = dump("--print-data-log", path)
+    assert (done.exit_code, done.stdout.splitlines()[3].rpartition(" payload: ")[2]) == (0, "value 0" * 100)
+    monkeypatch.setattr("kafka.codec.has_lz4", lambda: False)
+    done = dump("--print-data-log", path)
+    assert done.exit_code == 0
+    assert "compresscodec: lz4" in done.stdout
+    assert "lz4 compression codec not found: install it to see these records" in done.stdout
+
+
+def test_records_that_do_not_fit_their_batch_are_damage(stored: Any, compressed: Callable[[int], bytes]) -> None:
+    path = stored.file(".log", 900)
+    batch = bytearray(compressed(0))
+    batch[57:61] = (3).to_bytes(4, "big")
+    batch[17:21] = crc32c(bytes(batch[21:])).to_bytes(4, "big")
+    path.write_bytes(batch)
+    assert damages(path) == []
+    [damage] = damages("--deep-iteration", path)
+    assert (damage["kind"], damage["position"]) == ("record", 0)
+    batch[35:43] = (9_999).to_bytes(8, "big")
+    batch[57:61] = (2).to_bytes(4, "big")
+    batch[17:21] = crc32c(bytes(batch[21:])).to_bytes(4, "big")
+    path.write_bytes(batch)
+    [damage] = damages("--deep-iteration", path)
+    assert damage["kind"] == "timestamp"
