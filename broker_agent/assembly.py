@@ -223,6 +223,7 @@ class Assembly:
             disk=ports.disk,
             new_uuid=ports.new_uuid,
             progress=ports.progress,
+            producer_expiration_ms=self._settings.producer_id_expiration_ms,
         )
 
     def _make_configs(self, session: ZkSession, logs: LogManager) -> TopicConfigs:

@@ -40,6 +40,8 @@ class LogServices(NamedTuple):
     """Of files that were cut off: no high watermark is checkpointed before."""
     new_uuid: Callable[[], UUID]
     """For names that must not be there yet."""
+    producer_expiration_ms: int
+    """producer.id.expiration.ms"""
 
 
 class LogParts(NamedTuple):

@@ -31,6 +31,7 @@ from regency.model.log_config import LogConfig
 
 logger = logging.getLogger(__name__)
 
+PRODUCER_EXPIRATION_MS = 86_400_000
 _MAX_OPEN_FILES = 16_384
 """And never more than half of what the process may have: the rest is for connections."""
 
@@ -82,6 +83,7 @@ class LogManager:
         disk: Disk | None = None,
         new_uuid: Callable[[], UUID] = uuid4,
         progress: Callable[[int, int], None] | None = None,
+        producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
     ) -> LogManager:
         """Lock the directories and open every log in them, recovering what was not closed cleanly. Blocks.
 
@@ -101,6 +103,7 @@ class LogManager:
             syncs=BackgroundSync(disk, worker),
             cuts=BackgroundSync(disk, worker),
             new_uuid=new_uuid,
+            producer_expiration_ms=producer_expiration_ms,
         )
         opened = open_directories(
             disk,
@@ -215,16 +218,24 @@ class LogManager:
             logs.write_log_starts_later()
 
     def run_retention(self, now_ms: int) -> None:
-        """Take expired segments out of use, forget idle producers, and remove what was deleted long enough ago.
+        """Take expired segments out of use, and remove what was deleted long enough ago.
 
         `now_ms` is wall time.
         """
         for logs in self._working():
             for log in list(logs.logs.values()):
-                log.expire_producers(now_ms)
                 if not self._tried(functools.partial(log.delete_old_segments, now_ms)):
                     break
         self.remove_deleted_files()
+
+    def expire_producers(self, now_ms: int) -> None:
+        """Forget idempotent producers that have been idle for long. `now_ms` is wall time.
+
+        Not when logs are opened, as Kafka does: right after a restart producers repeat what was not answered, and those
+        that write of old events look as if they were idle.
+        """
+        for log in self._logs.values():
+            log.expire_producers(now_ms)
 
     def remove_deleted_files(self) -> int | None:
         """Remove what was deleted long enough ago; returns the monotonic time of the next such moment, if any."""

@@ -17,7 +17,6 @@ from regency.broker_agent.log.errors import LogStorageError, OffsetOutOfRange, R
 from regency.broker_agent.log.file_names import PARTITION_METADATA
 from regency.broker_agent.log.log_core import LogCore
 from regency.broker_agent.log.producer_snapshots import remove_snapshots, restore, write_snapshot
-from regency.broker_agent.log.producer_state import EXPIRATION_MS
 from regency.broker_agent.log.results import AppendInfo, LogPosition, ReadInfo
 from regency.broker_agent.log.retention import SegmentFacts, expired_segments
 from regency.broker_agent.log.time_lookup import TimestampAndOffset, find_greatest, find_timestamp
@@ -83,7 +82,8 @@ class PartitionLog(LogCore):
         """Whether all who ever wrote here are known: the log begins at 0, and is too young for anybody to expire."""
         oldest = self._segments.first
         is_whole = self._log_start == oldest.base_offset == 0 and not self._producers.forgot
-        return is_whole and (self._log_end == 0 or now_ms - EXPIRATION_MS < oldest.first_timestamp)
+        expired_until_ms = now_ms - self._services.producer_expiration_ms
+        return is_whole and (self._log_end == 0 or expired_until_ms < oldest.first_timestamp)
 
     @_on_disk
     def append_as_follower(self, records: Buffer) -> AppendInfo:
@@ -286,13 +286,13 @@ class PartitionLog(LogCore):
         self._services.syncs.later(path, self.home.failed)
 
     def expire_producers(self, now_ms: int) -> None:
-        """Forget idempotent producers whose last batch is too old at this wall time.
+        """Forget idempotent producers whose last batch is as old as producer.id.expiration.ms at this wall time.
 
         Not in a young log, where batches may tell of long ago all the same: there everybody is known, and has to be
         after a restart too, as snapshots do not say whom they leave out.
         """
         if not self._knows_every_producer(now_ms):
-            self._producers.expire(now_ms - EXPIRATION_MS)
+            self._producers.expire(now_ms - self._services.producer_expiration_ms)
 
     @_on_disk
     def remove_old_snapshots(self) -> None:

@@ -253,6 +253,9 @@ class ReplicaManager:
         schedule.every(max(1, settings.replica_lag_time_max_ms // 2), lambda _: self._isr.start_sweep())
         schedule.every(settings.replica_high_watermark_checkpoint_interval_ms, self._checkpoint_high_watermarks)
         schedule.every(settings.log_retention_check_interval_ms, lambda _: logs.run_retention(clock.wall_ms()))
+        schedule.every(
+            settings.producer_id_expiration_check_interval_ms, lambda _: logs.expire_producers(clock.wall_ms())
+        )
         schedule.every(settings.log_flush_scheduler_interval_ms, lambda _: logs.flush_dirty_logs())
         schedule.every(max(1_000, settings.log_segment_delete_delay_ms), lambda _: logs.remove_deleted_files())
         schedule.every(settings.log_flush_offset_checkpoint_interval_ms, lambda _: logs.checkpoint_recovery_points())
