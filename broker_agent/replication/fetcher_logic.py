@@ -283,6 +283,7 @@ class FetcherLogic:
 
     def _append(self, state: _State, fetched: FetchedPartition, now_ms: int) -> None:
         replica = state.replica
+        log_start = replica.log_start_offset
         replica.append_fetched(fetched)
         if replica.log_end_offset != state.offset:
             self._moved(state)
@@ -291,6 +292,8 @@ class FetcherLogic:
             self._delay(state, now_ms, self._limits.backoff_ms)
         else:
             state.refusals = 0
+            if replica.log_start_offset != log_start:
+                self._session.changed(replica.topic_partition)  # for the leader's low watermark
 
     def _truncate(self, state: _State, diverging: EpochEndOffset, leader_start: Offset, now_ms: int) -> None:
         """Cut to where both logs may still agree; the next fetch asks again, until they do.
