@@ -57,9 +57,10 @@ def test_settings_take_effect_at_once_and_return_to_what_lies_below(
     confluent = Confluent(servers)
     assert acknowledged(servers)
 
-    confluent.change(ResourceType.TOPIC, "t", ("min.insync.replicas", SET, "4"), ("cleanup.policy", APPEND, "compact"))
+    throttled = "leader.replication.throttled.replicas"
+    confluent.change(ResourceType.TOPIC, "t", ("min.insync.replicas", SET, "4"), (throttled, APPEND, "0:1"))
     assert confluent.described(ResourceType.TOPIC, "t", "min.insync.replicas") == ("4", 1)
-    assert confluent.described(ResourceType.TOPIC, "t", "cleanup.policy") == ("delete,compact", 1)
+    assert confluent.described(ResourceType.TOPIC, "t", throttled) == ("0:1", 1)
 
     confluent.change(ResourceType.TOPIC, "t", ("min.insync.replicas", DELETE, None))
     for broker in ("1", "2", "3"):
