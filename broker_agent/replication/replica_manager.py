@@ -35,6 +35,7 @@ from regency.broker_agent.replication.partition import Partition
 from regency.broker_agent.replication.produce import ProducePath
 from regency.broker_agent.replication.rules import Role
 from regency.broker_agent.replication.schedule import Schedule
+from regency.broker_agent.replication.throttle import Throttles, unlimited
 from regency.model.clock import Clock
 from regency.model.crash_points import crash_point
 from regency.model.hosting import HostedRole
@@ -78,11 +79,14 @@ class ReplicaManager:
         peers: Peers,
         fetchers: FetcherPool,
         topic_config: Callable[[str], LogConfig],
+        throttles: Throttles | None = None,
     ) -> None:
+        """Without `throttles` nothing is held back."""
+        throttles = throttles or unlimited(settings)
         self._hosting = Hosting(broker_id, settings, logs, clock, timer, peers, topic_config)
         self._isr = IsrMaintenance(self._hosting, isr_store, peers)
         self._produce = ProducePath(self._hosting)
-        self._fetch = FetchPath(self._hosting, self._isr)
+        self._fetch = FetchPath(self._hosting, self._isr, throttles.leader)
         self._offsets = OffsetQueries(self._hosting)
         self._control = ControlPath(self._hosting, self._isr, fetchers)
         self._fetchers = fetchers
@@ -175,6 +179,10 @@ class ReplicaManager:
         """
         with self._hosting.completions:
             self._hosting.completions.add(lambda: self._control.handle_dir_failure(path, reason))
+
+    def on_throttles_changed(self) -> None:
+        """Rates or lists of throttled replicas may have changed: what is held back is looked at again."""
+        self._fetchers.throttles_changed()
 
     # Reports
 

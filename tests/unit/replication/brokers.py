@@ -29,6 +29,7 @@ from regency.broker_agent.replication.fetcher_pool import FetcherPool, Transport
 from regency.broker_agent.replication.fetcher_thread import Command, Failed, Outcome
 from regency.broker_agent.replication.partition import Partition
 from regency.broker_agent.replication.replica_manager import ReplicaManager
+from regency.broker_agent.replication.throttle import Throttles
 from regency.model.clock import ManualClock
 from regency.model.ids import (
     NO_BROKER_EPOCH,
@@ -40,7 +41,9 @@ from regency.model.ids import (
     TopicId,
     TopicPartition,
 )
+from regency.model.log_config import LogConfig
 from regency.model.record_batch import iter_batches
+from regency.model.settings_dynamic import ThrottleRates
 
 T = TypeVar("T")
 
@@ -221,7 +224,8 @@ class Broker:
             on_dir_failure=self._dir_failed,
         )
         settings = msgspec.structs.replace(cluster.settings, broker_id=self.id)
-        self.fetchers = FetcherPool(settings, cluster.clock, lambda: self.epoch, self._link)
+        throttles = Throttles(settings, lambda: cluster.rates.get(self.id, ThrottleRates()), self._topic_config)
+        self.fetchers = FetcherPool(settings, cluster.clock, lambda: self.epoch, self._link, throttles.follower)
         self.manager = ReplicaManager(
             self.id,
             settings,
@@ -231,8 +235,12 @@ class Broker:
             self.isr_store,
             cluster.peers,
             self.fetchers,
-            lambda topic: cluster.configs.get(topic, cluster.config),
+            self._topic_config,
+            throttles,
         )
+
+    def _topic_config(self, topic: str) -> LogConfig:
+        return self.cluster.configs.get(topic, self.cluster.config)
 
     def stop(self, *, clean: bool) -> None:
         """End the process; unclean: as SIGKILL does, which loses nothing that was written."""

@@ -27,6 +27,7 @@ from regency.model.ids import BrokerId, ControllerEpoch, LeaderEpoch, TopicId, T
 from regency.model.kafka_errors import ErrorCode
 from regency.model.log_config import LogConfig
 from regency.model.settings import BrokerSettings
+from regency.model.settings_dynamic import ThrottleRates
 
 LAG_MS = 10_000
 BACKOFF_MS = 1_000
@@ -59,6 +60,7 @@ class Cluster:
         self.clock = ManualClock()
         self.config = msgspec.structs.replace(LogConfig(), **config)
         self.configs: dict[str, LogConfig] = {}
+        self.rates: dict[BrokerId, ThrottleRates] = {}
         self.settings = BrokerSettings(
             replica_lag_time_max_ms=LAG_MS,
             replica_fetch_backoff_ms=BACKOFF_MS,
