@@ -103,7 +103,7 @@ def test_compaction_and_the_deletion_of_records_are_refused_with_the_reason(
         ResourceType.TOPIC, "t", ("cleanup.policy", APPEND, "compact")
     )
     assert f"INVALID_CONFIG: log.cleanup.policy=compact: {why}" in confluent.refused(
-        ResourceType.BROKER, "", ("log.cleanup.policy", SET, "compact")
+        ResourceType.BROKER, "1", ("log.cleanup.policy", SET, "compact")
     )
     with pytest.raises(KafkaException) as error:
         create_topic(cluster, "compacted", partitions=1, replication=1, **{"cleanup.policy": "compact,delete"})
