@@ -95,6 +95,11 @@ class LeaderEpochCache:
         below = self._entries[len(self._entries) - len(above) - 1]
         self._replace([(below[0], offset), *above])
 
+    def take(self, entries: Sequence[tuple[LeaderEpoch, Offset]]) -> None:
+        """Have exactly these entries: those of a log with the same batches."""
+        if list(entries) != self._entries:
+            self._replace(list(entries))
+
     def clear(self) -> None:
         """Drop everything."""
         if self._entries:

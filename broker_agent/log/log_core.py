@@ -246,6 +246,16 @@ class LogCore:
         cut.segment.truncate(cut.position, cut.end)
         self.sync_cut_later()
 
+    def move_to(self, directory: Path) -> None:
+        """Rename the log's directory; the log goes on. Raises OSError."""
+        self._services.disk.rename(self.directory, directory)
+        self._services.trash.moved(self.directory, directory)
+        self.directory = directory
+        self._segments.renamed(directory)
+        self._epochs.path = directory / self._epochs.path.name
+        self._flusher.renamed()
+        self.sync_cut_later()  # under the old name it may not have been found
+
     def _position_of(self, offset: Offset) -> LogPosition:
         return self._segments.end if offset == self._log_end else self._segments.position_of(offset)
 

@@ -14,7 +14,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 from regency.broker_agent.log.append_rules import LOG_APPEND_TIME, check_produced, check_replicated
 from regency.broker_agent.log.checkpoints import format_partition_metadata, replace_file
 from regency.broker_agent.log.errors import LogStorageError, OffsetOutOfRange, RecordsRejected
-from regency.broker_agent.log.file_names import PARTITION_METADATA
+from regency.broker_agent.log.file_names import PARTITION_METADATA, SNAPSHOT, offset_file
 from regency.broker_agent.log.log_core import LogCore
 from regency.broker_agent.log.producer_snapshots import remove_snapshots, restore, write_snapshot
 from regency.broker_agent.log.results import AppendInfo, LogPosition, ReadInfo
@@ -271,6 +271,28 @@ class PartitionLog(LogCore):
     def flush_in_background(self) -> None:
         """Sync what is there now, soon; the recovery point follows when it is done."""
         self._flusher.flush_in_background(self._log_end)
+
+    @_on_disk
+    def take_over(self, other: PartitionLog) -> None:
+        """Know whatever `other` knows, which holds the same records up to the same end: epochs without records too,
+        producers whose batches are gone, the high watermark, the topic id.
+        """
+        if other.log_end_offset != self._log_end:
+            raise ValueError(f"{self.directory} ends at {self._log_end}, {other.directory} at {other.log_end_offset}")
+        if self.topic_id != other.topic_id:
+            self.set_topic_id(other.topic_id)
+        self._epochs.take(other.epoch_entries)
+        self._epochs.truncate_from_start(self._log_start)
+        self._producers = other._producers.copy()
+        crash_point("log.take_over.before_snapshot")
+        write_snapshot(self._services.disk, self.directory, self._producers)
+        self.set_high_watermark(other.high_watermark)
+
+    @_on_disk
+    def make_last(self, then: Callable[[bool], None]) -> None:
+        """Sync everything there is now, soon; `then` is called when it is done, and told whether that still holds."""
+        also = [offset_file(self.directory, self._log_end, SNAPSHOT), self.directory / PARTITION_METADATA]
+        self._flusher.flush_all_in_background(self._log_end, also, then)
 
     @property
     def is_flush_due(self) -> bool:

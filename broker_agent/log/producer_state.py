@@ -146,6 +146,15 @@ class ProducerStates:
             del self._producers[producer_id]
         self.forgot = self.forgot or bool(expired)
 
+    def copy(self) -> ProducerStates:
+        """The same states, which change on their own from now on."""
+        copied = ProducerStates()
+        copied.end_offset, copied.forgot = self.end_offset, self.forgot
+        for producer_id, producer in self._producers.items():
+            same = copied._producers[producer_id] = Producer(producer.epoch, producer.last_timestamp)
+            same.batches.extend(producer.batches)
+        return copied
+
     def clear(self, end_offset: Offset) -> None:
         """Know nobody, at the end of an empty log."""
         self._producers.clear()

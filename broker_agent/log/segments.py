@@ -160,6 +160,13 @@ class Segments:
             for file in segment.files:
                 file.move_to(files)
 
+    def renamed(self, directory: Path) -> None:
+        """Their directory is at this path now; open files stay open."""
+        self.directory = directory
+        for segment in self._segments:
+            for file in segment.files:
+                file.path = directory / file.path.name
+
     def close(self) -> None:
         """Give all descriptors back."""
         for segment in self._segments:

@@ -20,12 +20,15 @@ from regency.broker_agent.replication.api import (
     FetchPartition,
     LeaderAddress,
     ListedOffset,
+    LogDirDescription,
     PartitionState,
     ProduceResult,
     ReplicaDescription,
     StopPartition,
 )
 from regency.broker_agent.replication.control import ControlPath
+from regency.broker_agent.replication.directory_descriptions import describe_log_dirs
+from regency.broker_agent.replication.directory_moves import DirectoryMoves
 from regency.broker_agent.replication.fetch import Cancel, FetchPath
 from regency.broker_agent.replication.fetcher_pool import FetcherPool
 from regency.broker_agent.replication.hosting import Hosting
@@ -90,6 +93,7 @@ class ReplicaManager:
         self._offsets = OffsetQueries(self._hosting)
         self._control = ControlPath(self._hosting, self._isr, fetchers)
         self._fetchers = fetchers
+        self._moves = DirectoryMoves(self._hosting, settings.replica_alter_log_dirs_io_max_bytes_per_second)
         self._complete = False
         self._checkpointed: Mapping[TopicPartition, Offset] = {}
         self._schedule = self._make_schedule(settings, clock.monotonic_ms())
@@ -151,11 +155,14 @@ class ReplicaManager:
     ) -> dict[TopicPartition, AppliedState]:
         """Apply a slice of a LeaderAndIsr request; outcomes by partition."""
         with self._hosting.completions:
-            return self._control.apply_states(states, leaders)
+            applied = self._control.apply_states(states, leaders)
+            self._moves.wake()
+            return applied
 
     def first_full_request_done(self) -> None:
         """Every partition this broker holds has been named: a checkpoint of high watermarks is whole from now on."""
         self._complete = True
+        self._moves.drop_orphans()
 
     def stop_replicas(self, stops: Sequence[StopPartition]) -> dict[TopicPartition, AppliedState]:
         """Apply a StopReplica request; outcomes by partition."""
@@ -183,6 +190,19 @@ class ReplicaManager:
     def on_throttles_changed(self) -> None:
         """Rates or lists of throttled replicas may have changed: what is held back is looked at again."""
         self._fetchers.throttles_changed()
+
+    # Log directories
+
+    def alter_log_dirs(self, targets: Mapping[TopicPartition, Path]) -> dict[TopicPartition, ErrorCode]:
+        """Have replicas moved to other log directories of this broker, given as absolute paths (KIP-113)."""
+        with self._hosting.completions:
+            return {name: self._moves.alter(name, target) for name, target in targets.items()}
+
+    def describe_log_dirs(
+        self, wanted: Callable[[TopicPartition], bool], respond: Callable[[list[LogDirDescription]], None]
+    ) -> None:
+        """Every log directory, and in it the logs that are `wanted`; `respond` is called later."""
+        describe_log_dirs(self._hosting.logs, wanted, respond)
 
     # Reports
 
@@ -240,6 +260,7 @@ class ReplicaManager:
             hosting.fetches.expire_due(now_ms)
             self._schedule.run_due(now_ms)
             self._isr.continue_sweep(now_ms)
+            self._moves.continue_moves(now_ms)
         self._wake_for_schedule()
         for purgatory in (hosting.produces, hosting.fetches):
             if purgatory.next_deadline_ms is not None:

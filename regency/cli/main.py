@@ -35,6 +35,7 @@ _COMMANDS = {
     "leaders": _Lazy("regency.cli.leaders:leaders", "Elect preferred leaders, or any where nobody leads."),
     "partitions": _Lazy("regency.cli.partitions:partitions", "Move partitions: plan, execute, verify, cancel, list."),
     "brokers": _Lazy("regency.cli.brokers:brokers", "List, describe, drain, shut down and forget brokers."),
+    "log": _Lazy("regency.cli.log:log", "Show log directories, and move replicas between them."),
     "explain": _Lazy("regency.cli.explain:explain", "Tell how a partition came to its leader and its ISR."),
     "history": _Lazy("regency.cli.explain:history", "Tell what was decided in the cluster, and why."),
     "doctor": _Lazy("regency.cli.doctor:doctor", "Tell where ZooKeeper, the controller and the agents differ."),

@@ -85,6 +85,7 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     follower_replication_throttled_rate: int = NEVER
     replication_quota_window_num: int = 11
     replication_quota_window_size_seconds: int = 1
+    replica_alter_log_dirs_io_max_bytes_per_second: int = NEVER
     num_replica_fetchers: int = 1
     max_incremental_fetch_session_cache_slots: int = 1_000
     fetch_max_bytes: int = 57_671_680

@@ -125,7 +125,6 @@ _IGNORED_PREFIXES: Final = (
     "quota.",
     "controller.quota.",
     "alter.log.dirs.replication.quota.",
-    "replica.alter.log.dirs.",
     "metadata.log.",
     "metadata.max.",
     "controller.performance.",

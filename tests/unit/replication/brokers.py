@@ -194,12 +194,13 @@ class FakeIsrStore:
 
 
 class Broker:
-    """One broker: log directory, ReplicaManager, fetch sessions, fetchers."""
+    """One broker: log directories, ReplicaManager, fetch sessions, fetchers."""
 
     def __init__(self, cluster: Any, number: int, root: Path) -> None:
         self.cluster = cluster
         self.id = BrokerId(number)
         self.dir = root / f"broker-{number}"
+        self.dirs = [self.dir, *(root / f"broker-{number}-{each}" for each in range(1, cluster.directories))]
         self.dir_failures: list[tuple[Path, str]] = []
         self.start()
 
@@ -214,7 +215,7 @@ class Broker:
         self.isr_store = FakeIsrStore(cluster)
         self.sessions = FetchSessionCache(100, new_id=cluster.new_session_id)
         self.logs = LogManager.open(
-            [self.dir],
+            self.dirs,
             cluster.config,
             broker_id=self.id,
             cluster_id="test",

@@ -56,7 +56,8 @@ def topic_id_of(topic: str) -> TopicId:
 class Cluster:
     """Brokers, their state znodes and the network between them. Nothing moves by itself."""
 
-    def __init__(self, root: Path, brokers: int = 3, **config: object) -> None:
+    def __init__(self, root: Path, brokers: int = 3, directories: int = 1, **config: object) -> None:
+        self.directories = directories
         self.clock = ManualClock()
         self.config = msgspec.structs.replace(LogConfig(), **config)
         self.configs: dict[str, LogConfig] = {}
