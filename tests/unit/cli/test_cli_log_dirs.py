@@ -12,9 +12,10 @@ import pytest
 from click.testing import Result
 
 from regency.broker_agent.wire.codec import AlterReplicaLogDirsRequest, DescribeLogDirsRequest
-from regency.cli import log
+from regency.cli import log, plan_report
 from regency.cli.exits import CommandFailed
 from regency.cli.wire import Node
+from regency.model.ids import TopicPartition
 
 Run = Callable[..., Result]
 AT = ("--bootstrap-server", "nobody:1")
@@ -161,3 +162,23 @@ def test_a_refused_move_says_why(run: Run, wire: FakeWire, code: int, words: str
     wire.dirs[1] = [[directory("/a"), directory("/b")]]
     result = run("log", "move", "t", "3", "--broker", "1", "--to", "/c", *AT)
     assert (result.exit_code, words in result.stderr) == (1, True), result.stderr
+
+
+def test_a_plan_knows_the_sizes_of_what_it_copies_in_the_words_of_kafka_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def tell(size: int) -> dict[str, Any]:
+        partition = {"partition_index": 3, "partition_size": size, "offset_lag": 0, "is_future_key": False}
+        return {"log_dirs": [{"log_dir": "/a", "topics": [{"name": "t", "partitions": [partition]}]}]}
+
+    @contextmanager
+    def connect(_: str) -> Iterator[Any]:
+        yield SimpleNamespace(describe_log_dirs=lambda wanted: asked.append(wanted) or [tell(5), tell(9)])
+
+    monkeypatch.setattr(plan_report, "admin_client", connect)
+    moves: Any = [
+        SimpleNamespace(partition=TopicPartition("t", 3), adding=(2,)),
+        SimpleNamespace(partition=TopicPartition("u", 0), adding=()),
+    ]
+    assert plan_report.sizes_of("nobody:1", moves) == {TopicPartition("t", 3): 9}
+    assert asked == [{"t": [3]}]
