@@ -183,6 +183,7 @@ _REPLICATION = (
     ),
     Key("replication.quota.window.num", _POSITIVE, "", "Windows over which these two rates are averaged."),
     Key("replication.quota.window.size.seconds", _POSITIVE, "s", "Length of such a window."),
+    Key(
         "replica.alter.log.dirs.io.max.bytes.per.second",
         long(1),
         "bytes/s",
