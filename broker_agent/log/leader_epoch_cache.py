@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from regency.broker_agent.log.batch_check import NO_END, EpochSpan
 from regency.broker_agent.log.checkpoints import format_epochs, replace_file
 from regency.broker_agent.log.disk import Disk
 from regency.broker_agent.replication.api import EpochEndOffset
@@ -81,6 +82,15 @@ class LeaderEpochCache:
             if start <= offset:
                 return epoch
         return None
+
+    def span_at(self, offset: int) -> EpochSpan:
+        """The epoch of the batch at `offset`, and where the next one begins."""
+        found: LeaderEpoch | None = None
+        for epoch, start in self._entries:
+            if start > offset:
+                return EpochSpan(found, start)
+            found = epoch
+        return EpochSpan(found, NO_END)
 
     def truncate_from_end(self, offset: Offset) -> None:
         """Drop epochs that begin at `offset` or later. Nothing for a negative offset."""

@@ -16,7 +16,7 @@ from uuid import UUID, uuid4
 from regency.broker_agent.log.background import BackgroundSync, Trash
 from regency.broker_agent.log.directory_logs import DirectoryLogs
 from regency.broker_agent.log.disk import Disk, OsDisk
-from regency.broker_agent.log.errors import LogStorageError
+from regency.broker_agent.log.errors import LogDamaged, LogStorageError
 from regency.broker_agent.log.file_names import DirectoryKind, aside_name
 from regency.broker_agent.log.future_logs import FutureLogs
 from regency.broker_agent.log.log_core import LogServices
@@ -352,6 +352,8 @@ class LogManager:
         """Do something with one log; False where its directory failed, of which everybody knows by then."""
         try:
             work()
+        except LogDamaged as error:
+            logger.warning("nothing is tidied up in a damaged log: %s", error)
         except LogStorageError:
             return False
         return True

@@ -87,7 +87,8 @@ class LogFile:
         """Write all of `data` at `position` in one call; a short write is an error."""
         written = self._disk.write(self.fileno(), data, position)
         if written != len(data):
-            raise OSError(errno.EIO, f"only {written} of {len(data)} bytes were written", str(self.path))
+            reason = f"only {written} of {len(data)} bytes were written, as where a disk is full"
+            raise OSError(errno.EIO, reason, str(self.path))
 
     def size(self) -> int:
         """Bytes in the file."""

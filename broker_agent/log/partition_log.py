@@ -9,11 +9,13 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable
+from itertools import islice
 from typing import Concatenate, ParamSpec, TypeVar
 
 from regency.broker_agent.log.append_rules import LOG_APPEND_TIME, check_produced, check_replicated
 from regency.broker_agent.log.checkpoints import format_partition_metadata, replace_file
-from regency.broker_agent.log.errors import LogStorageError, OffsetOutOfRange, RecordsRejected
+from regency.broker_agent.log.damage import CorruptFile
+from regency.broker_agent.log.errors import LogDamaged, OffsetOutOfRange, RecordsRejected
 from regency.broker_agent.log.file_names import PARTITION_METADATA, SNAPSHOT, offset_file
 from regency.broker_agent.log.log_core import LogCore
 from regency.broker_agent.log.producer_snapshots import remove_snapshots, restore, write_snapshot
@@ -46,8 +48,8 @@ def _on_disk(method: Callable[Concatenate[PartitionLog, P], T]) -> Callable[Conc
             return method(self, *args, **kwargs)
         except OSError as error:
             raise home.fail(error) from error
-        except CorruptBatch as error:
-            raise LogStorageError(self.directory, f"damaged below the log end: {error.message}") from error
+        except CorruptFile as error:
+            raise self._damaged(error) from error
 
     return guarded
 
@@ -115,15 +117,39 @@ class PartitionLog(LogCore):
         """Whole batches from the one that holds `offset` on, ending below `max_offset`, at most `max_bytes`.
 
         With `min_one_batch` the first one is returned whatever its size. Empty where `offset` is at or above
-        `max_offset`. Raises OffsetOutOfRange below the log start and above the log end.
+        `max_offset`. Every batch is checked on every read: what is sound before a damaged one is returned, and from
+        there on LogDamaged raised. Raises OffsetOutOfRange below the log start and above the log end.
         """
         if not self._log_start <= offset <= self._log_end:
             raise OffsetOutOfRange(self.topic_partition, offset, self._log_start, self._log_end)
         if offset >= max_offset or offset == self._log_end:
             return ReadInfo(b"", self._position_of(offset))
-        return self._segments.read(
-            offset, max_bytes, max_offset=max_offset, log_end=self._log_end, min_one_batch=min_one_batch
-        )
+        try:
+            read, flaw = self._segments.read(
+                offset,
+                max_bytes,
+                max_offset=max_offset,
+                log_end=self._log_end,
+                min_one_batch=min_one_batch,
+                epochs=self._epoch_span,
+            )
+        except CorruptFile as error:
+            raise self._damaged(error, offset) from error
+        if flaw is not None:
+            self._damage.found(flaw)
+            if not read.records:
+                raise LogDamaged(self.directory, str(flaw))
+        elif self._damage and read.records:
+            self._damage.read_well(offset)
+        return read
+
+    @property
+    def damage(self) -> str:
+        """What is known to be damaged, for people; empty where nothing is."""
+        if not self._damage:
+            return ""
+        self._damage.keep(self._log_start, self._log_end)
+        return self._damage.describe()
 
     @_on_disk
     def position_of(self, offset: Offset) -> LogPosition:
@@ -234,13 +260,18 @@ class PartitionLog(LogCore):
 
         `now_ms` is wall time. The log start rises before the first is gone.
         """
-        facts = [
-            SegmentFacts(segment.size, segment.largest_timestamp(), upper)
-            for segment, upper in self._segments.upper_bounds(self._log_end)
-        ]
-        expired = expired_segments(
-            facts, self.config, log_start=self._log_start, high_watermark=self._high_watermark, now_ms=now_ms
-        )
+        while True:
+            facts = [
+                SegmentFacts(segment.size, segment.largest_timestamp(), upper)
+                for segment, upper in self._segments.upper_bounds(self._log_end)
+            ]
+            expired = expired_segments(
+                facts, self.config, log_start=self._log_start, high_watermark=self._high_watermark, now_ms=now_ms
+            )
+            deciding = islice(self._segments, expired.segments + 1)  # they, and the one that ends them
+            checked_now = [segment for segment in deciding if segment.check_greatest_timestamp()]
+            if not checked_now:
+                break
         if not expired.segments:
             return 0
         if expired.segments == len(self._segments):

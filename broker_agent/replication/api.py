@@ -167,6 +167,8 @@ class ReplicaDescription(msgspec.Struct, frozen=True):
     directory: str
     broker_epoch_of_leader: BrokerEpoch = NO_BROKER_EPOCH
     role: HostedRole = HostedRole.NONE
+    damage: str = ""
+    """Where reads found its files damaged, for people."""
 
 
 class LogDescription(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from regency.broker_agent.log.errors import LogStorageError, OffsetOutOfRange
+from regency.broker_agent.log.errors import LogDamaged, LogStorageError, OffsetOutOfRange
 from regency.broker_agent.replication.api import FetchedPartition, FetchParams, FetchPartition
 from regency.broker_agent.replication.hosting import Hosting
 from regency.broker_agent.replication.isr_maintenance import IsrMaintenance
@@ -302,6 +302,8 @@ def _read_log(
         read = log.read(offset, limit, max_offset=bound, min_one_batch=first)
     except OffsetOutOfRange:
         return FetchedPartition(ErrorCode.OFFSET_OUT_OF_RANGE)
+    except LogDamaged:
+        return FetchedPartition(ErrorCode.CORRUPT_MESSAGE)
     except LogStorageError:
         return FetchedPartition(ErrorCode.KAFKA_STORAGE_ERROR)
     return FetchedPartition(ErrorCode.NONE, high_watermark, start, read.records)

@@ -329,6 +329,7 @@ def _described(partition: Partition, role: HostedRole) -> ReplicaDescription:
         str(log.directory.parent),
         partition.leader_broker_epoch,
         role,
+        log.damage,
     )
 
 
