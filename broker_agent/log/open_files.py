@@ -85,7 +85,11 @@ class LogFile:
 
     def write(self, data: Buffer, position: int) -> None:
         """Write all of `data` at `position` in one call; a short write is an error."""
-        written = self._disk.write(self.fileno(), data, position)
+        try:
+            written = self._disk.write(self.fileno(), data, position)
+        except OSError as error:
+            error.filename = error.filename or str(self.path)
+            raise
         if written != len(data):
             reason = f"only {written} of {len(data)} bytes were written, as where a disk is full"
             raise OSError(errno.EIO, reason, str(self.path))

@@ -1,23 +1,26 @@
-"""A byte flips in a segment of a running leader: clients are told, the doctor names it, a new copy heals it."""
+"""Files of real agents are damaged, under them or while they are down: nothing bad is served, everything comes back."""
 
 from __future__ import annotations
 
 import json
 import os
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from click.testing import CliRunner
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 from kafka import KafkaConsumer
 from kafka import TopicPartition as ClientPartition
 from kafka.errors import CorruptRecordError
 
-from regency.chaos.replicas import read_stored_log
+from regency.chaos.replicas import compare_replicas, read_stored_log
 from regency.cli.main import cli
 from regency.cluster.cluster import Cluster
+from regency.model.record_batch import iter_batches
 
 pytestmark = pytest.mark.integration
 
@@ -130,3 +133,52 @@ def test_a_byte_that_flips_under_a_leader_is_refused_named_and_healed_by_a_new_c
     assert read_stored_log(segment.parent).broken == ()
     eventually(lambda: not damage(), what="nothing is damaged any more")
     kept.assert_nothing_lost()
+
+
+def test_one_replica_lost_its_tail_another_went_on_alone_and_both_come_back_to_what_was_acknowledged(
+    new_cluster: Callable[..., Cluster],
+    create_topic: Callable[..., None],
+    books: Callable[..., Any],
+    look: Callable[..., Any],
+    eventually: Any,
+) -> None:
+    cluster = new_cluster(settings={"replica.lag.time.max.ms": "2000"})
+    create_topic(cluster, partitions=1, min_insync_replicas="1")
+    kept = books(cluster, "t")
+    for _ in range(BATCHES):
+        kept.write(COUNT)
+    leader = look(cluster).leaders()[0]
+    cut, longer = (broker for broker in cluster.broker_ids if broker != leader)
+    segments = {broker: cluster.log_dirs(broker)[0] / "t-0" / f"{0:020d}.log" for broker in (cut, longer)}
+    for broker in (cut, longer):
+        cluster.kill(broker)
+    content = segments[cut].read_bytes()
+    starts = [at for at, _ in iter_batches(content)]
+    segments[cut].write_bytes(content[: starts[len(starts) // 2] + 40])
+    content = segments[longer].read_bytes()
+    header = [header for _, header in iter_batches(content)][-1]
+    alone = DefaultRecordBatchBuilder(
+        magic=2,
+        compression_type=0,
+        is_transactional=0,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        batch_size=9999,
+    )
+    alone.append(0, timestamp=None, key=b"alone", value=b"never acknowledged", headers=[])
+    place = struct.pack(">q", header.next_offset), struct.pack(">i", header.leader_epoch)
+    batch = bytes(alone.build())
+    segments[longer].write_bytes(content + place[0] + batch[8:12] + place[1] + batch[16:])
+    eventually(lambda: look(cluster).isrs()[0] == (leader,), what="the leader is alone")
+    kept.write(COUNT)
+    cluster.restart(cut)
+    cluster.restart(longer)
+    cluster.wait_healthy(60)
+    kept.write(COUNT)
+    cluster.wait_healthy(30)
+    kept.assert_nothing_lost()
+    for broker in cluster.broker_ids:
+        cluster.stop(broker)
+    directories = {broker: cluster.log_dirs(broker)[0] for broker in cluster.broker_ids}
+    assert compare_replicas(directories, ["t-0"]) == []

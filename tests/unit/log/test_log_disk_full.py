@@ -23,6 +23,7 @@ class FullDisk(OsDisk):
     def __init__(self) -> None:
         self.free: int | None = None
         self.refused: Path | None = None
+        self.paths: dict[int, Path] = {}
 
     def write(self, fd: int, data: bytes, position: int) -> int:
         room = len(data)
@@ -30,18 +31,22 @@ class FullDisk(OsDisk):
         if self.free is not None and growth > 0:
             room -= max(0, growth - self.free)
             if room <= 0:
-                self.refused = Path(f"/proc/self/fd/{fd}").readlink()
+                self.refused = self.paths[fd]
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             self.free -= min(growth, self.free)
         return super().write(fd, data[:room], position)
 
     def open(self, path: Path) -> int:
         self._need_a_name(path)
-        return super().open(path)
+        fd = super().open(path)
+        self.paths[fd] = path
+        return fd
 
     def open_empty(self, path: Path) -> int:
         self._need_a_name(path)
-        return super().open_empty(path)
+        fd = super().open_empty(path)
+        self.paths[fd] = path
+        return fd
 
     def sync(self, fd: int) -> None:
         """No power is cut here."""
@@ -54,7 +59,7 @@ class FullDisk(OsDisk):
             return
         if self.free <= 0:
             self.refused = path
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
 
 @pytest.fixture
@@ -95,11 +100,11 @@ def offsets_in(log):
     return found
 
 
-@pytest.mark.parametrize("part", range(6))
+@pytest.mark.parametrize("part", range(12))
 def test_wherever_the_disk_fills_up_what_was_acknowledged_is_there_after_a_restart(disk, full, log, batch, part):
     needed = 0
     while True:
-        number = 17 * part + 102 * needed
+        number = 17 * part + 204 * needed
         needed += 1
         name = f"{'ab'[needed % 2]}-{number}"
         disk.dirs, disk.failures = [disk.root / name], []
@@ -127,7 +132,7 @@ def test_wherever_the_disk_fills_up_what_was_acknowledged_is_there_after_a_resta
         disk.manager = None
         if not was_full:
             break
-    assert needed > 10
+    assert needed > 5
 
 
 def filled_while(disk, full, log, doing):
@@ -136,6 +141,7 @@ def filled_while(disk, full, log, doing):
     doing()
     assert full.refused is not None
     assert [path for path, _ in disk.failures] == [disk.root / "a"]
+    assert f"/{full.refused.name}" in disk.failures[0][1]
     return full.refused.name
 
 
