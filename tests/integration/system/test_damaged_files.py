@@ -25,6 +25,8 @@ from regency.model.record_batch import iter_batches
 pytestmark = pytest.mark.integration
 
 BATCHES, COUNT = 8, 500
+PLAIN = {"group.id": "none", "enable.partition.eof": True, "enable.auto.commit": False}
+"""A consumer that reads by itself: one that commits waits for a coordinator when it is closed."""
 
 
 def ask(cluster: Cluster, *words: str) -> tuple[int, Any]:
@@ -43,9 +45,7 @@ def flip(path: Path, at: int) -> None:
 
 def read_with_confluent(cluster: Cluster, partition: int) -> tuple[int, str]:
     """How many records of a partition of `t` come, and the error that ends them; empty at the end of it."""
-    consumer = Consumer(
-        {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "none", "enable.partition.eof": True}
-    )
+    consumer = Consumer({**PLAIN, "bootstrap.servers": cluster.bootstrap_servers})
     try:
         consumer.assign([TopicPartition("t", partition, OFFSET_BEGINNING)])
         count = 0

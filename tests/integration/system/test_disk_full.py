@@ -26,6 +26,8 @@ pytestmark = pytest.mark.integration
 
 MANY = 20_000
 VALUE = b"x" * 1_000
+PLAIN = {"group.id": "none", "enable.partition.eof": True, "enable.auto.commit": False}
+"""A consumer that reads by itself: one that commits waits for a coordinator when it is closed."""
 
 
 class SmallDisk:
@@ -123,9 +125,7 @@ def produce(cluster: Cluster, topic: str, count: int) -> tuple[list[int], set[st
 
 def consume(cluster: Cluster, topic: str) -> list[int]:
     """Numbers of all records of a topic of one partition."""
-    consumer = ConfluentConsumer(
-        {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "none", "enable.partition.eof": True}
-    )
+    consumer = ConfluentConsumer({**PLAIN, "bootstrap.servers": cluster.bootstrap_servers})
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])
         found: list[int] = []
