@@ -152,6 +152,11 @@ def test_below_the_log_start_is_out_of_range_whatever_the_epochs_say(cluster) ->
     cluster.decide(1, (1,), replicas=(1,))
     cluster.tell(1)
     assert cluster[1].consume(0, epoch=1, last_epoch=0)[0].error is ErrorCode.OFFSET_OUT_OF_RANGE
+    cluster.decide(1, (1,), replicas=(1,), epoch=3)
+    cluster.tell(1)
+    (above,), (below,) = (cluster[1].consume(offset, epoch=3, last_epoch=2) for offset in (1, 0))
+    assert (above.error, above.diverging.leader_epoch) == (ErrorCode.NONE, 0)
+    assert (below.error, below.diverging) == (ErrorCode.OFFSET_OUT_OF_RANGE, None)
 
 
 def test_an_epoch_the_leader_does_not_know_is_out_of_range(cluster) -> None:
