@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import faulthandler
+import gc
 import logging
 import signal
 import sys
@@ -25,6 +26,10 @@ logger = logging.getLogger("regency.broker_agent")
 SWITCH_INTERVAL_S = 0.0005
 """How long a thread may keep the interpreter: the data loop never waits longer for another thread's Python code."""
 
+GC_THRESHOLDS = (20_000, 20, 100)
+"""Kafka's requests make few cycles and many objects that live for one answer. Python's own (700, 10, 10) looks through
+every waiting request and every partition again and again: a fifth of what a thousand idle consumers cost."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run an agent until it is told to stop. The exit status: 0 stopped, 1 failed."""
@@ -36,6 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     log_format.configure("agent")
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    gc.set_threshold(*GC_THRESHOLDS)
+    gc.freeze()  # modules and message schemas stay for good
     try:
         settings = load_settings(options.config, options.override)
         log_format.configure(f"agent-{settings.broker_id}")

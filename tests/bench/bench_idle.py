@@ -53,7 +53,7 @@ def main() -> int:
                 "descriptors": descriptors(agent),
             }
             began = time.monotonic()
-            if not cluster.stop(broker):
+            if not cluster.stop(broker, TIMEOUT_S):
                 raise RuntimeError("the agent did not stop by itself")
             stopped = time.monotonic()
             cluster.start(broker)
