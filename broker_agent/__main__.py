@@ -19,6 +19,7 @@ from pathlib import Path
 from regency.broker_agent.agent import run_agent
 from regency.model.errors import RegencyError
 from regency.runtime import logging as log_format
+from regency.runtime.allocator import keep_large_buffers
 from regency.runtime.settings_loader import load_settings
 
 logger = logging.getLogger("regency.broker_agent")
@@ -41,6 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     log_format.configure("agent")
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    keep_large_buffers()
     gc.set_threshold(*GC_THRESHOLDS)
     gc.freeze()  # modules and message schemas stay for good
     try:

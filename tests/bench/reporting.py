@@ -21,6 +21,8 @@ CORES = 2
 """Whatever a bench starts shares this many, so that figures of larger machines compare."""
 
 _STARTED = time.monotonic()
+_LOAD_BEFORE = os.getloadavg()[0]
+"""Processes that wanted to run before the bench did: what else the machine was doing."""
 
 
 def parser(doc: str | None, *, runs: int | None = None) -> argparse.ArgumentParser:
@@ -135,9 +137,14 @@ def percentile(ordered: Sequence[float], percent: float) -> float:
 
 
 def machine() -> dict[str, object]:
-    """What the figures were measured on."""
+    """What the figures were measured on, and how busy it was with other things."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return {"cores": cores, "machine": platform.machine(), "python": platform.python_version()}
+    return {
+        "cores": cores,
+        "machine": platform.machine(),
+        "python": platform.python_version(),
+        "load_before": round(_LOAD_BEFORE, 1),
+    }
 
 
 def write_report(

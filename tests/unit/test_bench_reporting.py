@@ -63,7 +63,7 @@ def test_the_file_holds_the_median_of_each_figure_and_every_run(
     file = tmp_path / "figures.json"
     reporting.write_report(file, {"partitions": 6, "json": file}, reporting.medians(runs), runs)
     written = json.loads(file.read_text())
-    assert written.pop("machine").keys() == {"cores", "machine", "python"}
+    assert written.pop("machine").keys() == {"cores", "machine", "python", "load_before"}
     assert written == {
         "bench": "broker-death",
         "params": {"partitions": 6},
