@@ -62,7 +62,7 @@ def test_replicas_that_led_alone_in_turn_and_lost_their_ends_agree_afterwards(
     one, other, _ = cluster.broker_ids
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
     config = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
-    topic = NewTopic("t", replica_assignment=[[one, other]], config=config)
+    topic = NewTopic("t", num_partitions=1, replica_assignment=[[one, other]], config=config)
     admin.create_topics([topic], operation_timeout=20, request_timeout=25)["t"].result(timeout=30)
     cluster.wait_healthy(30)
 

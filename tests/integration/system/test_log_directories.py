@@ -17,7 +17,7 @@ from regency.cluster.cluster import Cluster
 
 pytestmark = pytest.mark.integration
 RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
-COUNT = 6_000
+COUNT = 4_000
 
 
 @pytest.fixture
@@ -66,9 +66,9 @@ def test_a_leader_killed_while_its_replica_moves_under_load_goes_on_and_nothing_
     look: Callable[..., Any],
     eventually: Any,
 ) -> None:
-    cluster = new_cluster(settings={RATE: "60000", "log.segment.bytes": "200000"})
+    cluster = new_cluster(settings={RATE: "30000", "log.segment.bytes": "200000"})
     create_topic(cluster, partitions=1, min_insync_replicas="2")
-    kept = books(cluster, "t")
+    kept = books(cluster, "t", {"batch.size": 16_384})  # a segment holds several, and so does what is copied at once
     kept.write(COUNT)
     broker = look(cluster).leaders()[0]
     source = Path(logs(cluster, broker)["t", 0, False])
@@ -76,11 +76,11 @@ def test_a_leader_killed_while_its_replica_moves_under_load_goes_on_and_nothing_
 
     assert move(cluster, broker, target) == [0]
     assert logs(cluster, broker)["t", 0, True] == str(target)
-    kept.write(COUNT, midway=lambda: cluster.kill(broker))
+    kept.write(COUNT // 6, midway=lambda: cluster.kill(broker))
     assert [path.name for path in source.glob("t-0*")] == ["t-0"], "it was killed in the middle of the move"
     assert [path.name.rpartition("-")[2] for path in target.glob("t-0*")] == ["future"]
     cluster.restart(broker)
-    kept.write(COUNT // 2)
+    kept.write(COUNT // 4)
 
     eventually(lambda: (target / "t-0").is_dir() and not (source / "t-0").exists(), within=60, what="it is moved")
     cluster.wait_healthy(30)
