@@ -85,14 +85,9 @@ class LogFile:
 
     def write(self, data: Buffer, position: int) -> None:
         """Write all of `data` at `position` in one call; a short write is an error."""
-        try:
-            written = self._disk.write(self.fileno(), data, position)
-        except OSError as error:
-            error.filename = error.filename or str(self.path)
-            raise
+        written = self._disk.write(self.fileno(), data, position)
         if written != len(data):
-            reason = f"only {written} of {len(data)} bytes were written, as where a disk is full"
-            raise OSError(errno.EIO, reason, str(self.path))
+            raise OSError(errno.EIO, f"only {written} of {len(data)} bytes were written", str(self.path))
 
     def size(self) -> int:
         """Bytes in the file."""

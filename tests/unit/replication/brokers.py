@@ -29,7 +29,6 @@ from regency.broker_agent.replication.fetcher_pool import FetcherPool, Transport
 from regency.broker_agent.replication.fetcher_thread import Command, Failed, Outcome
 from regency.broker_agent.replication.partition import Partition
 from regency.broker_agent.replication.replica_manager import ReplicaManager
-from regency.broker_agent.replication.throttle import Throttles
 from regency.model.clock import ManualClock
 from regency.model.ids import (
     NO_BROKER_EPOCH,
@@ -41,9 +40,7 @@ from regency.model.ids import (
     TopicId,
     TopicPartition,
 )
-from regency.model.log_config import LogConfig
 from regency.model.record_batch import iter_batches
-from regency.model.settings_dynamic import ThrottleRates
 
 T = TypeVar("T")
 
@@ -194,13 +191,12 @@ class FakeIsrStore:
 
 
 class Broker:
-    """One broker: log directories, ReplicaManager, fetch sessions, fetchers."""
+    """One broker: log directory, ReplicaManager, fetch sessions, fetchers."""
 
     def __init__(self, cluster: Any, number: int, root: Path) -> None:
         self.cluster = cluster
         self.id = BrokerId(number)
         self.dir = root / f"broker-{number}"
-        self.dirs = [self.dir, *(root / f"broker-{number}-{each}" for each in range(1, cluster.directories))]
         self.dir_failures: list[tuple[Path, str]] = []
         self.start()
 
@@ -215,7 +211,7 @@ class Broker:
         self.isr_store = FakeIsrStore(cluster)
         self.sessions = FetchSessionCache(100, new_id=cluster.new_session_id)
         self.logs = LogManager.open(
-            self.dirs,
+            [self.dir],
             cluster.config,
             broker_id=self.id,
             cluster_id="test",
@@ -225,8 +221,7 @@ class Broker:
             on_dir_failure=self._dir_failed,
         )
         settings = msgspec.structs.replace(cluster.settings, broker_id=self.id)
-        throttles = Throttles(settings, lambda: cluster.rates.get(self.id, ThrottleRates()), self._topic_config)
-        self.fetchers = FetcherPool(settings, cluster.clock, lambda: self.epoch, self._link, throttles.follower)
+        self.fetchers = FetcherPool(settings, cluster.clock, lambda: self.epoch, self._link)
         self.manager = ReplicaManager(
             self.id,
             settings,
@@ -236,12 +231,8 @@ class Broker:
             self.isr_store,
             cluster.peers,
             self.fetchers,
-            self._topic_config,
-            throttles,
+            lambda topic: cluster.configs.get(topic, cluster.config),
         )
-
-    def _topic_config(self, topic: str) -> LogConfig:
-        return self.cluster.configs.get(topic, self.cluster.config)
 
     def stop(self, *, clean: bool) -> None:
         """End the process; unclean: as SIGKILL does, which loses nothing that was written."""
