@@ -93,6 +93,15 @@ class CreatedTopicResult(msgspec.Struct, frozen=True):
     replication_factor: int = -1
 
 
+class _Patience:
+    """Since when one request has waited without contact with ZooKeeper, in monotonic milliseconds; None with it."""
+
+    __slots__ = ("lost_since",)
+
+    def __init__(self) -> None:
+        self.lost_since: int | None = None
+
+
 class AdminForwarder:
     """Forwards to the ruling controller's gRPC endpoint.
 
@@ -180,6 +189,7 @@ class AdminForwarder:
 
         Raises RpcFailed, NotController.
         """
+        patience = _Patience()
         while True:
             left_ms = deadline - self._clock.monotonic_ms()
             refusal: RegencyError
@@ -199,27 +209,30 @@ class AdminForwarder:
                 if answered.error_code != ErrorCode.NOT_CONTROLLER:
                     return response
                 refusal = NotController(answered.message or f"Broker {ruling.id} no longer rules.")
-            asked = ruling
-            if not await self._await_successor(asked, deadline):
+            # One that is just taking over is known before it rules: it is asked again. A dead one is not.
+            if not await self._await_successor(ruling, deadline, patience, again=isinstance(refusal, NotController)):
                 raise refusal
             ruling = self._ruling(require_local=False)
 
-    async def _await_successor(self, asked: RulingController, deadline: int) -> bool:
-        """Whether another controller is known in time. Raises OutOfContact."""
-        lost_since: int | None = None
+    async def _await_successor(
+        self, asked: RulingController, deadline: int, patience: _Patience, *, again: bool
+    ) -> bool:
+        """Whether another controller is known in time, or `again` the same may be asked. Raises OutOfContact."""
         while (left_ms := deadline - self._clock.monotonic_ms()) > 0:
             if await self._metadata.wait_for(partial(_succeeded, self._metadata, asked), min(left_ms, LOOK_EVERY_MS)):
                 return True
             now = self._clock.monotonic_ms()
             if self._in_contact():
-                lost_since = None
-            elif lost_since is None:
-                lost_since = now
-            elif now - lost_since >= OUT_OF_CONTACT_MS:
+                patience.lost_since = None
+            elif patience.lost_since is None:
+                patience.lost_since = now
+            elif now - patience.lost_since >= OUT_OF_CONTACT_MS:
                 raise OutOfContact(
                     f"Broker {self._broker} has no contact with ZooKeeper: no controller can be elected without it.",
                     unsent=True,
                 )
+            if again and now < deadline:
+                return True
         return False
 
     def close(self) -> None:

@@ -342,6 +342,25 @@ def test_the_successor_is_asked_where_the_controller_was_deposed_or_died(
     assert len(successor.created) == 1
 
 
+def test_a_controller_that_is_known_before_it_rules_is_asked_again(controller: PlayedController) -> None:
+    """Its metadata comes while it takes over."""
+    controller.created_answer.error_code = ErrorCode.NOT_CONTROLLER
+
+    async def create(forwarder: AdminForwarder) -> list[CreatedTopicResult]:
+        creating = asyncio.ensure_future(
+            forwarder.create_topics([FLIGHTS], validate_only=True, timeout_ms=60_000, require_local=True)
+        )
+        while not controller.created:
+            await asyncio.sleep(0)
+        controller.created_answer = pb.CreateTopicsResponse()
+        controller.created_answer.topics.add(name="flights", topic_id=T1.bytes, num_partitions=1, replication_factor=2)
+        return await creating
+
+    (result,) = forward(ruled_by(controller.port), controller.port, create)
+    assert result.error is ErrorCode.NONE
+    assert len(controller.created) == 2
+
+
 def test_a_controller_that_cannot_be_reached_is_a_retriable_error(controller: PlayedController) -> None:
     controller.server.stop(0)
 
