@@ -53,6 +53,7 @@ class PlayedController:
         self.shutdowns: list[pb.ControlledShutdownRequest] = []
         self.shutdown_answers: list[pb.ControlledShutdownResponse] = []
         self.created: list[pb.CreateTopicsRequest] = []
+        self.created_first: list[pb.CreateTopicsResponse] = []
         self.created_answer = pb.CreateTopicsResponse()
         self.server = GrpcServer(
             [
@@ -79,7 +80,7 @@ class PlayedController:
 
     def _create(self, request: pb.CreateTopicsRequest) -> pb.CreateTopicsResponse:
         self.created.append(request)
-        return self.created_answer
+        return self.created_first.pop(0) if self.created_first else self.created_answer
 
     def _shutdown(self, request: pb.ControlledShutdownRequest) -> pb.ControlledShutdownResponse:
         self.shutdowns.append(request)
@@ -344,17 +345,11 @@ def test_the_successor_is_asked_where_the_controller_was_deposed_or_died(
 
 def test_a_controller_that_is_known_before_it_rules_is_asked_again(controller: PlayedController) -> None:
     """Its metadata comes while it takes over."""
-    controller.created_answer.error_code = ErrorCode.NOT_CONTROLLER
+    controller.created_first.append(pb.CreateTopicsResponse(error_code=ErrorCode.NOT_CONTROLLER))
+    controller.created_answer.topics.add(name="flights", topic_id=T1.bytes, num_partitions=1, replication_factor=2)
 
     async def create(forwarder: AdminForwarder) -> list[CreatedTopicResult]:
-        creating = asyncio.ensure_future(
-            forwarder.create_topics([FLIGHTS], validate_only=True, timeout_ms=60_000, require_local=True)
-        )
-        while not controller.created:
-            await asyncio.sleep(0)
-        controller.created_answer = pb.CreateTopicsResponse()
-        controller.created_answer.topics.add(name="flights", topic_id=T1.bytes, num_partitions=1, replication_factor=2)
-        return await creating
+        return await forwarder.create_topics([FLIGHTS], validate_only=True, timeout_ms=60_000, require_local=True)
 
     (result,) = forward(ruled_by(controller.port), controller.port, create)
     assert result.error is ErrorCode.NONE
