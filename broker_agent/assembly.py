@@ -35,6 +35,7 @@ from regency.broker_agent.registration import (
 )
 from regency.broker_agent.replication.fetcher_pool import FetcherPool, MakeTransport
 from regency.broker_agent.replication.replica_manager import ReplicaManager
+from regency.broker_agent.replication.throttle import Throttles
 from regency.broker_agent.strays import Strays
 from regency.broker_agent.topic_configs import TopicConfigs
 from regency.model import znode_paths, znodes
@@ -42,6 +43,7 @@ from regency.model.clock import Clock
 from regency.model.facts import Broker, Endpoint
 from regency.model.ids import NO_BROKER_EPOCH, BrokerEpoch
 from regency.model.settings import BrokerSettings
+from regency.model.settings_dynamic import ThrottleRates
 from regency.runtime.zk_session import Create, ZkError, ZkSession
 
 logger = logging.getLogger(__name__)
@@ -223,6 +225,7 @@ class Assembly:
             disk=ports.disk,
             new_uuid=ports.new_uuid,
             progress=ports.progress,
+            producer_expiration_ms=self._settings.producer_id_expiration_ms,
         )
 
     def _make_configs(self, session: ZkSession, logs: LogManager) -> TopicConfigs:
@@ -234,6 +237,9 @@ class Assembly:
             self._ports.loop.post,
             self._ports.later,
             logs.set_config,
+            ThrottleRates(
+                self._settings.leader_replication_throttled_rate, self._settings.follower_replication_throttled_rate
+            ),
         )
 
     def _make_registration(self, session: ZkSession) -> Registration:
@@ -265,6 +271,7 @@ class Assembly:
 
     def _make_replicas(self, logs: LogManager, writer: IsrWriter, configs: TopicConfigs) -> ReplicaManager:
         ports = self._ports
+        throttles = Throttles(self._settings, configs.rates, configs.of)
         replicas = ReplicaManager(
             self._broker_id,
             self._settings,
@@ -273,9 +280,11 @@ class Assembly:
             ports.timer,
             writer,
             self.metadata,
-            FetcherPool(self._settings, ports.clock, self.broker_epoch, ports.transport),
+            FetcherPool(self._settings, ports.clock, self.broker_epoch, ports.transport, throttles.follower),
             configs.of,
+            throttles,
         )
+        configs.on_throttles = replicas.on_throttles_changed
         ports.timer.bind(replicas.run_due)
         self.metadata.subscribe(lambda _: replicas.on_metadata_changed())
         return replicas

@@ -226,3 +226,6 @@ def _add(report: controller_pb2.ReplicaReports, replica: ReplicaDescription, rol
     report.directory.append(replica.directory)
     report.leader.append(replica.leader)
     report.role.append(role)
+    if replica.damage:
+        report.damaged.append(replica.topic_partition.partition)
+        report.damage.append(replica.damage)

@@ -19,7 +19,12 @@ from regency.model.crash_points import crash_point
 from regency.model.errors import RegencyError, ZnodeMalformed
 from regency.model.ids import BrokerId
 from regency.model.log_config import LogConfig, applicable_log_config
-from regency.model.settings_dynamic import broker_log_config
+from regency.model.settings_dynamic import (
+    ThrottleRates,
+    broker_log_config,
+    broker_throttle_rates,
+    without_effect,
+)
 from regency.runtime.zk_session import WatchEvent, WatchEventType, WatchMode, ZkConnectionLost, ZkSession, Znode
 
 logger = logging.getLogger(__name__)
@@ -50,6 +55,7 @@ class TopicConfigs:
         post: Callable[[Callable[[], None]], None],
         later: Callable[[int, Callable[[], None]], object],
         changed: Callable[[str, LogConfig], None],
+        static_rates: ThrottleRates = ThrottleRates(),  # noqa: B008 - a value
     ) -> None:
         self._broker_paths = (znode_paths.DEFAULT_BROKER_CONFIG, znode_paths.broker_config(broker))
         self._static = base
@@ -59,6 +65,10 @@ class TopicConfigs:
         self._post = post
         self._later = later
         self._changed = changed
+        self._static_rates = static_rates
+        self._rates = static_rates
+        self.on_throttles: Callable[[], None] = _nobody
+        """Called on the data loop when rates or lists of throttled replicas may have changed."""
         self._lock = threading.Lock()
         self._reading = threading.Lock()
         """Held while something is read and kept: an older read never comes after a newer one."""
@@ -69,11 +79,17 @@ class TopicConfigs:
         self._busy = False
         self._again = False
         self._everything = False
+        self._vain: dict[str, list[str]] = {}
+        """What was told of topics whose settings ask for something that is not done."""
 
     def of(self, topic: str) -> LogConfig:
         """Settings of a topic: the broker's where the topic has none or they were not read."""
         held = self._held.get(topic)
         return held.config if held is not None else self._base
+
+    def rates(self) -> ThrottleRates:
+        """How fast this broker may replicate what is throttled."""
+        return self._rates
 
     def watch(self) -> None:
         """Follow /config/changes from now on, and read the broker's own settings; before anything is loaded. Blocks.
@@ -121,9 +137,21 @@ class TopicConfigs:
                 overrides = _decode(znode)
                 held = _Held(mzxid, overrides, _over(self._base, overrides, f"topic {topic}"))
                 self._held[topic] = held
+                self._tell_what_is_vain(topic, overrides)
                 if before is None or before.config != held.config:
                     different.append(topic)
         return different
+
+    def _tell_what_is_vain(self, topic: str, overrides: Mapping[str, str]) -> None:
+        """Say once what a topic's settings ask for and is not done."""
+        vain = without_effect(overrides)
+        if vain != self._vain.get(topic, []):
+            for each in vain:
+                logger.warning("topic %s has settings that are not acted on: %s", topic, each)
+        if vain:
+            self._vain[topic] = vain
+        else:
+            self._vain.pop(topic, None)
 
     def _read_base(self) -> list[str]:
         """Read what brokers are told; the topics whose settings are not what they were."""
@@ -133,8 +161,17 @@ class TopicConfigs:
     def _read_base_and_keep(self) -> list[str]:
         layers = [_decode(znode) for znode in self._session.read_many(self._broker_paths)]
         base, problems = broker_log_config(self._static, *layers)
-        for problem in problems:
+        rates, more = broker_throttle_rates(self._static_rates, *layers)
+        for problem in (*problems, *more):
             logger.warning("a setting of this broker is ignored: %s", problem)
+        if rates != self._rates:
+            logger.info(
+                "throttled replicas that are not in sync: at most %d bytes/s sent, at most %d bytes/s fetched",
+                rates.leader,
+                rates.follower,
+            )
+            self._rates = rates
+            self._post(self._tell_throttles)
         different: list[str] = []
         with self._lock:
             if base == self._base:
@@ -215,6 +252,15 @@ class TopicConfigs:
         for topic in topics:
             logger.info("settings of topic %s changed", topic)
             self._changed(topic, self.of(topic))
+        if topics:
+            self._tell_throttles()
+
+    def _tell_throttles(self) -> None:
+        self.on_throttles()
+
+
+def _nobody() -> None:
+    pass
 
 
 def _decode(znode: Znode | None) -> Mapping[str, str]:

@@ -131,6 +131,7 @@ def _reports(request: pb.ReportReplicasRequest) -> Iterator[tuple[TopicPartition
     for topic in request.changes:
         position = 0
         topic_id = TopicId(UUID(bytes=topic.topic_id))
+        damage = dict(zip(topic.damaged, topic.damage, strict=True))
         for row, partition in enumerate(topic.partition):
             members = topic.isr_len[row] if topic.isr_len else 0
             yield (
@@ -146,6 +147,7 @@ def _reports(request: pb.ReportReplicasRequest) -> Iterator[tuple[TopicPartition
                     Offset(topic.log_start_offset[row]),
                     tuple(map(BrokerId, topic.isr[position : position + members])),
                     topic.directory[row] if topic.directory else "",
+                    damage.get(partition, ""),
                 ),
             )
             position += members

@@ -23,13 +23,11 @@ from regency.model.ids import BrokerId
 from regency.model.kafka_errors import ErrorCode
 from regency.model.log_config import LogConfig
 from regency.model.settings_dynamic import (
-    COMPACTION_NOTE,
     ConfigChange,
     ConfigRefused,
     alter_broker_config,
     alter_topic_config,
     broker_log_config,
-    is_compacted,
 )
 from regency.model.znode_paths import EVERY_BROKER, parse_number
 
@@ -176,9 +174,8 @@ def _write(
     for each, (before, config) in changed.items():
         result = results[each.entity]
         if result.code is WriteCode.WRITTEN:
-            note = f"; {COMPACTION_NOTE}" if is_compacted(config) and not is_compacted(before.config or {}) else ""
-            why = f"a client asked for it{note}"
-            term.decisions.note(f"settings of {each.entity}", _words(before.config or {}), _words(config), why)
+            was, shall_be = _words(before.config or {}), _words(config)
+            term.decisions.note(f"settings of {each.entity}", was, shall_be, "a client asked for it")
         elif result.code is WriteCode.CONFLICT:
             again.append(each)
         else:

@@ -44,6 +44,8 @@ ADVICE: Final = {
     "anything is restarted.",
     "two_leaders": "One of them has not heard that it was deposed, and can commit nothing: look at its log.",
     "offsets": "The log is damaged: look at that broker's disks.",
+    "damaged": "Readers are refused there. Have it copied anew: reassign the partition to its other replicas, then to "
+    "all of them again (docs/damage.md).",
     "isr_differs": f"{_READ_ANEW} and tell everybody again.",
     "replica_offline": "Repair the directory, then restart that broker.",
 }
@@ -187,6 +189,8 @@ def _examine_replica(
             "which must not fall"
         )
         yield Finding(str(partition), "offsets", f"broker {broker}", what)
+    if told.damage:
+        yield Finding(str(partition), "damaged", f"broker {broker}", told.damage)
     leadership = context.leadership(partition)
     if told.role is HostedRole.LEADER and leadership is not None:
         now = leadership.leader_and_isr

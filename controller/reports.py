@@ -24,6 +24,8 @@ class ReplicaReport(msgspec.Struct, frozen=True):
     log_start_offset: Offset
     isr: tuple[BrokerId, ...]
     directory: str
+    damage: str = ""
+    """Where its files are damaged, as far as reads found out."""
 
     def __str__(self) -> str:
         """What it is and under whom, for people."""

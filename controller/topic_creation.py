@@ -19,7 +19,6 @@ from regency.model.facts import ReplicaAssignment, TopicAssignment
 from regency.model.ids import BrokerId
 from regency.model.kafka_errors import ErrorCode
 from regency.model.settings import SettingsInvalid, topic_log_config
-from regency.model.settings_dynamic import COMPACTION_NOTE, is_compacted
 from regency.model.topic_names import InvalidTopicName, colliding_topic, validate_topic_name
 from regency.planning.placement import PlacementImpossible, place_replicas
 from regency.runtime.zk_session import ZkRequestTooLarge
@@ -56,11 +55,7 @@ def create_topics(term: Term, event: CreateTopics) -> tuple[CreatedTopic, ...]:
     if not validate_only:
         refused = _write(term, {name: (plan, configs[name]) for name, plan in planned.items()})
         outcomes.update(refused)
-        written = sorted(planned.keys() - refused.keys())
-        take_in(term, written)
-        for name in written:
-            if is_compacted(configs[name]):
-                logger.warning("topic %s wants to be compacted: %s", name, COMPACTION_NOTE)
+        take_in(term, sorted(planned.keys() - refused.keys()))
     for name, plan in planned.items():
         if name not in outcomes:
             outcomes[name] = _created(term, plan, validate_only=validate_only)

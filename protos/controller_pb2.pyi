@@ -25,7 +25,7 @@ class ReportReplicasRequest(_message.Message):
     def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., full: bool = ..., changes: _Optional[_Iterable[_Union[ReplicaReports, _Mapping]]] = ..., digest: _Optional[int] = ..., number: _Optional[int] = ...) -> None: ...
 
 class ReplicaReports(_message.Message):
-    __slots__ = ("topic", "topic_id", "partition", "leader_epoch", "zk_version", "high_watermark", "log_end_offset", "log_start_offset", "isr_len", "isr", "directory", "leader", "role")
+    __slots__ = ("topic", "topic_id", "partition", "leader_epoch", "zk_version", "high_watermark", "log_end_offset", "log_start_offset", "isr_len", "isr", "directory", "leader", "role", "damaged", "damage")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
@@ -39,6 +39,8 @@ class ReplicaReports(_message.Message):
     DIRECTORY_FIELD_NUMBER: _ClassVar[int]
     LEADER_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
+    DAMAGED_FIELD_NUMBER: _ClassVar[int]
+    DAMAGE_FIELD_NUMBER: _ClassVar[int]
     topic: str
     topic_id: bytes
     partition: _containers.RepeatedScalarFieldContainer[int]
@@ -52,7 +54,9 @@ class ReplicaReports(_message.Message):
     directory: _containers.RepeatedScalarFieldContainer[str]
     leader: _containers.RepeatedScalarFieldContainer[int]
     role: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partition: _Optional[_Iterable[int]] = ..., leader_epoch: _Optional[_Iterable[int]] = ..., zk_version: _Optional[_Iterable[int]] = ..., high_watermark: _Optional[_Iterable[int]] = ..., log_end_offset: _Optional[_Iterable[int]] = ..., log_start_offset: _Optional[_Iterable[int]] = ..., isr_len: _Optional[_Iterable[int]] = ..., isr: _Optional[_Iterable[int]] = ..., directory: _Optional[_Iterable[str]] = ..., leader: _Optional[_Iterable[int]] = ..., role: _Optional[_Iterable[int]] = ...) -> None: ...
+    damaged: _containers.RepeatedScalarFieldContainer[int]
+    damage: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partition: _Optional[_Iterable[int]] = ..., leader_epoch: _Optional[_Iterable[int]] = ..., zk_version: _Optional[_Iterable[int]] = ..., high_watermark: _Optional[_Iterable[int]] = ..., log_end_offset: _Optional[_Iterable[int]] = ..., log_start_offset: _Optional[_Iterable[int]] = ..., isr_len: _Optional[_Iterable[int]] = ..., isr: _Optional[_Iterable[int]] = ..., directory: _Optional[_Iterable[str]] = ..., leader: _Optional[_Iterable[int]] = ..., role: _Optional[_Iterable[int]] = ..., damaged: _Optional[_Iterable[int]] = ..., damage: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ReportReplicasResponse(_message.Message):
     __slots__ = ("error_code", "message", "send_full")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Protocol
 
 import grpc
@@ -16,6 +17,7 @@ from regency.broker_agent.replication.api import (
     FetchParams,
     FetchPartition,
     ListedOffset,
+    LogDirDescription,
     ProduceResult,
 )
 from regency.model.ids import BrokerId, LeaderEpoch, ProducerId, TopicId, TopicPartition
@@ -62,6 +64,16 @@ class Replicas(Protocol):
         leader_epoch: LeaderEpoch,
     ) -> tuple[ErrorCode, EpochEndOffset]:
         """Where the largest epoch not above `leader_epoch` ends."""
+        ...
+
+    def alter_log_dirs(self, targets: Mapping[TopicPartition, Path]) -> dict[TopicPartition, ErrorCode]:
+        """Begin to move replicas to other log directories of this broker, absolute paths."""
+        ...
+
+    def describe_log_dirs(
+        self, wanted: Callable[[TopicPartition], bool], respond: Callable[[list[LogDirDescription]], None]
+    ) -> None:
+        """Every log directory, and in it the logs that are `wanted`; `respond`, now or later."""
         ...
 
     def topic_name(self, topic_id: TopicId) -> str | None:

@@ -76,6 +76,12 @@ class Trash:
         for path in paths:
             heapq.heappush(self._due, (due, path))
 
+    def moved(self, old: Path, new: Path) -> None:
+        """The directory `old` is called `new` now."""
+        self._due = [
+            (due, new / path.relative_to(old) if path.is_relative_to(old) else path) for due, path in self._due
+        ]
+
     def remove_due(self) -> int | None:
         """Remove what is due; returns the monotonic millisecond at which more will be, if there is more."""
         now = self._clock.monotonic_ms()

@@ -42,6 +42,9 @@ def _write_new(disk: Disk, path: Path, content: bytes, *, sync: bool) -> None:
         if sync:
             crash_point("log.new_file.before_sync")
             disk.sync(fd)
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
     finally:
         disk.close(fd)
 

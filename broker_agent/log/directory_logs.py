@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from regency.broker_agent.log.checkpoints import OffsetCheckpoint
 from regency.broker_agent.log.log_directory import LogDirectory
@@ -19,7 +19,10 @@ _MAX_DELETED = 10_000
 
 
 class DirectoryLogs:
-    """Logs by partition, and the high watermarks last decided to be checkpointed for them."""
+    """Logs by partition, and the high watermarks last decided to be checkpointed for them.
+
+    A future log stands here like any other: the one it will replace is in another directory.
+    """
 
     def __init__(
         self, directory: LogDirectory, worker: Worker, high_watermarks: Mapping[TopicPartition, Offset]
@@ -58,14 +61,37 @@ class DirectoryLogs:
 
     def write_checkpoints(self) -> None:
         """Write all checkpoints, of the logs that are here and no others, before returning. Raises OSError."""
-        for checkpoint, offsets in (
-            (self.directory.recovery_points, self._recovery_points()),
-            (self.directory.log_start_offsets, self._log_starts()),
-            (self.directory.high_watermarks, self.high_watermarks),
-        ):
-            checkpoint.write(offsets, checkpoint.decide())
+        for checkpoint, offsets, number in self._decided():
+            checkpoint.write(offsets, number)
         self._deleted.clear()
         crash_point("log.checkpoints.after_write")
+
+    def write_checkpoints_later(self, then: Callable[[], None]) -> None:
+        """Write all checkpoints soon; `then` is called on the data loop when that is done."""
+        decided = self._decided()
+
+        def write() -> None:
+            for checkpoint, offsets, number in decided:
+                checkpoint.write(offsets, number)
+
+        def done(outcome: BaseException | None) -> None:
+            if isinstance(outcome, OSError):
+                self.directory.fail(outcome)
+            elif outcome is not None:
+                logger.error("could not write the checkpoints of %s", self.directory.path, exc_info=outcome)
+            else:
+                then()
+
+        self._worker.submit(write, done)
+
+    def _decided(self) -> list[tuple[OffsetCheckpoint, dict[TopicPartition, Offset], int]]:
+        """Every checkpoint with what is to stand in it, decided now."""
+        directory = self.directory
+        return [
+            (directory.recovery_points, self._recovery_points(), directory.recovery_points.decide()),
+            (directory.log_start_offsets, self._log_starts(), directory.log_start_offsets.decide()),
+            (directory.high_watermarks, dict(self.high_watermarks), directory.high_watermarks.decide()),
+        ]
 
     def write_cut_back(self, start_lowered: bool) -> None:
         """Checkpoint recovery points, and log starts if one was lowered, before returning. Raises OSError."""

@@ -113,6 +113,10 @@ class Disk(Protocol):
         """Whether there is a directory at `path`."""
         ...
 
+    def space(self, path: Path) -> tuple[int, int]:
+        """Bytes of the volume `path` is on: all, and those that could still be written."""
+        ...
+
 
 class OsDisk:
     """The operating system's files."""
@@ -213,3 +217,8 @@ class OsDisk:
     def is_directory(self, path: Path) -> bool:
         """As the port says."""
         return path.is_dir()
+
+    def space(self, path: Path) -> tuple[int, int]:
+        """As the port says."""
+        found = os.statvfs(path)
+        return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize

@@ -22,6 +22,20 @@ class LogStorageError(RegencyError):
         self.reason = reason
 
 
+class LogDamaged(LogStorageError):
+    """The bytes of one log are not what was written. The directory goes on working, and so do its other logs."""
+
+    code = "log_damaged"
+    retriable = False
+
+    def __init__(self, directory: Path, flaw: str) -> None:
+        RegencyError.__init__(
+            self, f"{flaw}.", hint="Let another replica lead, and have this one copied anew (docs/damage.md)."
+        )
+        self.directory = directory
+        self.reason = flaw
+
+
 class OffsetOutOfRange(RegencyError):
     """The log does not hold this offset: below its start, deleted, or beyond its end."""
 

@@ -33,6 +33,7 @@ MAX_NAME_BYTES: Final = 255
 
 _PARTITION = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)-(?P<partition>0|[1-9][0-9]*)")
 _ASIDE = re.compile(r".+\.[0-9a-f]{32}-(?P<fate>delete|stray|future)")
+_FUTURE = re.compile(_PARTITION.pattern + r"\.(?P<unique>[0-9a-f]{32})-future")
 _OFFSET_FILE = re.compile(r"(?P<offset>[0-9]{20})(?P<suffix>\.[a-z]+)")
 
 
@@ -66,6 +67,26 @@ def aside_name(partition: TopicPartition, unique: UUID, fate: DirectoryKind) -> 
     """Name of a partition's directory once it is to be deleted or is stray; the topic is cut so that it fits."""
     tail = f"-{partition.partition}.{unique.hex}-{fate.value}"
     return partition.topic[: MAX_NAME_BYTES - len(tail)] + tail
+
+
+def future_name(partition: TopicPartition, unique: UUID) -> str | None:
+    """Name of the directory in which a log grows that will replace another; None where it would be too long.
+
+    The topic is not cut: it must be read back.
+    """
+    name = f"{partition}.{unique.hex}-{DirectoryKind.FUTURE.value}"
+    return name if len(name) <= MAX_NAME_BYTES else None
+
+
+def parse_future(name: str) -> TopicPartition | None:
+    """The partition whose future log a directory of this name holds."""
+    match = _FUTURE.fullmatch(name)
+    return TopicPartition(match["topic"], int(match["partition"])) if match else None
+
+
+def replaced_name(future: str) -> str:
+    """Name of the directory of the log that the one in `future` replaces, to be deleted: it tells that it does."""
+    return future.removesuffix(DirectoryKind.FUTURE.value) + DirectoryKind.DELETE.value
 
 
 def offset_file(directory: Path, offset: Offset, suffix: str) -> Path:

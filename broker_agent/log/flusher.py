@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -81,21 +81,43 @@ class LogFlusher:
         if self.recovery_point >= log_end:
             return
         self._last_flush_ms = self._clock.monotonic_ms()
-        epochs_path = self._epochs.path if self._epochs_unsynced else None
+        paths = [self._epochs.path] if self._epochs_unsynced else []
         segments = [segment for segment in self._unsynced_segments() if segment.base_offset < log_end]
-        names = self._unsynced_names(segments)
+        self._submit(log_end, paths, segments, self._unsynced_names(segments), lambda _: None)
+
+    def flush_all_in_background(self, log_end: Offset, also: Sequence[Path], then: Callable[[bool], None]) -> None:
+        """Sync everything below `log_end`, every name, and the files `also`, whatever is believed to be synced.
+
+        `then` is called on the data loop when that is done, and told whether it holds: the log was not cut off, rolled
+        or renamed meanwhile.
+        """
+        self._last_flush_ms = self._clock.monotonic_ms()
+        names = [self._epochs.path.parent, self._home.path]
+        self._submit(log_end, [self._epochs.path, *also], self._unsynced_segments(), names, then)
+
+    def _submit(
+        self,
+        log_end: Offset,
+        paths: Sequence[Path],
+        segments: Sequence[Segment],
+        names: Sequence[Path],
+        then: Callable[[bool], None],
+    ) -> None:
         descriptors = _duplicates(self._disk, [file for segment in segments for file in segment.files])
         changes = self._truncations, self._seals
 
         def done(outcome: BaseException | None) -> None:
             if isinstance(outcome, OSError):
                 self._home.fail(outcome)
-            elif outcome is None and changes == (self._truncations, self._seals):
-                self._directory_unsynced = False
-                self._cut_before = None
-                self.recovery_point = max(self.recovery_point, log_end)
+            elif outcome is None:
+                holds = changes == (self._truncations, self._seals)
+                if holds:
+                    self._directory_unsynced = False
+                    self._cut_before = None
+                    self.recovery_point = max(self.recovery_point, log_end)
+                then(holds)
 
-        self._worker.submit(lambda: _sync(self._disk, epochs_path, descriptors, names), done)
+        self._worker.submit(lambda: _sync(self._disk, paths, descriptors, names), done)
 
     def is_due(self, log_end: Offset, flush_ms: int) -> bool:
         """Whether `flush_ms` has passed since the last flush and there is something to flush."""
@@ -108,6 +130,11 @@ class LogFlusher:
         lowered = self.recovery_point > log_end
         self.recovery_point = min(self.recovery_point, log_end)
         return lowered
+
+    def renamed(self) -> None:
+        """Note that the log's directory has another name: what is being synced may not find its files."""
+        self._truncations += 1
+        self._epochs_unsynced = self._directory_unsynced = True
 
     def restarts_at(self, log_end: Offset) -> None:
         """Note that the log is empty and begins at `log_end`, and that the disk knows."""
@@ -165,11 +192,11 @@ def _duplicates(disk: Disk, files: list[LogFile]) -> list[int]:
     return descriptors
 
 
-def _sync(disk: Disk, epochs_path: Path | None, descriptors: list[int], names: list[Path]) -> None:
+def _sync(disk: Disk, paths: Sequence[Path], descriptors: list[int], names: Sequence[Path]) -> None:
     try:
-        with suppress(FileNotFoundError):  # the log was deleted meanwhile
-            if epochs_path is not None:
-                disk.sync_path(epochs_path)
+        for path in paths:
+            with suppress(FileNotFoundError):  # it was never made, or the log was deleted meanwhile
+                disk.sync_path(path)
         crash_point("log.background_flush.before_data")
         for descriptor in descriptors:
             disk.sync(descriptor)

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from regency.broker_agent.log.batch_check import NO_END, EpochSpan
 from regency.broker_agent.log.checkpoints import format_epochs, replace_file
 from regency.broker_agent.log.disk import Disk
 from regency.broker_agent.replication.api import EpochEndOffset
@@ -82,6 +83,15 @@ class LeaderEpochCache:
                 return epoch
         return None
 
+    def span_at(self, offset: int) -> EpochSpan:
+        """The epoch of the batch at `offset`, and where the next one begins."""
+        found: LeaderEpoch | None = None
+        for epoch, start in self._entries:
+            if start > offset:
+                return EpochSpan(found, start)
+            found = epoch
+        return EpochSpan(found, NO_END)
+
     def truncate_from_end(self, offset: Offset) -> None:
         """Drop epochs that begin at `offset` or later. Nothing for a negative offset."""
         if offset >= 0 and self._entries and self._entries[-1][1] >= offset:
@@ -94,6 +104,11 @@ class LeaderEpochCache:
         above = [entry for entry in self._entries if entry[1] > offset]
         below = self._entries[len(self._entries) - len(above) - 1]
         self._replace([(below[0], offset), *above])
+
+    def take(self, entries: Sequence[tuple[LeaderEpoch, Offset]]) -> None:
+        """Have exactly these entries: those of a log with the same batches."""
+        if list(entries) != self._entries:
+            self._replace(list(entries))
 
     def clear(self) -> None:
         """Drop everything."""

@@ -8,7 +8,10 @@ from typing import NamedTuple
 from uuid import UUID
 
 from regency.broker_agent.log.background import BackgroundSync, Trash
+from regency.broker_agent.log.batch_check import EpochSpan
+from regency.broker_agent.log.damage import CorruptFile, KnownDamage
 from regency.broker_agent.log.disk import Disk
+from regency.broker_agent.log.errors import LogDamaged
 from regency.broker_agent.log.flusher import LogFlusher
 from regency.broker_agent.log.leader_epoch_cache import LeaderEpochCache
 from regency.broker_agent.log.log_directory import LogDirectory
@@ -22,7 +25,7 @@ from regency.broker_agent.log.segments import Cut, Segments
 from regency.broker_agent.ports import Worker
 from regency.model.clock import Clock
 from regency.model.crash_points import crash_point
-from regency.model.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId, TopicPartition
+from regency.model.ids import NO_LEADER_EPOCH, UNKNOWN_OFFSET, LeaderEpoch, Offset, TopicId, TopicPartition
 from regency.model.log_config import LogConfig
 from regency.model.record_batch import BatchHeader, Buffer
 
@@ -40,6 +43,8 @@ class LogServices(NamedTuple):
     """Of files that were cut off: no high watermark is checkpointed before."""
     new_uuid: Callable[[], UUID]
     """For names that must not be there yet."""
+    producer_expiration_ms: int
+    """producer.id.expiration.ms"""
 
 
 class LogParts(NamedTuple):
@@ -79,6 +84,7 @@ class LogCore:
         self._log_start = parts.log_start
         self._log_end = parts.log_end
         self._high_watermark = parts.log_start
+        self._damage = KnownDamage(parts.topic_partition)
         self._snapshots_kept_from = parts.segments.first.base_offset
         self._segments.move_to(services.files)
         self._flusher = LogFlusher(
@@ -243,6 +249,26 @@ class LogCore:
         crash_point("log.truncation.before_cut")
         cut.segment.truncate(cut.position, cut.end)
         self.sync_cut_later()
+
+    def move_to(self, directory: Path) -> None:
+        """Rename the log's directory; the log goes on. Raises OSError."""
+        self._services.disk.rename(self.directory, directory)
+        self._services.trash.moved(self.directory, directory)
+        self.directory = directory
+        self._segments.renamed(directory)
+        self._epochs.path = directory / self._epochs.path.name
+        self._flusher.renamed()
+        self.sync_cut_later()  # under the old name it may not have been found
+
+    def _epoch_span(self, offset: int) -> EpochSpan:
+        """The leader epoch of the batch that begins at `offset`: one that reaches below the log start too."""
+        return self._epochs.span_at(max(offset, self._log_start))
+
+    def _damaged(self, error: CorruptFile, offset: Offset = UNKNOWN_OFFSET) -> LogDamaged:
+        """Take in that a file is damaged where somebody had to walk over it; returns what to raise."""
+        flaw = error.flaw._replace(offset=offset)
+        self._damage.found(flaw)
+        return LogDamaged(self.directory, str(flaw))
 
     def _position_of(self, offset: Offset) -> LogPosition:
         return self._segments.end if offset == self._log_end else self._segments.position_of(offset)

@@ -24,10 +24,12 @@ from regency.broker_agent.log.file_names import (
 from regency.model.crash_points import crash_point
 from regency.model.ids import BrokerId, Offset, TopicPartition
 from regency.model.properties import parse_properties
+from regency.model.settings_values import SettingsInvalid
 
 logger = logging.getLogger(__name__)
 
 _META_VERSION = "0"
+_REMOVE_IDENTITY = "If the directory is this broker's, remove that file: it is written anew."
 
 
 class LogDirectory:
@@ -75,16 +77,22 @@ class LogDirectory:
     def claim(self, broker_id: BrokerId, cluster_id: str) -> None:
         """Check that the directory belongs to this broker and cluster, or mark a new one as theirs.
 
-        Raises LogDirInvalid where meta.properties says otherwise.
+        Raises LogDirInvalid where meta.properties says otherwise, or does not say.
         """
         path = self.path / META_PROPERTIES
         try:
             found = parse_properties(self._disk.read_file(path).decode(errors="replace"), str(path))
+        except SettingsInvalid as error:
+            raise LogDirInvalid(self.path, f"{META_PROPERTIES} is damaged: {error}", hint=_REMOVE_IDENTITY) from error
         except FileNotFoundError:
             content = f"#\nbroker.id={broker_id}\nversion={_META_VERSION}\ncluster.id={cluster_id}\n"
             crash_point("log.identity.before_write")
             replace_file(self._disk, path, content.encode(), sync=True)
             return
+        for key in ("version", "broker.id"):
+            if key not in found:
+                what = f"{META_PROPERTIES} is damaged: it has no {key}"
+                raise LogDirInvalid(self.path, what, hint=_REMOVE_IDENTITY)
         expected = {"version": _META_VERSION, "broker.id": str(broker_id), "cluster.id": cluster_id}
         for key, value in expected.items():
             if found.get(key, value) != value:

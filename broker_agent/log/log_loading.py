@@ -16,9 +16,10 @@ from uuid import UUID
 from regency.broker_agent.log.disk import Disk
 from regency.broker_agent.log.duplicates import settle_duplicates
 from regency.broker_agent.log.errors import LogDirInvalid
-from regency.broker_agent.log.file_names import TMP, DirectoryKind, directory_kind, parse_partition
+from regency.broker_agent.log.file_names import TMP, DirectoryKind, directory_kind, parse_future, parse_partition
 from regency.broker_agent.log.log_core import LogParts
 from regency.broker_agent.log.log_directory import LogDirectory
+from regency.broker_agent.log.moves_at_start import FoundInDirectory, settle_moves
 from regency.broker_agent.log.recovery import FoundLog, open_log
 from regency.model.ids import BrokerId, Offset, TopicPartition
 from regency.model.log_config import LogConfig
@@ -33,15 +34,11 @@ class OpenedDirectory(NamedTuple):
 
     directory: LogDirectory
     logs: list[LogParts]
+    futures: list[LogParts]
+    """Logs that will replace one in another directory."""
     deleted: list[Path]
     """Directories of deleted logs, to be removed."""
     high_watermarks: dict[TopicPartition, Offset]
-
-
-class _Found(NamedTuple):
-    directory: LogDirectory
-    logs: list[FoundLog]
-    deleted: list[Path]
 
 
 def open_directories(
@@ -61,6 +58,7 @@ def open_directories(
     try:
         found = [_find(disk, directory, broker_id, cluster_id) for directory in directories]
         settle_duplicates(disk, [(each.directory, each.logs) for each in found], new_uuid)
+        settle_moves(disk, found)
         opened = _open_all(disk, found, config, now_ms, threads_per_directory, progress)
         _refuse_none_working(directories)
     except BaseException:  # whatever ends the start must not leave directories locked
@@ -70,9 +68,9 @@ def open_directories(
     return opened
 
 
-def _find(disk: Disk, directory: LogDirectory, broker_id: BrokerId, cluster_id: str) -> _Found:
+def _find(disk: Disk, directory: LogDirectory, broker_id: BrokerId, cluster_id: str) -> FoundInDirectory:
     """Lock a directory, check whose it is, and list what is in it."""
-    found = _Found(directory, [], [])
+    found = FoundInDirectory(directory, [], [], [])
     try:
         directory.lock()
         directory.claim(broker_id, cluster_id)
@@ -85,17 +83,19 @@ def _find(disk: Disk, directory: LogDirectory, broker_id: BrokerId, cluster_id: 
                 if name.endswith(TMP):
                     disk.remove(path)
                 continue
-            partition = parse_partition(path.name)
+            future = parse_future(path.name)
+            partition = future or parse_partition(path.name)
             if partition is not None:
                 point, start = recovery_points.get(partition, Offset(0)), log_starts.get(partition, Offset(0))
-                found.logs.append(FoundLog(partition, path, clean, point, start))
+                logs = found.logs if future is None else found.futures
+                logs.append(FoundLog(partition, path, clean, point, start))
             elif directory_kind(path.name) is DirectoryKind.DELETE:
                 found.deleted.append(path)
             elif directory_kind(path.name) is not DirectoryKind.STRAY:
                 logger.warning("%s is left alone: its name is not that of a partition", path)
     except OSError as error:
         directory.fail(error)
-        return _Found(directory, [], [])
+        return FoundInDirectory(directory, [], [], [])
     return found
 
 
@@ -107,13 +107,13 @@ def _refuse_none_working(directories: Sequence[LogDirectory]) -> None:
 
 def _open_all(
     disk: Disk,
-    directories: Sequence[_Found],
+    directories: Sequence[FoundInDirectory],
     config: LogConfig,
     now_ms: int,
     threads_per_directory: int,
     progress: Progress | None,
 ) -> list[OpenedDirectory]:
-    counter = _Counter(sum(len(found.logs) for found in directories), progress)
+    counter = _Counter(sum(len(found.logs) + len(found.futures) for found in directories), progress)
 
     def open_one(directory: LogDirectory, log: FoundLog) -> LogParts | None:
         return _open_one(disk, directory, log, config, now_ms, counter)
@@ -122,24 +122,29 @@ def _open_all(
     return [_with_high_watermarks(found, logs) for found, logs in zip(directories, opened, strict=True)]
 
 
-def _with_high_watermarks(found: _Found, logs: Sequence[LogParts | None]) -> OpenedDirectory:
+def _with_high_watermarks(found: FoundInDirectory, opened: Sequence[LogParts | None]) -> OpenedDirectory:
     directory = found.directory
     if directory.failure is None:
         try:
             marks = directory.read_checkpoint(directory.high_watermarks)
-            return OpenedDirectory(directory, [parts for parts in logs if parts is not None], found.deleted, marks)
         except OSError as error:
             directory.fail(error)
-    return OpenedDirectory(directory, [], found.deleted, {})
+        else:
+            are_future = {log.directory for log in found.futures}
+            parts = [each for each in opened if each is not None]
+            logs = [each for each in parts if each.directory not in are_future]
+            futures = [each for each in parts if each.directory in are_future]
+            return OpenedDirectory(directory, logs, futures, found.deleted, marks)
+    return OpenedDirectory(directory, [], [], found.deleted, {})
 
 
 def _map_on_threads(
-    open_one: Callable[[LogDirectory, FoundLog], LogParts | None], directories: Sequence[_Found], threads: int
+    open_one: Callable[[LogDirectory, FoundLog], LogParts | None], directories: Sequence[FoundInDirectory], threads: int
 ) -> list[list[LogParts | None]]:
     pools = [ThreadPoolExecutor(threads, thread_name_prefix="log-recovery") for _ in directories]
     try:
         futures = [
-            [pool.submit(open_one, found.directory, log) for log in found.logs]
+            [pool.submit(open_one, found.directory, log) for log in (*found.logs, *found.futures)]
             for pool, found in zip(pools, directories, strict=True)
         ]
         return [[future.result() for future in of_directory] for of_directory in futures]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from uuid import UUID, uuid4
@@ -15,22 +16,24 @@ from uuid import UUID, uuid4
 from regency.broker_agent.log.background import BackgroundSync, Trash
 from regency.broker_agent.log.directory_logs import DirectoryLogs
 from regency.broker_agent.log.disk import Disk, OsDisk
-from regency.broker_agent.log.errors import LogStorageError
+from regency.broker_agent.log.errors import LogDamaged, LogStorageError
 from regency.broker_agent.log.file_names import DirectoryKind, aside_name
+from regency.broker_agent.log.future_logs import FutureLogs
 from regency.broker_agent.log.log_core import LogServices
+from regency.broker_agent.log.log_creation import make_log
 from regency.broker_agent.log.log_directory import LogDirectory
 from regency.broker_agent.log.log_loading import OpenedDirectory, open_directories
 from regency.broker_agent.log.open_files import OpenFiles
 from regency.broker_agent.log.partition_log import PartitionLog
-from regency.broker_agent.log.recovery import create_log
 from regency.broker_agent.ports import Worker
 from regency.model.clock import Clock
 from regency.model.crash_points import crash_point
-from regency.model.ids import ZERO_TOPIC_ID, BrokerId, Offset, TopicId, TopicPartition
+from regency.model.ids import BrokerId, Offset, TopicId, TopicPartition
 from regency.model.log_config import LogConfig
 
 logger = logging.getLogger(__name__)
 
+PRODUCER_EXPIRATION_MS = 86_400_000
 _MAX_OPEN_FILES = 16_384
 """And never more than half of what the process may have: the rest is for connections."""
 
@@ -49,21 +52,26 @@ class LogManager:
         self._on_dir_failure = on_dir_failure
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._directories: dict[LogDirectory, DirectoryLogs] = {}
+        self._preferred: dict[TopicPartition, Path] = {}
+        """Directories in which logs are to be made that are not there yet."""
+        self.futures = FutureLogs(self._directories, self._logs, services)
         self._recovered: list[PartitionLog] = []
         """Logs that may have been cut off before they were opened, or then, and the disk may not know."""
         self._held_back: list[tuple[PartitionLog, Offset]] = []
         """High watermarks that are not checkpointed before the disk knows where logs were cut off."""
         for found in opened:
-            held = {parts.topic_partition for parts in found.logs}
+            held = {parts.topic_partition for parts in (*found.logs, *found.futures)}
             marks = {partition: mark for partition, mark in found.high_watermarks.items() if partition in held}
             logs = DirectoryLogs(found.directory, services.worker, marks)
             self._directories[found.directory] = logs
             found.directory.on_failure = self._directory_failed
-            for parts in found.logs:
+            for parts in (*found.logs, *found.futures):
                 log = PartitionLog(parts, found.directory, services)
-                self._add(logs, log)
+                logs.add(log)
                 if parts.is_recovered:
                     self._recovered.append(log)
+            self._logs.update((parts.topic_partition, logs.logs[parts.topic_partition]) for parts in found.logs)
+            self.futures.add(logs.logs[parts.topic_partition] for parts in found.futures)
             services.trash.put(found.deleted, default.file_delete_delay_ms)
         self._checkpoint_what_was_found()
 
@@ -82,6 +90,7 @@ class LogManager:
         disk: Disk | None = None,
         new_uuid: Callable[[], UUID] = uuid4,
         progress: Callable[[int, int], None] | None = None,
+        producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
     ) -> LogManager:
         """Lock the directories and open every log in them, recovering what was not closed cleanly. Blocks.
 
@@ -101,6 +110,7 @@ class LogManager:
             syncs=BackgroundSync(disk, worker),
             cuts=BackgroundSync(disk, worker),
             new_uuid=new_uuid,
+            producer_expiration_ms=producer_expiration_ms,
         )
         opened = open_directories(
             disk,
@@ -127,6 +137,34 @@ class LogManager:
         return MappingProxyType(self._logs)
 
     @property
+    def directories(self) -> tuple[DirectoryLogs, ...]:
+        """Every directory in the order of log.dirs, with the logs in it, which are none where it has failed."""
+        return tuple(self._directories.values())
+
+    def directory(self, path: Path) -> DirectoryLogs | None:
+        """The log directory at this absolute path."""
+        return next((logs for logs in self._directories.values() if logs.directory.path == path), None)
+
+    def measure_space(self, done: Callable[[Mapping[Path, tuple[int, int]]], None]) -> None:
+        """Ask for bytes in all and bytes usable of every directory's volume; those that cannot be asked are left out.
+
+        `done` is called later, on the data loop.
+        """
+        disk, paths = self._services.disk, [logs.directory.path for logs in self._working()]
+
+        def measure() -> dict[Path, tuple[int, int]]:
+            found = {}
+            for path in paths:
+                with suppress(OSError):  # what is wrong with it shows when it is used
+                    found[path] = disk.space(path)
+            return found
+
+        def measured(outcome: dict[Path, tuple[int, int]] | BaseException) -> None:
+            done({} if isinstance(outcome, BaseException) else outcome)
+
+        self._services.worker.submit(measure, measured)
+
+    @property
     def offline_dirs(self) -> tuple[Path, ...]:
         """Directories that have failed."""
         return tuple(directory.path for directory in self._directories if directory.failure is not None)
@@ -134,7 +172,7 @@ class LogManager:
     def create(
         self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig, *, is_new: bool
     ) -> PartitionLog:
-        """The log of a partition, made in the directory with the fewest logs where there is none yet.
+        """The log of a partition, made where that is preferred, or where the fewest are, if there is none.
 
         Raises LogStorageError where no directory works, or where one is offline and the partition is not `is_new`: its
         log may be there.
@@ -148,21 +186,33 @@ class LogManager:
                 f"it is offline and may hold {topic_partition}",
                 hint="Repair the disk and restart the agent, or remove it from log.dirs.",
             )
-        for logs in sorted(self._working(), key=lambda logs: len(logs.logs)):
+        self._drop_future(topic_partition, DirectoryKind.STRAY)  # it replaces nothing any more
+        preferred = self._preferred.pop(topic_partition, None)
+        for logs in sorted(self._working(), key=lambda logs: (logs.directory.path != preferred, len(logs.logs))):
             try:
                 logs.make_way_for(topic_partition)
-                log = self._create_in(logs.directory, topic_partition, topic_id, config)
+                path = logs.directory.path / str(topic_partition)
+                log = make_log(self._services, logs.directory, path, topic_partition, topic_id, config)
             except OSError as error:
                 logs.directory.fail(error)
                 continue
             except LogStorageError:
                 continue
-            self._add(logs, log)
+            self._logs[topic_partition] = log
+            logs.add(log)
             return log
         raise LogStorageError(None, f"all are offline, {topic_partition} has no place")
 
+    def prefer(self, topic_partition: TopicPartition, directory: Path) -> None:
+        """Make the partition's log in this directory if it is made in this process's life, and the directory works."""
+        self._preferred[topic_partition] = directory
+
     def delete_async(self, topic_partition: TopicPartition) -> None:
-        """Take a log out of use now and remove it later. Nothing where there is none. Raises LogStorageError."""
+        """Take a log out of use now and remove it later, and the one that was to replace it.
+
+        Nothing where there is none. Raises LogStorageError.
+        """
+        self._drop_future(topic_partition, DirectoryKind.DELETE)
         log = self._put_aside(topic_partition, DirectoryKind.DELETE)
         if log is not None:
             self._services.trash.put([log.directory], log.config.file_delete_delay_ms)
@@ -170,6 +220,7 @@ class LogManager:
     def mark_stray(self, topic_partitions: Sequence[TopicPartition]) -> None:
         """Take logs out of use that the cluster does not know, and keep them on the disk. Raises LogStorageError."""
         for topic_partition in topic_partitions:
+            self._drop_future(topic_partition, DirectoryKind.DELETE)
             log = self._put_aside(topic_partition, DirectoryKind.STRAY)
             if log is not None:
                 crash_point("log.stray.after_rename")
@@ -177,9 +228,10 @@ class LogManager:
 
     def set_config(self, topic: str, config: LogConfig) -> None:
         """Let all logs of a topic go by `config` from now on."""
-        for topic_partition, log in self._logs.items():
-            if topic_partition.topic == topic:
-                log.config = config
+        for logs in (self._logs, self.futures.all()):
+            for topic_partition, log in logs.items():
+                if topic_partition.topic == topic:
+                    log.config = config
 
     def high_watermark_checkpoint(self, topic_partition: TopicPartition) -> Offset:
         """The high watermark last checkpointed for a log that is open; 0 where there is none."""
@@ -188,17 +240,18 @@ class LogManager:
         return marks.get(topic_partition, Offset(0))
 
     def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, Offset]) -> None:
-        """Checkpoint these, soon; logs not named keep what was checkpointed for them.
+        """Checkpoint these and those of future logs, soon; logs not named keep what was checkpointed for them.
 
         Not before the disk knows where logs were cut off: if a power cut brought back what was there, a newer high
         watermark would call it committed.
         """
         for log in self._recovered:
-            if self._logs.get(log.topic_partition) is log:  # else it is deleted, or its directory has failed
+            if self._holds(log):
                 log.sync_cut_later()
         self._recovered.clear()
         found = ((self._logs.get(topic_partition), offset) for topic_partition, offset in high_watermarks.items())
         self._held_back = [(log, offset) for log, offset in found if log is not None]
+        self._held_back.extend((log, log.high_watermark) for log in self.futures.all().values())
         self._services.cuts.when_done(self._checkpoint_held_back)
 
     def checkpoint_recovery_points(self) -> None:
@@ -215,16 +268,24 @@ class LogManager:
             logs.write_log_starts_later()
 
     def run_retention(self, now_ms: int) -> None:
-        """Take expired segments out of use, forget idle producers, and remove what was deleted long enough ago.
+        """Take expired segments out of use, and remove what was deleted long enough ago.
 
-        `now_ms` is wall time.
+        `now_ms` is wall time. A future log keeps what the one has that it will replace.
         """
         for logs in self._working():
-            for log in list(logs.logs.values()):
-                log.expire_producers(now_ms)
+            for log in [log for log in logs.logs.values() if self.futures.get(log.topic_partition) is not log]:
                 if not self._tried(functools.partial(log.delete_old_segments, now_ms)):
                     break
         self.remove_deleted_files()
+
+    def expire_producers(self, now_ms: int) -> None:
+        """Forget idempotent producers that have been idle for long. `now_ms` is wall time.
+
+        Not when logs are opened, as Kafka does: right after a restart producers repeat what was not answered, and those
+        that write of old events look as if they were idle.
+        """
+        for log in self._logs.values():
+            log.expire_producers(now_ms)
 
     def remove_deleted_files(self) -> int | None:
         """Remove what was deleted long enough ago; returns the monotonic time of the next such moment, if any."""
@@ -248,6 +309,7 @@ class LogManager:
                 logger.warning("%s is not closed cleanly and will be recovered: %s", logs.directory.path, error)
         self._services.files.close_all()
         self._logs.clear()
+        self.futures.clear()
         for directory in self._directories:
             directory.unlock()
 
@@ -260,7 +322,7 @@ class LogManager:
         held_back, self._held_back = self._held_back, []
         taken: dict[LogDirectory, dict[TopicPartition, Offset]] = {}
         for log, offset in held_back:
-            if self._logs.get(log.topic_partition) is log:
+            if self._holds(log):
                 taken.setdefault(log.home, {})[log.topic_partition] = offset
         return taken
 
@@ -273,26 +335,15 @@ class LogManager:
             except OSError as error:
                 logs.directory.fail(error)
 
-    def _add(self, logs: DirectoryLogs, log: PartitionLog) -> None:
-        self._logs[log.topic_partition] = log
-        logs.add(log)
+    def _holds(self, log: PartitionLog) -> bool:
+        """Whether the log is in use; else it is deleted, or its directory has failed."""
+        return self._logs.get(log.topic_partition) is log or self.futures.get(log.topic_partition) is log
 
-    def _create_in(
-        self, directory: LogDirectory, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig
-    ) -> PartitionLog:
-        path = directory.path / str(topic_partition)
-        self._services.disk.make_directory(path)
-        crash_point("log.creation.before_segment")
-        now_ms = self._services.clock.wall_ms()
-        parts = create_log(path, topic_partition, topic_id, config, now_ms, self._services.files)
-        log = PartitionLog(parts, directory, self._services)
-        crash_point("log.creation.before_topic_id")
-        if topic_id != ZERO_TOPIC_ID:
-            log.set_topic_id(topic_id)
-        crash_point("log.creation.before_sync")
-        for created in (path, directory.path):
-            self._services.syncs.later(created, directory.failed)
-        return log
+    def _drop_future(self, topic_partition: TopicPartition, fate: DirectoryKind) -> None:
+        try:
+            self.futures.put_aside(topic_partition, fate)
+        except LogStorageError as error:
+            logger.warning("a copy of %s stays on the disk until the next start: %s", topic_partition, error)
 
     def _working(self) -> list[DirectoryLogs]:
         return [logs for logs in self._directories.values() if logs.is_working]
@@ -301,6 +352,8 @@ class LogManager:
         """Do something with one log; False where its directory failed, of which everybody knows by then."""
         try:
             work()
+        except LogDamaged as error:
+            logger.warning("nothing is tidied up in a damaged log: %s", error)
         except LogStorageError:
             return False
         return True
@@ -323,7 +376,8 @@ class LogManager:
 
     def _directory_failed(self, directory: LogDirectory) -> None:
         for topic_partition, log in self._directories[directory].logs.items():
-            self._logs.pop(topic_partition, None)  # nothing is in there once everything was closed
+            if not self.futures.forget(log):
+                self._logs.pop(topic_partition, None)  # nothing is in there once everything was closed
             log.abandon()
         self._directories[directory].logs.clear()
         self._on_dir_failure(directory.path, directory.failure or "")

@@ -10,6 +10,7 @@ import struct
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 
 from regency.broker_agent.log.open_files import LogFile
 from regency.model.ids import Offset
@@ -55,27 +56,38 @@ class OffsetIndex:
         offsets.append(relative)
         self._positions.append(position)
 
-    def lookup(self, offset: Offset) -> int:
+    def lookup(self, offset: int) -> int:
         """Where to begin looking for the batch that holds `offset`: a batch begins there, all before are lower."""
         found = bisect_right(self._loaded(), offset - self.base_offset)
         return self._positions[found - 1] if found else 0
 
-    def position_at_or_below(self, position: int) -> int:
-        """The last indexed byte not above `position`, where a batch begins; 0 where there is none."""
-        self._loaded()
-        found = bisect_right(self._positions, position)
-        return self._positions[found - 1] if found else 0
+    def positions_up_to(self, offset: int) -> Sequence[int]:
+        """Positions of the entries that `lookup` chooses from for `offset`, rising."""
+        found = bisect_right(self._loaded(), offset - self.base_offset)
+        return self._positions[:found]
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last entry; -1 where there is none."""
+        last = self._last
+        return self.base_offset + last[0] if last else -1
 
     @property
     def last_position(self) -> int:
         """Byte of the last entry; 0 where there is none."""
+        last = self._last
+        return last[1] if last else 0
+
+    @property
+    def _last(self) -> tuple[int, int] | None:
+        """The last entry as it is in the file, which is not read whole for it."""
         if self._offsets is not None:
-            return self._positions[-1] if self._positions else 0
+            return (self._offsets[-1], self._positions[-1]) if self._offsets else None
         size = self._file.size()
         if size < ENTRY_BYTES:
-            return 0
-        position: int = _ENTRY.unpack(self._file.read(ENTRY_BYTES, size - ENTRY_BYTES))[1]
-        return position
+            return None
+        relative, position = _ENTRY.unpack(self._file.read(ENTRY_BYTES, size - ENTRY_BYTES))
+        return relative, position
 
     def truncate_to(self, offset: Offset, position: int) -> None:
         """Drop entries of batches that reach `offset`, or begin at byte `position` or later."""

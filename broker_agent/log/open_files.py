@@ -85,9 +85,14 @@ class LogFile:
 
     def write(self, data: Buffer, position: int) -> None:
         """Write all of `data` at `position` in one call; a short write is an error."""
-        written = self._disk.write(self.fileno(), data, position)
+        try:
+            written = self._disk.write(self.fileno(), data, position)
+        except OSError as error:
+            error.filename = error.filename or str(self.path)
+            raise
         if written != len(data):
-            raise OSError(errno.EIO, f"only {written} of {len(data)} bytes were written", str(self.path))
+            reason = f"only {written} of {len(data)} bytes were written, as where a disk is full"
+            raise OSError(errno.EIO, reason, str(self.path))
 
     def size(self) -> int:
         """Bytes in the file."""

@@ -9,15 +9,16 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable
+from itertools import islice
 from typing import Concatenate, ParamSpec, TypeVar
 
 from regency.broker_agent.log.append_rules import LOG_APPEND_TIME, check_produced, check_replicated
 from regency.broker_agent.log.checkpoints import format_partition_metadata, replace_file
-from regency.broker_agent.log.errors import LogStorageError, OffsetOutOfRange, RecordsRejected
-from regency.broker_agent.log.file_names import PARTITION_METADATA
+from regency.broker_agent.log.damage import CorruptFile
+from regency.broker_agent.log.errors import LogDamaged, OffsetOutOfRange, RecordsRejected
+from regency.broker_agent.log.file_names import PARTITION_METADATA, SNAPSHOT, offset_file
 from regency.broker_agent.log.log_core import LogCore
 from regency.broker_agent.log.producer_snapshots import remove_snapshots, restore, write_snapshot
-from regency.broker_agent.log.producer_state import EXPIRATION_MS
 from regency.broker_agent.log.results import AppendInfo, LogPosition, ReadInfo
 from regency.broker_agent.log.retention import SegmentFacts, expired_segments
 from regency.broker_agent.log.time_lookup import TimestampAndOffset, find_greatest, find_timestamp
@@ -47,8 +48,8 @@ def _on_disk(method: Callable[Concatenate[PartitionLog, P], T]) -> Callable[Conc
             return method(self, *args, **kwargs)
         except OSError as error:
             raise home.fail(error) from error
-        except CorruptBatch as error:
-            raise LogStorageError(self.directory, f"damaged below the log end: {error.message}") from error
+        except CorruptFile as error:
+            raise self._damaged(error) from error
 
     return guarded
 
@@ -83,7 +84,8 @@ class PartitionLog(LogCore):
         """Whether all who ever wrote here are known: the log begins at 0, and is too young for anybody to expire."""
         oldest = self._segments.first
         is_whole = self._log_start == oldest.base_offset == 0 and not self._producers.forgot
-        return is_whole and (self._log_end == 0 or now_ms - EXPIRATION_MS < oldest.first_timestamp)
+        expired_until_ms = now_ms - self._services.producer_expiration_ms
+        return is_whole and (self._log_end == 0 or expired_until_ms < oldest.first_timestamp)
 
     @_on_disk
     def append_as_follower(self, records: Buffer) -> AppendInfo:
@@ -115,15 +117,39 @@ class PartitionLog(LogCore):
         """Whole batches from the one that holds `offset` on, ending below `max_offset`, at most `max_bytes`.
 
         With `min_one_batch` the first one is returned whatever its size. Empty where `offset` is at or above
-        `max_offset`. Raises OffsetOutOfRange below the log start and above the log end.
+        `max_offset`. Every batch is checked on every read: what is sound before a damaged one is returned, and from
+        there on LogDamaged raised. Raises OffsetOutOfRange below the log start and above the log end.
         """
         if not self._log_start <= offset <= self._log_end:
             raise OffsetOutOfRange(self.topic_partition, offset, self._log_start, self._log_end)
         if offset >= max_offset or offset == self._log_end:
             return ReadInfo(b"", self._position_of(offset))
-        return self._segments.read(
-            offset, max_bytes, max_offset=max_offset, log_end=self._log_end, min_one_batch=min_one_batch
-        )
+        try:
+            read, flaw = self._segments.read(
+                offset,
+                max_bytes,
+                max_offset=max_offset,
+                log_end=self._log_end,
+                min_one_batch=min_one_batch,
+                epochs=self._epoch_span,
+            )
+        except CorruptFile as error:
+            raise self._damaged(error, offset) from error
+        if flaw is not None:
+            self._damage.found(flaw)
+            if not read.records:
+                raise LogDamaged(self.directory, str(flaw))
+        elif self._damage and read.records:
+            self._damage.read_well(offset)
+        return read
+
+    @property
+    def damage(self) -> str:
+        """What is known to be damaged, for people; empty where nothing is."""
+        if not self._damage:
+            return ""
+        self._damage.keep(self._log_start, self._log_end)
+        return self._damage.describe()
 
     @_on_disk
     def position_of(self, offset: Offset) -> LogPosition:
@@ -234,13 +260,18 @@ class PartitionLog(LogCore):
 
         `now_ms` is wall time. The log start rises before the first is gone.
         """
-        facts = [
-            SegmentFacts(segment.size, segment.largest_timestamp(), upper)
-            for segment, upper in self._segments.upper_bounds(self._log_end)
-        ]
-        expired = expired_segments(
-            facts, self.config, log_start=self._log_start, high_watermark=self._high_watermark, now_ms=now_ms
-        )
+        while True:
+            facts = [
+                SegmentFacts(segment.size, segment.largest_timestamp(), upper)
+                for segment, upper in self._segments.upper_bounds(self._log_end)
+            ]
+            expired = expired_segments(
+                facts, self.config, log_start=self._log_start, high_watermark=self._high_watermark, now_ms=now_ms
+            )
+            deciding = islice(self._segments, expired.segments + 1)  # they, and the one that ends them
+            checked_now = [segment for segment in deciding if segment.check_greatest_timestamp()]
+            if not checked_now:
+                break
         if not expired.segments:
             return 0
         if expired.segments == len(self._segments):
@@ -272,6 +303,28 @@ class PartitionLog(LogCore):
         """Sync what is there now, soon; the recovery point follows when it is done."""
         self._flusher.flush_in_background(self._log_end)
 
+    @_on_disk
+    def take_over(self, other: PartitionLog) -> None:
+        """Know whatever `other` knows, which holds the same records up to the same end: epochs without records too,
+        producers whose batches are gone, the high watermark, the topic id.
+        """
+        if other.log_end_offset != self._log_end:
+            raise ValueError(f"{self.directory} ends at {self._log_end}, {other.directory} at {other.log_end_offset}")
+        if self.topic_id != other.topic_id:
+            self.set_topic_id(other.topic_id)
+        self._epochs.take(other.epoch_entries)
+        self._epochs.truncate_from_start(self._log_start)
+        self._producers = other._producers.copy()
+        crash_point("log.take_over.before_snapshot")
+        write_snapshot(self._services.disk, self.directory, self._producers)
+        self.set_high_watermark(other.high_watermark)
+
+    @_on_disk
+    def make_last(self, then: Callable[[bool], None]) -> None:
+        """Sync everything there is now, soon; `then` is called when it is done, and told whether that still holds."""
+        also = [offset_file(self.directory, self._log_end, SNAPSHOT), self.directory / PARTITION_METADATA]
+        self._flusher.flush_all_in_background(self._log_end, also, then)
+
     @property
     def is_flush_due(self) -> bool:
         """Whether flush.ms has passed since the last flush and there is something to flush."""
@@ -286,13 +339,13 @@ class PartitionLog(LogCore):
         self._services.syncs.later(path, self.home.failed)
 
     def expire_producers(self, now_ms: int) -> None:
-        """Forget idempotent producers whose last batch is too old at this wall time.
+        """Forget idempotent producers whose last batch is as old as producer.id.expiration.ms at this wall time.
 
         Not in a young log, where batches may tell of long ago all the same: there everybody is known, and has to be
         after a restart too, as snapshots do not say whom they leave out.
         """
         if not self._knows_every_producer(now_ms):
-            self._producers.expire(now_ms - EXPIRATION_MS)
+            self._producers.expire(now_ms - self._services.producer_expiration_ms)
 
     @_on_disk
     def remove_old_snapshots(self) -> None:

@@ -50,7 +50,7 @@ def restore(disk: Disk, directory: Path, segments: Segments, *, trusted: Offset,
         if segment.base_offset > start:
             producers.end_offset = segment.base_offset
             write_snapshot(disk, directory, producers)
-        for _, header in segment.headers(segment.offsets.lookup(start)):
+        for _, header in segment.headers(segment.indexed_below(start)):
             if header.base_offset >= start:
                 producers.update(header)
     producers.end_offset = log_end

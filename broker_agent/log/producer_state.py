@@ -22,10 +22,6 @@ from regency.model.record_batch import MAX_SEQUENCE, BatchHeader
 REMEMBERED_BATCHES = 5
 """How far back a retry is recognized as a duplicate."""
 
-EXPIRATION_MS = 86_400_000
-"""After this time without a batch, by the batches' timestamps, a producer may be forgotten (producer.id.expiration.ms).
-"""
-
 _VERSION = 1
 _PREFIX = struct.Struct(">hIi")
 _CRC_ENDS_AT = 6
@@ -143,12 +139,21 @@ class ProducerStates:
         self.end_offset = end_offset
         return True
 
-    def expire(self, older_than_ms: int) -> None:
-        """Forget producers whose last batch is older than this wall time."""
-        expired = [id_ for id_, producer in self._producers.items() if producer.last_timestamp < older_than_ms]
+    def expire(self, until_ms: int) -> None:
+        """Forget producers whose last batch has a timestamp of this wall time or an earlier one."""
+        expired = [id_ for id_, producer in self._producers.items() if producer.last_timestamp <= until_ms]
         for producer_id in expired:
             del self._producers[producer_id]
         self.forgot = self.forgot or bool(expired)
+
+    def copy(self) -> ProducerStates:
+        """The same states, which change on their own from now on."""
+        copied = ProducerStates()
+        copied.end_offset, copied.forgot = self.end_offset, self.forgot
+        for producer_id, producer in self._producers.items():
+            same = copied._producers[producer_id] = Producer(producer.epoch, producer.last_timestamp)
+            same.batches.extend(producer.batches)
+        return copied
 
     def clear(self, end_offset: Offset) -> None:
         """Know nobody, at the end of an empty log."""

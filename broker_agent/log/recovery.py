@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from regency.broker_agent.log.checkpoints import read_epochs, read_partition_metadata
 from regency.broker_agent.log.disk import Disk
-from regency.broker_agent.log.epoch_recovery import EpochReader, ReadRange, merge_epochs
+from regency.broker_agent.log.epoch_recovery import EpochEntry, EpochReader, ReadRange, merge_epochs
 from regency.broker_agent.log.errors import CheckpointMalformed, LogDirInvalid
 from regency.broker_agent.log.file_names import (
     CLEANED,
@@ -36,7 +36,7 @@ from regency.broker_agent.log.producer_state import ProducerStates
 from regency.broker_agent.log.segment import Segment
 from regency.broker_agent.log.segments import Segments
 from regency.model.crash_points import crash_point
-from regency.model.ids import ZERO_TOPIC_ID, Offset, TopicId, TopicPartition
+from regency.model.ids import NO_LEADER_EPOCH, ZERO_TOPIC_ID, Offset, TopicId, TopicPartition
 from regency.model.log_config import LogConfig
 from regency.model.record_batch import (
     HEADER_BYTES,
@@ -251,6 +251,8 @@ class _Opening:
         try:
             on_file = read_epochs(self._disk, path)
             why = "" if self._trusts_files else "the file says nothing of the oldest"
+            if _is_stale(chain, on_file):
+                on_file, why = [], "the file does not have the newest, it is an old one"
         except (FileNotFoundError, CheckpointMalformed) as error:
             on_file = []
             why = str(error)
@@ -295,6 +297,13 @@ class _Opening:
             return ZERO_TOPIC_ID
 
 
+def _is_stale(chain: Segments, on_file: Sequence[EpochEntry]) -> bool:
+    """Whether the newest batches have an epoch that the file does not have: two of them, as a bit may have flipped."""
+    epochs = [header.leader_epoch for _, header in chain.active.headers(chain.active.offsets.last_position)][-2:]
+    end = on_file[-1][0] if on_file else NO_LEADER_EPOCH
+    return len(epochs) == 2 and epochs[0] == epochs[1] > end
+
+
 def _load_sound(segment: Segment, following: Offset | None, *, ends_at: Offset) -> Offset | None:
     """Take a segment as it is; returns where it ends, or None where its files contradict each other.
 
@@ -306,6 +315,8 @@ def _load_sound(segment: Segment, following: Offset | None, *, ends_at: Offset) 
         return None
     try:
         segment.load()
+        if segment.lacks_entries:
+            return None
         if following is not None and following != ends_at:
             return following
         tail = segment.read_tail()
@@ -313,7 +324,7 @@ def _load_sound(segment: Segment, following: Offset | None, *, ends_at: Offset) 
         return None
     end = tail.next_offset if tail else segment.base_offset
     if following is None:
-        return end
+        return end if segment.has_true_last_entries(end) else None
     return following if end <= following else None
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from regency.broker_agent.log.damage import CorruptFile
 from regency.broker_agent.log.file_names import DELETED, INDEX, LOG, TIME_INDEX, offset_file
 from regency.broker_agent.log.offset_index import OffsetIndex
 from regency.broker_agent.log.open_files import LogFile, OpenFiles
@@ -19,15 +21,17 @@ from regency.model.record_batch import (
     BatchHeader,
     Buffer,
     CorruptBatch,
-    batch_size,
-    end_of_whole,
     read_header,
     skip_below,
 )
 
+logger = logging.getLogger(__name__)
+
 _LOOKUP_CHUNK = 8 * 1024
 _REPLAY_CHUNK = 256 * 1024
 _REMEMBERED_POSITIONS = 32
+_MOST_UNINDEXED = 64 << 20
+"""More bytes than Kafka ever appends between two index entries."""
 _MAX_RELATIVE_OFFSET = 2**31 - 1
 
 
@@ -52,6 +56,9 @@ class Segment:
         )
         self._bytes_since_index = 0
         self._positions: dict[int, int] = {}
+        self._indexes_doubted = False
+        """Whether an index entry contradicted the batches. They are built anew once."""
+        self._is_greatest_checked = False
 
     @property
     def files(self) -> tuple[LogFile, LogFile, LogFile]:
@@ -71,7 +78,7 @@ class Segment:
         self._bytes_since_index = self.size - self.offsets.last_position
         self.max_timestamp, self.offset_of_max_timestamp = self.times.last
         if self.size >= HEADER_BYTES:
-            self.first_timestamp = read_header(self.log.read(HEADER_BYTES, 0)).max_timestamp
+            self.first_timestamp = self.header_at(0).max_timestamp
 
     @property
     def is_index_full(self) -> bool:
@@ -85,6 +92,16 @@ class Segment:
         if not self.size:
             return self.created_ms
         return self.log.modified_ms()
+
+    @property
+    def lacks_entries(self) -> bool:
+        """Whether its indexes end so early that entries must be missing."""
+        is_untimed = self.first_timestamp >= 0 and self.times.last[0] < 0
+        return is_untimed or self.size - self.offsets.last_position > self.index_interval_bytes + _MOST_UNINDEXED
+
+    def has_true_last_entries(self, end: Offset) -> bool:
+        """Whether the last entry of each index is of a batch that is there, in a segment that ends at `end`."""
+        return self.offsets.last_offset < end and self._is_true(*self.times.last)
 
     def has_room(self, last_offset: Offset) -> bool:
         """Whether the distance to `last_offset` fits into an index entry."""
@@ -101,7 +118,7 @@ class Segment:
         for at, header in batches:
             self.index(start + at, header)
         at, header = batches[-1]
-        self._remember(header.base_offset, start + at)
+        self.remember(header.base_offset, start + at)
 
     def index(self, position: int, header: BatchHeader) -> None:
         """Count the batch at `position` in, and add index entries if it is time for some."""
@@ -124,16 +141,26 @@ class Segment:
         self._bytes_since_index = 0
         self._positions.clear()
 
+    def header_at(self, position: int) -> BatchHeader:
+        """Header of the batch that begins at byte `position`. Raises CorruptFile."""
+        try:
+            return read_header(self.log.read(HEADER_BYTES, position))
+        except CorruptBatch as error:
+            raise self.corrupt(position, error.reason) from error
+
     def headers(self, start: int = 0) -> Iterator[tuple[int, BatchHeader]]:
         """Position and header of every whole batch from byte `start`, where a batch must begin; bodies are skipped.
 
-        Raises CorruptBatch at bytes that are no batch.
+        Raises CorruptFile at bytes that are no batch.
         """
         buffer, buffer_at, position = b"", start, start
         while position + HEADER_BYTES <= self.size:
             if position + HEADER_BYTES > buffer_at + len(buffer):
                 buffer, buffer_at = self.log.read(min(_REPLAY_CHUNK, self.size - position), position), position
-            header = read_header(buffer, position - buffer_at)
+            try:
+                header = read_header(buffer, position - buffer_at)
+            except CorruptBatch as error:
+                raise self.corrupt(position, error.reason) from error
             following = position + header.size
             if following > self.size:
                 return
@@ -145,45 +172,99 @@ class Segment:
         known = self._positions.get(offset)
         if known is not None:
             return known
-        position = self.offsets.lookup(offset)
+        position = self.indexed_below(offset)
         while position + HEADER_BYTES <= self.size:
             chunk = self.log.read(min(_LOOKUP_CHUNK, self.size - position), position)
-            skipped = skip_below(chunk, offset)
+            skipped = 0
+            try:
+                skipped = skip_below(chunk, offset)
+                if skipped + HEADER_BYTES <= len(chunk):
+                    read_header(chunk, skipped)
+                    return position + skipped
+            except CorruptBatch as error:
+                raise self.corrupt(position + error.position, error.reason) from error
             position += skipped
-            if skipped + HEADER_BYTES <= len(chunk):
-                read_header(chunk, skipped)
-                self._remember(offset, position)
-                return position
             if not skipped:
-                raise CorruptBatch(position, f"{self.log.path} ends before byte {self.size}")
+                raise self.corrupt(position, f"the file ends before byte {self.size}")
         return self.size
 
-    def read(self, start: int, upper: int, max_bytes: int, *, min_one_batch: bool) -> bytes:
-        """Whole batches between bytes `start` and `upper`, where batches begin, at most `max_bytes` of them.
+    def indexed_below(self, offset: int) -> int:
+        """A byte where a batch begins at or below `offset`, by the index where that can be believed."""
+        position = self.offsets.lookup(offset)
+        if not position or self._begins_at_or_below(offset, position):
+            return position
+        self._doubt_indexes(f"nothing at or below offset {offset} begins at byte {position}")
+        candidates = reversed(self.offsets.positions_up_to(offset))
+        return next((each for each in candidates if self._begins_at_or_below(offset, each)), 0)
 
-        With `min_one_batch` the first batch is returned whatever its size.
-        """
-        available = upper - start
-        if available <= 0:
-            return b""
-        if available <= max_bytes:
-            return self.log.read(available, start)
-        data = self.log.read(max(max_bytes, HEADER_BYTES), start)
-        if len(data) < HEADER_BYTES:
-            return b""
-        first = batch_size(data)
-        if first > max_bytes:
-            return self.log.read(first, start) if min_one_batch else b""
-        indexed = max(self.offsets.position_at_or_below(start + max_bytes) - start, 0)
-        with memoryview(data)[:max_bytes] as view:
-            last, whole = end_of_whole(view, indexed)
-        if whole > last:
-            self._remember(read_header(data, last).next_offset, start + whole)
-        return data[:whole]
+    def indexed_by_time(self, timestamp: int) -> int:
+        """A byte before which all records are older than `timestamp`, by the indexes where they can be believed."""
+        entry = self.times.lookup(timestamp)
+        if not self._is_true(*entry):
+            self._doubt_indexes(f"no batch at offset {entry[1]} has the timestamp {entry[0]}")
+            entry = self.times.lookup(timestamp)
+            if not self._is_true(*entry):
+                return 0
+        return self.indexed_below(entry[1])
 
-    def remember_end(self, next_offset: Offset) -> None:
-        """Note that a batch of `next_offset` would begin at the end: whoever read up to there comes back for it."""
-        self._remember(next_offset, self.size)
+    def check_greatest_timestamp(self) -> bool:
+        """Correct the greatest timestamp where no batch has the one that the time index said; False if done before."""
+        if self._is_greatest_checked:
+            return False
+        self._is_greatest_checked = True
+        timestamp, offset = self.max_timestamp, self.offset_of_max_timestamp
+        if not self._is_true(timestamp, offset):
+            self._doubt_indexes(f"no batch at offset {offset} has the timestamp {timestamp}")
+        return True
+
+    def _begins_at_or_below(self, offset: int, position: int) -> bool:
+        try:
+            header = self.header_at(position)
+        except CorruptFile:
+            return False
+        return self.base_offset <= header.base_offset <= offset and position + header.size <= self.size
+
+    def _is_true(self, timestamp: int, offset: Offset) -> bool:
+        """Whether the batch that holds `offset` has this greatest timestamp."""
+        if timestamp < 0:
+            return True
+        try:
+            position = self.position_of(offset)
+            header = self.header_at(position)
+        except CorruptFile:
+            return False
+        return header.base_offset <= offset <= header.last_offset and header.max_timestamp == timestamp
+
+    def _doubt_indexes(self, why: str) -> None:
+        """Build the indexes anew, once, if every batch is in its place: else it is a batch that is wrong."""
+        if self._indexes_doubted:
+            return
+        self._indexes_doubted = True
+        end, following = 0, int(self.base_offset)
+        try:
+            for position, header in self.headers():
+                if header.base_offset < following:
+                    break
+                end, following = position + header.size, header.next_offset
+        except CorruptFile:
+            end = -1
+        if end != self.size:
+            logger.warning("%s: its indexes and its batches contradict each other: %s", self.log.path, why)
+            return
+        logger.warning("%s: its indexes are built anew, they do not fit: %s", self.log.path, why)
+        self._rebuild_indexes()
+
+    def _rebuild_indexes(self) -> None:
+        self.reset_indexes()
+        for position, header in self.headers():
+            if position == 0:
+                self.first_timestamp = header.max_timestamp
+            self.index(position, header)
+        self.times.maybe_append(self.max_timestamp, self.offset_of_max_timestamp)
+
+    def corrupt(self, position: int, reason: str) -> CorruptFile:
+        """What to raise where byte `position` should be the first of a batch."""
+        return CorruptFile(self.log.path, position, reason)
 
     def truncate(self, position: int, offset: Offset) -> None:
         """Cut off batches from byte `position` on; `offset` is the first that is gone."""
@@ -194,7 +275,11 @@ class Segment:
         self._positions.clear()
         self.size = position
         self._bytes_since_index = position - self.offsets.last_position
-        self._load_greatest_timestamp()
+        try:
+            self._load_greatest_timestamp()
+        except CorruptFile as error:
+            self._indexes_doubted = False
+            self._doubt_indexes(error.reason)
         if position == 0:
             self.first_timestamp = NO_TIMESTAMP
 
@@ -206,7 +291,7 @@ class Segment:
     def read_tail(self) -> BatchHeader | None:
         """The last batch, and the greatest timestamp of what follows the last index entry; None where it is empty.
 
-        Raises CorruptBatch where the file does not end with a whole batch.
+        Raises CorruptFile where the file does not end with a whole batch.
         """
         last, end = None, self.offsets.last_position
         for position, header in self.headers(end):
@@ -214,7 +299,7 @@ class Segment:
             if header.max_timestamp > self.max_timestamp:
                 self.max_timestamp, self.offset_of_max_timestamp = header.max_timestamp, header.last_offset
         if end != self.size:
-            raise CorruptBatch(end, f"the {self.size - end} bytes that end {self.log.path} are no whole batch")
+            raise self.corrupt(end, f"the {self.size - end} bytes at its end are no whole batch")
         return last
 
     def mark_deleted(self) -> list[Path]:
@@ -236,7 +321,8 @@ class Segment:
         self.max_timestamp, self.offset_of_max_timestamp = self.times.last
         self.read_tail()
 
-    def _remember(self, offset: int, position: int) -> None:
+    def remember(self, offset: int, position: int) -> None:
+        """Note that the first batch that reaches `offset` begins at byte `position`."""
         positions = self._positions
         if len(positions) >= _REMEMBERED_POSITIONS:
             del positions[next(iter(positions))]

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+from regency.broker_agent.log.batch_check import EpochSpans
+from regency.broker_agent.log.checked_read import Wanted, read_checked
+from regency.broker_agent.log.damage import CorruptFile, Flaw
 from regency.broker_agent.log.open_files import OpenFiles
 from regency.broker_agent.log.results import LogPosition, ReadInfo
 from regency.broker_agent.log.segment import Segment
 from regency.model.ids import Offset
 from regency.model.log_config import LogConfig
-from regency.model.record_batch import HEADER_BYTES, read_header
 
 
 class Cut(NamedTuple):
@@ -73,25 +77,35 @@ class Segments:
             yield segment, Offset(self._bases[following]) if following < len(self._bases) else log_end
 
     def read(
-        self, offset: Offset, max_bytes: int, *, max_offset: Offset, log_end: Offset, min_one_batch: bool
-    ) -> ReadInfo:
-        """Batches from the one that holds `offset` on, within one segment, below `max_offset`."""
-        index = max(bisect_right(self._bases, offset) - 1, 0)
-        while index < len(self._segments):
-            segment = self._segments[index]
+        self,
+        offset: Offset,
+        max_bytes: int,
+        *,
+        max_offset: Offset,
+        log_end: Offset,
+        min_one_batch: bool,
+        epochs: EpochSpans,
+    ) -> tuple[ReadInfo, Flaw | None]:
+        """Sound batches from the one that holds `offset` on, within one segment, below `max_offset`.
+
+        And the flaw in the segment that ends them or took the place of the first, if there is one. `offset` is below
+        `max_offset`. Raises CorruptFile where the place of `offset` cannot be found.
+        """
+        for segment, segment_end in self._from(offset, log_end):
             start = segment.position_of(offset)
-            if start < segment.size:
-                break
-            index += 1
-        else:
-            return ReadInfo(b"", self.end)
-        is_active = index == len(self._segments) - 1
-        reaches_end = max_offset >= (log_end if is_active else self._bases[index + 1])
-        upper = segment.size if reaches_end else segment.position_of(max_offset)
-        records = segment.read(start, upper, max_bytes, min_one_batch=min_one_batch)
-        if is_active and start + len(records) == segment.size:
-            segment.remember_end(log_end)
-        return ReadInfo(records, LogPosition(segment.base_offset, start))
+            upper = segment.size
+            if max_offset < segment_end:
+                with suppress(CorruptFile):  # it is between the two: what is good before it is returned
+                    upper = segment.position_of(max_offset)
+            wanted = Wanted(offset, start, upper, max_offset, max_bytes, min_one_batch, segment_end)
+            records, flaw = read_checked(segment, wanted, epochs)
+            if start < segment.size or flaw:
+                return ReadInfo(records, LogPosition(segment.base_offset, start)), flaw
+        return ReadInfo(b"", self.end), None
+
+    def _from(self, offset: Offset, log_end: Offset) -> Iterator[tuple[Segment, Offset]]:
+        first = max(bisect_right(self._bases, offset) - 1, 0)
+        return islice(self.upper_bounds(log_end), first, None)
 
     @property
     def end(self) -> LogPosition:
@@ -143,7 +157,7 @@ class Segments:
         position = segment.position_of(offset)
         if position == segment.size:
             return Cut(segment, position, offset)
-        base = read_header(segment.log.read(HEADER_BYTES, position)).base_offset
+        base = segment.header_at(position).base_offset
         return Cut(segment, position, min(offset, Offset(base)))
 
     def drop_after(self, last: Segment) -> list[Path]:
@@ -159,6 +173,13 @@ class Segments:
         for segment in self._segments:
             for file in segment.files:
                 file.move_to(files)
+
+    def renamed(self, directory: Path) -> None:
+        """Their directory is at this path now; open files stay open."""
+        self.directory = directory
+        for segment in self._segments:
+            for file in segment.files:
+                file.path = directory / file.path.name
 
     def close(self) -> None:
         """Give all descriptors back."""

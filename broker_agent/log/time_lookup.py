@@ -8,7 +8,7 @@ from typing import NamedTuple
 from regency.broker_agent.log.segment import Segment
 from regency.broker_agent.log.segments import Segments
 from regency.model.ids import LeaderEpoch, Offset
-from regency.model.record_batch import HEADER_BYTES, NO_TIMESTAMP, BatchHeader
+from regency.model.record_batch import HEADER_BYTES, NO_TIMESTAMP, BatchHeader, crc_matches
 
 _NO_CODEC = 0
 _GZIP = 1
@@ -33,9 +33,10 @@ class TimestampAndOffset(NamedTuple):
 def find_timestamp(segments: Segments, timestamp: int, log_start: Offset) -> TimestampAndOffset | None:
     """The first record at or above `log_start` whose timestamp is not below `timestamp`."""
     for segment in segments.from_offset(log_start):
+        segment.check_greatest_timestamp()
         if segment.max_timestamp < timestamp:
             continue
-        start = segment.offsets.lookup(segment.times.lookup(timestamp)[1])
+        start = segment.indexed_by_time(timestamp)
         for position, header in segment.headers(start):
             if header.max_timestamp < timestamp or header.last_offset < log_start:
                 continue
@@ -51,11 +52,12 @@ def find_greatest(segments: Segments, log_start: Offset, max_offset: Offset) -> 
     for segment in segments.from_offset(log_start):
         if segment.base_offset >= max_offset:
             break
+        segment.check_greatest_timestamp()
         if segment.max_timestamp <= greatest:
             continue
         start = 0
         if segment.offset_of_max_timestamp < max_offset:
-            start = segment.offsets.lookup(segment.offset_of_max_timestamp)
+            start = segment.indexed_below(segment.offset_of_max_timestamp)
         for position, header in segment.headers(start):
             if header.base_offset >= max_offset:
                 break
@@ -70,15 +72,17 @@ def find_greatest(segments: Segments, log_start: Offset, max_offset: Offset) -> 
 def _first_record(
     segment: Segment, position: int, header: BatchHeader, timestamp: int, log_start: Offset
 ) -> TimestampAndOffset | None:
+    batch = segment.log.read(header.size, position)
+    if not crc_matches(batch, header):
+        raise segment.corrupt(position, "its checksum is wrong")
     epoch = LeaderEpoch(header.leader_epoch)
     start = max(Offset(header.base_offset), log_start)
     if header.is_log_append_time:
         return TimestampAndOffset(header.max_timestamp, start, epoch)
     if header.first_timestamp >= timestamp and header.base_offset == start:
         return TimestampAndOffset(header.first_timestamp, start, epoch)
-    body = segment.log.read(header.size - HEADER_BYTES, position + HEADER_BYTES)
     try:
-        records = _records(body, header)
+        records = _records(batch[HEADER_BYTES:], header)
     except (IndexError, zlib.error, _Opaque):
         return TimestampAndOffset(header.max_timestamp, start, epoch)
     for record_timestamp, offset in records:

@@ -167,3 +167,30 @@ class ReplicaDescription(msgspec.Struct, frozen=True):
     directory: str
     broker_epoch_of_leader: BrokerEpoch = NO_BROKER_EPOCH
     role: HostedRole = HostedRole.NONE
+    damage: str = ""
+    """Where reads found its files damaged, for people."""
+
+
+class LogDescription(msgspec.Struct, frozen=True):
+    """One log in a log directory."""
+
+    topic_partition: TopicPartition
+    size_bytes: int
+    """Of its batches."""
+    offset_lag: int
+    """A future log: offsets it is behind the one it will replace, -1 where that is out of reach. Else how far the log
+    is behind its own high watermark: 0.
+    """
+    is_future: bool
+
+
+class LogDirDescription(msgspec.Struct, frozen=True):
+    """A log directory, and some of the logs in it."""
+
+    path: str
+    failure: str | None
+    """Why it is offline; None while it works."""
+    logs: tuple[LogDescription, ...] = ()
+    total_bytes: int = -1
+    """Of the volume it is on; -1 where that is not known."""
+    usable_bytes: int = -1

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from regency.broker_agent.log.errors import LogStorageError, OffsetOutOfRange
+from regency.broker_agent.log.errors import LogDamaged, LogStorageError, OffsetOutOfRange
 from regency.broker_agent.replication.api import FetchedPartition, FetchParams, FetchPartition
 from regency.broker_agent.replication.hosting import Hosting
 from regency.broker_agent.replication.isr_maintenance import IsrMaintenance
 from regency.broker_agent.replication.partition import Partition
 from regency.broker_agent.replication.purgatory import DelayedOperation
+from regency.broker_agent.replication.throttle import ReplicationThrottle
 from regency.model.crash_points import crash_point
-from regency.model.ids import NO_LEADER_EPOCH, UNKNOWN_OFFSET, Offset, TopicPartition
+from regency.model.ids import NO_LEADER_EPOCH, UNKNOWN_OFFSET, BrokerId, Offset, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 
 Respond = Callable[[dict[TopicPartition, FetchedPartition]], None]
@@ -25,9 +26,10 @@ Cancel = Callable[[], None]
 class FetchPath:
     """Reads. Callers hold `hosting.completions`."""
 
-    def __init__(self, hosting: Hosting, isr: IsrMaintenance) -> None:
+    def __init__(self, hosting: Hosting, isr: IsrMaintenance, throttle: ReplicationThrottle) -> None:
         self._hosting = hosting
         self._isr = isr
+        self._throttle = throttle
 
     def fetch(self, params: FetchParams, partitions: Sequence[FetchPartition], respond: Respond) -> Cancel:
         """Read; answer now if there is enough, an error or nothing to wait for, else when there is or time is up.
@@ -36,7 +38,7 @@ class FetchPath:
         """
         hosting = self._hosting
         now_ms = hosting.clock.monotonic_ms()
-        reading = _Reading(params)
+        reading = self._begin(params, now_ms)
         if params.from_follower:
             self._read_for_follower(reading, partitions, now_ms)
         else:
@@ -44,12 +46,13 @@ class FetchPath:
                 self._read(reading, wanted, None)
         crash_point("replication.fetch.after_high_watermark")
         if params.max_wait_ms <= 0 or not partitions or reading.is_answer:
-            hosting.completions.add(lambda: respond(reading.results))
-            return _nothing_to_cancel
-        waiting = _DelayedFetch(self, now_ms + params.max_wait_ms, reading, partitions, respond)
+            return self._answer(reading, respond, now_ms)
+        deadline_ms = now_ms + params.max_wait_ms
+        if reading.held_until is not None:
+            deadline_ms = min(deadline_ms, reading.held_until)
+        waiting = _DelayedFetch(self, deadline_ms, reading, partitions, respond)
         if reading.size and waiting.progress_any():
-            hosting.completions.add(lambda: respond(reading.results))
-            return _nothing_to_cancel
+            return self._answer(reading, respond, now_ms)
         hosting.wait(hosting.fetches, waiting)
         return lambda: hosting.fetches.cancel(waiting)
 
@@ -72,17 +75,43 @@ class FetchPath:
         self, before: _Reading, partitions: Iterable[FetchPartition]
     ) -> dict[TopicPartition, FetchedPartition]:
         """What was read before, with these partitions as they are now. A follower counts when it asks, not again."""
-        reading = _Reading(before.params)
+        now_ms = self._hosting.clock.monotonic_ms()
+        reading = self._begin(before.params, now_ms)
         reading.results = before.results
         for wanted in partitions:
             self._read(reading, wanted, None)
+        self._count_sent(reading, now_ms)
         return reading.results
+
+    def _begin(self, params: FetchParams, now_ms: int) -> _Reading:
+        """Nothing read yet. How things stand with the throttle holds for the whole pass, however much it reads."""
+        return _Reading(params, self._throttle.exceeded_until(now_ms) if params.from_follower else None)
+
+    def _answer(self, reading: _Reading, respond: Respond, now_ms: int) -> Cancel:
+        self._count_sent(reading, now_ms)
+        self._hosting.completions.add(lambda: respond(reading.results))
+        return _nothing_to_cancel
+
+    def _count_sent(self, reading: _Reading, now_ms: int) -> None:
+        if reading.params.from_follower:
+            for name, size in reading.sizes.items():
+                self._throttle.record(name, size, now_ms)
+
+    def _is_held_back(self, partition: Partition, follower: BrokerId) -> bool:
+        is_exceeded = self._throttle.exceeded_until(self._hosting.clock.monotonic_ms()) is not None
+        return is_exceeded and self._is_throttled(partition, follower)
+
+    def _is_throttled(self, partition: Partition, follower: BrokerId) -> bool:
+        """Whether a follower is to be held back while the rate is exceeded: not one whom the high watermark awaits."""
+        return follower not in partition.isr.maximal and self._throttle.covers(partition.topic_partition)
 
     def available(self, params: FetchParams, wanted: FetchPartition) -> int | None:
         """Bytes that could be answered for one partition now; None where an error or a truncated log is to be told."""
         partition = self._find(params, wanted)
         if isinstance(partition, ErrorCode):
             return None
+        if params.from_follower and self._is_held_back(partition, params.replica_id):
+            return 0
         log = partition.log
         end = log.log_end_offset if params.from_follower else log.high_watermark
         offset = wanted.fetch_offset
@@ -109,7 +138,8 @@ class FetchPath:
                 reading.add(wanted, FetchedPartition(error))
                 return
         leader_end = found.log.log_end_offset
-        fetched = _read_log(found, reading, wanted)
+        is_held_back = reading.exceeded_until is not None and self._is_throttled(found, params.replica_id)
+        fetched = _read_log(found, reading, wanted, is_held_back=is_held_back)
         reading.add(wanted, fetched)
         if counted_ms is not None and fetched.error is ErrorCode.NONE and fetched.diverging is None:
             self._count(reading, found, wanted, leader_end, counted_ms)
@@ -138,12 +168,27 @@ class FetchPath:
 class _Reading:
     """One pass over the partitions of a fetch, in their order, within its byte limit."""
 
-    __slots__ = ("is_answer", "outdated", "params", "remaining", "results", "size")
+    __slots__ = (
+        "exceeded_until",
+        "held_until",
+        "is_answer",
+        "outdated",
+        "params",
+        "remaining",
+        "results",
+        "size",
+        "sizes",
+    )
 
-    def __init__(self, params: FetchParams) -> None:
+    def __init__(self, params: FetchParams, exceeded_until: int | None) -> None:
         self.params = params
+        self.exceeded_until = exceeded_until
+        """Until when throttled replicas are held back; None: they are not."""
+        self.held_until: int | None = None
+        """The same, once there was something to read for one."""
         self.remaining = params.max_bytes
         self.size = 0
+        self.sizes: dict[TopicPartition, int] = {}
         self.is_answer = False
         """Whether there is reason to answer at once."""
         self.results: dict[TopicPartition, FetchedPartition] = {}
@@ -155,9 +200,15 @@ class _Reading:
         size = len(fetched.records)
         if size:
             self.size += size
+            self.sizes[wanted.topic_partition] = size
             self.remaining = max(0, self.remaining - size)
         if fetched.error is not ErrorCode.NONE or fetched.diverging is not None or self.size >= self.params.min_bytes:
             self.is_answer = True
+
+    def hold_back(self, wanted: FetchPartition) -> None:
+        """Leave a partition out that has something to read: it is looked at again when the rate allows."""
+        self.held_until = self.exceeded_until
+        self.outdated[wanted.topic_partition] = None
 
 
 class _DelayedFetch(DelayedOperation):
@@ -216,7 +267,9 @@ class _DelayedFetch(DelayedOperation):
         self._respond(results)
 
 
-def _read_log(partition: Partition, reading: _Reading, wanted: FetchPartition) -> FetchedPartition:
+def _read_log(
+    partition: Partition, reading: _Reading, wanted: FetchPartition, *, is_held_back: bool
+) -> FetchedPartition:
     """Whole batches from the fetch offset to the LEO (followers) or this replica's high watermark (all others).
 
     Below the log start is out of range whatever the epochs say (KAFKA-12996); then diverging epochs, then beyond the
@@ -242,10 +295,15 @@ def _read_log(partition: Partition, reading: _Reading, wanted: FetchPartition) -
     first = reading.size == 0
     if offset >= bound or (limit <= 0 and not first):
         return partition.nothing_to_read()
+    if is_held_back:
+        reading.hold_back(wanted)
+        return partition.nothing_to_read()
     try:
         read = log.read(offset, limit, max_offset=bound, min_one_batch=first)
     except OffsetOutOfRange:
         return FetchedPartition(ErrorCode.OFFSET_OUT_OF_RANGE)
+    except LogDamaged:
+        return FetchedPartition(ErrorCode.CORRUPT_MESSAGE)
     except LogStorageError:
         return FetchedPartition(ErrorCode.KAFKA_STORAGE_ERROR)
     return FetchedPartition(ErrorCode.NONE, high_watermark, start, read.records)

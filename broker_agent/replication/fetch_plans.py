@@ -66,3 +66,25 @@ class OffsetsReply(msgspec.Struct, frozen=True):
 
 Plan = FetchPlan | OffsetsPlan
 Reply = FetchReply | OffsetsReply
+
+SESSION_LOST = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
+"""Errors of a whole fetch after which a new session is begun at once."""
+
+NOT_READY = frozenset(
+    {
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    }
+)
+"""Errors of a partition whose leader may not have the LeaderAndIsr yet that its follower has."""
+
+NOT_LISTED = ListedOffset(ErrorCode.UNKNOWN_SERVER_ERROR)
+"""Of a partition that an answer leaves out."""

@@ -15,7 +15,11 @@ from typing import TypeVar
 
 from regency.broker_agent.log.errors import LogStorageError, RecordsRejected
 from regency.broker_agent.replication.api import EpochEndOffset, FetchedPartition, FetchPartition, ListedOffset
+from regency.broker_agent.replication.catching_up import CatchingUp
 from regency.broker_agent.replication.fetch_plans import (
+    NOT_LISTED,
+    NOT_READY,
+    SESSION_LOST,
     FetcherLimits,
     FetchPlan,
     OffsetsPlan,
@@ -26,13 +30,9 @@ from regency.broker_agent.replication.fetch_plans import (
 )
 from regency.broker_agent.replication.fetch_session_client import ClientFetchSession
 from regency.broker_agent.replication.follower import Follower, truncation_point
+from regency.broker_agent.replication.throttle import ReplicationThrottle
 from regency.model.crash_points import crash_point
-from regency.model.ids import (
-    BrokerEpoch,
-    LeaderEpoch,
-    Offset,
-    TopicPartition,
-)
+from regency.model.ids import BrokerEpoch, LeaderEpoch, Offset, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 
 logger = logging.getLogger(__name__)
@@ -42,28 +42,7 @@ _FIRST_RETRY_MS = 50
 
 T = TypeVar("T")
 
-_SESSION_LOST = frozenset(
-    {
-        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
-        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
-        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
-    }
-)
-
-_NOT_READY = frozenset(
-    {
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-    }
-)
-
-
 LATEST, EARLIEST = -1, -2
-
-_NOT_LISTED = ListedOffset(ErrorCode.UNKNOWN_SERVER_ERROR)
-"""Of a partition that an answer leaves out."""
 
 
 class _Phase(Enum):
@@ -95,6 +74,7 @@ class FetcherLogic:
         limits: FetcherLimits,
         broker_epoch: Callable[[], BrokerEpoch],
         failed: dict[TopicPartition, str] | None = None,
+        throttle: ReplicationThrottle | None = None,
     ) -> None:
         self._name = name
         self._limits = limits
@@ -106,6 +86,7 @@ class FetcherLogic:
         self._asking: dict[TopicPartition, _State] = {}
         """Partitions that need the leader's end or start before they can go on."""
         self._resume_at: int | None = None
+        self._catching_up = CatchingUp(throttle)
         self.failed = {} if failed is None else failed
         """Partitions given up until the next LeaderAndIsr, and why; a broker's fetchers share one table."""
         self.connection_failures = 0
@@ -126,7 +107,7 @@ class FetcherLogic:
         held = self._states.get(name)
         if held is not None and held.epoch == epoch:
             return
-        self._asking.pop(name, None)
+        self._forget(name)
         self._states[name] = _State(replica, epoch)
         self._session.changed(name)
 
@@ -142,8 +123,12 @@ class FetcherLogic:
 
     def _drop(self, topic_partition: TopicPartition) -> None:
         if self._states.pop(topic_partition, None) is not None:
-            self._asking.pop(topic_partition, None)
+            self._forget(topic_partition)
             self._session.left(topic_partition)
+
+    def _forget(self, topic_partition: TopicPartition) -> None:
+        self._asking.pop(topic_partition, None)
+        self._catching_up.forget(topic_partition)
 
     # Requests
 
@@ -164,8 +149,17 @@ class FetcherLogic:
             due, _, name = heapq.heappop(self._delays)
             state = self._states.get(name)
             if state is not None and state.delayed_until == due:
-                state.delayed_until = None
-                self._session.changed(name)
+                self._resume(name, state)
+
+    def _resume(self, name: TopicPartition, state: _State) -> None:
+        state.delayed_until = None
+        self._session.changed(name)
+        self._catching_up.resumed(name)
+
+    def release_throttled(self) -> None:
+        """Throttles have changed: what they hold back is looked at anew."""
+        for name in self._catching_up.held_back:
+            self._resume(name, self._states[name])
 
     def _offsets_plan(self) -> OffsetsPlan | None:
         for phase, timestamp in ((_Phase.LATEST, LATEST), (_Phase.EARLIEST, EARLIEST)):
@@ -175,17 +169,22 @@ class FetcherLogic:
         return None
 
     def _fetch_plan(self, now_ms: int) -> FetchPlan | Pause:
+        self._catching_up.hold_back(now_ms, self._is_ready, self._wait)
         ready = self._session.candidates(self._states)
         wanted = []
         for name in ready:
-            state = self._states[name]
-            if state.delayed_until is None and state.phase is _Phase.FETCHING:
+            if self._is_ready(name):
+                state = self._states[name]
                 state.requested = state.offset
                 wanted.append(self._entry(state))
         if self._session.would_be_empty(wanted):
             return Pause(self._delays[0][0] - now_ms if self._delays else None)
         session_id, epoch, forgotten = self._session.build(wanted)
         return FetchPlan(self._broker_epoch(), session_id, epoch, wanted, forgotten, self._session.names, self._limits)
+
+    def _is_ready(self, name: TopicPartition) -> bool:
+        state = self._states[name]
+        return state.delayed_until is None and state.phase is _Phase.FETCHING
 
     def _entry(self, state: _State) -> FetchPartition:
         replica = state.replica
@@ -221,11 +220,11 @@ class FetcherLogic:
             for name, epoch in plan.partitions if isinstance(plan, OffsetsPlan) else ():
                 state = self._asking.get(name)
                 if state is not None and state.epoch == epoch:
-                    self._attempt(state, self._take_offset, answers.get(name, _NOT_LISTED), now_ms)
+                    self._attempt(state, self._take_offset, answers.get(name, NOT_LISTED), now_ms)
             return
         if reply.error is not ErrorCode.NONE:
             was_incremental = isinstance(plan, FetchPlan) and plan.session_epoch > 0
-            self._refused(reply.error, now_ms, at_once=was_incremental and reply.error in _SESSION_LOST)
+            self._refused(reply.error, now_ms, at_once=was_incremental and reply.error in SESSION_LOST)
             return
         crash_point("fetcher.records.before_taken")
         self._session.answered(reply.session_id)
@@ -270,7 +269,7 @@ class FetcherLogic:
             self._fail(state, f"the leader is beyond leader epoch {state.epoch}")
             return
         backoff = self._limits.backoff_ms
-        if error in _NOT_READY:
+        if error in NOT_READY:
             self._delay(state, now_ms, min(backoff, _FIRST_RETRY_MS << min(state.refusals, 10)))
             return
         self._complain(state, f"answered {error.name}")
@@ -283,7 +282,9 @@ class FetcherLogic:
 
     def _append(self, state: _State, fetched: FetchedPartition, now_ms: int) -> None:
         replica = state.replica
+        log_start = replica.log_start_offset
         replica.append_fetched(fetched)
+        self._catching_up.count(replica.topic_partition, fetched, replica.log_end_offset, now_ms)
         if replica.log_end_offset != state.offset:
             self._moved(state)
         elif fetched.records:
@@ -291,6 +292,8 @@ class FetcherLogic:
             self._delay(state, now_ms, self._limits.backoff_ms)
         else:
             state.refusals = 0
+            if replica.log_start_offset != log_start:
+                self._session.changed(replica.topic_partition)  # for the leader's low watermark
 
     def _truncate(self, state: _State, diverging: EpochEndOffset, leader_start: Offset, now_ms: int) -> None:
         """Cut to where both logs may still agree; the next fetch asks again, until they do.
@@ -376,11 +379,14 @@ class FetcherLogic:
         self._asking.pop(state.replica.topic_partition, None)
 
     def _delay(self, state: _State, now_ms: int, milliseconds: int) -> None:
-        name = state.replica.topic_partition
-        state.requested = None
         state.refusals += 1
-        state.delayed_until = now_ms + milliseconds
-        heapq.heappush(self._delays, (state.delayed_until, next(self._numbers), name))
+        self._wait(state.replica.topic_partition, now_ms + milliseconds)
+
+    def _wait(self, name: TopicPartition, until_ms: int) -> None:
+        state = self._states[name]
+        state.requested = None
+        state.delayed_until = until_ms
+        heapq.heappush(self._delays, (until_ms, next(self._numbers), name))
         self._session.left(name)
 
     def _fail(self, state: _State, why: str) -> None:

@@ -14,6 +14,7 @@ from regency.broker_agent.replication.fetch_plans import FetcherLimits, Pause, P
 from regency.broker_agent.replication.fetcher_logic import FetcherLogic
 from regency.broker_agent.replication.fetcher_thread import Failed, FetcherThread, Outcome, Rested, Transport
 from regency.broker_agent.replication.follower import Follower
+from regency.broker_agent.replication.throttle import ReplicationThrottle, unlimited
 from regency.model.clock import Clock
 from regency.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, TopicPartition
 from regency.model.settings import BrokerSettings
@@ -119,8 +120,13 @@ class FetcherPool:
         clock: Clock,
         broker_epoch: Callable[[], BrokerEpoch],
         transport: MakeTransport,
+        throttle: ReplicationThrottle | None = None,
     ) -> None:
-        """`broker_epoch` is this broker's own current registration, -1 before it has one."""
+        """`broker_epoch` is this broker's own current registration, -1 before it has one.
+
+        Without `throttle` nothing is held back.
+        """
+        self._throttle = throttle or unlimited(settings).follower
         self._settings = settings
         self._clock = clock
         self._broker_epoch = broker_epoch
@@ -162,6 +168,12 @@ class FetcherPool:
         for fetcher in woken:
             fetcher.wake()
 
+    def throttles_changed(self) -> None:
+        """Rates or lists of throttled replicas may have changed: nobody waits for what held them back before."""
+        for fetcher in self._fetchers.values():
+            fetcher.logic.release_throttled()
+            fetcher.wake()
+
     def remove(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """Follow these no more; harmless for those that are not followed."""
         for name in topic_partitions:
@@ -200,7 +212,11 @@ class FetcherPool:
         broker = self._settings.broker_id
         name = f"ReplicaFetcherThread-{number}-{address.broker}"
         logic = FetcherLogic(
-            f"fetcher {number} of broker {address.broker}", self._limits, self._broker_epoch, self.failed
+            f"fetcher {number} of broker {address.broker}",
+            self._limits,
+            self._broker_epoch,
+            self.failed,
+            self._throttle,
         )
         fetcher = Fetcher(logic, self._clock, address)
         spec = TransportSpec(

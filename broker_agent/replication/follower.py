@@ -53,7 +53,20 @@ class Follower(Protocol):
         ...
 
 
-def truncation_point(replica: Follower, leader: EpochEndOffset) -> Offset | None:
+class EpochLog(Protocol):
+    """A log whose epochs are compared with those of another."""
+
+    @property
+    def log_end_offset(self) -> Offset:
+        """Where the next record will be written."""
+        ...
+
+    def end_offset_for_epoch(self, epoch: LeaderEpoch) -> EpochEndOffset:
+        """As a Follower's."""
+        ...
+
+
+def truncation_point(replica: EpochLog, leader: EpochEndOffset) -> Offset | None:
     """Where a replica cuts its log, given the leader's greatest epoch not above its own and where that ends (KIP-279).
 
     None: the leader cannot say. A replica that does not know the leader's epoch cuts to the end of the greatest one it

@@ -5,7 +5,7 @@ Only a debugging consumer is answered by every replica, about its own log.
 
 from __future__ import annotations
 
-from regency.broker_agent.log.errors import LogStorageError
+from regency.broker_agent.log.errors import LogDamaged, LogStorageError
 from regency.broker_agent.replication.api import DEBUGGING, EpochEndOffset, ListedOffset
 from regency.broker_agent.replication.hosting import Hosting
 from regency.broker_agent.replication.partition import Partition
@@ -71,6 +71,8 @@ class OffsetQueries:
                 found = partition.log.greatest_timestamp(end)
             else:
                 found = partition.log.offset_for_timestamp(timestamp, end if settled else partition.log_end_offset)
+        except LogDamaged:
+            return ListedOffset(ErrorCode.CORRUPT_MESSAGE)
         except LogStorageError:
             return ListedOffset(ErrorCode.KAFKA_STORAGE_ERROR)
         if not settled and (found is None or found.offset >= end):

@@ -76,6 +76,19 @@ class Partition(LocalReplica):
         """How many replicas are assigned; while a reassignment adds and removes some, how many there were before."""
         return max(1, len(self.assignment.origin))
 
+    def low_watermark(self) -> Offset:
+        """The first offset that some live replica still has; -1 while one has not told in this leader epoch.
+
+        Everything below is gone from every broker that could serve it: what DeleteRecords waits for (KIP-107).
+        """
+        peers = self._rules.peers
+        starts = [
+            replica.log_start_offset
+            for replica in self.remotes.values()
+            if peers.broker_epoch(replica.broker) is not None
+        ]
+        return min([self.log.log_start_offset, *starts])
+
     # Fetches of followers
 
     def admit_follower(self, broker: BrokerId, broker_epoch: BrokerEpoch, current: LeaderEpoch) -> ErrorCode:
@@ -104,6 +117,7 @@ class Partition(LocalReplica):
         replica.idle_fetch = wanted if wanted.fetch_offset == leader_end else None
         moved = replica.count_fetch(
             fetch_offset=wanted.fetch_offset,
+            log_start=wanted.log_start_offset,
             leader_end=leader_end,
             leader_epoch=self.leader_epoch,
             broker_epoch=broker_epoch,

@@ -29,6 +29,7 @@ class RemoteReplica:
         "last_fetch_leader_end",
         "last_fetch_ms",
         "log_end_offset",
+        "log_start_offset",
     )
 
     def __init__(self, broker: BrokerId) -> None:
@@ -37,6 +38,7 @@ class RemoteReplica:
         self.fetch_epoch: LeaderEpoch = NO_LEADER_EPOCH
         """Leader epoch carried by the last fetch that was counted."""
         self.log_end_offset: Offset = UNKNOWN_OFFSET
+        self.log_start_offset: Offset = UNKNOWN_OFFSET
         self.last_fetch_leader_end: Offset = UNKNOWN_OFFSET
         self.last_fetch_ms: int | None = None
         self.idle_fetch: FetchPartition | None = None
@@ -52,6 +54,7 @@ class RemoteReplica:
         self,
         *,
         fetch_offset: Offset,
+        log_start: Offset,
         leader_end: Offset,
         leader_epoch: LeaderEpoch,
         broker_epoch: BrokerEpoch,
@@ -75,6 +78,7 @@ class RemoteReplica:
         self.broker_epoch = broker_epoch
         self.fetch_epoch = leader_epoch
         self.log_end_offset = fetch_offset
+        self.log_start_offset = log_start
         self.last_fetch_leader_end = leader_end
         self.last_fetch_ms = now_ms
         return moved
@@ -99,5 +103,6 @@ class RemoteReplica:
         self.idle_fetch = None
         self.fetch_epoch = NO_LEADER_EPOCH
         self.log_end_offset = UNKNOWN_OFFSET
+        self.log_start_offset = UNKNOWN_OFFSET
         self.last_fetch_leader_end = UNKNOWN_OFFSET
         self.last_fetch_ms = None

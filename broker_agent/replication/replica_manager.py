@@ -20,12 +20,15 @@ from regency.broker_agent.replication.api import (
     FetchPartition,
     LeaderAddress,
     ListedOffset,
+    LogDirDescription,
     PartitionState,
     ProduceResult,
     ReplicaDescription,
     StopPartition,
 )
 from regency.broker_agent.replication.control import ControlPath
+from regency.broker_agent.replication.directory_descriptions import describe_log_dirs
+from regency.broker_agent.replication.directory_moves import DirectoryMoves
 from regency.broker_agent.replication.fetch import Cancel, FetchPath
 from regency.broker_agent.replication.fetcher_pool import FetcherPool
 from regency.broker_agent.replication.hosting import Hosting
@@ -35,6 +38,7 @@ from regency.broker_agent.replication.partition import Partition
 from regency.broker_agent.replication.produce import ProducePath
 from regency.broker_agent.replication.rules import Role
 from regency.broker_agent.replication.schedule import Schedule
+from regency.broker_agent.replication.throttle import Throttles, unlimited
 from regency.model.clock import Clock
 from regency.model.crash_points import crash_point
 from regency.model.hosting import HostedRole
@@ -78,14 +82,18 @@ class ReplicaManager:
         peers: Peers,
         fetchers: FetcherPool,
         topic_config: Callable[[str], LogConfig],
+        throttles: Throttles | None = None,
     ) -> None:
+        """Without `throttles` nothing is held back."""
+        throttles = throttles or unlimited(settings)
         self._hosting = Hosting(broker_id, settings, logs, clock, timer, peers, topic_config)
         self._isr = IsrMaintenance(self._hosting, isr_store, peers)
         self._produce = ProducePath(self._hosting)
-        self._fetch = FetchPath(self._hosting, self._isr)
+        self._fetch = FetchPath(self._hosting, self._isr, throttles.leader)
         self._offsets = OffsetQueries(self._hosting)
         self._control = ControlPath(self._hosting, self._isr, fetchers)
         self._fetchers = fetchers
+        self._moves = DirectoryMoves(self._hosting, settings.replica_alter_log_dirs_io_max_bytes_per_second)
         self._complete = False
         self._checkpointed: Mapping[TopicPartition, Offset] = {}
         self._schedule = self._make_schedule(settings, clock.monotonic_ms())
@@ -147,11 +155,14 @@ class ReplicaManager:
     ) -> dict[TopicPartition, AppliedState]:
         """Apply a slice of a LeaderAndIsr request; outcomes by partition."""
         with self._hosting.completions:
-            return self._control.apply_states(states, leaders)
+            applied = self._control.apply_states(states, leaders)
+            self._moves.wake()
+            return applied
 
     def first_full_request_done(self) -> None:
         """Every partition this broker holds has been named: a checkpoint of high watermarks is whole from now on."""
         self._complete = True
+        self._moves.drop_orphans()
 
     def stop_replicas(self, stops: Sequence[StopPartition]) -> dict[TopicPartition, AppliedState]:
         """Apply a StopReplica request; outcomes by partition."""
@@ -175,6 +186,23 @@ class ReplicaManager:
         """
         with self._hosting.completions:
             self._hosting.completions.add(lambda: self._control.handle_dir_failure(path, reason))
+
+    def on_throttles_changed(self) -> None:
+        """Rates or lists of throttled replicas may have changed: what is held back is looked at again."""
+        self._fetchers.throttles_changed()
+
+    # Log directories
+
+    def alter_log_dirs(self, targets: Mapping[TopicPartition, Path]) -> dict[TopicPartition, ErrorCode]:
+        """Have replicas moved to other log directories of this broker, given as absolute paths (KIP-113)."""
+        with self._hosting.completions:
+            return {name: self._moves.alter(name, target) for name, target in targets.items()}
+
+    def describe_log_dirs(
+        self, wanted: Callable[[TopicPartition], bool], respond: Callable[[list[LogDirDescription]], None]
+    ) -> None:
+        """Every log directory, and in it the logs that are `wanted`; `respond` is called later."""
+        describe_log_dirs(self._hosting.logs, wanted, respond)
 
     # Reports
 
@@ -232,6 +260,7 @@ class ReplicaManager:
             hosting.fetches.expire_due(now_ms)
             self._schedule.run_due(now_ms)
             self._isr.continue_sweep(now_ms)
+            self._moves.continue_moves(now_ms)
         self._wake_for_schedule()
         for purgatory in (hosting.produces, hosting.fetches):
             if purgatory.next_deadline_ms is not None:
@@ -253,6 +282,9 @@ class ReplicaManager:
         schedule.every(max(1, settings.replica_lag_time_max_ms // 2), lambda _: self._isr.start_sweep())
         schedule.every(settings.replica_high_watermark_checkpoint_interval_ms, self._checkpoint_high_watermarks)
         schedule.every(settings.log_retention_check_interval_ms, lambda _: logs.run_retention(clock.wall_ms()))
+        schedule.every(
+            settings.producer_id_expiration_check_interval_ms, lambda _: logs.expire_producers(clock.wall_ms())
+        )
         schedule.every(settings.log_flush_scheduler_interval_ms, lambda _: logs.flush_dirty_logs())
         schedule.every(max(1_000, settings.log_segment_delete_delay_ms), lambda _: logs.remove_deleted_files())
         schedule.every(settings.log_flush_offset_checkpoint_interval_ms, lambda _: logs.checkpoint_recovery_points())
@@ -297,6 +329,7 @@ def _described(partition: Partition, role: HostedRole) -> ReplicaDescription:
         str(log.directory.parent),
         partition.leader_broker_epoch,
         role,
+        log.damage,
     )
 
 

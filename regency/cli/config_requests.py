@@ -17,7 +17,7 @@ from regency.cli.wire import ClusterWire
 from regency.model.ids import BrokerId
 from regency.model.kafka_errors import ErrorCode
 from regency.model.settings_described import Source
-from regency.model.settings_dynamic import COMPACTION_NOTE, Operation, is_compacted
+from regency.model.settings_dynamic import Operation, without_effect
 
 TOPIC: Final = 2
 BROKER: Final = 4
@@ -100,7 +100,7 @@ def is_own(resource: Resource, row: ConfigRow) -> bool:
 def alter(
     wire: ClusterWire, resource: Resource, changes: Mapping[str, tuple[Operation, str | None]], *, dry_run: bool = False
 ) -> None:
-    """Change settings. Raises CommandFailed; says what people should know of what they have set."""
+    """Change settings. Raises CommandFailed; says what of it has no effect."""
     resource_class = IncrementalAlterConfigsRequest.AlterConfigsResource
     altered = resource_class(
         version=_ALTER_VERSION,
@@ -117,14 +117,14 @@ def alter(
     (response,) = wire.ask(request, _ALTER_VERSION).responses
     if response.error_code != ErrorCode.NONE:
         raise refusal(str(resource), response.error_code, response.error_message)
-    added = {key: value or "" for key, (operation, value) in changes.items() if operation is not Operation.SUBTRACT}
-    note_compaction(added)
+    if resource.type == TOPIC:
+        note_what_is_vain({key: value or "" for key, (op, value) in changes.items() if op is Operation.SET})
 
 
-def note_compaction(config: Mapping[str, str]) -> None:
-    """Say it where settings ask for compaction."""
-    if is_compacted(config):
-        say(f"Note: {COMPACTION_NOTE}.")
+def note_what_is_vain(config: Mapping[str, str]) -> None:
+    """Say which settings of a topic have no effect."""
+    for each in without_effect(config):
+        say(f"Note: {each}.")
 
 
 def _who(resource: Resource) -> BrokerId | None:

@@ -73,7 +73,7 @@ def set_(kind: str, name: str, pairs: tuple[str, ...], dry_run: bool) -> None:
     \b
     Examples:
       regency configs set topic flights retention.ms=86400000 min.insync.replicas=2
-      regency configs set topic flights cleanup.policy+=compact
+      regency configs set topic flights follower.replication.throttled.replicas+=0:4
       regency configs set broker all log.retention.ms=3600000
     """
     changes: dict[str, tuple[Operation, str | None]] = {}

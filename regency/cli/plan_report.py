@@ -138,7 +138,7 @@ def sizes_of(servers: str, moves: Iterable[Move]) -> dict[TopicPartition, int] |
     except CommandFailed:
         return None  # a cluster that does not serve DescribeLogDirs, or a broker that did not answer: sizes are extra
     found: dict[TopicPartition, int] = {}
-    for directory in (directory for answer in answers for directory in answer["results"]):
+    for directory in (directory for answer in answers for directory in answer["log_dirs"]):
         for topic in directory["topics"]:
             for each in topic["partitions"]:
                 partition = TopicPartition(topic["name"], each["partition_index"])

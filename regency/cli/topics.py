@@ -9,7 +9,7 @@ import click
 import msgspec
 from kafka.errors import KafkaTimeoutError
 
-from regency.cli.config_requests import note_compaction
+from regency.cli.config_requests import note_what_is_vain
 from regency.cli.context import INT32_MAX, TOPIC_NAME, cluster_options, current, parse_pairs, print_json, say, show
 from regency.cli.deletions import refuse_if_going
 from regency.cli.exits import CommandFailed, Exit
@@ -182,7 +182,7 @@ def create(
             reply = _CreatedReply(name, 0, None, len(there.partitions), there.replication_factor, there.topic_id)
     say(f"Topic {name} is there already." if exists else f"Created topic {name}.")
     if not exists:
-        note_compaction(parse_pairs(pairs, "--config"))
+        note_what_is_vain(parse_pairs(pairs, "--config"))
     if current().json:
         row = CreatedRow(name, _id_text(reply.topic_id), reply.num_partitions, reply.replication_factor, not exists)
         print_json(row)

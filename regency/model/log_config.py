@@ -12,6 +12,9 @@ from regency.model.settings_values import SettingsInvalid, nearest
 
 UNLIMITED = -1
 NEVER = 2**63 - 1
+COMPACT = "compact"
+"""A cleanup.policy only another tool can have stored: records are kept for ever, with `delete` as retention says."""
+NO_COMPACTION = "compaction is not offered yet; use delete, with retention.ms=-1 to keep records for ever"
 
 
 class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,16 +38,21 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
     message_timestamp_type: str = "CreateTime"
     compression_type: str = "producer"
     preallocate: bool = False
+    leader_replication_throttled_replicas: tuple[str, ...] = ()
+    """Each `partition:broker`, or `*` alone."""
+    follower_replication_throttled_replicas: tuple[str, ...] = ()
 
 
 def topic_log_config(base: LogConfig, overrides: Mapping[str, str], *, source: str = "topic settings") -> LogConfig:
     """`base` with the topic-level keys of `overrides` (such as `retention.ms`) in place of its own values.
 
-    For settings that somebody asks for: keys of Kafka that concern what is not done here (compaction, throttling,
-    down-conversion) are checked and have no effect, and SettingsInvalid with all problems is raised where there is one.
-    `source` names what the keys were read from.
+    For settings that somebody asks for: keys of Kafka that concern what is not done here (compaction,
+    down-conversion) are checked and have no effect, and SettingsInvalid with all problems is raised where there is one,
+    as cleanup.policy=compact is. `source` names what the keys were read from.
     """
     config, problems = applicable_log_config(base, overrides)
+    if "cleanup.policy" in overrides and COMPACT in config.cleanup_policy:
+        problems = (*problems, f"cleanup.policy={overrides['cleanup.policy']}: {NO_COMPACTION}")
     if problems:
         raise SettingsInvalid(source, problems)
     return config

@@ -54,7 +54,6 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     zookeeper_connect: str = ""
     zookeeper_session_timeout_ms: int = 18_000
     zookeeper_connection_timeout_ms: int = 18_000
-    zookeeper_max_in_flight_requests: int = 10
     zookeeper_set_acl: bool = False
     zookeeper_digest_auth: str = ""
     """`user:password`, or empty."""
@@ -81,11 +80,13 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     replica_fetch_wait_max_ms: int = 500
     replica_fetch_backoff_ms: int = 1_000
     replica_socket_timeout_ms: int = 30_000
-    replica_socket_receive_buffer_bytes: int = 65_536
     replica_high_watermark_checkpoint_interval_ms: int = 5_000
+    leader_replication_throttled_rate: int = NEVER
+    follower_replication_throttled_rate: int = NEVER
+    replication_quota_window_num: int = 11
+    replication_quota_window_size_seconds: int = 1
+    replica_alter_log_dirs_io_max_bytes_per_second: int = NEVER
     num_replica_fetchers: int = 1
-    fetch_purgatory_purge_interval_requests: int = 1_000
-    producer_purgatory_purge_interval_requests: int = 1_000
     max_incremental_fetch_session_cache_slots: int = 1_000
     fetch_max_bytes: int = 57_671_680
     message_max_bytes: int = 1_048_588

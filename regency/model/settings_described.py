@@ -9,9 +9,10 @@ from typing import Final
 
 import msgspec
 
+from regency.model.log_config import LogConfig
 from regency.model.settings_broker import BrokerSettings
-from regency.model.settings_dynamic import TOPIC_KEY_OF
-from regency.model.settings_keys import KEYS, TOPIC_KEYS, Key
+from regency.model.settings_dynamic import DYNAMIC_KEYS
+from regency.model.settings_keys import KEYS, TOPIC_KEY_OF, TOPIC_KEYS, Key
 from regency.model.settings_parse import describe_settings
 from regency.model.settings_problems import SECRETS
 from regency.model.settings_values import Kind, format_value
@@ -40,6 +41,7 @@ SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Keys that count, in this order, where a key itself is not in server.properties."""
 
+_NOTHING_OF_ITS_OWN: Final = LogConfig()
 _BROKER_KEY_OF: Final = {topic_key: key for key, topic_key in TOPIC_KEY_OF.items()}
 
 
@@ -83,6 +85,8 @@ def describe_topic(overrides: Mapping[str, str], broker: BrokerLayers) -> list[D
             chain.append(Synonym(name, overrides[name], Source.DYNAMIC_TOPIC_CONFIG))
         key = KEYS.get(_BROKER_KEY_OF.get(name, ""))
         inherited = None
+        if key is None and has_effect:
+            inherited = format_value(getattr(_NOTHING_OF_ITS_OWN, name.replace(".", "_")))
         if key is not None:
             chain += _chain(key, broker)
             inherited = _effective(key, chain, broker)
@@ -96,7 +100,7 @@ def describe_broker(broker: BrokerLayers) -> list[DescribedConfig]:
     for name, key in KEYS.items():
         chain = _chain(key, broker)
         value = _effective(key, chain, broker)
-        described.append(_described(name, key.kind, chain, value, read_only=name not in TOPIC_KEY_OF, doc=key.doc))
+        described.append(_described(name, key.kind, chain, value, read_only=name not in DYNAMIC_KEYS, doc=key.doc))
     return described
 
 
@@ -112,14 +116,14 @@ def describe_all_brokers(everyone: Mapping[str, str]) -> list[DescribedConfig]:
             doc=KEYS[name].doc,
         )
         for name, value in everyone.items()
-        if name in TOPIC_KEY_OF
+        if name in DYNAMIC_KEYS
     ]
 
 
 def _chain(key: Key, broker: BrokerLayers) -> list[Synonym]:
     """Where a broker's key has values, in the order in which they count."""
     chain = []
-    if key.name in TOPIC_KEY_OF:
+    if key.name in DYNAMIC_KEYS:
         layers = ((broker.own, Source.DYNAMIC_BROKER_CONFIG), (broker.everyone, Source.DYNAMIC_DEFAULT_BROKER_CONFIG))
         for layer, source in layers:
             if key.name in layer and _is_one_of(key.kind, layer[key.name]):

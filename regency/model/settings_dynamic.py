@@ -14,34 +14,19 @@ import msgspec
 
 from regency.model.errors import RegencyError
 from regency.model.kafka_errors import ErrorCode
-from regency.model.log_config import LogConfig, applicable_log_config
+from regency.model.log_config import COMPACT, NEVER, NO_COMPACTION, LogConfig, applicable_log_config
 from regency.model.settings_foreign import is_ignored, refusal
-from regency.model.settings_keys import KEYS, TOPIC_KEYS
-from regency.model.settings_values import Kind, ListOf, format_value, nearest
+from regency.model.settings_keys import CLEANUP_POLICY, KEYS, TOPIC_KEY_OF, TOPIC_KEYS, WITHOUT_EFFECT
+from regency.model.settings_problems import Problems
+from regency.model.settings_values import Kind, ListOf, ReplicaList, format_value, nearest
 
-TOPIC_KEY_OF: Final[Mapping[str, str]] = {
-    "compression.type": "compression.type",
-    "log.cleanup.policy": "cleanup.policy",
-    "log.flush.interval.messages": "flush.messages",
-    "log.flush.interval.ms": "flush.ms",
-    "log.index.interval.bytes": "index.interval.bytes",
-    "log.index.size.max.bytes": "segment.index.bytes",
-    "log.message.timestamp.type": "message.timestamp.type",
-    "log.preallocate": "preallocate",
-    "log.retention.bytes": "retention.bytes",
-    "log.retention.ms": "retention.ms",
-    "log.roll.jitter.ms": "segment.jitter.ms",
-    "log.roll.ms": "segment.ms",
-    "log.segment.bytes": "segment.bytes",
-    "log.segment.delete.delay.ms": "file.delete.delay.ms",
-    "message.max.bytes": "max.message.bytes",
-    "min.insync.replicas": "min.insync.replicas",
-    "unclean.leader.election.enable": "unclean.leader.election.enable",
-}
-"""Keys that can be changed for running brokers, and what they are called for a topic (Kafka's DynamicLogConfig)."""
+LEADER_RATE: Final = "leader.replication.throttled.rate"
+FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
+
+DYNAMIC_KEYS: Final = frozenset({*TOPIC_KEY_OF, LEADER_RATE, FOLLOWER_RATE})
+"""Every key that can be changed for running brokers."""
 
 _SHOWN: Final = 200
-COMPACTION_NOTE: Final = "compaction is not done yet, records under `compact` are kept for ever"
 
 
 class Operation(IntEnum):
@@ -59,6 +44,13 @@ class ConfigChange(msgspec.Struct, frozen=True):
     key: str
     operation: Operation
     value: str = ""
+
+
+class ThrottleRates(msgspec.Struct, frozen=True):
+    """Bytes per second that a broker sends and fetches at most of throttled replicas that are not in sync (KIP-73)."""
+
+    leader: int = NEVER
+    follower: int = NEVER
 
 
 class ConfigRefused(RegencyError):
@@ -85,7 +77,8 @@ def alter_topic_config(
     """What a topic has of its own after the changes. `below` is what it has where it has nothing of its own.
 
     Not `incremental`: the changes, all of them SET, replace what there is. What another tool has left there and no
-    change names is kept as it is. Raises ConfigRefused.
+    change names is kept as it is, and may be named again, so also a cleanup.policy that is otherwise refused. Raises
+    ConfigRefused.
     """
     rules = _Rules(
         {key: kind for key, (kind, _) in TOPIC_KEYS.items()},
@@ -100,7 +93,7 @@ def alter_broker_config(
 ) -> dict[str, str]:
     """The same for one broker, or for all of them. Raises ConfigRefused."""
     rules = _Rules(
-        {key: KEYS[key].kind for key in TOPIC_KEY_OF},
+        {key: KEYS[key].kind for key in sorted(DYNAMIC_KEYS)},
         {key: _default(below, topic_key) for key, topic_key in TOPIC_KEY_OF.items()},
         _refuse_broker_key,
     )
@@ -121,9 +114,31 @@ def broker_log_config(static: LogConfig, *layers: Mapping[str, str]) -> tuple[Lo
     return config, problems
 
 
-def is_compacted(config: Mapping[str, str]) -> bool:
-    """Whether settings of a topic or a broker ask for compaction, which is not done yet."""
-    return any("compact" in config.get(key, "") for key in ("cleanup.policy", "log.cleanup.policy"))
+def broker_throttle_rates(static: ThrottleRates, *layers: Mapping[str, str]) -> tuple[ThrottleRates, tuple[str, ...]]:
+    """Rates of server.properties, and the brokers' layers over them, the later before; and what cannot be used."""
+    leader, follower = static.leader, static.follower
+    problems: tuple[str, ...] = ()
+    for layer in layers:
+        found = Problems(layer, {})
+        rates = [found.read(key, KEYS[key].kind) if key in layer else None for key in (LEADER_RATE, FOLLOWER_RATE)]
+        leader = rates[0] if isinstance(rates[0], int) else leader
+        follower = rates[1] if isinstance(rates[1], int) else follower
+        problems = (*problems, *found.found)
+    return ThrottleRates(leader, follower), problems
+
+
+def without_effect(config: Mapping[str, str]) -> list[str]:
+    """What a topic's stored settings ask for in vain: each a sentence without its end."""
+    vain = sorted(key for key in config if key in TOPIC_KEYS and not TOPIC_KEYS[key][1])
+    said = [f"without effect here: {', '.join(vain)}"] if vain else []
+    for key, (harmless, instead) in WITHOUT_EFFECT.items():
+        if key in config and config[key].strip() != format_value(harmless):
+            said.append(f"{key}: {instead}")
+    policy = [element.strip() for element in config.get("cleanup.policy", "").split(",")]
+    if COMPACT in policy:
+        instead = "retention removes records" if "delete" in policy else "records are kept for ever"
+        said.append(f"cleanup.policy={','.join(policy)}: {NO_COMPACTION}; {instead} meanwhile")
+    return said
 
 
 def _alter(
@@ -140,7 +155,10 @@ def _alter(
         if change.operation is Operation.DELETE:
             altered.pop(key, None)
         else:
-            altered[key] = _value(change, altered.get(key, rules.defaults.get(key, "")), rules.kinds[key])
+            value = _value(change, altered.get(key, rules.defaults.get(key, "")), rules.kinds[key])
+            if rules.kinds[key] == CLEANUP_POLICY and COMPACT in value and value != current.get(key):
+                raise ConfigRefused(ErrorCode.INVALID_CONFIG, f"{key}={value}: {NO_COMPACTION}.")
+            altered[key] = value
     return altered
 
 
@@ -148,7 +166,7 @@ def _value(change: ConfigChange, before: str, kind: Kind) -> str:
     """The value a key gets. Raises ConfigRefused where it is not one of `kind`."""
     value = change.value
     if change.operation in (Operation.APPEND, Operation.SUBTRACT):
-        if not isinstance(kind, ListOf):
+        if not isinstance(kind, ListOf | ReplicaList):
             verb = change.operation.name.lower()
             raise ConfigRefused(
                 ErrorCode.INVALID_CONFIG, f"{change.key} is no list: {verb} is not possible, only set and delete."
@@ -163,10 +181,10 @@ def _value(change: ConfigChange, before: str, kind: Kind) -> str:
 
 def _combined(operation: Operation, before: str, value: str) -> str:
     """The list with elements added that are not in it, or taken out."""
-    elements = [element.strip() for element in before.split(",") if element.strip()]
-    named = [element.strip() for element in value.split(",")]
+    elements = dict.fromkeys(element.strip() for element in before.split(",") if element.strip())
+    named = dict.fromkeys(element.strip() for element in value.split(","))
     if operation is Operation.APPEND:
-        return ",".join([*elements, *(element for element in named if element not in elements)])
+        return ",".join(elements | named)
     return ",".join(element for element in elements if element not in named)
 
 
@@ -190,7 +208,7 @@ def _refuse_broker_key(key: str) -> ConfigRefused:
         )
     if is_ignored(key) or refusal(key, "") is not None:
         return ConfigRefused(ErrorCode.INVALID_CONFIG, f"{key} has no effect in this system.")
-    guess = nearest(key, [*TOPIC_KEY_OF])
+    guess = nearest(key, sorted(DYNAMIC_KEYS))
     broker_key = next((each for each, topic_key in TOPIC_KEY_OF.items() if topic_key == key), "")
     if broker_key:
         guess = f"; for brokers it is {broker_key}."

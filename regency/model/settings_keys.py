@@ -6,13 +6,14 @@ from typing import Final
 
 import msgspec
 
-from regency.model.settings_values import INT_MAX, Boolean, Kind, ListOf, Number, Real, Text, long
+from regency.model.settings_values import INT_MAX, Boolean, Kind, ListOf, Number, Real, ReplicaList, Text, long
 
 NO_LIMIT = "-1: without limit"
 SYSTEM_DEFAULT = "-1: the operating system's default"
 COMPRESSION = Text(("producer", "uncompressed", "zstd", "lz4", "snappy", "gzip"))
 TIMESTAMP_TYPE = Text(("CreateTime", "LogAppendTime"))
 CLEANUP_POLICY = ListOf(("delete", "compact"))
+THROTTLED = ReplicaList()
 
 
 class Key(msgspec.Struct, frozen=True):
@@ -120,7 +121,6 @@ _ZOOKEEPER = (
         "ms",
         "How long to wait at the start for the first session. Default: zookeeper.session.timeout.ms.",
     ),
-    Key("zookeeper.max.in.flight.requests", _POSITIVE, "", "Requests sent to ZooKeeper without waiting for an answer."),
     Key("zookeeper.set.acl", _BOOLEAN, "", "Let only this identity change the znodes it creates."),
     Key(
         "regency.zookeeper.digest.auth",
@@ -168,11 +168,28 @@ _REPLICATION = (
     Key("replica.fetch.wait.max.ms", _NATURAL, "ms", "Longest such wait; at most replica.lag.time.max.ms."),
     Key("replica.fetch.backoff.ms", _NATURAL, "ms", "Pause of a follower after an error."),
     Key("replica.socket.timeout.ms", _POSITIVE, "ms", "How long a follower waits for an answer."),
-    Key("replica.socket.receive.buffer.bytes", Number(-1, INT_MAX, SYSTEM_DEFAULT), "bytes", "Buffer of its socket."),
     Key("replica.high.watermark.checkpoint.interval.ms", long(1), "ms", "How often high watermarks go to disk."),
+    Key(
+        "leader.replication.throttled.rate",
+        long(),
+        "bytes/s",
+        "Most that this broker sends of the replicas in leader.replication.throttled.replicas that are not in sync.",
+    ),
+    Key(
+        "follower.replication.throttled.rate",
+        long(),
+        "bytes/s",
+        "Most that it fetches for the replicas in follower.replication.throttled.replicas that are not in sync.",
+    ),
+    Key("replication.quota.window.num", _POSITIVE, "", "Windows over which these two rates are averaged."),
+    Key("replication.quota.window.size.seconds", _POSITIVE, "s", "Length of such a window."),
+    Key(
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        long(1),
+        "bytes/s",
+        "Most that is copied while replicas are moved from one of this broker's log directories to another.",
+    ),
     Key("num.replica.fetchers", _POSITIVE, "", "Connections to each leading broker."),
-    Key("fetch.purgatory.purge.interval.requests", _POSITIVE, "", "Waiting fetches ended before they are cleared out."),
-    Key("producer.purgatory.purge.interval.requests", _POSITIVE, "", "Waiting produces ended before clearing out."),
     Key("max.incremental.fetch.session.cache.slots", _NATURAL, "", "Fetch sessions kept (KIP-227)."),
     Key("fetch.max.bytes", Number(1024), "bytes", "Most bytes sent in one answer to a fetch."),
     Key("message.max.bytes", _NATURAL, "bytes", "Largest record batch that is accepted."),
@@ -279,7 +296,34 @@ TOPIC_KEYS: Final[dict[str, tuple[Kind, bool]]] = {
     "remote.storage.enable": (Text(("false",)), False),
     "local.retention.ms": (long(-2), False),
     "local.retention.bytes": (long(-2), False),
-    "leader.replication.throttled.replicas": (Text(may_be_empty=True), False),
-    "follower.replication.throttled.replicas": (Text(may_be_empty=True), False),
+    "leader.replication.throttled.replicas": (THROTTLED, True),
+    "follower.replication.throttled.replicas": (THROTTLED, True),
 }
 """Every key a topic may have: its type, and whether it has an effect, as the attribute of LogConfig named like it."""
+
+WITHOUT_EFFECT: Final[dict[str, tuple[object, str]]] = {
+    "compression.type": ("producer", "batches stay as the producer compressed them"),
+    "preallocate": (False, "files grow as records are written"),
+}
+"""Topic keys of LogConfig that nobody reads: the only value that has the effect it says, and what happens instead."""
+
+TOPIC_KEY_OF: Final[dict[str, str]] = {
+    "compression.type": "compression.type",
+    "log.cleanup.policy": "cleanup.policy",
+    "log.flush.interval.messages": "flush.messages",
+    "log.flush.interval.ms": "flush.ms",
+    "log.index.interval.bytes": "index.interval.bytes",
+    "log.index.size.max.bytes": "segment.index.bytes",
+    "log.message.timestamp.type": "message.timestamp.type",
+    "log.preallocate": "preallocate",
+    "log.retention.bytes": "retention.bytes",
+    "log.retention.ms": "retention.ms",
+    "log.roll.jitter.ms": "segment.jitter.ms",
+    "log.roll.ms": "segment.ms",
+    "log.segment.bytes": "segment.bytes",
+    "log.segment.delete.delay.ms": "file.delete.delay.ms",
+    "message.max.bytes": "max.message.bytes",
+    "min.insync.replicas": "min.insync.replicas",
+    "unclean.leader.election.enable": "unclean.leader.election.enable",
+}
+"""Keys below which topics have theirs, and what they are called for a topic (Kafka's DynamicLogConfig)."""

@@ -9,10 +9,10 @@ from typing import Final
 
 import msgspec
 
-from regency.model.log_config import NEVER
+from regency.model.log_config import COMPACT, NEVER, NO_COMPACTION
 from regency.model.settings_broker import BrokerSettings
 from regency.model.settings_foreign import is_ignored, refusal
-from regency.model.settings_keys import KEYS, Key
+from regency.model.settings_keys import KEYS, TOPIC_KEY_OF, WITHOUT_EFFECT, Key
 from regency.model.settings_listeners import read_listeners
 from regency.model.settings_problems import Problems
 from regency.model.settings_values import SettingsInvalid, format_value, nearest
@@ -20,6 +20,12 @@ from regency.model.settings_values import SettingsInvalid, format_value, nearest
 _HOUR_MS: Final = 3_600_000
 _MINUTE_MS: Final = 60_000
 _CONNECT_STRING: Final = re.compile(r"[^\s,/]+(,[^\s,/]+)*(/[^\s,]*)?")
+_WITHOUT_END: Final = (
+    "log.flush.interval.messages",
+    "leader.replication.throttled.rate",
+    "follower.replication.throttled.rate",
+)
+"""Keys whose default is the greatest number there is, and is told as that."""
 _NO_ORIGINS: Final[Mapping[str, str]] = {}
 
 
@@ -140,6 +146,8 @@ def _check_together(settings: BrokerSettings, values: Mapping[str, object], prob
     for name in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
         if values.get(name) == 0:
             problems.add(name, "expected 1 or more, or -1 for ever: nothing could be kept for no time")
+    if COMPACT in settings.log_cleanup_policy:
+        problems.add("log.cleanup.policy", NO_COMPACTION)
     directories = [posixpath.normpath(directory) for directory in settings.log_dirs]
     if len(set(directories)) != len(directories):
         problems.add("log.dirs", "the same directory stands there twice")
@@ -159,11 +167,10 @@ def _warnings(values: Mapping[str, object], ignored: list[str]) -> tuple[str, ..
     warnings: list[str] = []
     if ignored:
         warnings.append(f"without effect here: {', '.join(sorted(ignored))}")
-    if values.get("compression.type", "producer") != "producer":
-        warnings.append("compression.type: batches stay as the producer compressed them")
-    policy = values.get("log.cleanup.policy")
-    if isinstance(policy, tuple) and "compact" in policy:
-        warnings.append("log.cleanup.policy: compaction is not done, records under `compact` are kept")
+    for name, topic_key in TOPIC_KEY_OF.items():
+        harmless, instead = WITHOUT_EFFECT.get(topic_key, (None, ""))
+        if instead and values.get(name, harmless) != harmless:
+            warnings.append(f"{name}: {instead}")
     return tuple(warnings)
 
 
@@ -171,4 +178,6 @@ def _default_text(key: Key, defaults: Mapping[str, object]) -> str:
     if key.default or key.required or key.field is None:
         return key.default
     value = defaults[key.field]
-    return "" if value in (None, "", NEVER) and key.name != "log.flush.interval.messages" else format_value(value)
+    if value == NEVER:
+        return format_value(value) if key.name in _WITHOUT_END else ""
+    return "" if value is None else format_value(value)

@@ -15,6 +15,7 @@ INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
+_REPLICA = re.compile(r"[0-9]{1,10}:[0-9]{1,10}")
 _REAL = re.compile(r"[+-]?([0-9]{1,40}\.?[0-9]{0,40}|\.[0-9]{1,40})")
 
 
@@ -176,6 +177,35 @@ class ListOf(msgspec.Struct, frozen=True):
                 raise ValueError(f"expected {self.allowed}{nearest(element, self.options)}")
             if elements.count(element) > 1:
                 raise ValueError(f"{element} stands there twice")
+        return elements
+
+
+class ReplicaList(msgspec.Struct, frozen=True):
+    """Replicas of a topic, `partition:broker` separated by commas, or `*` for all of them; may be empty.
+
+    Nobody minds a replica that stands there twice: tools put such lists together.
+    """
+
+    @property
+    def type_name(self) -> str:
+        """`list`."""
+        return "list"
+
+    @property
+    def allowed(self) -> str:
+        """The form of an element."""
+        return "replicas as partition:broker, separated by commas, or * for all of them"
+
+    def parse(self, text: str) -> tuple[str, ...]:
+        """The elements, trimmed, in their order."""
+        if not text:
+            return ()
+        elements = tuple(element.strip() for element in text.split(","))
+        if elements == ("*",):
+            return elements
+        wrong = next((element for element in elements if not _REPLICA.fullmatch(element)), None)
+        if wrong is not None:
+            raise ValueError(f"expected {self.allowed}, not {wrong[:40]!r}")
         return elements
 
 

@@ -10,7 +10,7 @@ from regency.model.log_config import LogConfig, applicable_log_config
 from regency.model.settings import BrokerSettings
 from regency.model.settings_described import BrokerLayers, Source, describe_topic
 from regency.model.settings_dynamic import (
-    TOPIC_KEY_OF,
+    DYNAMIC_KEYS,
     ConfigChange,
     ConfigRefused,
     Operation,
@@ -18,7 +18,7 @@ from regency.model.settings_dynamic import (
     alter_topic_config,
     broker_log_config,
 )
-from regency.model.settings_keys import KEYS, TOPIC_KEYS
+from regency.model.settings_keys import KEYS, TOPIC_KEY_OF, TOPIC_KEYS
 
 TEXTS = st.text(max_size=12)
 VALUES = (
@@ -61,7 +61,7 @@ def test_what_brokers_have_afterwards_is_what_logs_go_by(changes: list[ConfigCha
     except ConfigRefused as refused:
         assert refused.error in (ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REQUEST)
         return
-    assert set(altered) <= set(TOPIC_KEY_OF)
+    assert set(altered) <= DYNAMIC_KEYS
     config, problems = broker_log_config(LogConfig(), altered)
     assert problems == ()
     assert (config == LogConfig()) or altered

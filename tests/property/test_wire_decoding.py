@@ -28,6 +28,8 @@ NAMES = {
     ApiKey.INIT_PRODUCER_ID: "InitProducerId",
     ApiKey.OFFSET_FOR_LEADER_EPOCH: "OffsetForLeaderEpoch",
     ApiKey.DESCRIBE_CONFIGS: "DescribeConfigs",
+    ApiKey.ALTER_REPLICA_LOG_DIRS: "AlterReplicaLogDirs",
+    ApiKey.DESCRIBE_LOG_DIRS: "DescribeLogDirs",
     ApiKey.ALTER_CONFIGS: "AlterConfigs",
     ApiKey.CREATE_PARTITIONS: "CreatePartitions",
     ApiKey.ELECT_LEADERS: "ElectLeaders",

@@ -16,6 +16,7 @@ from simulation.disk_files import Directory, File, Tree, refusal
 from simulation.kernel.scheduler import Process, ProcessDied, Scheduler
 
 MAX_OPEN_FILES: Final = 4096
+VOLUME_BYTES: Final = 1 << 40
 
 OnOperation = Callable[[str, str], None]
 Opened = tuple[File, str]
@@ -64,6 +65,11 @@ class SimDisk:
         """Have room for that many more bytes, until `heal`; None: for any number."""
         self._free_bytes = free_bytes
         self._reckon()
+
+    @property
+    def free_bytes(self) -> int | None:
+        """Bytes there is still room for; None: any number."""
+        return self._free_bytes
 
     def fail(self, after: int = 0, *, once: bool = False, below: str = "/") -> None:
         """Answer with I/O errors after that many operations: until `heal` or `mend`, or just once."""
@@ -315,6 +321,12 @@ class MountedDisk:
     def is_directory(self, path: Path) -> bool:
         """As the port says."""
         return isinstance(self._tree.look(self._name("is_directory", path)), Directory)
+
+    def space(self, path: Path) -> tuple[int, int]:
+        """As the port says: of a volume without limit, unless it is filled."""
+        self._tree.directory(self._name("space", path))
+        free = self._device.free_bytes
+        return VOLUME_BYTES, VOLUME_BYTES if free is None else free
 
     def _file(self, fd: int) -> Opened:
         if not self._process.alive:

@@ -27,6 +27,7 @@ from simulation.judging.judges import InvariantBroken, Judges
 from simulation.kernel.scheduler import Scheduler, SimulationStuck
 from simulation.kernel.threads import simulated_threads
 from simulation.kernel.trace import Trace
+from simulation.moves import Mover, slowly
 from simulation.pieces import cut
 from simulation.shape import SECOND_US, Shape
 from simulation.workload import Workload
@@ -90,6 +91,7 @@ def run(seed: int, shape: Shape, *, trace: Trace | None = None, defect: str = ""
         stack.enter_context(simulated_threads(scheduler))
         stack.enter_context(run_.points.watching())
         stack.enter_context(cut(shape.profile, seed))
+        stack.enter_context(slowly(shape, seed))
         stack.enter_context(planted(defect))
         stack.enter_context(log_lines(scheduler))
         stack.enter_context(no_collection())
@@ -136,6 +138,7 @@ class _Run:
         self._seed = seed
         self._injector = self._new_injector()
         self._injector.schedule(self._faults)
+        self._mover = Mover(self.world, seed)
 
     def play(self) -> None:
         """From the first start to the verdict. Raises what is wrong."""
@@ -148,6 +151,7 @@ class _Run:
         scheduler.run_until(int(shape.heal_s * SECOND_US))
         self.world.note("heal", "world", "everything works again")
         self._injector.close()
+        self._mover.close()
         self.world.heal()
         scheduler.run_until(max(scheduler.now_us + QUIET_US, int(shape.least_s * SECOND_US) - END_US))
         self.workload.stop()
@@ -176,7 +180,7 @@ class _Run:
             if scheduler.now_us >= deadline:
                 raise NotConverged(f"not converged {patience_s:.0f} s after healing: {'; '.join(reasons)}")
             scheduler.run_until(scheduler.now_us + LOOK_US)
-            reasons = self.workload.unfinished() or self.judges.not_converged()
+            reasons = self.workload.unfinished() or self._mover.unfinished() or self.judges.not_converged()
         self.world.note("heal", "world", "converged")
         self.workload.drained()
         scheduler.run_until(scheduler.now_us + LAST_POLLS_US)

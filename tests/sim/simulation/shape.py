@@ -188,6 +188,7 @@ def settings_of(shape: Shape, broker: BrokerId) -> BrokerSettings:
         log_retention_ms=storage.retention_ms,
         log_roll_ms=storage.roll_ms,
         log_retention_check_interval_ms=2_000,
+        producer_id_expiration_check_interval_ms=2_000,
         log_flush_interval_messages=storage.flush_messages,
         log_flush_interval_ms=storage.flush_ms,
         log_flush_scheduler_interval_ms=500 if storage.flush_ms != NEVER else NEVER,

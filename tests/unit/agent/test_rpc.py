@@ -156,6 +156,15 @@ def test_the_first_report_is_full_and_the_next_names_only_what_changed(controlle
     assert (second.full, list(second.changes[0].partition), list(second.changes[0].high_watermark)) == (False, [1], [6])
 
 
+def test_damage_is_reported_of_the_replicas_that_have_it(controller: PlayedController) -> None:
+    reporting = Reporting(ruled_by(controller.port))
+    damaged = msgspec.structs.replace(replica(1), damage="a flipped byte")
+    reporting.run(lambda: None, lambda: reporting.replicas.update({TopicPartition("flights", 1): damaged}))
+    first, second = controller.reports
+    assert (list(first.changes[0].damaged), list(first.changes[0].damage)) == ([], [])
+    assert (list(second.changes[0].damaged), list(second.changes[0].damage)) == ([1], ["a flipped byte"])
+
+
 def test_a_report_is_full_again_when_asked_and_for_a_new_incarnation(controller: PlayedController) -> None:
     reporting = Reporting(ruled_by(controller.port))
     controller.report_answer = pb.ReportReplicasResponse(send_full=True)

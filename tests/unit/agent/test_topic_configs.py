@@ -9,6 +9,7 @@ from regency.broker_agent.topic_configs import TopicConfigs
 from regency.model import znode_paths, znodes
 from regency.model.ids import BrokerId
 from regency.model.log_config import LogConfig
+from regency.model.settings_dynamic import ThrottleRates
 from regency.runtime.zk_session import ZkConnectionLost, Znode
 
 BASE = LogConfig(retention_ms=1000)
@@ -28,7 +29,10 @@ class Following:
             loop.post,
             loop.later,
             lambda topic, config: self.changes.append((topic, config.retention_ms)),
+            ThrottleRates(leader=7),
         )
+        self.throttles: list[ThrottleRates] = []
+        self.configs.on_throttles = lambda: self.throttles.append(self.configs.rates())
         self.configs.watch()
 
     def put(self, topic: str, **config: str) -> None:
@@ -245,3 +249,54 @@ def test_what_is_no_notification_hides_none(following: Following) -> None:
     following.notify("topics/flights")
 
     assert following.configs.of("flights").retention_ms == 7
+
+
+def test_rates_of_throttles_are_the_files_until_brokers_are_told_others(following: Following) -> None:
+    leader, follower = "leader.replication.throttled.rate", "follower.replication.throttled.rate"
+    assert following.configs.rates() == ThrottleRates(leader=7)
+    following.server.put(znode_paths.DEFAULT_BROKER_CONFIG, znodes.encode_config({leader: "1", follower: "2"}))
+    following.server.put(znode_paths.broker_config(BrokerId(1)), znodes.encode_config({leader: "3"}))
+    following.notify("brokers/1")
+    assert following.configs.rates() == ThrottleRates(leader=3, follower=2)
+    following.server.put(znode_paths.broker_config(BrokerId(1)), znodes.encode_config({leader: "many"}))
+    following.server.put(znode_paths.DEFAULT_BROKER_CONFIG, znodes.encode_config({}))
+    following.notify("brokers/1")
+    following.notify("brokers/1")
+    assert following.throttles == [ThrottleRates(leader=3, follower=2), ThrottleRates(leader=7)]
+
+
+def test_a_changed_list_of_throttled_replicas_is_told(following: Following) -> None:
+    key = "leader.replication.throttled.replicas"
+    following.configs.load(["flights"])
+    following.server.put(znode_paths.topic_config("flights"), znodes.encode_config({key: "0:1,1:2"}))
+    following.notify("topics/flights")
+    assert following.configs.of("flights").leader_replication_throttled_replicas == ("0:1", "1:2")
+    assert len(following.throttles) == 1
+
+
+def test_what_another_tool_asked_for_and_is_not_done_is_told_once(following: Following, caplog) -> None:
+    def told() -> list[str]:
+        said = [record.getMessage() for record in caplog.records if "not acted on" in record.getMessage()]
+        caplog.clear()
+        return said
+
+    following.put("flights", cleanup_policy="compact", delete_retention_ms="1")
+    following.configs.load(["flights"])
+    compaction = (
+        "topic flights has settings that are not acted on: cleanup.policy=compact: compaction is not offered yet; use "
+        "delete, with retention.ms=-1 to keep records for ever; records are kept for ever meanwhile"
+    )
+    assert told() == [
+        "topic flights has settings that are not acted on: without effect here: delete.retention.ms",
+        compaction,
+    ]
+    assert following.configs.of("flights").cleanup_policy == ("compact",)
+    following.put("flights", cleanup_policy="compact", delete_retention_ms="1", retention_ms="9")
+    following.notify("topics/flights")
+    assert told() == []
+    following.put("flights", cleanup_policy="compact,delete")
+    following.notify("topics/flights")
+    assert [line.rpartition("; ")[2] for line in told()] == ["retention removes records meanwhile"]
+    following.put("flights", cleanup_policy="delete", compression_type="producer", preallocate="false")
+    following.notify("topics/flights")
+    assert told() == []

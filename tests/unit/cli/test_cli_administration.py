@@ -140,12 +140,23 @@ def test_a_key_that_is_not_there_is_an_error(run: Run, fake: FakeWire) -> None:
 
 
 def test_keys_are_set_added_to_and_taken_from(run: Run, fake: FakeWire) -> None:
-    result = run(*AT, "configs", "set", "topic", "t", "retention.ms=5", "cleanup.policy+=compact", "a.b-=c")
+    result = run(*AT, "configs", "set", "topic", "t", "retention.ms=5", "cleanup.policy+=delete", "a.b-=c")
 
     assert result.exit_code == 0
-    assert fake.changes() == [("retention.ms", 0, "5"), ("cleanup.policy", 2, "compact"), ("a.b", 3, "c")]
+    assert fake.changes() == [("retention.ms", 0, "5"), ("cleanup.policy", 2, "delete"), ("a.b", 3, "c")]
     assert "The settings of topic t are changed." in result.stderr
-    assert "compaction is not done yet" in result.stderr
+    assert "Note" not in result.stderr
+
+
+def test_what_has_no_effect_is_said(run: Run, fake: FakeWire) -> None:
+    result = run(
+        *AT, "configs", "set", "topic", "t", "compression.type=lz4", "delete.retention.ms=5", "preallocate=false"
+    )
+
+    assert result.exit_code == 0
+    assert "Note: without effect here: delete.retention.ms." in result.stderr
+    assert "Note: compression.type: batches stay as the producer compressed them." in result.stderr
+    assert "preallocate" not in result.stderr
 
 
 def test_keys_are_unset(run: Run, fake: FakeWire) -> None:

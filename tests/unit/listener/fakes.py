@@ -6,9 +6,11 @@ import asyncio
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import msgspec
 from google.protobuf.message import Message
 
 from regency.broker_agent.admin_forwarder import CreatedTopicResult, NewTopicSpec, NotController
@@ -18,6 +20,7 @@ from regency.broker_agent.replication.api import (
     FetchParams,
     FetchPartition,
     ListedOffset,
+    LogDirDescription,
     ProduceResult,
 )
 from regency.model.errors import RegencyError
@@ -44,6 +47,9 @@ class FakeReplicas:
         self.errors: dict[TopicPartition, FetchedPartition] = {}
         self.names: dict[TopicId, str] = {}
         self.produce_errors: dict[TopicPartition, ProduceResult] = {}
+        self.dirs: list[LogDirDescription] = []
+        self.altered: list[dict[TopicPartition, Path]] = []
+        self.alter_errors: dict[TopicPartition, ErrorCode] = {}
 
     def end(self, key: TopicPartition) -> int:
         return sum(count for count, _ in self.logs[key])
@@ -128,6 +134,23 @@ class FakeReplicas:
 
     def topic_name(self, topic_id: TopicId) -> str | None:
         return self.names.get(topic_id)
+
+    def alter_log_dirs(self, targets: Mapping[TopicPartition, Path]) -> dict[TopicPartition, ErrorCode]:
+        if self.fail is not None:
+            raise self.fail
+        self.altered.append(dict(targets))
+        return {name: self.alter_errors.get(name, ErrorCode.NONE) for name in targets}
+
+    def describe_log_dirs(
+        self, wanted: Callable[[TopicPartition], bool], respond: Callable[[list[LogDirDescription]], None]
+    ) -> None:
+        if self.fail is not None:
+            raise self.fail
+        found = [
+            msgspec.structs.replace(each, logs=tuple(log for log in each.logs if wanted(log.topic_partition)))
+            for each in self.dirs
+        ]
+        asyncio.get_running_loop().call_soon(respond, found)
 
     def list_offset(
         self,

@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from regency.broker_agent.log.disk import OsDisk
-from regency.broker_agent.log.errors import LogDirInvalid, LogStorageError
+from regency.broker_agent.log.errors import LogDamaged, LogDirInvalid, LogStorageError
 from regency.broker_agent.log.open_files import LogFile
 from regency.broker_agent.log.segment import Segment
 from regency.model.ids import TopicId, TopicPartition
@@ -189,7 +189,7 @@ def test_damage_found_while_reading_harms_only_that_log(disk, batch):
         lambda: log.offset_for_timestamp(0, 2),
         lambda: log.truncate_to(1),
     ):
-        with pytest.raises(LogStorageError, match="damaged below the log end"):
+        with pytest.raises(LogDamaged, match=r"000\.log holds no sound batch .*its length 7"):
             use()
     assert log.log_end_offset == 2
     assert disk.failures == []

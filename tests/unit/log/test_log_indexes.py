@@ -49,7 +49,7 @@ def test_offset_lookup_finds_the_last_entry_not_above(offsets, reloaded):
         offsets.file.close()
     assert offsets.last_position == 700
     assert [offsets.lookup(offset) for offset in (45, 49, 50, 51, 59, 60, 99)] == [0, 0, 100, 300, 300, 700, 700]
-    assert [offsets.position_at_or_below(at) for at in (99, 100, 699, 700, 9000)] == [0, 100, 300, 700, 700]
+    assert [list(offsets.positions_up_to(offset)) for offset in (49, 59, 99)] == [[], [100, 300], [100, 300, 700]]
 
 
 @pytest.mark.parametrize("reloaded", [False, True])

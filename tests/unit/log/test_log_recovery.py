@@ -301,7 +301,7 @@ def test_a_producer_of_old_events_in_a_young_log_goes_on_after_a_restart_and_no_
     log = small.log()
     log.append_as_leader(batch(NOW, producer=(8, 0, 0)), 0, NOW)
     log.append_as_leader(batch(long_ago, producer=(9, 0, 0)), 0, NOW)
-    small.manager.run_retention(NOW)
+    small.manager.expire_producers(NOW)
     log = small.reopen(clean=clean)
     assert log.append_as_leader(batch(long_ago, producer=(9, 0, 0)), 1, NOW).duplicate
     assert log.append_as_leader(batch(long_ago, producer=(9, 0, 1)), 1, NOW).base_offset == 2

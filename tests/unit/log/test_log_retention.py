@@ -132,8 +132,43 @@ def test_a_producer_outlives_its_records(disk, batch):
 def test_idle_producers_are_forgotten(disk, batch):
     log = disk.log()
     log.append_as_leader(batch(NOW, producer=(9, 0, 0)), 0, NOW)
-    disk.manager.run_retention(NOW + 86_400_001)
+    disk.manager.expire_producers(NOW + 86_399_999)
+    with pytest.raises(RecordsRejected):
+        log.append_as_leader(batch(NOW, producer=(9, 0, 77)), 0, NOW)
+    disk.manager.expire_producers(NOW + 86_400_000)
     assert log.append_as_leader(batch(NOW, producer=(9, 0, 77)), 0, NOW).base_offset == 1
+    assert log.append_as_leader(batch(NOW, producer=(9, 0, 77)), 0, NOW).duplicate
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_producers_expire_after_the_time_that_is_set_also_over_a_restart(disk, batch, clean):
+    disk.open(producer_expiration_ms=10_000)
+    log = disk.log()
+    idle, busy = batch(NOW, producer=(8, 0, 0)), batch(NOW + 9_000, producer=(9, 0, 0))
+    for produced in (idle, busy):
+        log.append_as_leader(produced, 0, NOW)
+    disk.clock.advance(12_000)
+    if clean:
+        disk.manager.close()
+    else:
+        disk.crash()
+    log = disk.open(producer_expiration_ms=10_000).get(log.topic_partition)
+    now = NOW + 12_000
+    assert log.append_as_leader(idle, 1, now).duplicate, "whoever repeats at once after a restart is known"
+    disk.manager.expire_producers(now)
+    assert log.append_as_leader(busy, 1, now).duplicate
+    assert not log.append_as_leader(idle, 1, now).duplicate, "nobody remembers that it is written already"
+    assert log.append_as_leader(batch(now, producer=(10, 0, 5)), 1, now).base_offset == 3
+
+
+def test_a_producer_that_goes_on_writing_does_not_expire(disk, batch):
+    disk.open(producer_expiration_ms=10_000)
+    log = disk.log()
+    for sequence in range(5):
+        now = NOW + sequence * 9_000
+        disk.manager.expire_producers(now)
+        log.append_as_leader(batch(now, producer=(9, 0, sequence)), 0, now)
+    assert log.append_as_leader(batch(NOW, producer=(9, 0, 0)), 0, now).duplicate
 
 
 def test_the_recovery_point_follows_a_background_flush_only_when_it_is_done(disk, batch):

@@ -12,7 +12,6 @@ def test_a_topics_keys_take_the_place_of_the_brokers() -> None:
     base = LogConfig(segment_bytes=100, retention_ms=7)
     overrides = {
         "retention.ms": "-1",
-        "cleanup.policy": "compact,delete",
         "unclean.leader.election.enable": "True",
         "min.insync.replicas": "2",
         "message.timestamp.type": "LogAppendTime",
@@ -20,7 +19,6 @@ def test_a_topics_keys_take_the_place_of_the_brokers() -> None:
     assert topic_log_config(base, overrides) == msgspec.structs.replace(
         base,
         retention_ms=-1,
-        cleanup_policy=("compact", "delete"),
         unclean_leader_election_enable=True,
         min_insync_replicas=2,
         message_timestamp_type="LogAppendTime",
@@ -32,12 +30,30 @@ def test_no_keys_change_nothing() -> None:
     assert topic_log_config(base, {}) == base
 
 
-def test_keys_of_compaction_and_throttling_are_checked_and_have_no_effect() -> None:
-    harmless = {
-        "min.cleanable.dirty.ratio": "0.5",
-        "delete.retention.ms": "1",
-        "leader.replication.throttled.replicas": "",
-    }
+@pytest.mark.parametrize("policy", ["compact", "compact,delete"])
+def test_compaction_is_refused_and_where_it_is_stored_the_policy_is_as_it_stands(policy: str) -> None:
+    with pytest.raises(SettingsInvalid, match=f"cleanup.policy={policy}: compaction is not offered yet"):
+        topic_log_config(LogConfig(), {"cleanup.policy": policy})
+    stored, problems = applicable_log_config(LogConfig(), {"cleanup.policy": policy})
+    assert (stored.cleanup_policy, problems) == (tuple(policy.split(",")), ())
+
+
+@pytest.mark.parametrize(
+    ("text", "elements"), [("", ()), ("*", ("*",)), ("0:1, 2:3,0:1", ("0:1", "2:3", "0:1")), (" 7:0 ", ("7:0",))]
+)
+def test_throttled_replicas_are_pairs_or_all(text: str, elements: tuple[str, ...]) -> None:
+    config = topic_log_config(LogConfig(), {"leader.replication.throttled.replicas": text})
+    assert config.leader_replication_throttled_replicas == elements
+
+
+@pytest.mark.parametrize("text", ["1", "*,0:1", "0:1,", "a:b", "0:-1", "0:1:2", "none", "٣:1"])
+def test_what_are_no_replicas_is_refused(text: str) -> None:
+    with pytest.raises(SettingsInvalid, match="expected replicas as partition:broker"):
+        topic_log_config(LogConfig(), {"follower.replication.throttled.replicas": text})
+
+
+def test_keys_of_compaction_are_checked_and_have_no_effect() -> None:
+    harmless = {"min.cleanable.dirty.ratio": "0.5", "delete.retention.ms": "1"}
     assert topic_log_config(LogConfig(), harmless) == LogConfig()
     with pytest.raises(SettingsInvalid, match="expected a number of 0 to 1"):
         topic_log_config(LogConfig(), {"min.cleanable.dirty.ratio": "1.5"})

@@ -11,8 +11,15 @@ from regency.model.settings_described import (
     describe_broker,
     describe_topic,
 )
-from regency.model.settings_dynamic import TOPIC_KEY_OF, alter_broker_config, alter_topic_config, broker_log_config
-from regency.model.settings_keys import KEYS, TOPIC_KEYS
+from regency.model.settings_dynamic import (
+    DYNAMIC_KEYS,
+    ThrottleRates,
+    alter_broker_config,
+    alter_topic_config,
+    broker_log_config,
+    broker_throttle_rates,
+)
+from regency.model.settings_keys import KEYS, TOPIC_KEY_OF, TOPIC_KEYS
 
 REQUIRED = {"broker.id": "1", "zookeeper.connect": "h:2181"}
 
@@ -72,7 +79,7 @@ def test_every_key_of_a_broker_is_told_and_a_secret_is_not() -> None:
     secret = described["regency.zookeeper.digest.auth"]
     assert (secret.value, secret.sensitive, secret.source) == (None, True, Source.STATIC_BROKER_CONFIG)
     assert "hunter2" not in repr(described.values())
-    assert {name for name, config in described.items() if not config.read_only} == set(TOPIC_KEY_OF)
+    assert {name for name, config in described.items() if not config.read_only} == DYNAMIC_KEYS
 
 
 def test_what_a_broker_reads_at_its_start_comes_from_the_file_or_is_a_default() -> None:
@@ -90,6 +97,30 @@ def test_of_all_brokers_only_what_is_set_for_them_is_told() -> None:
     assert [(config.name, config.value, config.source.name) for config in described] == [
         ("min.insync.replicas", "2", "DYNAMIC_DEFAULT_BROKER_CONFIG")
     ]
+
+
+def test_a_topic_without_throttled_replicas_has_an_empty_list_of_them() -> None:
+    key = "leader.replication.throttled.replicas"
+    without = by_name(describe_topic({}, layers()))[key]
+    with_some = by_name(describe_topic({key: "0:1"}, layers()))[key]
+
+    assert (without.value, without.source) == ("", Source.DEFAULT_CONFIG)
+    assert (with_some.value, with_some.source) == ("0:1", Source.DYNAMIC_TOPIC_CONFIG)
+
+
+def test_rates_of_a_broker_go_before_those_of_all_brokers_the_file_and_no_limit() -> None:
+    key = "leader.replication.throttled.rate"
+    described = by_name(describe_broker(layers({key: "3"}, {key: "4"})))
+    assert chain(described[key]) == [
+        (key, "3", "DYNAMIC_BROKER_CONFIG"),
+        (key, "4", "DYNAMIC_DEFAULT_BROKER_CONFIG"),
+        (key, str(2**63 - 1), "DEFAULT_CONFIG"),
+    ]
+    file = ThrottleRates(leader=5, follower=6)
+    rates, problems = broker_throttle_rates(file, {key: "4"}, {key: "x", "follower.replication.throttled.rate": "0"})
+    assert rates == ThrottleRates(leader=4, follower=0)
+    assert [problem.split(":")[0] for problem in problems] == [f"{key}=x"]
+    assert broker_throttle_rates(file) == (file, ())
 
 
 def test_every_dynamic_key_is_one_of_brokers_and_one_of_topics_that_mean_the_same() -> None:

@@ -128,9 +128,9 @@ def test_an_empty_directory_is_refused(refuse: Refuse, value: str) -> None:
 
 
 def test_values_are_trimmed_and_booleans_have_any_case(parse: Parse) -> None:
-    settings = parse({"num.partitions": " 3 ", "delete.topic.enable": "FALSE", "log.cleanup.policy": "compact, delete"})
+    settings = parse({"num.partitions": " 3 ", "delete.topic.enable": "FALSE", "log.dirs": "/a , /b"})
     assert (settings.num_partitions, settings.delete_topic_enable) == (3, False)
-    assert settings.log_cleanup_policy == ("compact", "delete")
+    assert settings.log_dirs == ("/a", "/b")
 
 
 @pytest.mark.parametrize("value", ["1_0", "٣", "0x1", "1.0", "", "1e3", "9" * 5000])

@@ -29,6 +29,7 @@ from regency.broker_agent.replication.fetcher_pool import FetcherPool, Transport
 from regency.broker_agent.replication.fetcher_thread import Command, Failed, Outcome
 from regency.broker_agent.replication.partition import Partition
 from regency.broker_agent.replication.replica_manager import ReplicaManager
+from regency.broker_agent.replication.throttle import Throttles
 from regency.model.clock import ManualClock
 from regency.model.ids import (
     NO_BROKER_EPOCH,
@@ -40,7 +41,9 @@ from regency.model.ids import (
     TopicId,
     TopicPartition,
 )
+from regency.model.log_config import LogConfig
 from regency.model.record_batch import iter_batches
+from regency.model.settings_dynamic import ThrottleRates
 
 T = TypeVar("T")
 
@@ -191,12 +194,13 @@ class FakeIsrStore:
 
 
 class Broker:
-    """One broker: log directory, ReplicaManager, fetch sessions, fetchers."""
+    """One broker: log directories, ReplicaManager, fetch sessions, fetchers."""
 
     def __init__(self, cluster: Any, number: int, root: Path) -> None:
         self.cluster = cluster
         self.id = BrokerId(number)
         self.dir = root / f"broker-{number}"
+        self.dirs = [self.dir, *(root / f"broker-{number}-{each}" for each in range(1, cluster.directories))]
         self.dir_failures: list[tuple[Path, str]] = []
         self.start()
 
@@ -211,7 +215,7 @@ class Broker:
         self.isr_store = FakeIsrStore(cluster)
         self.sessions = FetchSessionCache(100, new_id=cluster.new_session_id)
         self.logs = LogManager.open(
-            [self.dir],
+            self.dirs,
             cluster.config,
             broker_id=self.id,
             cluster_id="test",
@@ -221,7 +225,8 @@ class Broker:
             on_dir_failure=self._dir_failed,
         )
         settings = msgspec.structs.replace(cluster.settings, broker_id=self.id)
-        self.fetchers = FetcherPool(settings, cluster.clock, lambda: self.epoch, self._link)
+        throttles = Throttles(settings, lambda: cluster.rates.get(self.id, ThrottleRates()), self._topic_config)
+        self.fetchers = FetcherPool(settings, cluster.clock, lambda: self.epoch, self._link, throttles.follower)
         self.manager = ReplicaManager(
             self.id,
             settings,
@@ -231,8 +236,12 @@ class Broker:
             self.isr_store,
             cluster.peers,
             self.fetchers,
-            lambda topic: cluster.configs.get(topic, cluster.config),
+            self._topic_config,
+            throttles,
         )
+
+    def _topic_config(self, topic: str) -> LogConfig:
+        return self.cluster.configs.get(topic, self.cluster.config)
 
     def stop(self, *, clean: bool) -> None:
         """End the process; unclean: as SIGKILL does, which loses nothing that was written."""

@@ -27,6 +27,7 @@ from regency.model.ids import BrokerId, ControllerEpoch, LeaderEpoch, TopicId, T
 from regency.model.kafka_errors import ErrorCode
 from regency.model.log_config import LogConfig
 from regency.model.settings import BrokerSettings
+from regency.model.settings_dynamic import ThrottleRates
 
 LAG_MS = 10_000
 BACKOFF_MS = 1_000
@@ -55,10 +56,12 @@ def topic_id_of(topic: str) -> TopicId:
 class Cluster:
     """Brokers, their state znodes and the network between them. Nothing moves by itself."""
 
-    def __init__(self, root: Path, brokers: int = 3, **config: object) -> None:
+    def __init__(self, root: Path, brokers: int = 3, directories: int = 1, **config: object) -> None:
+        self.directories = directories
         self.clock = ManualClock()
         self.config = msgspec.structs.replace(LogConfig(), **config)
         self.configs: dict[str, LogConfig] = {}
+        self.rates: dict[BrokerId, ThrottleRates] = {}
         self.settings = BrokerSettings(
             replica_lag_time_max_ms=LAG_MS,
             replica_fetch_backoff_ms=BACKOFF_MS,

@@ -19,6 +19,7 @@ def fetched(*fetches):
         replica.count_fetch(
             fetch_offset=Offset(offset),
             leader_end=Offset(end),
+            log_start=Offset(0),
             leader_epoch=LeaderEpoch(0),
             broker_epoch=BrokerEpoch(1),
             now_ms=now_ms,
@@ -51,6 +52,7 @@ def test_a_fetch_tells_whether_the_end_it_proves_is_another_one() -> None:
         return replica.count_fetch(
             fetch_offset=Offset(offset),
             leader_end=Offset(9),
+            log_start=Offset(0),
             leader_epoch=LeaderEpoch(0),
             broker_epoch=BrokerEpoch(1),
             now_ms=0,

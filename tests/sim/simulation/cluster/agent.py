@@ -125,6 +125,10 @@ class SimAgent:
         self._producer_ids: list[int] = []
         self._stop_asked = False
 
+    def post(self, work: Callable[[], None]) -> None:
+        """Have something done on its data loop."""
+        self._loop.post(work)
+
     @property
     def metadata(self) -> MetadataCache:
         """What it knows of the cluster."""

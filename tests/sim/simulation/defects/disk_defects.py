@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
+from regency.broker_agent.log import log_manager
 from regency.broker_agent.log.directory_logs import DirectoryLogs
 from regency.broker_agent.log.errors import LogStorageError
 from regency.broker_agent.log.flusher import LogFlusher
@@ -20,7 +21,7 @@ from simulation.defects.patching import Defect, Patch
 
 
 def _names_not_synced(patch: Patch) -> None:
-    patch.edit(LogManager, "_create_in", ("for created in (path, directory.path):", "for created in ():"))
+    patch.edit(log_manager, "make_log", ("for created in (path, home.path):", "for created in ():"))
 
     def none(self: LogFlusher, segments: list[Segment]) -> list[Path]:
         del self, segments
@@ -34,7 +35,7 @@ def _epochs_not_synced(patch: Patch) -> None:
     patch.edit(
         LogFlusher,
         "flush_in_background",
-        ("self._epochs.path if self._epochs_unsynced else None", "None"),
+        ("[self._epochs.path] if self._epochs_unsynced else []", "[]"),
     )
     patch.edit(LogFlusher, "_unsynced_names", ("if made or self._epochs_unsynced", "if made"))
     patch.edit(LogFlusher, "_epochs_written", ("self._syncs.later(self._epochs.path, self._home.failed)", "pass"))

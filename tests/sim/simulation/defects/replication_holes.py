@@ -7,7 +7,10 @@ from typing import Final
 from simulation.defects.hole import Hole
 
 _TRANSACTIONS: Final = "There are no transactions."
-_MOVES: Final = "Logs are not moved between directories."
+_MOVES: Final = (
+    "A log that was moved is compared with what it was (moved-whole), in every eighth schedule that has directories to "
+    "move between; tests/sim/test_moves_in_runs.py plants a defect."
+)
 _NO_LOCKS: Final = "A log belongs to one data loop: nobody looks at it, or takes a lock of it, while it changes."
 _COST: Final = "It costs time only, and virtual time does not see what computing costs."
 

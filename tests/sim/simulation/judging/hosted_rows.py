@@ -9,6 +9,7 @@ from regency.broker_agent.replication.partition import Partition
 from regency.broker_agent.replication.rules import Role
 from regency.model.ids import BrokerId
 from simulation.cluster.agent import SimAgent
+from simulation.judging.invariants import broken
 from simulation.judging.log_digests import LogCursor, Peek
 from simulation.judging.log_rules import Reader
 from simulation.judging.retention_rules import Head, RetentionRules
@@ -53,6 +54,29 @@ class Row:
         self.version = -1
         self.isr: IsrState | None = None
         self.role = Role.NONE
+
+    def take_moved(self, broker: BrokerId, peek: Peek) -> None:
+        """The replica has another log, in another directory: it is read from its start, as if nothing was known of it.
+
+        Raises InvariantBroken where it is not what the one before was.
+        """
+        before, log = self.log, self.partition.log
+        for what, had, has in (
+            ("begins at", before.log_start_offset, log.log_start_offset),
+            ("ends at", before.log_end_offset, log.log_end_offset),
+            ("has the high watermark", before.high_watermark, log.high_watermark),
+            ("has the epochs", before.epoch_entries, log.epoch_entries),
+            ("knows producers", sorted(before._producers._producers), sorted(log._producers._producers)),
+        ):
+            if had != has and before.home.failure is None:
+                raise broken(
+                    "moved-whole", f"broker {broker}, {log.topic_partition}: {what} {has} once moved, not {had}"
+                )
+        self.log = log
+        self.head = Head(log)
+        self.cursor = LogCursor(broker, log, peek)
+        self.reader = Reader(broker, log, peek)
+        self.truncations = log._flusher._truncations
 
 
 class HostedRows:

@@ -127,6 +127,11 @@ _TABLE: Final = (
     Invariant("epochs-fit", "The leader epochs a log knows rise, and are those of its batches.", "KIP-101"),
     Invariant("epoch-noted", "A leader's log knows its leader epoch before it has any record of it.", "KIP-279"),
     Invariant(
+        "moved-whole",
+        "A log that was moved to another directory is what it was before: records, marks, epochs and producers.",
+        "KIP-113",
+    ),
+    Invariant(
         "retention-by-rule",
         "A log begins later only where retention.ms, by the broker's clock, or retention.bytes says so, or its leader.",
         "KIP-33",

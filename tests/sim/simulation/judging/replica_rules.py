@@ -75,6 +75,9 @@ class ReplicaRules:
             rows = hosted.rows
         for row in rows:
             partition, log = row.partition, row.log
+            if partition.log is not log:
+                self._moved(hosted.agent, row)
+                log = row.log
             if (
                 log._log_end != row.log_end
                 or log._log_start != row.log_start
@@ -150,6 +153,12 @@ class ReplicaRules:
                 )
 
     # One replica
+
+    def _moved(self, agent: SimAgent, row: Row) -> None:
+        """The replica is in another directory: all of it is looked at."""
+        row.take_moved(agent.broker_id, self._peek)
+        self._durability.opened(agent.broker_id, row.key, row.log, _checkpointed(agent, row.log))
+        row.log_end = -1
 
     def _look_at_start(self, agent: SimAgent, row: Row) -> None:
         """Where the log begins, before anything else is looked at: what is below is missed by nobody."""

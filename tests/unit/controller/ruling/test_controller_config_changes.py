@@ -133,14 +133,52 @@ def test_a_topic_queued_for_deletion_is_left_alone(ruled):
 def test_lists_are_added_to_and_taken_from_with_the_brokers_value_as_the_first(ruled):
     ruled.write_topic("t", {0: [1]})
 
-    def change(operation: Operation, value: str) -> str:
-        (outcome,) = alter(ruled, ConfigAlteration(TOPIC, "t", (ConfigChange("cleanup.policy", operation, value),)))
-        assert outcome.error.name == "NONE"
-        return stored(ruled, paths.topic_config("t"))["cleanup.policy"]
+    def change(key: str, operation: Operation, value: str) -> str:
+        (outcome,) = alter(ruled, ConfigAlteration(TOPIC, "t", (ConfigChange(key, operation, value),)))
+        assert outcome.error.name == "NONE", outcome.message
+        return stored(ruled, paths.topic_config("t"))[key]
 
-    assert change(Operation.APPEND, "compact") == "delete,compact"
-    assert change(Operation.APPEND, "compact") == "delete,compact"
-    assert change(Operation.SUBTRACT, "delete") == "compact"
+    throttled = "leader.replication.throttled.replicas"
+    assert change("cleanup.policy", Operation.APPEND, "delete") == "delete"
+    assert change(throttled, Operation.APPEND, "0:1") == "0:1"
+    assert change(throttled, Operation.APPEND, "0:1,1:2") == "0:1,1:2"
+    assert change(throttled, Operation.SUBTRACT, "0:1,1:2") == ""
+
+
+@pytest.mark.parametrize(
+    ("operation", "value", "wanted"),
+    [
+        (Operation.SET, "compact", "compact"),
+        (Operation.SET, "compact,delete", "compact,delete"),
+        (Operation.APPEND, "compact", "delete,compact"),
+    ],
+)
+@pytest.mark.parametrize(("kind", "name", "key"), [(TOPIC, "t", "cleanup.policy"), (BROKER, "", "log.cleanup.policy")])
+def test_compaction_is_refused(ruled, operation, value, wanted, kind, name, key):
+    ruled.write_topic("t", {0: [1]})
+
+    (refused,) = alter(ruled, ConfigAlteration(kind, name, (ConfigChange(key, operation, value),)))
+
+    assert refused.error.name == "INVALID_CONFIG"
+    assert refused.message == (
+        f"{key}={wanted}: compaction is not offered yet; use delete, with retention.ms=-1 to keep records for ever."
+    )
+
+
+def test_compaction_that_another_tool_asked_for_may_stay_and_be_taken_back(ruled):
+    ruled.write_topic("t", {0: [1]})
+    path = paths.topic_config("t")
+    ruled.ensemble.put(path, znodes.encode_config({"cleanup.policy": "delete,compact"}))
+
+    (kept,) = alter(ruled, sets(TOPIC, "t", cleanup_policy="delete,compact", retention_ms="1000"), incremental=False)
+    assert kept.error.name == "NONE"
+    assert stored(ruled, path) == {"cleanup.policy": "delete,compact", "retention.ms": "1000"}
+    (refused,) = alter(
+        ruled, ConfigAlteration(TOPIC, "t", (ConfigChange("cleanup.policy", Operation.SUBTRACT, "delete"),))
+    )
+    assert refused.error.name == "INVALID_CONFIG"
+    alter(ruled, ConfigAlteration(TOPIC, "t", (ConfigChange("cleanup.policy", Operation.SUBTRACT, "compact"),)))
+    assert stored(ruled, path)["cleanup.policy"] == "delete"
 
 
 def test_what_is_not_incremental_replaces_everything(ruled):

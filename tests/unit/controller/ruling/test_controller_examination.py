@@ -143,6 +143,7 @@ def test_a_broken_invariant(examined, ruled):
         ({"leader_epoch": -1}, "epoch_older"),
         ({"high_watermark": 8}, "offsets"),
         ({"log_start_offset": 6}, "offsets"),
+        ({"damage": "/d/t-0/00000000000000000000.log holds no sound batch at byte 7"}, "damaged"),
     ],
 )
 def test_an_agent_that_differs(examined, changes, kind):

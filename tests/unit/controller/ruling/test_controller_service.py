@@ -119,6 +119,8 @@ def report(served, broker: int = 3, *, epoch: int | None = None, full: bool = Fa
         isr_len=[2, 0],
         isr=[3, 1],
         directory=["/d", "/e"],
+        damaged=[1],
+        damage=["a flipped byte"],
     )
     return served.service.report_replicas(
         pb.ReportReplicasRequest(
@@ -133,7 +135,9 @@ def test_report_of_a_live_broker_is_kept_and_the_first_must_be_full(served):
     assert [each.send_full for each in (first, full, later)] == [True, False, False]
     kept = served.candidate.controller.reports.replica(3, TopicPartition("t", 1))
     assert (kept.leader_epoch, kept.log_end_offset, kept.isr, kept.directory) == (5, 21, (), "/e")
-    assert served.candidate.controller.reports.replica(3, T0).isr == (3, 1)
+    assert kept.damage == "a flipped byte"
+    other = served.candidate.controller.reports.replica(3, T0)
+    assert (other.isr, other.damage) == ((3, 1), "")
 
 
 @pytest.mark.parametrize(("broker", "epoch"), [(3, 1), (8, 1)])

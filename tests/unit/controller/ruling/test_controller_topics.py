@@ -76,12 +76,15 @@ def test_refused_topic_says_why_and_leaves_nothing(ruled, topic, error, message)
     assert len(ruled.ensemble.writes) == writes
 
 
-def test_a_topic_that_wants_to_be_compacted_is_created_with_a_warning(ruled, caplog):
-    with caplog.at_level(logging.WARNING):
-        (created,) = create(ruled, NewTopic("t", 1, 1, configs={"cleanup.policy": "compact"}))
+@pytest.mark.parametrize("policy", ["compact", "compact,delete", "delete, compact"])
+def test_a_topic_that_wants_to_be_compacted_is_refused(ruled, policy):
+    writes = len(ruled.ensemble.writes)
 
-    assert created.error.name == "NONE"
-    assert "topic t wants to be compacted: compaction is not done yet" in caplog.text
+    (refused,) = create(ruled, NewTopic("t", 1, 1, configs={"cleanup.policy": policy}))
+
+    assert refused.error.name == "INVALID_CONFIG"
+    assert f"cleanup.policy={policy}: compaction is not offered yet; use delete" in refused.message
+    assert len(ruled.ensemble.writes) == writes
 
 
 def test_topic_takes_the_brokers_defaults(ruled):

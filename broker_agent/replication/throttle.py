@@ -1,0 +1,98 @@
+"""Replication throttles: which replicas are held back, and until when (KIP-73, Kafka's ReplicationQuotaManager).
+
+Pure but for the settings it is handed: told the time, and asked. Whether a replica is in sync, and so exempt, is known
+to whoever asks: a leader by the ISR, a follower by the high watermark it was told. What replicas that are in sync
+move is counted all the same, so a rate below theirs starves the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from regency.broker_agent.replication.byte_rate import ByteRate
+from regency.model.ids import BrokerId, TopicPartition
+from regency.model.log_config import NEVER, LogConfig
+from regency.model.settings import BrokerSettings
+from regency.model.settings_dynamic import ThrottleRates
+
+Replicas = tuple[str, ...]
+"""Elements of a list of throttled replicas: `partition:broker`, or `*` alone."""
+
+
+class ReplicationThrottle:
+    """One side of a broker's replication: what it sends as a leader, or fetches as a follower.
+
+    `limit` and `replicas` are asked every time: what is changed has effect at once.
+    """
+
+    def __init__(
+        self, broker: BrokerId, rate: ByteRate, limit: Callable[[], int], replicas: Callable[[str], Replicas]
+    ) -> None:
+        self._broker = broker
+        self._rate = rate
+        self._limit = limit
+        self._replicas = replicas
+        self._partitions: dict[str, tuple[Replicas, frozenset[int] | None]] = {}
+        """By topic: the list that was read, and the partitions of this broker in it; None for all."""
+
+    def exceeded_until(self, now_ms: int) -> int | None:
+        """When more may be moved of throttled replicas that are not in sync; None: now."""
+        limit = self._limit()
+        if limit >= NEVER:
+            return None
+        allowed_at = self._rate.falls_to(limit, now_ms)
+        return allowed_at if allowed_at > now_ms else None
+
+    def covers(self, name: TopicPartition) -> bool:
+        """Whether the replica on this broker is throttled."""
+        listed = self._replicas(name.topic)
+        if not listed:
+            self._partitions.pop(name.topic, None)
+            return False
+        held = self._partitions.get(name.topic)
+        if held is None or held[0] is not listed:
+            held = self._partitions[name.topic] = listed, self._read(listed)
+        return held[1] is None or name.partition in held[1]
+
+    def record(self, name: TopicPartition, size: int, now_ms: int) -> None:
+        """Count bytes that were moved of a partition, if its replica is throttled and there is a limit at all."""
+        if self._limit() < NEVER and self.covers(name):
+            self._rate.record(size, now_ms)
+
+    def _read(self, listed: Replicas) -> frozenset[int] | None:
+        if listed == ("*",):
+            return None
+        pairs = (element.split(":") for element in listed)
+        return frozenset(int(partition) for partition, broker in pairs if int(broker) == self._broker)
+
+
+class Throttles:
+    """Both sides of a broker's replication."""
+
+    def __init__(
+        self, settings: BrokerSettings, rates: Callable[[], ThrottleRates], topic_config: Callable[[str], LogConfig]
+    ) -> None:
+        """`rates` and `topic_config` tell what is in force now."""
+        window_ms = settings.replication_quota_window_size_seconds * 1000
+
+        def rate() -> ByteRate:
+            return ByteRate(settings.replication_quota_window_num, window_ms)
+
+        self.leader = ReplicationThrottle(
+            settings.broker_id,
+            rate(),
+            lambda: rates().leader,
+            lambda topic: topic_config(topic).leader_replication_throttled_replicas,
+        )
+        self.follower = ReplicationThrottle(
+            settings.broker_id,
+            rate(),
+            lambda: rates().follower,
+            lambda topic: topic_config(topic).follower_replication_throttled_replicas,
+        )
+
+
+def unlimited(settings: BrokerSettings) -> Throttles:
+    """Throttles that hold nothing back."""
+    nothing, rates = LogConfig(), ThrottleRates()
+    return Throttles(settings, lambda: rates, lambda _: nothing)

@@ -1,0 +1,184 @@
+"""`regency log dirs` and `regency log move`: what is shown, asked and waited for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from regency.broker_agent.wire.codec import AlterReplicaLogDirsRequest, DescribeLogDirsRequest
+from regency.cli import log, plan_report
+from regency.cli.exits import CommandFailed
+from regency.cli.wire import Node
+from regency.model.ids import TopicPartition
+
+Run = Callable[..., Result]
+AT = ("--bootstrap-server", "nobody:1")
+
+
+def directory(path: str, *logs: tuple[str, int, int, int, bool], offline: bool = False, usable: int = -1) -> Any:
+    return SimpleNamespace(
+        error_code=56 if offline else 0,
+        log_dir=path,
+        total_bytes=usable,
+        usable_bytes=usable,
+        topics=[
+            SimpleNamespace(
+                name=topic,
+                partitions=[
+                    SimpleNamespace(partition_index=number, partition_size=size, offset_lag=lag, is_future_key=future)
+                ],
+            )
+            for topic, number, size, lag, future in logs
+        ],
+    )
+
+
+class FakeWire:
+    """Brokers 1 and 2; `dirs` are told one after the other, the last again and again."""
+
+    def __init__(self) -> None:
+        self.dirs: dict[int, list[list[Any]]] = {1: [[]], 2: [[]]}
+        self.silent: set[int] = set()
+        self.code = 0
+        self.altered: list[Any] = []
+
+    def brokers(self) -> dict[int, Node]:
+        return {number: Node(number, "host", 9092) for number in self.dirs}
+
+    def ask(self, message: Any, version: int, *, broker: int) -> Any:
+        if broker in self.silent:
+            raise CommandFailed("It does not answer.")
+        if isinstance(message, AlterReplicaLogDirsRequest):
+            self.altered.append(message)
+            row = SimpleNamespace(partition_index=3, error_code=self.code)
+            return SimpleNamespace(results=[SimpleNamespace(topic_name="t", partitions=[row])])
+        assert isinstance(message, DescribeLogDirsRequest)
+        told = self.dirs[broker]
+        return SimpleNamespace(error_code=0, results=told.pop(0) if len(told) > 1 else told[0])
+
+
+@pytest.fixture
+def wire(monkeypatch: pytest.MonkeyPatch) -> FakeWire:
+    fake = FakeWire()
+
+    @contextmanager
+    def connect(_: str) -> Iterator[FakeWire]:
+        yield fake
+
+    monkeypatch.setattr(log, "cluster_wire", connect)
+    monkeypatch.setattr(log.time, "sleep", lambda _: None)
+    return fake
+
+
+def test_directories_are_shown_with_sizes_and_logs_that_move(run: Run, wire: FakeWire) -> None:
+    wire.dirs[1] = [
+        [
+            directory("/b", ("t", 3, 512, 40, True), usable=1 << 30),
+            directory("/a", ("t", 3, 2048, 0, False), ("u", 0, 1024, 0, False), usable=1 << 30),
+        ]
+    ]
+    result = run("log", "dirs", "--broker", "1", *AT)
+    assert result.exit_code == 0
+    assert [line.split() for line in result.stdout.splitlines()] == [
+        ["BROKER", "DIRECTORY", "STATE", "LOGS", "FUTURE", "SIZE", "USABLE", "TOTAL"],
+        ["1", "/a", "online", "2", "0", "3.0", "KiB", "1.0", "GiB", "1.0", "GiB"],
+        ["1", "/b", "online", "0", "1", "512", "B", "1.0", "GiB", "1.0", "GiB"],
+        [],
+        ["BROKER", "TOPIC", "PARTITION", "DIRECTORY", "SIZE", "LAG", "FUTURE"],
+        ["1", "t", "3", "/b", "512", "B", "40", "yes"],
+    ]
+
+
+def test_offline_directories_and_silent_brokers_are_told(run: Run, wire: FakeWire) -> None:
+    wire.dirs[1] = [[directory("/a", offline=True)]]
+    result = run("log", "dirs", *AT)
+    assert (result.exit_code, "Offline: /a of broker 1." in result.stderr) == (3, True)
+    assert "offline  -" in result.stdout
+    wire.silent = {2}
+    result = run("log", "dirs", *AT)
+    assert (result.exit_code, "Broker 2: It does not answer." in result.stderr) == (1, True)
+
+
+def test_logs_of_a_topic_are_shown_as_json(run: Run, wire: FakeWire) -> None:
+    wire.dirs[2] = [[directory("/a", ("t", 3, 5, 0, False), ("u", 0, 6, 0, False))]]
+    result = run("log", "dirs", "--topic", "t", "-o", "json", *AT)
+    (row,) = json.loads(result.stdout)
+    assert (row["broker"], row["offline"], row["usable_bytes"]) == (2, False, None)
+    assert row["logs"] == [{"topic": "t", "partition": 3, "size_bytes": 5, "lag": 0, "future": False}]
+
+
+def test_a_topic_without_logs_and_a_broker_that_is_not_live_are_refused(run: Run, wire: FakeWire) -> None:
+    wire.dirs[1] = [[directory("/a")]]
+    result = run("log", "dirs", "--topic", "none", *AT)
+    assert (result.exit_code, "None of these brokers has a log of none." in result.stderr) == (1, True)
+    result = run("log", "dirs", "--broker", "7", *AT)
+    assert (result.exit_code, "Broker 7 is not live; live are 1, 2." in result.stderr) == (1, True)
+
+
+def test_a_move_is_asked_for_and_waited_for(run: Run, wire: FakeWire) -> None:
+    old, copy = directory("/a", ("t", 3, 9, 0, False)), directory("/b", ("t", 3, 5, 2, True))
+    wire.dirs[1] = [[old, copy], [old, copy], [directory("/a"), directory("/b", ("t", 3, 9, 0, False))]]
+    result = run("log", "move", "t", "3", "--broker", "1", "--to", "/b/", *AT, "-o", "json")
+    ((asked,),) = (each.dirs for each in wire.altered)
+    assert (asked.path, [(topic.name, list(topic.partitions)) for topic in asked.topics]) == ("/b/", [("t", [3])])
+    assert result.exit_code == 0
+    found = json.loads(result.stdout)
+    assert (found["directory"], found["moved"], found["log"]["size_bytes"]) == ("/b", True, 9)
+    assert "t-3 of broker 1 is in /b/." in result.stderr
+
+
+@pytest.mark.parametrize(("option", "status"), ((("--no-wait",), 4), (("--timeout", "0"), 5)))
+def test_a_move_that_is_not_waited_for_goes_on(run: Run, wire: FakeWire, option: tuple[str, ...], status: int) -> None:
+    wire.dirs[1] = [[directory("/a", ("t", 3, 9, 0, False)), directory("/b", ("t", 3, 5, 2, True))]]
+    result = run("log", "move", "t", "3", "--broker", "1", "--to", "/b", *option, *AT)
+    assert (result.exit_code, result.stdout) == (status, "")
+    assert "is being moved to /b, 2 offsets to go" in result.stderr
+
+
+def test_a_move_that_ends_elsewhere_is_a_failure(run: Run, wire: FakeWire) -> None:
+    wire.dirs[1] = [[directory("/a", ("t", 3, 9, 0, False)), directory("/b", offline=True)]]
+    result = run("log", "move", "t", "3", "--broker", "1", "--to", "/b", *AT)
+    assert (result.exit_code, "t-3 is not moved to /b any more: /b failed." in result.stderr) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    (
+        (57, "Broker 1 has no log directory /c; it has /a, /b."),
+        (56, "is offline on broker 1"),
+        (9, "Broker 1 has no replica of t-3."),
+        (17, "its name is too long"),
+        (3, "t-3: UNKNOWN_TOPIC_OR_PARTITION."),
+    ),
+)
+def test_a_refused_move_says_why(run: Run, wire: FakeWire, code: int, words: str) -> None:
+    wire.code = code
+    wire.dirs[1] = [[directory("/a"), directory("/b")]]
+    result = run("log", "move", "t", "3", "--broker", "1", "--to", "/c", *AT)
+    assert (result.exit_code, words in result.stderr) == (1, True), result.stderr
+
+
+def test_a_plan_knows_the_sizes_of_what_it_copies_in_the_words_of_kafka_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def tell(size: int) -> dict[str, Any]:
+        partition = {"partition_index": 3, "partition_size": size, "offset_lag": 0, "is_future_key": False}
+        return {"log_dirs": [{"log_dir": "/a", "topics": [{"name": "t", "partitions": [partition]}]}]}
+
+    @contextmanager
+    def connect(_: str) -> Iterator[Any]:
+        yield SimpleNamespace(describe_log_dirs=lambda wanted: asked.append(wanted) or [tell(5), tell(9)])
+
+    monkeypatch.setattr(plan_report, "admin_client", connect)
+    moves: Any = [
+        SimpleNamespace(partition=TopicPartition("t", 3), adding=(2,)),
+        SimpleNamespace(partition=TopicPartition("u", 0), adding=()),
+    ]
+    assert plan_report.sizes_of("nobody:1", moves) == {TopicPartition("t", 3): 9}
+    assert asked == [{"t": [3]}]

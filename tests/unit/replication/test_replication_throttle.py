@@ -1,0 +1,139 @@
+"""Throttled replication between brokers: who catches up is held back, who is in sync is not (KIP-73)."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from regency.model.ids import BrokerId, TopicPartition
+from regency.model.log_config import LogConfig
+from regency.model.settings_dynamic import ThrottleRates
+
+TP = TopicPartition("flights", 0)
+RECORD = "r" * 1_000
+RATE = 2_000
+
+
+def set_rates(cluster, number: int, **rates: int) -> None:
+    cluster.rates[BrokerId(number)] = ThrottleRates(**rates)
+    cluster[number].manager.on_throttles_changed()
+
+
+def throttle(cluster, side: str) -> None:
+    """Throttle the replica of broker 3 where it is fetched, or where it is sent."""
+    listed = {"leader": "0:1", "follower": "0:3"}[side]
+    config = LogConfig(**{f"{side}_replication_throttled_replicas": (listed,)})
+    cluster.configs["flights"] = config
+    set_rates(cluster, {"leader": 1, "follower": 3}[side], **{side: RATE})
+
+
+def fill(cluster, records: int) -> None:
+    """Records on brokers 1 and 2, of which broker 3 has none: each is a batch of about 1,070 bytes."""
+    cluster.settings = msgspec.structs.replace(cluster.settings, replica_fetch_max_bytes=1_500)
+    for number in (1, 2, 3):
+        cluster.crash(number)
+        cluster.restart(number)
+    cluster.lead(1, (1, 2), replicas=(1, 2))
+    for _ in range(records):
+        cluster[1].produce(RECORD)
+    cluster.advance(1_000)
+    cluster.decide(1, (1, 2), replicas=(1, 2, 3))
+
+
+@pytest.mark.parametrize("side", ["leader", "follower"])
+def test_a_new_replica_catches_up_at_the_rate(cluster, side) -> None:
+    fill(cluster, 40)
+    throttle(cluster, side)
+    cluster.tell()
+    cluster.advance(10_000)
+    fetched = cluster[3].log().size_bytes
+    assert RATE * 10 * 0.8 <= fetched <= RATE * 10 * 1.2 + 1_500
+    assert cluster.states[TP].isr == (1, 2)
+    cluster.advance(20_000)
+    assert len(cluster[3].values()) == 40
+    assert set(cluster.states[TP].isr) == {1, 2, 3}
+
+
+@pytest.mark.parametrize("side", ["leader", "follower"])
+def test_replicas_that_are_in_sync_are_not_slowed(cluster, side) -> None:
+    fill(cluster, 40)
+    cluster.configs["flights"] = LogConfig(**{f"{side}_replication_throttled_replicas": ("*",)})
+    for number in (1, 2, 3):
+        set_rates(cluster, number, **{side: RATE})
+    cluster.tell()
+    cluster.advance(2_000)
+    for _ in range(5):
+        acknowledged = cluster[1].produce(RECORD)
+        cluster.run()
+        assert len(acknowledged) == 1, "it is acknowledged without time passing"
+    assert len(cluster[2].values()) == 45
+    assert len(cluster[3].values()) < 40
+
+
+@pytest.mark.parametrize("side", ["leader", "follower"])
+def test_a_rate_that_is_taken_away_lets_it_catch_up_at_once(cluster, side) -> None:
+    fill(cluster, 40)
+    throttle(cluster, side)
+    cluster.tell()
+    cluster.advance(3_000)
+    assert len(cluster[3].values()) < 20
+    set_rates(cluster, {"leader": 1, "follower": 3}[side])
+    cluster.advance(500)  # a leader holds back no longer than until the next fetch
+    assert len(cluster[3].values()) == 40
+
+
+@pytest.mark.parametrize("side", ["leader", "follower"])
+def test_replicas_that_are_not_on_the_list_are_not_slowed(cluster, side) -> None:
+    fill(cluster, 40)
+    cluster.configs["flights"] = LogConfig(**{f"{side}_replication_throttled_replicas": ("0:2", "1:1", "1:3")})
+    for number in (1, 2, 3):
+        set_rates(cluster, number, **{side: 1})
+    cluster.tell()
+    cluster.run()
+    assert len(cluster[3].values()) == 40
+
+
+def test_a_throttled_fetch_is_answered_when_the_rate_allows_and_counts_as_a_fetch(cluster) -> None:
+    fill(cluster, 10)
+    throttle(cluster, "leader")
+    cluster.tell(1)
+    leader = cluster[1]
+    first = leader.consume(0, replica=3, epoch=1)
+    assert len(first[0].records) > RATE
+    waiting = leader.consume(5, replica=3, epoch=1, max_wait_ms=30_000)
+    assert waiting == []
+    assert leader.partition().remotes[BrokerId(3)].log_end_offset == 5
+    needed_ms = len(first[0].records) * 1_000 // RATE
+    cluster.clock.advance(needed_ms - 1)
+    leader.run_due()
+    assert waiting == []
+    cluster.clock.advance(1)
+    leader.run_due()
+    assert waiting[0].records
+    at_once = leader.consume(5, replica=3, epoch=1)
+    assert (at_once[0].records, at_once[0].high_watermark) == (b"", 10)
+
+
+def test_what_was_appended_meanwhile_does_not_end_the_wait_of_a_throttled_fetch(cluster) -> None:
+    fill(cluster, 10)
+    throttle(cluster, "leader")
+    cluster.tell(1)
+    leader = cluster[1]
+    leader.consume(0, replica=3, epoch=1)
+    cluster.peers.leaving.add(BrokerId(3))  # who has everything and cannot join is not in sync
+    waiting = leader.consume(10, replica=3, epoch=1, max_wait_ms=400)
+    leader.produce(RECORD, acks=1)
+    assert waiting == []
+    cluster.clock.advance(400)
+    leader.run_due()
+    assert waiting[0].records == b""
+
+
+def test_errors_are_told_to_a_throttled_replica_at_once(cluster) -> None:
+    fill(cluster, 10)
+    throttle(cluster, "leader")
+    cluster.tell(1)
+    leader = cluster[1]
+    leader.consume(0, replica=3, epoch=1)
+    assert leader.consume(99, replica=3, epoch=1, max_wait_ms=500)[0].error.name == "OFFSET_OUT_OF_RANGE"
+    assert leader.consume(5, replica=3, epoch=0, max_wait_ms=500)[0].error.name == "FENCED_LEADER_EPOCH"
