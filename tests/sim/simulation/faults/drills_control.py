@@ -31,6 +31,9 @@ DEPOSED = 2
 its requests would be lower than those of the one before were, and what begins at 1 once more would soon be past them.
 """
 
+UNTOLD_US = 13 * SECOND_US // 2
+"""How long after a broker asked to leave a partition is added that another is not told of."""
+
 OTHER_CONTROL = 9095
 """Where an agent serves control requests that has changed its endpoints."""
 
@@ -96,8 +99,12 @@ class _ControlDrills:
         self._world.zookeeper.write_as_admin(path, znodes.encode_broker(moved, timestamp_ms=0))
 
     def late_leave(self, fault: Fault, host: Host) -> None:
-        """A broker asks to leave, which arrives when it has died and registered again."""
+        """A broker loses power while it asks to leave, which arrives when it has registered again.
+
+        When that is over, a partition is added that another broker is not told of at first, and nothing newer follows.
+        """
         stage, chance = self._stage, fault.chance()
+        other = chance.choice([each for each in self._world.hosts.values() if each is not host])
         asked: list[tuple[Process, str, ShutdownAsked]] = []
 
         def deliver() -> None:
@@ -120,13 +127,16 @@ class _ControlDrills:
                 return False
             if not asked:
                 asked.append((caller, source, request))
-                stage.later(SECOND_US // 10, partial(stage.die, host, lossy=False))
+                stage.later(SECOND_US // 10, partial(stage.die, host, lossy=True))
                 stage.later(int((0.2 + 2 * chance.random()) * SECOND_US), stage.keep_down(host))
                 self._wait(is_back, arrive)
             return True
 
         self._network.tap = tap
         self._world.stop_agent(host.broker, lambda: stage.start_again(host, SECOND_US // 4))
+        add = admin_faults.deeds(stage)[Kind.ADD_PARTITION]
+        stage.later(UNTOLD_US, lambda: self._lose_first(other, pb.LeaderAndIsrRequest))
+        stage.later(UNTOLD_US, partial(add, fault, other))
 
     # Somebody leaves
 

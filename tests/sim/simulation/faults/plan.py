@@ -226,6 +226,10 @@ def fitted(shape: Shape, seed: int) -> Shape:
         # Tails of some segments within seconds, which are synced by rolling and stopping only.
         storage = storage._replace(segment_bytes=120, retention_bytes=UNLIMITED)
         shape = shape._replace(storage=storage, load=4.0)
+    if drill is Kind.DRILL_LATE_LEAVE:
+        # At a power cut everything is on the disk, but for what is written when a segment that was synced is full.
+        storage = storage._replace(segment_bytes=400, flush_messages=1)
+        shape = shape._replace(storage=storage)
     if drill is Kind.DRILL_TRUNCATIONS:
         # Whoever leads is written to at once, also while others wait for what the one before has not answered.
         shape = shape._replace(producers=("idempotent", "hasty", "plain"), load=max(shape.load, 2.0))
