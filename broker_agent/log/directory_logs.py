@@ -124,7 +124,11 @@ class DirectoryLogs:
 
         Raises OSError or LogStorageError; no marker is left then.
         """
-        for log in self.logs.values():
+        logs = list(self.logs.values())
+        unsynced = dict.fromkeys(path for log in logs for path in log.finish_files())
+        crash_point("log.closing.before_flush")
+        self.directory.disk.sync_paths(list(unsynced))
+        for log in logs:
             log.close()
         crash_point("log.clean_shutdown.before_checkpoints")
         self.write_checkpoints()

@@ -10,12 +10,17 @@ import fcntl
 import os
 import resource
 import shutil
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol
 
 from regency.model.record_batch import Buffer
 
 _FILE_MODE = 0o644
+
+_SYNCERS = 16
+"""Files that are synced at a time where many are to be."""
 
 
 class Disk(Protocol):
@@ -83,6 +88,10 @@ class Disk(Protocol):
 
     def sync_path(self, path: Path) -> None:
         """Wait until the content of the file at `path`, or the names in the directory at `path`, will last."""
+        ...
+
+    def sync_paths(self, paths: Sequence[Path]) -> None:
+        """The same for all of them, in no order. Raises the first OSError when all have been tried."""
         ...
 
     def rename(self, source: Path, target: Path) -> None:
@@ -188,6 +197,24 @@ class OsDisk:
             os.fsync(fd)
         finally:
             os.close(fd)
+
+    def sync_paths(self, paths: Sequence[Path]) -> None:
+        """As the port says. Side by side: a journal takes many at once for little more than the time of one."""
+
+        def sync(some: Sequence[Path]) -> OSError | None:
+            first = None
+            for path in some:
+                try:
+                    self.sync_path(path)
+                except OSError as error:
+                    first = first or error
+            return first
+
+        with ThreadPoolExecutor(_SYNCERS, "log-sync") as pool:
+            shares = [paths[start::_SYNCERS] for start in range(min(_SYNCERS, len(paths)))]
+            errors = [error for error in pool.map(sync, shares) if error is not None]
+        if errors:
+            raise errors[0]
 
     def rename(self, source: Path, target: Path) -> None:
         """As the port says."""

@@ -71,6 +71,17 @@ class LogFlusher:
         for directory in names:
             self._disk.sync_path(directory)
         crash_point("log.flush.before_recovery_point")
+        self.synced(log_end)
+
+    def unsynced(self, log_end: Offset) -> list[Path]:
+        """Files and directories to be synced, in any order, before `synced(log_end)`. Raises OSError."""
+        is_needed = self.recovery_point < log_end or self._cut_before is not None
+        segments = self._unsynced_segments() if is_needed else []
+        epochs = [self._epochs.path] if self._epochs_unsynced and self._disk.exists(self._epochs.path) else []
+        return [*epochs, *(file.path for each in segments for file in each.files), *self._unsynced_names(segments)]
+
+    def synced(self, log_end: Offset) -> None:
+        """Note that everything below `log_end` has been synced, names and epochs too."""
         self._epochs_unsynced = self._directory_unsynced = False
         self._cut_before = None
         self.recovery_point = max(self.recovery_point, log_end)

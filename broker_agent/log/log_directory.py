@@ -37,7 +37,7 @@ class LogDirectory:
 
     def __init__(self, disk: Disk, path: Path) -> None:
         self.path = path
-        self._disk = disk
+        self.disk = disk
         self.on_failure: Callable[[LogDirectory], None] = _ignore
         """Called once, inside the call that failed."""
         self.failure: str | None = None
@@ -54,7 +54,7 @@ class LogDirectory:
         """
         self._make()
         try:
-            self._lock_fd = self._disk.lock(self.path / LOCK)
+            self._lock_fd = self.disk.lock(self.path / LOCK)
         except BlockingIOError as error:
             raise LogDirInvalid(
                 self.path, "it is in use by another process", hint="Stop that agent, or choose another of log.dirs."
@@ -62,16 +62,16 @@ class LogDirectory:
 
     def _make(self) -> None:
         """Make the directory, and what is missing above it, so that a power cut does not take it with all its logs."""
-        missing = [path for path in (self.path, *self.path.parents) if not self._disk.exists(path)]
-        self._disk.make_directory(self.path, parents=True)
+        missing = [path for path in (self.path, *self.path.parents) if not self.disk.exists(path)]
+        self.disk.make_directory(self.path, parents=True)
         crash_point("log.directory.before_sync")
         for path in missing:
-            self._disk.sync_path(path.parent)
+            self.disk.sync_path(path.parent)
 
     def unlock(self) -> None:
         """Let others have it."""
         if self._lock_fd >= 0:
-            self._disk.close(self._lock_fd)
+            self.disk.close(self._lock_fd)
             self._lock_fd = -1
 
     def claim(self, broker_id: BrokerId, cluster_id: str) -> None:
@@ -81,13 +81,13 @@ class LogDirectory:
         """
         path = self.path / META_PROPERTIES
         try:
-            found = parse_properties(self._disk.read_file(path).decode(errors="replace"), str(path))
+            found = parse_properties(self.disk.read_file(path).decode(errors="replace"), str(path))
         except SettingsInvalid as error:
             raise LogDirInvalid(self.path, f"{META_PROPERTIES} is damaged: {error}", hint=_REMOVE_IDENTITY) from error
         except FileNotFoundError:
             content = f"#\nbroker.id={broker_id}\nversion={_META_VERSION}\ncluster.id={cluster_id}\n"
             crash_point("log.identity.before_write")
-            replace_file(self._disk, path, content.encode(), sync=True)
+            replace_file(self.disk, path, content.encode(), sync=True)
             return
         for key in ("version", "broker.id"):
             if key not in found:
@@ -107,16 +107,16 @@ class LogDirectory:
         marker = self.path / CLEAN_SHUTDOWN
         try:
             crash_point("log.clean_marker.before_remove")
-            self._disk.remove(marker)
+            self.disk.remove(marker)
             crash_point("log.clean_marker.before_sync")
         except FileNotFoundError:
             return False
-        self._disk.sync_path(self.path)
+        self.disk.sync_path(self.path)
         return True
 
     def leave_clean_marker(self) -> None:
         """Say that every log was flushed and closed."""
-        replace_file(self._disk, self.path / CLEAN_SHUTDOWN, b"", sync=True)
+        replace_file(self.disk, self.path / CLEAN_SHUTDOWN, b"", sync=True)
 
     def read_checkpoint(self, checkpoint: OffsetCheckpoint) -> dict[TopicPartition, Offset]:
         """Content of one of its checkpoints; an unreadable one counts as empty, which only costs time."""

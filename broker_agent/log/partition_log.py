@@ -10,6 +10,7 @@ import functools
 import logging
 from collections.abc import Callable
 from itertools import islice
+from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
 from regency.broker_agent.log.append_rules import LOG_APPEND_TIME, check_produced, check_replicated
@@ -356,13 +357,19 @@ class PartitionLog(LogCore):
             self._snapshots_kept_from = kept_from
 
     @_on_disk
-    def close(self) -> None:
-        """Leave the files as after a clean shutdown: flushed, with last index entries and a snapshot of producers."""
+    def finish_files(self) -> list[Path]:
+        """Write what files have after a clean shutdown: last index entries, a snapshot of producers.
+
+        Returns what must be synced before `close`.
+        """
         self._segments.active.seal()
         crash_point("log.closing.before_snapshot")
         write_snapshot(self._services.disk, self.directory, self._producers)
-        crash_point("log.closing.before_flush")
-        self.flush()
+        return self._flusher.unsynced(self._log_end)
+
+    def close(self) -> None:
+        """Give up the files of a log that takes no more records, after `finish_files`: all of it has been synced."""
+        self._flusher.synced(self._log_end)
         self._segments.close()
 
     def abandon(self) -> None:

@@ -7,7 +7,7 @@ production port and dies with the process.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -253,6 +253,11 @@ class MountedDisk:
         """As the port says."""
         where = self._name("sync_path", path, moves_data=True)
         self._tree.find(where).sync()
+
+    def sync_paths(self, paths: Sequence[Path]) -> None:
+        """As the port says, one after another."""
+        for path in paths:
+            self.sync_path(path)
 
     def rename(self, source: Path, target: Path) -> None:
         """As the port says; within one directory, as a log does."""

@@ -70,6 +70,7 @@ def test_the_operating_systems_disk_says_what_is_missing(tmp_path):
     for use in (
         lambda: disk.read_file(missing),
         lambda: disk.sync_path(missing),
+        lambda: disk.sync_paths([tmp_path] * 40 + [missing] + [tmp_path] * 40),
         lambda: disk.remove(missing),
         lambda: disk.remove_tree(missing),
         lambda: disk.names_in(missing),
@@ -82,3 +83,13 @@ def test_the_operating_systems_disk_says_what_is_missing(tmp_path):
         assert refused.value.errno == errno.ENOENT
     disk.remove(missing, missing_ok=True)
     assert (disk.exists(missing), disk.is_directory(missing), disk.names_in(tmp_path)) == (False, False, [])
+
+
+def test_the_operating_systems_disk_syncs_every_path_once(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(OsDisk, "sync_path", lambda _, path: synced.append(path))
+    for count in (0, 1, 15, 16, 17, 100):
+        paths = [tmp_path / str(number) for number in range(count)]
+        OsDisk().sync_paths(paths)
+        assert sorted(synced) == sorted(paths)
+        synced.clear()
