@@ -14,7 +14,7 @@ from regency.model.crash_points import crash_point
 
 logger = logging.getLogger(__name__)
 
-_SYNCS_PER_JOB = 128
+_SYNCS_PER_JOB = 1024
 _REMOVALS_PER_JOB = 128
 
 
@@ -25,7 +25,7 @@ class BackgroundSync:
         self._disk = disk
         self._worker = worker
         self._waiting: dict[Path, Callable[[OSError], None]] = {}
-        self._running = False
+        self._running: dict[Path, Callable[[OSError], None]] = {}
         self._then: Callable[[], None] | None = None
 
     def later(self, path: Path, failed: Callable[[OSError], None]) -> None:
@@ -41,14 +41,21 @@ class BackgroundSync:
         else:
             action()
 
+    def give_up(self) -> list[Path]:
+        """Sync nothing more; returns what may not have been synced yet, of which some may be gone."""
+        given_up = [*self._running, *self._waiting]
+        self._waiting.clear()
+        self._then = None
+        return given_up
+
     def _start(self) -> None:
         paths = list(self._waiting)[:_SYNCS_PER_JOB]
         batch = {path: self._waiting.pop(path) for path in paths}
-        self._running = True
-        self._worker.submit(lambda: _sync_all(self._disk, paths), lambda outcome: self._done(batch, outcome))
+        self._running = batch
+        self._worker.submit(lambda: _sync_all(self._disk, paths), self._done)
 
-    def _done(self, batch: dict[Path, Callable[[OSError], None]], outcome: dict[Path, OSError] | BaseException) -> None:
-        self._running = False
+    def _done(self, outcome: dict[Path, OSError] | BaseException) -> None:
+        batch, self._running = self._running, {}
         if isinstance(outcome, BaseException):
             logger.error("could not sync %d files in the background", len(batch), exc_info=outcome)
         else:
@@ -97,16 +104,9 @@ class Trash:
 
 
 def _sync_all(disk: Disk, paths: list[Path]) -> dict[Path, OSError]:
-    failed: dict[Path, OSError] = {}
     crash_point("log.background_sync.before_sync")
-    for path in paths:
-        try:
-            disk.sync_path(path)
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            failed[path] = error
-    return failed
+    failed = disk.sync_paths(paths)
+    return {path: error for path, error in failed.items() if not isinstance(error, FileNotFoundError)}
 
 
 def _remove_all(disk: Disk, paths: list[Path]) -> dict[Path, OSError]:

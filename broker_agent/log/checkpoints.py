@@ -33,7 +33,7 @@ def replace_file(disk: Disk, path: Path, content: bytes, *, sync: bool) -> None:
 
 
 def _write_new(disk: Disk, path: Path, content: bytes, *, sync: bool) -> None:
-    fd = disk.open_empty(path)
+    fd = disk.open_empty(path, 0 if sync else len(content))
     try:
         crash_point("log.new_file.before_write")
         written = 0

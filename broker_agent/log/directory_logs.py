@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 
 from regency.broker_agent.log.checkpoints import OffsetCheckpoint
 from regency.broker_agent.log.log_directory import LogDirectory
@@ -119,15 +120,18 @@ class DirectoryLogs:
         self._write_later(self.directory.high_watermarks, dict(self.high_watermarks))
         crash_point("log.high_watermarks.after_decision")
 
-    def close(self) -> None:
+    def close(self, unsynced: Iterable[Path] = ()) -> None:
         """Flush and close every log, write the checkpoints, and only then the clean-shutdown marker.
 
-        Raises OSError or LogStorageError; no marker is left then.
+        `unsynced` are files that were to be synced soon, of which some may be gone. Raises OSError or
+        LogStorageError; no marker is left then.
         """
-        logs = list(self.logs.values())
-        unsynced = dict.fromkeys(path for log in logs for path in log.finish_files())
+        logs, disk = list(self.logs.values()), self.directory.disk
+        to_sync = dict.fromkeys(path for log in logs for path in log.finish_files())
+        to_sync.update(dict.fromkeys(path for path in unsynced if disk.exists(path)))
         crash_point("log.closing.before_flush")
-        self.directory.disk.sync_paths(list(unsynced))
+        for error in disk.sync_paths(list(to_sync)).values():
+            raise error
         for log in logs:
             log.close()
         crash_point("log.clean_shutdown.before_checkpoints")

@@ -302,9 +302,11 @@ class LogManager:
         """Flush and close everything, write all checkpoints, mark each directory that closed whole as clean. Blocks."""
         for directory, offsets in self._take_held_back().items():
             self._directories[directory].high_watermarks.update(offsets)
+        unsynced = self._services.syncs.give_up()
         for logs in self._working():
+            path = logs.directory.path
             try:
-                logs.close()
+                logs.close(each for each in unsynced if each.is_relative_to(path))
             except (OSError, LogStorageError) as error:
                 logger.warning("%s is not closed cleanly and will be recovered: %s", logs.directory.path, error)
         self._services.files.close_all()

@@ -47,8 +47,9 @@ class DirectoryMoves:
     def alter(self, name: TopicPartition, target: Path) -> ErrorCode:
         """Have the replica moved to the directory, or made there if it is not here yet (REPLICA_NOT_AVAILABLE then).
 
-        The directory it is in already: whatever move is under way is cancelled. LOG_DIR_NOT_FOUND for a directory that
-        is not in log.dirs, KAFKA_STORAGE_ERROR where it or the replica's own is offline.
+        One that is stopped is not available either: its topic may be gone, and nobody would finish the move. The
+        directory it is in already: whatever move is under way is cancelled. LOG_DIR_NOT_FOUND for a directory that is
+        not in log.dirs, KAFKA_STORAGE_ERROR where it or the replica's own is offline.
         """
         logs = self._logs.directory(target)
         if logs is None:
@@ -57,8 +58,9 @@ class DirectoryMoves:
         offline = partition is not None and partition.role is Role.OFFLINE
         if not logs.is_working or offline or name in self._hosting.homeless:
             return ErrorCode.KAFKA_STORAGE_ERROR
-        if partition is None:
-            self._logs.prefer(name, target)
+        if partition is None or partition.role is Role.NONE:
+            if partition is None:
+                self._logs.prefer(name, target)
             is_known = self._hosting.rules.peers.has_partition(name)
             return ErrorCode.REPLICA_NOT_AVAILABLE if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         try:

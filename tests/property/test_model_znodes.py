@@ -94,7 +94,7 @@ BROKERS = st.builds(
 @given(TOPICS, st.dictionaries(TEXTS, JSON_VALUES, max_size=3))
 @settings(deadline=None)
 def test_topics_are_read_back_and_fields_of_others_stay(topic: TopicAssignment, others: dict[str, object]) -> None:
-    known = ("version", "topic_id", "partitions", "adding_replicas", "removing_replicas")
+    known = ("version", "topic_id", "partitions", "adding_replicas", "removing_replicas", "deleting_replicas")
     others = {name: value for name, value in others.items() if name not in known}
     previous = json.dumps({"version": 1, "partitions": {}, **json.loads(_strict(others))}).encode()
     written = znodes.encode_topic(topic, previous=previous)

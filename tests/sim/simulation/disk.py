@@ -227,8 +227,9 @@ class MountedDisk:
         where = self._name("open", path)
         return self._descriptor((self._opened(where), where))
 
-    def open_empty(self, path: Path) -> int:
+    def open_empty(self, path: Path, size: int = 0) -> int:
         """As the port says."""
+        del size
         where = self._name("open_empty", path)
         file = self._opened(where)
         file.truncate(0)
@@ -254,10 +255,15 @@ class MountedDisk:
         where = self._name("sync_path", path, moves_data=True)
         self._tree.find(where).sync()
 
-    def sync_paths(self, paths: Sequence[Path]) -> None:
+    def sync_paths(self, paths: Sequence[Path]) -> dict[Path, OSError]:
         """As the port says, one after another."""
+        failed: dict[Path, OSError] = {}
         for path in paths:
-            self.sync_path(path)
+            try:
+                self.sync_path(path)
+            except OSError as error:
+                failed[path] = error
+        return failed
 
     def rename(self, source: Path, target: Path) -> None:
         """As the port says; within one directory, as a log does."""

@@ -11,6 +11,7 @@ from typing import Final
 
 from regency.broker_agent.replication import directory_moves
 from regency.broker_agent.replication.replica_manager import ReplicaManager
+from regency.broker_agent.replication.rules import Role
 from regency.model.ids import BrokerId, TopicPartition
 from simulation.defects.patching import Patch
 from simulation.shape import DRILL_EVERY, Shape, directories_of
@@ -55,11 +56,12 @@ class Mover:
         self._closed = True
 
     def unfinished(self) -> list[str]:
-        """Replicas that are still being moved, in words."""
+        """Replicas that are still being moved though they are led or followed, in words."""
         found: list[str] = []
         for broker, agent in sorted(self._world.agents.items()):
             if agent.logs is not None and agent.replicas is not None and agent.process.alive:
-                moving = [str(name) for name in agent.logs.futures.all() if name in agent.replicas.partitions]
+                served = {name for name, each in agent.replicas.partitions.items() if each.role is not Role.NONE}
+                moving = [str(name) for name in agent.logs.futures.all() if name in served]
                 found.extend(f"{name} is still moved on broker {broker}" for name in moving)
         return found
 

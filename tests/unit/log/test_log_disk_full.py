@@ -42,9 +42,14 @@ class FullDisk(OsDisk):
         self.paths[fd] = path
         return fd
 
-    def open_empty(self, path: Path) -> int:
+    def open_empty(self, path: Path, size: int = 0) -> int:
         self._need_a_name(path)
-        fd = super().open_empty(path)
+        if self.free is not None and size > 0:
+            if size > self.free:
+                self.refused = path
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+            self.free -= size
+        fd = super().open_empty(path, size)
         self.paths[fd] = path
         return fd
 

@@ -70,7 +70,6 @@ def test_the_operating_systems_disk_says_what_is_missing(tmp_path):
     for use in (
         lambda: disk.read_file(missing),
         lambda: disk.sync_path(missing),
-        lambda: disk.sync_paths([tmp_path] * 40 + [missing] + [tmp_path] * 40),
         lambda: disk.remove(missing),
         lambda: disk.remove_tree(missing),
         lambda: disk.names_in(missing),
@@ -81,6 +80,8 @@ def test_the_operating_systems_disk_says_what_is_missing(tmp_path):
         with pytest.raises(FileNotFoundError) as refused:
             use()
         assert refused.value.errno == errno.ENOENT
+    [(path, error)] = disk.sync_paths([tmp_path] * 40 + [missing] + [tmp_path] * 40).items()
+    assert (path, error.errno) == (missing, errno.ENOENT)
     disk.remove(missing, missing_ok=True)
     assert (disk.exists(missing), disk.is_directory(missing), disk.names_in(tmp_path)) == (False, False, [])
 
@@ -90,6 +91,6 @@ def test_the_operating_systems_disk_syncs_every_path_once(tmp_path, monkeypatch)
     monkeypatch.setattr(OsDisk, "sync_path", lambda _, path: synced.append(path))
     for count in (0, 1, 15, 16, 17, 100):
         paths = [tmp_path / str(number) for number in range(count)]
-        OsDisk().sync_paths(paths)
+        assert OsDisk().sync_paths(paths) == {}
         assert sorted(synced) == sorted(paths)
         synced.clear()

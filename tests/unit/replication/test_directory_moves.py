@@ -305,6 +305,15 @@ def test_what_cannot_be_moved_is_refused_as_in_kafka(moving, tmp_path) -> None:
     }
 
 
+def test_a_stopped_replica_is_not_moved_as_nobody_would_finish_that(moving) -> None:
+    broker = moving[1]
+    state, target = moving.states[TP], other(broker)
+    moving.peers.known.add(TP)
+    broker.manager.stop_replicas([StopPartition(TP, state.topic_id, LeaderEpoch(-2), False)])
+    assert alter(broker, target) is ErrorCode.REPLICA_NOT_AVAILABLE
+    assert dict(broker.logs.futures.all()) == {}
+
+
 @pytest.mark.parametrize("number", (0, 1))
 def test_a_replica_is_made_in_the_directory_it_was_wanted_in_before_it_was_here(moving, number: int) -> None:
     broker, name = moving[1], TopicPartition("later", 0)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 
 from regency.broker_agent.log import log_manager
 from regency.broker_agent.log.directory_logs import DirectoryLogs
-from regency.broker_agent.log.errors import LogStorageError
 from regency.broker_agent.log.flusher import LogFlusher
 from regency.broker_agent.log.log_core import LogCore
 from regency.broker_agent.log.log_manager import LogManager
@@ -54,14 +52,7 @@ def _seal_not_synced(patch: Patch) -> None:
 
 
 def _marker_in_spite(patch: Patch) -> None:
-    def close(self: DirectoryLogs) -> None:
-        for log in list(self.logs.values()):  # a directory that fails lets go of its logs
-            with suppress(OSError, LogStorageError):
-                log.close()
-        self.write_checkpoints()
-        self.directory.leave_clean_marker()
-
-    patch.set(DirectoryLogs, "close", close)
+    patch.edit(DirectoryLogs, "close", ("raise error", "del error"))
 
 
 # Segments
