@@ -64,7 +64,7 @@ def _never_synced(patch: Patch) -> None:
 
 
 def _clean_marker_kept(patch: Patch) -> None:
-    patch.edit(LogDirectory, "take_clean_marker", ("self._disk.remove(marker)", "self._disk.read_file(marker)"))
+    patch.edit(LogDirectory, "take_clean_marker", ("self.disk.remove(marker)", "self.disk.read_file(marker)"))
 
 
 def _always_clean(patch: Patch) -> None:
