@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from regency.broker_agent.log import log_manager
 from regency.broker_agent.log.directory_logs import DirectoryLogs
+from regency.broker_agent.log.errors import LogStorageError
 from regency.broker_agent.log.flusher import LogFlusher
 from regency.broker_agent.log.log_core import LogCore
 from regency.broker_agent.log.log_manager import LogManager
 from regency.broker_agent.log.partition_log import PartitionLog
 from regency.broker_agent.log.producer_state import ProducerStates
 from regency.broker_agent.log.segment import Segment
+from regency.model.crash_points import crash_point
 from regency.model.ids import Offset
 from simulation.defects.patching import Defect, Patch
 
@@ -30,6 +33,7 @@ def _names_not_synced(patch: Patch) -> None:
 
 def _epochs_not_synced(patch: Patch) -> None:
     patch.edit(LogFlusher, "flush", ("if self._epochs_unsynced:", "if False:"))
+    patch.edit(LogFlusher, "unsynced", ("self._epochs_unsynced and self._disk", "False and self._disk"))
     patch.edit(
         LogFlusher,
         "flush_in_background",
@@ -52,7 +56,18 @@ def _seal_not_synced(patch: Patch) -> None:
 
 
 def _marker_in_spite(patch: Patch) -> None:
-    patch.edit(DirectoryLogs, "close", ("raise error", "del error"))
+    def close(self: DirectoryLogs, unsynced: object = ()) -> None:
+        for log in list(self.logs.values()):  # a directory that fails lets go of its logs
+            with suppress(OSError, LogStorageError):
+                paths = log.finish_files()
+                crash_point("log.closing.before_flush")
+                for error in self.directory.disk.sync_paths(paths).values():
+                    raise error
+                log.close()
+        self.write_checkpoints()
+        self.directory.leave_clean_marker()
+
+    patch.set(DirectoryLogs, "close", close)
 
 
 # Segments
