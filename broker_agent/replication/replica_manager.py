@@ -326,7 +326,7 @@ def _described(partition: Partition, role: HostedRole) -> ReplicaDescription:
         log.log_end_offset,
         log.log_start_offset,
         log.last_batch_epoch,
-        str(log.directory.parent),
+        str(log.home.path),
         partition.leader_broker_epoch,
         role,
         log.damage,
@@ -345,5 +345,5 @@ def _described_log(name: TopicPartition, log: PartitionLog) -> ReplicaDescriptio
         log.log_end_offset,
         log.log_start_offset,
         log.last_batch_epoch,
-        str(log.directory.parent),
+        str(log.home.path),
     )
