@@ -238,7 +238,9 @@ class Assembly:
             self._ports.later,
             logs.set_config,
             ThrottleRates(
-                self._settings.leader_replication_throttled_rate, self._settings.follower_replication_throttled_rate
+                self._settings.leader_replication_throttled_rate,
+                self._settings.follower_replication_throttled_rate,
+                self._settings.replica_alter_log_dirs_io_max_bytes_per_second,
             ),
         )
 

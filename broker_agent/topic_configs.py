@@ -68,7 +68,7 @@ class TopicConfigs:
         self._static_rates = static_rates
         self._rates = static_rates
         self.on_throttles: Callable[[], None] = _nobody
-        """Called on the data loop when rates or lists of throttled replicas may have changed."""
+        """Called on the data loop when these rates or lists of throttled replicas may have changed."""
         self._lock = threading.Lock()
         self._reading = threading.Lock()
         """Held while something is read and kept: an older read never comes after a newer one."""
@@ -88,7 +88,7 @@ class TopicConfigs:
         return held.config if held is not None else self._base
 
     def rates(self) -> ThrottleRates:
-        """How fast this broker may replicate what is throttled."""
+        """How fast this broker may replicate what is throttled, and copy between its log directories."""
         return self._rates
 
     def watch(self) -> None:
@@ -166,9 +166,11 @@ class TopicConfigs:
             logger.warning("a setting of this broker is ignored: %s", problem)
         if rates != self._rates:
             logger.info(
-                "throttled replicas that are not in sync: at most %d bytes/s sent, at most %d bytes/s fetched",
+                "throttled replicas that are not in sync: at most %d bytes/s sent, at most %d bytes/s fetched; "
+                "between log directories: at most %d bytes/s copied",
                 rates.leader,
                 rates.follower,
+                rates.moves,
             )
             self._rates = rates
             self._post(self._tell_throttles)

@@ -8,6 +8,7 @@ to the data loop, so it is done there: a slice of bytes, then a pause in which c
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -32,15 +33,21 @@ _PAUSE_MS = 1
 class DirectoryMoves:
     """Future logs and what they are copied from. Callers hold `hosting.completions`."""
 
-    def __init__(self, hosting: Hosting, bytes_per_second: int) -> None:
-        """`bytes_per_second` is replica.alter.log.dirs.io.max.bytes.per.second."""
+    def __init__(self, hosting: Hosting, bytes_per_second: Callable[[], int]) -> None:
+        """`bytes_per_second` tells what replica.alter.log.dirs.io.max.bytes.per.second is now.
+
+        Whoever changes it, wakes: what was copied last is paid for at the rate that is in force by then, so a raised
+        one releases at once.
+        """
         self._hosting = hosting
         self._logs = hosting.logs
         self._bytes_per_second = bytes_per_second
         self._copies: dict[TopicPartition, DirectoryCopy] = {}
         self._copied: TopicPartition | None = None
         """The one that is copied now: one at a time, so that each is done as soon as possible."""
-        self._due_ms = 0
+        self._began_ms = 0
+        self._size = 0
+        """When the last slice was begun, and how many bytes it had."""
         self.failed: dict[TopicPartition, str] = {}
         """Moves given up until they are asked for again, and why."""
 
@@ -95,7 +102,11 @@ class DirectoryMoves:
     def wake(self) -> None:
         """There may be something to copy: a move was asked for, or a partition with a future log is hosted now."""
         if self._logs.futures.all():
-            self._hosting.wake_by(max(self._hosting.clock.monotonic_ms(), self._due_ms))
+            self._hosting.wake_by(max(self._hosting.clock.monotonic_ms(), self._due_ms()))
+
+    def _due_ms(self) -> int:
+        """When the next slice may be begun: never earlier than the rate allows."""
+        return self._began_ms + max(_PAUSE_MS, -(-self._size * 1000 // self._bytes_per_second()))
 
     def drop_orphans(self) -> None:
         """All replicas have been named: set future logs aside that are no copy of any log.
@@ -117,16 +128,16 @@ class DirectoryMoves:
             self._forget(gone)
         if not futures:
             return
-        if now_ms < self._due_ms:
-            self._hosting.wake_by(self._due_ms)
+        due_ms = self._due_ms()
+        if now_ms < due_ms:
+            self._hosting.wake_by(due_ms)
             return
         name = self._next()
         if name is None:
             return
-        size = self._advance(name)
-        self._due_ms = now_ms + max(_PAUSE_MS, size * 1000 // self._bytes_per_second)
+        self._began_ms, self._size = now_ms, self._advance(name)
         if self._next() is not None:
-            self._hosting.wake_by(self._due_ms)
+            self._hosting.wake_by(self._due_ms())
 
     def _next(self) -> TopicPartition | None:
         """Whom to copy: one to be swapped, the one begun, or the first by name; none while all wait for something."""
@@ -163,7 +174,7 @@ class DirectoryMoves:
         if copy is None:
             copy = self._copies[name] = DirectoryCopy(partition.log, future)
         try:
-            size = copy.advance(max(1, min(_SLICE_BYTES, self._bytes_per_second)))
+            size = copy.advance(max(1, min(_SLICE_BYTES, self._bytes_per_second())))
             if copy.is_level:
                 self._finish(partition, copy)
         except (RecordsRejected, OffsetOutOfRange) as error:

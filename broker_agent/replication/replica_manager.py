@@ -84,7 +84,7 @@ class ReplicaManager:
         topic_config: Callable[[str], LogConfig],
         throttles: Throttles | None = None,
     ) -> None:
-        """Without `throttles` nothing is held back."""
+        """Without `throttles` nothing is held back but moves between directories, as the settings say."""
         throttles = throttles or unlimited(settings)
         self._hosting = Hosting(broker_id, settings, logs, clock, timer, peers, topic_config)
         self._isr = IsrMaintenance(self._hosting, isr_store, peers)
@@ -93,7 +93,7 @@ class ReplicaManager:
         self._offsets = OffsetQueries(self._hosting)
         self._control = ControlPath(self._hosting, self._isr, fetchers)
         self._fetchers = fetchers
-        self._moves = DirectoryMoves(self._hosting, settings.replica_alter_log_dirs_io_max_bytes_per_second)
+        self._moves = DirectoryMoves(self._hosting, throttles.moves)
         self._complete = False
         self._checkpointed: Mapping[TopicPartition, Offset] = {}
         self._schedule = self._make_schedule(settings, clock.monotonic_ms())
@@ -190,6 +190,7 @@ class ReplicaManager:
     def on_throttles_changed(self) -> None:
         """Rates or lists of throttled replicas may have changed: what is held back is looked at again."""
         self._fetchers.throttles_changed()
+        self._moves.wake()
 
     # Log directories
 

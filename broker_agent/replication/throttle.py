@@ -1,4 +1,4 @@
-"""Replication throttles: which replicas are held back, and until when (KIP-73, Kafka's ReplicationQuotaManager).
+"""Throttles of copying: which replicas are held back, and until when (KIP-73, Kafka's ReplicationQuotaManager).
 
 Pure but for the settings it is handed: told the time, and asked. Whether a replica is in sync, and so exempt, is known
 to whoever asks: a leader by the ISR, a follower by the high watermark it was told. What replicas that are in sync
@@ -67,7 +67,7 @@ class ReplicationThrottle:
 
 
 class Throttles:
-    """Both sides of a broker's replication."""
+    """Both sides of a broker's replication, and what it copies between its log directories."""
 
     def __init__(
         self, settings: BrokerSettings, rates: Callable[[], ThrottleRates], topic_config: Callable[[str], LogConfig]
@@ -90,9 +90,12 @@ class Throttles:
             lambda: rates().follower,
             lambda topic: topic_config(topic).follower_replication_throttled_replicas,
         )
+        self.moves: Callable[[], int] = lambda: rates().moves
+        """Bytes per second, asked every time."""
 
 
 def unlimited(settings: BrokerSettings) -> Throttles:
-    """Throttles that hold nothing back."""
-    nothing, rates = LogConfig(), ThrottleRates()
+    """Throttles that hold no replication back, and moves between directories as the settings say."""
+    nothing = LogConfig()
+    rates = ThrottleRates(moves=settings.replica_alter_log_dirs_io_max_bytes_per_second)
     return Throttles(settings, lambda: rates, lambda _: nothing)

@@ -92,6 +92,7 @@ def move(topic: str, partition: int, broker: int, directory: str, timeout: float
     Examples:
       regency log move flights 3 --broker 1 --to /disk2/kafka
       regency log move flights 3 --broker 1 --to /disk2/kafka --no-wait
+      regency configs set broker 1 replica.alter.log.dirs.io.max.bytes.per.second=20000000
     """
     name, number = TopicPartition(topic, partition), BrokerId(broker)
     with cluster_wire(current().bootstrap_servers()) as wire:

@@ -23,7 +23,9 @@ from regency.model.settings_values import Kind, ListOf, ReplicaList, format_valu
 LEADER_RATE: Final = "leader.replication.throttled.rate"
 FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
 
-DYNAMIC_KEYS: Final = frozenset({*TOPIC_KEY_OF, LEADER_RATE, FOLLOWER_RATE})
+MOVES_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
+
+DYNAMIC_KEYS: Final = frozenset({*TOPIC_KEY_OF, LEADER_RATE, FOLLOWER_RATE, MOVES_RATE})
 """Every key that can be changed for running brokers."""
 
 _SHOWN: Final = 200
@@ -47,10 +49,18 @@ class ConfigChange(msgspec.Struct, frozen=True):
 
 
 class ThrottleRates(msgspec.Struct, frozen=True):
-    """Bytes per second that a broker sends and fetches at most of throttled replicas that are not in sync (KIP-73)."""
+    """Bytes per second that a broker copies at most (KIP-73, KIP-113)."""
 
     leader: int = NEVER
+    """Sent of throttled replicas that are not in sync."""
     follower: int = NEVER
+    """Fetched for throttled replicas that are not in sync."""
+    moves: int = NEVER
+    """Copied between log directories of the broker."""
+
+
+_RATES: Final[Mapping[str, str]] = {LEADER_RATE: "leader", FOLLOWER_RATE: "follower", MOVES_RATE: "moves"}
+"""Fields of ThrottleRates by key."""
 
 
 class ConfigRefused(RegencyError):
@@ -116,15 +126,14 @@ def broker_log_config(static: LogConfig, *layers: Mapping[str, str]) -> tuple[Lo
 
 def broker_throttle_rates(static: ThrottleRates, *layers: Mapping[str, str]) -> tuple[ThrottleRates, tuple[str, ...]]:
     """Rates of server.properties, and the brokers' layers over them, the later before; and what cannot be used."""
-    leader, follower = static.leader, static.follower
+    rates = {field: getattr(static, field) for field in _RATES.values()}
     problems: tuple[str, ...] = ()
     for layer in layers:
         found = Problems(layer, {})
-        rates = [found.read(key, KEYS[key].kind) if key in layer else None for key in (LEADER_RATE, FOLLOWER_RATE)]
-        leader = rates[0] if isinstance(rates[0], int) else leader
-        follower = rates[1] if isinstance(rates[1], int) else follower
+        read = {field: found.read(key, KEYS[key].kind) for key, field in _RATES.items() if key in layer}
+        rates.update((field, rate) for field, rate in read.items() if isinstance(rate, int))
         problems = (*problems, *found.found)
-    return ThrottleRates(leader, follower), problems
+    return ThrottleRates(**rates), problems
 
 
 def without_effect(config: Mapping[str, str]) -> list[str]:

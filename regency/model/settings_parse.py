@@ -24,6 +24,7 @@ _WITHOUT_END: Final = (
     "log.flush.interval.messages",
     "leader.replication.throttled.rate",
     "follower.replication.throttled.rate",
+    "replica.alter.log.dirs.io.max.bytes.per.second",
 )
 """Keys whose default is the greatest number there is, and is told as that."""
 _NO_ORIGINS: Final[Mapping[str, str]] = {}

@@ -126,3 +126,47 @@ def test_log_directories_are_told_by_every_client_and_refusals_say_why(
     assert (target / "t-1").is_dir()
     regency(cluster, "log", "move", "t", "1", "--broker", str(broker), "--to", "/none", status=Exit.FAILED)
     regency(cluster, "log", "move", "t", "7", "--broker", str(broker), "--to", str(target), status=Exit.FAILED)
+
+
+def test_a_move_that_is_held_back_is_released_by_a_higher_rate_and_no_broker_is_restarted(
+    two_directories: None,
+    new_cluster: Callable[..., Cluster],
+    create_topic: Callable[..., None],
+    books: Callable[..., Any],
+    eventually: Any,
+) -> None:
+    cluster = new_cluster(brokers=1)
+    create_topic(cluster, partitions=1, replication=1)
+    kept = books(cluster, "t", {"batch.size": 16_384})
+    kept.write(COUNT)
+    (broker,) = cluster.broker_ids
+    source = Path(logs(cluster, broker)["t", 0, False])
+    target = next(path for path in directories(cluster, broker) if path != source)
+    agent = cluster.log(broker)
+
+    def limit(rate: int) -> None:
+        regency(cluster, "configs", "set", "broker", str(broker), f"{RATE}={rate}")
+        told = f"at most {rate} bytes/s copied"
+        eventually(lambda: told in agent.read_text(errors="replace"), what="the broker knows the rate")
+
+    def future() -> dict[str, Any]:
+        rows = json.loads(regency(cluster, "log", "dirs", "--broker", str(broker), "-o", "json"))
+        found = [log for row in rows for log in row["logs"] if log["topic"] == "t" and log["future"]]
+        return found[0] if found else {}
+
+    limit(1)
+    (described,) = json.loads(regency(cluster, "configs", "get", "broker", str(broker), RATE, "-o", "json"))
+    assert (described["value"], described["source"]) == ("1", "DYNAMIC_BROKER_CONFIG")
+    move = ("log", "move", "t", "0", "--broker", str(broker), "--to", str(target))
+    regency(cluster, *move, "--no-wait", status=Exit.IN_PROGRESS)
+    eventually(lambda: future()["size_bytes"] > 0, what="the first batch is copied, and paid for in hours")
+    held = future()
+    kept.write(COUNT // 4)
+    assert future()["size_bytes"] == held["size_bytes"]
+    assert future()["lag"] > held["lag"]
+    assert (source / "t-0").is_dir()
+
+    limit(1_000_000_000)
+    eventually(lambda: logs(cluster, broker) == {("t", 0, False): str(target)}, within=30, what="it is moved")
+    kept.write(COUNT // 4)
+    kept.assert_nothing_lost()

@@ -253,16 +253,17 @@ def test_what_is_no_notification_hides_none(following: Following) -> None:
 
 def test_rates_of_throttles_are_the_files_until_brokers_are_told_others(following: Following) -> None:
     leader, follower = "leader.replication.throttled.rate", "follower.replication.throttled.rate"
+    moves = "replica.alter.log.dirs.io.max.bytes.per.second"
     assert following.configs.rates() == ThrottleRates(leader=7)
     following.server.put(znode_paths.DEFAULT_BROKER_CONFIG, znodes.encode_config({leader: "1", follower: "2"}))
-    following.server.put(znode_paths.broker_config(BrokerId(1)), znodes.encode_config({leader: "3"}))
+    following.server.put(znode_paths.broker_config(BrokerId(1)), znodes.encode_config({leader: "3", moves: "9"}))
     following.notify("brokers/1")
-    assert following.configs.rates() == ThrottleRates(leader=3, follower=2)
+    assert following.configs.rates() == ThrottleRates(leader=3, follower=2, moves=9)
     following.server.put(znode_paths.broker_config(BrokerId(1)), znodes.encode_config({leader: "many"}))
     following.server.put(znode_paths.DEFAULT_BROKER_CONFIG, znodes.encode_config({}))
     following.notify("brokers/1")
     following.notify("brokers/1")
-    assert following.throttles == [ThrottleRates(leader=3, follower=2), ThrottleRates(leader=7)]
+    assert following.throttles == [ThrottleRates(leader=3, follower=2, moves=9), ThrottleRates(leader=7)]
 
 
 def test_a_changed_list_of_throttled_replicas_is_told(following: Following) -> None:

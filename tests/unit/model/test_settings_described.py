@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import msgspec
+import pytest
+
 from regency.model.settings import parse_settings
 from regency.model.settings_described import (
     BrokerLayers,
@@ -108,17 +111,24 @@ def test_a_topic_without_throttled_replicas_has_an_empty_list_of_them() -> None:
     assert (with_some.value, with_some.source) == ("0:1", Source.DYNAMIC_TOPIC_CONFIG)
 
 
-def test_rates_of_a_broker_go_before_those_of_all_brokers_the_file_and_no_limit() -> None:
-    key = "leader.replication.throttled.rate"
+@pytest.mark.parametrize(
+    ("key", "field"),
+    [
+        ("leader.replication.throttled.rate", "leader"),
+        ("follower.replication.throttled.rate", "follower"),
+        ("replica.alter.log.dirs.io.max.bytes.per.second", "moves"),
+    ],
+)
+def test_rates_of_a_broker_go_before_those_of_all_brokers_the_file_and_no_limit(key: str, field: str) -> None:
     described = by_name(describe_broker(layers({key: "3"}, {key: "4"})))
     assert chain(described[key]) == [
         (key, "3", "DYNAMIC_BROKER_CONFIG"),
         (key, "4", "DYNAMIC_DEFAULT_BROKER_CONFIG"),
         (key, str(2**63 - 1), "DEFAULT_CONFIG"),
     ]
-    file = ThrottleRates(leader=5, follower=6)
-    rates, problems = broker_throttle_rates(file, {key: "4"}, {key: "x", "follower.replication.throttled.rate": "0"})
-    assert rates == ThrottleRates(leader=4, follower=0)
+    file = ThrottleRates(leader=5, follower=6, moves=7)
+    rates, problems = broker_throttle_rates(file, {key: "4"}, {key: "x"})
+    assert rates == msgspec.structs.replace(file, **{field: 4})
     assert [problem.split(":")[0] for problem in problems] == [f"{key}=x"]
     assert broker_throttle_rates(file) == (file, ())
 

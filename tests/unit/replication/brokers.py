@@ -41,6 +41,7 @@ from regency.model.ids import (
     TopicId,
     TopicPartition,
 )
+from regency.model.kafka_errors import ErrorCode
 from regency.model.log_config import LogConfig
 from regency.model.record_batch import iter_batches
 from regency.model.settings_dynamic import ThrottleRates
@@ -225,7 +226,8 @@ class Broker:
             on_dir_failure=self._dir_failed,
         )
         settings = msgspec.structs.replace(cluster.settings, broker_id=self.id)
-        throttles = Throttles(settings, lambda: cluster.rates.get(self.id, ThrottleRates()), self._topic_config)
+        static = ThrottleRates(moves=settings.replica_alter_log_dirs_io_max_bytes_per_second)
+        throttles = Throttles(settings, lambda: cluster.rates.get(self.id, static), self._topic_config)
         self.fetchers = FetcherPool(settings, cluster.clock, lambda: self.epoch, self._link, throttles.follower)
         self.manager = ReplicaManager(
             self.id,
@@ -267,6 +269,14 @@ class Broker:
         log = self.log(partition)
         read = log.read(log.log_start_offset, 1 << 30, max_offset=log.log_end_offset, min_one_batch=True)
         return values_in(read.records)
+
+    def other_dir(self, partition: TopicPartition = TP) -> Path:
+        """The first directory its replica is not in."""
+        return next(path for path in self.dirs if path != self.log(partition).home.path)
+
+    def move(self, target: Path, partition: TopicPartition = TP) -> ErrorCode:
+        """Ask for the replica to be moved to that directory."""
+        return self.manager.alter_log_dirs({partition: target})[partition]
 
     def apply(self, *states: PartitionState, addresses: bool = True) -> dict[TopicPartition, AppliedState]:
         leaders = self.cluster.addresses() if addresses else {}

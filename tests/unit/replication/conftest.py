@@ -281,3 +281,14 @@ def make_cluster(tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
 def cluster(make_cluster: Callable[..., Cluster]) -> Cluster:
     """Three brokers; partition flights-0 is not created yet."""
     return make_cluster()
+
+
+@pytest.fixture
+def moving(make_cluster: Callable[..., Cluster]) -> Cluster:
+    """Two brokers with two directories each; broker 1 leads flights-0, with some records."""
+    cluster = make_cluster(brokers=2, directories=2)
+    cluster.lead(1, (1, 2), replicas=(1, 2))
+    for value in "abc":
+        cluster[1].produce(value)
+    cluster.advance(1_000)
+    return cluster

@@ -18,26 +18,6 @@ SLOW = 200
 """Bytes per second, a batch or two."""
 
 
-@pytest.fixture
-def moving(make_cluster):
-    """A cluster of two brokers with two directories each; broker 1 leads, with some records."""
-    cluster = make_cluster(brokers=2, directories=2)
-    cluster.lead(1, (1, 2), replicas=(1, 2))
-    for value in "abc":
-        cluster[1].produce(value)
-    cluster.advance(1_000)
-    return cluster
-
-
-def other(broker, partition=TP) -> Path:
-    """The directory its replica is not in."""
-    return next(path for path in broker.dirs if path != broker.log(partition).home.path)
-
-
-def alter(broker, target: Path, partition=TP) -> ErrorCode:
-    return broker.manager.alter_log_dirs({partition: target})[partition]
-
-
 def names(path: Path) -> list[str]:
     """What of the partition is in a directory: the kind only where the name has a random part."""
     found = (each.name for each in path.iterdir() if each.name.startswith("flights-"))
@@ -65,9 +45,9 @@ def described(broker) -> dict[tuple[Path, bool], tuple[int, int]]:
 @pytest.mark.parametrize("number", (1, 2), ids=("the leader", "a follower"))
 def test_a_replica_moves_with_everything_it_knows_and_goes_on(moving, number: int) -> None:
     broker = moving[number]
-    source, target = broker.log().home.path, other(broker)
+    source, target = broker.log().home.path, broker.other_dir()
     before = broker.log()
-    assert alter(broker, target) is ErrorCode.NONE
+    assert broker.move(target) is ErrorCode.NONE
     moving.advance(100, step=1)
 
     log = broker.log()
@@ -86,8 +66,8 @@ def test_a_replica_moves_with_everything_it_knows_and_goes_on(moving, number: in
 
 
 def test_the_moved_log_is_found_with_its_high_watermark_after_a_kill(moving) -> None:
-    target = other(moving[1])
-    alter(moving[1], target)
+    target = moving[1].other_dir()
+    moving[1].move(target)
     moving.advance(100, step=1)
     moving.crash(1)
     moving.restart(1)
@@ -105,7 +85,7 @@ def test_a_producer_is_known_in_the_directory_its_log_was_moved_to(moving, batch
         return answers[0]
 
     assert produce(0) is ErrorCode.NONE
-    alter(moving[1], other(moving[1]))
+    moving[1].move(moving[1].other_dir())
     moving.advance(100, step=1)
     assert (produce(0), moving[1].log().log_end_offset) == (ErrorCode.NONE, 4)
     assert produce(5) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -115,8 +95,8 @@ def test_a_producer_is_known_in_the_directory_its_log_was_moved_to(moving, batch
 def test_a_move_is_throttled_served_meanwhile_and_shown_with_its_lag(moving) -> None:
     slow_down(moving)
     broker = moving[1]
-    source, target = broker.log().home.path, other(broker)
-    alter(broker, target)
+    source, target = broker.log().home.path, broker.other_dir()
+    broker.move(target)
     moving.advance(10, step=1)
     size = broker.log().size_bytes
     future = broker.logs.futures.get(TP)
@@ -139,7 +119,7 @@ def test_a_move_goes_on_after_a_restart_and_what_was_truncated_meanwhile_is_not_
     moving.sever(1, 2)
     for value in ("only", "here", "for ever"):
         broker.produce(value, acks=1)
-    alter(broker, other(broker))
+    broker.move(broker.other_dir())
     moving.advance(1_000, step=10)
     future = broker.logs.futures.get(TP)
     assert 3 < future.log_end_offset < 6
@@ -163,8 +143,8 @@ def test_truncation_and_a_new_leader_in_the_middle_of_a_copy_are_followed(moving
     moving.sever(1, 2)
     for value in ("lost 1", "lost 2"):
         broker.produce(value, acks=1)
-    target = other(broker)
-    alter(broker, target)
+    target = broker.other_dir()
+    broker.move(target)
     moving.advance(50, step=1)
     assert broker.logs.futures.get(TP).log_end_offset > 3
     moving.decide(2, (2,), replicas=(1, 2))
@@ -181,7 +161,7 @@ def test_truncation_and_a_new_leader_in_the_middle_of_a_copy_are_followed(moving
 def test_a_log_start_that_rises_while_it_is_copied_is_taken_along(moving) -> None:
     slow_down(moving)
     broker = moving[1]
-    alter(broker, other(broker))
+    broker.move(broker.other_dir())
     moving.advance(10, step=1)
     broker.log().maybe_increment_log_start(2)
     moving.advance(5_000, step=10)
@@ -192,15 +172,15 @@ def test_a_log_start_that_rises_while_it_is_copied_is_taken_along(moving) -> Non
 def test_altering_back_cancels_and_altering_again_goes_on(moving) -> None:
     slow_down(moving)
     broker = moving[1]
-    source, target = broker.log().home.path, other(broker)
-    assert alter(broker, source) is ErrorCode.NONE
+    source, target = broker.log().home.path, broker.other_dir()
+    assert broker.move(source) is ErrorCode.NONE
     assert broker.logs.futures.get(TP) is None
-    alter(broker, target)
+    broker.move(target)
     moving.advance(10, step=1)
     future = broker.logs.futures.get(TP)
-    assert alter(broker, target) is ErrorCode.NONE
+    assert broker.move(target) is ErrorCode.NONE
     assert broker.logs.futures.get(TP) is future
-    assert alter(broker, source) is ErrorCode.NONE
+    assert broker.move(source) is ErrorCode.NONE
     assert broker.logs.futures.get(TP) is None
     assert (names(source), names(target)) == ([str(TP)], ["delete"])
     moving.advance(5_000, step=100)
@@ -210,8 +190,8 @@ def test_altering_back_cancels_and_altering_again_goes_on(moving) -> None:
 def test_a_deleted_partition_takes_its_copy_along(moving) -> None:
     slow_down(moving)
     broker = moving[1]
-    source, target = broker.log().home.path, other(broker)
-    alter(broker, target)
+    source, target = broker.log().home.path, broker.other_dir()
+    broker.move(target)
     moving.advance(10, step=1)
     state = moving.states[TP]
     broker.manager.stop_replicas([StopPartition(TP, state.topic_id, LeaderEpoch(-2), True)])
@@ -223,8 +203,8 @@ def test_a_deleted_partition_takes_its_copy_along(moving) -> None:
 def test_a_failing_target_ends_the_move_and_leaves_the_replica_alone(moving, monkeypatch) -> None:
     slow_down(moving)
     broker = moving[1]
-    source, target = broker.log().home.path, other(broker)
-    alter(broker, target)
+    source, target = broker.log().home.path, broker.other_dir()
+    broker.move(target)
     moving.advance(10, step=1)
     broker.logs.futures.get(TP).home.fail(OSError(errno.EIO, "Input/output error"))
     moving.advance(3_000, step=100)
@@ -233,19 +213,23 @@ def test_a_failing_target_ends_the_move_and_leaves_the_replica_alone(moving, mon
     broker.produce("d")
     moving.run()
     assert moving[2].values()[-1] == "d"
-    assert alter(broker, target) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert broker.move(target) is ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_a_failing_source_takes_the_replica_offline_and_the_move_waits(moving) -> None:
     slow_down(moving)
     broker = moving[1]
-    source, target = broker.log().home.path, other(broker)
-    alter(broker, target)
+    source, target = broker.log().home.path, broker.other_dir()
+    broker.move(target)
     moving.advance(10, step=1)
+    future = broker.logs.futures.get(TP)
+    copied = future.log_end_offset
+    assert copied > 0
     broker.log().home.fail(OSError(errno.EIO, "Input/output error"))
     moving.advance(3_000, step=100)
     assert broker.partition().role is Role.OFFLINE
-    assert alter(broker, target) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert (broker.logs.futures.get(TP), future.log_end_offset) == (future, copied)
+    assert broker.move(target) is ErrorCode.KAFKA_STORAGE_ERROR
     assert (names(source), names(target)) == ([str(TP)], ["future"])
     moving.crash(1)
     moving.restart(1)
@@ -258,8 +242,8 @@ def test_a_failing_source_takes_the_replica_offline_and_the_move_waits(moving) -
 @pytest.mark.parametrize("step", ("rename", "rename and back"))
 def test_a_target_that_fails_at_the_swap_leaves_the_old_log_in_place(moving, monkeypatch, step: str) -> None:
     broker = moving[1]
-    source, target = broker.log().home.path, other(broker)
-    alter(broker, target)
+    source, target = broker.log().home.path, broker.other_dir()
+    broker.move(target)
     disk, renamed = broker.logs._services.disk, type(broker.logs._services.disk).rename
 
     def rename(self, old: Path, new: Path) -> None:
@@ -295,7 +279,7 @@ def test_what_cannot_be_moved_is_refused_as_in_kafka(moving, tmp_path) -> None:
     known, unknown = TopicPartition("known", 0), TopicPartition("unknown", 0)
     moving.peers.known.add(known)
     answers = broker.manager.alter_log_dirs(
-        {TP: tmp_path / "none", long: other(broker, long), known: broker.dirs[1], unknown: broker.dirs[1]}
+        {TP: tmp_path / "none", long: broker.other_dir(long), known: broker.dirs[1], unknown: broker.dirs[1]}
     )
     assert answers == {
         TP: ErrorCode.LOG_DIR_NOT_FOUND,
@@ -307,10 +291,10 @@ def test_what_cannot_be_moved_is_refused_as_in_kafka(moving, tmp_path) -> None:
 
 def test_a_stopped_replica_is_not_moved_as_nobody_would_finish_that(moving) -> None:
     broker = moving[1]
-    state, target = moving.states[TP], other(broker)
+    state, target = moving.states[TP], broker.other_dir()
     moving.peers.known.add(TP)
     broker.manager.stop_replicas([StopPartition(TP, state.topic_id, LeaderEpoch(-2), False)])
-    assert alter(broker, target) is ErrorCode.REPLICA_NOT_AVAILABLE
+    assert broker.move(target) is ErrorCode.REPLICA_NOT_AVAILABLE
     assert dict(broker.logs.futures.all()) == {}
 
 
@@ -318,7 +302,7 @@ def test_a_stopped_replica_is_not_moved_as_nobody_would_finish_that(moving) -> N
 def test_a_replica_is_made_in_the_directory_it_was_wanted_in_before_it_was_here(moving, number: int) -> None:
     broker, name = moving[1], TopicPartition("later", 0)
     moving.peers.known.add(name)
-    assert alter(broker, broker.dirs[number], name) is ErrorCode.REPLICA_NOT_AVAILABLE
+    assert broker.move(broker.dirs[number], name) is ErrorCode.REPLICA_NOT_AVAILABLE
     moving.lead(1, (1,), replicas=(1,), partition=name)
     assert broker.log(name).home.path == broker.dirs[number]
 
@@ -330,7 +314,7 @@ def test_a_damaged_log_is_not_moved_and_the_move_is_given_up_once(moving, caplog
     content = bytearray(segment.read_bytes())
     content[-1] ^= 0xFF
     segment.write_bytes(content)
-    alter(broker, other(broker))
+    broker.move(broker.other_dir())
     moving.advance(5_000, step=10)
     assert broker.log().home.path == source
     assert caplog.text.count("is not moved any further") == 1
@@ -340,8 +324,8 @@ def test_a_damaged_log_is_not_moved_and_the_move_is_given_up_once(moving, caplog
 def test_a_future_log_that_has_lost_its_replica_is_set_aside_once_all_replicas_are_named(moving) -> None:
     slow_down(moving)
     broker = moving[1]
-    target = other(broker)
-    alter(broker, target)
+    target = broker.other_dir()
+    broker.move(target)
     moving.advance(10, step=1)
     source = broker.log().directory
     moving.crash(1, clean=True)
@@ -360,7 +344,7 @@ def test_several_replicas_move_one_after_the_other(moving) -> None:
         broker.produce("x", partition=name)
     moving.run()
     for name in (TP, *more):
-        alter(broker, broker.dirs[1], name)
+        broker.move(broker.dirs[1], name)
     moving.advance(1_000, step=1)
     assert {broker.log(name).home.path for name in (TP, *more)} == {broker.dirs[1]}
     moving.advance(130_000, step=10_000)

@@ -1,0 +1,125 @@
+"""A future log becomes a prefix of the log it is copied from, however the two differ (KIP-113, KIP-279)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from uuid import UUID
+
+import pytest
+
+from regency.broker_agent.replication.directory_copy import DirectoryCopy
+from regency.model.ids import LeaderEpoch, Offset, TopicId, TopicPartition
+from regency.model.record_batch import iter_batches, stamp
+
+NAME = TopicPartition("copied", 0)
+ALL = 1 << 20
+
+
+@pytest.fixture
+def logs(moving, batch) -> SimpleNamespace:
+    """A log and an empty future log of it; `fill` appends a record for each epoch."""
+    manager = moving[1].logs
+    current = manager.create(NAME, TopicId(UUID(int=7)), moving.config, is_new=True)
+    target = next(each for each in manager.directories if each.directory is not current.home)
+    future = manager.futures.create(current, target)
+
+    def fill(log, *epochs: int) -> None:
+        for epoch in epochs:
+            records = bytearray(batch(f"of {epoch}"))
+            stamp(records, log.log_end_offset, LeaderEpoch(epoch))
+            log.append_as_follower(bytes(records))
+
+    return SimpleNamespace(current=current, future=future, fill=fill, copy=DirectoryCopy(current, future))
+
+
+def content(log) -> bytes:
+    """Every batch, segment by segment."""
+    offset, found = log.log_start_offset, b""
+    while offset < log.log_end_offset:
+        records = bytes(log.read(offset, ALL, max_offset=log.log_end_offset, min_one_batch=True).records)
+        offset = [header.next_offset for _, header in iter_batches(records)][-1]
+        found += records
+    return found
+
+
+def whole(logs) -> None:
+    """Copy all of it."""
+    while logs.copy.advance(ALL):
+        pass
+    assert logs.copy.is_level
+    assert content(logs.future) == content(logs.current)
+    assert logs.future.epoch_entries == logs.current.epoch_entries
+
+
+@pytest.mark.parametrize(
+    ("current", "future", "kept"),
+    [
+        pytest.param((1, 1, 1), (1,), 1, id="it lacks the end"),
+        pytest.param((1, 2, 2), (1,), 1, id="and an epoch"),
+        pytest.param((1, 1), (1, 1, 1, 1), 2, id="it is longer"),
+        pytest.param((1, 1), (1, 1, 2, 2), 2, id="by an epoch"),
+        pytest.param((1, 1, 3), (1, 1, 2), 2, id="another epoch at the end"),
+        pytest.param((1, 1), (1, 2), 1, id="an epoch that began earlier"),
+        pytest.param((1, 3, 5), (0, 2, 4), 0, id="no epoch in common"),
+        pytest.param((0, 1, 1, 3, 5), (0, 1, 2, 4, 4, 4), 2, id="epochs in turn"),
+        pytest.param((), (1, 1), 0, id="the log has been emptied"),
+    ],
+)
+def test_what_the_log_does_not_have_is_cut_off_and_the_rest_copied(
+    logs, monkeypatch, current: Sequence[int], future: Sequence[int], kept: int
+) -> None:
+    logs.fill(logs.current, *current)
+    logs.fill(logs.future, *future)
+    ends: list[int] = []
+    append = type(logs.future).append_as_follower
+    monkeypatch.setattr(
+        type(logs.future),
+        "append_as_follower",
+        lambda log, records: (ends.append(log.log_end_offset), append(log, records))[1],
+    )
+    whole(logs)
+    assert ends == ([kept] if kept < len(current) else []), "where copying went on"
+
+
+def test_a_slice_is_whole_batches_and_at_least_one(logs) -> None:
+    logs.fill(logs.current, 1, 1, 1)
+    sizes = [header.size for _, header in iter_batches(content(logs.current))]
+    assert logs.copy.advance(1) == sizes[0]
+    assert logs.copy.advance(sizes[1] + sizes[2] - 1) == sizes[1]
+    assert logs.copy.advance(ALL) == sizes[2]
+    assert logs.copy.advance(ALL) == 0
+    whole(logs)
+
+
+def test_a_log_that_begins_beyond_the_copy_makes_it_begin_anew(logs) -> None:
+    logs.fill(logs.current, 1, 1)
+    logs.copy.advance(1)
+    logs.current.truncate_fully_and_start_at(Offset(7))
+    logs.fill(logs.current, 2, 2)
+    whole(logs)
+    assert logs.future.log_start_offset == 7
+
+
+def test_segments_of_both_need_not_begin_at_the_same_offsets(logs) -> None:
+    logs.fill(logs.current, 1, 1)
+    logs.copy.advance(ALL)
+    logs.future.roll()
+    logs.fill(logs.current, 1)
+    logs.current.roll()
+    logs.fill(logs.current, 2)
+    whole(logs)
+    bases = [sorted(path.name for path in log.directory.glob("*.log")) for log in (logs.current, logs.future)]
+    assert bases[0] != bases[1]
+
+
+def test_what_was_prepared_is_so_no_more_once_it_was_cut(logs) -> None:
+    logs.fill(logs.current, 1, 1)
+    whole(logs)
+    logs.copy.is_prepared = True
+    assert logs.copy.advance(ALL) == 0
+    assert logs.copy.may_be_swapped
+    logs.current.truncate_to(Offset(1))
+    logs.fill(logs.current, 2)
+    whole(logs)
+    assert not logs.copy.may_be_swapped
