@@ -5,11 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from regency.model.ids import BrokerId, TopicPartition
+from regency.broker_agent.replication.api import FetchParams, FetchPartition
+from regency.model.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from regency.model.log_config import LogConfig
 from regency.model.settings_dynamic import ThrottleRates
 
-TP = TopicPartition("flights", 0)
+TP, NEXT = TopicPartition("flights", 0), TopicPartition("flights", 1)
 RECORD = "r" * 1_000
 RATE = 2_000
 
@@ -127,6 +128,92 @@ def test_what_was_appended_meanwhile_does_not_end_the_wait_of_a_throttled_fetch(
     cluster.clock.advance(400)
     leader.run_due()
     assert waiting[0].records == b""
+
+
+def test_old_segments_are_throttled_as_the_newest_is(make_cluster) -> None:
+    cluster = make_cluster(segment_bytes=3_000)
+    fill(cluster, 40)
+    assert len(list(cluster[1].log().directory.glob("*.log"))) > 10
+    throttle(cluster, "leader")
+    cluster.tell()
+    cluster.advance(10_000)
+    assert RATE * 10 * 0.8 <= cluster[3].log().size_bytes <= RATE * 10 * 1.2 + 1_500
+    cluster.advance(20_000)
+    assert (cluster[3].log().log_end_offset, cluster[3].log().size_bytes) == (40, cluster[1].log().size_bytes)
+
+
+def test_a_fetch_that_is_held_back_keeps_its_session(cluster) -> None:
+    fill(cluster, 20)
+    throttle(cluster, "leader")
+    cluster.tell()
+    cluster.run()
+    begun = cluster._session_ids
+    assert len(cluster[3].values()) < 10
+    cluster.advance(15_000)
+    assert (len(cluster[3].values()), cluster._session_ids) == (20, begun)
+
+
+class TwoPartitions:
+    """Broker 1 leads both, and broker 3 fetches both with one request; `NEXT` always comes second."""
+
+    def __init__(self, cluster, *, in_sync: bool) -> None:
+        self.cluster = cluster
+        for name in (TP, NEXT):
+            cluster.decide(1, (1, 3) if in_sync else (1,), replicas=(1, 3), partition=name)
+            cluster.tell(1, partition=name)
+            cluster[1].produce(RECORD, acks=1, partition=name)
+        cluster.configs["flights"] = LogConfig(leader_replication_throttled_replicas=("*",))
+        set_rates(cluster, 1, leader=RATE)
+
+    def exceed(self) -> None:
+        """As another follower's answer does."""
+        self.cluster[1].manager._fetch._throttle.record(TP, 100 * RATE, self.cluster.clock.monotonic_ms())
+
+    def fetch(self, *, max_wait_ms: int = 0, min_bytes: int = 1) -> list[list[bool]]:
+        """Whether there were records, by partition; nothing as long as there is no answer."""
+        answers: list[list[bool]] = []
+        follower = BrokerId(3)
+        params = FetchParams(follower, self.cluster.peers.epochs[follower], max_wait_ms, min_bytes, 1 << 20)
+        wanted = [
+            FetchPartition(name, None, Offset(0), 1 << 20, LeaderEpoch(0), LeaderEpoch(-1), Offset(0))
+            for name in (TP, NEXT)
+        ]
+        self.cluster[1].manager.fetch(
+            params, wanted, lambda found: answers.append([bool(found[name].records) for name in (TP, NEXT)])
+        )
+        return answers
+
+
+def test_what_a_fetch_brings_holds_back_the_next_one_and_not_the_rest_of_itself(cluster) -> None:
+    two = TwoPartitions(cluster, in_sync=False)
+    two.cluster.rates[BrokerId(1)] = ThrottleRates(leader=100)
+    assert two.fetch() == [[True, True]]
+    assert two.fetch() == [[False, False]]
+
+
+def test_a_fetch_brings_nothing_of_throttled_partitions_while_the_rate_is_exceeded(cluster) -> None:
+    two = TwoPartitions(cluster, in_sync=False)
+    two.exceed()
+    assert two.fetch() == [[False, False]]
+
+
+def test_replicas_in_sync_get_what_there_is_while_the_rate_is_exceeded(cluster) -> None:
+    two = TwoPartitions(cluster, in_sync=True)
+    two.exceed()
+    assert two.fetch() == [[True, True]]
+
+
+@pytest.mark.parametrize("in_sync", [True, False])
+def test_throttled_bytes_end_the_wait_of_those_in_sync_only(cluster, in_sync) -> None:
+    two = TwoPartitions(cluster, in_sync=in_sync)
+    two.exceed()
+    waiting = two.fetch(max_wait_ms=400, min_bytes=3_000)
+    assert waiting == []
+    cluster[1].produce(RECORD, acks=1)
+    assert waiting == ([[True, True]] if in_sync else [])
+    cluster.clock.advance(400)
+    cluster[1].run_due()
+    assert waiting == [[in_sync, in_sync]]
 
 
 def test_errors_are_told_to_a_throttled_replica_at_once(cluster) -> None:
