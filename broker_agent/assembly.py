@@ -4,8 +4,8 @@ Passive: threads, clocks, the disk, sockets and the ZooKeeper session come from 
 An agent process gives real ones, the simulation simulated ones; what is decided here holds for both. An edge whose
 coroutines never wait can be driven without asyncio.
 
-Order of starting (design section 5): ZooKeeper session and cluster id, log directories (locked and recovered), ports,
-the controller process, and last the registration.
+Order of starting: ZooKeeper session and cluster id, log directories (locked and recovered), ports, the controller
+process, and last the registration: who is registered can serve.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Agents' answers that say the controller's picture may be wrong: read the truth in ZooKeeper again, then act on it.
 
-The sender keeps repeating what was refused, ever more slowly; newer content replaces it. Source: design section 5.
+The sender keeps repeating what was refused, ever more slowly; newer content replaces it. See docs/architecture.md.
 """
 
 from __future__ import annotations

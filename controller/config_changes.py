@@ -1,7 +1,7 @@
 """AlterConfigs and IncrementalAlterConfigs: settings of topics and brokers, written with the word of it in one piece.
 
 Agents follow /config/changes and read what is named there; so does whatever tool has always done so. Notifications that
-everybody has had time to see are removed. Source: reference section 1.7, KIP-226, KIP-339.
+everybody has had time to see are removed. Source: KIP-226, KIP-339.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ def shut_down_broker(term: Term, event: ControlledShutdown) -> ShutdownOutcome:
     """Move leaders off the broker and shrink the ISRs it is in. May be repeated: only what is left is handled.
 
     `remaining` are the partitions with other replicas that it still leads, because none of those is in sync. A
-    partition whose only replica it holds goes away with it. Source: reference section 8.2.
+    partition whose only replica it holds goes away with it. Source: Kafka's doControlledShutdown.
     """
     context = term.context
     broker, broker_epoch = event.broker, event.broker_epoch

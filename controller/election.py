@@ -1,7 +1,7 @@
 """Who leads: leader elections and ISR changes as pure functions that say why. Nothing here reads, writes or logs.
 
 "Online" replicas are those whose broker is live, not shutting down, and holds the replica on a working directory.
-Source: reference section 4.
+Source: the election strategies of Kafka's PartitionStateMachine.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def elect_unclean(
 
     The one with the longest log, by the epoch of its last batch and then its end, ties in the order of the assignment;
     those of which nothing is known, because they were not asked or are silent, come last, in that order too, which is
-    Kafka's. Source: design section 5.
+    Kafka's. See docs/architecture.md.
     """
     live = [replica for replica in assignment if replica in online]
     lost = f"no member of the ISR {list(isr)} is live"

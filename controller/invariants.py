@@ -1,4 +1,4 @@
-"""What must hold of every partition (design section 6), checked against the controller's picture. Pure."""
+"""What must hold of every partition, checked against the controller's picture. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Automatic leader rebalance: give leadership back to preferred replicas where a broker leads too little of its own.
 
-Looked at from time to time, by a timer that belongs to the term. Source: reference section 8.1; KAFKA-9866 (only who is
-in sync is tried), KAFKA-10149 (a reassignment elsewhere does not matter).
+Looked at from time to time, by a timer that belongs to the term. Source: Kafka's auto.leader.rebalance; KAFKA-9866
+(only who is in sync is tried), KAFKA-10149 (a reassignment elsewhere does not matter).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Leader elections somebody asks for: through Kafka's ElectLeaders, or in /admin/preferred_replica_election.
 
-Error codes per partition are Kafka's. Source: reference sections 2.8, KIP-183, KIP-460.
+Error codes per partition are Kafka's. Source: KIP-183, KIP-460.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The broker only says that one of its directories failed. It is told once more to host what it is known to host with
 nothing changed, and answers KAFKA_STORAGE_ERROR for what it cannot reach (see agent_troubles.py). Replicas that are
 known to be out of reach stay that until the broker restarts: a second failure does not bring back those of the first.
-Source: reference section 8.4.
+Source: KIP-112.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from regency.model.kafka_errors import ErrorCode
 from regency.protos import control_pb2 as pb
 
 ANSWER_WITHIN_MS = 2_000
-"""How long a broker may take to say how far its logs go. Source: design section 5, "Unclean election"."""
+"""How long a broker may take to say how far its logs go: partitions without a leader wait for it."""
 
 PARTITIONS_PER_REQUEST = 20_000
 """Keeps an answer below 2 MiB."""

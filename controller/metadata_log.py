@@ -1,7 +1,7 @@
 """The cluster's metadata as numbered deltas with a snapshot, each encoded once for all brokers.
 
 Written by the controller's thread, read by every sender with a cursor of its own; a lock guards it. Nothing is decided
-here. Source: design section 5, protos/control.proto (UpdateMetadataRequest).
+here. Source: protos/control.proto (UpdateMetadataRequest).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """CreatePartitions: checks what is asked for, places the new replicas as the topic's first were, writes its znode.
 
 The znode is written at the version its content was decided from, with everything in it that is not ours to change; the
-new partitions then come to life as if another tool had added them. Source: reference sections 7.2 and 10.10.
+new partitions then come to life as if another tool had added them. Source: KIP-195.
 """
 
 from __future__ import annotations

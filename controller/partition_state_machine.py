@@ -1,6 +1,6 @@
 """PartitionStateMachine: what entering a state means for a partition: ZooKeeper writes, context, desired states.
 
-Source: reference section 3.1. Elections decide from the context and write with compare-and-set; only partitions whose
+Elections decide from the context and write with compare-and-set; only partitions whose
 state znode changed meanwhile are read again and decided again.
 """
 

@@ -1,7 +1,7 @@
 """Who asks for reassignments: clients, through Kafka's protocol, and other tools, in /admin/reassign_partitions.
 
 The latest request wins: a client's takes its partitions out of the znode, one in the znode replaces a client's. Entries
-leave the znode when they are done or cannot be, and the znode goes with the last. Source: reference section 7.2.
+leave the znode when they are done or cannot be, and the znode goes with the last. Source: KIP-455.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 RS, all replicas of now, holds those being added (AR) and removed (RR). Target = RS - RR, origin = RS - AR (KIP-455).
 Every step is one write of assignment, leader and ISR together, so the ISR never names who is not assigned (KAFKA-9672).
-Source: reference section 7.1.
 """
 
 from __future__ import annotations

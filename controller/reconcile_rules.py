@@ -1,6 +1,6 @@
 """What a difference between what a broker shall host and what it reports means, and what is done about it. Pure.
 
-Source: design section 5, ReportReplicas; KAFKA-13790 for roles and fetchers that were lost.
+Source: protos/controller.proto (ReportReplicas); KAFKA-13790 for roles and fetchers that were lost.
 """
 
 from __future__ import annotations

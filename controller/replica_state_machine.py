@@ -1,6 +1,6 @@
 """ReplicaStateMachine: what entering a state means for a replica: ZooKeeper writes, context, desired states.
 
-Source: reference sections 3.2 to 3.4.
+What has to be true before is in states.py.
 """
 
 from __future__ import annotations

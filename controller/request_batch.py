@@ -1,7 +1,7 @@
 """What one event wants brokers to do, gathered while it decides and handed over when it is committed.
 
 Content is taken from the context when handed over, so LeaderAndIsr and metadata always come from one record. A batch
-belongs to one controller epoch and is empty between its events. Source: reference section 5.1.
+belongs to one controller epoch and is empty between its events. Source: Kafka's ControllerBrokerRequestBatch.
 """
 
 from __future__ import annotations

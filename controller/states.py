@@ -1,4 +1,4 @@
-"""States of partitions and replicas, each with the states it may be entered from. The tables of reference section 3."""
+"""States of partitions and replicas, each with the states it may be entered from. Kafka's tables."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 A topic that is being reassigned waits until that is over. Then nobody knows it any more (leader -2), every live broker
 is told to delete its replicas, and when all have confirmed, also those that were dead, the topic leaves ZooKeeper.
 Former replicas, whose deletion a reassignment has left over, are replicas like the others here. Everything is found
-again in ZooKeeper: the marker and the topic's znode go last, together. Source: reference section 6.
+again in ZooKeeper: the marker and the topic's znode go last, together. Source: Kafka's TopicDeletionManager.
 """
 
 from __future__ import annotations

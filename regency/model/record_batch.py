@@ -171,22 +171,6 @@ def iter_batches(buffer: Buffer, at: int = 0) -> Iterator[tuple[int, BatchHeader
         at = following
 
 
-def end_of_whole(buffer: Buffer, at: int = 0) -> tuple[int, int]:
-    """Where the last whole batch from byte `at` on begins, and where it ends; (at, at) where there is none.
-
-    Looks at lengths only, for bytes that were checked before. Raises CorruptBatch where a length is impossible.
-    """
-    last, end = at, len(buffer)
-    while end - at >= HEADER_BYTES:
-        length = _LENGTH.unpack_from(buffer, at + _LENGTH_AT)[0]
-        if length < MIN_LENGTH:
-            raise CorruptBatch(at, f"its length {length} is less than {MIN_LENGTH}")
-        if at + length + OVERHEAD_BYTES > end:
-            break
-        last, at = at, at + length + OVERHEAD_BYTES
-    return last, at
-
-
 def skip_below(buffer: Buffer, offset: Offset, at: int = 0) -> int:
     """Where the first batch from byte `at` on begins that reaches `offset`, or whose header or body is not all there.
 

@@ -146,3 +146,12 @@ def test_every_row_names_a_test_or_says_why_there_is_none(name, heading):
 @pytest.mark.parametrize("name", [*PAGES, "simulation"])
 def test_a_page_cites_nothing_that_its_readers_do_not_have(name):
     assert re.findall(r".*(?:\b1[01]\.\d|[Dd]esign section|[Rr]eference section|sections? \d).*", page(name)) == []
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("folder", ["broker_agent", "controller", "protos", "regency", "tests"])
+def test_a_source_cites_nothing_that_its_readers_do_not_have(folder):
+    citing = re.compile(r"[Dd]esign section|[Rr]eference (?:section|\d)")
+    sources = [path for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".proto")]
+    assert sources
+    assert [str(path) for path in sources if citing.search(path.read_text("utf-8"))] == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -104,7 +105,7 @@ def _is_told(path: Path, entries: Entries, sink: Sink) -> bool:
     return False
 
 
-class _OffsetCheck:
+class _Check(ABC):
     """Holds each entry against the last sound one, the next and the batches: one bad entry is one finding."""
 
     def __init__(self, path: Path, batches: Batches | _NoBatches, sink: Sink, scope: Scope) -> None:
@@ -113,18 +114,43 @@ class _OffsetCheck:
 
     def run(self, entries: Entries) -> None:
         before = (-1, -1)
-        for (at, (relative, position)), following in _with_next(iter(entries)):
-            offset = self._base + relative
+        for (at, fields), following in _with_next(iter(entries)):
+            entry = self._entry(fields)
             if self._scope.entries:
-                fact = OffsetEntry(file=str(self._path), offset=offset, position=position)
-                self._sink.fact(fact, f"offset: {offset} position: {position}")
-            kind, what = self._problem(before, offset, position, following)
+                self._sink.fact(*self._fact(entry))
+            kind, what = self._problem(before, entry, following)
             if kind:
                 self._sink.damage(self._path, kind, what, at)
             else:
-                before = (offset, position)
+                before = entry
 
-    def _problem(self, before: tuple[int, int], offset: int, position: int, following: Entry | None) -> tuple[str, str]:
+    @abstractmethod
+    def _entry(self, fields: tuple[int, ...]) -> tuple[int, int]:
+        """The fields of an entry, in their order, with whole offsets."""
+
+    @abstractmethod
+    def _fact(self, entry: tuple[int, int]) -> tuple[Fact, str]:
+        """What there is to tell of an entry, and Kafka's line for it."""
+
+    @abstractmethod
+    def _problem(self, before: tuple[int, int], entry: tuple[int, int], following: Entry | None) -> tuple[str, str]:
+        """What is wrong with an entry, by kind and in words; `_SOUND` if nothing is."""
+
+
+class _OffsetCheck(_Check):
+    """Entries are (offset, position)."""
+
+    def _entry(self, fields: tuple[int, ...]) -> tuple[int, int]:
+        relative, position = fields
+        return self._base + relative, position
+
+    def _fact(self, entry: tuple[int, int]) -> tuple[Fact, str]:
+        offset, position = entry
+        fact = OffsetEntry(file=str(self._path), offset=offset, position=position)
+        return fact, f"offset: {offset} position: {position}"
+
+    def _problem(self, before: tuple[int, int], entry: tuple[int, int], following: Entry | None) -> tuple[str, str]:
+        offset, position = entry
         if offset <= before[0] or position <= before[1]:
             return "order", f"entry ({offset}, {position}) after ({before[0]}, {before[1]}): both must rise"
         if following is not None and position >= following[1][1]:
@@ -151,29 +177,20 @@ class _OffsetCheck:
         return _SOUND
 
 
-class _TimeCheck:
-    """The same for a time index."""
+class _TimeCheck(_Check):
+    """Entries are (timestamp, offset)."""
 
-    def __init__(self, path: Path, batches: Batches | _NoBatches, sink: Sink, scope: Scope) -> None:
-        self._path, self._batches, self._sink, self._scope = path, batches, sink, scope
-        self._base = base_offset_of(path)
+    def _entry(self, fields: tuple[int, ...]) -> tuple[int, int]:
+        timestamp, relative = fields
+        return timestamp, self._base + relative
 
-    def run(self, entries: Entries) -> None:
-        before = (-1, -1)
-        for (at, (timestamp, relative)), following in _with_next(iter(entries)):
-            offset = self._base + relative
-            if self._scope.entries:
-                fact = TimeEntry(file=str(self._path), timestamp=timestamp, offset=offset)
-                self._sink.fact(fact, f"timestamp: {timestamp} offset: {offset}")
-            kind, what = self._problem(before, timestamp, offset, following)
-            if kind:
-                self._sink.damage(self._path, kind, what, at)
-            else:
-                before = (timestamp, offset)
+    def _fact(self, entry: tuple[int, int]) -> tuple[Fact, str]:
+        timestamp, offset = entry
+        fact = TimeEntry(file=str(self._path), timestamp=timestamp, offset=offset)
+        return fact, f"timestamp: {timestamp} offset: {offset}"
 
-    def _problem(
-        self, before: tuple[int, int], timestamp: int, offset: int, following: Entry | None
-    ) -> tuple[str, str]:
+    def _problem(self, before: tuple[int, int], entry: tuple[int, int], following: Entry | None) -> tuple[str, str]:
+        timestamp, offset = entry
         if timestamp <= before[0]:
             return "order", f"Index timestamp: {timestamp}, Previously indexed timestamp: {before[0]}: it must rise"
         if offset < before[1]:

@@ -1,4 +1,4 @@
-"""What a context makes of assignments it is given (ControllerContextTest, reference 10.8)."""
+"""What a context makes of assignments it is given (ControllerContextTest)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One sender: what goes first, what is repeated, and what answers mean (reference 10.6 where it applies)."""
+"""One sender: what goes first, what is repeated, and what answers mean."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The algebra of reassignments on the very examples of ControllerContextTest (reference 10.8)."""
+"""The algebra of reassignments on the very examples of ControllerContextTest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules of a fenced multi (design section 4), with every way in which a reply can be lost."""
+"""The rules of a fenced multi, with every way in which a reply can be lost."""
 
 from __future__ import annotations
 

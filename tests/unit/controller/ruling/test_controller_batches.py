@@ -1,4 +1,4 @@
-"""What one event makes the brokers do, and the metadata everybody gets (reference 10.6 where it applies)."""
+"""What one event makes the brokers do, and the metadata everybody gets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who asks for the deletion of which topics, in what state they are, and what happens meanwhile (reference 10.11)."""
+"""Who asks for the deletion of which topics, in what state they are, and what happens meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Automatic leader balance: leadership goes back to preferred replicas by itself (reference 8.1, 10.1)."""
+"""Automatic leader balance: leadership goes back to preferred replicas by itself."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_timer_dies_with_the_term(ruled):
 
 @pytest.mark.parametrize(("elsewhere", "percentage", "given"), [(1, 10, 0), (2, 10, 2), (1, 0, 1), (10, 100, 0)])
 def test_share_must_be_above_the_setting(ruled, elsewhere, percentage, given):
-    """Reference 8.1: strictly above."""
+    """In Kafka strictly above."""
     ruled.write_topic("t", {number: [2, 3] for number in range(10)})
     for number in range(elsewhere):
         ruled.write_state("t", number, 3, (2, 3), epoch=1)

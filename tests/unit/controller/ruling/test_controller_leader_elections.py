@@ -1,4 +1,4 @@
-"""Elections somebody asks for: by request and in ZooKeeper (reference 10.1, 10.13)."""
+"""Elections somebody asks for: by request and in ZooKeeper."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_request_written_while_one_is_being_done_is_done_too(ruled):
 
 
 def test_pending_request_never_makes_a_failover_fail(world):
-    """Reference 11.3: a partition that is still New made every controller's failover fail, one after the other."""
+    """In Kafka a partition that is still New made every controller's failover fail, one after the other."""
     world.start_brokers(1, 2)
     world.ensemble.put(paths.topic("new"), znodes.encode_topic(TopicAssignment("new", {0: ReplicaAssignment((8, 9))})))
     world.ensemble.put(paths.PREFERRED_ELECTION, znodes.encode_preferred_election([TopicPartition("new", 0)]))
@@ -189,7 +189,7 @@ def test_elect_preferred_leaders(ruled):
 
 
 def test_partition_that_never_had_a_leader_is_answered(ruled):
-    """Reference 11.3: the callback of such a request was never called."""
+    """In Kafka the callback of such a request was never called."""
     ruled.write_topic("new", {0: [8, 9]})
     new = TopicPartition("new", 0)
 

@@ -1,4 +1,4 @@
-"""Brokers that leave in order, and those that do not leave after all (reference 8.2, 11.3)."""
+"""Brokers that leave in order, and those that do not leave after all."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_controller_rejects_controlled_shutdown_request_with_stale_broker_epoch(
 
 
 def test_unknown_broker_is_answered(ruled):
-    """Reference 11.3: it raised, and whoever asked was never told why."""
+    """In Kafka it raised, and whoever asked was never told why."""
     assert leave(ruled, 77).error is ErrorCode.BROKER_NOT_AVAILABLE
 
 
@@ -95,7 +95,7 @@ def aborted(ruled):
 
 
 def test_broker_that_is_still_there_after_the_longest_leave_takes_part_again(ruled):
-    """Reference 11.3: it was left out of leadership until it restarted, or another controller came."""
+    """In Kafka it was left out of leadership until it restarted, or another controller came."""
     context = aborted(ruled)
     wait(ruled, PATIENCE_MS - 1)
     assert context.shutting_down == {2}

@@ -1,4 +1,4 @@
-"""Log directories of live brokers that fail, told by notifications (reference 8.4, LogDirFailureTest)."""
+"""Log directories of live brokers that fail, told by notifications (LogDirFailureTest)."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_failed_directory_moves_leaders_and_shrinks_isrs(failing):
 
 
 def test_second_failure_does_not_bring_back_the_first_ones_replicas(failing):
-    """Reference 11.3: all replicas of the broker were taken to be online first."""
+    """In Kafka all replicas of the broker were taken to be online first."""
     agent = failing.agents[2]
     agent.lost = {T0}
     notify(failing)

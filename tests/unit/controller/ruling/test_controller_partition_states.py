@@ -1,4 +1,4 @@
-"""PartitionStateMachine, row by row (reference 10.3): broker 5, partition t-0, controller epoch 50."""
+"""PartitionStateMachine, row by row: broker 5, partition t-0, controller epoch 50."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reconcile: what agents report against what they shall host, and what is done about it. Source: design section 5."""
+"""Reconcile: what agents report against what they shall host, and what is done about it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ReplicaStateMachine, row by row (reference 10.4): broker 5, partition t-0, controller epoch 50."""
+"""ReplicaStateMachine, row by row: broker 5, partition t-0, controller epoch 50."""
 
 from __future__ import annotations
 

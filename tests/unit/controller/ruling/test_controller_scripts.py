@@ -1,4 +1,4 @@
-"""Whatever happens to brokers, leaders and controllers, in whatever order: the promises of design section 6 hold."""
+"""Whatever happens to brokers, leaders and controllers, in whatever order: the promises of invariants.py hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How topics are deleted, replica by replica (reference 6 and 10.7)."""
+"""How topics are deleted, replica by replica."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What agents answer, and what the controller makes of it (design section 5)."""
+"""What agents answer, and what the controller makes of it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Elections of a leader that was not in sync: by the longest log of those that live, asked for without waiting.
 
-Design section 5, "Unclean election"; reference 8.3, 10.10 (UncleanLeaderElectionTest), 10.13.
+Source: UncleanLeaderElectionTest; docs/architecture.md.
 """
 
 from __future__ import annotations

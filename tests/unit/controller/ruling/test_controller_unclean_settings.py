@@ -1,4 +1,4 @@
-"""Which settings allow a leader that was not in sync, and when that is noticed (reference 8.3, 10.1, 10.10)."""
+"""Which settings allow a leader that was not in sync, and when that is noticed."""
 
 from __future__ import annotations
 
