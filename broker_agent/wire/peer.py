@@ -92,6 +92,13 @@ class PeerConnection:
             except OSError:
                 pass  # not connected yet, or the peer was faster
 
+    def hang_up(self) -> None:
+        """Let go of the connection while nothing is exchanged; the next exchange makes another."""
+        with self._lock:
+            if self._exchanging:
+                raise RuntimeError(f"the connection to {self} is in use")
+            self._release()
+
     def _exchange(self, message: Message, version: int) -> Message:
         connection = self._socket or self._connect()
         deadline = time.monotonic() + self._request_timeout

@@ -183,7 +183,7 @@ def run_demo(cluster: Cluster, watcher: DemoWatcher, *, count: int, started_ms: 
 
     `started_ms` is the wall time that the timeline counts from.
 
-    Raises DemoFailed, FlightsMissing, WorkloadStuck, ClusterError.
+    Raises DemoFailed, FlightsMissing, WorkloadStuck, EndsUnknown, ClusterError.
     """
     started_s = time.monotonic()
     story = Story(watcher)

@@ -9,6 +9,7 @@ from typing import ClassVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from regency.chaos.ledger import Ledger
+from regency.chaos.topic_ends import ends_of
 from regency.model.errors import RegencyError
 
 NUMBER_HEADER = "n"
@@ -16,16 +17,6 @@ NUMBER_HEADER = "n"
 
 _READ_BATCH = 5_000
 _ENDS_S = 30.0
-_LEADER_MOVED = frozenset(
-    {
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.FENCED_LEADER_EPOCH,
-        KafkaError.UNKNOWN_LEADER_EPOCH,
-        KafkaError.OFFSET_NOT_AVAILABLE,
-    }
-)
-"""What a broker answers that leads no more, or does not know yet how far it leads."""
 _SILENT: Callable[[object], None] = lambda _: None  # noqa: E731 - librdkafka wants a callable; its errors come as results
 
 
@@ -93,7 +84,7 @@ def read_back(
 ) -> None:
     """Read every partition of `topic` from start to end into the ledger; `on_read` is told how many records came.
 
-    Raises WorkloadStuck when nothing arrives for `stall_timeout_s` before the end.
+    Raises WorkloadStuck when nothing arrives for `stall_timeout_s` before the end, EndsUnknown when that is not told.
     """
     consumer = Consumer(
         {
@@ -147,27 +138,7 @@ class _Delivery:
 
 def _ends(consumer: Consumer, topic: str) -> dict[int, tuple[int, int]]:
     partitions = consumer.list_topics(topic, timeout=_ENDS_S).topics[topic].partitions
-    deadline = time.monotonic() + _ENDS_S
-    return {
-        partition: _ends_of(consumer, TopicPartition(topic, partition), deadline) for partition in sorted(partitions)
-    }
-
-
-def _ends_of(consumer: Consumer, place: TopicPartition, deadline: float) -> tuple[int, int]:
-    """Where a partition begins and ends. Its leader may move while it is asked, as when ISRs are full again."""
-    while True:
-        try:
-            return consumer.get_watermark_offsets(place, timeout=_ENDS_S)
-        except KafkaException as error:
-            reason = error.args[0]
-            if reason.code() not in _LEADER_MOVED:
-                raise
-            if time.monotonic() >= deadline:
-                raise WorkloadStuck(
-                    f"{place.topic}-{place.partition} had no leader that tells where it ends for {_ENDS_S:.0f} s: "
-                    f"{reason.str()}."
-                ) from error
-        consumer.list_topics(place.topic, timeout=_ENDS_S)  # who leads it now
+    return {partition: ends_of(consumer, TopicPartition(topic, partition), _ENDS_S) for partition in sorted(partitions)}
 
 
 def _enter(message: Message, ledger: Ledger, left: dict[int, int]) -> None:

@@ -10,6 +10,7 @@ import confluent_kafka
 import msgspec
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaException, TopicPartition
 
+from regency.chaos.topic_ends import EndsUnknown, ends_of
 from regency.cli.context import INT32_MAX, INT64_MAX, TOPIC_NAME, Seconds, cluster_options, current, say
 from regency.cli.deletions import refuse_if_going
 from regency.cli.exits import CommandFailed, Exit
@@ -136,7 +137,18 @@ def _unreadable(
     where = f"{place.topic}-{place.partition}"
     if error.code() != confluent_kafka.KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001
         return CommandFailed(f"{where}: {error.str()}.")
-    low, high = consumer.get_watermark_offsets(place, timeout=CONNECT_TIMEOUT_S)
+    try:
+        low, high = ends_of(consumer, place, CONNECT_TIMEOUT_S)
+    except (EndsUnknown, KafkaException) as unknown:
+        why = (
+            unknown.message
+            if isinstance(unknown, EndsUnknown)
+            else f"Its leader does not tell: {unknown.args[0].str()}."
+        )
+        return CommandFailed(
+            f"{where} has no record at this offset.",
+            hint=f"{why} `regency topics describe {place.topic}` shows who leads.",
+        )
     return CommandFailed(
         f"{where} has no record at this offset.",
         hint=f"It has {low} to {high - 1}." if low < high else f"It is empty; the next is {high}.",

@@ -76,6 +76,11 @@ class ReplicaWire:
             peer.close()
         self._pool.shutdown()
 
+    def hang_up(self) -> None:
+        """Let go of all connections; whoever is asked next is connected to again."""
+        for peer in self._peers.values():
+            peer.hang_up()
+
     def places(
         self, wanted: Mapping[BrokerId, Sequence[TopicPartition]], ids: Mapping[str, TopicId]
     ) -> dict[Replica, Place | ErrorCode | Unanswered]:

@@ -28,6 +28,7 @@ from regency.cli.metadata import TopicFacts, decode_topics
 from regency.cli.refusals import refusal
 from regency.cli.replica_wire import REQUEST_TIMEOUT_MS, Place, ReplicaWire, replica_wire
 from regency.cli.verify.comparison import Batch, Divergence
+from regency.cli.verify.pace import Pace
 from regency.cli.verify.reading import (
     BEHIND,
     DAMAGED,
@@ -121,8 +122,14 @@ def verify() -> None:
 @click.option(
     "--timeout", type=Seconds(0.1), default=REQUEST_TIMEOUT_MS / 1000, show_default=True, help="Seconds per request."
 )
+@click.option(
+    "--throttle",
+    type=click.IntRange(min=1),
+    metavar="BYTES_PER_S",
+    help="Read no more than that, of all replicas together.  [default: as fast as brokers answer]",
+)
 @cluster_options
-def replicas(topic: str, numbers: tuple[int, ...], wait: float, timeout: float) -> int:
+def replicas(topic: str, numbers: tuple[int, ...], wait: float, timeout: float, throttle: int | None) -> int:
     """Read every replica of a topic, from its own broker, up to the high watermark, and compare them batch by batch.
 
     Replicas agree where offsets, leader epochs, sizes and checksums of all batches are the same; each checksum is
@@ -136,6 +143,7 @@ def replicas(topic: str, numbers: tuple[int, ...], wait: float, timeout: float) 
     Examples:
       regency verify replicas flights
       regency verify replicas flights --partition 3
+      regency verify replicas flights --throttle 20000000
       regency verify replicas flights -o json | jq '.partitions[].divergences'
     """
     servers = current().bootstrap_servers()
@@ -156,7 +164,7 @@ def replicas(topic: str, numbers: tuple[int, ...], wait: float, timeout: float) 
             name = TopicPartition(topic, each.partition_index)
             held = {BrokerId(broker): places[BrokerId(broker), name] for broker in each.replica_nodes}
             partitions.append(Partition(name, topic_id, each.leader_id if each.leader_id >= 0 else None, held))
-        results = _read(wire, partitions, wait)
+        results = _read(wire, partitions, wait, Pace(throttle) if throttle is not None else None)
     found = Verification(
         agrees=not any(verdict.state in _WRONG for result in results for verdict in result.replicas),
         complete=not any(verdict.state in _NOT_COMPARED for result in results for verdict in result.replicas),
@@ -183,7 +191,9 @@ def _describe(servers: str, topic: str) -> tuple[TopicFacts, TopicId]:
     return facts, TopicId(facts.topic_id)
 
 
-def _read(wire: ReplicaWire, partitions: Sequence[Partition], wait_s: float) -> list[PartitionResult]:
+def _read(
+    wire: ReplicaWire, partitions: Sequence[Partition], wait_s: float, pace: Pace | None
+) -> list[PartitionResult]:
     total = sum(
         max(0, partition.bound - place.log_start)
         for partition in partitions
@@ -194,7 +204,11 @@ def _read(wire: ReplicaWire, partitions: Sequence[Partition], wait_s: float) -> 
         task = bar.add_task("offsets read", total=total)
         return list(
             read_and_compare(
-                wire, partitions, patience_s=wait_s, on_progress=lambda count: bar.update(task, advance=count)
+                wire,
+                partitions,
+                patience_s=wait_s,
+                on_progress=lambda count: bar.update(task, advance=count),
+                pace=pace,
             )
         )
 

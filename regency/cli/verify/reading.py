@@ -14,6 +14,7 @@ import msgspec
 from regency.broker_agent.replication.api import FetchedPartition, FetchPartition
 from regency.cli.replica_wire import Place, Replica, ReplicaWire, Unanswered
 from regency.cli.verify.comparison import Batch, Comparison, Divergence
+from regency.cli.verify.pace import Pace
 from regency.model.ids import BrokerId, Offset, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from regency.model.record_batch import CorruptBatch, crc_matches, iter_batches
@@ -23,6 +24,8 @@ AT_ONCE = 32
 RESPONSE_BYTES = 8 << 20
 PARTITION_BYTES = 1 << 20
 _PAUSE_S = 0.1
+_HANG_UP_S = 30.0
+"""A longer pause is made without connections: brokers close those that rest (connections.max.idle.ms)."""
 
 AGREES, DIVERGES, DAMAGED, BEHIND, OFFLINE, MISSING, FAILED = (
     "agrees",
@@ -218,15 +221,21 @@ class _Reading:
 
 
 def read_and_compare(
-    wire: ReplicaWire, partitions: Sequence[Partition], *, patience_s: float, on_progress: Callable[[int], object]
+    wire: ReplicaWire,
+    partitions: Sequence[Partition],
+    *,
+    patience_s: float,
+    on_progress: Callable[[int], object],
+    pace: Pace | None = None,
 ) -> Iterable[PartitionResult]:
     """Results in order. `on_progress` gets the offsets that were read, of all replicas together.
 
     A replica whose high watermark is behind is waited for `patience_s` seconds: followers learn it a fetch later.
+    Without a `pace` brokers are read as fast as they answer.
     """
     for start in range(0, len(partitions), AT_ONCE):
         readings = [_Reading(partition) for partition in partitions[start : start + AT_ONCE]]
-        _read(wire, {reading.partition.name: reading for reading in readings}, patience_s, on_progress)
+        _read(wire, {reading.partition.name: reading for reading in readings}, patience_s, on_progress, pace)
         for reading in readings:
             yield reading.result()
 
@@ -236,12 +245,13 @@ def _read(
     readings: Mapping[TopicPartition, _Reading],
     patience_s: float,
     on_progress: Callable[[int], object],
+    pace: Pace | None,
 ) -> None:
     starved: dict[Replica, None] = {}
     while wanted := _wanted(readings, starved):
         starved, moved = {}, False
         outside: dict[BrokerId, list[TopicPartition]] = {}
-        for (broker, name), fetched in wire.fetch(wanted, max_bytes=RESPONSE_BYTES).items():
+        for (broker, name), fetched in _fetch(wire, wanted, pace).items():
             reading = readings[name]
             before = reading.comparison.next_offset(broker)
             went = reading.answered(broker, fetched, patience_s, is_first=name == wanted[broker][0].topic_partition)
@@ -256,6 +266,19 @@ def _read(
             reading.comparison.advance()
         if not (moved or starved or outside):
             time.sleep(_PAUSE_S)
+
+
+def _fetch(
+    wire: ReplicaWire, wanted: Mapping[BrokerId, Sequence[FetchPartition]], pace: Pace | None
+) -> Mapping[Replica, FetchedPartition | Unanswered]:
+    if pace is None:
+        return wire.fetch(wanted, max_bytes=RESPONSE_BYTES)
+    if pace.pause_s > _HANG_UP_S:
+        wire.hang_up()
+    pace.wait()
+    answers = wire.fetch(wanted, max_bytes=min(RESPONSE_BYTES, pace.answer_bytes(len(wanted))))
+    pace.pay(sum(len(fetched.records) for fetched in answers.values() if isinstance(fetched, FetchedPartition)))
+    return answers
 
 
 def _wanted(

@@ -6,7 +6,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from regency.chaos import workload
-from regency.chaos.workload import WorkloadStuck, _ends
+from regency.chaos.topic_ends import EndsUnknown
+from regency.chaos.workload import _ends
 
 
 class Topic:
@@ -45,5 +46,5 @@ def test_another_error_is_no_reason_to_ask_again() -> None:
 
 def test_it_is_not_asked_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workload, "_ENDS_S", 0.0)
-    with pytest.raises(WorkloadStuck, match=r"t-0 had no leader that tells where it ends"):
+    with pytest.raises(EndsUnknown, match=r"t-0 had no leader that tells where it ends"):
         _ends(Moving(*[KafkaError.NOT_LEADER_FOR_PARTITION] * 3), "t")

@@ -185,9 +185,13 @@ class FakeConsumer:
         self._exists = exists
         self.assigned: list[tuple[int, int]] = []
         self.offsets = (0, 0)
+        self.ends_refused: list[int] = []
+        """Error codes that are answered first where offsets are asked for."""
+        self.looked_up = 0
         self.closed = False
 
     def list_topics(self, *_: object, timeout: float) -> FakeMetadata:
+        self.looked_up += 1
         return FakeMetadata(self._exists)
 
     def assign(self, partitions: list[confluent_kafka.TopicPartition]) -> None:
@@ -197,6 +201,8 @@ class FakeConsumer:
         return self._messages.pop(0) if self._messages else None
 
     def get_watermark_offsets(self, _: confluent_kafka.TopicPartition, timeout: float) -> tuple[int, int]:
+        if self.ends_refused:
+            raise confluent_kafka.KafkaException(confluent_kafka.KafkaError(self.ends_refused.pop(0)))
         return self.offsets
 
     def close(self) -> None:
@@ -309,3 +315,31 @@ def test_offset_that_is_not_there_is_answered_with_those_that_are(
     assert result.exit_code == 1
     assert result.stderr.startswith("Error: t-0 has no record at this offset. ")
     assert result.stderr.endswith(f"{told}\n")
+
+
+def test_a_leader_that_has_moved_is_looked_up_again_where_offsets_are_asked_for(
+    run: Run, consumer: Callable[..., FakeConsumer]
+) -> None:
+    fake = consumer(FakeError(0, None))
+    fake.offsets = (2, 8)
+    fake.ends_refused = [
+        confluent_kafka.KafkaError.NOT_LEADER_FOR_PARTITION,
+        confluent_kafka.KafkaError.OFFSET_NOT_AVAILABLE,
+    ]
+    result = run("consume", "t", *AT, "--partition", "0", "--offset", "1000")
+    assert (result.exit_code, result.stderr) == (1, "Error: t-0 has no record at this offset. It has 2 to 7.\n")
+    assert fake.looked_up == 3, "once for its partitions, and after each refusal"
+
+
+@pytest.mark.parametrize(
+    "code", [confluent_kafka.KafkaError._TIMED_OUT, confluent_kafka.KafkaError.NOT_LEADER_FOR_PARTITION]
+)
+def test_a_leader_that_does_not_tell_its_offsets_costs_the_hint_and_no_traceback(
+    run: Run, consumer: Callable[..., FakeConsumer], monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    monkeypatch.setattr(consume, "CONNECT_TIMEOUT_S", 0)
+    consumer(FakeError(0, None)).ends_refused = [code] * 3
+    result = run("consume", "t", *AT, "--partition", "0", "--offset", "1000")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("Error: t-0 has no record at this offset. ")
+    assert result.stderr.endswith("`regency topics describe t` shows who leads.\n")

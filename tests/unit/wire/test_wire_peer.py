@@ -237,3 +237,14 @@ def test_two_threads_cannot_use_one_connection_at_once(peer: Peer) -> None:
     refused.set()
     first.join()
     connection.close()
+
+
+def test_a_connection_that_was_let_go_of_is_made_again(peer: Peer) -> None:
+    peer.serves(answer_once, answer_once)
+    connection = connect(peer)
+    connection.hang_up()
+    assert ask(connection) == 17
+    connection.hang_up()
+    assert ask(connection) == 17
+    assert peer.accepted == 2
+    connection.close()
