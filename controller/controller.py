@@ -46,7 +46,7 @@ from regency.history.writer import HistoryWriter
 from regency.model import znode_paths as paths
 from regency.model.clock import Clock
 from regency.model.crash_points import crash_point
-from regency.model.errors import RegencyError
+from regency.model.errors import RegencyError, ZnodeMalformed
 from regency.model.ids import NO_LEADER, BrokerEpoch, BrokerId, ControllerEpoch
 from regency.runtime.zk_session import (
     SessionEvent,
@@ -73,6 +73,8 @@ class View(msgspec.Struct, frozen=True):
     """Of the term, or of the last one here; 0 before the first."""
     incumbent: BrokerId = NO_LEADER
     """Who rules as far as is known."""
+    blocked: str = ""
+    """Why nobody can be elected before somebody mends it in ZooKeeper, and what to do; empty where nothing is known."""
     brokers: Mapping[BrokerId, BrokerEpoch] = {}
     topics: int = 0
     partitions: int = 0
@@ -201,13 +203,24 @@ class Controller:
         if early_ms > 0:
             self._queue.put_later(ControllerChanged(), early_ms)
             return
-        outcome = self._elector.elect()
+        try:
+            outcome = self._elector.elect()
+        except ZnodeMalformed as error:
+            self._block(f"{error} Nobody rules until somebody sets that znode right.")
+            raise
         if isinstance(outcome, Fence):
             self._take_over(outcome)
-        elif outcome.incumbent is not None and outcome.incumbent.broker != self.view.incumbent:
-            self.view = msgspec.structs.replace(self.view, incumbent=outcome.incumbent.broker)
-            if outcome.incumbent.broker != NO_LEADER:  # else the elector has said that nobody can tell
-                logger.info("broker %d rules", outcome.incumbent.broker)
+            return
+        incumbent = outcome.incumbent
+        unreadable = "" if incumbent is None else incumbent.unreadable
+        self._block(f"{unreadable} Nobody rules until somebody deletes that znode." if unreadable else "")
+        if incumbent is not None and incumbent.broker != self.view.incumbent:
+            self.view = msgspec.structs.replace(self.view, incumbent=incumbent.broker)
+            if incumbent.broker != NO_LEADER:  # else the elector has said that nobody can tell
+                logger.info("broker %d rules", incumbent.broker)
+
+    def _block(self, why: str) -> None:
+        self.view = msgspec.structs.replace(self.view, blocked=why)
 
     def _take_over(self, fence: Fence) -> None:
         phases = Phases(self._clock)

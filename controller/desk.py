@@ -55,10 +55,19 @@ class Desk:
         try:
             answer = self.ask(request)
         except NotController:
-            return refuse(ErrorCode.NOT_CONTROLLER, NOT_RULING)
+            return refuse(*self.not_ruling())
         except TimeoutError:
             return refuse(ErrorCode.REQUEST_TIMED_OUT, self.too_busy())
         return accept(answer)
+
+    def not_ruling(self) -> tuple[ErrorCode, str]:
+        """What to answer where this controller does not rule: ask another, unless it is known that there is none.
+
+        Whoever is told NOT_CONTROLLER looks for the one that rules, as long as he may. Where nobody can be elected that
+        would be for nothing, and he would not learn why.
+        """
+        blocked = self._controller.view.blocked
+        return (ErrorCode.REQUEST_TIMED_OUT, blocked) if blocked else (ErrorCode.NOT_CONTROLLER, NOT_RULING)
 
     def too_busy(self) -> str:
         """Why a request got no answer in time."""

@@ -50,6 +50,8 @@ class Incumbent(msgspec.Struct, frozen=True):
     broker: BrokerId
     session_id: int
     version: int
+    unreadable: str = ""
+    """Why its content cannot be read, in a sentence."""
 
 
 class Lost(msgspec.Struct, frozen=True):
@@ -98,14 +100,15 @@ class Elector:
         version = None if epoch is None else epoch.stat.version
         if znode is None:
             return version, None
+        broker, unreadable = NO_LEADER, ""
         try:
             broker = znodes.decode_controller(znode.path, znode.data)
         except ZnodeMalformed as error:
-            broker = NO_LEADER
-            if self._reported != str(error):
-                self._reported = str(error)
-                logger.error("%s Whoever wrote it rules until somebody deletes it.", error)  # noqa: TRY400
-        return version, Incumbent(broker, znode.stat.ephemeral_owner, znode.stat.version)
+            unreadable = str(error)
+            if self._reported != unreadable:
+                self._reported = unreadable
+                logger.error("%s Whoever wrote it rules until somebody deletes it.", unreadable)  # noqa: TRY400
+        return version, Incumbent(broker, znode.stat.ephemeral_owner, znode.stat.version, unreadable)
 
     def still_rules(self, fence: Fence) -> bool:
         """Whether /controller is of this session and nobody has won since. Reads what is committed now."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from regency.controller.controller import Controller
-from regency.controller.desk import NOT_RULING, Desk
+from regency.controller.desk import Desk
 from regency.controller.events import NotController
 from regency.controller.examination_events import ClusterCopy, CopyCluster, CopyTopics, context_of
 from regency.controller.examination_rules import (
@@ -69,7 +69,7 @@ class Examiner:
         try:
             return self._examine(request)
         except NotController:
-            return self._refuse(ErrorCode.NOT_CONTROLLER, NOT_RULING)
+            return self._refuse(*self._desk.not_ruling())
         except TimeoutError:
             return self._refuse(ErrorCode.REQUEST_TIMED_OUT, self._desk.too_busy())
         except ZkError as error:

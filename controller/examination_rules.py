@@ -34,6 +34,8 @@ ADVICE: Final = {
     "broker_dead": "Start it, or move its replicas elsewhere: `regency brokers drain {name}`, and look at it first by "
     "`regency partitions plan --drain {name}`.",
     "deletion_owed": "Start it: it deletes them. If it is gone for good: `regency brokers forget {name}`.",
+    "reassignment_waits": "Start that broker, or take the reassignment back by `regency partitions cancel`, and make "
+    "another plan.",
     "deletion_waits": "It goes on by itself once that is over; the name stays taken until then.",
     "broker_unknown": "Without the control listener it is no broker of ours; else look at the controller's log.",
     "broker_stale": f"{_READ_ANEW}.",
@@ -145,6 +147,7 @@ def _examine_partition(
 ) -> Iterator[Finding]:
     live = [replica for replica in assignment.replicas if replica in context.usable]
     failed = [replica for replica in live if context.replica_state(partition, replica) is ReplicaState.OFFLINE]
+    yield from _examine_reassignment(context, partition, assignment)
     for replica in failed:
         what = "its broker lives and does not serve it: its log directory has failed"
         yield Finding(str(partition), "replica_offline", f"broker {replica}", what)
@@ -157,6 +160,19 @@ def _examine_partition(
         if replica not in isr and replica not in failed and replica not in assignment.adding:
             what = f"it lives and is not in sync; the ISR is {isr}"
             yield Finding(str(partition), "not_in_sync", f"broker {replica}", what)
+
+
+def _examine_reassignment(
+    context: ControllerContext, partition: TopicPartition, assignment: ReplicaAssignment
+) -> Iterator[Finding]:
+    """Brokers that a reassignment waits for: it ends when all of its target are in sync."""
+    if not assignment.is_reassigning:
+        return
+    for replica in assignment.target:
+        if replica not in context.brokers:
+            way = f"from {list(assignment.origin)} to {list(assignment.target)}"
+            what = f"it is being reassigned {way}, and waits for broker {replica}, which is not live"
+            yield Finding(str(partition), "reassignment_waits", f"broker {replica}", what)
 
 
 def examine_reports(context: ControllerContext, reports: Mapping[BrokerId, BrokerReports]) -> Iterator[Finding]:

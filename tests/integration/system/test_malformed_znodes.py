@@ -5,14 +5,18 @@ Nothing crashes or spins, each znode is named in the log once, and every other t
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from regency.cli.exits import Exit
+from regency.cli.main import cli
 from regency.cluster.cluster import Cluster
 from regency.cluster.zookeeper import EmbeddedZooKeeper
 from regency.model import znode_paths as paths
@@ -166,6 +170,33 @@ def test_a_controller_epoch_that_is_garbage_or_gone_stops_elections_only(
     create(cluster, "found")
     kept.write(1_000)
     kept.assert_nothing_lost()
+    assert mentions(cluster, "Traceback") == 0
+
+
+def test_a_command_is_told_at_once_of_the_znode_that_keeps_everybody_from_ruling(
+    cluster: Cluster, eventually: Any
+) -> None:
+    create(cluster, "t")
+    session = cluster.session()
+    ruling = cluster.controller_id()
+    held = session.read(paths.CONTROLLER)
+    garbage = [Delete(paths.CONTROLLER, held.stat.version), Create(paths.CONTROLLER, b'{"host":"of somebody"}')]
+    assert session.multi(garbage).ok
+    agent = cluster.log(ruling)
+    told = "rules until somebody deletes it"
+    eventually(lambda: told in agent.read_text(errors="replace"), what="who ruled has seen it")
+
+    began = time.monotonic()
+    words = ["topics", "create", "u", "--bootstrap-server", cluster.bootstrap_servers]
+    done = CliRunner().invoke(cli, words, prog_name="regency")
+    assert time.monotonic() - began < 15
+    assert (done.exit_code, done.stdout) == (Exit.TIMED_OUT, "")
+    assert f"Error: {paths.CONTROLLER}: " in done.stderr
+    assert "Nobody rules until somebody deletes that znode." in done.stderr
+
+    assert session.multi([Delete(paths.CONTROLLER, None)]).ok
+    eventually(lambda: cluster.controller_id() is not None, what="somebody rules again")
+    create(cluster, "u")
     assert mentions(cluster, "Traceback") == 0
 
 

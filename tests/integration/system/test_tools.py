@@ -98,6 +98,7 @@ def test_replicas_are_followed_and_compared_while_brokers_come_and_go(
 
     eventually(all_alike, what="every replica's end is the high watermark")
     assert tools.states() == {number: dict.fromkeys(cluster.broker_ids, "agrees") for number in range(3)}
+    assert tools.states("--throttle", "100000") == tools.states()
 
     gone = next(broker for broker in cluster.broker_ids if broker != cluster.controller_id())
     cluster.stop(gone)

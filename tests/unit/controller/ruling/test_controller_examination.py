@@ -210,6 +210,22 @@ def test_brokers_that_are_dead_or_unknown(examined, ruled):
     assert ("broker 8", "broker_unknown", BETWEEN) in found
 
 
+def test_a_reassignment_that_waits_for_a_dead_broker_is_named_with_it(examined, ruled):
+    ruled.write_topic("moving", {0: [1, 2], 1: [1, 2]})
+    partition = TopicPartition("moving", 0)
+    ruled.candidates[0].ask(AlterReassignments(((partition, (1, 3)),)))
+    examined.report()
+    assert "reassignment_waits" not in {kind for _, kind, _ in examined.found()}
+    ruled.kill_broker(3)
+    examined.report()
+
+    (waiting,) = (each for each in examined.examine().findings if each.kind == "reassignment_waits")
+
+    assert (waiting.subject, waiting.where) == ("moving-0", "broker 3")
+    assert waiting.what == "it is being reassigned from [1, 2] to [1, 3], and waits for broker 3, which is not live"
+    assert "`regency partitions cancel`" in waiting.advice
+
+
 def test_a_dead_broker_that_is_still_to_delete_and_a_topic_whose_deletion_waits_for_it(examined, ruled):
     ruled.write_topic("kept", {0: [1, 3]})
     ruled.write_topic("going", {0: [1, 3]})

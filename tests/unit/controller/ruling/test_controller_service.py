@@ -13,6 +13,7 @@ from regency.model import znode_paths as paths
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import controller_pb2 as pb
+from regency.runtime.zk_session import Create
 
 T0 = TopicPartition("t", 0)
 
@@ -169,6 +170,41 @@ def test_candidate_that_does_not_rule_says_so_to_everything_but_describe(idle):
     assert service.controlled_shutdown(pb.ControlledShutdownRequest()).error_code == ErrorCode.NOT_CONTROLLER
     assert service.report_replicas(pb.ReportReplicasRequest()).error_code == ErrorCode.NOT_CONTROLLER
     assert not service.describe(pb.DescribeControllerRequest()).active
+
+
+@pytest.mark.parametrize(
+    ("path", "data", "mended", "advice"),
+    [
+        (paths.CONTROLLER, b"{", None, "Nobody rules until somebody deletes that znode."),
+        (paths.CONTROLLER, b'{"version":1}', None, "Nobody rules until somebody deletes that znode."),
+        (paths.CONTROLLER_EPOCH, b"seven", b"7", "Nobody rules until somebody sets that znode right."),
+    ],
+)
+def test_where_nobody_can_be_elected_the_answer_names_the_znode_and_what_to_do(ruled, path, data, mended, advice):
+    candidate = ruled.candidates[0]
+    if path == paths.CONTROLLER:
+        ruled.ensemble.delete(path)
+        ruled.ensemble.multi(4242, [Create(path, data)])
+    else:
+        ruled.ensemble.put(path, data)
+        ruled.ensemble.delete(paths.CONTROLLER)
+    ruled.settle()
+    service = Served(ruled, candidate).service
+
+    answer = service.create_topics(pb.CreateTopicsRequest())
+    assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert answer.message.startswith(f"{path}: ")
+    assert answer.message.endswith(advice)
+    assert service.report_replicas(pb.ReportReplicasRequest()).error_code == ErrorCode.NOT_CONTROLLER
+
+    if mended is None:
+        ruled.ensemble.delete(path)
+    else:
+        ruled.ensemble.put(path, mended)
+    ruled.clock.advance(20_000)
+    ruled.settle()
+    assert candidate.rules
+    assert candidate.controller.view.blocked == ""
 
 
 def test_controller_that_is_too_busy_says_so(ruled):
