@@ -163,3 +163,11 @@ def batch() -> MakeBatch:
 @pytest.fixture
 def patched() -> Callable[[bytes, int, bytes], bytes]:
     return with_header
+
+
+@pytest.fixture
+def small(disk, batch):
+    """A disk whose segments hold four single-record batches and whose indexes hold every second one."""
+    size = len(batch(1))
+    disk.config = LogConfig(segment_bytes=4 * size, index_interval_bytes=size)
+    return disk

@@ -45,14 +45,6 @@ def read_all(log):
     return found
 
 
-@pytest.fixture
-def small(disk, batch):
-    """A disk whose segments hold four single-record batches and whose indexes hold every second one."""
-    size = len(batch(1))
-    disk.config = LogConfig(segment_bytes=4 * size, index_interval_bytes=size)
-    return disk
-
-
 def test_a_clean_restart_finds_everything_and_reads_nothing_again(small, batch):
     log = fill(small.log(), batch, 10, epoch=3)
     log.append_as_leader(batch(1, producer=(9, 0, 0)), 4, NOW)
@@ -182,44 +174,6 @@ def test_a_torn_tail_is_cut_off_even_if_the_marker_says_clean(small, batch):
     path = log_file(log)
     path.write_bytes(path.read_bytes()[:-1])
     assert small.open().get(log.topic_partition).log_end_offset == 2
-
-
-def test_leader_epochs_are_rebuilt_from_the_batches(small, batch, caplog):
-    log = fill(small.log(), batch, 5, epoch=1)
-    fill(log, batch, 1, epoch=4)
-    for spoil in (lambda path: path.write_bytes(b"\0\0"), lambda path: path.unlink()):
-        small.manager.close()
-        small.manager = None
-        spoil(log.directory / "leader-epoch-checkpoint")
-        log = small.open().get(log.topic_partition)
-        assert log.epoch_entries == ((1, 0), (4, 5))
-        assert (log.directory / "leader-epoch-checkpoint").read_text() == "0\n2\n1 0\n4 5\n"
-    assert "read from the batches" in caplog.text
-
-
-def test_an_older_epoch_file_is_corrected_by_the_batches(small, batch):
-    log = fill(small.log(), batch, 3, epoch=1)
-    fill(log, batch, 2, epoch=5)
-    small.crash()
-    for older in ("0\n3\n1 0\n3 4\n9 99\n", "0\n2\n1 0\n3 3\n", "0\n0\n"):
-        (log.directory / "leader-epoch-checkpoint").write_text(older)
-        assert small.open().get(log.topic_partition).epoch_entries == ((1, 0), (5, 3))
-        small.crash()
-
-
-@pytest.mark.parametrize("lost_index", ["", f"{0:020d}.index", f"{4:020d}.timeindex"])
-def test_segments_that_came_back_have_their_epochs_whether_they_were_checked_or_not(small, batch, lost_index):
-    log = fill(small.log(), batch, 3, epoch=0)
-    fill(log, batch, 3, epoch=1)
-    fill(log, batch, 5, epoch=5)
-    assert log.segment_base_offsets == (0, 4, 8)
-    log.flush()
-    small.manager.checkpoint_recovery_points()
-    small.crash()
-    if lost_index:
-        (log.directory / lost_index).unlink()
-    (log.directory / "leader-epoch-checkpoint").write_text("0\n1\n5 8\n")
-    assert small.open().get(log.topic_partition).epoch_entries == ((0, 0), (1, 3), (5, 6))
 
 
 def test_a_log_that_lost_more_than_its_start_begins_empty_at_its_start(small, batch):

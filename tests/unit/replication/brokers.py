@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -319,6 +319,22 @@ class Broker:
         )
         self.manager.fetch(params, [wanted], lambda answered: results.append(answered[partition]))
         return results
+
+    def fetch(
+        self,
+        wanted: Sequence[tuple[TopicPartition, int]],
+        *,
+        max_bytes: int = 1 << 20,
+        min_bytes: int = 1,
+        max_wait_ms: int = 0,
+        partition_bytes: int = 1 << 20,
+    ) -> tuple[list[dict[TopicPartition, FetchedPartition]], Callable[[], None]]:
+        """Consume several partitions from these offsets; the list gets the results. Also what withdraws the fetch."""
+        answers: list[dict[TopicPartition, FetchedPartition]] = []
+        params = FetchParams(BrokerId(CONSUMER), NO_BROKER_EPOCH, max_wait_ms, min_bytes, max_bytes)
+        partitions = [FetchPartition(name, None, Offset(offset), partition_bytes) for name, offset in wanted]
+        cancel = self.manager.fetch(params, partitions, answers.append)
+        return answers, cancel
 
     def latest(self, *, replica: int = CONSUMER, timestamp: int = -1, epoch: int = NO_LEADER_EPOCH) -> ListedOffset:
         return self.manager.list_offset(TP, timestamp, LeaderEpoch(epoch), BrokerId(replica))

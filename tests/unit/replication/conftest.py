@@ -134,6 +134,16 @@ class Cluster:
         self.run()
         return state
 
+    def lead_alone(self, *partitions: TopicPartition) -> None:
+        """Broker 1 is told to lead these, or flights-0, and has no follower."""
+        for partition in partitions or (TP,):
+            self.decide(1, (1,), replicas=(1,), partition=partition)
+            self.tell(1, partition=partition)
+
+    def values_of(self, answer: FetchedPartition) -> list[str]:
+        """Values of the records that were answered."""
+        return _brokers.values_in(answer.records)
+
     def write_isr(self, change: IsrChange) -> IsrWritten | IsrUnknown:
         held = self.states[change.topic_partition]
         if held.zk_version != change.zk_version or held.leader != change.leader:

@@ -1,33 +1,16 @@
-"""Reads of consumers and followers: admission, bounds, limits, and the long poll."""
+"""Reads of consumers and followers: admission, bounds and limits."""
 
 from __future__ import annotations
 
 import msgspec
 import pytest
 
-from regency.broker_agent.log.errors import LogStorageError
 from regency.broker_agent.replication.api import FetchParams, FetchPartition
-from regency.broker_agent.replication.fetch import FetchPath
 from regency.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 
 TP = TopicPartition("flights", 0)
 OTHER = TopicPartition("flights", 1)
-
-
-def lead_alone(cluster, *partitions) -> None:
-    for partition in partitions or (TP,):
-        cluster.decide(1, (1,), replicas=(1,), partition=partition)
-        cluster.tell(1, partition=partition)
-
-
-def fetch(broker, wanted, *, max_bytes=1 << 20, min_bytes=1, max_wait_ms=0, partition_bytes=1 << 20):
-    """Results of consuming several partitions, by partition."""
-    answers = []
-    params = FetchParams(BrokerId(-1), BrokerEpoch(-1), max_wait_ms, min_bytes, max_bytes)
-    partitions = [FetchPartition(name, None, Offset(offset), partition_bytes) for name, offset in wanted]
-    cancel = broker.manager.fetch(params, partitions, answers.append)
-    return answers, cancel
 
 
 # Admission
@@ -86,13 +69,13 @@ def test_topic_ids_must_fit(cluster) -> None:
 
 
 def test_a_follower_that_is_not_assigned_is_told_so(cluster) -> None:
-    lead_alone(cluster)
+    cluster.lead_alone()
     assert cluster[1].consume(0, replica=3, epoch=0)[0].error is ErrorCode.UNKNOWN_LEADER_EPOCH
     assert cluster[1].consume(0, replica=3)[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_a_follower_of_one_partition_that_asks_for_two_gets_the_one(cluster) -> None:
-    lead_alone(cluster, OTHER)
+    cluster.lead_alone(OTHER)
     cluster.decide(1, (1, 2), replicas=(1, 2))
     cluster.tell(1)
     for partition in (TP, OTHER):
@@ -106,7 +89,7 @@ def test_a_follower_of_one_partition_that_asks_for_two_gets_the_one(cluster) -> 
         ]
         cluster[1].manager.fetch(params, wanted, answers.append)
     first, second = answers
-    assert (_values(first[TP]), first[TP].high_watermark) == (["a"], 0)
+    assert (cluster.values_of(first[TP]), first[TP].high_watermark) == (["a"], 0)
     assert second[TP].error is ErrorCode.NONE
     assert cluster[1].log().high_watermark == 1
     assert {each[OTHER].error for each in answers} == {ErrorCode.UNKNOWN_LEADER_EPOCH}
@@ -124,8 +107,8 @@ def test_consumers_read_up_to_the_high_watermark_and_followers_to_the_end(cluste
     cluster[1].produce("b", acks=1)
     consumed = cluster[1].consume(0)[0]
     followed = cluster[1].consume(0, replica=3, epoch=0)[0]
-    assert (_values(consumed), consumed.high_watermark) == (["a"], 1)
-    assert _values(followed) == ["a", "b"]
+    assert (cluster.values_of(consumed), consumed.high_watermark) == (["a"], 1)
+    assert cluster.values_of(followed) == ["a", "b"]
 
 
 def test_a_consumer_beyond_the_high_watermark_but_not_the_end_gets_nothing_and_no_error(cluster) -> None:
@@ -138,14 +121,14 @@ def test_a_consumer_beyond_the_high_watermark_but_not_the_end_gets_nothing_and_n
 
 @pytest.mark.parametrize("offset", [-1, 3, 100])
 def test_offsets_outside_the_log_are_out_of_range(cluster, offset) -> None:
-    lead_alone(cluster)
+    cluster.lead_alone()
     cluster[1].produce("a", "b")
     answer = cluster[1].consume(offset)[0]
     assert (answer.error, answer.high_watermark) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
 
 
 def test_below_the_log_start_is_out_of_range_whatever_the_epochs_say(cluster) -> None:
-    lead_alone(cluster)
+    cluster.lead_alone()
     cluster[1].produce("a")
     cluster[1].produce("b")
     cluster[1].log().maybe_increment_log_start(Offset(1))
@@ -160,13 +143,13 @@ def test_below_the_log_start_is_out_of_range_whatever_the_epochs_say(cluster) ->
 
 
 def test_an_epoch_the_leader_does_not_know_is_out_of_range(cluster) -> None:
-    lead_alone(cluster)
+    cluster.lead_alone()
     cluster[1].produce("a")
     assert cluster[1].consume(0, last_epoch=9)[0].error is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 def test_an_end_that_differs_is_told_even_beyond_our_end(cluster) -> None:
-    lead_alone(cluster)
+    cluster.lead_alone()
     cluster[1].produce("a")
     answer = cluster[1].consume(5, epoch=0, last_epoch=0)[0]
     assert (answer.error, answer.diverging.leader_epoch, answer.diverging.end_offset) == (ErrorCode.NONE, 0, 1)
@@ -213,170 +196,18 @@ def test_a_last_fetched_epoch_is_compared_with_what_the_leader_has(cluster, offs
 
 
 def test_the_first_batch_is_answered_whatever_the_limits_and_the_others_only_within(cluster) -> None:
-    lead_alone(cluster, TP, OTHER)
+    cluster.lead_alone(TP, OTHER)
     for partition in (TP, OTHER):
         cluster[1].produce("x" * 500, partition=partition)
         cluster[1].produce("y" * 500, partition=partition)
-    (answer,), _ = fetch(cluster[1], [(TP, 0), (OTHER, 0)], max_bytes=100)
-    assert [len(_values(result)) for result in answer.values()] == [1, 0]
-    (answer,), _ = fetch(cluster[1], [(TP, 2), (OTHER, 0)], max_bytes=100)
-    assert [len(_values(result)) for result in answer.values()] == [0, 1]
-    (answer,), _ = fetch(cluster[1], [(TP, 0), (OTHER, 0)], partition_bytes=700)
-    assert [len(_values(result)) for result in answer.values()] == [1, 1]
-    (answer,), _ = fetch(cluster[1], [(TP, 0), (OTHER, 0)], max_bytes=1_800)
-    assert [len(_values(result)) for result in answer.values()] == [2, 1]
-
-
-# The long poll
-
-
-def test_a_consumer_waits_until_there_is_something_committed(cluster) -> None:
-    cluster.decide(1, (1, 2))
-    cluster.tell(1)
-    answers = cluster[1].consume(0, max_wait_ms=5_000)
-    cluster[1].produce("a", acks=1)
-    assert answers == []
-    cluster[1].consume(1, replica=2, epoch=0)
-    assert [_values(answer) for answer in answers] == [["a"]]
-    cluster.advance(6_000)
-    assert len(answers) == 1
-
-
-def test_a_follower_is_woken_by_data_and_not_by_the_high_watermark(cluster) -> None:
-    cluster.decide(1)
-    cluster.tell(1)
-    cluster[1].produce("a", acks=1)
-    waiting = cluster[1].consume(1, replica=2, epoch=0, max_wait_ms=5_000)
-    cluster[1].consume(1, replica=3, epoch=0)
-    assert cluster[1].log().high_watermark == 1
-    assert waiting == []
-    cluster[1].produce("b", acks=1)
-    assert [_values(answer) for answer in waiting] == [["b"]]
-    assert waiting[0].high_watermark == 1
-
-
-def test_a_wait_ends_with_what_there_is(cluster) -> None:
-    lead_alone(cluster)
-    cluster[1].produce("a")
-    answers = cluster[1].consume(0, max_wait_ms=700, min_bytes=10_000)
-    cluster.advance(600)
-    assert answers == []
-    cluster.advance(100)
-    assert [_values(answer) for answer in answers] == [["a"]]
-
-
-def test_min_bytes_counts_what_all_partitions_offer(cluster) -> None:
-    lead_alone(cluster, TP, OTHER)
-    cluster[1].produce("x" * 300)
-    answers, _ = fetch(cluster[1], [(TP, 0), (OTHER, 0)], min_bytes=800, max_wait_ms=10_000)
-    cluster[1].produce("y" * 100, partition=OTHER)
-    assert answers == []
-    cluster[1].produce("z" * 100, partition=OTHER)
-    cluster[1].produce("z" * 100, partition=OTHER)
-    assert [[len(_values(result)) for result in answer.values()] for answer in answers] == [[1, 3]]
-
-
-def test_what_a_partition_may_not_answer_does_not_count_for_min_bytes(cluster) -> None:
-    lead_alone(cluster)
-    answers, _ = fetch(cluster[1], [(TP, 0)], min_bytes=800, partition_bytes=500, max_wait_ms=10_000)
-    for _ in range(5):
-        cluster[1].produce("x" * 300)
-    assert answers == []
-
-
-def test_a_log_that_cannot_be_measured_ends_the_wait_and_harms_no_producer(cluster, monkeypatch) -> None:
-    lead_alone(cluster)
-    waiting = cluster[1].consume(0, max_wait_ms=500, min_bytes=1000)
-
-    def fail(*_: object) -> None:
-        raise LogStorageError(None, "an I/O error")
-
-    monkeypatch.setattr(cluster[1].log(), "bytes_between", fail)
-    assert cluster[1].produce("a", acks=1)[0].error is ErrorCode.NONE
-    assert len(waiting) == 1
-
-
-def test_a_fault_while_a_wait_ends_is_an_answer_too(cluster, monkeypatch, caplog) -> None:
-    def fault(*_: object) -> None:
-        raise RuntimeError("nobody foresaw this")
-
-    lead_alone(cluster)
-    answers = cluster[1].consume(0, max_wait_ms=500, min_bytes=1000)
-    monkeypatch.setattr(FetchPath, "read_again", fault)
-    cluster.advance(500)
-    assert [answer.error for answer in answers] == [ErrorCode.UNKNOWN_SERVER_ERROR]
-    assert "nobody foresaw this" in caplog.text
-
-
-def test_an_error_is_answered_at_once(cluster) -> None:
-    lead_alone(cluster)
-    (answer,), _ = fetch(cluster[1], [(TP, 0), (OTHER, 0)], max_wait_ms=10_000)
-    assert [result.error for result in answer.values()] == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-
-
-def test_nothing_to_read_is_answered_at_once(cluster) -> None:
-    answers, _ = fetch(cluster[1], [], max_wait_ms=10_000)
-    assert answers == [{}]
-
-
-@pytest.mark.parametrize(
-    ("epoch", "leader", "error"),
-    [
-        (-1, 2, ErrorCode.NOT_LEADER_OR_FOLLOWER),
-        (0, 2, ErrorCode.FENCED_LEADER_EPOCH),
-        (0, 1, ErrorCode.FENCED_LEADER_EPOCH),
-    ],
-)
-def test_a_change_of_leader_ends_the_wait(cluster, epoch, leader, error) -> None:
-    cluster.lead(1)
-    answers = cluster[1].consume(0, max_wait_ms=60_000, epoch=epoch)
-    cluster.decide(leader)
-    cluster.tell(1)
-    assert [answer.error for answer in answers] == [error]
-
-
-def test_a_consumer_without_epoch_goes_on_waiting_when_the_leader_stays(cluster) -> None:
-    lead_alone(cluster)
-    answers = cluster[1].consume(0, max_wait_ms=60_000)
-    cluster.decide(1, (1,), replicas=(1,))
-    cluster.tell(1)
-    assert answers == []
-    cluster[1].produce("a")
-    assert len(answers) == 1
-
-
-def test_a_withdrawn_fetch_is_never_answered(cluster) -> None:
-    lead_alone(cluster)
-    answers, cancel = fetch(cluster[1], [(TP, 0)], max_wait_ms=5_000)
-    cancel()
-    cancel()
-    cluster[1].produce("a")
-    cluster.advance(6_000)
-    assert answers == []
-    assert len(cluster[1].manager._hosting.fetches) == 0
-
-
-def test_a_wait_that_is_over_reads_again_without_counting_the_follower_again(cluster) -> None:
-    cluster.decide(1, (1, 2))
-    cluster.tell(1)
-    waiting = cluster[1].consume(0, replica=2, epoch=0, max_wait_ms=5_000)
-    replica = cluster[1].partition().remotes[2]
-    cluster.clock.advance(1_000)
-    cluster[1].produce("a", acks=1)
-    assert len(waiting) == 1
-    assert replica.last_fetch_ms == 0
-
-
-def test_data_in_the_next_segment_counts_for_min_bytes(make_cluster) -> None:
-    cluster = make_cluster(segment_bytes=600)
-    lead_alone(cluster)
-    cluster[1].produce("x" * 300)
-    answers = cluster[1].consume(0, max_wait_ms=60_000, min_bytes=1_000)
-    cluster[1].produce("y" * 300)
-    assert answers == []
-    cluster[1].produce("z" * 300)
-    assert len(cluster[1].log().segment_base_offsets) > 1
-    assert len(answers) == 1
+    (answer,), _ = cluster[1].fetch([(TP, 0), (OTHER, 0)], max_bytes=100)
+    assert [len(cluster.values_of(result)) for result in answer.values()] == [1, 0]
+    (answer,), _ = cluster[1].fetch([(TP, 2), (OTHER, 0)], max_bytes=100)
+    assert [len(cluster.values_of(result)) for result in answer.values()] == [0, 1]
+    (answer,), _ = cluster[1].fetch([(TP, 0), (OTHER, 0)], partition_bytes=700)
+    assert [len(cluster.values_of(result)) for result in answer.values()] == [1, 1]
+    (answer,), _ = cluster[1].fetch([(TP, 0), (OTHER, 0)], max_bytes=1_800)
+    assert [len(cluster.values_of(result)) for result in answer.values()] == [2, 1]
 
 
 def test_settings_of_replication_reach_the_fetchers(cluster) -> None:
@@ -388,16 +219,6 @@ def test_settings_of_replication_reach_the_fetchers(cluster) -> None:
         cluster.tell(number)
     (link,) = cluster[2].links
     assert (link.outbox.limits.max_wait_ms, link.outbox.limits.max_bytes) == (123, 10_485_760)
-
-
-def _values(answer):
-    from aiokafka.record.memory_records import MemoryRecords
-
-    found = []
-    records = MemoryRecords(bytes(answer.records))
-    while (batch := records.next_batch()) is not None:
-        found.extend(record.value.decode() for record in batch)
-    return found
 
 
 def test_a_fetch_that_repeats_itself_at_the_end_counts_until_anything_changes(cluster) -> None:
@@ -419,7 +240,7 @@ def test_a_fetch_that_repeats_itself_at_the_end_counts_until_anything_changes(cl
     assert again() is again()
     assert replica.last_caught_up_ms == 400
     cluster[1].produce("b", acks=1)
-    assert _values(again()) == ["b"]
+    assert cluster.values_of(again()) == ["b"]
     assert replica.last_caught_up_ms == 400
     cluster[1].consume(2, replica=2, epoch=0)
     cluster.peers.epochs[2] = BrokerEpoch(999)
