@@ -1,0 +1,72 @@
+"""Leaving in order, and calls that fail, over real channels to a controller that the test plays."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from regency.broker_agent import controlled_shutdown
+from regency.broker_agent.metadata_cache import (
+    MetadataCache,
+)
+from regency.model.ids import (
+    BrokerEpoch,
+    BrokerId,
+)
+from regency.model.kafka_errors import ErrorCode
+from regency.model.settings import BrokerSettings
+from regency.protos import controller_pb2 as pb
+from regency.runtime.grpc_channels import RpcFailed, call, open_channel
+from regency.runtime.grpc_clients import ControllerClient
+from regency.runtime.grpc_servers import GrpcServer, PortUnavailable
+
+ME = BrokerId(1)
+
+
+def leave(metadata: MetadataCache, **settings: int) -> bool:
+    asked = BrokerSettings(broker_id=ME, controlled_shutdown_retry_backoff_ms=1, **settings)
+    return asyncio.run(controlled_shutdown.leave(asked, ME, metadata, lambda: BrokerEpoch(50)))
+
+
+def test_leaving_asks_until_nothing_is_led_any_more(controller) -> None:
+    controller.shutdown_answers = [
+        pb.ControlledShutdownResponse(remaining_partitions=2),
+        pb.ControlledShutdownResponse(),
+    ]
+    assert leave(controller.known())
+    assert [(asked.broker_id, asked.broker_epoch) for asked in controller.shutdowns] == [(1, 50), (1, 50)]
+
+
+def test_leaving_gives_up_after_the_attempts_of_the_settings(controller) -> None:
+    controller.shutdown_answers = [pb.ControlledShutdownResponse(error_code=ErrorCode.NOT_CONTROLLER)] * 2
+    assert not leave(controller.known(), controlled_shutdown_max_retries=2)
+    assert controller.shutdown_answers == []
+
+
+def test_a_broker_nobody_ever_gave_a_partition_leaves_at_once() -> None:
+    assert leave(MetadataCache())
+
+
+def test_a_call_to_nobody_fails_by_its_deadline_and_names_the_target(controller) -> None:
+    controller.server.stop(0)
+    channel = open_channel(f"127.0.0.1:{controller.port}")
+    with pytest.raises(RpcFailed, match="the controller"):
+        call(
+            ControllerClient(channel).describe, pb.DescribeControllerRequest(), timeout_ms=500, target="the controller"
+        )
+    channel.close()
+
+
+def test_a_method_nobody_serves_is_an_rpc_failure_with_its_status(controller) -> None:
+    channel = open_channel(f"127.0.0.1:{controller.port}")
+    with pytest.raises(RpcFailed, match="unimplemented"):
+        call(ControllerClient(channel).describe, pb.DescribeControllerRequest(), timeout_ms=5000, target="it")
+    channel.close()
+
+
+def test_a_port_belongs_to_one_server(controller) -> None:
+    other = GrpcServer([], threads=1, name="other")
+    with pytest.raises(PortUnavailable, match=str(controller.port)):
+        other.bind("127.0.0.1", controller.port)
+    other.stop(0)
