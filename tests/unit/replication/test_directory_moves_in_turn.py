@@ -157,13 +157,13 @@ def test_a_move_goes_on_over_new_leader_epochs_and_so_does_the_next_one(moving, 
         target, before = broker.other_dir(), moving.states[TP].leader_epoch
         broker.move(target)
         for _ in range(bumps):
-            moving.advance(50, step=1)
+            moving.advance(50, step=10)
             assert broker.logs.futures.get(TP) is not None
             moving.lead(1, (1, 2), replicas=(1, 2))
             fill(moving, 1)
         assert moving.states[TP].leader_epoch == before + bumps
         limit(moving, 1 << 40)
-        moving.advance(200, step=1)
+        moving.advance(100, step=5)
         assert broker.log().home.path == target
         assert broker.values() == moving[2].values()
         assert broker.log().epoch_entries == moving[2].log().epoch_entries
@@ -178,7 +178,7 @@ def test_whenever_a_move_is_cancelled_there_is_one_log_and_no_future_one(moving,
         moving.clock.advance(1)
         broker.run_due()
     broker.move(source)
-    moving.advance(100, step=1)
+    moving.advance(100, step=10)
     assert dict(broker.logs.futures.all()) == {}
     assert broker.log().home.path == source
     assert [path for path in broker.dirs if (path / str(TP)).exists()] == [source]
