@@ -250,14 +250,14 @@ class _Opening:
         path = self._directory / EPOCH_CHECKPOINT
         try:
             on_file = read_epochs(self._disk, path)
-            why = "" if self._trusts_files else "the file says nothing of the oldest"
+            why = "the file says nothing of the oldest"  # also after a clean shutdown, if the log start went back
             if _is_stale(chain, on_file):
                 on_file, why = [], "the file does not have the newest, it is an old one"
         except (FileNotFoundError, CheckpointMalformed) as error:
             on_file = []
             why = str(error)
         known_from = on_file[0][1] if on_file else log_end
-        if why and known_from > log_start:
+        if known_from > log_start:
             self._read_epochs(chain, log_start, known_from, log_end, why)
         entries = merge_epochs(on_file, self._read)
         cache = LeaderEpochCache(self._disk, path, entries)

@@ -1,0 +1,417 @@
+"""A process with the production log manager on real files, which kills itself with SIGKILL at a named place.
+
+`python killed_broker.py SCENARIO ROOT POINT NTH` goes through a scenario in the directories below ROOT, and dies when
+it passes the crash point POINT for the NTH time. With no POINT it goes through to the end and says how often it passed
+which. What it is about to do, and what it has done, it tells on stdout, one JSON object per line: what was told
+outlives it, as a pipe's content is the kernel's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import struct
+import sys
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from uuid import UUID
+
+from crc32c import crc32c
+
+from regency.broker_agent.log.directory_logs import DirectoryLogs
+from regency.broker_agent.log.log_manager import LogManager
+from regency.broker_agent.log.partition_log import PartitionLog
+from regency.broker_agent.replication.directory_copy import DirectoryCopy
+from regency.model import crash_points
+from regency.model.clock import ManualClock
+from regency.model.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
+from regency.model.log_config import LogConfig
+
+CONFIG = LogConfig(
+    segment_bytes=700, index_interval_bytes=100, segment_index_bytes=120, flush_messages=9, file_delete_delay_ms=1000
+)
+TOPIC_ID = TopicId(UUID(int=7))
+FLIGHTS = TopicPartition("flights", 3)
+TRAINS = TopicPartition("trains", 0)
+
+
+def tell(**what: object) -> None:
+    """One line on stdout, at once and whole."""
+    os.write(1, json.dumps(what).encode() + b"\n")
+
+
+def make_batch(records: int, base: int, epoch: int, producer: int, sequence: int, timestamp: int) -> bytes:
+    """A batch whose records nobody looks at."""
+    body = bytes(range(20, 100))
+    tail = struct.pack(">hiqqqhii", 0, records - 1, timestamp, timestamp, producer, 0, sequence, records) + body
+    return struct.pack(">qiibI", base, len(tail) + 9, epoch, 2, crc32c(tail)) + tail
+
+
+class LaterWorker:
+    """Does its work between two operations, as the worker pool and the data loop do."""
+
+    def __init__(self) -> None:
+        self._jobs: deque[Callable[[], None]] = deque()
+        self.is_slow = False
+        """Whether it gets to nothing at all."""
+
+    def submit(self, work: Callable[[], object], done: Callable[[object], None]) -> None:
+        """Remember it."""
+        self._jobs.append(lambda: done(work()))
+
+    def work_off(self) -> None:
+        """Do all there is to do."""
+        while self._jobs and not self.is_slow:
+            self._jobs.popleft()()
+
+
+class Broker:
+    """Log directories and what is done with them. Every operation says first what it is, and then that it is done."""
+
+    def __init__(self, root: Path) -> None:
+        self._dirs = [root / "a", root / "b"]
+        self._uuids = count(1)
+        self.clock = ManualClock()
+        self.sequences: Counter[TopicPartition] = Counter()
+        self.start()
+
+    def start(self) -> None:
+        """Open the directories."""
+        self.worker = LaterWorker()
+        self.manager = LogManager.open(
+            self._dirs,
+            CONFIG,
+            broker_id=BrokerId(1),
+            cluster_id="c",
+            clock=self.clock,
+            worker=self.worker,
+            recovery_threads=1,
+            on_dir_failure=lambda path, why: tell(failed=[str(path), why]),
+            new_uuid=lambda: UUID(int=next(self._uuids)),
+        )
+        self.worker.work_off()
+        for partition, log in self.manager.all().items():
+            log.set_high_watermark(self.manager.high_watermark_checkpoint(partition))
+
+    def stop(self) -> None:
+        """A clean shutdown."""
+        self.worker.work_off()
+        self.manager.close()
+
+    def lose_power(self) -> None:
+        """As if the process had died: nothing is closed in order."""
+        self.manager._services.files.close_all()
+        for logs in self.manager.directories:
+            logs.directory.unlock()
+
+    def log(self, partition: TopicPartition) -> PartitionLog:
+        """A log that is there."""
+        log = self.manager.get(partition)
+        assert log is not None
+        return log
+
+    def create(self, partition: TopicPartition, directory: str = "a") -> None:
+        """Make a log."""
+        with self._doing("create", partition):
+            self.manager.prefer(partition, self._dirs["ab".index(directory)].absolute())
+            self.manager.create(partition, TOPIC_ID, CONFIG, is_new=True)
+
+    def produce(self, partition: TopicPartition, epoch: int, batches: int, records: int = 2) -> None:
+        """Append as the leader does, batch by batch."""
+        for _ in range(batches):
+            batch = self._next(partition, epoch, records, 0)
+            sent = bytearray(batch)
+            sent[:8], sent[12:16] = bytes(8), b"\xff" * 4  # the leader says where it is to stand, and in which epoch
+            with self._doing("append", partition, batches=[batch.hex()]):
+                self.log(partition).append_as_leader(sent, LeaderEpoch(epoch), self.clock.wall_ms())
+
+    def copy(self, partition: TopicPartition, epoch: int, batches: int, records: int = 2) -> None:
+        """Append several batches at once, as a follower does."""
+        new: list[bytes] = []
+        for _ in range(batches):
+            new.append(self._next(partition, epoch, records, len(new) * records))
+        with self._doing("append", partition, batches=[batch.hex() for batch in new]):
+            self.log(partition).append_as_follower(b"".join(new))
+
+    def lead(self, partition: TopicPartition, epoch: int) -> None:
+        """Begin a leader epoch."""
+        log = self.log(partition)
+        with self._doing("epoch", partition):
+            log.assign_epoch(LeaderEpoch(epoch), log.log_end_offset)
+
+    def cut(self, partition: TopicPartition, offset: int) -> None:
+        """Truncate the log."""
+        with self._doing("cut", partition, offset=offset):
+            self.log(partition).truncate_to(Offset(offset))
+
+    def start_over(self, partition: TopicPartition, offset: int) -> None:
+        """Empty the log to begin elsewhere."""
+        with self._doing("start over", partition, offset=offset):
+            self.log(partition).truncate_fully_and_start_at(Offset(offset))
+
+    def commit(self, partition: TopicPartition, offset: int | None = None) -> None:
+        """Let the high watermark rise to `offset`, or to the end."""
+        log = self.log(partition)
+        log.set_high_watermark(log.log_end_offset if offset is None else Offset(offset))
+
+    def raise_start(self, partition: TopicPartition, offset: int) -> None:
+        """Offer nothing below `offset`, which need not be where a segment begins."""
+        self.commit(partition)
+        with self._doing("raise start", partition, offset=offset):
+            self.log(partition).maybe_increment_log_start(Offset(offset))
+
+    def expire(self, partition: TopicPartition, kept_bytes: int) -> None:
+        """Let retention take segments away."""
+        log = self.log(partition)
+        self.commit(partition)
+        self.manager.set_config(partition.topic, CONFIG.__class__(**{**_fields(CONFIG), "retention_bytes": kept_bytes}))
+        with self._doing("expire", partition, offset=int(log.log_end_offset)) as done:
+            self.manager.run_retention(self.clock.wall_ms())
+            done["offset"] = int(log.log_start_offset)
+        self.manager.set_config(partition.topic, CONFIG)
+
+    def minute(self) -> None:
+        """What the data loop does every minute: checkpoints, and what was deleted is removed."""
+        self.clock.advance(60_000)
+        logs = self.manager.all()
+        marks = {partition: log.high_watermark for partition, log in logs.items()}
+        starts = {str(partition): int(log.log_start_offset) for partition, log in logs.items()}
+        told = {str(partition): int(mark) for partition, mark in marks.items()}
+        with self._doing("checkpoint", None, marks=told, starts=starts):
+            self.manager.checkpoint_recovery_points()
+            self.manager.checkpoint_log_start_offsets()
+            self.manager.checkpoint_high_watermarks(marks)
+        self.manager.remove_deleted_files()
+        self.worker.work_off()
+
+    def delete(self, partition: TopicPartition) -> None:
+        """Delete a log, asynchronously."""
+        with self._doing("delete", partition):
+            self.manager.delete_async(partition)
+        self.sequences.pop(partition)
+
+    def stray(self, partition: TopicPartition) -> None:
+        """Put a log aside that the cluster does not know."""
+        with self._doing("stray", partition):
+            self.manager.mark_stray([partition])
+        self.sequences.pop(partition)
+
+    def begin_move(self, partition: TopicPartition, directory: str) -> None:
+        """Have a copy grow in another directory."""
+        self.manager.futures.create(self.log(partition), self._directory(directory))
+        self.worker.work_off()
+
+    def copy_moved(self, partition: TopicPartition, batches: int = 100) -> None:
+        """Let the copy have so many batches more, one by one, or all there are."""
+        future = self.manager.futures.get(partition)
+        assert future is not None
+        copy = DirectoryCopy(self.log(partition), future)
+        while batches and not copy.is_level:
+            copy.advance(1)
+            self.worker.work_off()
+            batches -= 1
+
+    def finish_move(self, partition: TopicPartition) -> None:
+        """Let the copy be the log."""
+        told: list[bool] = []
+        self.manager.futures.prepare(partition, told.append)
+        self.worker.work_off()
+        assert told == [True]
+        self.manager.futures.swap(partition)
+        self.worker.work_off()
+
+    def tear(self, partition: TopicPartition, content: bytes) -> None:
+        """Something that is no batch stands behind the last one, as after a write that was torn."""
+        log = self.log(partition)
+        path = log.directory / f"{log.segment_base_offsets[-1]:020d}.log"
+        self.lose_power()
+        tell(torn=str(partition))
+        with path.open("ab") as file:
+            file.write(content)
+
+    def lose_page(self, partition: TopicPartition) -> None:
+        """The second segment from the end lost its last bytes, which were not synced."""
+        log = self.log(partition)
+        base = log.segment_base_offsets[-2]
+        path = log.directory / f"{base:020d}.log"
+        assert log.recovery_point <= base, "what was synced is not lost"
+        self.lose_power()
+        with self._doing("lose", partition, offset=int(base)):
+            os.truncate(path, path.stat().st_size - 10)
+
+    def _directory(self, name: str) -> DirectoryLogs:
+        found = self.manager.directory(self._dirs["ab".index(name)].absolute())
+        assert found is not None
+        return found
+
+    def _next(self, partition: TopicPartition, epoch: int, records: int, ahead: int) -> bytes:
+        base = self.log(partition).log_end_offset + ahead
+        sequence = self.sequences[partition]
+        self.sequences[partition] += records
+        self.clock.advance(10)
+        return make_batch(records, base, epoch, 9, sequence, self.clock.wall_ms())
+
+    def _doing(self, what: str, partition: TopicPartition | None, **more: object) -> _Operation:
+        return _Operation(self, {"op": what, "log": str(partition), **more})
+
+
+class _Operation:
+    """Tells of an operation before, and that it is done after; then the worker pool gets to its work."""
+
+    def __init__(self, broker: Broker, what: dict[str, object]) -> None:
+        self._broker = broker
+        self._what = what
+        self._done: dict[str, object] = {"done": True}
+
+    def __enter__(self) -> dict[str, object]:
+        tell(**self._what)
+        return self._done
+
+    def __exit__(self, *_: object) -> None:
+        if self._what["op"] == "checkpoint":
+            self._broker.worker.work_off()
+        tell(**self._done)
+        self._broker.worker.work_off()
+
+
+def _fields(config: LogConfig) -> dict[str, object]:
+    return {name: getattr(config, name) for name in config.__struct_fields__}
+
+
+def leading(broker: Broker) -> None:
+    """A leader's life: appends, rolls, flushes, epochs, retention, deletion, clean restarts."""
+    broker.create(FLIGHTS)
+    broker.create(TRAINS, "b")
+    broker.lead(FLIGHTS, 1)
+    broker.produce(FLIGHTS, 1, 9)
+    broker.commit(FLIGHTS, 8)
+    broker.minute()
+    broker.log(FLIGHTS).flush_in_background()
+    broker.worker.work_off()
+    broker.lead(FLIGHTS, 2)
+    broker.produce(FLIGHTS, 2, 8)
+    broker.produce(TRAINS, 0, 3)
+    broker.expire(FLIGHTS, 1200)
+    broker.minute()
+    broker.raise_start(FLIGHTS, 25)
+    broker.minute()
+    broker.stop()
+    broker.start()
+    broker.produce(FLIGHTS, 2, 3)
+    broker.delete(TRAINS)
+    broker.create(TRAINS, "b")
+    broker.produce(TRAINS, 1, 1)
+    broker.minute()
+    broker.stray(TRAINS)
+    broker.stop()
+
+
+def following(broker: Broker) -> None:
+    """A follower's life: many batches at once, cuts of every kind, a log that begins elsewhere."""
+    broker.create(FLIGHTS)
+    broker.copy(FLIGHTS, 0, 14)
+    broker.commit(FLIGHTS, 4)
+    broker.minute()
+    broker.copy(FLIGHTS, 1, 6)
+    broker.cut(FLIGHTS, 36)
+    broker.copy(FLIGHTS, 2, 3)
+    broker.log(FLIGHTS).flush()
+    broker.cut(FLIGHTS, 17)
+    broker.copy(FLIGHTS, 3, 9)
+    broker.raise_start(FLIGHTS, 7)
+    broker.minute()
+    broker.cut(FLIGHTS, 7)
+    broker.copy(FLIGHTS, 4, 9)
+    broker.raise_start(FLIGHTS, 20)
+    broker.minute()
+    broker.cut(FLIGHTS, 3)
+    broker.copy(FLIGHTS, 5, 5)
+    broker.start_over(FLIGHTS, 40)
+    broker.copy(FLIGHTS, 6, 9)
+    broker.stop()
+    broker.start()
+    broker.copy(FLIGHTS, 6, 2)
+    broker.minute()
+
+
+def recovering(broker: Broker) -> None:
+    """Starts after what power cuts leave."""
+    broker.create(FLIGHTS)
+    broker.copy(FLIGHTS, 0, 8, 1)
+    broker.minute()
+    broker.tear(FLIGHTS, b"\0" * 300)
+    broker.start()
+    broker.copy(FLIGHTS, 1, 3, 1)
+    broker.tear(FLIGHTS, make_batch(1, broker.log(FLIGHTS).log_end_offset, 1, 9, 0, 1)[:77])
+    broker.start()
+    broker.log(FLIGHTS).flush()
+    broker.minute()
+    broker.worker.is_slow = True
+    for _ in range(3):
+        broker.log(FLIGHTS).roll()
+        broker.copy(FLIGHTS, 2, 1, 1)
+    broker.lose_page(FLIGHTS)
+    broker.start()
+    broker.copy(FLIGHTS, 3, 3, 1)
+
+
+def moving(broker: Broker) -> None:
+    """A replica moves to the other directory and back; one move is given up."""
+    broker.create(FLIGHTS, "a")
+    broker.produce(FLIGHTS, 1, 9)
+    broker.raise_start(FLIGHTS, 3)
+    broker.minute()
+    broker.begin_move(FLIGHTS, "b")
+    broker.copy_moved(FLIGHTS, 3)
+    broker.minute()
+    broker.produce(FLIGHTS, 1, 2)
+    broker.copy_moved(FLIGHTS)
+    broker.finish_move(FLIGHTS)
+    broker.produce(FLIGHTS, 1, 2)
+    broker.minute()
+    broker.begin_move(FLIGHTS, "a")
+    broker.copy_moved(FLIGHTS, 4)
+    broker.delete(FLIGHTS)
+    broker.minute()
+    broker.create(FLIGHTS, "b")
+    broker.produce(FLIGHTS, 2, 3)
+    broker.begin_move(FLIGHTS, "a")
+    broker.copy_moved(FLIGHTS)
+    broker.stop()
+    broker.start()
+    broker.finish_move(FLIGHTS)
+    broker.produce(FLIGHTS, 2, 3)
+
+
+SCENARIOS: dict[str, Callable[[Broker], None]] = {
+    each.__name__: each for each in (leading, following, recovering, moving)
+}
+
+
+def watch(point: str, nth: int) -> Counter[str]:
+    """Die at a crash point; how often each was passed so far."""
+    passed: Counter[str] = Counter()
+
+    def look(name: str) -> None:
+        passed[name] += 1
+        if name == point and passed[name] == nth:
+            tell(reached=name, nth=nth)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    crash_points.observe(look)
+    return passed
+
+
+def main(arguments: Iterator[str]) -> None:
+    """Go through a scenario."""
+    scenario, root, point, nth = arguments
+    passed = watch(point, int(nth))
+    SCENARIOS[scenario](Broker(Path(root)))
+    tell(passed=passed)
+
+
+if __name__ == "__main__":
+    main(iter(sys.argv[1:]))

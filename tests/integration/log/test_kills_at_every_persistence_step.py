@@ -1,0 +1,25 @@
+"""SIGKILL at every crash point of the log, on real files: what was done is there at the next start, byte for byte."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from simulation.crash_points import crash_points_in_code
+
+pytestmark = pytest.mark.integration
+
+POINTS = sorted({point.name or point.place for point in crash_points_in_code() if "broker_agent/log/" in point.place})
+
+
+def test_there_are_points_to_be_killed_at() -> None:
+    assert len(POINTS) > 80
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_what_was_acknowledged_outlives_a_kill(kills: Any, passed: dict[str, dict[str, int]], point: str) -> None:
+    scenarios = passed.get(point)
+    assert scenarios, f"no scenario of killed_broker.py passes {point}: add what does to one of them"
+    cases = {next((scenario, 1) for scenario in scenarios), list(scenarios.items())[-1]}
+    for scenario, nth in sorted(cases):
+        kills.check(kills.run(scenario, point, nth))
