@@ -22,6 +22,7 @@ from regency.broker_agent.log.file_names import (
     EPOCH_CHECKPOINT,
     INDEX,
     LOG,
+    LOG_START_OFFSETS,
     SWAP,
     TIME_INDEX,
     TMP,
@@ -127,7 +128,7 @@ class _Opening:
         bases = self._tidy()
         crash_point("log.recovery.before_segments")
         segments, log_end = self._load_segments(bases)
-        log_start = max(self._found.log_start, bases[0] if bases else Offset(0))
+        log_start = self._log_start(segments, log_end)
         if segments and log_end < log_start:
             self._drop(segments)
         if not segments or log_end < log_start:
@@ -153,6 +154,25 @@ class _Opening:
             is_new=False,
             is_recovered=not self._trusts_files,
         )
+
+    def _log_start(self, segments: Sequence[Segment], log_end: Offset) -> Offset:
+        """The checkpointed log start, but not below the first segment.
+
+        Above the end it is where a tail was lost, of which the rest is deleted already; after a clean shutdown, where
+        nothing was lost, it is a mistake that must not cost the log.
+        """
+        first = segments[0].base_offset if segments else Offset(0)
+        if self._trusts_files and not self._read and segments and self._found.log_start > log_end:
+            logger.warning(
+                "%s: begins at %d: %s says %d, but the log was closed in order and ends at %d",
+                self._directory,
+                first,
+                self._directory.with_name(LOG_START_OFFSETS),
+                self._found.log_start,
+                log_end,
+            )
+            return first
+        return max(self._found.log_start, first)
 
     def _tidy(self) -> list[Offset]:
         """Remove what earlier deletions and crashes left; returns base offsets of segments, rising."""

@@ -19,7 +19,7 @@ def test_there_are_points_to_be_killed_at() -> None:
 @pytest.mark.parametrize("point", POINTS)
 def test_what_was_acknowledged_outlives_a_kill(kills: Any, passed: dict[str, dict[str, int]], point: str) -> None:
     scenarios = passed.get(point)
-    assert scenarios, f"no scenario of killed_broker.py passes {point}: add what does to one of them"
+    assert scenarios, f"no scenario in killing/scenarios.py passes {point}: add what does to one of them"
     cases = {next((scenario, 1) for scenario in scenarios), list(scenarios.items())[-1]}
     for scenario, nth in sorted(cases):
         kills.check(kills.run(scenario, point, nth))

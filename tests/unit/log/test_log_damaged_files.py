@@ -252,11 +252,14 @@ def test_a_missing_clean_marker_costs_only_time(disk, log, batch):
     assert_whole(start(disk, log, clean=False), batch)
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff\xff", b"version: 0\n"])
+@pytest.mark.parametrize("content", [None, b"", b"\xff\xff", b"version: 0\n"])
 def test_a_damaged_topic_id_is_unknown_until_the_controller_says_it(disk, log, batch, content):
     path = log.directory / "partition.metadata"
     whole = path.read_bytes()
-    path.write_bytes(content)
+    if content is None:
+        path.unlink()
+    else:
+        path.write_bytes(content)
     found = start(disk, log)
     assert found.topic_id.int == 0
     found.set_topic_id(log.topic_id)

@@ -87,6 +87,16 @@ def test_a_start_within_a_segment_goes_back_and_all_that_is_there_is_offered_aga
     assert (again.log_start_offset, again.epoch_entries) == (7, ((2, 7), (3, 15)))
 
 
+def test_a_start_beyond_the_end_of_a_log_that_was_closed_in_order_is_a_mistake_and_named(disk, log, batch, caplog):
+    disk.manager.close()
+    disk.manager = None
+    path = disk.dirs[0] / "log-start-offset-checkpoint"
+    path.write_text(f"0\n1\nflights 3 {END + 1}\n")
+    assert_complete_from(disk.open().get(log.topic_partition), 0, batch)
+    assert f"{path} says {END + 1}" in caplog.text
+    assert path.read_text() == "0\n0\n"
+
+
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_start_that_points_below_the_first_segment_is_not_believed(disk, log, batch, clean):
     log.delete_old_segments(NOW)

@@ -1,53 +1,41 @@
-"""A process with the production log manager on real files, which kills itself with SIGKILL at a named place.
+"""A broker's log directories, and what is done with them; every step is told before it is taken, and when it is done.
 
-`python killed_broker.py SCENARIO ROOT POINT NTH` goes through a scenario in the directories below ROOT, and dies when
-it passes the crash point POINT for the NTH time. With no POINT it goes through to the end and says how often it passed
-which. What it is about to do, and what it has done, it tells on stdout, one JSON object per line: what was told
-outlives it, as a pipe's content is the kernel's.
+What was told on stdout, one JSON object per line, outlives the process: a pipe's content is the kernel's.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import signal
-import struct
-import sys
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
+from typing import TypeVar
 from uuid import UUID
 
-from crc32c import crc32c
+import msgspec
 
+from killing.batches import make_batch
 from regency.broker_agent.log.directory_logs import DirectoryLogs
 from regency.broker_agent.log.log_manager import LogManager
 from regency.broker_agent.log.partition_log import PartitionLog
 from regency.broker_agent.replication.directory_copy import DirectoryCopy
-from regency.model import crash_points
 from regency.model.clock import ManualClock
 from regency.model.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from regency.model.log_config import LogConfig
+
+T = TypeVar("T")
 
 CONFIG = LogConfig(
     segment_bytes=700, index_interval_bytes=100, segment_index_bytes=120, flush_messages=9, file_delete_delay_ms=1000
 )
 TOPIC_ID = TopicId(UUID(int=7))
-FLIGHTS = TopicPartition("flights", 3)
-TRAINS = TopicPartition("trains", 0)
 
 
 def tell(**what: object) -> None:
     """One line on stdout, at once and whole."""
     os.write(1, json.dumps(what).encode() + b"\n")
-
-
-def make_batch(records: int, base: int, epoch: int, producer: int, sequence: int, timestamp: int) -> bytes:
-    """A batch whose records nobody looks at."""
-    body = bytes(range(20, 100))
-    tail = struct.pack(">hiqqqhii", 0, records - 1, timestamp, timestamp, producer, 0, sequence, records) + body
-    return struct.pack(">qiibI", base, len(tail) + 9, epoch, 2, crc32c(tail)) + tail
 
 
 class LaterWorker:
@@ -58,7 +46,7 @@ class LaterWorker:
         self.is_slow = False
         """Whether it gets to nothing at all."""
 
-    def submit(self, work: Callable[[], object], done: Callable[[object], None]) -> None:
+    def submit(self, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
         """Remember it."""
         self._jobs.append(lambda: done(work()))
 
@@ -167,7 +155,7 @@ class Broker:
         """Let retention take segments away."""
         log = self.log(partition)
         self.commit(partition)
-        self.manager.set_config(partition.topic, CONFIG.__class__(**{**_fields(CONFIG), "retention_bytes": kept_bytes}))
+        self.manager.set_config(partition.topic, msgspec.structs.replace(CONFIG, retention_bytes=kept_bytes))
         with self._doing("expire", partition, offset=int(log.log_end_offset)) as done:
             self.manager.run_retention(self.clock.wall_ms())
             done["offset"] = int(log.log_start_offset)
@@ -275,143 +263,3 @@ class _Operation:
             self._broker.worker.work_off()
         tell(**self._done)
         self._broker.worker.work_off()
-
-
-def _fields(config: LogConfig) -> dict[str, object]:
-    return {name: getattr(config, name) for name in config.__struct_fields__}
-
-
-def leading(broker: Broker) -> None:
-    """A leader's life: appends, rolls, flushes, epochs, retention, deletion, clean restarts."""
-    broker.create(FLIGHTS)
-    broker.create(TRAINS, "b")
-    broker.lead(FLIGHTS, 1)
-    broker.produce(FLIGHTS, 1, 9)
-    broker.commit(FLIGHTS, 8)
-    broker.minute()
-    broker.log(FLIGHTS).flush_in_background()
-    broker.worker.work_off()
-    broker.lead(FLIGHTS, 2)
-    broker.produce(FLIGHTS, 2, 8)
-    broker.produce(TRAINS, 0, 3)
-    broker.expire(FLIGHTS, 1200)
-    broker.minute()
-    broker.raise_start(FLIGHTS, 25)
-    broker.minute()
-    broker.stop()
-    broker.start()
-    broker.produce(FLIGHTS, 2, 3)
-    broker.delete(TRAINS)
-    broker.create(TRAINS, "b")
-    broker.produce(TRAINS, 1, 1)
-    broker.minute()
-    broker.stray(TRAINS)
-    broker.stop()
-
-
-def following(broker: Broker) -> None:
-    """A follower's life: many batches at once, cuts of every kind, a log that begins elsewhere."""
-    broker.create(FLIGHTS)
-    broker.copy(FLIGHTS, 0, 14)
-    broker.commit(FLIGHTS, 4)
-    broker.minute()
-    broker.copy(FLIGHTS, 1, 6)
-    broker.cut(FLIGHTS, 36)
-    broker.copy(FLIGHTS, 2, 3)
-    broker.log(FLIGHTS).flush()
-    broker.cut(FLIGHTS, 17)
-    broker.copy(FLIGHTS, 3, 9)
-    broker.raise_start(FLIGHTS, 7)
-    broker.minute()
-    broker.cut(FLIGHTS, 7)
-    broker.copy(FLIGHTS, 4, 9)
-    broker.raise_start(FLIGHTS, 20)
-    broker.minute()
-    broker.cut(FLIGHTS, 3)
-    broker.copy(FLIGHTS, 5, 5)
-    broker.start_over(FLIGHTS, 40)
-    broker.copy(FLIGHTS, 6, 9)
-    broker.stop()
-    broker.start()
-    broker.copy(FLIGHTS, 6, 2)
-    broker.minute()
-
-
-def recovering(broker: Broker) -> None:
-    """Starts after what power cuts leave."""
-    broker.create(FLIGHTS)
-    broker.copy(FLIGHTS, 0, 8, 1)
-    broker.minute()
-    broker.tear(FLIGHTS, b"\0" * 300)
-    broker.start()
-    broker.copy(FLIGHTS, 1, 3, 1)
-    broker.tear(FLIGHTS, make_batch(1, broker.log(FLIGHTS).log_end_offset, 1, 9, 0, 1)[:77])
-    broker.start()
-    broker.log(FLIGHTS).flush()
-    broker.minute()
-    broker.worker.is_slow = True
-    for _ in range(3):
-        broker.log(FLIGHTS).roll()
-        broker.copy(FLIGHTS, 2, 1, 1)
-    broker.lose_page(FLIGHTS)
-    broker.start()
-    broker.copy(FLIGHTS, 3, 3, 1)
-
-
-def moving(broker: Broker) -> None:
-    """A replica moves to the other directory and back; one move is given up."""
-    broker.create(FLIGHTS, "a")
-    broker.produce(FLIGHTS, 1, 9)
-    broker.raise_start(FLIGHTS, 3)
-    broker.minute()
-    broker.begin_move(FLIGHTS, "b")
-    broker.copy_moved(FLIGHTS, 3)
-    broker.minute()
-    broker.produce(FLIGHTS, 1, 2)
-    broker.copy_moved(FLIGHTS)
-    broker.finish_move(FLIGHTS)
-    broker.produce(FLIGHTS, 1, 2)
-    broker.minute()
-    broker.begin_move(FLIGHTS, "a")
-    broker.copy_moved(FLIGHTS, 4)
-    broker.delete(FLIGHTS)
-    broker.minute()
-    broker.create(FLIGHTS, "b")
-    broker.produce(FLIGHTS, 2, 3)
-    broker.begin_move(FLIGHTS, "a")
-    broker.copy_moved(FLIGHTS)
-    broker.stop()
-    broker.start()
-    broker.finish_move(FLIGHTS)
-    broker.produce(FLIGHTS, 2, 3)
-
-
-SCENARIOS: dict[str, Callable[[Broker], None]] = {
-    each.__name__: each for each in (leading, following, recovering, moving)
-}
-
-
-def watch(point: str, nth: int) -> Counter[str]:
-    """Die at a crash point; how often each was passed so far."""
-    passed: Counter[str] = Counter()
-
-    def look(name: str) -> None:
-        passed[name] += 1
-        if name == point and passed[name] == nth:
-            tell(reached=name, nth=nth)
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    crash_points.observe(look)
-    return passed
-
-
-def main(arguments: Iterator[str]) -> None:
-    """Go through a scenario."""
-    scenario, root, point, nth = arguments
-    passed = watch(point, int(nth))
-    SCENARIOS[scenario](Broker(Path(root)))
-    tell(passed=passed)
-
-
-if __name__ == "__main__":
-    main(iter(sys.argv[1:]))
