@@ -80,7 +80,10 @@ def test_an_agent_that_is_killed_again_and_again_loses_nothing_that_was_acknowle
     words = ["verify", "replicas", "t", "-o", "json", "--bootstrap-server", cluster.bootstrap_servers]
     done = CliRunner().invoke(cli, words, prog_name="regency")
     assert done.exit_code == 0, done.output
-    assert {each["state"] for each in json.loads(done.stdout)["partitions"]} == {"ok"}
+    found = json.loads(done.stdout)
+    assert (found["agrees"], found["complete"]) == (True, True)
+    states = [[replica["state"] for replica in each["replicas"]] for each in found["partitions"]]
+    assert states == [["agrees"] * 3] * 3
     for broker in cluster.broker_ids:
         assert cluster.stop(broker)
     directories = {broker: cluster.log_dirs(broker)[0] for broker in cluster.broker_ids}
