@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from simulation.crash_points import crash_points_in_code
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
 POINTS = sorted({point.name or point.place for point in crash_points_in_code() if "broker_agent/log/" in point.place})
 
@@ -17,10 +17,10 @@ def test_there_are_points_to_be_killed_at() -> None:
 
 
 def spread(scenarios: dict[str, int]) -> set[tuple[str, int]]:
-    """The first passing and the last, and two between them where many different steps pass the point."""
+    """The last passing; the first too where there are some, and two between them where many steps pass the point."""
     passings = [(scenario, nth) for scenario, times in scenarios.items() for nth in range(1, times + 1)]
-    steps = 3 if len(passings) > 100 else 1
-    return {passings[(len(passings) - 1) * step // steps] for step in range(steps + 1)}
+    picks = 4 if len(passings) > 100 else 2 if len(passings) > 10 else 1
+    return {passings[-1 - (len(passings) - 1) * pick // max(picks - 1, 1)] for pick in range(picks)}
 
 
 @pytest.mark.parametrize("point", POINTS)

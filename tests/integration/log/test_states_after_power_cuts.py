@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from killing.checks import Kills
+from killing.ledger import Ledger
 
 pytestmark = pytest.mark.integration
 
@@ -21,20 +23,27 @@ FIRST_UNSYNCED = 2 * BATCH
 """Byte in the second segment, which begins at offset 8."""
 
 
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Ledger, Path]:
+    """What a process told that wrote a log, and where that is."""
+    kills = Kills(tmp_path_factory.mktemp("written"))
+    ledger = kills.run("writing")
+    log = kills.root / "a" / "flights-3"
+    sizes = {int(path.stem): path.stat().st_size for path in log.glob("*.log")}
+    assert sizes == {0: 4 * BATCH, 8: 4 * BATCH, 16: 2 * BATCH}
+    assert log.with_name("recovery-point-offset-checkpoint").read_text() == f"0\n1\nflights 3 {SYNCED}\n"
+    return ledger, kills.root
+
+
 @pytest.fixture
-def state(kills: Any) -> Callable[[Callable[[Path], None]], None]:
+def state(kills: Kills, written: tuple[Ledger, Path]) -> Callable[..., None]:
     """Checks what a start makes of files that are spoilt by a function of the log's directory."""
-    written = kills.run("writing")
-    origin = kills.root
-    log = origin / "a" / "flights-3"
-    assert sorted(path.name[-6:] for path in log.glob("*.log")) == ["00.log", "08.log", "16.log"]
-    assert [path.stat().st_size for path in sorted(log.glob("*.log"))] == [4 * BATCH, 4 * BATCH, 2 * BATCH]
-    assert (origin / "a" / "recovery-point-offset-checkpoint").read_text() == f"0\n1\nflights 3 {SYNCED}\n"
+    told, origin = written
 
     def check(spoil: Callable[[Path], None], *, end: int = SYNCED) -> None:
         kills.take_copy(origin)
         spoil(kills.root / "a" / "flights-3")
-        ledger = deepcopy(written)
+        ledger = deepcopy(told)
         ledger.logs["flights-3"].least_end = end
         kills.check(ledger, spoilt=True)
 
