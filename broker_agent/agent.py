@@ -30,6 +30,7 @@ from regency.broker_agent.isr_store import IsrWriter
 from regency.broker_agent.listener.server import KafkaListener
 from regency.broker_agent.log.disk import OsDisk
 from regency.broker_agent.ports import IsrChange, IsrWritten
+from regency.broker_agent.probes import Recovery, live_conditions, ready_conditions
 from regency.broker_agent.producer_ids import ProducerIds
 from regency.broker_agent.readiness import say_ready_once_known
 from regency.broker_agent.registration import Registered
@@ -44,6 +45,7 @@ from regency.model.endpoints import format_endpoint
 from regency.model.facts import Endpoint
 from regency.model.settings import BrokerSettings
 from regency.runtime.grpc_servers import GrpcServer, PortUnavailable
+from regency.runtime.http.probes import daemon_server, serving_host
 from regency.runtime.supervise import start_task, start_thread
 from regency.runtime.zk_client import connect
 from regency.runtime.zk_session import ZkSession
@@ -58,9 +60,6 @@ CONTROL_THREADS = 4
 """Threads of the control server; one request is executed at a time, the others wait for their turn or are reads."""
 
 GRACE_MS = 1000
-
-LOGS_PER_LINE = 1000
-"""Logs opened at the start for each line about it."""
 
 
 async def run_agent(settings: BrokerSettings, child_arguments: Sequence[str]) -> int:
@@ -96,7 +95,9 @@ class Agent:
         self._loop = DataLoop(end_process)
         self._worker = LoopWorker(self._loop, WORKERS, "worker")
         self._zookeeper_worker = LoopWorker(self._loop, ZOOKEEPER_WORKERS, "zookeeper")
-        self._child = ControllerChild(child_arguments, self._fix_child_port)
+        self._child = ControllerChild(child_arguments, self._fix_child_ports)
+        self._recovery = Recovery()
+        self._http_port = -1
         self._endpoints: list[Endpoint] = []
         self._registered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._assembly = Assembly(settings, self._ports(), self)
@@ -119,8 +120,11 @@ class Agent:
         stack.callback(self._zookeeper_worker.close)
         stack.callback(self._worker.close)
         stack.push_async_callback(self._child.stop)
+        self._serve_http(stack)
         await self._assembly.start(stack)
         ports = {endpoint.listener: endpoint.port for endpoint in self._endpoints}
+        ports |= {"HTTP": self._http_port, "CONTROLLER_HTTP": self._child.http_port}
+        ports = {name: port for name, port in ports.items() if port > 0}
         ready = say_ready_once_known(self._broker_id, ports, self._assembly.metadata, self._assembly.broker_epoch)
         stack.callback(asyncio.ensure_future(ready).cancel)
 
@@ -258,22 +262,42 @@ class Agent:
             endpoints=lambda: tuple(self._endpoints),
             open_history=self._open_history,
             recovery_threads=settings.num_recovery_threads_per_data_dir,
-            progress=_tell_progress,
+            progress=self._recovery.tell,
         )
 
     def _open_history(self) -> Callable[[IsrChange, IsrWritten], None]:
         files = HistoryWriter(Path(self._settings.regency_history_dir), "agent")
         return IsrHistory(self._broker_id, files, self._clock).record
 
-    def _fix_child_port(self, port: int) -> Sequence[str]:
+    def _serve_http(self, stack: AsyncExitStack) -> None:
+        """Metrics and probes, from now on: also a start that takes long can be looked at."""
+        settings = self._settings
+        if settings.regency_http_port < 0:
+            return
+        server = daemon_server(
+            [],
+            live=live_conditions(self._loop),
+            ready=ready_conditions(self._broker_id, self._assembly, self._recovery, self.stop_asked.is_set),
+            clock=self._clock,
+            name="http",
+            port_key="regency.http.port",
+        )
+        self._http_port = server.bind(serving_host(settings), settings.regency_http_port)
+        stack.callback(server.stop)
+        server.start(end_process)
+
+    def _fix_child_ports(self, port: int, http_port: int) -> Sequence[str]:
         """What makes a restarted child listen where the first one did."""
         settings = self._settings
+        fixed: list[str] = []
+        if settings.regency_controller_http_port == 0 and http_port > 0:
+            fixed += ["--override", f"regency.controller.http.port={http_port}"]
         if settings.controller_listener.port:
-            return ()
+            return fixed
         name = settings.controller_listener_name
         others = [end for end in (*settings.listeners, *settings.control_listeners) if end.listener != name]
-        fixed = msgspec.structs.replace(settings.controller_listener, port=port)
-        return ("--override", "listeners=" + ",".join(format_endpoint(end) for end in (*others, fixed)))
+        own = msgspec.structs.replace(settings.controller_listener, port=port)
+        return (*fixed, "--override", "listeners=" + ",".join(format_endpoint(end) for end in (*others, own)))
 
     def _announce(self, endpoint: Endpoint, port: int) -> None:
         self._endpoints.append(self._settings.advertised(endpoint, bound_port=port, hostname=socket.gethostname()))
@@ -284,11 +308,6 @@ class Agent:
 
     def _later(self, delay_ms: int, work: Callable[[], None]) -> None:
         asyncio.get_running_loop().call_later(delay_ms / 1000, self._loop.post, work)
-
-
-def _tell_progress(done: int, count: int) -> None:
-    if done == count or done % LOGS_PER_LINE == 0:
-        logger.info("opened %d of %d logs", done, count)
 
 
 def end_process(name: str, error: BaseException) -> None:

@@ -179,6 +179,11 @@ class Assembly:
         """Newest registered epoch of this broker; -1 before the first."""
         return self._registration.epoch() if self._registration is not None else NO_BROKER_EPOCH
 
+    @property
+    def is_registered(self) -> bool:
+        """Whether this broker is registered in ZooKeeper now, as far as is known. Any thread."""
+        return self._registration is not None and self._registration.owner_generation() is not None
+
     async def start(self, stack: AsyncExitStack) -> None:
         """Make and start every part in order; closing `stack` stops them in the opposite one. Raises RegencyError."""
         edge = self._edge

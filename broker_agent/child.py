@@ -42,23 +42,25 @@ class ChildFailed(RegencyError):
 
 class _PortLine(msgspec.Struct):
     port: int
+    http: int = -1
 
 
 class ControllerChild:
-    """Runs `command` with `arguments`, plus what `fix_port` adds for a restart on a known port."""
+    """Runs `command` with `arguments`, plus what `fix_ports` adds for a restart on known ports."""
 
     def __init__(
         self,
         arguments: Sequence[str],
-        fix_port: Callable[[int], Sequence[str]],
+        fix_ports: Callable[[int, int], Sequence[str]],
         command: Sequence[str] = CONTROLLER_COMMAND,
     ) -> None:
         self._arguments = (*command, *arguments)
-        self._fix_port = fix_port
+        self._fix_ports = fix_ports
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe = -1
         self._line = b""
         self._port = 0
+        self._http_port = -1
         self._known_port: asyncio.Future[int] | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -66,6 +68,11 @@ class ControllerChild:
     def port(self) -> int:
         """The bound port of the child's gRPC server; 0 before it is known."""
         return self._port
+
+    @property
+    def http_port(self) -> int:
+        """Where the child serves metrics and probes; -1 before it is known, and where it serves none."""
+        return self._http_port
 
     @property
     def running(self) -> bool:
@@ -132,7 +139,7 @@ class ControllerChild:
 
     def _spawn(self) -> None:
         read_end, self._pipe = os.pipe()
-        fixed = self._fix_port(self._port) if self._port else ()
+        fixed = self._fix_ports(self._port, self._http_port) if self._port else ()
         command = [*self._arguments, *fixed, "--parent-pipe", str(read_end)]
         try:
             self._process = subprocess.Popen(  # noqa: S603 (our own program)
@@ -162,7 +169,8 @@ class ControllerChild:
             return
         self._line = line + newline
         try:
-            self._port = msgspec.json.decode(line, type=_PortLine).port
+            told = msgspec.json.decode(line, type=_PortLine)
+            self._port, self._http_port = told.port, told.http
         except msgspec.DecodeError:
             logger.warning("the controller process did not tell its port but %r", line[:200])
             return

@@ -21,14 +21,19 @@ PATIENCE_MS = 10_000
 """After waiting this long for a controller it says so in the log, and waits on."""
 
 
+def is_known(view: MetadataSnapshot, broker: BrokerId, epoch: BrokerEpoch) -> bool:
+    """Whether metadata names this incarnation of the broker."""
+    node = view.brokers.get(broker)
+    return node is not None and node.epoch == epoch
+
+
 async def say_ready_once_known(
     broker: BrokerId, ports: Mapping[str, int], metadata: MetadataCache, broker_epoch: Callable[[], BrokerEpoch]
 ) -> None:
     """Write one JSON line to stdout when metadata names this incarnation of the broker. `ports` by listener."""
 
     def known(view: MetadataSnapshot) -> bool:
-        node = view.brokers.get(broker)
-        return node is not None and node.epoch == broker_epoch()
+        return is_known(view, broker, broker_epoch())
 
     told = False
     while not await metadata.wait_for(known, PATIENCE_MS):

@@ -26,11 +26,14 @@ from regency.controller.event_loop import EventLoop, EventQueue
 from regency.controller.events import ShutDown
 from regency.controller.examination import Examiner
 from regency.controller.inspection import Inspection
+from regency.controller.metrics import ControllerMetrics
+from regency.controller.probes import live_conditions, ready_conditions
 from regency.history.writer import HistoryWriter
 from regency.model.clock import SystemClock
 from regency.model.errors import RegencyError
 from regency.model.settings import BrokerSettings
 from regency.runtime.grpc_servers import GrpcServer
+from regency.runtime.http.probes import daemon_server, serving_host
 from regency.runtime.logging import configure
 from regency.runtime.parent import die_with_parent
 from regency.runtime.settings_loader import load_settings
@@ -93,9 +96,22 @@ class ControllerProcess:
         inspection = Inspection(config.broker_id, config.history_dir, examiner)
         services = [reporting.handler(), admin_service(desk), inspection.handler()]
         self._server = GrpcServer(services, threads=RPC_THREADS, name="controller-rpc")
+        self._http = daemon_server(
+            [ControllerMetrics(self._controller)],
+            live=live_conditions(),
+            ready=ready_conditions(self._controller),
+            clock=clock,
+            name="controller-http",
+            port_key="regency.controller.http.port",
+        )
+        self.http_port = -1
+        """Where metrics and probes are served; -1: nowhere."""
 
     def start(self) -> int:
         """Serve, and begin to race. Returns the port. Raises PortUnavailable, ZkError."""
+        if self._settings.regency_controller_http_port >= 0:
+            self.http_port = self._http.bind(serving_host(self._settings), self._settings.regency_controller_http_port)
+            self._http.start(self._on_death)
         listener = self._settings.controller_listener
         port = self._server.bind(listener.host, listener.port)
         self._server.start()
@@ -119,6 +135,7 @@ class ControllerProcess:
         self._queue.preempt_all(ShutDown())
         self._session.close()
         self._server.stop(0)
+        self._http.stop()
 
     def _on_death(self, name: str, error: BaseException) -> None:
         logger.critical("%s ended, so this process ends: %s", name, error, exc_info=error)
@@ -163,7 +180,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except RegencyError as error:
         sys.stderr.write(f"Error: {error}\n")
         return 1
-    sys.stdout.write(json.dumps({"port": port}) + "\n")
+    sys.stdout.write(json.dumps({"port": port, "http": process.http_port}) + "\n")
     sys.stdout.flush()
     well = process.wait()
     last_resort = threading.Timer(END_WAIT_S, os._exit, (0 if well else 1,))

@@ -20,6 +20,7 @@ from regency.cluster.status import ClusterStatus, cluster_status
 def status() -> int:
     """Show ZooKeeper, brokers, controller and partitions of the cluster in a directory. Exit status 3 if unhealthy.
 
+    HTTP and CONTROLLER are the ports at which agent and controller of a broker serve /metrics and /readyz.
     Agents that were started by hand count: who has locked the log directory of a broker runs as that broker.
 
     \b
@@ -36,12 +37,13 @@ def status() -> int:
 
 
 def _print(found: ClusterStatus) -> None:
-    rows = [("PROCESS", "PID", "STATE", "REGISTERED", "ADDRESS")]
+    rows = [("PROCESS", "PID", "STATE", "REGISTERED", "ADDRESS", "HTTP", "CONTROLLER")]
     zookeeper = found.zookeeper
-    rows.append(("zookeeper", _text(zookeeper.pid), zookeeper.state, "-", zookeeper.connect))
+    rows.append(("zookeeper", _text(zookeeper.pid), zookeeper.state, "-", zookeeper.connect, "-", "-"))
     for broker in found.brokers:
         registered = {True: "yes", False: "no", None: "-"}[broker.registered]
-        rows.append((f"broker {broker.id}", _text(broker.pid), broker.state, registered, broker.address))
+        ports = (_port(broker.agent_http), _port(broker.controller_http))
+        rows.append((f"broker {broker.id}", _text(broker.pid), broker.state, registered, broker.address, *ports))
     print_table(rows)
     if found.controller is not None:
         rules = "nobody" if found.controller.id is None else f"broker {found.controller.id}"
@@ -57,6 +59,10 @@ def _print(found: ClusterStatus) -> None:
             if broker.state == ProcessState.DEAD.value:
                 config = Path(found.directory, agent_name(broker.id), "server.properties")
                 say(f"Broker {broker.id} comes back with `regency agent --config {shlex.quote(str(config))}`.")
+
+
+def _port(address: str) -> str:
+    return address.rpartition(":")[2] or "-"
 
 
 def _text(pid: int | None) -> str:

@@ -13,7 +13,16 @@ from regency.cluster.errors import ClusterError, ClusterNotRunning, ClusterStart
 from regency.cluster.lock_holders import started_by_hand
 from regency.cluster.processes import ProcessRow, ProcessState, members
 from regency.cluster.spawner import ManagedProcess, Spawner, last_lines
-from regency.cluster.state import CONTROL_LISTENER, CONTROLLER_LISTENER, DATA, LISTENERS, BrokerPorts, agent_name
+from regency.cluster.state import (
+    AGENT_HTTP,
+    CONTROL_LISTENER,
+    CONTROLLER_HTTP,
+    CONTROLLER_LISTENER,
+    DATA,
+    LISTENERS,
+    BrokerPorts,
+    agent_name,
+)
 from regency.model.ids import BrokerId
 from regency.model.properties import format_properties
 
@@ -21,7 +30,17 @@ HOST = "127.0.0.1"
 AGENT_COMMAND = (sys.executable, "-P", "-m", "regency.broker_agent")
 SHUTDOWN_RETRY_MS = 500
 """Kafka's 5 s make the last broker of a cluster, whose leadership nobody can take, wait for 10 s."""
-OWN_KEYS = ("broker.id", "listeners", "advertised.listeners", "log.dirs", "log.dir", "zookeeper.connect")
+OWN_KEYS = (
+    "broker.id",
+    "listeners",
+    "advertised.listeners",
+    "log.dirs",
+    "log.dir",
+    "zookeeper.connect",
+    "regency.http.port",
+    "regency.controller.http.port",
+    "regency.http.host",
+)
 """Keys of server.properties that the cluster decides and nobody may set."""
 
 
@@ -54,6 +73,8 @@ def agent_properties(
         "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in LISTENERS),
         "control.plane.listener.name": CONTROL_LISTENER,
         "regency.controller.listener.name": CONTROLLER_LISTENER,
+        "regency.http.port": str(broker.ports[AGENT_HTTP]),
+        "regency.controller.http.port": str(broker.ports[CONTROLLER_HTTP]),
         "zookeeper.connect": zookeeper_connect,
         "zookeeper.session.timeout.ms": str(session_timeout_ms),
         "log.dirs": str(directory / DATA),

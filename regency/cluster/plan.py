@@ -9,7 +9,7 @@ import msgspec
 
 from regency.cluster.errors import ClusterError, UnknownBroker
 from regency.cluster.ports import reserve_ports
-from regency.cluster.state import LISTENERS, BrokerPorts, ClusterState, read_state
+from regency.cluster.state import PORTS, BrokerPorts, ClusterState, read_state
 from regency.cluster.zookeeper import HOST
 from regency.model.ids import BrokerId
 
@@ -63,8 +63,9 @@ def plan_cluster(
             hint="Leave the number out, or choose another directory.",
         )
     elif count > len(known.brokers):
-        added = reserve_ports((count - len(known.brokers)) * len(LISTENERS), owner=directory)
+        added = reserve_ports((count - len(known.brokers)) * len(PORTS), owner=directory)
         known = msgspec.structs.replace(known, brokers=(*known.brokers, *_number(len(known.brokers) + 1, added)))
+    known = _complete(directory, known)
     return msgspec.structs.replace(
         known,
         session_timeout_ms=session_timeout_ms,
@@ -100,15 +101,25 @@ def _refuse_name(directory: Path) -> None:
 
 
 def _reserve(directory: Path, brokers: int, *, own_zookeeper: bool) -> list[int]:
-    """Port of ZooKeeper (0 where it is not ours), then three for each broker."""
-    ports = reserve_ports(brokers * len(LISTENERS) + own_zookeeper, owner=directory)
+    """Port of ZooKeeper (0 where it is not ours), then those of each broker."""
+    ports = reserve_ports(brokers * len(PORTS) + own_zookeeper, owner=directory)
     return ports if own_zookeeper else [0, *ports]
 
 
+def _complete(directory: Path, known: ClusterState) -> ClusterState:
+    """The same cluster with a port for everything, where it was made by a version that had fewer."""
+    brokers = []
+    for broker in known.brokers:
+        lacking = [name for name in PORTS if name not in broker.ports]
+        added = reserve_ports(len(lacking), owner=directory) if lacking else []
+        brokers.append(BrokerPorts(broker.id, {**broker.ports, **dict(zip(lacking, added, strict=True))}))
+    return msgspec.structs.replace(known, brokers=tuple(brokers))
+
+
 def _number(first: int, ports: list[int]) -> tuple[BrokerPorts, ...]:
-    width = len(LISTENERS)
+    width = len(PORTS)
     groups = [ports[start : start + width] for start in range(0, len(ports), width)]
     return tuple(
-        BrokerPorts(BrokerId(number), dict(zip(LISTENERS, group, strict=True)))
+        BrokerPorts(BrokerId(number), dict(zip(PORTS, group, strict=True)))
         for number, group in enumerate(groups, first)
     )

@@ -28,6 +28,10 @@ CONTROLLER_LISTENER = "CONTROLLER"
 DATA = "data"
 """Log directory of an agent, in its own."""
 LISTENERS = (KAFKA_LISTENER, CONTROL_LISTENER, CONTROLLER_LISTENER)
+AGENT_HTTP = "HTTP"
+CONTROLLER_HTTP = "CONTROLLER_HTTP"
+PORTS = (*LISTENERS, AGENT_HTTP, CONTROLLER_HTTP)
+"""What a broker has a port for: its listeners, and where agent and controller serve metrics and probes."""
 
 
 def agent_name(broker: BrokerId) -> str:
@@ -36,7 +40,7 @@ def agent_name(broker: BrokerId) -> str:
 
 
 class BrokerPorts(msgspec.Struct, frozen=True):
-    """A broker and its port on 127.0.0.1 by listener; kept over restarts."""
+    """A broker and its ports on 127.0.0.1 by name, one for each of PORTS; kept over restarts."""
 
     id: BrokerId
     ports: dict[str, int]
@@ -45,6 +49,19 @@ class BrokerPorts(msgspec.Struct, frozen=True):
     def bootstrap_server(self) -> str:
         """Where Kafka clients reach it."""
         return f"{_HOST}:{self.ports[KAFKA_LISTENER]}"
+
+    @property
+    def agent_http(self) -> str:
+        """Where its agent serves metrics and probes, host:port; empty before it was started by a version that does."""
+        return self._reached(AGENT_HTTP)
+
+    @property
+    def controller_http(self) -> str:
+        """Where its controller does."""
+        return self._reached(CONTROLLER_HTTP)
+
+    def _reached(self, name: str) -> str:
+        return f"{_HOST}:{self.ports[name]}" if name in self.ports else ""
 
 
 class ClusterState(msgspec.Struct, frozen=True, kw_only=True):

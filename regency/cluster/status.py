@@ -27,13 +27,18 @@ class ZooKeeperStatus(msgspec.Struct, frozen=True):
 
 
 class BrokerStatus(msgspec.Struct, frozen=True):
-    """`registered` is None where ZooKeeper cannot be asked."""
+    """`registered` is None where ZooKeeper cannot be asked.
+
+    `agent_http` and `controller_http` are where these two processes serve metrics and probes, host:port.
+    """
 
     id: BrokerId
     pid: int | None
     state: str
     registered: bool | None
     address: str
+    agent_http: str
+    controller_http: str
 
 
 class ControllerStatus(msgspec.Struct, frozen=True):
@@ -125,7 +130,9 @@ def _broker(
     broker = state.brokers[number]
     found, pid = _process(refs.get(agent_name(broker.id)))
     registered = None if snapshot is None else broker.id in snapshot.brokers
-    return BrokerStatus(broker.id, pid, found, registered, broker.bootstrap_server)
+    return BrokerStatus(
+        broker.id, pid, found, registered, broker.bootstrap_server, broker.agent_http, broker.controller_http
+    )
 
 
 def _process(ref: ProcessRef | None) -> tuple[str, int | None]:

@@ -120,6 +120,11 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Never empty once constructed: the first log directory's name with `-history` where nothing else was said."""
     regency_isr_notification_quiet_ms: int = 50
     regency_isr_notification_max_delay_ms: int = 500
+    regency_http_port: int = 9_404
+    """Of the agent; -1: not served, 0: any free port. jmx_exporter's usual port."""
+    regency_controller_http_port: int = 9_405
+    regency_http_host: str | None = None
+    """None: as the inter-broker listener."""
     regency_report_interval_ms: int = 1_000
     regency_reconcile_interval_ms: int = 30_000
 

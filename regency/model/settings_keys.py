@@ -247,7 +247,27 @@ _LOG = (
     Key("producer.id.expiration.check.interval.ms", _POSITIVE, "ms", "How often that is looked at."),
 )
 
+_HTTP_PORT = Number(-1, 65535, "-1: not served; 0: any free one")
+
 _REGENCY = (
+    Key(
+        "regency.http.port",
+        _HTTP_PORT,
+        "",
+        "Where the agent serves /metrics, /livez, /readyz and /debug/threads.",
+    ),
+    Key(
+        "regency.controller.http.port",
+        _HTTP_PORT,
+        "",
+        "Where the agent's controller process serves the same.",
+    ),
+    Key(
+        "regency.http.host",
+        Text(may_be_empty=True),
+        "",
+        "Where both listen. Empty: every interface. Default: host of the listener that other brokers fetch from.",
+    ),
     Key(
         "regency.history.dir",
         _TEXT,

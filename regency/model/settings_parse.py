@@ -149,6 +149,9 @@ def _check_together(settings: BrokerSettings, values: Mapping[str, object], prob
             problems.add(name, "expected 1 or more, or -1 for ever: nothing could be kept for no time")
     if COMPACT in settings.log_cleanup_policy:
         problems.add("log.cleanup.policy", NO_COMPACTION)
+    if settings.regency_http_port == settings.regency_controller_http_port > 0:
+        key = "regency.controller.http.port" if "regency.controller.http.port" in values else "regency.http.port"
+        problems.add(key, "agent and controller need ports of their own, and both have this one")
     directories = [posixpath.normpath(directory) for directory in settings.log_dirs]
     if len(set(directories)) != len(directories):
         problems.add("log.dirs", "the same directory stands there twice")

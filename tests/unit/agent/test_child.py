@@ -14,10 +14,10 @@ from regency.broker_agent.child import ChildFailed, ControllerChild
 
 PLAYED = """
 import json, os, signal, sys
-port = int(sys.argv[1]) if len(sys.argv) == 4 else 9093
-open(os.environ["LIVES"], "a").write(f"{os.getpid()} {port}\\n")
+port, http = map(int, sys.argv[1:3]) if len(sys.argv) == 5 else (9093, 9405)
+open(os.environ["LIVES"], "a").write(f"{os.getpid()} {port} {http}\\n")
 signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
-print(json.dumps({"port": port}), flush=True)
+print(json.dumps({"port": port, "http": http}), flush=True)
 os.read(int(sys.argv[-1]), 1)
 open(os.environ["LIVES"], "a").write("orphan\\n")
 """
@@ -32,10 +32,10 @@ def lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def child(script: str = PLAYED) -> ControllerChild:
-    def fix_port(port: int) -> Sequence[str]:
-        return [str(port)]
+    def fix_ports(port: int, http_port: int) -> Sequence[str]:
+        return [str(port), str(http_port)]
 
-    return ControllerChild([], fix_port, (sys.executable, "-c", script))
+    return ControllerChild([], fix_ports, (sys.executable, "-c", script))
 
 
 async def until(path: Path, lines: int) -> list[str]:
@@ -44,18 +44,18 @@ async def until(path: Path, lines: int) -> list[str]:
     return found
 
 
-def test_the_child_tells_its_port_and_ends_when_told(lives: Path) -> None:
-    async def scenario() -> tuple[int, bool, bool]:
+def test_the_child_tells_its_ports_and_ends_when_told(lives: Path) -> None:
+    async def scenario() -> tuple[int, int, bool, bool]:
         one = child()
         port = await one.start()
         ran = one.running
         await one.stop()
-        return port, ran, one.running
+        return port, one.http_port, ran, one.running
 
-    assert asyncio.run(scenario()) == (9093, True, False)
+    assert asyncio.run(scenario()) == (9093, 9405, True, False)
 
 
-def test_a_child_that_dies_is_started_again_on_its_port(lives: Path) -> None:
+def test_a_child_that_dies_is_started_again_on_its_ports(lives: Path) -> None:
     async def scenario() -> list[str]:
         one = child()
         await one.start()
@@ -69,7 +69,7 @@ def test_a_child_that_dies_is_started_again_on_its_port(lives: Path) -> None:
 
     first, second = asyncio.run(scenario())
     assert first.split()[0] != second.split()[0]
-    assert second.split()[1] == "9093"
+    assert second.split()[1:] == ["9093", "9405"]
 
 
 def test_a_child_sees_its_parents_end_by_the_pipe(lives: Path) -> None:

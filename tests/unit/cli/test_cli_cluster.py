@@ -20,7 +20,7 @@ from regency.cluster.agent import Agent
 from regency.cluster.down import end_cluster
 from regency.cluster.health import ClusterSnapshot
 from regency.cluster.processes import end, send
-from regency.cluster.state import read_state
+from regency.cluster.state import BrokerPorts, read_state
 from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch
 from regency.runtime.zk_session import ZkError
 
@@ -106,6 +106,10 @@ def test_down_says_what_it_ended_and_up_starts_the_same_again(
     assert (after.brokers, after.settings) == (before.brokers, {"num.partitions": "7"})
 
 
+def _reached(broker: BrokerPorts) -> tuple[str, str, str]:
+    return broker.bootstrap_server, str(broker.ports["HTTP"]), str(broker.ports["CONTROLLER_HTTP"])
+
+
 def test_status_of_a_healthy_cluster(up: Callable[..., Result], run: Run, tmp_path: Path) -> None:
     up("--brokers", "2")
     state = read_state(tmp_path / ".run")
@@ -113,10 +117,10 @@ def test_status_of_a_healthy_cluster(up: Callable[..., Result], run: Run, tmp_pa
     result = run("status")
     assert (result.exit_code, result.stderr) == (0, "")
     assert [line.split() for line in result.stdout.splitlines()] == [
-        ["PROCESS", "PID", "STATE", "REGISTERED", "ADDRESS"],
-        ["zookeeper", "-", "external", "-", "zk:2181/lab"],
-        ["broker", "1", str(one.pid), "running", "yes", state.brokers[0].bootstrap_server],
-        ["broker", "2", str(two.pid), "running", "yes", state.brokers[1].bootstrap_server],
+        ["PROCESS", "PID", "STATE", "REGISTERED", "ADDRESS", "HTTP", "CONTROLLER"],
+        ["zookeeper", "-", "external", "-", "zk:2181/lab", "-", "-"],
+        ["broker", "1", str(one.pid), "running", "yes", *_reached(state.brokers[0])],
+        ["broker", "2", str(two.pid), "running", "yes", *_reached(state.brokers[1])],
         ["controller:", "broker", "2,", "epoch", "4"],
         ["topics:", "0,", "partitions:", "0,", "under-replicated:", "0,", "without", "leader:", "0"],
     ]

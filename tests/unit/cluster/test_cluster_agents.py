@@ -8,12 +8,13 @@ import pytest
 
 from regency.cluster.agent import agent_properties
 from regency.cluster.errors import ClusterError
-from regency.cluster.state import BrokerPorts
+from regency.cluster.state import PORTS, BrokerPorts
 from regency.model.ids import BrokerId
 from regency.model.properties import format_properties, parse_properties
 from regency.model.settings import parse_settings
+from regency.runtime.http.probes import serving_host
 
-BROKER = BrokerPorts(BrokerId(2), {"PLAINTEXT": 20_001, "CONTROL": 20_002, "CONTROLLER": 20_003})
+BROKER = BrokerPorts(BrokerId(2), dict(zip(PORTS, range(20_001, 20_006), strict=True)))
 
 
 def properties(directory: Path, **settings: str) -> dict[str, str]:
@@ -33,6 +34,8 @@ def test_settings_of_an_agent_are_valid_and_name_its_ports_and_directories(tmp_p
     assert [str(listener) for listener in settings.listeners] == ["PLAINTEXT://127.0.0.1:20001"]
     assert str(settings.control_plane_listener) == "CONTROL://127.0.0.1:20002"
     assert str(settings.controller_listener) == "CONTROLLER://127.0.0.1:20003"
+    assert (serving_host(settings), settings.regency_http_port) == ("127.0.0.1", 20_004)
+    assert settings.regency_controller_http_port == 20_005
     assert settings.zookeeper_connect == "127.0.0.1:20000/lab"
     assert settings.zookeeper_session_timeout_ms == 3000
     assert settings.log_dirs == (str(tmp_path / "agent 2" / "data"),)

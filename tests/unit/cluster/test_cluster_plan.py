@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from regency.cluster.errors import ClusterError
 from regency.cluster.plan import plan_cluster
-from regency.cluster.state import ClusterState, write_state
+from regency.cluster.state import LISTENERS, PORTS, BrokerPorts, ClusterState, write_state
 
 
 def plan(directory: Path, **wishes: object) -> ClusterState:
@@ -16,12 +17,12 @@ def plan(directory: Path, **wishes: object) -> ClusterState:
     return plan_cluster(directory, session_timeout_ms=3000, **asked)
 
 
-def test_new_cluster_has_three_brokers_with_three_ports_each_and_its_own_zookeeper(tmp_path: Path) -> None:
+def test_new_cluster_has_three_brokers_with_five_ports_each_and_its_own_zookeeper(tmp_path: Path) -> None:
     state = plan(tmp_path)
     ports = [port for broker in state.brokers for port in broker.ports.values()]
     assert [broker.id for broker in state.brokers] == [1, 2, 3]
-    assert [list(broker.ports) for broker in state.brokers] == [["PLAINTEXT", "CONTROL", "CONTROLLER"]] * 3
-    assert len({*ports, state.zookeeper_port}) == 10
+    assert [list(broker.ports) for broker in state.brokers] == [list(PORTS)] * 3
+    assert len({*ports, state.zookeeper_port}) == 16
     assert state.zookeeper_connect == f"127.0.0.1:{state.zookeeper_port}"
 
 
@@ -45,6 +46,18 @@ def test_brokers_are_added_and_the_old_keep_their_ports(tmp_path: Path) -> None:
     assert not set(grown.brokers[2].ports.values()) & {
         port for broker in first.brokers for port in broker.ports.values()
     }
+
+
+def test_brokers_of_a_version_with_fewer_ports_get_the_missing_ones_and_keep_theirs(tmp_path: Path) -> None:
+    first = plan(tmp_path, brokers=2)
+    older = [BrokerPorts(each.id, {name: each.ports[name] for name in LISTENERS}) for each in first.brokers]
+    write_state(tmp_path, msgspec.structs.replace(first, brokers=tuple(older)))
+    grown = plan(tmp_path, brokers=3)
+    assert [list(broker.ports) for broker in grown.brokers] == [list(PORTS)] * 3
+    assert [{name: each.ports[name] for name in LISTENERS} for each in grown.brokers[:2]] == [
+        each.ports for each in older
+    ]
+    assert len({port for broker in grown.brokers for port in broker.ports.values()}) == 3 * len(PORTS)
 
 
 def test_given_settings_replace_the_old(tmp_path: Path) -> None:

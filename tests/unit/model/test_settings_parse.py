@@ -228,3 +228,14 @@ def test_every_topic_key_with_an_effect_is_in_the_log_config(parse: Parse) -> No
         config.__struct_fields__
     )
     assert config.max_message_bytes == 9
+
+
+def test_agent_and_controller_serve_http_on_ports_of_their_own(parse: Parse, refuse: Refuse) -> None:
+    assert (parse({}).regency_http_port, parse({}).regency_controller_http_port) == (9404, 9405)
+    off = parse({"regency.http.port": "-1", "regency.controller.http.port": "-1"})
+    assert (off.regency_http_port, off.regency_controller_http_port) == (-1, -1)
+    assert parse({"regency.http.port": "0", "regency.controller.http.port": "0"}).regency_http_port == 0
+    (problem,) = refuse({"regency.controller.http.port": "9404"})
+    assert "agent and controller need ports of their own" in problem
+    (problem,) = refuse({"regency.http.port": "65536"})
+    assert "65535" in problem

@@ -1,0 +1,1 @@
+"""Metrics: their names, how they are counted cheaply, and how snapshots become Prometheus' text."""

@@ -1,0 +1,108 @@
+"""Snapshots become families: those of few series as prometheus_client's objects, those of thousands as text at once.
+
+prometheus_client spends 3.5 µs on a series, a formatted string a tenth of that: with 10,000 partitions the difference
+between half a second for a scrape and a tenth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+from prometheus_client.core import Metric
+
+from regency.runtime.metrics.names import QUANTILES, Kind, MetricName
+from regency.runtime.metrics.recent import RecentTimes, Times
+
+Labels = Sequence[str]
+"""Values in the order of the metric's label names."""
+
+QUANTILE_VALUES = tuple(value for _, value in QUANTILES)
+
+
+class Block(msgspec.Struct, frozen=True):
+    """A family of gauges or counters of which only the lines are left to be written out."""
+
+    name: MetricName
+    lines: str
+    """One line per series, each with its end."""
+
+
+Family = Metric | Block
+
+
+class Wanted(Protocol):
+    """Which metrics a scrape asks for."""
+
+    def __call__(self, name: MetricName, /) -> bool:
+        """Whether this family belongs into the answer."""
+        ...
+
+
+class Source(Protocol):
+    """Somebody who has metrics. Called on the thread that serves the scrape."""
+
+    def collect(self, wanted: Wanted, /) -> Iterable[Family]:
+        """Families at this moment; those that are not `wanted` may be left out."""
+        ...
+
+
+def value(name: MetricName, number: float) -> Metric:
+    """A gauge or counter without labels."""
+    return values(name, [((), number)])
+
+
+def values(name: MetricName, rows: Iterable[tuple[Labels, float]]) -> Metric:
+    """A gauge or counter: a number for each set of label values."""
+    metric = _metric(name)
+    for labels, number in rows:
+        metric.add_sample(name.exported, dict(zip(name.labels, labels, strict=True)), float(number))
+    return metric
+
+
+def times(name: MetricName, rows: Iterable[tuple[Labels, Times]]) -> Metric:
+    """A timer: quantiles, count and sum for each set of label values."""
+    metric = _metric(name)
+    for labels, read in rows:
+        given = dict(zip(name.labels, labels, strict=True))
+        for (text, _), at in zip(QUANTILES, read.quantiles_ms, strict=True):
+            metric.add_sample(name.family, {**given, "quantile": text}, at)
+        metric.add_sample(name.family + "_count", given, float(read.count))
+        metric.add_sample(name.family + "_sum", given, read.sum_ms)
+    return metric
+
+
+def timers(name: MetricName, rows: Mapping[tuple[str, ...], RecentTimes], now_ms: int) -> Metric:
+    """A timer from the counters themselves, by label values, read at `now_ms`."""
+    return times(name, [(labels, timer.read(now_ms, QUANTILE_VALUES)) for labels, timer in rows.items()])
+
+
+def block(name: MetricName, rows: Iterable[tuple[str, float]]) -> Block:
+    """Many gauges or counters: a number for each set of labels, which `label_text` has made."""
+    exported = name.exported
+    return Block(name, "".join([f"{exported}{{{labels}}} {number}\n" for labels, number in rows]))
+
+
+def label_text(names: Sequence[str], given: Labels) -> str:
+    """Labels as they stand between the braces, values escaped as both formats want it."""
+    return ",".join(f'{name}="{escape(text)}"' for name, text in zip(names, given, strict=True))
+
+
+def escape(text: str) -> str:
+    """A label's value with backslash, quote and line feed escaped."""
+    return text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
+
+
+def head(name: MetricName, *, openmetrics: bool) -> str:
+    """The two lines before a family's series."""
+    titled = name.family if openmetrics else name.exported
+    explained = name.help.replace("\\", r"\\").replace("\n", r"\n")
+    if openmetrics:
+        explained = explained.replace('"', r"\"")
+    return f"# HELP {titled} {explained}\n# TYPE {titled} {name.kind.value}\n"
+
+
+def _metric(name: MetricName) -> Metric:
+    assert name.kind in Kind
+    return Metric(name.family, name.help, name.kind.value)

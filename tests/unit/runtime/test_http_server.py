@@ -1,0 +1,166 @@
+"""The server is small and hard to annoy: slow, malformed, curious and many clients."""
+
+from __future__ import annotations
+
+import http.client
+import select
+import socket
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from regency.runtime.grpc_servers import PortUnavailable
+from regency.runtime.http.messages import Request, text
+from regency.runtime.http.server import HEAD_BYTES, MOST_AT_ONCE, HttpServer
+
+HOST = "127.0.0.1"
+Serve = Callable[..., int]
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    servers: list[HttpServer] = []
+
+    def start(routes: dict[str, object], **options: float) -> int:
+        server = HttpServer(routes, name="http", port_key="regency.http.port", **options)  # type: ignore[arg-type]
+        port = server.bind(HOST, 0)
+        server.start(lambda name, error: None)
+        servers.append(server)
+        return port
+
+    yield start
+    for server in servers:
+        server.stop()
+
+
+def hello(_: Request) -> object:
+    return text(200, "hello")
+
+
+def ask(port: int, path: str, method: str = "GET") -> tuple[int, bytes, dict[str, str]]:
+    connection = http.client.HTTPConnection(HOST, port, timeout=10)
+    try:
+        connection.request(method, path)
+        response = connection.getresponse()
+        return response.status, response.read(), {name.lower(): found for name, found in response.getheaders()}
+    finally:
+        connection.close()
+
+
+def send(port: int, data: bytes, *, end: bool = False) -> bytes:
+    """Everything that comes back until the server closes."""
+    with socket.create_connection((HOST, port), timeout=10) as client:
+        client.sendall(data)
+        if end:
+            client.shutdown(socket.SHUT_WR)
+        parts = []
+        while part := client.recv(65536):
+            parts.append(part)
+        return b"".join(parts)
+
+
+def test_a_path_is_answered_and_head_leaves_the_body_out(serve: Serve) -> None:
+    port = serve({"/hello": hello})
+    status, body, headers = ask(port, "/hello?x=1")
+    assert (status, body, headers["content-length"]) == (200, b"hello\n", "6")
+    assert ask(port, "/hello", "HEAD")[:2] == (200, b"")
+
+
+def test_what_is_not_there_is_404_and_names_what_is(serve: Serve) -> None:
+    status, body, _ = ask(serve({"/b": hello, "/a": hello}), "/metric")
+    assert (status, body) == (404, b"nothing here; there are /a, /b\n")
+
+
+def test_other_methods_are_405(serve: Serve) -> None:
+    status, _, headers = ask(serve({"/hello": hello}), "/hello", "POST")
+    assert (status, headers["allow"]) == (405, "GET, HEAD")
+
+
+def test_a_handler_that_fails_is_500_and_the_next_is_served(serve: Serve) -> None:
+    def fail(_: Request) -> object:
+        raise ValueError("no such luck")
+
+    port = serve({"/fail": fail, "/hello": hello})
+    assert ask(port, "/fail")[:2] == (500, b"ValueError: no such luck\n")
+    assert ask(port, "/hello")[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (b"nonsense\r\n\r\n", b"400 Bad Request"),
+        (b"\x00" * 100 + b"\r\n\r\n", b"400 Bad Request"),
+        (b"GET / HTTP/1.1\r\nx: " + b"y" * HEAD_BYTES + b"\r\n\r\n", b"431 Request Header Fields Too Large"),
+    ],
+)
+def test_malformed_requests_are_told_so(serve: Serve, data: bytes, status: bytes) -> None:
+    assert send(serve({"/hello": hello}), data).startswith(b"HTTP/1.1 " + status)
+
+
+def test_a_client_that_leaves_in_the_middle_gets_nothing(serve: Serve) -> None:
+    assert send(serve({"/hello": hello}), b"GET /hel", end=True) == b""
+
+
+def test_a_client_that_never_ends_its_request_is_given_up(serve: Serve) -> None:
+    assert send(serve({"/hello": hello}, ask_s=0.05), b"GET /hello HTTP/1.1\r\n").startswith(b"HTTP/1.1 408")
+
+
+def test_a_client_that_does_not_read_is_given_up_and_its_place_is_free_again(serve: Serve) -> None:
+    port = serve({"/large": lambda _: text(200, "x" * (64 << 20)), "/hello": hello}, read_s=0.05)
+    with socket.create_connection((HOST, port), timeout=10) as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.sendall(b"GET /large HTTP/1.1\r\n\r\n")
+        poller = select.poll()
+        poller.register(client, select.POLLERR)
+        assert poller.poll(10_000), "it was not given up"
+        with pytest.raises(ConnectionResetError):
+            while client.recv(1 << 20):
+                pass
+    assert ask(port, "/hello")[0] == 200
+
+
+def test_more_than_there_are_places_for_are_told_so_at_once(serve: Serve) -> None:
+    go_on, inside = threading.Event(), threading.Semaphore(0)
+
+    def wait(_: Request) -> object:
+        inside.release()
+        go_on.wait(10)
+        return text(200, "done")
+
+    port = serve({"/wait": wait})
+    clients = [socket.create_connection((HOST, port), timeout=10) for _ in range(MOST_AT_ONCE)]
+    try:
+        for client in clients:
+            client.sendall(b"GET /wait HTTP/1.1\r\n\r\n")
+            assert inside.acquire(timeout=10)
+        assert send(port, b"").startswith(b"HTTP/1.1 503")
+        go_on.set()
+        for client in clients:
+            assert client.recv(65536).startswith(b"HTTP/1.1 200")
+    finally:
+        go_on.set()
+        for client in clients:
+            client.close()
+
+
+def test_a_port_that_is_taken_is_an_error_that_names_the_setting(serve: Serve) -> None:
+    port = serve({"/hello": hello})
+    with pytest.raises(PortUnavailable) as caught:
+        HttpServer({}, name="http", port_key="regency.http.port").bind(HOST, port)
+    assert str(caught.value) == (
+        f"Cannot serve HTTP on 127.0.0.1:{port}: Address already in use. "
+        "Stop the process that has this port, set regency.http.port to another one, or to -1 for none."
+    )
+
+
+def test_a_stopped_server_gives_its_port_back() -> None:
+    server = HttpServer({"/hello": hello}, name="http", port_key="regency.http.port")  # type: ignore[dict-item]
+    port = server.bind(HOST, 0)
+    server.start(lambda name, error: None)
+    assert ask(port, "/hello")[0] == 200
+    server.stop()
+    server.stop()
+    other = HttpServer({}, name="http", port_key="regency.http.port")
+    assert other.bind(HOST, port) == port
+    other.stop()
