@@ -56,6 +56,7 @@ class Candidate:
             "listeners": "PLAINTEXT://127.0.0.1:9092,CONTROL://127.0.0.1:9093,CONTROLLER://127.0.0.1:0",
             "log.dirs": str(directory / "logs"),
             "regency.history.dir": str(directory / "history"),
+            "regency.controller.http.port": "-1",
         }
         command = [sys.executable, "-m", "regency.controller"]
         for key, value in overrides.items():
