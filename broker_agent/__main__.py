@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from regency.broker_agent.agent import run_agent
+from regency.broker_agent.loop_meter import LoopMeter, MeteredSelector
 from regency.model.errors import RegencyError
 from regency.runtime import logging as log_format
 from regency.runtime.allocator import keep_large_buffers
@@ -51,7 +52,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         inherited = [*(["--config", str(options.config)] if options.config else [])]
         for override in options.override:
             inherited += ["--override", override]
-        return asyncio.run(run_agent(settings, inherited))
+        selector = MeteredSelector()
+        with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
+            return runner.run(run_agent(settings, inherited, LoopMeter(selector)))
     except RegencyError as error:
         sys.stderr.write(f"Error: {error}\n")
         return 1

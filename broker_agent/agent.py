@@ -29,6 +29,8 @@ from regency.broker_agent.isr_history import IsrHistory
 from regency.broker_agent.isr_store import IsrWriter
 from regency.broker_agent.listener.server import KafkaListener
 from regency.broker_agent.log.disk import OsDisk
+from regency.broker_agent.loop_meter import LoopMeter
+from regency.broker_agent.metrics.source import AgentMetrics, BrokerState
 from regency.broker_agent.ports import IsrChange, IsrWritten
 from regency.broker_agent.probes import Recovery, live_conditions, ready_conditions
 from regency.broker_agent.producer_ids import ProducerIds
@@ -48,6 +50,7 @@ from regency.runtime.grpc_servers import GrpcServer, PortUnavailable
 from regency.runtime.http.probes import daemon_server, serving_host
 from regency.runtime.supervise import start_task, start_thread
 from regency.runtime.zk_client import connect
+from regency.runtime.zk_meter import ZkMeter
 from regency.runtime.zk_session import ZkSession
 
 logger = logging.getLogger(__name__)
@@ -62,12 +65,14 @@ CONTROL_THREADS = 4
 GRACE_MS = 1000
 
 
-async def run_agent(settings: BrokerSettings, child_arguments: Sequence[str]) -> int:
+async def run_agent(settings: BrokerSettings, child_arguments: Sequence[str], meter: LoopMeter) -> int:
     """Run an agent until SIGTERM or SIGINT; the exit status. `child_arguments` name the settings for the child too.
+
+    `meter` is of the loop this runs on.
 
     Raises RegencyError when it cannot start.
     """
-    agent = Agent(settings, child_arguments)
+    agent = Agent(settings, child_arguments, meter)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, agent.ask_to_stop)
@@ -88,7 +93,7 @@ async def run_agent(settings: BrokerSettings, child_arguments: Sequence[str]) ->
 class Agent:
     """One broker agent in this process: the edge of its assembly. Lives on the data loop."""
 
-    def __init__(self, settings: BrokerSettings, child_arguments: Sequence[str]) -> None:
+    def __init__(self, settings: BrokerSettings, child_arguments: Sequence[str], meter: LoopMeter) -> None:
         self._settings = settings
         self._broker_id = settings.broker_id
         self._clock = SystemClock()
@@ -101,6 +106,9 @@ class Agent:
         self._endpoints: list[Endpoint] = []
         self._registered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._assembly = Assembly(settings, self._ports(), self)
+        self._meter = meter
+        self._sessions = ZkMeter(self._clock)
+        self._metrics = AgentMetrics(self._assembly, self._loop, meter, self._recovery, self._clock)
         self.stop_asked = asyncio.Event()
         self._hurried = asyncio.Event()
 
@@ -120,8 +128,11 @@ class Agent:
         stack.callback(self._zookeeper_worker.close)
         stack.callback(self._worker.close)
         stack.push_async_callback(self._child.stop)
+        self._meter.start()
+        stack.callback(self._meter.stop)
         self._serve_http(stack)
         await self._assembly.start(stack)
+        self._metrics.state = BrokerState.RUNNING
         ports = {endpoint.listener: endpoint.port for endpoint in self._endpoints}
         ports |= {"HTTP": self._http_port, "CONTROLLER_HTTP": self._child.http_port}
         ports = {name: port for name, port in ports.items() if port > 0}
@@ -130,8 +141,12 @@ class Agent:
 
     async def leave(self) -> None:
         """Have leadership moved away, unless the settings or a second signal say otherwise."""
-        if not self._settings.controlled_shutdown_enable:
-            return
+        self._metrics.state = BrokerState.HANDING_OVER
+        if self._settings.controlled_shutdown_enable:
+            await self._hand_over()
+        self._metrics.state = BrokerState.STOPPING
+
+    async def _hand_over(self) -> None:
         parts = self._assembly
         parts.follow_no_more()
         leaving = asyncio.ensure_future(
@@ -147,7 +162,7 @@ class Agent:
     async def connect(self) -> ZkSession:
         """See Edge."""
         settings = self._settings
-        return await asyncio.to_thread(
+        session = await asyncio.to_thread(
             connect,
             settings.zookeeper_connect,
             session_timeout_ms=settings.zookeeper_session_timeout_ms,
@@ -155,7 +170,10 @@ class Agent:
             name=f"agent-{self._broker_id}",
             connect_timeout_ms=settings.zookeeper_connection_timeout_ms,
             set_acl=settings.zookeeper_set_acl,
+            latencies=self._sessions.latencies,
         )
+        self._sessions.watch(session)
+        return session
 
     async def in_contact(self, call: Callable[[], T]) -> T:
         """See Edge."""
@@ -195,6 +213,7 @@ class Agent:
             cluster_id,
             self._clock,
         )
+        self._metrics.listener = listener.stats
         stack.push_async_callback(listener.stop)
         for endpoint in self._settings.listeners:
             try:
@@ -275,7 +294,7 @@ class Agent:
         if settings.regency_http_port < 0:
             return
         server = daemon_server(
-            [],
+            [self._metrics, self._sessions],
             live=live_conditions(self._loop),
             ready=ready_conditions(self._broker_id, self._assembly, self._recovery, self.stop_asked.is_set),
             clock=self._clock,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Protocol, TypeVar
@@ -35,7 +36,7 @@ from regency.model.ids import (
     ControllerEpoch,
     TopicPartition,
 )
-from regency.model.kafka_errors import ErrorCode
+from regency.model.kafka_errors import FENCING, ErrorCode
 from regency.protos import control_pb2
 from regency.runtime.grpc_servers import ServiceHandler, service, unary
 from regency.runtime.zk_session import ZkError
@@ -155,6 +156,8 @@ class ControlService:
         self._shut_down = shut_down
         self._gate = ControlGate(earlier)
         self._turn = threading.Lock()
+        self.fenced: Counter[ErrorCode] = Counter()
+        """Requests, and partitions in them, refused for an epoch or an identity that is over; any thread may read."""
 
     def handler(self) -> ServiceHandler:
         """The service for a GrpcServer."""
@@ -199,6 +202,7 @@ class ControlService:
         with self._turn:
             refused = self._gate.check_epochs(_header(request.header), self._own_epoch())
             if refused is not None:
+                self.fenced[refused.error] += 1
                 return control_pb2.DescribeReplicasResponse(error_code=refused.error, message=refused.why)
             try:
                 topics = [self._describe_topic(topic) for topic in request.topics]
@@ -213,6 +217,7 @@ class ControlService:
         with self._turn:
             refused = self._gate.check_epochs(_header(request.header), self._own_epoch())
             if refused is not None:
+                self.fenced[refused.error] += 1
                 return self._stamp(control_pb2.ControlResponse(error_code=refused.error, message=refused.why))
             logger.info("controller %d tells this broker to leave", request.header.controller_id)
             self._call(self._shut_down)
@@ -225,6 +230,8 @@ class ControlService:
         with self._turn:
             verdict = self._gate.admit(facts, self._own_epoch())
             if isinstance(verdict, RefusedRequest):
+                if verdict.error in FENCING:
+                    self.fenced[verdict.error] += 1
                 logger.info(
                     "refused a request of controller %d, epoch %d: %s",
                     header.controller_id,
@@ -284,6 +291,7 @@ class ControlService:
             self._call(self._replicas.first_full_request_done)
             crash_point("agent.control.before_strays")
             self._strays.all_named()
+        self._count_fenced(applied)
         ids = {state.topic_partition: state.topic_id for state in states}
         return control_pb2.ControlResponse(topics=control_messages.encode_errors(applied, ids))
 
@@ -309,8 +317,12 @@ class ControlService:
         stops = control_messages.decode_stops(request.topics)
         applied: dict[TopicPartition, AppliedState] = {}
         self._in_slices(stops, lambda piece: applied.update(self._replicas.stop_replicas(piece)))
+        self._count_fenced(applied)
         ids = {stop.topic_partition: stop.topic_id for stop in stops}
         return control_pb2.ControlResponse(topics=control_messages.encode_errors(applied, ids))
+
+    def _count_fenced(self, applied: Mapping[TopicPartition, AppliedState]) -> None:
+        self.fenced.update(outcome.error for outcome in applied.values() if outcome.error in FENCING)
 
     def _update_metadata(self, request: control_pb2.UpdateMetadataRequest) -> control_pb2.ControlResponse:
         prepared = self._metadata.prepare(control_messages.decode_update(request))

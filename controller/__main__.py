@@ -39,6 +39,7 @@ from regency.runtime.parent import die_with_parent
 from regency.runtime.settings_loader import load_settings
 from regency.runtime.supervise import start_thread
 from regency.runtime.zk_client import connect
+from regency.runtime.zk_meter import ZkMeter
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +60,7 @@ class ControllerProcess:
         self._settings = settings
         self._ended = threading.Event()
         self._failed = False
+        sessions = ZkMeter(clock)
         self._session = connect(
             settings.zookeeper_connect,
             session_timeout_ms=settings.zookeeper_session_timeout_ms,
@@ -67,7 +69,9 @@ class ControllerProcess:
             clock=clock,
             connect_timeout_ms=settings.zookeeper_connection_timeout_ms,
             set_acl=settings.zookeeper_set_acl,
+            latencies=sessions.latencies,
         )
+        sessions.watch(self._session)
         self._queue = EventQueue(clock)
         self._controller = Controller(
             config,
@@ -97,7 +101,7 @@ class ControllerProcess:
         services = [reporting.handler(), admin_service(desk), inspection.handler()]
         self._server = GrpcServer(services, threads=RPC_THREADS, name="controller-rpc")
         self._http = daemon_server(
-            [ControllerMetrics(self._controller)],
+            [ControllerMetrics(self._controller), sessions],
             live=live_conditions(),
             ready=ready_conditions(self._controller),
             clock=clock,

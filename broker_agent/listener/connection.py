@@ -11,11 +11,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from time import perf_counter_ns
 from typing import Final, Protocol, cast
 
 from regency.broker_agent.listener.exchange import Exchange
 from regency.broker_agent.listener.framing import FrameOversized, FrameReader
 from regency.broker_agent.listener.stats import Closing, ListenerStats
+from regency.broker_agent.listener.timing import KINDS
 from regency.broker_agent.wire.apis import ApiKey
 from regency.broker_agent.wire.codec import parse_request
 from regency.broker_agent.wire.errors import FrameMalformed, UnsupportedApi
@@ -134,9 +136,13 @@ class Connection(asyncio.Protocol):
     def answered(self) -> None:
         """An exchange is done: write every answer whose turn it is, then go on with what waits."""
         while self._unanswered and self._unanswered[0].done:
-            frame = self._unanswered.popleft().frame
+            exchange = self._unanswered.popleft()
+            frame, turn = exchange.frame, perf_counter_ns()
             if frame is not None and self._transport is not None and not self._transport.is_closing():
                 self._transport.write(frame)
+            exchange.times.record(
+                exchange.request.version, exchange.began, exchange.handled, exchange.done_at, turn, perf_counter_ns()
+            )
         if self._closing and not self._unanswered:
             self._close_gently()
         else:
@@ -216,13 +222,15 @@ class Connection(asyncio.Protocol):
             else:
                 self._transport.write(answer)
             return
-        self._host.stats.requests[request.api_key] += 1
-        exchange = Exchange(self, self.listener, request)
+        stats = self._host.stats
+        stats.requests[request.api_key] += 1
+        exchange = Exchange(self, self.listener, request, stats.timing.of(KINDS[request.api_key]))
         self._unanswered.append(exchange)
         try:
             self._host.handle(exchange)
         except Exception as error:  # noqa: BLE001 - a bug in a handler costs its request, not the data loop
             exchange.fail(error)
+        exchange.handled = perf_counter_ns()
 
     def _schedule_pump(self) -> None:
         """Go on soon, not now: answers come from inside other parts of the agent, which must not be entered again."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from functools import partial
+from time import perf_counter_ns
 from typing import Any, Protocol
 
 from regency.broker_agent.listener.stats import Closing
+from regency.broker_agent.listener.timing import RequestTimes
 from regency.broker_agent.wire.codec import Message, Request, encode_body, frame_response
 
 
@@ -34,10 +36,29 @@ class Exchange:
     of the listener the request came in on, which decides the endpoints its answer names.
     """
 
-    __slots__ = ("_cancel", "_owner", "done", "frame", "listener", "request")
+    __slots__ = (
+        "_cancel",
+        "_erred",
+        "_owner",
+        "began",
+        "done",
+        "done_at",
+        "frame",
+        "handled",
+        "listener",
+        "request",
+        "times",
+    )
 
-    def __init__(self, owner: ExchangeOwner, listener: str, request: Request) -> None:
+    def __init__(self, owner: ExchangeOwner, listener: str, request: Request, times: RequestTimes) -> None:
         self._owner = owner
+        self.times = times
+        """Of requests of this kind; a handler that knows better which kind this is says so."""
+        self.began = perf_counter_ns()
+        self.handled = 0
+        """When its handler returned; 0 before."""
+        self.done_at = 0
+        self._erred = False
         self._cancel: Callable[[], None] | None = None
         self.listener = listener
         self.request = request
@@ -45,8 +66,11 @@ class Exchange:
         self.frame: bytearray | None = None
 
     def answer(self, message: Message) -> None:
-        """Answer with a response message, which is encoded at once."""
+        """Answer with a response message, which is encoded at once. An error of the whole is counted."""
         if not self.done:
+            error = getattr(message, "error_code", None)
+            if error:
+                self.count_error(error)
             self.answer_body(encode_body(self.request.version, message))
 
     def answer_body(self, body: bytes | bytearray) -> None:
@@ -70,6 +94,13 @@ class Exchange:
         """The request could not be handled for a reason nobody foresaw."""
         if not self.done:
             self._owner.failed(self, error)
+
+    def count_error(self, error: int) -> None:
+        """The answer has this error code, once more."""
+        self.times.errors[error] += 1
+        if not self._erred:
+            self._erred = True
+            self.times.erred += 1
 
     def cancel_with(self, cancel: Callable[[], None]) -> None:
         """What to call when the connection ends before the answer is there."""
@@ -100,6 +131,7 @@ class Exchange:
 
     def _finish(self) -> None:
         self.done = True
+        self.done_at = perf_counter_ns()
         self._cancel = None
         self._owner.answered()
 

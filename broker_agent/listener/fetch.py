@@ -10,6 +10,7 @@ from regency.broker_agent.listener.exchange import Exchange, guarded
 from regency.broker_agent.listener.lookup import endpoints
 from regency.broker_agent.listener.ports import FetchContext
 from regency.broker_agent.listener.services import Services
+from regency.broker_agent.listener.timing import FETCH_CONSUMER, FETCH_FOLLOWER
 from regency.broker_agent.metadata import MetadataSnapshot
 from regency.broker_agent.replication.api import FetchedPartition, FetchParams, FetchPartition
 from regency.broker_agent.wire.codec import FetchResponse, Message, Request
@@ -43,6 +44,7 @@ def handle(services: Services, exchange: Exchange) -> None:
     """Answer now or after a long poll, which ends when the connection does."""
     request = exchange.request
     params = _params(services, request)
+    exchange.times = services.timing.of(FETCH_FOLLOWER if params.from_follower else FETCH_CONSUMER)
     partitions, unknown = _wanted(services, request)
     context = _session(services, request, params, partitions, names_unknown=bool(unknown))
     if isinstance(context, ErrorCode):
@@ -50,7 +52,7 @@ def handle(services: Services, exchange: Exchange) -> None:
         return
 
     def respond(results: Mapping[TopicPartition, FetchedPartition]) -> None:
-        guarded(exchange, lambda: _respond(services, exchange, context, results, unknown))
+        guarded(exchange, lambda: _respond(services, exchange, params, context, results, unknown))
 
     exchange.cancel_with(services.replicas.fetch(params, context.partitions, respond))
 
@@ -71,6 +73,7 @@ def failure(request: Request) -> Message:
 def _respond(
     services: Services,
     exchange: Exchange,
+    params: FetchParams,
     context: FetchContext,
     results: Mapping[TopicPartition, FetchedPartition],
     unknown: Unknown,
@@ -78,6 +81,13 @@ def _respond(
     request = exchange.request
     ids = {wanted.topic_partition: wanted.topic_id for wanted in context.partitions}
     session_id, news = context.finish(results)
+    if params.from_follower:
+        services.traffic.fetched_by_follower(len(context.partitions), news)
+    else:
+        services.traffic.fetched_by_consumer(context.partitions, news)
+    for result in news.values():
+        if result.error is not ErrorCode.NONE:
+            exchange.count_error(result.error)
     answer = _Answer(request, ids)
     if request.version >= FIRST_WITH_CURRENT_LEADER:
         answer.tell_leaders(services.metadata.current, exchange.listener)

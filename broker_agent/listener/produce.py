@@ -9,6 +9,7 @@ from typing import Final
 from regency.broker_agent.listener.exchange import Exchange, guarded
 from regency.broker_agent.listener.services import Services
 from regency.broker_agent.listener.stats import Closing
+from regency.broker_agent.listener.traffic import records_in
 from regency.broker_agent.replication.api import ProduceResult
 from regency.broker_agent.wire.codec import Message, ProduceResponse, Request
 from regency.broker_agent.wire.rows import ProducedRow
@@ -37,6 +38,7 @@ def handle(services: Services, exchange: Exchange) -> None:
     message = exchange.request.message
     refused = _refused_as_a_whole(message)
     batches: dict[TopicPartition, memoryview] = {}
+    sizes: dict[TopicPartition, tuple[int, int]] = {}
     if not refused:
         for topic in message.topic_data:
             for partition in topic.partition_data:
@@ -46,10 +48,13 @@ def handle(services: Services, exchange: Exchange) -> None:
                     refused[key] = refusal
                 else:
                     batches[key] = partition.records
+                    sizes[key] = len(partition.records), records_in(partition.records)
                 partition.records = None  # the request is kept until it is answered, its bytes need not be
 
     def respond(appended: Results) -> None:
-        guarded(exchange, lambda: _respond(exchange, {**appended, **refused}))
+        results = {**appended, **refused}
+        services.traffic.produced(results, sizes)
+        guarded(exchange, lambda: _respond(exchange, results))
 
     if batches:
         services.replicas.append(message.acks, message.timeout_ms, batches, respond)
@@ -66,6 +71,9 @@ def failure(request: Request) -> Message | None:
 
 def _respond(exchange: Exchange, results: Results) -> None:
     request = exchange.request
+    for result in results.values():
+        if result.error is not ErrorCode.NONE:
+            exchange.count_error(result.error)
     if request.message.acks != NO_ACKS:
         exchange.answer(_answer(request, results))
         return

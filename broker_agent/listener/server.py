@@ -53,6 +53,7 @@ class KafkaListener:
         cluster_id: str,
         clock: Clock,
     ) -> None:
+        self.stats = ListenerStats()
         self._auto_creation = AutoCreation(settings, admin)
         self._services = Services(
             settings,
@@ -65,8 +66,9 @@ class KafkaListener:
             cluster_id,
             clock,
             self._auto_creation,
+            self.stats.traffic,
+            self.stats.timing,
         )
-        self.stats = ListenerStats()
         self.clock = clock
         self.max_request_bytes = settings.socket_request_max_bytes
         self.max_idle_ms = settings.connections_max_idle_ms
@@ -109,6 +111,7 @@ class KafkaListener:
         """
         self.stats.accepted += 1
         self.stats.open += 1
+        self.stats.open_by_listener[connection.listener] += 1
         self._connections[connection] = None
         self._all_gone.clear()
         count = self._per_host.get(connection.peer_host, 0) + 1
@@ -122,6 +125,7 @@ class KafkaListener:
         """A connection is gone."""
         del self._connections[connection]
         self.stats.open -= 1
+        self.stats.open_by_listener[connection.listener] -= 1
         self._per_host[connection.peer_host] -= 1
         if not self._per_host[connection.peer_host]:
             del self._per_host[connection.peer_host]

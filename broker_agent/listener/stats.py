@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from dataclasses import dataclass, field
 from enum import Enum
 
+from regency.broker_agent.listener.timing import Timing
+from regency.broker_agent.listener.traffic import Traffic
 from regency.broker_agent.wire.apis import ApiKey
 
 logger = logging.getLogger(__name__)
@@ -33,6 +36,9 @@ class ListenerStats:
     closed_for: dict[Closing, int] = field(default_factory=lambda: dict.fromkeys(Closing, 0))
     requests: dict[ApiKey, int] = field(default_factory=lambda: dict.fromkeys(ApiKey, 0))
     handler_failures: int = 0
+    open_by_listener: Counter[str] = field(default_factory=Counter)
+    traffic: Traffic = field(default_factory=Traffic)
+    timing: Timing = field(default_factory=Timing)
 
     def count_closing(self, reason: Closing, peer: str, detail: str) -> None:
         """Count a connection that is closed for `reason`; log the first one, and then every tenfold number."""

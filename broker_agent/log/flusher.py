@@ -17,6 +17,7 @@ from regency.broker_agent.ports import Worker
 from regency.model.clock import Clock
 from regency.model.crash_points import crash_point
 from regency.model.ids import Offset
+from regency.runtime.metrics.recent import RecentTimes
 
 
 class LogFlusher:
@@ -35,7 +36,9 @@ class LogFlusher:
         clock: Clock,
         worker: Worker,
         syncs: BackgroundSync,
+        flushes: RecentTimes,
     ) -> None:
+        """`flushes` is told of every flush and its time."""
         self.recovery_point = recovery_point
         """Records below were synced to the disk."""
         self._disk = disk
@@ -45,6 +48,7 @@ class LogFlusher:
         self._clock = clock
         self._worker = worker
         self._syncs = syncs
+        self._flushes = flushes
         self._directory_unsynced = is_new
         """Whether the name of the log's own directory may not be on the disk."""
         self._epochs_unsynced = is_recovered
@@ -57,6 +61,7 @@ class LogFlusher:
 
     def flush(self, log_end: Offset) -> None:
         """Sync everything below `log_end` before returning. Raises OSError."""
+        began_ms = self._clock.monotonic_ms()
         is_needed = self.recovery_point < log_end or self._cut_before is not None
         segments = self._unsynced_segments() if is_needed else []
         names = self._unsynced_names(segments)
@@ -72,6 +77,8 @@ class LogFlusher:
             self._disk.sync_path(directory)
         crash_point("log.flush.before_recovery_point")
         self.synced(log_end)
+        if is_needed:
+            self._flushes.record((self._last_flush_ms - began_ms) * 1000, self._last_flush_ms)
 
     def unsynced(self, log_end: Offset) -> list[Path]:
         """Files and directories to be synced, in any order, before `synced(log_end)`. Raises OSError."""
@@ -117,10 +124,16 @@ class LogFlusher:
         descriptors = _duplicates(self._disk, [file for segment in segments for file in segment.files])
         changes = self._truncations, self._seals
 
-        def done(outcome: BaseException | None) -> None:
+        def sync() -> int:
+            began_ms = self._clock.monotonic_ms()
+            _sync(self._disk, paths, descriptors, names)
+            return self._clock.monotonic_ms() - began_ms
+
+        def done(outcome: int | BaseException) -> None:
             if isinstance(outcome, OSError):
                 self._home.fail(outcome)
-            elif outcome is None:
+            elif isinstance(outcome, int):
+                self._flushes.record(outcome * 1000, self._clock.monotonic_ms())
                 holds = changes == (self._truncations, self._seals)
                 if holds:
                     self._directory_unsynced = False
@@ -128,7 +141,7 @@ class LogFlusher:
                     self.recovery_point = max(self.recovery_point, log_end)
                 then(holds)
 
-        self._worker.submit(lambda: _sync(self._disk, paths, descriptors, names), done)
+        self._worker.submit(sync, done)
 
     def is_due(self, log_end: Offset, flush_ms: int) -> bool:
         """Whether `flush_ms` has passed since the last flush and there is something to flush."""

@@ -28,6 +28,7 @@ from regency.model.crash_points import crash_point
 from regency.model.ids import NO_LEADER_EPOCH, UNKNOWN_OFFSET, LeaderEpoch, Offset, TopicId, TopicPartition
 from regency.model.log_config import LogConfig
 from regency.model.record_batch import BatchHeader, Buffer
+from regency.runtime.metrics.recent import RecentTimes
 
 
 class LogServices(NamedTuple):
@@ -45,6 +46,8 @@ class LogServices(NamedTuple):
     """For names that must not be there yet."""
     producer_expiration_ms: int
     """producer.id.expiration.ms"""
+    flushes: RecentTimes
+    """Told of every flush of a log, and its time."""
 
 
 class LogParts(NamedTuple):
@@ -98,6 +101,7 @@ class LogCore:
             clock=services.clock,
             worker=services.worker,
             syncs=services.syncs,
+            flushes=services.flushes,
         )
 
     @property
@@ -142,6 +146,11 @@ class LogCore:
     def size_bytes(self) -> int:
         """Bytes of batches on the disk."""
         return self._segments.size_bytes
+
+    @property
+    def segment_count(self) -> int:
+        """Segments, the active one among them."""
+        return len(self._segments)
 
     @property
     def first_base_offset(self) -> Offset:

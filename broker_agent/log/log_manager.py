@@ -30,6 +30,7 @@ from regency.model.clock import Clock
 from regency.model.crash_points import crash_point
 from regency.model.ids import BrokerId, Offset, TopicId, TopicPartition
 from regency.model.log_config import LogConfig
+from regency.runtime.metrics.recent import RecentTimes
 
 logger = logging.getLogger(__name__)
 
@@ -111,6 +112,7 @@ class LogManager:
             cuts=BackgroundSync(disk, worker),
             new_uuid=new_uuid,
             producer_expiration_ms=producer_expiration_ms,
+            flushes=RecentTimes(),
         )
         opened = open_directories(
             disk,
@@ -135,6 +137,11 @@ class LogManager:
     def all(self) -> Mapping[TopicPartition, PartitionLog]:
         """Every log, live."""
         return MappingProxyType(self._logs)
+
+    @property
+    def flushes(self) -> RecentTimes:
+        """Every flush of a log since the start, and its time."""
+        return self._services.flushes
 
     @property
     def directories(self) -> tuple[DirectoryLogs, ...]:

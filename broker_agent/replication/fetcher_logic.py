@@ -9,7 +9,6 @@ from __future__ import annotations
 import heapq
 import logging
 from collections.abc import Callable
-from enum import Enum
 from itertools import count
 from typing import TypeVar
 
@@ -29,6 +28,7 @@ from regency.broker_agent.replication.fetch_plans import (
     Reply,
 )
 from regency.broker_agent.replication.fetch_session_client import ClientFetchSession
+from regency.broker_agent.replication.follow_state import FollowState, Phase, ReceivedBytes
 from regency.broker_agent.replication.follower import Follower, truncation_point
 from regency.broker_agent.replication.throttle import ReplicationThrottle
 from regency.model.crash_points import crash_point
@@ -45,26 +45,6 @@ T = TypeVar("T")
 LATEST, EARLIEST = -1, -2
 
 
-class _Phase(Enum):
-    FETCHING = "fetching"
-    LATEST = "asking for the leader's end"
-    EARLIEST = "asking for the leader's start"
-
-
-class _State:
-    __slots__ = ("delayed_until", "epoch", "offset", "phase", "refusals", "replica", "requested")
-
-    def __init__(self, replica: Follower, epoch: LeaderEpoch) -> None:
-        self.replica = replica
-        self.epoch = epoch
-        self.offset = replica.log_end_offset
-        self.phase = _Phase.FETCHING
-        self.delayed_until: int | None = None
-        self.refusals = 0
-        self.requested: Offset | None = None
-        """Offset named to the leader in the running request or session; None: this state is not known there."""
-
-
 class FetcherLogic:
     """Followed partitions of one leader, one request at a time."""
 
@@ -75,15 +55,17 @@ class FetcherLogic:
         broker_epoch: Callable[[], BrokerEpoch],
         failed: dict[TopicPartition, str] | None = None,
         throttle: ReplicationThrottle | None = None,
+        received: ReceivedBytes | None = None,
     ) -> None:
         self._name = name
+        self._received = received or ReceivedBytes()
         self._limits = limits
         self._broker_epoch = broker_epoch
-        self._states: dict[TopicPartition, _State] = {}
+        self._states: dict[TopicPartition, FollowState] = {}
         self._session = ClientFetchSession()
         self._delays: list[tuple[int, int, TopicPartition]] = []
         self._numbers = count()
-        self._asking: dict[TopicPartition, _State] = {}
+        self._asking: dict[TopicPartition, FollowState] = {}
         """Partitions that need the leader's end or start before they can go on."""
         self._resume_at: int | None = None
         self._catching_up = CatchingUp(throttle)
@@ -98,6 +80,11 @@ class FetcherLogic:
     def __contains__(self, topic_partition: TopicPartition) -> bool:
         return topic_partition in self._states
 
+    def lag(self, topic_partition: TopicPartition) -> int | None:
+        """Records a partition was behind its leader's high watermark at the last answer; None before the first."""
+        state = self._states.get(topic_partition)
+        return None if state is None else state.lag
+
     # Membership
 
     def add(self, replica: Follower, epoch: LeaderEpoch) -> None:
@@ -108,7 +95,7 @@ class FetcherLogic:
         if held is not None and held.epoch == epoch:
             return
         self._forget(name)
-        self._states[name] = _State(replica, epoch)
+        self._states[name] = FollowState(replica, epoch)
         self._session.changed(name)
 
     def remove(self, topic_partition: TopicPartition) -> None:
@@ -151,7 +138,7 @@ class FetcherLogic:
             if state is not None and state.delayed_until == due:
                 self._resume(name, state)
 
-    def _resume(self, name: TopicPartition, state: _State) -> None:
+    def _resume(self, name: TopicPartition, state: FollowState) -> None:
         state.delayed_until = None
         self._session.changed(name)
         self._catching_up.resumed(name)
@@ -162,7 +149,7 @@ class FetcherLogic:
             self._resume(name, self._states[name])
 
     def _offsets_plan(self) -> OffsetsPlan | None:
-        for phase, timestamp in ((_Phase.LATEST, LATEST), (_Phase.EARLIEST, EARLIEST)):
+        for phase, timestamp in ((Phase.LATEST, LATEST), (Phase.EARLIEST, EARLIEST)):
             asked = [(name, state.epoch) for name, state in self._asking.items() if state.phase is phase]
             if asked:
                 return OffsetsPlan(timestamp, asked)
@@ -184,9 +171,9 @@ class FetcherLogic:
 
     def _is_ready(self, name: TopicPartition) -> bool:
         state = self._states[name]
-        return state.delayed_until is None and state.phase is _Phase.FETCHING
+        return state.delayed_until is None and state.phase is Phase.FETCHING
 
-    def _entry(self, state: _State) -> FetchPartition:
+    def _entry(self, state: FollowState) -> FetchPartition:
         replica = state.replica
         return FetchPartition(
             replica.topic_partition,
@@ -239,7 +226,7 @@ class FetcherLogic:
             logger.warning("%s: fetch refused with %s", self._name, error.name)
             self._resume_at = now_ms + self._limits.backoff_ms
 
-    def _attempt(self, state: _State, take: Callable[[_State, T, int], None], what: T, now_ms: int) -> None:
+    def _attempt(self, state: FollowState, take: Callable[[FollowState, T, int], None], what: T, now_ms: int) -> None:
         """Take in one partition's part of a reply; whatever goes wrong stays with that partition."""
         try:
             take(state, what, now_ms)
@@ -252,7 +239,7 @@ class FetcherLogic:
             logger.exception("%s: taking in a reply of %s failed", state.replica.topic_partition, self._name)
             self._fail(state, f"unexpected {type(error).__name__}: {error}")
 
-    def _take_fetched(self, state: _State, fetched: FetchedPartition, now_ms: int) -> None:
+    def _take_fetched(self, state: FollowState, fetched: FetchedPartition, now_ms: int) -> None:
         error = fetched.error
         if error is ErrorCode.NONE:
             if fetched.diverging is not None:
@@ -260,11 +247,11 @@ class FetcherLogic:
             else:
                 self._append(state, fetched, now_ms)
         elif error is ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._ask(state, _Phase.LATEST)
+            self._ask(state, Phase.LATEST)
         else:
             self._take_error(state, error, now_ms)
 
-    def _take_error(self, state: _State, error: ErrorCode, now_ms: int) -> None:
+    def _take_error(self, state: FollowState, error: ErrorCode, now_ms: int) -> None:
         if error is ErrorCode.FENCED_LEADER_EPOCH:
             self._fail(state, f"the leader is beyond leader epoch {state.epoch}")
             return
@@ -275,15 +262,17 @@ class FetcherLogic:
         self._complain(state, f"answered {error.name}")
         self._delay(state, now_ms, backoff)
 
-    def _complain(self, state: _State, what: str) -> None:
+    def _complain(self, state: FollowState, what: str) -> None:
         """Once per trouble, not once per attempt."""
         if state.refusals == 0:
             logger.warning("%s: %s %s", state.replica.topic_partition, self._name, what)
 
-    def _append(self, state: _State, fetched: FetchedPartition, now_ms: int) -> None:
+    def _append(self, state: FollowState, fetched: FetchedPartition, now_ms: int) -> None:
         replica = state.replica
         log_start = replica.log_start_offset
         replica.append_fetched(fetched)
+        self._received.total += len(fetched.records)
+        state.lag = max(0, fetched.high_watermark - replica.log_end_offset)
         self._catching_up.count(replica.topic_partition, fetched, replica.log_end_offset, now_ms)
         if replica.log_end_offset != state.offset:
             self._moved(state)
@@ -295,7 +284,7 @@ class FetcherLogic:
             if replica.log_start_offset != log_start:
                 self._session.changed(replica.topic_partition)  # for the leader's low watermark
 
-    def _truncate(self, state: _State, diverging: EpochEndOffset, leader_start: Offset, now_ms: int) -> None:
+    def _truncate(self, state: FollowState, diverging: EpochEndOffset, leader_start: Offset, now_ms: int) -> None:
         """Cut to where both logs may still agree; the next fetch asks again, until they do.
 
         A leader that has forgotten our epoch names its log start. Nothing says that both agree below, so all of that
@@ -321,7 +310,7 @@ class FetcherLogic:
             )
         self._moved(state)
 
-    def _take_offset(self, state: _State, listed: ListedOffset, now_ms: int) -> None:
+    def _take_offset(self, state: FollowState, listed: ListedOffset, now_ms: int) -> None:
         """Out of range (KIP-101's fallback): cut to a leader that ends earlier, start over at one that begins later."""
         if listed.error is not ErrorCode.NONE or listed.offset < 0:
             self._settle(state)
@@ -329,9 +318,9 @@ class FetcherLogic:
             return
         replica = state.replica
         end = replica.log_end_offset
-        if state.phase is _Phase.LATEST:
+        if state.phase is Phase.LATEST:
             if listed.offset >= end:
-                state.phase = _Phase.EARLIEST
+                state.phase = Phase.EARLIEST
                 return
             logger.warning("truncating %s from %d to its leader's end %d", replica.topic_partition, end, listed.offset)
             self._cut(replica, listed.offset)
@@ -359,7 +348,7 @@ class FetcherLogic:
 
     # What becomes of a partition
 
-    def _moved(self, state: _State) -> None:
+    def _moved(self, state: FollowState) -> None:
         """Its end changed: ask from there, after the others."""
         name = state.replica.topic_partition
         state.offset = state.replica.log_end_offset
@@ -368,17 +357,17 @@ class FetcherLogic:
         self._states[name] = self._states.pop(name)
         self._session.changed(name)
 
-    def _ask(self, state: _State, phase: _Phase) -> None:
+    def _ask(self, state: FollowState, phase: Phase) -> None:
         state.phase = phase
         state.requested = None
         self._asking[state.replica.topic_partition] = state
         self._session.left(state.replica.topic_partition)
 
-    def _settle(self, state: _State) -> None:
-        state.phase = _Phase.FETCHING
+    def _settle(self, state: FollowState) -> None:
+        state.phase = Phase.FETCHING
         self._asking.pop(state.replica.topic_partition, None)
 
-    def _delay(self, state: _State, now_ms: int, milliseconds: int) -> None:
+    def _delay(self, state: FollowState, now_ms: int, milliseconds: int) -> None:
         state.refusals += 1
         self._wait(state.replica.topic_partition, now_ms + milliseconds)
 
@@ -389,7 +378,7 @@ class FetcherLogic:
         heapq.heappush(self._delays, (until_ms, next(self._numbers), name))
         self._session.left(name)
 
-    def _fail(self, state: _State, why: str) -> None:
+    def _fail(self, state: FollowState, why: str) -> None:
         name = state.replica.topic_partition
         logger.warning("%s is not followed until the controller says so again: %s", name, why)
         self._drop(name)

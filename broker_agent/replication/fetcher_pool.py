@@ -13,11 +13,13 @@ from regency.broker_agent.replication.api import LeaderAddress
 from regency.broker_agent.replication.fetch_plans import FetcherLimits, Pause, Plan
 from regency.broker_agent.replication.fetcher_logic import FetcherLogic
 from regency.broker_agent.replication.fetcher_thread import Failed, FetcherThread, Outcome, Rested, Transport
+from regency.broker_agent.replication.follow_state import ReceivedBytes
 from regency.broker_agent.replication.follower import Follower
 from regency.broker_agent.replication.throttle import ReplicationThrottle, unlimited
 from regency.model.clock import Clock
 from regency.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, TopicPartition
 from regency.model.settings import BrokerSettings
+from regency.runtime.metrics.recent import RecentRate
 
 
 class FollowTask(msgspec.Struct, frozen=True):
@@ -54,9 +56,11 @@ def threads(post: Callable[[Callable[[], None]], None]) -> MakeTransport:
 class Fetcher:
     """The data loop's end of one fetcher: feeds its transport from its logic."""
 
-    def __init__(self, logic: FetcherLogic, clock: Clock, address: LeaderAddress) -> None:
+    def __init__(self, name: str, logic: FetcherLogic, clock: Clock, address: LeaderAddress) -> None:
+        self.name = name
         self.logic = logic
         self.address = address
+        self.requests = RecentRate(clock.monotonic_ms())
         self._clock = clock
         self._transport: Transport | None = None
         self._plan: Plan | None = None
@@ -106,8 +110,13 @@ class Fetcher:
     def _advance(self) -> None:
         if self._transport is None:
             return
-        command = self.logic.next(self._clock.monotonic_ms())
-        self._plan = None if isinstance(command, Pause) else command
+        now_ms = self._clock.monotonic_ms()
+        command = self.logic.next(now_ms)
+        if isinstance(command, Pause):
+            self._plan = None
+        else:
+            self._plan = command
+            self.requests.count(now_ms)
         self._transport.send(command)
 
 
@@ -144,6 +153,7 @@ class FetcherPool:
         self._leaving = False
         self.failed: dict[TopicPartition, str] = {}
         """Partitions given up until the next LeaderAndIsr, and why."""
+        self.received = ReceivedBytes()
 
     def __len__(self) -> int:
         """Running fetchers."""
@@ -153,6 +163,20 @@ class FetcherPool:
         """Whether a fetcher works on the partition; not where it has failed."""
         fetcher = self._followed.get(topic_partition)
         return fetcher is not None and topic_partition in fetcher.logic
+
+    @property
+    def fetchers(self) -> Sequence[Fetcher]:
+        """Running fetchers, to look at."""
+        return tuple(self._fetchers.values())
+
+    def lag(self, topic_partition: TopicPartition) -> tuple[str, int] | None:
+        """Who fetches a partition, and how many records it was behind its leader's high watermark at the last answer.
+
+        None where nobody does, or no answer has come yet.
+        """
+        fetcher = self._followed.get(topic_partition)
+        lag = None if fetcher is None else fetcher.logic.lag(topic_partition)
+        return None if fetcher is None or lag is None else (fetcher.name, lag)
 
     def follow(self, address: LeaderAddress, tasks: Sequence[FollowTask]) -> None:
         """Follow a leader from each replica's end. Partitions followed elsewhere must have been removed."""
@@ -217,8 +241,9 @@ class FetcherPool:
             self._broker_epoch,
             self.failed,
             self._throttle,
+            self.received,
         )
-        fetcher = Fetcher(logic, self._clock, address)
+        fetcher = Fetcher(name, logic, self._clock, address)
         spec = TransportSpec(
             name, f"broker-{broker}-fetcher-{number}", broker, address, self._settings.replica_socket_timeout_ms
         )

@@ -246,6 +246,11 @@ class ReplicaManager:
         return self._isr
 
     @property
+    def hosting(self) -> Hosting:
+        """Everything hosted here and whoever waits for it, to look at."""
+        return self._hosting
+
+    @property
     def partitions(self) -> Mapping[TopicPartition, Partition]:
         """Hosted partitions, to look at."""
         return self._hosting.partitions

@@ -105,3 +105,14 @@ _RETRIABLE = frozenset(
         ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
     }
 )
+
+FENCING = frozenset(
+    {
+        ErrorCode.STALE_CONTROLLER_EPOCH,
+        ErrorCode.STALE_BROKER_EPOCH,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    }
+)
+"""Refusals of what is decided for another time or another thing of that name."""

@@ -14,6 +14,7 @@ from concurrent.futures import CancelledError, Future
 from typing import Final, TypeVar
 
 from regency.model.clock import Clock, SystemClock
+from regency.runtime.metrics.recent import RecentTimes
 from regency.runtime.zk_bulk import WINDOW, ChunkPlan
 from regency.runtime.zk_core import Phase, SessionCore
 from regency.runtime.zk_dispatcher import Dispatcher
@@ -63,18 +64,21 @@ def connect(
     clock: Clock | None = None,
     connect_timeout_ms: int | None = None,
     set_acl: bool = False,
+    latencies: RecentTimes | None = None,
 ) -> ZkSession:
     """A session with the ensemble of `connect_string` ("host:port,host:port/chroot"); a missing chroot is created.
 
     Blocks until the first session exists, at most `connect_timeout_ms` (default: the session timeout). `digest_auth` is
     "user:password", empty for none; `set_acl` makes what we create everybody's to read and only that user's to change.
-    `name` stands in the names of the threads.
+    `name` stands in the names of the threads. `latencies` is told how long each request took, on one thread.
 
     Raises ZkConnectStringInvalid, ZkAuthFailed where the credentials are refused, and ZkError naming the hosts where no
     server gave a session in time.
     """
     target = parse_connect_string(connect_string)
-    client = ZkClient(target, session_timeout_ms, digest_auth, name or target.hosts, clock or SystemClock(), set_acl)
+    client = ZkClient(
+        target, session_timeout_ms, digest_auth, name or target.hosts, clock or SystemClock(), set_acl, latencies
+    )
     try:
         client.wait_connected(session_timeout_ms if connect_timeout_ms is None else connect_timeout_ms)
         client.create_chroot()
@@ -95,6 +99,7 @@ class ZkClient:
         name: str,
         clock: Clock,
         set_acl: bool,
+        latencies: RecentTimes | None = None,
     ) -> None:
         self._target = target
         self._clock = clock
@@ -108,6 +113,7 @@ class ZkClient:
             clock=clock,
             deliver=self._dispatcher.put,
             wake=waker.wake,
+            latencies=latencies,
         )
         self._io = IoThread(name, target, self._core, waker, clock, digest_auth)
         self._dispatcher.start(self._core)

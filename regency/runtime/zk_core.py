@@ -17,6 +17,7 @@ from typing import Final
 import msgspec
 
 from regency.model.clock import Clock
+from regency.runtime.metrics.recent import RecentTimes
 from regency.runtime.zk_link import Link
 from regency.runtime.zk_ops import SYNC_AND_READ, below, without_chroot
 from regency.runtime.zk_records import WatchNotice, decode_notice, encode_add_watch, encode_remove_watches
@@ -81,7 +82,10 @@ class SessionCore:
         clock: Clock,
         deliver: Callable[[Delivery], None],
         wake: Callable[[], None],
+        latencies: RecentTimes | None = None,
     ) -> None:
+        """`latencies` is told how long each request took, under the lock."""
+        self._latencies = latencies or RecentTimes()
         self.requested_timeout_ms = timeout_ms
         self.timeout_ms = timeout_ms
         """Negotiated; what was asked for before there is a session."""
@@ -247,7 +251,11 @@ class SessionCore:
                 self.generation += 1
             self.session_id, self._password, self.timeout_ms = reply.session_id, reply.password, reply.timeout_ms
             link = Link(
-                timeout_ms=reply.timeout_ms, now_ms=self._clock.monotonic_ms(), contact_ms=asked_ms, reader=reader
+                timeout_ms=reply.timeout_ms,
+                now_ms=self._clock.monotonic_ms(),
+                contact_ms=asked_ms,
+                reader=reader,
+                latencies=self._latencies,
             )
             self._link, self._contact_ms, self.phase = link, asked_ms, Phase.CONNECTED
             self.failure = self.auth_failure = ""

@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from regency.runtime.metrics.recent import RecentTimes
 from regency.runtime.zk_session import ZkError
 from regency.runtime.zk_wire import FrameReader, OpCode, Reply, WireError, Xid, decode_reply, request_frame
 
@@ -32,7 +33,16 @@ class _Request(msgspec.Struct, gc=False):
 class Link:
     """One connection that has a session. All times are monotonic milliseconds of the owner's clock."""
 
-    def __init__(self, *, timeout_ms: int, now_ms: int, contact_ms: int, reader: FrameReader) -> None:
+    def __init__(
+        self,
+        *,
+        timeout_ms: int,
+        now_ms: int,
+        contact_ms: int,
+        reader: FrameReader,
+        latencies: RecentTimes | None = None,
+    ) -> None:
+        """`latencies` is told how long each request took, from when it was sent."""
         self.contact_ms = contact_ms
         """When the newest request was sent that the server has answered: it cannot expire the session earlier than
         the session timeout after this."""
@@ -48,6 +58,7 @@ class Link:
         self._ping_sent_ms: int | None = None
         self._last_sent_ms = now_ms
         self._last_received_ms = now_ms
+        self._latencies = latencies or RecentTimes()
 
     def submit(self, op_code: OpCode, payload: bytes) -> Future[Reply]:
         """Queue a request. Its future gets the reply, or the error given to `fail`."""
@@ -123,6 +134,7 @@ class Link:
         request = self._in_flight.popleft()
         self._in_flight_bytes -= len(request.frame)
         self._acknowledge(request.sent_ms)
+        self._latencies.record((self._last_received_ms - request.sent_ms) * 1000, self._last_received_ms)
         request.future.set_result(reply)
 
     def _acknowledge(self, sent_ms: int | None) -> None:

@@ -79,9 +79,14 @@ def timers(name: MetricName, rows: Mapping[tuple[str, ...], RecentTimes], now_ms
 
 
 def block(name: MetricName, rows: Iterable[tuple[str, float]]) -> Block:
-    """Many gauges or counters: a number for each set of labels, which `label_text` has made."""
+    """Many gauges or counters: a number for each set of labels, which `label_text` has made; empty for none."""
     exported = name.exported
-    return Block(name, "".join([f"{exported}{{{labels}}} {number}\n" for labels, number in rows]))
+    return Block(
+        name,
+        "".join(
+            [f"{exported}{{{labels}}} {number}\n" if labels else f"{exported} {number}\n" for labels, number in rows]
+        ),
+    )
 
 
 def label_text(names: Sequence[str], given: Labels) -> str:

@@ -56,20 +56,61 @@ class RecentTimes:
 
     def read(self, now_ms: int, quantiles: Sequence[float]) -> Times:
         """Everything at `now_ms`, on the clock of `record`."""
+        return read_together([self], now_ms, quantiles)
+
+    def add_recent(self, now_ms: int, merged: dict[int, int]) -> None:
+        """Add what counts at `now_ms` to `merged`, by bucket."""
         oldest = now_ms // SLOT_MS - SLOTS
-        slots = [(self._number, self._buckets), *self._older]
-        merged: dict[int, int] = {}
-        for number, buckets in slots:
+        for number, buckets in [(self._number, self._buckets), *self._older]:
             if number > oldest:
                 for bucket, count in buckets.copy().items():
                     merged[bucket] = merged.get(bucket, 0) + count
-        return Times(self.count, self.sum_us / 1000, quantiles_of(merged, quantiles))
 
     def _turn(self, number: int) -> None:
         kept = [slot for slot in [(self._number, self._buckets), *self._older] if slot[0] > number - SLOTS]
         self._older = kept[: SLOTS - 1]
         self._buckets = {}
         self._number = number
+
+
+def read_together(timers: Sequence[RecentTimes], now_ms: int, quantiles: Sequence[float]) -> Times:
+    """Several timers as if they were one."""
+    merged: dict[int, int] = {}
+    for timer in timers:
+        timer.add_recent(now_ms, merged)
+    count, total_us = sum(timer.count for timer in timers), sum(timer.sum_us for timer in timers)
+    return Times(count, total_us / 1000, quantiles_of(merged, quantiles))
+
+
+RATE_SLOT_MS = 10_000
+RATE_SLOTS = 6
+
+
+class RecentRate:
+    """How often something happened in the last minute. Written by one thread, read by any."""
+
+    __slots__ = ("_counts", "_number", "_started_ms")
+
+    def __init__(self, now_ms: int) -> None:
+        self._started_ms = now_ms
+        self._number = now_ms // RATE_SLOT_MS
+        self._counts = (0,) * RATE_SLOTS
+
+    def count(self, now_ms: int) -> None:
+        """It happened."""
+        self._counts = self._turned(now_ms)
+        self._number = now_ms // RATE_SLOT_MS
+        self._counts = (self._counts[0] + 1, *self._counts[1:])
+
+    def per_second(self, now_ms: int) -> float:
+        """Its rate in the running ten seconds and the five times ten before; since the start where that is less."""
+        counts = self._turned(now_ms)
+        since_ms = max(self._started_ms, (now_ms // RATE_SLOT_MS - RATE_SLOTS + 1) * RATE_SLOT_MS)
+        return sum(counts) * 1000 / max(now_ms - since_ms, 1000)
+
+    def _turned(self, now_ms: int) -> tuple[int, ...]:
+        empty = min(max(now_ms // RATE_SLOT_MS - self._number, 0), RATE_SLOTS)
+        return (*(0,) * empty, *self._counts[: RATE_SLOTS - empty]) if empty else self._counts
 
 
 def bucket_of(value: int) -> int:

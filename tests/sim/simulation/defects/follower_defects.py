@@ -12,8 +12,9 @@ from regency.broker_agent.log.partition_log import PartitionLog
 from regency.broker_agent.replication import fetch
 from regency.broker_agent.replication.api import FetchedPartition, FetchPartition
 from regency.broker_agent.replication.fetch_plans import Plan, Reply
-from regency.broker_agent.replication.fetcher_logic import FetcherLogic, _State
+from regency.broker_agent.replication.fetcher_logic import FetcherLogic
 from regency.broker_agent.replication.fetcher_pool import FetcherPool
+from regency.broker_agent.replication.follow_state import FollowState
 from regency.broker_agent.replication.partition import Partition
 from regency.model.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicPartition
 from simulation.defects.patching import Defect, Patch
@@ -73,19 +74,19 @@ def _append_diverging(patch: Patch) -> None:
 def _offset_not_read_again(patch: Patch) -> None:
     """Where a fetcher was is remembered with the log, for as long as its process lives."""
     offsets: WeakKeyDictionary[object, Offset] = WeakKeyDictionary()
-    begin: Callable[[_State, Any, LeaderEpoch], None] = _State.__init__
-    moved: Callable[[FetcherLogic, _State], None] = FetcherLogic._moved
+    begin: Callable[[FollowState, Any, LeaderEpoch], None] = FollowState.__init__
+    moved: Callable[[FetcherLogic, FollowState], None] = FetcherLogic._moved
 
-    def began(self: _State, replica: Any, epoch: LeaderEpoch) -> None:
+    def began(self: FollowState, replica: Any, epoch: LeaderEpoch) -> None:
         begin(self, replica, epoch)
         self.offset = offsets.get(replica.log, self.offset)
 
-    def went_on(self: FetcherLogic, state: _State) -> None:
+    def went_on(self: FetcherLogic, state: FollowState) -> None:
         moved(self, state)
         replica: Any = state.replica
         offsets[replica.log] = state.offset
 
-    patch.set(_State, "__init__", began)
+    patch.set(FollowState, "__init__", began)
     patch.set(FetcherLogic, "_moved", went_on)
 
 
@@ -95,11 +96,11 @@ def _watermark_above_end(patch: Patch) -> None:
 
 def _epoch_lost_when_idle(patch: Patch) -> None:
     """Which epoch its records have is not told by a fetcher that has got nothing since."""
-    idle: WeakKeyDictionary[FetcherLogic, dict[TopicPartition, _State]] = WeakKeyDictionary()
-    append: Callable[[FetcherLogic, _State, FetchedPartition, int], None] = FetcherLogic._append
-    entry: Callable[[FetcherLogic, _State], FetchPartition] = FetcherLogic._entry
+    idle: WeakKeyDictionary[FetcherLogic, dict[TopicPartition, FollowState]] = WeakKeyDictionary()
+    append: Callable[[FetcherLogic, FollowState, FetchedPartition, int], None] = FetcherLogic._append
+    entry: Callable[[FetcherLogic, FollowState], FetchPartition] = FetcherLogic._entry
 
-    def appended(self: FetcherLogic, state: _State, fetched: FetchedPartition, now_ms: int) -> None:
+    def appended(self: FetcherLogic, state: FollowState, fetched: FetchedPartition, now_ms: int) -> None:
         name = state.replica.topic_partition
         held = idle.setdefault(self, {})
         if fetched.records:
@@ -108,7 +109,7 @@ def _epoch_lost_when_idle(patch: Patch) -> None:
             held[name] = state
         append(self, state, fetched, now_ms)
 
-    def asked(self: FetcherLogic, state: _State) -> FetchPartition:
+    def asked(self: FetcherLogic, state: FollowState) -> FetchPartition:
         wanted = entry(self, state)
         if idle.get(self, {}).get(wanted.topic_partition) is not state:
             return wanted

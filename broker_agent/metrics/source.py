@@ -1,0 +1,109 @@
+"""The agent as a source of metrics. Made before its parts; what is not there yet is left out of a scrape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import IntEnum
+from pathlib import Path
+from time import perf_counter_ns
+
+from regency.broker_agent.assembly import Assembly
+from regency.broker_agent.data_loop import DataLoop
+from regency.broker_agent.listener.stats import ListenerStats
+from regency.broker_agent.log.log_manager import LogManager
+from regency.broker_agent.loop_meter import LoopMeter
+from regency.broker_agent.metrics import listener_families, replica_families
+from regency.broker_agent.metrics.replica_rows import LOOP_TIMEOUT_MS, look
+from regency.broker_agent.probes import Recovery
+from regency.broker_agent.replication.replica_manager import ReplicaManager
+from regency.model.clock import Clock
+from regency.runtime.metrics import table_agent as names
+from regency.runtime.metrics.families import Family, Wanted, timers, value, values
+
+_IO = Path("/proc/self/io")
+_CLIENT = ("Replica",)
+
+
+class BrokerState(IntEnum):
+    """Kafka's numbers for what a broker does."""
+
+    STARTING = 1
+    RECOVERING = 2
+    RUNNING = 3
+    HANDING_OVER = 6
+    STOPPING = 7
+
+
+class AgentMetrics:
+    """Everything about one agent. `collect` is called on the thread that serves a scrape."""
+
+    def __init__(self, assembly: Assembly, loop: DataLoop, meter: LoopMeter, recovery: Recovery, clock: Clock) -> None:
+        self.state = BrokerState.STARTING
+        self.listener: ListenerStats | None = None
+        """Set once there is a listener."""
+        self._assembly = assembly
+        self._loop = loop
+        self._meter = meter
+        self._recovery = recovery
+        self._clock = clock
+
+    def collect(self, wanted: Wanted) -> Iterable[Family]:
+        """Everything that there is at this moment."""
+        yield from self._process()
+        parts = self._assembly
+        if parts.replicas is not None and parts.logs is not None:
+            yield from self._replicas(parts.replicas, parts.logs, wanted)
+        if self.listener is not None:
+            received = parts.replicas.fetchers.received.total if parts.replicas is not None else 0
+            yield from listener_families.traffic(self.listener, received, wanted)
+            yield from listener_families.requests(self.listener, LoopMeter.now_ms())
+            yield listener_families.connections(self.listener)
+            by_control = parts.service.fenced if parts.service is not None else {}
+            yield listener_families.fenced(self.listener, by_control)
+
+    def _process(self) -> Iterable[Family]:
+        state, parts = self.state, self._assembly
+        if state is BrokerState.STARTING and parts.logs is None and self._recovery.count:
+            state = BrokerState.RECOVERING
+        ruling = parts.metadata.ruling
+        yield value(names.BROKER_STATE, state)
+        yield value(names.NETWORK_IDLE, self._meter.idle_share)
+        yield value(names.HANDLERS_IDLE, self._meter.idle_share)
+        yield timers(names.LOOP_LAG, {(): self._meter.lag}, LoopMeter.now_ms())
+        yield value(names.CONTROLLER_EPOCH, 0 if ruling is None else ruling.epoch)
+        yield value(names.BROKER_EPOCH, parts.broker_epoch())
+        yield value(names.LOGS_OPENED, self._recovery.opened)
+        yield value(names.LOGS_FOUND, self._recovery.count)
+        yield from _disk()
+
+    def _replicas(self, replicas: ReplicaManager, logs: LogManager, wanted: Wanted) -> Iterable[Family]:
+        now_ms = self._clock.monotonic_ms()
+        fetchers = replicas.fetchers
+        yield timers(names.FLUSHES, {(): logs.flushes}, now_ms)
+        running, failed = self._loop.call(
+            lambda: ([fetcher.requests.per_second(now_ms) for fetcher in fetchers.fetchers], len(fetchers.failed)),
+            timeout_ms=LOOP_TIMEOUT_MS,
+        )
+        yield values(names.MIN_FETCH_RATE, [(_CLIENT, min(running, default=0.0))])
+        yield values(names.FAILED_PARTITIONS, [(_CLIENT, failed)])
+        began = perf_counter_ns()
+        found = look(self._loop, replicas, logs)
+        yield value(names.SCRAPE_WAIT, (perf_counter_ns() - began) / 1e9)
+        yield from replica_families.sums(found)
+        yield from replica_families.by_partition(found, wanted)
+        listener = self.listener
+        if listener is not None:
+            topics = {row.topic for row in found.hosted}
+            self._loop.post(lambda: listener.traffic.keep(topics))
+
+
+def _disk() -> Iterable[Family]:
+    """What this process had the disks do, where the operating system tells."""
+    try:
+        lines = _IO.read_text(encoding="ascii").splitlines()
+    except OSError:
+        return
+    told = dict(line.split(": ", 1) for line in lines if ": " in line)
+    for name, key in ((names.DISK_READ, "read_bytes"), (names.DISK_WRITE, "write_bytes")):
+        if key in told:
+            yield value(name, int(told[key]))
