@@ -3,24 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Generic, TypeVar
 
-from regency.broker_agent.metrics.replica_rows import HostedRow, LogRow, Look
+from regency.broker_agent.metrics.replica_rows import PIECE, HostedRow, LogRow, Look
 from regency.runtime.metrics import table_agent as names
-from regency.runtime.metrics.families import Family, Wanted, block, escape, value, values
+from regency.runtime.metrics.families import Block, Family, Wanted, block, escape, value, values
 from regency.runtime.metrics.names import MetricName
 
-_OF_PARTITIONS: tuple[tuple[MetricName, Callable[[HostedRow], int]], ...] = (
-    (names.P_UNDER_REPLICATED, lambda row: int(row.under_replicated)),
-    (names.P_UNDER_MIN_ISR, lambda row: int(row.under_min_isr)),
-    (names.P_AT_MIN_ISR, lambda row: int(row.at_min_isr)),
-    (names.P_REPLICAS_COUNT, lambda row: row.replicas),
-    (names.P_IN_SYNC_COUNT, lambda row: row.in_sync),
+R = TypeVar("R", bound=HostedRow | LogRow)
+_Lines = Callable[[list[str], list[R]], list[tuple[str, int]]]
+"""From the labels of some rows and these rows to series."""
+
+
+def _each(read: Callable[[R], int]) -> _Lines[R]:
+    """One series for each row."""
+    return lambda labels, rows: [(label, read(row)) for label, row in zip(labels, rows, strict=True)]
+
+
+def _lags(labels: list[str], rows: list[HostedRow]) -> list[tuple[str, int]]:
+    """One for each partition that somebody fetches."""
+    followed = [(label, row) for label, row in zip(labels, rows, strict=True) if row.fetcher]
+    return [(f'clientId="{row.fetcher}",{label}', row.lag) for label, row in followed]
+
+
+_OF_PARTITIONS: tuple[tuple[MetricName, _Lines[HostedRow]], ...] = (
+    (names.P_UNDER_REPLICATED, _each(lambda row: int(row.under_replicated))),
+    (names.P_UNDER_MIN_ISR, _each(lambda row: int(row.under_min_isr))),
+    (names.P_AT_MIN_ISR, _each(lambda row: int(row.at_min_isr))),
+    (names.P_REPLICAS_COUNT, _each(lambda row: row.replicas)),
+    (names.P_IN_SYNC_COUNT, _each(lambda row: row.in_sync)),
+    (names.CONSUMER_LAG, _lags),
 )
-_OF_LOGS: tuple[tuple[MetricName, Callable[[LogRow], int]], ...] = (
-    (names.LOG_SIZE, lambda row: row.size),
-    (names.LOG_START, lambda row: row.start),
-    (names.LOG_END, lambda row: row.end),
-    (names.LOG_SEGMENTS, lambda row: row.segments),
+_OF_LOGS: tuple[tuple[MetricName, _Lines[LogRow]], ...] = (
+    (names.LOG_SIZE, _each(lambda row: row.size)),
+    (names.LOG_START, _each(lambda row: row.start)),
+    (names.LOG_END, _each(lambda row: row.end)),
+    (names.LOG_SEGMENTS, _each(lambda row: row.segments)),
 )
 
 
@@ -44,20 +62,51 @@ def sums(look: Look) -> Iterable[Family]:
     yield values(names.MAX_LAG, [(("Replica",), max((row.lag for row in hosted), default=0))])
 
 
-def by_partition(look: Look, wanted: Wanted) -> Iterable[Family]:
-    """One series for each partition, in every family. Labels are made once for all of them."""
-    hosted = [(_labels(row.topic, row.partition), row) for row in look.hosted]
-    for name, read in _OF_PARTITIONS:
-        if wanted(name):
-            yield block(name, [(labels, read(row)) for labels, row in hosted])
-    if wanted(names.CONSUMER_LAG):
-        followed = [(f'clientId="{row.fetcher}",{labels}', row.lag) for labels, row in hosted if row.fetcher]
-        yield block(names.CONSUMER_LAG, followed)
-    logs = [(_labels(row.topic, row.partition), row) for row in look.logs]
-    for log_name, read_log in _OF_LOGS:
-        if wanted(log_name):
-            yield block(log_name, [(labels, read_log(row)) for labels, row in logs])
+class PartitionTexts:
+    """One series for each partition, in every family, as text.
+
+    Rows come in pieces, and what was written for a piece is written again as it stands while its rows are the same:
+    most partitions of a broker do nothing between two scrapes. One thread at a time.
+    """
+
+    def __init__(self) -> None:
+        self._hosted: list[_Piece[HostedRow]] = []
+        self._logs: list[_Piece[LogRow]] = []
+
+    def families(self, look: Look, wanted: Wanted) -> Iterable[Family]:
+        """Those that are wanted."""
+        self._hosted = _cut(look.hosted, self._hosted)
+        self._logs = _cut(look.logs, self._logs)
+        for name, lines in _OF_PARTITIONS:
+            if wanted(name):
+                yield Block(name, "".join([piece.text(name, lines) for piece in self._hosted]))
+        for name, log_lines in _OF_LOGS:
+            if wanted(name):
+                yield Block(name, "".join([piece.text(name, log_lines) for piece in self._logs]))
 
 
-def _labels(topic: str, partition: int) -> str:
-    return f'topic="{escape(topic)}",partition="{partition}"'
+class _Piece(Generic[R]):
+    """Rows of some partitions, and what was written of them, by family."""
+
+    def __init__(self, rows: list[R]) -> None:
+        self.rows = rows
+        self._labels: list[str] = []
+        self._texts: dict[MetricName, str] = {}
+
+    def text(self, name: MetricName, lines: _Lines[R]) -> str:
+        """The lines of one family."""
+        held = self._texts.get(name)
+        if held is None:
+            if not self._labels:
+                self._labels = [f'topic="{escape(row.topic)}",partition="{row.partition}"' for row in self.rows]
+            held = self._texts[name] = block(name, lines(self._labels, self.rows)).lines
+        return held
+
+
+def _cut(rows: list[R], kept: list[_Piece[R]]) -> list[_Piece[R]]:
+    pieces: list[_Piece[R]] = []
+    for number, start in enumerate(range(0, len(rows), PIECE)):
+        piece = rows[start : start + PIECE]
+        held = kept[number] if number < len(kept) else None
+        pieces.append(held if held is not None and held.rows == piece else _Piece(piece))
+    return pieces

@@ -46,6 +46,7 @@ class AgentMetrics:
         self._meter = meter
         self._recovery = recovery
         self._clock = clock
+        self._texts = replica_families.PartitionTexts()
 
     def collect(self, wanted: Wanted) -> Iterable[Family]:
         """Everything that there is at this moment."""
@@ -90,7 +91,7 @@ class AgentMetrics:
         found = look(self._loop, replicas, logs)
         yield value(names.SCRAPE_WAIT, (perf_counter_ns() - began) / 1e9)
         yield from replica_families.sums(found)
-        yield from replica_families.by_partition(found, wanted)
+        yield from self._texts.families(found, wanted)
         listener = self.listener
         if listener is not None:
             topics = {row.topic for row in found.hosted}

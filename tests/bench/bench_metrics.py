@@ -1,0 +1,114 @@
+"""What a scrape of an agent's metrics costs, and what it takes from a producer beside it.
+
+    ./dev bench metrics --partitions 10000
+
+One agent leads every partition. A scrape is timed from the request to the last byte of the answer, by a client on the
+same machine; each is a second after the one before, so that none is answered from memory. Then one producer (acks=1)
+writes to a topic of its own as fast as it can, by turns with nobody scraping and with a scrape every second: each run
+is a pair, and the ratio is of the two rates of a pair.
+"""
+
+from __future__ import annotations
+
+import http.client
+import statistics
+import sys
+import threading
+import time
+from typing import Self
+
+from data_plane.producing import Load
+from data_plane.topics import create_many, create_topic
+from reporting import Figures, count, medians, parser, repeat, run, say, seconds, stay_on_two_cores, write_report
+
+from regency.cluster.cluster import Cluster
+
+TOPIC = "beside"
+PER_TOPIC = 50
+AT_ONCE = 1000
+"""Partitions created by one call."""
+SCRAPES = 5
+EVERY_S = 1.1
+"""Longer than an answer is kept."""
+LOOP_TIME = "regency_scrape_loop_seconds"
+
+
+def main() -> int:
+    """Start an agent, create, scrape, scrape beside a producer."""
+    options = parser(__doc__, runs=3)
+    options.add_argument("--partitions", type=count, default=10_000, help=f"a multiple of {PER_TOPIC}")
+    options.add_argument("--seconds", type=seconds, default=15.0, help="how long each half of a pair lasts")
+    arguments = options.parse_args()
+    if arguments.partitions % PER_TOPIC:
+        options.error(f"--partitions {arguments.partitions} is no multiple of {PER_TOPIC}, which a topic has")
+    stay_on_two_cores()
+    with Cluster(brokers=1) as cluster:
+        address = cluster.state.brokers[0].agent_http
+        say(f"creating {arguments.partitions:,} partitions")
+        for first in range(0, arguments.partitions, AT_ONCE):
+            topics = min(AT_ONCE, arguments.partitions - first) // PER_TOPIC
+            create_many(cluster, f"idle-{first}", topics, PER_TOPIC, 1)
+        create_topic(cluster, TOPIC, 6, 1)
+
+        def measure() -> Figures:
+            alone = [scrape(address) for _ in range(SCRAPES)]
+            with Load(cluster.bootstrap_servers, TOPIC, size=100, acks="1") as load:
+                load.rate_over(2.0)  # until it is warm
+                without = load.rate_over(arguments.seconds)
+                with Scraping(address) as scraping:
+                    beside = load.rate_over(arguments.seconds)
+            return {
+                "scrape_ms": round(statistics.median(taken for taken, _, _ in alone) * 1000, 1),
+                "scrape_loop_ms": round(statistics.median(loop for _, loop, _ in alone) * 1000, 1),
+                "scrape_mb": round(alone[-1][2] / 1e6, 2),
+                "scrape_beside_producer_ms": round(statistics.median(scraping.taken) * 1000, 1),
+                "records_per_second": round(without),
+                "records_per_second_scraped": round(beside),
+                "kept_percent": round(100 * beside / without, 1),
+            }
+
+        runs = repeat(arguments.runs, measure)
+    write_report(arguments.json, vars(arguments), medians(runs), runs)
+    return 0
+
+
+def scrape(address: str) -> tuple[float, float, int]:
+    """Wait until nothing is kept, then scrape: seconds in all, seconds on the data loop, bytes."""
+    time.sleep(EVERY_S)
+    began = time.perf_counter()
+    connection = http.client.HTTPConnection(address, timeout=30)
+    connection.request("GET", "/metrics")
+    response = connection.getresponse()
+    body = response.read()
+    taken = time.perf_counter() - began
+    connection.close()
+    if response.status != 200:
+        raise RuntimeError(f"the scrape was answered {response.status}: {body[:200]!r}")
+    (line,) = [line for line in body.decode().splitlines() if line.startswith(f"{LOOP_TIME} ")]
+    return taken, float(line.split()[1]), len(body)
+
+
+class Scraping:
+    """Scrapes again and again on a thread, as Prometheus does."""
+
+    def __init__(self, address: str) -> None:
+        self.taken: list[float] = []
+        self._address = address
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ending.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ending.is_set():
+            self.taken.append(scrape(self._address)[0])
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))

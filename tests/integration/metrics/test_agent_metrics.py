@@ -1,0 +1,174 @@
+"""What agents tell of themselves moves as the cluster does: traffic, ISRs, deaths, elections, refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, ElectionType, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from regency.cluster.cluster import Cluster
+
+pytestmark = pytest.mark.integration
+
+REPLICAS = "kafka_server_replicamanager_"
+TRAFFIC = "kafka_server_brokertopicmetrics_"
+REQUESTS = "kafka_network_requestmetrics_"
+RECORDS = 1000
+SIZE = 200
+
+
+def write(cluster: Cluster, count: int) -> list[KafkaError | None]:
+    """Write `count` records to t, each acknowledged by all in sync or refused; the outcomes."""
+    outcomes: list[KafkaError | None] = []
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "retries": 0, "linger.ms": 5})
+    for _ in range(count):
+        producer.produce("t", b"x" * SIZE, on_delivery=lambda error, _: outcomes.append(error))
+    assert producer.flush(30) == 0
+    return outcomes
+
+
+def read(cluster: Cluster, count: int, partitions: int = 3) -> None:
+    """Read that many records of t from the start."""
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "g"})
+    consumer.assign([TopicPartition("t", partition, 0) for partition in range(partitions)])
+    left = count
+    while left > 0:
+        messages = consumer.consume(left, timeout=20)
+        assert messages, f"{left} of {count} records did not come"
+        left -= sum(message.error() is None for message in messages)
+    consumer.close()
+
+
+def test_traffic_is_counted_where_it_goes(
+    cluster: Cluster, create_topic: Callable[..., None], scrapes: Callable[..., Any], eventually: Any
+) -> None:
+    create_topic(cluster, partitions=3)
+    ask = scrapes(cluster)
+    assert set(write(cluster, RECORDS)) == {None}
+    read(cluster, RECORDS)
+
+    def settled() -> bool:
+        return bool(ask.sum("kafka_log_log_logendoffset", topic="t") == 3 * RECORDS)
+
+    eventually(settled, what="every replica has every record, and says so")
+    agents = [ask.agent(broker) for broker in cluster.broker_ids]
+
+    def total(name: str, **labels: str) -> float:
+        return float(sum(agent.sum(name, **labels) for agent in agents))
+
+    in_all = sum(agent.one(TRAFFIC + "bytesin_total") for agent in agents)
+    assert total(TRAFFIC + "messagesin_total", topic="t") == RECORDS
+    assert total(TRAFFIC + "bytesin_total", topic="t") == in_all > RECORDS * SIZE
+    assert total(TRAFFIC + "bytesout_total", topic="t") >= in_all
+    assert total("kafka_log_log_size", topic="t") == 3 * in_all
+    assert total("kafka_log_log_numlogsegments", topic="t") == 9
+    assert total(TRAFFIC + "replicationbytesin_total") == 2 * in_all
+    assert total(TRAFFIC + "replicationbytesout_total") >= 2 * in_all
+    assert total(TRAFFIC + "failedproducerequests_total") == total(TRAFFIC + "bytesrejected_total") == 0
+    assert total(REPLICAS + "leadercount") == 3
+    assert total("kafka_server_fetcherlagmetrics_consumerlag", topic="t") == 0
+    for agent in agents:
+        assert agent.one(REPLICAS + "partitioncount") == 3
+        assert agent.one("kafka_server_kafkaserver_brokerstate") == 3
+        assert agent.one("regency_controller_epoch_seen") == cluster.snapshot().controller_epoch
+        assert agent.one("regency_zookeeper_session_age_seconds") > 0
+        assert agent.one("kafka_server_sessionexpirelistener_zookeepersyncconnects_total") == 1
+        assert 0 < agent.one("kafka_network_socketserver_networkprocessoravgidle_percent") <= 1
+        assert agent.one("regency_data_loop_lag_ms_count") > 0
+        assert agent.sum("kafka_server_socket_server_metrics_connection_count", listener="PLAINTEXT") >= 2
+        assert agent.one("kafka_server_zookeeperclientmetrics_zookeeperrequestlatencyms_count") > 0
+        assert agent.one("process_open_fds") > 0
+        for kind in ("Produce", "FetchConsumer", "FetchFollower", "Fetch", "Metadata", "ApiVersions"):
+            answered = agent.sum(REQUESTS + "requests_total", request=kind)
+            assert answered == agent.one(REQUESTS + "totaltimems_count", request=kind), kind
+            assert agent.one(REQUESTS + "errors_total", request=kind, error="NONE") <= answered
+        produced = {part: agent.one(f"{REQUESTS}{part}timems_sum", request="Produce") for part in ("total", "remote")}
+        assert produced["total"] > produced["remote"] > 0, "acks=all waits for followers"
+
+
+def test_a_follower_that_stops_shrinks_isrs_refuses_writes_and_comes_back(
+    new_cluster: Callable[..., Cluster],
+    create_topic: Callable[..., None],
+    scrapes: Callable[..., Any],
+    eventually: Any,
+) -> None:
+    cluster = new_cluster(settings={"replica.lag.time.max.ms": "1500"}, session_timeout_ms=20_000)
+    create_topic(cluster, partitions=1, min_insync_replicas="3")
+    ask, leader = scrapes(cluster), cluster.snapshot().partitions["t", 0].leadership.leader
+    follower = next(each for each in cluster.broker_ids if each not in (leader, cluster.controller_id()))
+    partition = {"topic": "t", "partition": "0"}
+    before = ask.agent(leader)
+    assert before.one("kafka_cluster_partition_atminisr", **partition) == 1
+    assert before.one(REPLICAS + "atminisrpartitioncount") == 1
+    assert before.one(REPLICAS + "underreplicatedpartitions") == before.one(REPLICAS + "isrshrinks_total") == 0
+    cluster.pause(follower)
+    eventually(lambda: ask.sum(REPLICAS + "underreplicatedpartitions", leader) == 1, what="it is under-replicated")
+    shrunk = ask.agent(leader)
+    assert shrunk.one(REPLICAS + "isrshrinks_total") == 1
+    assert shrunk.one(REPLICAS + "underminisrpartitioncount") == 1
+    assert shrunk.one("kafka_cluster_partition_underminisr", **partition) == 1
+    assert shrunk.one("kafka_cluster_partition_atminisr", **partition) == 0
+    assert shrunk.one("kafka_cluster_partition_replicascount", **partition) == 3
+    assert shrunk.one("kafka_cluster_partition_insyncreplicascount", **partition) == 2
+    (refused,) = write(cluster, 1)
+    assert refused is not None
+
+    def refusal_is_counted() -> bool:
+        errors = ask.agent(leader).sum(REQUESTS + "errors_total", request="Produce", error="NOT_ENOUGH_REPLICAS")
+        return bool(errors >= 1)
+
+    eventually(refusal_is_counted, what="the refusal is counted")
+    assert ask.agent(leader).one(TRAFFIC + "failedproducerequests_total", topic="t") >= 1
+    cluster.resume(follower)
+    eventually(lambda: ask.sum(REPLICAS + "isrexpands_total", leader) == 1, what="the follower is in sync again")
+    eventually(lambda: ask.sum(REPLICAS + "underminisrpartitioncount", leader) == 0, what="and so enough are")
+    assert ask.agent(leader).one(REPLICAS + "underreplicatedpartitions") == 0
+
+
+def test_a_broker_that_dies_hands_its_counts_over_and_gets_them_back(
+    cluster: Cluster, create_topic: Callable[..., None], scrapes: Callable[..., Any], eventually: Any
+) -> None:
+    create_topic(cluster, partitions=6)
+    ask, dead = scrapes(cluster), cluster.broker_ids[0]
+    survivors = cluster.broker_ids[1:]
+    assert [ask.agent(broker).one(REPLICAS + "leadercount") for broker in cluster.broker_ids] == [2, 2, 2]
+    cluster.kill(dead)
+    eventually(lambda: ask.sum(REPLICAS + "leadercount", *survivors) == 6, what="the survivors lead all")
+    eventually(
+        lambda: ask.sum(REPLICAS + "underreplicatedpartitions", *survivors) == 6, what="all are under-replicated"
+    )
+    cluster.start(dead)
+    eventually(lambda: ask.sum(REPLICAS + "underreplicatedpartitions") == 0, what="all are replicated again")
+    returned = ask.agent(dead)
+    assert (returned.one(REPLICAS + "leadercount"), returned.one(REPLICAS + "partitioncount")) == (0, 6)
+    assert returned.sum("kafka_cluster_partition_replicascount", topic="t") == 0, "only leaders tell"
+    assert returned.one("regency_recovery_logs_opened") == returned.one("regency_recovery_logs_found") == 6
+    lag = "kafka_server_fetcherlagmetrics_consumerlag"
+    eventually(lambda: ask.agent(dead).all(lag, topic="t") == [0] * 6, what="it follows all, and lags nowhere")
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
+    admin.elect_leaders(ElectionType.PREFERRED, None, request_timeout=20).result(timeout=30)
+    eventually(lambda: ask.sum(REPLICAS + "leadercount", dead) == 2, what="it leads again what it prefers")
+    eventually(lambda: ask.sum(REPLICAS + "leadercount", *survivors) == 4, what="and those who did do not any more")
+    assert ask.agent(dead).sum("kafka_cluster_partition_replicascount", topic="t") == 6
+
+
+def test_a_deleted_topic_leaves_no_series(
+    cluster: Cluster, create_topic: Callable[..., None], scrapes: Callable[..., Any], eventually: Any
+) -> None:
+    create_topic(cluster, partitions=3)
+    ask, broker = scrapes(cluster), cluster.broker_ids[0]
+    write(cluster, 50)
+    eventually(lambda: ask.sum(TRAFFIC + "messagesin_total", topic="t") == 50, what="they are counted")
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
+    admin.delete_topics(["t"], operation_timeout=20)["t"].result(timeout=30)
+
+    def gone() -> bool:
+        samples = ask.agent(broker)
+        return not any(samples.all(name, topic="t") for name in samples.names)
+
+    eventually(gone, what="no series names the topic")
+    sums = [ask.agent(each).one(TRAFFIC + "messagesin_total") for each in cluster.broker_ids]
+    assert sum(sums) == 50, "the sum stays"
