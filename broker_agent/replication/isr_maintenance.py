@@ -109,12 +109,12 @@ class IsrMaintenance:
             if partition.isr_not_written(pending, now_ms):
                 self._advance(partition, now_ms)
             return
-        if not partition.isr_written(pending, outcome.zk_version):
-            return
         if isinstance(pending, PendingShrink):
             self.shrinks += 1
         else:
             self.expands += 1
+        if not partition.isr_written(pending, outcome.zk_version):
+            return  # the controller was faster to tell, of this change or a later one
         crash_point("replication.isr.before_high_watermark")
         self._advance(partition, now_ms)
         self.expand(partition, now_ms)

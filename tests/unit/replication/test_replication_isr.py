@@ -340,3 +340,18 @@ def test_checks_of_many_partitions_are_cut_into_slices(cluster, monkeypatch) -> 
         cluster[1].produce("b", acks=1, partition=partition)
     cluster.advance(2 * LAG_MS)
     assert [cluster.states[partition].isr for partition in partitions] == [(1,)] * 5
+
+
+def test_a_change_that_the_controller_tells_of_before_its_outcome_is_here_is_counted(cluster) -> None:
+    cluster.lead(1)
+    store = cluster[1].isr_store
+    store.held = True
+    cluster.sever(1, 3)
+    cluster[1].produce("a")
+    cluster.advance(2 * LAG_MS)
+    [(change, done)] = store.waiting
+    written = cluster.write_isr(change)
+    cluster[1].apply(cluster.states[TP])
+    assert isinstance(cluster[1].partition().isr, Committed)
+    done(written)
+    assert cluster[1].manager.isr.shrinks == 1
