@@ -31,6 +31,15 @@ CLOSE_WAIT_S = 1.0
 """How long `close` waits for the threads together, seconds; they are daemons."""
 
 
+Requested = Callable[[BrokerId, int], None]
+"""Told of every request that is sent for the first time, on the thread that sends it: to which broker, and for how many
+milliseconds the oldest of what it tells has been wanted. Must be quick."""
+
+
+def unheard(_broker: BrokerId, _waited_ms: int) -> None:
+    """Nobody wants to know of requests."""
+
+
 class GrpcAgent:
     """AgentPort over gRPC."""
 
@@ -70,6 +79,7 @@ class ControllerChannelManager:
         connect: Connect,
         listener: Listener,
         clock: Clock,
+        requested: Requested = unheard,
     ) -> None:
         self._metadata = metadata
         self._origin = origin
@@ -78,6 +88,7 @@ class ControllerChannelManager:
         self._connect = connect
         self._listener = listener
         self._clock = clock
+        self._requested = requested
         self._channels: dict[BrokerId, _Channel] = {}
         self._brokers: Mapping[BrokerId, Broker] = {}
         self._reached: dict[BrokerId, tuple[BrokerEpoch, int]] = {}
@@ -118,7 +129,8 @@ class ControllerChannelManager:
         epoch, seq = self._reached.get(broker.id, (broker.epoch, 0))
         last_seq = seq if epoch == broker.epoch else 0
         sender = Sender(self._origin, broker.id, broker.epoch, self._metadata, last_seq=last_seq)
-        self._channels[broker.id] = _Channel(sender, self._connect(endpoint), self._encode, self._listener, self._clock)
+        port = self._connect(endpoint)
+        self._channels[broker.id] = _Channel(sender, port, self._encode, self._listener, self._clock, self._requested)
 
     def remove(self, broker: BrokerId) -> None:
         """End the channel to a broker and forget what it was to be told; harmless where there is none."""
@@ -175,14 +187,20 @@ class _Channel:
         encode: Callable[[Sender, Outgoing], Message],
         listener: Listener,
         clock: Clock,
+        requested: Requested,
     ) -> None:
         self.sender = sender
         self._port = port
         self._encode = encode
         self._listener = listener
         self._clock = clock
+        self._requested = requested
         self._changed = threading.Condition()
         self._closed = False
+        self._waiting_since_ms: int | None = None
+        """When the oldest of what is to be told, and is not in flight, was wanted first; None where nothing is."""
+        self._taken: Outgoing | None = None
+        """What was sent last: the same is sent again where no answer came."""
         self._thread: threading.Thread | None = None
 
     def unacknowledged(self) -> int:
@@ -195,7 +213,7 @@ class _Channel:
 
     def standing(self, broker: BrokerId) -> Standing:
         with self._changed:
-            return standing_of(broker, self.sender, self._clock.monotonic_ms())
+            return standing_of(broker, self.sender, self._clock.monotonic_ms(), self._waiting_since_ms)
 
     def forget(self, gone: Mapping[str, TopicId]) -> None:
         with self._changed:
@@ -205,6 +223,8 @@ class _Channel:
         with self._changed:
             if requests is not None:
                 requests.apply_to(self.sender.desired)
+            if self._waiting_since_ms is None:
+                self._waiting_since_ms = self._clock.monotonic_ms()
             self._changed.notify()
 
     def start(self) -> None:
@@ -238,12 +258,25 @@ class _Channel:
                 now = self._clock.monotonic_ms()
                 outgoing = self.sender.next(now)
                 if outgoing is not None:
+                    self._count(outgoing, now)
                     return outgoing
+                if not self.sender.desired.waiting:
+                    self._waiting_since_ms = None
                 if self.sender.snapshot_wanted:  # also again: one may have been outdated before it was read
                     self._listener.on_snapshot_wanted()
                 wake_at = self.sender.wake_at(now)
                 self._changed.wait(None if wake_at is None else max(wake_at - now, 1) / 1000)
         return None
+
+    def _count(self, outgoing: Outgoing, now_ms: int) -> None:
+        """Tell how long what is sent has waited, unless it is sent once more."""
+        if outgoing is self._taken:
+            return
+        self._taken = outgoing
+        since_ms = self._waiting_since_ms
+        self._requested(self.sender.broker, 0 if since_ms is None else now_ms - since_ms)
+        if not self.sender.desired.waiting:
+            self._waiting_since_ms = None
 
     def _exchange(self, outgoing: Outgoing) -> None:
         crash_point("sender.request.before_call")
@@ -288,7 +321,9 @@ class _Channel:
             logger.info("%s answers again after %d failed requests", self.sender.label, failures_before)
 
 
-def open_channels(*, control_listener: str, inter_broker_listener: str, timeout_ms: int, clock: Clock) -> OpenChannels:
+def open_channels(
+    *, control_listener: str, inter_broker_listener: str, timeout_ms: int, clock: Clock, requested: Requested = unheard
+) -> OpenChannels:
     """Channels over gRPC, with a thread each, whose calls take at most `timeout_ms` milliseconds."""
 
     def open_for(origin: Origin, listener: Listener) -> Channels:
@@ -300,6 +335,7 @@ def open_channels(*, control_listener: str, inter_broker_listener: str, timeout_
             connect=lambda endpoint: GrpcAgent(endpoint, timeout_ms=timeout_ms),
             listener=listener,
             clock=clock,
+            requested=requested,
         )
 
     return open_for

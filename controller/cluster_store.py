@@ -21,6 +21,7 @@ from regency.controller.store_access import (
     WriteResult,
     result_of,
 )
+from regency.controller.tallies import Tallies
 from regency.model import znode_paths as paths
 from regency.model import znodes
 from regency.model.crash_points import crash_point
@@ -62,8 +63,8 @@ class StatesRead(msgspec.Struct, frozen=True):
 class ClusterStore:
     """Verbs over one ZkSession, in one controller epoch. The controller's thread calls them."""
 
-    def __init__(self, session: ZkSession, patience: Patience, fence: Fence) -> None:
-        self.access = StoreAccess(session, patience, fence)
+    def __init__(self, session: ZkSession, patience: Patience, fence: Fence, tallies: Tallies | None = None) -> None:
+        self.access = StoreAccess(session, patience, fence, Tallies() if tallies is None else tallies)
         """For verbs of one subject that are not here."""
 
     @property

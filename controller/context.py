@@ -1,5 +1,7 @@
 """ControllerContext: what the ruling controller knows, in one controller epoch. Only the controller's thread uses it.
 
+Other threads may copy (see topic_copies.py): what the lists and dictionaries hold is immutable.
+
 Per topic there are lists by partition number, and tuples that repeat (ISRs, assignments, replica states) are shared, so
 that two million partitions fit into memory. No I/O, no decisions.
 """
@@ -9,9 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TypeVar
 
-import msgspec
-
-from regency.controller.election import LogEnd
+from regency.controller.inquiry import Inquiry
 from regency.controller.states import PartitionState, ReplicaState
 from regency.controller.topic_entry import ReplicaStates, TopicEntry
 from regency.model.facts import (
@@ -20,23 +20,12 @@ from regency.model.facts import (
     ReplicaAssignment,
     TopicAssignment,
 )
-from regency.model.ids import ZERO_TOPIC_ID, BrokerEpoch, BrokerId, PartitionReplica, TopicId, TopicPartition
+from regency.model.ids import ZERO_TOPIC_ID, BrokerId, PartitionReplica, TopicId, TopicPartition
 
 T = TypeVar("T")
 
 NO_ASSIGNMENT = ReplicaAssignment(())
 """Assignment of a partition that is not known."""
-
-
-class Inquiry(msgspec.Struct):
-    """Who was asked how far its log of a partition goes, and what was answered; None for one who does not tell."""
-
-    due_ms: int
-    """When it is over, whoever is silent; monotonic."""
-    forced: bool = False
-    """Somebody asked for this very election: settings do not matter."""
-    asked: dict[BrokerId, BrokerEpoch] = {}
-    ends: dict[BrokerId, LogEnd | None] = {}
 
 
 class ControllerContext:
@@ -175,6 +164,7 @@ class ControllerContext:
                 added.append(partition)
                 if assignment.adding or assignment.removing or assignment.deleting:
                     self._note_reassignment(partition, assignment)
+        entry.changes += 1
         self.partition_count += len(added)
         return added
 
@@ -209,6 +199,7 @@ class ControllerContext:
         entry = self.topics[partition.topic]
         entry.grow(partition.partition)
         entry.assignments[partition.partition] = _shared(self._assignments, assignment)
+        entry.changes += 1
         self.touched[partition.topic] = None
         self._note_reassignment(partition, assignment)
 
@@ -278,7 +269,9 @@ class ControllerContext:
 
     def set_leadership(self, partition: TopicPartition, leadership: LeaderIsrAndControllerEpoch) -> None:
         """Note what the state znode holds."""
-        self.topics[partition.topic].leadership[partition.partition] = leadership
+        entry = self.topics[partition.topic]
+        entry.leadership[partition.partition] = leadership
+        entry.changes += 1
         self.touched[partition.topic] = None
 
     def set_leaderships(self, read: Mapping[TopicPartition, LeaderIsrAndControllerEpoch]) -> None:
@@ -290,6 +283,7 @@ class ControllerContext:
                 topic, known = name, self.topics[name]
                 self.touched[name] = None
             known.leadership[number] = leadership
+            known.changes += 1
 
     def shared_isr(self, isr: tuple[BrokerId, ...]) -> tuple[BrokerId, ...]:
         """The one tuple kept for all partitions with this ISR."""
@@ -340,6 +334,7 @@ class ControllerContext:
             ordered = tuple(sorted(kept, key=lambda each: each[0]))
             changed = known[key] = _shared(self._replica_states, ordered)
         entry.replica_states[partition.partition] = changed
+        entry.changes += 1
         self.touched[partition.topic] = None
 
     def begin_replicas(self, topic: str) -> list[PartitionReplica]:
@@ -361,6 +356,7 @@ class ControllerContext:
                 if alike and not offline:
                     known[assignment.replicas] = states
             entry.replica_states[number] = states
+        entry.changes += 1
         return ineligible
 
     def begin_partitions(self, topic: str, states: list[PartitionState]) -> None:
@@ -376,6 +372,8 @@ class ControllerContext:
         Kafka counts only those that lost theirs. It makes no difference who of both waits for a broker.
         """
         deleting = self.topics_deletion_started
+        if not deleting:
+            return len(self.leaderless)
         return sum(1 for partition in self.leaderless if partition.topic not in deleting)
 
     def _note_reassignment(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:

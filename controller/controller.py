@@ -6,7 +6,6 @@ All of it runs on one thread. Other threads put events, and read `view`.
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Mapping
 
 import msgspec
@@ -15,6 +14,7 @@ from regency.controller import routes
 from regency.controller.channels import OpenChannels
 from regency.controller.cluster_store import ClusterStore
 from regency.controller.config import ControllerConfig
+from regency.controller.context import ControllerContext
 from regency.controller.elector import Elector
 from regency.controller.event_loop import EventQueue
 from regency.controller.events import (
@@ -39,7 +39,9 @@ from regency.controller.phases import Phases
 from regency.controller.reassignment_events import ReassignmentsAsked
 from regency.controller.reports import ReplicaReports
 from regency.controller.resignation import out_of_race_ms
+from regency.controller.standing import Standing
 from regency.controller.store_access import EpochBehind, Fence
+from regency.controller.tallies import Tallies
 from regency.controller.term import Term, TermListener
 from regency.controller.topic_watches import TopicWatches
 from regency.history.writer import HistoryWriter
@@ -96,10 +98,11 @@ class Controller:
     ) -> None:
         self.view = View()
         self.reports = ReplicaReports()
-        self.repairs: Counter[str] = Counter()
-        """Differences between reports and desired states that were put right here, by kind."""
+        self.tallies = Tallies()
         self.failover: tuple[tuple[str, int], ...] = ()
         """Parts of the last failover here, with their milliseconds."""
+        self.in_race = False
+        """Whether its last look at /controller went well: then it rules, or is told when it may race. Any thread."""
         self.patience = Patience(session)
         self._config = config
         self._session = session
@@ -120,6 +123,25 @@ class Controller:
         """Desired states that no agent has acknowledged yet. Any thread."""
         term = self._term
         return 0 if term is None else term.channels.unacknowledged
+
+    @property
+    def standings(self) -> list[Standing]:
+        """How far every broker is with what it is told, by id; none where this controller does not rule. Any thread."""
+        term = self._term
+        return [] if term is None else term.channels.standings()
+
+    @property
+    def context(self) -> ControllerContext | None:
+        """What it rules by, for who copies from it (topic_copies.py); None where it does not rule. Any thread.
+
+        Also None as soon as the session that won is over, before the controller's thread comes to it: a process that
+        was stopped for a while must not be counted besides its successor.
+        """
+        term, session = self._term, self._session
+        if term is None or not self.view.ruling:
+            return None
+        holds = session.session_id != 0 and session.generation == term.store.fence.generation
+        return term.context if holds else None
 
     @property
     def in_contact(self) -> bool:
@@ -148,6 +170,7 @@ class Controller:
 
     def process(self, event: Event) -> None:
         """React to one event. Never raises but for what ends the process."""
+        self.tallies.events[event.cause] += 1
         try:
             self._route(event)
         except ZkSessionLost as error:
@@ -197,6 +220,7 @@ class Controller:
     def _on_controller_changed(self) -> None:
         if self._term is not None:
             if self._elector.still_rules(self._term.store.fence):
+                self.in_race = True
                 return
             self._resign("/controller is no longer this session's, or the epoch has moved")
         early_ms = self._race_at_ms - self._clock.monotonic_ms()
@@ -208,6 +232,7 @@ class Controller:
         except ZnodeMalformed as error:
             self._block(f"{error} Nobody rules until somebody sets that znode right.")
             raise
+        self.in_race = True
         if isinstance(outcome, Fence):
             self._take_over(outcome)
             return
@@ -225,7 +250,7 @@ class Controller:
     def _take_over(self, fence: Fence) -> None:
         phases = Phases(self._clock)
         self._fence = fence
-        store = ClusterStore(self._session, self.patience, fence)
+        store = ClusterStore(self._session, self.patience, fence, self.tallies)
         self._queue.take_marked_topics()
         cluster_id = store.cluster_id()
         assert cluster_id is not None, "the elector creates it"
@@ -244,7 +269,7 @@ class Controller:
             history=self._history,
             clock=self._clock,
             reports=self.reports,
-            repairs=self.repairs,
+            tallies=self.tallies,
         )
         term.decisions.begin("failover")
         why = "won the race for /controller"
@@ -255,6 +280,7 @@ class Controller:
         term.hand_over()
         phases.mark("hand-over")
         self.failover = phases.parts
+        self.tallies.failovers += 1
         logger.info(
             "broker %d rules in epoch %d: %d live brokers, %d topics, %d partitions, %d offline, "
             "taken over in %d ms (%s)",
@@ -286,6 +312,7 @@ class Controller:
         """Stop ruling after a failure, let another rule, and race again after a growing delay."""
         fence = self._fence
         self._resign(why)
+        self.in_race = False
         now = self._clock.monotonic_ms()
         if now - self._last_failure_ms > FORGIVEN_AFTER_MS:
             self._failures = 0

@@ -6,7 +6,7 @@ sent and failed comes back unless something newer took its place; `is_new` and d
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Sized
 from collections.abc import Set as AbstractSet
 from itertools import chain
 from typing import TypeVar
@@ -66,6 +66,12 @@ class DesiredState:
         """Slots the broker has not acknowledged."""
         whole = sum(map(len, self._topics.values())) + sum(map(len, self._topics_in_flight.values()))
         return whole + len(self._owed_singly())
+
+    @property
+    def waiting(self) -> int:
+        """Slots that are not in flight; a host that waits behind a deletion is one of its own."""
+        slots: tuple[Sized, ...] = (self._hosts, self._stops, self._delayed, self._behind_delete)
+        return sum(map(len, slots)) + sum(map(len, self._topics.values()))
 
     def owed(self) -> AbstractSet[TopicPartition]:
         """The partitions of these slots."""

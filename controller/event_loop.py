@@ -19,11 +19,14 @@ class EventQueue:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._changed = threading.Condition()
-        self._waiting: deque[Event] = deque()
+        self._waiting: deque[tuple[int, Event]] = deque()
+        """With the time since when they wait; monotonic, in milliseconds."""
         self._kinds: set[Event] = set()
         self._later: list[tuple[int, Event]] = []
         self._topics: set[str] = set()
         self._closed = False
+        self.waited_ms = 0
+        """How long the event that was taken last had waited; for who took it."""
 
     def __len__(self) -> int:
         with self._changed:
@@ -35,7 +38,7 @@ class EventQueue:
             if self._closed:
                 event.preempt()
                 return
-            self._add(event)
+            self._add(event, self._clock.monotonic_ms())
 
     def put_later(self, event: Event, delay_ms: int) -> None:
         """Add an event once `delay_ms` milliseconds are over; of equal ones that coalesce only the earliest stays."""
@@ -50,12 +53,12 @@ class EventQueue:
     def preempt_all(self, event: Event) -> None:
         """Preempt everything that waits, then add `event`."""
         with self._changed:
-            preempted = list(self._waiting)
+            preempted = [event for _, event in self._waiting]
             self._waiting.clear()
             self._kinds.clear()
             self._later.clear()
             if not self._closed:
-                self._add(event)
+                self._add(event, self._clock.monotonic_ms())
         for each in preempted:
             each.preempt()
 
@@ -64,7 +67,7 @@ class EventQueue:
         with self._changed:
             if not self._closed:
                 self._topics.add(topic)
-                self._add(AssignmentsChanged())
+                self._add(AssignmentsChanged(), self._clock.monotonic_ms())
 
     def take_marked_topics(self) -> list[str]:
         """The marked topics, sorted; the marks are gone."""
@@ -92,24 +95,25 @@ class EventQueue:
             self._closed = True
         self.preempt_all(ShutDown())
 
-    def _add(self, event: Event) -> None:
+    def _add(self, event: Event, since_ms: int) -> None:
         if event.coalesces:
             if event in self._kinds:
                 return
             self._kinds.add(event)
-        self._waiting.append(event)
+        self._waiting.append((since_ms, event))
         self._changed.notify()
 
     def _next(self) -> Event | None:
         now = self._clock.monotonic_ms()
-        due = [event for when, event in self._later if when <= now]
+        due = [each for each in self._later if each[0] <= now]
         if due:
-            self._later = [(when, event) for when, event in self._later if when > now]
-            for event in due:
-                self._add(event)
+            self._later = [each for each in self._later if each[0] > now]
+            for when, event in due:
+                self._add(event, when)
         if not self._waiting:
             return None
-        event = self._waiting.popleft()
+        since, event = self._waiting.popleft()
+        self.waited_ms = max(now - since, 0)
         self._kinds.discard(event)
         return event
 

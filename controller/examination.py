@@ -108,7 +108,7 @@ class Examiner:
                 for each in findings[:MOST_FINDINGS]
             ),
             more_findings=max(0, len(findings) - MOST_FINDINGS),
-            repairs=dict(self._controller.repairs),
+            repairs=dict(self._controller.tallies.repairs),
         )
 
     def _brokers(self, cluster: ClusterCopy) -> Iterator[pb.ExaminedBroker]:

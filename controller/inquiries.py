@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from regency.controller.context import ControllerContext, Inquiry
+from regency.controller.context import ControllerContext
 from regency.controller.events import ControllerState, OfTerm
+from regency.controller.inquiry import Inquiry
 from regency.controller.log_questions import ANSWER_WITHIN_MS, LogEnds
 from regency.controller.partition_state_machine import PartitionStateMachine
 from regency.controller.states import PartitionState

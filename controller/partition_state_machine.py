@@ -24,6 +24,7 @@ from regency.controller.election import (
 from regency.controller.request_batch import RequestBatch
 from regency.controller.states import PartitionState
 from regency.controller.store_access import WriteCode
+from regency.controller.tallies import Tallies
 from regency.controller.unclean_leave import UncleanLeave
 from regency.model.crash_points import crash_point
 from regency.model.facts import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
@@ -44,6 +45,7 @@ class PartitionStateMachine:
         store: ClusterStore,
         batch: RequestBatch,
         decisions: DecisionLog,
+        tallies: Tallies,
         *,
         unclean_default: bool,
     ) -> None:
@@ -51,6 +53,7 @@ class PartitionStateMachine:
         self._store = store
         self._batch = batch
         self._decisions = decisions
+        self._tallies = tallies
         self._leave = UncleanLeave(context, store, decisions.broker, default=unclean_default)
         self._undecided: dict[TopicPartition, bool] = {}
 
@@ -338,6 +341,8 @@ class PartitionStateMachine:
         after = LeaderAndIsr(written.leader, written.leader_epoch, written.isr, zk_version)
         context.set_leadership(partition, LeaderIsrAndControllerEpoch(after, self._store.fence.epoch))
         context.set_partition_state(partition, PartitionState.ONLINE)
+        if election.unclean:
+            self._tallies.unclean_elections += 1
         self._batch.host(self._recipients(partition, kind), partition)
         self._decisions.leadership(partition, Outcome.ELECTED, before.leader_and_isr, after, election.why)
 

@@ -52,7 +52,7 @@ class Reconciler:
     def __init__(self, term: Term) -> None:
         self._term = term
         self._reports = term.reports
-        self._repairs = term.repairs
+        self._repairs = term.tallies.repairs
         self._digests = HostedDigests(term.context)
         self._suspects: list[Suspect] = []
         self._looking: Iterator[None] | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
@@ -67,6 +67,9 @@ class BrokerReports(msgspec.Struct):
     """Its next report shall name everything."""
 
 
+_NOTHING: Mapping[TopicPartition, ReplicaReport] = {}
+
+
 class ReplicaReports:
     """Newest report per broker and partition, of the brokers' present incarnations, in one controller epoch."""
 
@@ -114,6 +117,15 @@ class ReplicaReports:
         with self._lock:
             known = self._brokers.get(broker)
             return None if known is None else known.replicas.get(partition)
+
+    def reader(self, broker: BrokerId) -> Callable[[TopicPartition], ReplicaReport | None]:
+        """Looks up what a broker last reported of partitions; for many look-ups, which wait for nobody. Any thread.
+
+        What is read may be of different reports, and of one that has been replaced meanwhile.
+        """
+        with self._lock:
+            known = self._brokers.get(broker)
+            return _NOTHING.get if known is None else known.replicas.get
 
     def ask_for_all(self, broker: BrokerId) -> None:
         """Have the broker name everything in its next report. Harmless where it never reported."""

@@ -130,6 +130,11 @@ class Sender:
         """Requests chosen while a StopReplica waited."""
 
     @property
+    def broker(self) -> BrokerId:
+        """To whom."""
+        return self._broker
+
+    @property
     def label(self) -> str:
         """The broker and its epoch, for people."""
         return f"broker {self._broker} (epoch {self._broker_epoch})"

@@ -17,9 +17,16 @@ class Standing(msgspec.Struct, frozen=True):
     """How long the oldest of what was sent waits for its acknowledgement; 0 where nothing does."""
     last_failure: str
     """Of the requests that fail now; empty where none does."""
+    waiting: int = 0
+    """Desired states that are not being told right now: they wait for a request that is in flight, or for a delay."""
+    oldest_ms: int = 0
+    """How long the oldest of what is not acknowledged is wanted already; 0 where nothing is."""
 
 
-def standing_of(broker: BrokerId, sender: Sender, now_ms: int) -> Standing:
-    """How far the broker of a sender is."""
+def standing_of(broker: BrokerId, sender: Sender, now_ms: int, waiting_since_ms: int | None = None) -> Standing:
+    """How far the broker of a sender is; `waiting_since_ms`: when the oldest of what waits was wanted first."""
     failure = sender.last_failure if sender.failures else ""
-    return Standing(broker, sender.desired.unacknowledged, sender.oldest_attempt_ms(now_ms), failure)
+    attempt_ms = sender.oldest_attempt_ms(now_ms)
+    desired = sender.desired
+    waited_ms = now_ms - waiting_since_ms if desired.waiting and waiting_since_ms is not None else 0
+    return Standing(broker, desired.unacknowledged, attempt_ms, failure, desired.waiting, max(attempt_ms, waited_ms))

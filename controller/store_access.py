@@ -14,6 +14,7 @@ from itertools import count
 import msgspec
 
 from regency.controller.patience import Patience
+from regency.controller.tallies import Tallies
 from regency.model import znode_paths as paths
 from regency.model.errors import ControllerMoved, ZnodeMalformed
 from regency.model.ids import ControllerEpoch, ZkVersion
@@ -79,8 +80,9 @@ _CODES = {
 class StoreAccess:
     """One ZkSession in one controller epoch. The controller's thread calls it."""
 
-    def __init__(self, session: ZkSession, patience: Patience, fence: Fence) -> None:
+    def __init__(self, session: ZkSession, patience: Patience, fence: Fence, tallies: Tallies) -> None:
         self.fence = fence
+        self._tallies = tallies
         self._session = session
         self._patience = patience
         self._reported: set[tuple[str, int]] = set()
@@ -90,16 +92,20 @@ class StoreAccess:
         if not items:
             return []
         attempts = count()
-        return self._patience.until_done(
-            lambda: fenced_write(
-                self._session,
-                items,
-                epoch_path=paths.CONTROLLER_EPOCH,
-                epoch_version=self.fence.zk_version,
-                generation=self.fence.generation,
-                resumed=next(attempts) > 0,
+        try:
+            return self._patience.until_done(
+                lambda: fenced_write(
+                    self._session,
+                    items,
+                    epoch_path=paths.CONTROLLER_EPOCH,
+                    epoch_version=self.fence.zk_version,
+                    generation=self.fence.generation,
+                    resumed=next(attempts) > 0,
+                )
             )
-        )
+        except ControllerMoved:
+            self._tallies.fenced_writes += 1
+            raise
 
     def children(self, path: str) -> tuple[str, ...]:
         """Names of a znode's children, sorted; none where there is no such znode.

@@ -5,7 +5,6 @@ Nothing of it survives into the next term, so nothing decided in an old epoch ca
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -26,6 +25,7 @@ from regency.controller.reports import ReplicaReports
 from regency.controller.request_batch import RequestBatch
 from regency.controller.sender import Deleted, Trouble
 from regency.controller.store_deletions import DeletionStore
+from regency.controller.tallies import Tallies
 from regency.controller.topic_deletion import TopicDeletionManager
 from regency.controller.topic_watches import TopicWatches
 from regency.history.writer import HistoryWriter
@@ -79,12 +79,12 @@ class Term:
         history: HistoryWriter | None,
         clock: Clock,
         reports: ReplicaReports | None = None,
-        repairs: Counter[str] | None = None,
+        tallies: Tallies | None = None,
     ) -> None:
         self.reports = ReplicaReports() if reports is None else reports
         """What agents last said of what they host."""
-        self.repairs: Counter[str] = Counter() if repairs is None else repairs
-        """What was put right because of that, by kind, in this process."""
+        self.tallies = Tallies() if tallies is None else tallies
+        """What this process counts, in this term and others."""
         self.config = config
         self.store = store
         self.cluster_id = cluster_id
@@ -99,6 +99,7 @@ class Term:
             store,
             self.batch,
             self.decisions,
+            self.tallies,
             unclean_default=config.log_config.unclean_leader_election_enable,
         )
         self.replicas = ReplicaStateMachine(self.context, store, self.batch, self.decisions)

@@ -225,7 +225,7 @@ def test_a_replica_that_lost_something_is_found_and_repaired_within_the_interval
     config = well.controller(well.ruling())._config
     well.run((config.reconcile_interval_ms + config.reconcile_confirm_ms) // 1000 + 3)
     assert well.judges.not_converged() == []
-    assert well.controller(well.ruling()).repairs == {"told again": 1}
+    assert well.controller(well.ruling()).tallies.repairs == {"told again": 1}
 
 
 def test_a_leader_that_lost_its_role_leads_again_in_the_same_epoch(well: Well) -> None:
@@ -245,7 +245,7 @@ def test_where_nobody_reconciles_what_was_lost_stays_lost(well: Well) -> None:
     lose(agent.replicas, TP, Loss.FETCHER)
     well.run(30)
     assert any("no fetcher of broker" in each for each in well.judges.not_converged())
-    assert not well.controller(well.ruling()).repairs
+    assert not well.controller(well.ruling()).tallies.repairs
 
 
 @pytest.mark.parametrize("well", [False], indirect=True)

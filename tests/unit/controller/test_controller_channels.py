@@ -11,7 +11,7 @@ from regency.controller.channels import BrokerRequests
 from regency.controller.messages import Origin
 from regency.controller.metadata_log import MetadataLog
 from regency.controller.wanted import Host
-from regency.model.clock import SystemClock
+from regency.model.clock import Clock, ManualClock, SystemClock
 from regency.model.facts import Broker, Endpoint, LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
 from regency.model.ids import ZERO_TOPIC_ID, TopicPartition
 from regency.model.kafka_errors import ErrorCode
@@ -65,10 +65,12 @@ class Listener:
 
 
 class Fixture:
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
         self.ports = {1: Port(), 2: Port()}
         self.listener = Listener()
         self.metadata = MetadataLog()
+        self.requested: list[tuple[int, int]] = []
         self.manager = ControllerChannelManager(
             Origin(1, 1, "h:1"),
             metadata=self.metadata,
@@ -76,7 +78,8 @@ class Fixture:
             inter_broker_listener="PLAINTEXT",
             connect=lambda endpoint: self.ports[endpoint.port],
             listener=self.listener,
-            clock=SystemClock(),
+            clock=self.clock,
+            requested=lambda broker, waited_ms: self.requested.append((broker, waited_ms)),
         )
         for number in (1, 2):
             self.manager.add(Broker(number, number, (Endpoint("CONTROL", "h", number),)))
@@ -89,7 +92,15 @@ class Fixture:
 
 @pytest.fixture
 def channels():
-    fixture = Fixture()
+    fixture = Fixture(SystemClock())
+    yield fixture
+    fixture.manager.close()
+
+
+@pytest.fixture
+def timed():
+    """Channels whose time is moved by hand."""
+    fixture = Fixture(ManualClock())
     yield fixture
     fixture.manager.close()
 
@@ -205,3 +216,37 @@ def test_broker_that_was_left_out_for_a_while_gets_numbers_that_go_on(channels):
 
     assert channels.ports[1].arrived.acquire(timeout=10)
     assert channels.ports[1].received[0].header.seq == 3
+
+
+def test_what_waits_for_a_broker_that_does_not_answer_grows_old_and_is_counted(timed):
+    timed.metadata.set_snapshot([b""])
+    timed.ports[1].stuck = True
+    timed.want(1)
+    timed.manager.start(1)
+    assert timed.ports[1].arrived.acquire(timeout=10)
+    timed.clock.advance(700)
+    timed.want(1)
+    timed.clock.advance(300)
+
+    stuck, fresh = timed.manager.standings()
+
+    assert (stuck.unacknowledged, stuck.waiting, stuck.oldest_ms) == (1, 1, 1000)
+    assert (fresh.unacknowledged, fresh.waiting, fresh.oldest_ms) == (0, 0, 0)
+    assert timed.requested == [(1, 0)]
+
+
+def test_a_request_tells_how_long_the_oldest_of_it_was_wanted_and_counts_once(timed):
+    timed.ports[1].failures = 1
+    timed.want(1)
+    timed.clock.advance(40)
+    timed.want(1)
+    timed.clock.advance(2)
+    timed.manager.start(1)
+
+    for _ in range(2):
+        assert timed.ports[1].arrived.acquire(timeout=10)
+        timed.clock.advance(100)
+        timed.manager.send({})
+
+    assert timed.ports[1].received[0] == timed.ports[1].received[1]
+    assert timed.requested == [(1, 42)]

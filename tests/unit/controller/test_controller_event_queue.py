@@ -169,3 +169,16 @@ def test_equal_notifications_for_later_are_one_due_at_the_earliest(queue, clock)
     assert queue.poll() == ControllerChanged()
     clock.advance(500)
     assert queue.poll() is None
+
+
+def test_how_long_an_event_waited_counts_from_when_it_came_or_was_due(queue, clock):
+    queue.put(TopicsChanged())
+    clock.advance(500)
+    queue.put(TopicsChanged())  # the same as the one that waits
+    queue.put(BrokersChanged())
+    queue.put_later(ControllerChanged(), 100)
+    clock.advance(300)
+
+    waited = [(type(event).__name__, queue.waited_ms) for event in iter(queue.poll, None)]
+
+    assert waited == [("TopicsChanged", 800), ("BrokersChanged", 300), ("ControllerChanged", 200)]

@@ -122,7 +122,7 @@ def _context_survives(patch: Patch) -> None:
         self.batch = RequestBatch(self.context)
         unclean = self.config.log_config.unclean_leader_election_enable
         self.partitions = PartitionStateMachine(
-            self.context, self.store, self.batch, self.decisions, unclean_default=unclean
+            self.context, self.store, self.batch, self.decisions, self.tallies, unclean_default=unclean
         )
         self.replicas = ReplicaStateMachine(self.context, self.store, self.batch, self.decisions)
 
@@ -168,12 +168,12 @@ def _no_look_again(patch: Patch) -> None:
 def _kinds_stay(patch: Patch) -> None:
     def forgetful(self: EventQueue) -> Event | None:
         now = self._clock.monotonic_ms()
-        for due in [event for when, event in self._later if when <= now]:
-            self._add(due)
+        for when, due in [each for each in self._later if each[0] <= now]:
+            self._add(due, when)
         self._later = [(when, event) for when, event in self._later if when > now]
         if not self._waiting:
             return None
-        event = self._waiting.popleft()
+        _, event = self._waiting.popleft()
         if self._waiting:
             self._kinds.discard(event)
         return event

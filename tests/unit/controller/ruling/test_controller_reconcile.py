@@ -101,7 +101,7 @@ def hosted_again(world, broker: int) -> list[TopicPartition]:
 
 
 def repairs(reporters) -> dict[str, int]:
-    return dict(reporters.world.candidates[0].controller.repairs)
+    return dict(reporters.world.candidates[0].controller.tallies.repairs)
 
 
 def test_equal_digests_are_the_end_of_it(reporters, world):

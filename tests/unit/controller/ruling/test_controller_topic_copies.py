@@ -1,0 +1,141 @@
+"""What other threads see of topics: copies that are made again where something has changed, and what is counted."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from regency.controller.context import ControllerContext
+from regency.controller.topic_copies import Copies, TopicCopies, is_imbalanced
+from regency.model.facts import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment, TopicAssignment
+from regency.model.ids import TopicPartition
+
+T0 = TopicPartition("t", 0)
+
+
+def led(leader: int, isr: tuple[int, ...]) -> LeaderIsrAndControllerEpoch:
+    return LeaderIsrAndControllerEpoch(LeaderAndIsr(leader, 0, isr), 1)
+
+
+def counts(world, copies: TopicCopies) -> dict[str, int]:
+    taken = copies.take(world.candidates[0].controller.context)
+    names = Copies.__struct_fields__[2:]
+    return {name: getattr(taken, name) for name in names if getattr(taken, name)}
+
+
+@pytest.mark.parametrize(
+    ("assignment", "leader", "isr", "imbalanced"),
+    [
+        (ReplicaAssignment((1, 2)), 1, (1, 2), False),
+        (ReplicaAssignment((1, 2)), 2, (1, 2), True),
+        (ReplicaAssignment((1, 2)), -1, (2,), True),
+        (ReplicaAssignment((3, 1, 2), adding=(3,)), 1, (1, 2), False),
+        (ReplicaAssignment((3, 1, 2), adding=(3,)), 1, (1, 2, 3), True),
+        (ReplicaAssignment((3, 1, 2), adding=(3,)), 3, (1, 2, 3), False),
+        (ReplicaAssignment(()), 1, (1,), False),
+    ],
+)
+def test_preferred_leadership(assignment, leader, isr, imbalanced):
+    assert is_imbalanced(assignment, led(leader, isr)) is imbalanced
+
+
+def test_imbalance_follows_leaders_assignments_and_deletions(ruled):
+    # ControllerContextTest.testPreferredReplicaImbalanceMetric
+    copies = TopicCopies()
+    for name in ("a", "b", "c"):
+        ruled.write_topic(name, {0: [1, 2, 3]})
+    context, seen = ruled.term.context, []
+    for name, leader in (("a", 1), ("b", 2), ("c", 3)):
+        context.set_leadership(TopicPartition(name, 0), led(leader, (1, 2, 3)))
+        seen.append(copies.take(context).imbalanced)
+    for name in ("a", "b"):
+        context.set_assignment(TopicPartition(name, 0), ReplicaAssignment((2, 3, 1)))
+    seen.append(copies.take(context).imbalanced)
+    context.topics_to_delete.add("c")
+    seen.append(copies.take(context).imbalanced)
+    context.set_leadership(TopicPartition("c", 0), led(2, (1, 2, 3)))
+    seen.append(copies.take(context).imbalanced)
+    for name in ("a", "b", "c"):
+        context.remove_topic(name)
+    seen.append(copies.take(context).imbalanced)
+
+    assert seen == [0, 1, 2, 2, 1, 1, 0]
+
+
+def test_a_topic_is_copied_again_only_where_it_has_changed(ruled):
+    copies = TopicCopies()
+    ruled.write_topic("t", {0: [1, 2, 3]})
+    ruled.write_topic("u", {0: [1, 2, 3]})
+    context = ruled.term.context
+    before = {copy.name: copy for copy in copies.take(context).topics}
+
+    ruled.kill_broker(3)
+    context.set_leadership(T0, led(2, (2,)))
+    between = {copy.name: copy for copy in copies.take(context).topics}
+    after = {copy.name: copy for copy in copies.take(context).topics}
+
+    assert before["t"].leadership == [led(1, (1, 2, 3))]
+    assert between["t"].leadership == [led(2, (2,))]
+    assert (after["t"] is between["t"], after["u"] is between["u"]) == (True, True)
+    assert between["u"] is not before["u"]
+
+
+def test_deletions_are_counted_until_they_are_over(ruled):
+    copies = TopicCopies()
+    ruled.write_topic("t", {0: [1, 2, 3], 1: [2, 3, 1]})
+    ruled.write_topic("u", {0: [1, 2, 3]})
+    release = ruled.hold_stops(1, 2)
+    assert counts(ruled, copies) == {"topic_count": 2, "partitions": 3}
+
+    ruled.mark("t")
+    begun = counts(ruled, copies)
+    ruled.kill_broker(2)
+    halted = counts(ruled, copies)
+    named = [copy.name for copy in copies.take(ruled.term.context).topics]
+    ruled.start_broker(2)
+    release(1)
+    over = counts(ruled, copies)
+
+    assert begun == {"topic_count": 2, "partitions": 3, "topics_to_delete": 1, "replicas_to_delete": 4}
+    assert {key: halted[key] for key in ("topics_ineligible", "replicas_ineligible")} == {
+        "topics_ineligible": 1,
+        "replicas_ineligible": 2,
+    }
+    assert named == ["u"]
+    assert over == {"topic_count": 1, "partitions": 1}
+
+
+def test_nothing_is_left_of_a_term_that_is_over(ruled):
+    copies = TopicCopies()
+    ruled.write_topic("t", {0: [1, 2, 3]})
+    candidate = ruled.candidates[0]
+    assert copies.take(candidate.controller.context).topic_count == 1
+
+    candidate.session.expire()
+    candidate.loop.process(candidate.queue.poll())
+    assert copies.take(candidate.controller.context) == Copies()
+
+
+def test_what_is_copied_while_it_changes_is_copied_again():
+    """A thread changes leaderships as fast as it can; whatever was seen meanwhile, at its end the copy is right."""
+    context, copies = ControllerContext(), TopicCopies()
+    context.put_topic(TopicAssignment("t", {number: ReplicaAssignment((1, 2, 3)) for number in range(200)}))
+    states = [led(leader, (1, 2, 3)) for leader in (1, 2, 3)]
+    done = threading.Event()
+
+    def change() -> None:
+        for round_ in range(100):
+            for number in range(200):
+                context.set_leadership(TopicPartition("t", number), states[round_ % 3])
+        done.set()
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    while not done.is_set():
+        copies.take(context)
+    thread.join()
+
+    (copy,) = copies.take(context).topics
+    assert copy.leadership == [states[99 % 3]] * 200
+    assert (copy.led, copy.imbalanced) == (200, 0)
