@@ -26,6 +26,7 @@ from regency.controller.event_loop import EventLoop, EventQueue
 from regency.controller.events import ShutDown
 from regency.controller.examination import Examiner
 from regency.controller.inspection import Inspection
+from regency.controller.meters import EventMeter, RequestMeter
 from regency.controller.metrics import ControllerMetrics
 from regency.controller.probes import live_conditions, ready_conditions
 from regency.history.writer import HistoryWriter
@@ -73,6 +74,7 @@ class ControllerProcess:
         )
         sessions.watch(self._session)
         self._queue = EventQueue(clock)
+        events, requests = EventMeter(self._queue, clock), RequestMeter(clock)
         self._controller = Controller(
             config,
             self._session,
@@ -82,28 +84,39 @@ class ControllerProcess:
                 inter_broker_listener=config.inter_broker_listener,
                 timeout_ms=config.request_timeout_ms,
                 clock=clock,
+                requested=requests.requested,
             ),
             clock=clock,
             history=None if config.history_dir is None else HistoryWriter(config.history_dir, "controller"),
         )
-        self._loop = EventLoop(self._queue, self._controller.process)
+        self._loop = EventLoop(self._queue, events.timed(self._controller.process))
+        session_id = lambda: self._session.session_id  # noqa: E731
         desk = Desk(self._controller, self._queue, self._loop, timeout_ms=config.request_timeout_ms)
         reporting = AdminService(
             self._controller,
             desk,
             self._loop,
             broker=config.broker_id,
-            session_id=lambda: self._session.session_id,
+            session_id=session_id,
             clock=clock,
         )
         examiner = Examiner(self._controller, desk, self._session, config.broker_id, clock)
         inspection = Inspection(config.broker_id, config.history_dir, examiner)
         services = [reporting.handler(), admin_service(desk), inspection.handler()]
         self._server = GrpcServer(services, threads=RPC_THREADS, name="controller-rpc")
+        metrics = ControllerMetrics(
+            self._controller,
+            self._queue,
+            self._loop,
+            events=events,
+            requests=requests,
+            clock=clock,
+            max_partitions=settings.regency_controller_metrics_max_partitions,
+        )
         self._http = daemon_server(
-            [ControllerMetrics(self._controller), sessions],
-            live=live_conditions(),
-            ready=ready_conditions(self._controller),
+            [metrics, sessions],
+            live=live_conditions(self._loop, events),
+            ready=ready_conditions(self._controller, session_id),
             clock=clock,
             name="controller-http",
             port_key="regency.controller.http.port",

@@ -1,21 +1,116 @@
-"""What a controller tells of itself at a scrape: read from its view, on the thread that serves the scrape."""
+"""What a controller process tells at a scrape, on the thread that serves it: snapshots, counters and timers are read.
+
+The controller's thread does nothing for it. One that does not rule has 0 for its gauges, and no series by broker, topic
+or phase: whoever adds up a cluster, or alerts on one process, must not meet what was so when this one still ruled.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Iterable, Iterator
 
 from regency.controller.controller import Controller
+from regency.controller.event_loop import EventLoop, EventQueue
+from regency.controller.meters import EventMeter, RequestMeter
+from regency.controller.reconcile_rules import Repair
+from regency.controller.topic_copies import Copies, TopicCopies
+from regency.controller.topic_metrics import topic_families
+from regency.model.clock import Clock
 from regency.runtime.metrics import table_controller as names
-from regency.runtime.metrics.families import Family, Wanted, value
+from regency.runtime.metrics.families import Family, Wanted, timers, value, values
+from regency.runtime.metrics.recent import RecentTimes
+
+logger = logging.getLogger(__name__)
+
+LEFT_OUT = (
+    "%d partitions have no series of their own at /metrics, there are more than %d: set "
+    "regency.controller.metrics.max.partitions if whoever scrapes can take them"
+)
 
 
 class ControllerMetrics:
     """A source of metrics over one controller."""
 
-    def __init__(self, controller: Controller) -> None:
+    def __init__(
+        self,
+        controller: Controller,
+        queue: EventQueue,
+        loop: EventLoop,
+        *,
+        events: EventMeter,
+        requests: RequestMeter,
+        clock: Clock,
+        max_partitions: int,
+    ) -> None:
         self._controller = controller
+        self._queue = queue
+        self._loop = loop
+        self._events = events
+        self._requests = requests
+        self._clock = clock
+        self._max_partitions = max_partitions
+        self._copies = TopicCopies()
+        self._warned = False
 
-    def collect(self, _: Wanted) -> Iterable[Family]:
+    def collect(self, wanted: Wanted) -> Iterable[Family]:
         """Everything at this moment."""
-        view = self._controller.view
-        yield value(names.ACTIVE_CONTROLLER_COUNT, view.ruling)
+        context = self._controller.context
+        copies = self._copies.take(context)
+        yield from self._of_controller(copies, ruling=context is not None)
+        yield from self._of_events()
+        yield from self._of_channels()
+        yield from self._our_own(ruling=context is not None)
+        if context is not None:
+            reports, most = self._controller.reports, self._max_partitions
+            if copies.partitions > most and not self._warned:
+                self._warned = True
+                logger.warning(LEFT_OUT, copies.partitions, most)
+            yield from topic_families(copies, reports, wanted, max_partitions=most)
+
+    def _of_controller(self, copies: Copies, *, ruling: bool) -> Iterator[Family]:
+        yield value(names.ACTIVE_CONTROLLER_COUNT, ruling)
+        yield value(names.OFFLINE_PARTITIONS_COUNT, self._controller.view.offline_partitions if ruling else 0)
+        yield value(names.PREFERRED_REPLICA_IMBALANCE_COUNT, copies.imbalanced)
+        yield value(names.CONTROLLER_STATE, self._loop.state.gauge)
+        yield value(names.GLOBAL_TOPIC_COUNT, copies.topic_count)
+        yield value(names.GLOBAL_PARTITION_COUNT, copies.partitions)
+        yield value(names.TOPICS_TO_DELETE_COUNT, copies.topics_to_delete)
+        yield value(names.REPLICAS_TO_DELETE_COUNT, copies.replicas_to_delete)
+        yield value(names.TOPICS_INELIGIBLE_TO_DELETE_COUNT, copies.topics_ineligible)
+        yield value(names.REPLICAS_INELIGIBLE_TO_DELETE_COUNT, copies.replicas_ineligible)
+        yield value(names.ACTIVE_BROKER_COUNT, len(copies.brokers))
+        yield value(names.FENCED_BROKER_COUNT, 0)
+        yield value(names.UNCLEAN_LEADER_ELECTIONS, self._controller.tallies.unclean_elections)
+
+    def _of_events(self) -> Iterator[Family]:
+        now_ms = self._clock.monotonic_ms()
+        for state, timer in self._events.handled.items():
+            name = names.STATE_TIMERS.get(state.label)
+            if name is not None:
+                yield timers(name, {(): timer}, now_ms)
+        yield value(names.EVENT_QUEUE_SIZE, len(self._queue))
+        yield timers(names.EVENT_QUEUE_TIME, {(): self._events.waited}, now_ms)
+
+    def _of_channels(self) -> Iterator[Family]:
+        standings = {str(each.broker): each for each in self._controller.standings}
+        waited = self._requests.of([each.broker for each in standings.values()])
+        yield value(names.TOTAL_QUEUE_SIZE, sum(each.waiting for each in standings.values()))
+        yield values(names.QUEUE_SIZE, [((broker,), each.waiting) for broker, each in standings.items()])
+        rows: dict[tuple[str, ...], RecentTimes] = {(str(broker),): timer for broker, timer in waited.items()}
+        yield timers(names.REQUEST_RATE_AND_QUEUE_TIME, rows, self._clock.monotonic_ms())
+        unacknowledged = [((broker,), each.unacknowledged) for broker, each in standings.items()]
+        yield values(names.UNACKNOWLEDGED_STATES, unacknowledged)
+        yield values(
+            names.OLDEST_UNACKNOWLEDGED, [((broker,), each.oldest_ms / 1000) for broker, each in standings.items()]
+        )
+
+    def _our_own(self, *, ruling: bool) -> Iterator[Family]:
+        controller, tallies = self._controller, self._controller.tallies
+        yield value(names.CONTROLLER_EPOCH, controller.view.epoch if ruling else 0)
+        yield value(names.FAILOVERS, tallies.failovers)
+        phases = controller.failover if ruling else ()
+        yield values(names.FAILOVER_SECONDS, [((phase,), spent_ms / 1000) for phase, spent_ms in phases])
+        yield value(names.FENCED_WRITES, tallies.fenced_writes)
+        repairs = tallies.repairs.copy()
+        yield values(names.REPAIRS, [((each.value,), repairs[each.value]) for each in Repair])
+        yield values(names.EVENTS, [((event,), count) for event, count in sorted(tallies.events.copy().items())])

@@ -123,6 +123,7 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     regency_http_port: int = 9_404
     """Of the agent; -1: not served, 0: any free port. jmx_exporter's usual port."""
     regency_controller_http_port: int = 9_405
+    regency_controller_metrics_max_partitions: int = 100_000
     regency_http_host: str | None = None
     """None: as the inter-broker listener."""
     regency_report_interval_ms: int = 1_000

@@ -263,6 +263,12 @@ _REGENCY = (
         "Where the agent's controller process serves the same.",
     ),
     Key(
+        "regency.controller.metrics.max.partitions",
+        _NATURAL,
+        "",
+        "Most partitions of a cluster for which its ruling controller exports series of each; 0: none.",
+    ),
+    Key(
         "regency.http.host",
         Text(may_be_empty=True),
         "",
