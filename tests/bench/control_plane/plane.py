@@ -19,7 +19,7 @@ from regency.cluster.zookeeper import EmbeddedZooKeeper
 from regency.model import znode_paths as paths
 from regency.model import znodes
 from regency.model.facts import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment, TopicAssignment
-from regency.model.ids import BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition
+from regency.model.ids import BrokerId, ControllerEpoch, LeaderEpoch, TopicId, TopicPartition
 from regency.model.topic_ids import derive_topic_id
 from regency.protos import controller_pb2
 from regency.runtime.grpc_channels import call, open_channel
@@ -44,9 +44,9 @@ def until(condition: Callable[[], bool], what: str, timeout_s: float = TIMEOUT_S
 
 
 class Candidate:
-    """A controller process."""
+    """A controller process; with `http` it serves metrics, at `http_port`."""
 
-    def __init__(self, broker: BrokerId, connect_string: str, directory: Path) -> None:
+    def __init__(self, broker: BrokerId, connect_string: str, directory: Path, *, http: bool = False) -> None:
         self.broker = broker
         directory.mkdir(parents=True, exist_ok=True)
         overrides = {
@@ -56,7 +56,7 @@ class Candidate:
             "listeners": "PLAINTEXT://127.0.0.1:9092,CONTROL://127.0.0.1:9093,CONTROLLER://127.0.0.1:0",
             "log.dirs": str(directory / "logs"),
             "regency.history.dir": str(directory / "history"),
-            "regency.controller.http.port": "-1",
+            "regency.controller.http.port": "0" if http else "-1",
         }
         command = [sys.executable, "-m", "regency.controller"]
         for key, value in overrides.items():
@@ -64,7 +64,8 @@ class Candidate:
         self._log = (directory / "log").open("wb")
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._log)
         assert self.process.stdout is not None
-        self.port = int(json.loads(self.process.stdout.readline())["port"])
+        told = json.loads(self.process.stdout.readline())
+        self.port, self.http_port = int(told["port"]), int(told["http"])
         self.client = ControllerClient(open_channel(f"127.0.0.1:{self.port}"))
 
     def describe(self) -> controller_pb2.DescribeControllerResponse:
@@ -140,9 +141,10 @@ class ControlPlane:
 
     # Controllers
 
-    def start_candidate(self, broker: int) -> Candidate:
-        """Start a controller process."""
-        candidate = Candidate(BrokerId(broker), self.connect_string, self.directory / f"controller-{broker}")
+    def start_candidate(self, broker: int, *, http: bool = False) -> Candidate:
+        """Start a controller process; `http`: one that serves metrics."""
+        directory = self.directory / f"controller-{broker}"
+        candidate = Candidate(BrokerId(broker), self.connect_string, directory, http=http)
         self.candidates[candidate.broker] = candidate
         return candidate
 
@@ -190,6 +192,14 @@ class ControlPlane:
                     raise RuntimeError(f"filling ZooKeeper failed: {outcome}")
             done += len(batch) * PER_TOPIC
         say(f"filled ZooKeeper with {partitions:,} partitions")
+
+    def led_by(self, broker: BrokerId, partitions: int) -> Iterator[tuple[str, TopicId, list[int]]]:
+        """Of what `fill` has written the partitions that a broker leads: topic, its id, and their numbers."""
+        for shift in range((partitions + PER_TOPIC - 1) // PER_TOPIC):
+            name = f"topic-{shift:05d}"
+            there = range(min(PER_TOPIC, partitions - shift * PER_TOPIC))
+            led = [number for number in there if self.brokers[(number + shift) % len(self.brokers)] == broker]
+            yield name, derive_topic_id(CLUSTER, name, 0), led
 
     def _batches(self, partitions: int, replication: int) -> Iterator[list[list[Op]]]:
         batch: list[list[Op]] = []
