@@ -118,27 +118,27 @@ def test_offsets_grow_and_what_a_stopped_agent_is_told_waits(
     eventually(lambda: scraper.ruling().get(offset) == 0, what="the leader has reported")
     written = books(cluster, "t")
     written.write(500)
-    eventually(lambda: scraper.ruling()[offset] == 500, what="its high watermark is told")
+    eventually(lambda: scraper.ruling().get(offset) == 500, what="its high watermark is told")
     written.write(200)
-    eventually(lambda: scraper.ruling()[offset] == 700, what="its new high watermark is told")
+    eventually(lambda: scraper.ruling().get(offset) == 700, what="its new high watermark is told")
 
     ruler = cluster.wait_controller()
     stopped = next(broker for broker in cluster.broker_ids if broker != ruler)
     states = f"regency_controller_unacknowledged_states {stopped}"
     oldest = f"regency_controller_oldest_unacknowledged_seconds {stopped}"
-    eventually(lambda: scraper.ruling()[states] == 0, what="everything is acknowledged")
+    eventually(lambda: scraper.ruling().get(states) == 0, what="everything is acknowledged")
     cluster.pause(stopped)
     try:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
         admin.create_topics([NewTopic("u", num_partitions=4, replication_factor=3)])["u"].result(30)
-        eventually(lambda: scraper.of(ruler)[states] == 4, what="four partitions wait for the stopped agent")
+        eventually(lambda: scraper.of(ruler).get(states) == 4, what="four partitions wait for the stopped agent")
         before = scraper.of(ruler)[oldest]
-        eventually(lambda: scraper.of(ruler)[oldest] >= before + 1, what="they grow older")
+        eventually(lambda: scraper.of(ruler).get(oldest, 0) >= before + 1, what="they grow older")
         other = next(broker for broker in cluster.broker_ids if broker not in (ruler, stopped))
         assert scraper.of(ruler)[f"regency_controller_unacknowledged_states {other}"] == 0
     finally:
         cluster.resume(stopped)
-    eventually(lambda: scraper.of(ruler)[states] == 0, what="it has acknowledged everything")
+    eventually(lambda: scraper.of(ruler).get(states) == 0, what="it has acknowledged everything")
     assert scraper.of(ruler)[oldest] < 1
 
 
@@ -153,9 +153,9 @@ def test_a_controller_without_zookeeper_lives_and_is_not_ready(
     cluster.pause_zookeeper()
     eventually(lambda: scraper.get(broker, "/readyz")[0] == 503, what="its session is over")
     assert scraper.get(broker, "/livez")[0] == 200
-    eventually(lambda: scraper.of(broker)[KAFKA + "activecontrollercount"] == 0, what="it has resigned")
+    eventually(lambda: scraper.of(broker).get(KAFKA + "activecontrollercount") == 0, what="it has resigned")
     cluster.resume_zookeeper()
 
     eventually(lambda: scraper.get(broker, "/readyz")[0] == 200, what="it is ready again")
-    eventually(lambda: scraper.of(broker)[KAFKA + "activecontrollercount"] == 1, what="it rules again")
+    eventually(lambda: scraper.of(broker).get(KAFKA + "activecontrollercount") == 1, what="it rules again")
     assert scraper.of(broker)["regency_controller_failovers_total"] == 2

@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from regency.controller.context import ControllerContext
+from regency.controller.states import ReplicaState
 from regency.controller.topic_copies import Copies, TopicCopies, is_imbalanced
 from regency.model.facts import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment, TopicAssignment
 from regency.model.ids import TopicPartition
@@ -117,8 +118,65 @@ def test_nothing_is_left_of_a_term_that_is_over(ruled):
     assert copies.take(candidate.controller.context) == Copies()
 
 
-def test_what_is_copied_while_it_changes_is_copied_again():
-    """A thread changes leaderships as fast as it can; whatever was seen meanwhile, at its end the copy is right."""
+class Interrupted(list):
+    """A list of a topic that somebody copies in the middle of every change."""
+
+    def __init__(self, content, look) -> None:
+        super().__init__(content)
+        self.look = look
+
+    def __setitem__(self, key, value) -> None:
+        self.look()
+        super().__setitem__(key, value)
+        self.look()
+
+
+def set_leadership(context) -> None:
+    context.set_leadership(T0, led(2, (2, 3)))
+
+
+def set_leaderships(context) -> None:
+    context.set_leaderships({T0: led(2, (2, 3)), TopicPartition("u", 0): led(3, (3,))})
+
+
+def set_assignment(context) -> None:
+    context.set_assignment(T0, ReplicaAssignment((3, 2, 1)))
+
+
+def set_replica_state(context) -> None:
+    context.set_replica_state(T0, 2, ReplicaState.DELETION_SUCCESSFUL)
+
+
+def begin_replicas(context) -> None:
+    context.begin_replicas("t")
+
+
+def put_topic(context) -> None:
+    context.put_topic(TopicAssignment("t", {2: ReplicaAssignment((2, 1)), 5: ReplicaAssignment((1, 2))}))
+
+
+CHANGES = [set_leadership, set_leaderships, set_assignment, set_replica_state, begin_replicas, put_topic]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def test_what_is_copied_in_the_middle_of_a_change_is_copied_again(change):
+    context, copies = ControllerContext(), TopicCopies()
+    for name in ("t", "u"):
+        context.put_topic(TopicAssignment(name, {number: ReplicaAssignment((1, 2, 3)) for number in range(2)}))
+    context.topics_to_delete.add("t")
+    context.set_replica_state(T0, 2, ReplicaState.DELETION_STARTED)
+    context.set_replica_state(T0, 3, ReplicaState.DELETION_INELIGIBLE)
+    for entry in context.topics.values():
+        for name in ("assignments", "leadership", "replica_states"):
+            setattr(entry, name, Interrupted(getattr(entry, name), lambda: copies.take(context)))
+
+    change(context)
+
+    assert copies.take(context) == TopicCopies().take(context)
+
+
+def test_copies_are_right_after_another_thread_has_changed_what_they_are_of():
+    """It changes leaderships as fast as it can; whatever was seen meanwhile, at its end the copy is right."""
     context, copies = ControllerContext(), TopicCopies()
     context.put_topic(TopicAssignment("t", {number: ReplicaAssignment((1, 2, 3)) for number in range(200)}))
     states = [led(leader, (1, 2, 3)) for leader in (1, 2, 3)]
