@@ -33,6 +33,8 @@ def ready_conditions(controller: Controller, session_id: Callable[[], int]) -> l
         return "" if session_id() else "there is no session with ZooKeeper"
 
     def elector() -> str:
+        if controller.view.blocked:
+            return controller.view.blocked
         return "" if controller.in_race else "its last look at /controller has not gone well, or there was none yet"
 
     return [Condition("session", session), Condition("elector", elector)]

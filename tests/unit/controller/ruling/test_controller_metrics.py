@@ -8,7 +8,9 @@ import msgspec
 import pytest
 from prometheus_client import parser
 
-from regency.controller.event_loop import EventLoop
+from regency.controller.config import ControllerConfig
+from regency.controller.controller import Controller
+from regency.controller.event_loop import EventLoop, EventQueue
 from regency.controller.events import BrokersChanged, ControllerState, SnapshotWanted
 from regency.controller.hosted_digests import expected
 from regency.controller.meters import EventMeter, RequestMeter
@@ -97,7 +99,7 @@ def test_every_metric_of_the_table_is_told_and_no_other(two, world):
 
 
 def test_names_are_those_that_dashboards_and_alerts_ask_for():
-    # reference/ecosystem.md 1.2 and 1.3: dialect A, and kafka_exporter
+    # as jmx_exporter's and Strimzi's rules make them of the MBeans, and as kafka_exporter has them
     exported = {metric.exported for metric in CONTROLLER_METRICS}
     gauges = """activecontrollercount offlinepartitionscount preferredreplicaimbalancecount controllerstate
         globaltopiccount globalpartitioncount topicstodeletecount replicastodeletecount topicsineligibletodeletecount
@@ -404,7 +406,22 @@ def test_ready_while_it_has_a_session_and_takes_part_in_elections(two, world):
     world.ensemble.multi(0, [Delete(paths.CONTROLLER, None)])
     world.settle()
 
-    failed = "its last look at /controller has not gone well, or there was none yet"
-    assert list(map(missing, conditions)) == [["", failed]] * 2
+    for session, elector in map(missing, conditions):
+        assert not session
+        assert "/controller_epoch" in elector and "Nobody rules until" in elector
     none = ready_conditions(two[0].candidate.controller, lambda: 0)
-    assert missing(none) == ["there is no session with ZooKeeper", failed]
+    assert missing(none)[0] == "there is no session with ZooKeeper"
+    world.ensemble.put(paths.CONTROLLER_EPOCH, b"5")
+    world.pass_time(60_000)
+    assert list(map(missing, conditions)) == [["", ""]] * 2
+
+
+def test_not_ready_before_it_has_looked_who_rules(world):
+    queue = EventQueue(world.clock)
+    session = world.fakes.Session(world.ensemble)
+    controller = Controller(ControllerConfig(broker_id=1), session, queue, open_channels=None, clock=world.clock)
+
+    assert missing(ready_conditions(controller, lambda: 1)) == [
+        "",
+        "its last look at /controller has not gone well, or there was none yet",
+    ]
