@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 from prometheus_client import parser
+from prometheus_client.openmetrics import parser as openmetrics
 
 from regency.controller.config import ControllerConfig
 from regency.controller.controller import Controller
@@ -96,6 +97,23 @@ def test_every_metric_of_the_table_is_told_and_no_other(two, world):
     told = {name.split(" ")[0] for name in ruler.all()}
 
     assert told == {sample for metric in CONTROLLER_METRICS for sample in metric.samples}
+
+
+@pytest.mark.parametrize("who", [0, 1], ids=["ruling", "not ruling"])
+def test_openmetrics_says_the_same_as_prometheus_text(two, world, who):
+    scraped = two[who]
+    world.write_topic("t", {0: [1, 2, 3]})
+    report(world, 1)
+    read = Exposition([scraped.metrics], world.clock).render(True).decode()
+
+    strict = {
+        sample.name + "".join(f" {value}" for _, value in sorted(sample.labels.items())): sample.value
+        for family in openmetrics.text_string_to_metric_families(read)
+        for sample in family.samples
+        if not sample.name.startswith(("python", "process"))
+    }
+
+    assert strict == scraped.all()
 
 
 def test_names_are_those_that_dashboards_and_alerts_ask_for():
