@@ -29,8 +29,12 @@ def test_an_agent_is_ready_while_it_is_registered(
     expires = "kafka_server_sessionexpirelistener_zookeeperexpires_total"
     eventually(lambda: ask.sum(expires, 1) == 1, what="the end of the session is counted")
     assert ask.agent(1).one("regency_zookeeper_session_age_seconds") == 0
-    status, body = http_get(cluster.state.brokers[0].controller_http, "/readyz")
-    assert (status, b"there is no contact with ZooKeeper" in body) == (503, True)
+
+    def controller_without_session() -> bool:
+        status, body = http_get(cluster.state.brokers[0].controller_http, "/readyz")
+        return (status, b"there is no session with ZooKeeper" in body) == (503, True)
+
+    eventually(controller_without_session, what="the controller's session is over, too")
     cluster.resume_zookeeper()
     eventually(lambda: ask.probe(1, "/readyz")[0] == 200, what="it is registered again")
     connects = "kafka_server_sessionexpirelistener_zookeepersyncconnects_total"
