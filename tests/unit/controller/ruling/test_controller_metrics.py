@@ -9,21 +9,16 @@ import pytest
 from prometheus_client import parser
 from prometheus_client.openmetrics import parser as openmetrics
 
-from regency.controller.config import ControllerConfig
-from regency.controller.controller import Controller
-from regency.controller.event_loop import EventLoop, EventQueue
+from regency.controller.event_loop import EventLoop
 from regency.controller.events import BrokersChanged, ControllerState, SnapshotWanted
 from regency.controller.hosted_digests import expected
 from regency.controller.meters import EventMeter, RequestMeter
 from regency.controller.metrics import ControllerMetrics
-from regency.controller.probes import LONGEST_EVENT_MS, live_conditions, ready_conditions
 from regency.controller.reports import ReplicaReport, Taken
 from regency.controller.resignation import Resign
-from regency.model import znode_paths as paths
 from regency.model.ids import TopicPartition
 from regency.runtime.http.exposition import Exposition
 from regency.runtime.metrics.table_controller import CONTROLLER_METRICS, GAUGES
-from regency.runtime.zk_session import Delete
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 KAFKA = "kafka_controller_kafkacontroller_"
@@ -393,53 +388,3 @@ def test_epoch_failovers_and_their_phases(two, world):
     assert (first["regency_controller_failovers_total"], second["regency_controller_failovers_total"]) == (1, 1)
     phases = {name.split(" ", 1)[1] for name in second if name.startswith("regency_controller_failover_seconds")}
     assert phases == {name for name, _ in other.candidate.controller.failover} >= {"topics", "states", "elections"}
-
-
-def missing(conditions) -> list[str]:
-    return [condition.missing() for condition in conditions]
-
-
-def test_alive_unless_an_event_never_ends(two, world):
-    ruler, _ = two
-    conditions = live_conditions(ruler.candidate.loop, ruler.events)
-    told = []
-
-    def slow(_event: object) -> None:
-        for passed in (LONGEST_EVENT_MS, 1):
-            world.clock.advance(passed)
-            told.extend(missing(conditions))
-
-    ruler.candidate.loop._process = ruler.events.timed(slow)
-    ruler.candidate.loop.process(BrokersChanged())
-
-    assert told == ["", "its event thread is busy with BrokerChange since 300 s"]
-    assert missing(conditions) == [""]
-
-
-def test_ready_while_it_has_a_session_and_takes_part_in_elections(two, world):
-    conditions = [ready_conditions(each.candidate.controller, lambda: 1) for each in two]
-    assert list(map(missing, conditions)) == [["", ""]] * 2
-
-    world.ensemble.put(paths.CONTROLLER_EPOCH, b"not a number")
-    world.ensemble.multi(0, [Delete(paths.CONTROLLER, None)])
-    world.settle()
-
-    for session, elector in map(missing, conditions):
-        assert not session
-        assert "/controller_epoch" in elector and "Nobody rules until" in elector
-    none = ready_conditions(two[0].candidate.controller, lambda: 0)
-    assert missing(none)[0] == "there is no session with ZooKeeper"
-    world.ensemble.put(paths.CONTROLLER_EPOCH, b"5")
-    world.pass_time(60_000)
-    assert list(map(missing, conditions)) == [["", ""]] * 2
-
-
-def test_not_ready_before_it_has_looked_who_rules(world):
-    queue = EventQueue(world.clock)
-    session = world.fakes.Session(world.ensemble)
-    controller = Controller(ControllerConfig(broker_id=1), session, queue, open_channels=None, clock=world.clock)
-
-    assert missing(ready_conditions(controller, lambda: 1)) == [
-        "",
-        "its last look at /controller has not gone well, or there was none yet",
-    ]
