@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol, TypeVar
+from urllib.request import urlopen
 
 import hypothesis
 import pytest
@@ -140,7 +141,7 @@ def create_topic() -> CreateTopic:
 
 
 def _leave_evidence(name: str, cluster: Cluster) -> None:
-    """Copy logs, histories and thread stacks of a cluster to tests/out/NAME, and print the end of each log."""
+    """Copy logs, histories, metrics and thread stacks of a cluster to tests/out/NAME, and print the end of each log."""
     target = OUT / "".join(letter if letter.isalnum() or letter in "-_" else "_" for letter in name)
     shutil.rmtree(target, ignore_errors=True)
     for broker in cluster.broker_ids:
@@ -155,6 +156,10 @@ def _leave_evidence(name: str, cluster: Cluster) -> None:
     shutil.copytree(
         cluster.directory, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("data", "version-2", "*.index")
     )
+    for broker in cluster.state.brokers:
+        for process, address in (("agent", broker.agent_http), ("controller", broker.controller_http)):
+            with contextlib.suppress(OSError), urlopen(f"http://{address}/metrics", timeout=5) as answer:
+                (target / f"{process}-{broker.id}.metrics").write_bytes(answer.read())
     lines = [
         (line, broker)
         for broker in cluster.broker_ids

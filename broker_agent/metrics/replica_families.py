@@ -10,6 +10,9 @@ from regency.runtime.metrics import table_agent as names
 from regency.runtime.metrics.families import Block, Family, Wanted, block, escape, value, values
 from regency.runtime.metrics.names import MetricName
 
+_FETCHERS = ("Replica",)
+"""Kafka's client id of all fetchers together."""
+
 R = TypeVar("R", bound=HostedRow | LogRow)
 _Lines = Callable[[list[str], list[R]], list[tuple[str, int]]]
 """From the labels of some rows and these rows to series."""
@@ -59,7 +62,9 @@ def sums(look: Look) -> Iterable[Family]:
     yield value(names.OFFLINE_DIRECTORIES, look.offline_directories)
     waiting = [(("Produce",), look.waiting_produces), (("Fetch",), look.waiting_fetches)]
     yield values(names.PURGATORY_SIZE, waiting)
-    yield values(names.MAX_LAG, [(("Replica",), max((row.lag for row in hosted), default=0))])
+    yield values(names.MIN_FETCH_RATE, [(_FETCHERS, look.fetches_per_second)])
+    yield values(names.FAILED_PARTITIONS, [(_FETCHERS, look.failed_partitions)])
+    yield values(names.MAX_LAG, [(_FETCHERS, max((row.lag for row in hosted), default=0))])
 
 
 class PartitionTexts:

@@ -7,26 +7,27 @@ one moment each, but not of one moment all.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol, TypeVar
+from concurrent.futures import Future
+from threading import Event
+from typing import NamedTuple, Protocol
 
+from regency.broker_agent.data_loop import LoopClosed
 from regency.broker_agent.log.log_manager import LogManager
 from regency.broker_agent.replication.isr_state import Committed
 from regency.broker_agent.replication.replica_manager import ReplicaManager
 from regency.broker_agent.replication.rules import Role
 from regency.model.ids import TopicPartition
 
-T = TypeVar("T")
-
 PIECE = 500
 LOOP_TIMEOUT_MS = 10_000
-"""A data loop that takes longer than this for a piece is in trouble, and the scrape fails and says so."""
+"""A data loop that takes longer than this for all pieces is in trouble, and the scrape fails and says so."""
 
 
 class Loop(Protocol):
     """The way to the data loop."""
 
-    def call(self, work: Callable[[], T], *, timeout_ms: int) -> T:
-        """Run on the data loop and wait."""
+    def post(self, work: Callable[[], None]) -> None:
+        """Run on the data loop soon, after what is posted already."""
         ...
 
 
@@ -61,7 +62,7 @@ class LogRow(NamedTuple):
 
 
 class Look(NamedTuple):
-    """All replicas of a broker, and what is counted about them."""
+    """All replicas of a broker, and what is counted about them and their fetchers."""
 
     hosted: list[HostedRow]
     logs: list[LogRow]
@@ -73,24 +74,70 @@ class Look(NamedTuple):
     isr_shrinks: int
     isr_expands: int
     isr_failures: int
+    fetches_per_second: float
+    """Of the slowest fetcher; 0 where there is none."""
+    failed_partitions: int
+    """Partitions that no fetcher follows until the controller says so again."""
 
 
-def look(loop: Loop, replicas: ReplicaManager, logs: LogManager) -> Look:
-    """Everything, a piece at a time. Raises LoopClosed where the loop does not answer."""
-    names, counted = loop.call(lambda: _begin(replicas, logs), timeout_ms=LOOP_TIMEOUT_MS)
-    for start in range(0, len(names), PIECE):
-        piece = names[start : start + PIECE]
-        loop.call(lambda: _add(counted, replicas, logs, piece), timeout_ms=LOOP_TIMEOUT_MS)  # noqa: B023 (called now)
-    return counted
+def look(
+    loop: Loop, replicas: ReplicaManager, logs: LogManager, now_ms: int, *, timeout_ms: int = LOOP_TIMEOUT_MS
+) -> Look:
+    """Everything, a piece at a time; not for the data loop. Raises LoopClosed where the loop does not get to it.
+
+    One piece posts the next, so that the loop turns in between, and only the last one wakes the caller.
+    """
+    outcome: Future[Look] = Future()
+    given_up = Event()
+
+    def begin() -> None:
+        if not outcome.set_running_or_notify_cancel():  # from here on nobody can cancel it
+            return
+        found = _begin(replicas, logs, now_ms)
+        names = list(dict.fromkeys([*replicas.hosting.partitions, *logs.all()]))
+        go_on(found, names, 0)
+
+    def go_on(found: Look, names: Sequence[TopicPartition], start: int) -> None:
+        _add(found, replicas, logs, names[start : start + PIECE])
+        if start + PIECE >= len(names):
+            outcome.set_result(found)
+        elif not given_up.is_set():
+            post(lambda: go_on(found, names, start + PIECE))
+
+    def post(work: Callable[[], None]) -> None:
+        def guarded() -> None:
+            try:
+                work()
+            except Exception as error:  # noqa: BLE001 (a scrape that fails must not end the agent)
+                outcome.set_exception(error)
+
+        loop.post(guarded)
+
+    post(begin)
+    try:
+        return outcome.result(timeout_ms / 1000)
+    except TimeoutError as error:
+        given_up.set()
+        outcome.cancel()
+        raise LoopClosed(f"The data loop did not answer within {timeout_ms} ms.") from error
 
 
-def _begin(replicas: ReplicaManager, logs: LogManager) -> tuple[list[TopicPartition], Look]:
-    hosting, isr = replicas.hosting, replicas.isr
-    names = list(dict.fromkeys([*hosting.partitions, *logs.all()]))
-    offline = len(logs.offline_dirs)
-    homeless = len(hosting.homeless.difference(hosting.partitions))
-    waiting = len(hosting.produces), len(hosting.fetches)
-    return names, Look([], [], homeless, offline, *waiting, isr.shrinks, isr.expands, isr.failures)
+def _begin(replicas: ReplicaManager, logs: LogManager, now_ms: int) -> Look:
+    hosting, isr, fetchers = replicas.hosting, replicas.isr, replicas.fetchers
+    rates = [fetcher.requests.per_second(now_ms) for fetcher in fetchers.fetchers]
+    return Look(
+        hosted=[],
+        logs=[],
+        homeless=len(hosting.homeless.difference(hosting.partitions)),
+        offline_directories=len(logs.offline_dirs),
+        waiting_produces=len(hosting.produces),
+        waiting_fetches=len(hosting.fetches),
+        isr_shrinks=isr.shrinks,
+        isr_expands=isr.expands,
+        isr_failures=isr.failures,
+        fetches_per_second=min(rates, default=0.0),
+        failed_partitions=len(fetchers.failed),
+    )
 
 
 def _add(found: Look, replicas: ReplicaManager, logs: LogManager, names: Sequence[TopicPartition]) -> None:

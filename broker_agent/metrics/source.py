@@ -13,15 +13,14 @@ from regency.broker_agent.listener.stats import ListenerStats
 from regency.broker_agent.log.log_manager import LogManager
 from regency.broker_agent.loop_meter import LoopMeter
 from regency.broker_agent.metrics import listener_families, replica_families
-from regency.broker_agent.metrics.replica_rows import LOOP_TIMEOUT_MS, look
+from regency.broker_agent.metrics.replica_rows import look
 from regency.broker_agent.probes import Recovery
 from regency.broker_agent.replication.replica_manager import ReplicaManager
 from regency.model.clock import Clock
 from regency.runtime.metrics import table_agent as names
-from regency.runtime.metrics.families import Family, Wanted, timers, value, values
+from regency.runtime.metrics.families import Family, Wanted, timers, value
 
 _IO = Path("/proc/self/io")
-_CLIENT = ("Replica",)
 
 
 class BrokerState(IntEnum):
@@ -79,16 +78,9 @@ class AgentMetrics:
 
     def _replicas(self, replicas: ReplicaManager, logs: LogManager, wanted: Wanted) -> Iterable[Family]:
         now_ms = self._clock.monotonic_ms()
-        fetchers = replicas.fetchers
         yield timers(names.FLUSHES, {(): logs.flushes}, now_ms)
-        running, failed = self._loop.call(
-            lambda: ([fetcher.requests.per_second(now_ms) for fetcher in fetchers.fetchers], len(fetchers.failed)),
-            timeout_ms=LOOP_TIMEOUT_MS,
-        )
-        yield values(names.MIN_FETCH_RATE, [(_CLIENT, min(running, default=0.0))])
-        yield values(names.FAILED_PARTITIONS, [(_CLIENT, failed)])
         began = perf_counter_ns()
-        found = look(self._loop, replicas, logs)
+        found = look(self._loop, replicas, logs, now_ms)
         yield value(names.SCRAPE_WAIT, (perf_counter_ns() - began) / 1e9)
         yield from replica_families.sums(found)
         yield from self._texts.families(found, wanted)
