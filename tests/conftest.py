@@ -61,6 +61,18 @@ def eventually() -> Eventually:
     return wait
 
 
+@pytest.fixture(scope="session")
+def prometheus_tools() -> Path:
+    """Folder of prometheus and promtool: what `./dev prometheus` has unpacked, or what the machine has."""
+    unpacked = OUT.parent.parent / ".prometheus" / "usr" / "bin"
+    if (unpacked / "promtool").exists():
+        return unpacked
+    installed = shutil.which("promtool")
+    if installed is None or not Path(installed).with_name("prometheus").exists():
+        pytest.skip("there is no Prometheus on this machine; `./dev prometheus` fetches it where apt-get is")
+    return Path(installed).parent
+
+
 @pytest.fixture(autouse=True)
 def signals_of_a_terminal() -> Iterator[None]:
     """What a test starts hears SIGHUP and SIGINT, also where the run itself was told to ignore them (nohup, a job in
