@@ -25,6 +25,9 @@ SUITES = {
 }
 WITHOUT_A_NAME = ("unit", "property", "sim", "integration")
 """In this order: what waits most comes last, where idle workers take it over first."""
+UNPACKED = ROOT / ".prometheus"
+"""Where a Prometheus is that the machine itself does not have."""
+MONITORING = ("tests/integration/monitoring", "tests/unit/deploy")
 SIM_S = 180
 """Seconds that `test` gives to simulated schedules."""
 MOST_WORKERS = 8
@@ -135,9 +138,36 @@ def simulating() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": paths}
 
 
+def dashboards(arguments: list[str]) -> int:
+    """Write deploy/grafana/dashboards anew from deploy/grafana/regency_dashboards."""
+    paths = {**os.environ, "PYTHONPATH": str(ROOT / "deploy" / "grafana")}
+    return run([sys.executable, "-m", "regency_dashboards", *arguments], env=paths)
+
+
+def prometheus(_: list[str]) -> int:
+    """Unpack Debian's package into .prometheus/ for tests of dashboards and alerts, where the machine has none."""
+    if (UNPACKED / "usr" / "bin" / "promtool").exists() or (shutil.which("promtool") and shutil.which("prometheus")):
+        return 0
+    if not (shutil.which("apt-get") and shutil.which("dpkg-deb")):
+        print("prometheus: it is not on this machine, and neither is apt-get; install it, or its tests are skipped")
+        return 1
+    with tempfile.TemporaryDirectory() as scratch:  # unpacked, not installed: that would start a service
+        download = ["apt-get", "-qq", "download", "prometheus"]
+        status = subprocess.run(download, cwd=scratch, check=False).returncode
+        if status != 0 and os.geteuid() == 0 and run(["apt-get", "-qq", "update"]) == 0:
+            status = subprocess.run(download, cwd=scratch, check=False).returncode
+        found = list(Path(scratch).glob("*.deb"))
+        if status == 0 and found:
+            return run(["dpkg-deb", "-x", found[0], UNPACKED])
+    print("prometheus: apt-get does not give it; its tests are skipped")
+    return 1
+
+
 def ci(_: list[str]) -> int:
     """The longer stages after ./dev test, each with its seconds and a cap."""
+    prometheus([])
     stages: list[tuple[str, list[str | Path], int]] = [
+        ("monitoring", [sys.executable, "-m", "pytest", "-q", *MONITORING], 240),
         ("demo", [sys.executable, "-m", "regency.cli.main", "demo", "--no-progress"], 180),
         ("paused", [sys.executable, "-m", "simulation.paused"], 720),
         ("defects", [sys.executable, "-m", "simulation.defects", "--known"], 720),
@@ -219,6 +249,8 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "sim": sim,
     "bench": bench,
     "protos": protos,
+    "dashboards": dashboards,
+    "prometheus": prometheus,
     "lock": lock,
     "ci": ci,
 }
@@ -226,7 +258,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
 
 def main() -> int:
     """Look the command up and run it."""
-    lines = [f"  {name:<8} {(command.__doc__ or '').splitlines()[0]}" for name, command in COMMANDS.items()]
+    lines = [f"  {name:<10} {(command.__doc__ or '').splitlines()[0]}" for name, command in COMMANDS.items()]
     parser = argparse.ArgumentParser(
         prog="./dev",
         usage="./dev COMMAND [ARGUMENTS]",
