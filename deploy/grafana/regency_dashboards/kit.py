@@ -209,17 +209,31 @@ def bars(
     )
 
 
-def rows(title: str, columns: Mapping[str, str], keys: Sequence[str], about: str, *, width: int = 24) -> PanelBuilder:
-    """A table: one row per combination of the labels `keys`, one column per expression, which has those labels."""
+def rows(
+    title: str,
+    columns: Mapping[str, str],
+    keys: Sequence[str],
+    about: str,
+    *,
+    units: Mapping[str, str],
+    width: int = 24,
+) -> PanelBuilder:
+    """A table: one row per combination of the labels `keys`, one column per expression, which has those labels.
+
+    `units` are those of columns that are no plain counts.
+    """
     panel = (
         table.Panel()
         .title(title)
         .description(about)
         .datasource(SOURCE)
         .unit(UNITS_OF_COUNTS)
+        .show_header(True)
         .span(width)
         .height(GRAPH_HEIGHT + 2)
     )
+    for name, unit in units.items():
+        panel.override_by_name(name, [model.DynamicConfigValue(id_val="unit", value=unit)])
     names: dict[str, str] = {}
     for letter, (name, expr) in zip(ascii_uppercase, columns.items(), strict=False):
         by = ", ".join(keys)

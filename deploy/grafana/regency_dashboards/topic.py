@@ -151,6 +151,7 @@ def _partitions() -> Iterator[PanelBuilder]:
         },
         ["topic", "partition"],
         "Good: as many in sync as replicas, no lag. Where there is no leader, its column is empty.",
+        units={"leader": "none", "bytes": "bytes", "oldest offset": "none", "high watermark": "none"},
     )
     yield graph(
         "Largest lag of a follower",

@@ -164,7 +164,7 @@ class TwoDirectories(Cluster):
 def watched(prometheus_tools: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
     """Three brokers under load, scraped for some seconds already."""
     directory = tmp_path_factory.mktemp("watched")
-    settings = {"min.insync.replicas": "2", "log.segment.bytes": "100000", "replica.lag.time.max.ms": "2000"}
+    settings = {"min.insync.replicas": "2", "log.segment.bytes": "100000"}
     with contextlib.ExitStack() as stack:
         cluster = TwoDirectories(brokers=3, directory=directory / "cluster", settings=settings)
         cluster.start()

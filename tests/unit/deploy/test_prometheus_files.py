@@ -1,7 +1,8 @@
-"""The alert rules: what each says, that each is tried by promtool, and that they ask for metrics that there are."""
+"""Alert rules and scrape configuration: what each says, that each is tried by promtool, that its metrics exist."""
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -88,3 +89,36 @@ def test_promtool_agrees_with_the_rules_their_tests_and_the_configuration(promet
     ):
         done = subprocess.run([promtool, *command], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.timeout(20)
+def test_the_two_processes_of_a_broker_are_one_instance_with_the_labels_that_dashboards_go_by(
+    prometheus_tools: Path, tmp_path: Path
+) -> None:
+    config = yaml.safe_load((DEPLOY / "prometheus.yml").read_text())
+    del (
+        config["rule_files"],
+        config["scrape_configs"][0]["dns_sd_configs"],
+    )  # promtool 2.42 panics where names are asked for
+    (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(config))
+    command = ["check", "service-discovery", "--timeout=2s", str(tmp_path / "prometheus.yml"), "kafka-broker"]
+
+    done = subprocess.run([prometheus_tools / "promtool", *command], capture_output=True, text=True, check=True)
+
+    found = {target["labels"]["__address__"]: target["labels"] for target in json.loads(done.stdout)}
+    assert len(found) == 6
+    common = {
+        "job": "kafka-broker",
+        "instance": "agent-2",
+        "kafka_cluster": "regency",
+        "env": "regency",
+        "namespace": "compose",
+        "strimzi_io_cluster": "regency",
+        "strimzi_io_name": "regency-kafka",
+        "kubernetes_pod_name": "regency-kafka-2",
+        "pod": "regency-kafka-2",
+        "container": "kafka",
+    }
+    for address, daemon in (("agent-2:9404", "agent"), ("agent-2:9405", "controller")):
+        labels = {name: value for name, value in found[address].items() if not name.startswith("__")}
+        assert labels == {**common, "daemon": daemon}
