@@ -278,14 +278,11 @@ def _following() -> Iterator[PanelBuilder]:
         "Written to ZooKeeper and not known to have arrived. Good: 0 but for moments; more while ZooKeeper is away.",
     )
     yield graph(
-        "ZooKeeper: latency",
+        "ZooKeeper: latency (p99)",
         {
-            "p50 {{instance}}": quantile(
-                "kafka_server_zookeeperclientmetrics_zookeeperrequestlatencyms", "0.50", BROKER, by="instance"
-            ),
-            "p99 {{instance}}": quantile(
-                "kafka_server_zookeeperclientmetrics_zookeeperrequestlatencyms", "0.99", BROKER, by="instance"
-            ),
+            "{{instance}} {{daemon}}": quantile(
+                "kafka_server_zookeeperclientmetrics_zookeeperrequestlatencyms", "0.99", BROKER, by="instance, daemon"
+            )
         },
         "How long requests to ZooKeeper take. Good: under 20 ms. Every change of an in-sync replica set waits for it.",
         unit="ms",
