@@ -18,6 +18,7 @@ WITH_PROCESSES_OR_SOCKETS = tuple(
         "cluster",
         "controller/test_controller_channels.py",
         "controller/ruling/test_controller_scripts.py",
+        "deploy",
         "listener",
         "runtime",
         "wire",

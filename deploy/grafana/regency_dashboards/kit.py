@@ -27,6 +27,8 @@ from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 SOURCE = model.DataSourceRef(type_val="prometheus", uid="${datasource}")
 TAG = "regency"
 UNITS_OF_COUNTS = "short"
+LABEL_VALUES = 1
+"""What Grafana's editor of variables calls a query by label_values()."""
 GREEN, ORANGE, RED = "green", "orange", "red"
 STAT_WIDTH, STAT_HEIGHT = 3, 4
 GRAPH_WIDTH, GRAPH_HEIGHT = 8, 8
@@ -281,7 +283,7 @@ def _values(name: str, label: str, query: str) -> dashboard.QueryVariable:
     return (
         dashboard.QueryVariable(name)
         .label(label)
-        .query({"query": query, "refId": f"variable-{name}"})
+        .query({"qryType": LABEL_VALUES, "query": query, "refId": "PrometheusVariableQueryEditor-VariableQuery"})
         .datasource(SOURCE)
         .refresh(model.VariableRefresh.ON_TIME_RANGE_CHANGED)
         .sort(model.VariableSort.ALPHABETICAL_CASE_INSENSITIVE_ASC)
