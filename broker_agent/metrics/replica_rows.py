@@ -162,7 +162,9 @@ def _add(found: Look, replicas: ReplicaManager, logs: LogManager, names: Sequenc
             continue
         if topic not in least:
             least[topic] = hosting.min_insync(topic)
-        factor = partition.replication_factor
+        assignment = partition.assignment
+        replicas_count = len(assignment.replicas)
+        factor = partition.replication_factor if assignment.adding else max(1, replicas_count)  # the same, sooner
         in_sync = len(partition.isr.committed)
         wanted = min(least[topic], factor)
         found.hosted.append(
@@ -171,12 +173,12 @@ def _add(found: Look, replicas: ReplicaManager, logs: LogManager, names: Sequenc
                 number,
                 False,
                 True,
-                len(partition.assignment.replicas),
+                replicas_count,
                 in_sync,
                 in_sync < factor,
                 in_sync < wanted,
                 in_sync == wanted,
-                partition.assignment.is_reassigning,
+                assignment.is_reassigning,
                 not isinstance(partition.isr, Committed),
                 "",
                 0,
