@@ -29,6 +29,7 @@ from regency.controller.inspection import Inspection
 from regency.controller.meters import EventMeter, RequestMeter
 from regency.controller.metrics import ControllerMetrics
 from regency.controller.probes import live_conditions, ready_conditions
+from regency.controller.summary import Summariser
 from regency.history.writer import HistoryWriter
 from regency.model.clock import SystemClock
 from regency.model.errors import RegencyError
@@ -101,7 +102,10 @@ class ControllerProcess:
             clock=clock,
         )
         examiner = Examiner(self._controller, desk, self._session, config.broker_id, clock)
-        inspection = Inspection(config.broker_id, config.history_dir, examiner)
+        summariser = Summariser(
+            self._controller, desk, self._session, broker=config.broker_id, defaults=config.log_config, clock=clock
+        )
+        inspection = Inspection(config.broker_id, config.history_dir, examiner, summariser)
         services = [reporting.handler(), admin_service(desk), inspection.handler()]
         self._server = GrpcServer(services, threads=RPC_THREADS, name="controller-rpc")
         metrics = ControllerMetrics(

@@ -6,7 +6,7 @@ Formatting waits until the requests are on their way: a failover may decide for 
 from __future__ import annotations
 
 import logging
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import NamedTuple
@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 
 LINES_PER_EVENT = 100
 """More decisions of one event than this are logged as one summary."""
+REMEMBERED = 100
+"""The last decisions, for who looks at the cluster at a glance."""
 
 
 class Outcome(Enum):
@@ -55,6 +57,11 @@ class DecisionLog:
         self._number = 0
         self._event = ""
         self._pending: list[_Leadership] = []
+        self._last: deque[Decision] = deque(maxlen=REMEMBERED)
+
+    def last(self, count: int) -> list[Decision]:
+        """The last decisions that are recorded, at most so many; the controller's thread only."""
+        return list(self._last)[-count:] if count > 0 else []
 
     def begin(self, event: str) -> None:
         """What is decided from now on is because of this event."""
@@ -111,13 +118,18 @@ class DecisionLog:
                 logger.info("%s", _line(decision))
         if pending and self._writer is not None:
             now = self._clock.wall_ms()
-            self._writer.write([self._record_of(decision, now) for decision in pending])
+            self._keep([self._record_of(decision, now) for decision in pending])
 
     def _write(self, texts: Sequence[tuple[str, str, str, str]]) -> None:
         if self._writer is None:
             return
         now = self._clock.wall_ms()
-        self._writer.write([self._record(subject, before, after, why, now) for subject, before, after, why in texts])
+        self._keep([self._record(subject, before, after, why, now) for subject, before, after, why in texts])
+
+    def _keep(self, decided: list[Decision]) -> None:
+        assert self._writer is not None, "nothing is recorded without a history"
+        self._last.extend(decided[-REMEMBERED:])
+        self._writer.write(decided)
 
     def _record(self, subject: str, before: str, after: str, why: str, now_ms: int) -> Decision:
         self._number += 1

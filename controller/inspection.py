@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from regency.controller.examination import Examiner
+from regency.controller.summary import Summariser
 from regency.history.pages import Position, Wanted, read_page
 from regency.model.ids import BrokerId
 from regency.protos import inspection_pb2 as pb
@@ -18,10 +19,11 @@ SERVICE: Final = "regency.inspection.v1.Inspection"
 class Inspection:
     """Its methods run on gRPC's threads; one history and one examination are read at a time."""
 
-    def __init__(self, broker: BrokerId, history: Path | None, examiner: Examiner) -> None:
+    def __init__(self, broker: BrokerId, history: Path | None, examiner: Examiner, summariser: Summariser) -> None:
         self._broker = broker
         self._history = history
         self._examiner = examiner
+        self._summariser = summariser
         self._reading = threading.Lock()
         self._examining = threading.Lock()
 
@@ -32,6 +34,7 @@ class Inspection:
             {
                 "ReadHistory": unary(self.read_history, pb.ReadHistoryRequest, pb.ReadHistoryResponse),
                 "Examine": unary(self.examine, pb.ExamineRequest, pb.ExamineResponse),
+                "Summarise": unary(self.summarise, pb.SummariseRequest, pb.SummariseResponse),
             },
         )
 
@@ -54,3 +57,7 @@ class Inspection:
         """Whether ZooKeeper, this controller and all agents agree; only where it rules."""
         with self._examining:
             return self._examiner.examine(request)
+
+    def summarise(self, request: pb.SummariseRequest) -> pb.SummariseResponse:
+        """The cluster at a glance; only where it rules."""
+        return self._summariser.summarise(request)

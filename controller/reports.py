@@ -65,6 +65,47 @@ class BrokerReports(msgspec.Struct):
     replicas: dict[TopicPartition, ReplicaReport]
     wants_full: bool = False
     """Its next report shall name everything."""
+    leads: int = 0
+    follows: int = 0
+    offline: int = 0
+    """How many of the replicas are what, kept as they change."""
+    appended: int = 0
+    """Records by which logs grew while it led them, from one report to the next."""
+
+    def put(self, partition: TopicPartition, replica: ReplicaReport) -> None:
+        """Take in what it says of a replica."""
+        before = self.replicas.get(partition)
+        if before is not None:
+            self._count(before.role, -1)
+            grown = replica.log_end_offset - before.log_end_offset
+            if grown > 0 and before.role is replica.role is HostedRole.LEADER and before.topic_id == replica.topic_id:
+                self.appended += grown
+        self._count(replica.role, 1)
+        self.replicas[partition] = replica
+
+    def drop(self, partition: TopicPartition) -> None:
+        """Forget a replica that is not hosted any more."""
+        before = self.replicas.pop(partition, None)
+        if before is not None:
+            self._count(before.role, -1)
+
+    def _count(self, role: HostedRole, change: int) -> None:
+        if role is HostedRole.LEADER:
+            self.leads += change
+        elif role in SERVED:
+            self.follows += change
+        elif role is HostedRole.OFFLINE:
+            self.offline += change
+
+
+class Tally(msgspec.Struct, frozen=True):
+    """What one incarnation of a broker reported, in numbers; see BrokerReports."""
+
+    at_ms: int
+    leads: int
+    follows: int
+    offline: int
+    appended: int
 
 
 _NOTHING: Mapping[TopicPartition, ReplicaReport] = {}
@@ -91,11 +132,14 @@ class ReplicaReports:
             if known is not None and not first and report.number < known.last.number:
                 return known.wants_full
             if known is None or first or report.full:
-                known = self._brokers[report.broker] = BrokerReports(report, {}, first and not report.full)
+                appended = 0 if known is None or first else known.appended
+                known = BrokerReports(report, {}, first and not report.full, appended=appended)
+                self._brokers[report.broker] = known
             known.last = report
             for name in gone:
-                known.replicas.pop(name, None)
-            known.replicas.update(hosted)
+                known.drop(name)
+            for name, replica in hosted.items():
+                known.put(name, replica)
             return known.wants_full
 
     def last(self, broker: BrokerId, epoch: BrokerEpoch) -> Taken | None:
@@ -103,6 +147,14 @@ class ReplicaReports:
         with self._lock:
             known = self._brokers.get(broker)
             return None if known is None or known.last.epoch != epoch or known.wants_full else known.last
+
+    def tally(self, broker: BrokerId, epoch: BrokerEpoch) -> Tally | None:
+        """What an incarnation reported, in numbers; None where it has not reported."""
+        with self._lock:
+            known = self._brokers.get(broker)
+            if known is None or known.last.epoch != epoch:
+                return None
+            return Tally(known.last.at_ms, known.leads, known.follows, known.offline, known.appended)
 
     def copy(self, broker: BrokerId, epoch: BrokerEpoch) -> BrokerReports | None:
         """All that an incarnation has reported, as it is now; None where that is nothing, or not everything yet."""

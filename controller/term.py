@@ -114,6 +114,8 @@ class Term:
         )
         self.channels = channels
         self.clock = clock
+        self.began_ms = clock.wall_ms()
+        """When the election was won; wall clock."""
         self.inquiries = Inquiries(
             self.context,
             self.partitions,

@@ -112,3 +112,107 @@ class Finding(_message.Message):
     what: str
     advice: str
     def __init__(self, kind: _Optional[str] = ..., subject: _Optional[str] = ..., where: _Optional[str] = ..., what: _Optional[str] = ..., advice: _Optional[str] = ...) -> None: ...
+
+class SummariseRequest(_message.Message):
+    __slots__ = ("worst", "decisions")
+    WORST_FIELD_NUMBER: _ClassVar[int]
+    DECISIONS_FIELD_NUMBER: _ClassVar[int]
+    worst: int
+    decisions: int
+    def __init__(self, worst: _Optional[int] = ..., decisions: _Optional[int] = ...) -> None: ...
+
+class SummariseResponse(_message.Message):
+    __slots__ = ("error_code", "message", "broker_id", "incumbent", "controller_epoch", "state", "queued", "in_contact", "ruling_since_ms", "failover_ms", "topics", "partitions", "uncounted_topics", "offline", "under_replicated", "under_min_isr", "reassigning", "deleting", "age_ms", "brokers", "worst", "decisions")
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    INCUMBENT_FIELD_NUMBER: _ClassVar[int]
+    CONTROLLER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    QUEUED_FIELD_NUMBER: _ClassVar[int]
+    IN_CONTACT_FIELD_NUMBER: _ClassVar[int]
+    RULING_SINCE_MS_FIELD_NUMBER: _ClassVar[int]
+    FAILOVER_MS_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    UNCOUNTED_TOPICS_FIELD_NUMBER: _ClassVar[int]
+    OFFLINE_FIELD_NUMBER: _ClassVar[int]
+    UNDER_REPLICATED_FIELD_NUMBER: _ClassVar[int]
+    UNDER_MIN_ISR_FIELD_NUMBER: _ClassVar[int]
+    REASSIGNING_FIELD_NUMBER: _ClassVar[int]
+    DELETING_FIELD_NUMBER: _ClassVar[int]
+    AGE_MS_FIELD_NUMBER: _ClassVar[int]
+    BROKERS_FIELD_NUMBER: _ClassVar[int]
+    WORST_FIELD_NUMBER: _ClassVar[int]
+    DECISIONS_FIELD_NUMBER: _ClassVar[int]
+    error_code: int
+    message: str
+    broker_id: int
+    incumbent: int
+    controller_epoch: int
+    state: str
+    queued: int
+    in_contact: bool
+    ruling_since_ms: int
+    failover_ms: int
+    topics: int
+    partitions: int
+    uncounted_topics: int
+    offline: int
+    under_replicated: int
+    under_min_isr: int
+    reassigning: int
+    deleting: int
+    age_ms: int
+    brokers: _containers.RepeatedCompositeFieldContainer[SummarisedBroker]
+    worst: _containers.RepeatedCompositeFieldContainer[PartitionTrouble]
+    decisions: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, error_code: _Optional[int] = ..., message: _Optional[str] = ..., broker_id: _Optional[int] = ..., incumbent: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., state: _Optional[str] = ..., queued: _Optional[int] = ..., in_contact: bool = ..., ruling_since_ms: _Optional[int] = ..., failover_ms: _Optional[int] = ..., topics: _Optional[int] = ..., partitions: _Optional[int] = ..., uncounted_topics: _Optional[int] = ..., offline: _Optional[int] = ..., under_replicated: _Optional[int] = ..., under_min_isr: _Optional[int] = ..., reassigning: _Optional[int] = ..., deleting: _Optional[int] = ..., age_ms: _Optional[int] = ..., brokers: _Optional[_Iterable[_Union[SummarisedBroker, _Mapping]]] = ..., worst: _Optional[_Iterable[_Union[PartitionTrouble, _Mapping]]] = ..., decisions: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class SummarisedBroker(_message.Message):
+    __slots__ = ("broker_id", "broker_epoch", "shutting_down", "host", "port", "report_age_ms", "leads", "follows", "offline_replicas", "appended", "unacknowledged", "oldest_attempt_ms", "last_failure")
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    SHUTTING_DOWN_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    REPORT_AGE_MS_FIELD_NUMBER: _ClassVar[int]
+    LEADS_FIELD_NUMBER: _ClassVar[int]
+    FOLLOWS_FIELD_NUMBER: _ClassVar[int]
+    OFFLINE_REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    APPENDED_FIELD_NUMBER: _ClassVar[int]
+    UNACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
+    OLDEST_ATTEMPT_MS_FIELD_NUMBER: _ClassVar[int]
+    LAST_FAILURE_FIELD_NUMBER: _ClassVar[int]
+    broker_id: int
+    broker_epoch: int
+    shutting_down: bool
+    host: str
+    port: int
+    report_age_ms: int
+    leads: int
+    follows: int
+    offline_replicas: int
+    appended: int
+    unacknowledged: int
+    oldest_attempt_ms: int
+    last_failure: str
+    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., shutting_down: bool = ..., host: _Optional[str] = ..., port: _Optional[int] = ..., report_age_ms: _Optional[int] = ..., leads: _Optional[int] = ..., follows: _Optional[int] = ..., offline_replicas: _Optional[int] = ..., appended: _Optional[int] = ..., unacknowledged: _Optional[int] = ..., oldest_attempt_ms: _Optional[int] = ..., last_failure: _Optional[str] = ...) -> None: ...
+
+class PartitionTrouble(_message.Message):
+    __slots__ = ("topic", "partition", "kind", "leader", "replicas", "isr", "reassigning")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    ISR_FIELD_NUMBER: _ClassVar[int]
+    REASSIGNING_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    kind: str
+    leader: int
+    replicas: _containers.RepeatedScalarFieldContainer[int]
+    isr: _containers.RepeatedScalarFieldContainer[int]
+    reassigning: bool
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., kind: _Optional[str] = ..., leader: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., isr: _Optional[_Iterable[int]] = ..., reassigning: bool = ...) -> None: ...

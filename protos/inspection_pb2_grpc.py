@@ -45,6 +45,11 @@ class InspectionStub(object):
                 request_serializer=regency_dot_protos_dot_inspection__pb2.ExamineRequest.SerializeToString,
                 response_deserializer=regency_dot_protos_dot_inspection__pb2.ExamineResponse.FromString,
                 _registered_method=True)
+        self.Summarise = channel.unary_unary(
+                '/regency.inspection.v1.Inspection/Summarise',
+                request_serializer=regency_dot_protos_dot_inspection__pb2.SummariseRequest.SerializeToString,
+                response_deserializer=regency_dot_protos_dot_inspection__pb2.SummariseResponse.FromString,
+                _registered_method=True)
 
 
 class InspectionServicer(object):
@@ -63,6 +68,12 @@ class InspectionServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Summarise(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_InspectionServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -75,6 +86,11 @@ def add_InspectionServicer_to_server(servicer, server):
                     servicer.Examine,
                     request_deserializer=regency_dot_protos_dot_inspection__pb2.ExamineRequest.FromString,
                     response_serializer=regency_dot_protos_dot_inspection__pb2.ExamineResponse.SerializeToString,
+            ),
+            'Summarise': grpc.unary_unary_rpc_method_handler(
+                    servicer.Summarise,
+                    request_deserializer=regency_dot_protos_dot_inspection__pb2.SummariseRequest.FromString,
+                    response_serializer=regency_dot_protos_dot_inspection__pb2.SummariseResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -132,6 +148,33 @@ class Inspection(object):
             '/regency.inspection.v1.Inspection/Examine',
             regency_dot_protos_dot_inspection__pb2.ExamineRequest.SerializeToString,
             regency_dot_protos_dot_inspection__pb2.ExamineResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Summarise(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/regency.inspection.v1.Inspection/Summarise',
+            regency_dot_protos_dot_inspection__pb2.SummariseRequest.SerializeToString,
+            regency_dot_protos_dot_inspection__pb2.SummariseResponse.FromString,
             options,
             channel_credentials,
             insecure,

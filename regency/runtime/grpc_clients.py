@@ -103,3 +103,4 @@ class InspectionClient:
         pb = inspection_pb2
         self.read_history = _unary(channel, service + "ReadHistory", pb.ReadHistoryRequest, pb.ReadHistoryResponse)
         self.examine = _unary(channel, service + "Examine", pb.ExamineRequest, pb.ExamineResponse)
+        self.summarise = _unary(channel, service + "Summarise", pb.SummariseRequest, pb.SummariseResponse)

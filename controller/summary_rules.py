@@ -1,0 +1,128 @@
+"""How well a topic's partitions are: counts, and which are worst off. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from heapq import nsmallest
+from typing import Final
+
+import msgspec
+
+from regency.controller.states import PartitionState
+from regency.controller.topic_entry import TopicEntry
+from regency.model.facts import LeaderIsrAndControllerEpoch, ReplicaAssignment
+from regency.model.ids import NO_LEADER, BrokerId, TopicPartition
+
+NAMED_PER_TOPIC: Final = 10
+"""So many partitions of one topic are named; the rest are in the counts."""
+_WAITING: Final = (PartitionState.NEW, PartitionState.OFFLINE)
+
+
+class TroubleKind(Enum):
+    """What is wrong with a partition, the worst first. The values are stable: tools read them."""
+
+    OFFLINE = "offline"
+    UNDER_MIN_ISR = "under_min_isr"
+    UNDER_REPLICATED = "under_replicated"
+
+
+_RANKS: Final = {kind: rank for rank, kind in enumerate(TroubleKind)}
+
+
+class Troubled(msgspec.Struct, frozen=True):
+    """A partition that is not led, or lacks replicas in its ISR."""
+
+    partition: TopicPartition
+    led: bool
+    leader: BrokerId
+    replicas: tuple[BrokerId, ...]
+    isr: tuple[BrokerId, ...]
+    reassigning: bool
+
+    def kind(self, min_isr: int) -> TroubleKind:
+        """What is wrong with it, where the topic's min.insync.replicas is `min_isr`."""
+        if not self.led:
+            return TroubleKind.OFFLINE
+        if is_under(len(self.isr), len(self.replicas), min_isr):
+            return TroubleKind.UNDER_MIN_ISR
+        return TroubleKind.UNDER_REPLICATED
+
+
+class TopicHealth(msgspec.Struct, frozen=True):
+    """How well the partitions of one topic are."""
+
+    under_replicated: int
+    sizes: dict[tuple[int, int], int]
+    """Of those that are led: how many have an ISR of so many of so many replicas."""
+    worst: tuple[Troubled, ...]
+    """The worst of them, those without a leader first."""
+
+    def under_min_isr(self, min_isr: int) -> int:
+        """How many that are led have fewer in-sync replicas than produces with acks=all need."""
+        return sum(count for (size, replicas), count in self.sizes.items() if is_under(size, replicas, min_isr))
+
+
+def is_under(isr: int, replicas: int, min_isr: int) -> bool:
+    """Whether an ISR of that size is too small: a partition of fewer replicas than `min_isr` needs all of them."""
+    return isr < min(min_isr, replicas)
+
+
+def health_of(entry: TopicEntry) -> TopicHealth | None:
+    """How well the topic's partitions are; None: all are led and in sync."""
+    troubled: list[Troubled] = []
+    sizes: Counter[tuple[int, int]] = Counter()
+    lacking = 0
+    for number, assignment in entry.partitions():
+        leadership = entry.leadership[number]
+        led = leadership is not None and entry.partition_states[number] not in _WAITING
+        if led and leadership is not None and len(leadership.leader_and_isr.isr) >= len(assignment.replicas):
+            continue
+        each = _troubled(TopicPartition(entry.name, number), led, assignment, leadership)
+        if led and not _lacks(assignment, each.isr):
+            continue
+        lacking += 1
+        if led:
+            sizes[len(each.isr), len(each.replicas)] += 1
+        troubled.append(each)
+    if not troubled:
+        return None
+    return TopicHealth(lacking, dict(sizes), tuple(nsmallest(NAMED_PER_TOPIC, troubled, key=_how_bad)))
+
+
+def worst_of(
+    topics: Mapping[str, TopicHealth], min_isrs: Mapping[str, int], most: int, *, but: Iterable[str] = ()
+) -> list[tuple[TroubleKind, Troubled]]:
+    """The partitions that are worst off, at most so many: without a leader, then under min ISR, then the others."""
+    left_out = frozenset(but)
+    named = (
+        (each.kind(min_isrs[topic]), each)
+        for topic, health in topics.items()
+        if topic not in left_out
+        for each in health.worst
+    )
+    return nsmallest(most, named, key=lambda pair: (_RANKS[pair[0]], *_how_bad(pair[1])))
+
+
+def _lacks(assignment: ReplicaAssignment, isr: tuple[BrokerId, ...]) -> bool:
+    return any(each not in isr and each not in assignment.adding for each in assignment.replicas)
+
+
+def _troubled(
+    partition: TopicPartition,
+    led: bool,
+    assignment: ReplicaAssignment,
+    leadership: LeaderIsrAndControllerEpoch | None,
+) -> Troubled:
+    leader: BrokerId = NO_LEADER
+    isr: tuple[BrokerId, ...] = ()
+    if leadership is not None:
+        leader, isr = leadership.leader_and_isr.leader, leadership.leader_and_isr.isr
+    return Troubled(
+        partition, led, leader if led else NO_LEADER, assignment.replicas, isr, reassigning=assignment.is_reassigning
+    )
+
+
+def _how_bad(each: Troubled) -> tuple[bool, int, TopicPartition]:
+    return each.led, len(each.isr), each.partition

@@ -1,0 +1,317 @@
+"""The cluster at a glance: counts that follow what changes, the worst partitions, what brokers report, old answers."""
+
+from __future__ import annotations
+
+import random
+import threading
+
+import pytest
+
+from regency.controller import summary_events
+from regency.controller.desk import Desk
+from regency.controller.hosted_digests import expected
+from regency.controller.reassignment_events import AlterReassignments
+from regency.controller.reports import ReplicaReport, Taken
+from regency.controller.resignation import Resign
+from regency.controller.summary import SETTINGS_LAST_MS, Summariser
+from regency.controller.summary_rules import health_of
+from regency.history.records import decode_decision
+from regency.history.writer import HistoryWriter
+from regency.model import znode_paths as paths
+from regency.model import znodes
+from regency.model.hosting import HostedRole
+from regency.model.ids import TopicPartition
+from regency.model.kafka_errors import ErrorCode
+from regency.protos import inspection_pb2 as pb
+
+T0 = TopicPartition("t", 0)
+
+
+class Summarised:
+    """A ruling candidate, a summariser, and agents that report as they should."""
+
+    def __init__(self, world, candidate=None) -> None:
+        self.world, self.candidate = world, candidate or world.candidates[0]
+        desk = Desk(self.candidate.controller, self.candidate.queue, self.candidate.loop, timeout_ms=5_000)
+        self.summariser = Summariser(
+            self.candidate.controller,
+            desk,
+            self.candidate.session,
+            broker=self.candidate.broker,
+            defaults=self.candidate.config.log_config,
+            clock=world.clock,
+        )
+        self.number = 0
+
+    def ask(self, *, worst: int = 10, decisions: int = 10, settle: bool = True) -> pb.SummariseResponse:
+        """Summarise while the candidate's thread runs, or hangs."""
+        done = threading.Event()
+        answers: list[pb.SummariseResponse] = []
+
+        def run() -> None:
+            answers.append(self.summariser.summarise(pb.SummariseRequest(worst=worst, decisions=decisions)))
+            done.set()
+
+        asking = threading.Thread(target=run, daemon=True)
+        asking.start()
+        while not done.wait(0.001):
+            if settle:
+                self.candidate.settle()
+        asking.join(1)
+        return answers[0]
+
+    def report(self, *brokers: int, full: bool = True, log_end: int = 7) -> None:
+        context = self.candidate.term.context
+        for broker in brokers or sorted(context.brokers):
+            replicas = {}
+            for partition in context.partitions():
+                want = expected(context, broker, partition)
+                if want is not None:
+                    replicas[partition] = ReplicaReport(
+                        want.topic_id, want.role, want.leader, want.leader_epoch, want.zk_version, 5, log_end, 0, (), ""
+                    )
+            self.number += 1
+            now = self.world.clock.monotonic_ms()
+            taken = Taken(broker, context.brokers[broker].epoch, self.number, 0, full, now)
+            self.candidate.controller.reports.take(taken, replicas.items())
+
+
+def counts(answer: pb.SummariseResponse) -> tuple[int, int, int, int]:
+    assert answer.error_code == ErrorCode.NONE, answer.message
+    assert answer.uncounted_topics == 0
+    return answer.partitions, answer.offline, answer.under_replicated, answer.under_min_isr
+
+
+@pytest.fixture
+def summarised(ruled):
+    ruled.write_topic("t", {0: (1, 2, 3), 1: (2, 3, 1)})
+    return Summarised(ruled)
+
+
+def test_a_cluster_in_which_all_is_well(summarised):
+    answer = summarised.ask()
+    assert counts(answer) == (2, 0, 0, 0)
+    assert (answer.broker_id, answer.incumbent, answer.controller_epoch, answer.topics) == (1, 1, 1, 1)
+    assert list(answer.worst) == []
+    assert [(each.broker_id, each.host, each.port) for each in answer.brokers] == [
+        (1, "host1", 9001),
+        (2, "host2", 9002),
+        (3, "host3", 9003),
+    ]
+    assert answer.in_contact
+
+
+def test_counts_follow_a_broker_that_dies_and_returns(summarised, ruled):
+    summarised.ask()
+    ruled.kill_broker(3)
+    answer = summarised.ask()
+    assert counts(answer) == (2, 0, 2, 0)
+    assert [(each.topic, each.partition, each.kind, each.leader, list(each.isr)) for each in answer.worst] == [
+        ("t", 0, "under_replicated", 1, [1, 2]),
+        ("t", 1, "under_replicated", 2, [2, 1]),
+    ]
+    assert [(each.broker_id, each.broker_epoch >= 0) for each in answer.brokers] == [(1, True), (2, True), (3, False)]
+    ruled.start_broker(3)
+    ruled.rejoin("t", (1, 2, 3), 2)
+    assert counts(summarised.ask()) == (2, 0, 0, 0)
+
+
+def test_the_worst_come_first_and_no_more_than_asked_for(summarised, ruled):
+    ruled.write_topic("alone", {0: (3,), 1: (3,)})
+    ruled.ensemble.put(paths.topic_config("t"), znodes.encode_config({"min.insync.replicas": "3"}))
+    ruled.kill_broker(3)
+    answer = summarised.ask(worst=3)
+    assert counts(answer) == (4, 2, 4, 2)
+    assert [(each.topic, each.partition, each.kind) for each in answer.worst] == [
+        ("alone", 0, "offline"),
+        ("alone", 1, "offline"),
+        ("t", 0, "under_min_isr"),
+    ]
+
+
+def test_settings_of_all_brokers_count_where_a_topic_says_nothing_and_are_read_again(summarised, ruled):
+    ruled.kill_broker(3)
+    assert counts(summarised.ask()) == (2, 0, 2, 0)
+    everybody = paths.config_of(f"brokers/{paths.EVERY_BROKER}")
+    ruled.ensemble.put(everybody, znodes.encode_config({"min.insync.replicas": "3"}))
+    ruled.clock.advance(SETTINGS_LAST_MS + 1)
+    assert counts(summarised.ask()) == (2, 0, 2, 2)
+
+
+def test_a_min_isr_above_the_replication_factor_needs_all_replicas(summarised, ruled):
+    ruled.ensemble.put(paths.topic_config("t"), znodes.encode_config({"min.insync.replicas": "9"}))
+    assert counts(summarised.ask()) == (2, 0, 0, 0)
+    ruled.kill_broker(3)
+    assert counts(summarised.ask()) == (2, 0, 2, 2)
+
+
+def test_a_replica_that_is_being_added_is_not_missed(summarised, ruled):
+    ruled.start_broker(4)
+    summarised.candidate.ask(AlterReassignments(((T0, (1, 2, 4)),)))
+    answer = summarised.ask()
+    assert counts(answer) == (2, 0, 0, 0)
+    assert answer.reassigning == 1
+
+
+def test_a_topic_that_is_deleted_is_in_no_count(summarised, ruled):
+    ruled.kill_broker(3)
+    assert counts(summarised.ask()) == (2, 0, 2, 0)
+    ruled.mark("t")
+    answer = summarised.ask()
+    assert (answer.deleting, answer.under_replicated, list(answer.worst)) == (1, 0, [])
+    ruled.start_broker(3)
+    ruled.settle()
+    assert ruled.is_gone("t")
+    answer = summarised.ask()
+    assert (counts(answer), answer.deleting) == ((0, 0, 0, 0), 0)
+
+
+def test_counting_is_spread_over_events_and_says_what_is_left(summarised, ruled, monkeypatch):
+    monkeypatch.setattr(summary_events, "PARTITIONS_AT_ONCE", 1)
+    for name in "abc":
+        ruled.write_topic(name, {0: (1, 2, 3)})
+    ruled.kill_broker(3)
+    monkeypatch.setattr("regency.controller.summary.WORK_MS", 0)
+    left = []
+    while not left or left[-1]:
+        left.append(summarised.ask().uncounted_topics)
+    assert left == [3, 2, 1, 0]
+    assert counts(summarised.ask()) == (5, 0, 5, 0)
+
+
+def test_what_brokers_report_in_numbers(summarised, ruled):
+    assert [each.report_age_ms for each in summarised.ask().brokers] == [-1, -1, -1]
+    summarised.report()
+    ruled.clock.advance(400)
+    summarised.report(1, full=False, log_end=17)
+    told = {each.broker_id: each for each in summarised.ask().brokers}
+    assert [(each.leads, each.follows, each.appended) for each in told.values()] == [(1, 1, 10), (1, 1, 0), (0, 2, 0)]
+    assert [each.report_age_ms for each in told.values()] == [0, 400, 400]
+
+
+def test_growth_is_kept_over_a_full_report_and_a_change_of_leaders_is_no_growth(summarised, ruled):
+    summarised.report(log_end=100)
+    summarised.report(1, full=False, log_end=150)
+    summarised.report(1, full=True, log_end=160)
+    ruled.kill_broker(2)
+    summarised.report(1, 3, full=False, log_end=500)
+    told = {each.broker_id: each for each in summarised.ask().brokers}
+    assert [(told[each].leads, told[each].follows) for each in (1, 3)] == [(1, 1), (1, 1)]
+    assert told[1].appended == 50 + 340
+    assert told[3].appended == 0, "it followed when it reported before"
+
+
+def test_the_last_decisions_with_their_reasons(ruled, tmp_path):
+    ruled.candidate(2, HistoryWriter(tmp_path, "controller"))
+    ruled.candidates[0].ask(Resign())
+    ruled.settle()
+    candidate = ruled.candidates[1]
+    assert candidate.rules
+    ruled.write_topic("t", {0: (1, 2, 3)})
+    ruled.kill_broker(1)
+    answer = Summarised(ruled, candidate).ask(decisions=2)
+    decided = [decode_decision(line) for line in answer.decisions]
+    assert len(decided) == 2
+    assert [each.subject for each in decided if each.leader == 2] == ["t-0"]
+    assert all(each.why for each in decided)
+    assert list(Summarised(ruled, candidate).ask(decisions=0).decisions) == []
+
+
+def test_one_that_does_not_rule_names_who_does(ruled):
+    other = ruled.candidate(2)
+    answer = Summarised(ruled, other).ask()
+    assert (answer.error_code, answer.incumbent) == (ErrorCode.NOT_CONTROLLER, 1)
+
+
+def test_a_new_term_is_counted_anew(summarised, ruled):
+    ruled.kill_broker(3)
+    assert counts(summarised.ask()) == (2, 0, 2, 0)
+    summarised.candidate.ask(Resign())
+    assert summarised.ask().error_code == ErrorCode.NOT_CONTROLLER
+    ruled.start_broker(3)
+    ruled.rejoin("t", (1, 2, 3), 2)
+    ruled.pass_time(60_000)
+    ruled.settle()
+    assert summarised.candidate.rules
+    answer = summarised.ask()
+    assert (counts(answer), answer.controller_epoch) == ((2, 0, 0, 0), 2)
+
+
+def test_a_term_that_began_between_two_questions_is_counted_anew(summarised, ruled):
+    ruled.kill_broker(3)
+    assert counts(summarised.ask()) == (2, 0, 2, 0)
+    summarised.candidate.ask(Resign())
+    ruled.pass_time(60_000)
+    assert summarised.candidate.rules
+    summarised.candidate.term.context.uncounted.clear()  # as another that asks would leave it
+    assert counts(summarised.ask()) == (2, 0, 2, 0)
+
+
+@pytest.mark.timeout(10)
+def test_while_the_controllers_thread_is_busy_the_answer_is_what_was_known_and_nothing_gets_lost(
+    summarised, ruled, monkeypatch
+):
+    monkeypatch.setattr("regency.controller.summary.WAIT_MS", 100)
+    assert counts(summarised.ask()) == (2, 0, 0, 0)
+    ruled.kill_broker(3)
+    ruled.clock.advance(700)
+    late = summarised.ask(settle=False)
+    assert (counts(late), late.age_ms) == ((2, 0, 0, 0), 700)
+    assert "busy" in late.message
+    assert counts(summarised.ask(settle=False)) == (2, 0, 0, 0)
+    assert len(summarised.candidate.queue) == 1, "it asks once"
+    assert counts(summarised.ask()) == (2, 0, 2, 0)
+    assert summarised.ask().message == ""
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.timeout(20)
+def test_counts_kept_by_changes_are_those_of_a_count_from_scratch(ruled, seed):
+    rng = random.Random(seed)
+    summarised = Summarised(ruled)
+    topics = [f"t{number}" for number in range(4)]
+    live = {1, 2, 3}
+    for _ in range(12):
+        match rng.randrange(4):
+            case 0 if len(live) > 1:
+                gone = rng.choice(sorted(live))
+                live.discard(gone)
+                ruled.kill_broker(gone)
+            case 1 if len(live) < 3:
+                back = rng.choice(sorted({1, 2, 3} - live))
+                live.add(back)
+                ruled.start_broker(back)
+            case 2:
+                name = rng.choice(topics)
+                if paths.topic(name) not in ruled.ensemble.nodes:
+                    ruled.write_topic(name, {n: rng.sample((1, 2, 3), rng.randint(1, 3)) for n in range(3)})
+            case _:
+                there = [name for name in topics if paths.topic(name) in ruled.ensemble.nodes]
+                if there:
+                    ruled.mark(rng.choice(there))
+        context = summarised.candidate.term.context
+        answer = summarised.ask(worst=100)
+        health = {name: health_of(entry) for name, entry in context.topics.items()}
+        found = [each for name, each in health.items() if each and name not in context.topics_deletion_started]
+        assert answer.uncounted_topics == 0
+        assert answer.under_replicated == sum(each.under_replicated for each in found)
+        assert len(answer.worst) == answer.under_replicated
+        offline = [each for each in answer.worst if each.kind == "offline"]
+        assert len(offline) == answer.offline == context.offline_partitions()
+
+
+def test_roles_are_counted_as_they_change(summarised, ruled):
+    reports, epoch = summarised.candidate.controller.reports, summarised.candidate.term.context.brokers[2].epoch
+    summarised.report()
+    replica = reports.replica(2, T0)
+    for number, role, seen in (
+        (100, HostedRole.UNFED, (1, 1, 0)),
+        (101, HostedRole.OFFLINE, (1, 0, 1)),
+        (102, HostedRole.LEADER, (2, 0, 0)),
+        (103, HostedRole.NONE, (1, 0, 0)),
+        (104, HostedRole.NONE, (1, 0, 0)),
+    ):
+        taken = Taken(2, epoch, number, 0, False, 0)
+        reports.take(taken, [(T0, ReplicaReport(replica.topic_id, role, 2, 0, 0, 0, 0, 0, (), ""))])
+        tally = reports.tally(2, epoch)
+        assert (tally.leads, tally.follows, tally.offline) == seen
