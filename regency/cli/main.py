@@ -27,6 +27,7 @@ _COMMANDS = {
     "up": _Lazy("regency.cli.up:up", "Start ZooKeeper and broker agents on this machine."),
     "down": _Lazy("regency.cli.down:down", "End the cluster of a directory."),
     "status": _Lazy("regency.cli.status:status", "Show the cluster of a directory and whether it is healthy."),
+    "top": _Lazy("regency.cli.top.command:top", "Watch brokers, controller, partitions and decisions on one screen."),
     "demo": _Lazy("regency.cli.demo:demo", "Lose a ruling broker under load, and show that nothing else is lost."),
     "topics": _Lazy("regency.cli.topics:topics", "Create, alter, list and describe topics."),
     "produce": _Lazy("regency.cli.produce:produce", "Send lines to a topic."),

@@ -1,0 +1,1 @@
+"""`regency top`: the cluster at a glance, drawn again and again."""

@@ -1,0 +1,110 @@
+"""`regency top`: a thread asks, this one draws and listens to keys."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+
+import click
+from rich.console import Console
+from rich.live import Live
+
+from regency.cli.context import Seconds, cluster_options, current, print_json
+from regency.cli.exits import Exit
+from regency.cli.top.asking import Asker
+from regency.cli.top.screen import render
+from regency.cli.top.snapshot import Snapshot
+from regency.cli.top.terminal import single_keys
+
+KEY_WAIT_S = 0.1
+FIRST_RATE_S = 2.0
+"""Two looks so far apart give `--once` a throughput: agents report once a second."""
+PIPE_WIDTH = 120
+
+
+@click.command()
+@click.option("--interval", type=Seconds(0.2), default=2.0, show_default=True, help="Seconds between two looks.")
+@click.option(
+    "--once", is_flag=True, help="Print it once, and end. So it is where stdout is no terminal, or with -o json."
+)
+@cluster_options
+def top(interval: float, once: bool) -> int:
+    """Show brokers, controller, partitions by health, throughput and the last decisions, again and again. q ends it.
+
+    One request to the ruling controller for each look, however many partitions there are. RECORDS/S is the growth
+    of the logs a broker leads, as it reports it to the controller; DISK the fullest volume of its log directories;
+    UNACKED what the controller told it and it has not acknowledged. Decisions are those of the ruling controller;
+    `regency history` has those of leaders and of earlier controllers too. While somebody is away it says so, and
+    shows what was known last.
+
+    Exit status of --once: 0 when a controller that rules has answered, 4 when none did, 5 when no broker answers.
+
+    \b
+    Examples:
+      regency top
+      regency top --interval 1 --bootstrap-server kafka-1:9092,kafka-2:9092
+      regency top --once
+      regency top --once -o json | jq '.partitions, .worst'
+    """
+    asker = Asker(current().bootstrap_servers())
+    try:
+        if once or current().json or not sys.stdout.isatty():
+            return _once(asker)
+        _again_and_again(asker, interval)
+    finally:
+        asker.close()
+    return Exit.DONE
+
+
+def _once(asker: Asker) -> int:
+    snapshot = asker.look()
+    if snapshot.controller is not None and snapshot.records_per_s is None and snapshot.brokers:
+        time.sleep(FIRST_RATE_S)
+        snapshot = asker.look()
+    if current().json:
+        print_json(snapshot)
+    else:
+        console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
+        console.print(render(snapshot, console.width))
+    return asker.status
+
+
+class _Asking:
+    """Looks again and again, on a thread of its own; the newest snapshot is there for whoever draws."""
+
+    def __init__(self, asker: Asker, interval_s: float) -> None:
+        self.newest: Snapshot | None = None
+        self._asker = asker
+        self._interval_s = interval_s
+        self._ended = threading.Event()
+        threading.Thread(target=self._run, name="asking", daemon=True).start()
+
+    def end(self) -> None:
+        """Look no more; one that goes on is left to itself."""
+        self._ended.set()
+
+    def _run(self) -> None:
+        while not self._ended.is_set():
+            began = time.monotonic()
+            try:
+                self.newest = self._asker.look()
+            except Exception as error:  # noqa: BLE001  (whatever it is: the screen goes on, and says so)
+                self.newest = self._asker.failed(f"Asking failed: {type(error).__name__}: {error}")
+            self._ended.wait(max(0.0, self._interval_s - (time.monotonic() - began)))
+
+
+def _again_and_again(asker: Asker, interval_s: float) -> None:
+    console = Console()
+    hint = f"every {interval_s:g} s, q ends"
+    with single_keys() as keys, Live(console=console, screen=True, auto_refresh=False) as live:
+        asking = _Asking(asker, interval_s)
+        try:
+            drawn: tuple[object, ...] = ()
+            while not set(keys.wait(KEY_WAIT_S)) & set("qQ\x04"):
+                snapshot, size = asking.newest, console.size
+                if drawn != (id(snapshot), size) and snapshot is not None:
+                    live.update(render(snapshot, size.width, size.height, hint=hint), refresh=True)
+                    drawn = (id(snapshot), size)
+        finally:
+            asking.end()

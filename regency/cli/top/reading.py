@@ -1,0 +1,148 @@
+"""From a controller's answer to what `regency top` shows. No I/O; remembers what rates need, and decisions."""
+
+from __future__ import annotations
+
+from regency.cli.top.rates import Rates
+from regency.cli.top.snapshot import BrokerLine, ControllerLine, DecisionLine, PartitionCounts, Snapshot, TroubleLine
+from regency.history.records import Decision, decode_decision
+from regency.protos import controller_pb2
+from regency.protos import inspection_pb2 as pb
+
+SILENT_MS = 25_000
+"""An agent whose last report is older is silent: one gives a sign of life every 10 s."""
+DECISIONS_KEPT = 100
+OLD_CONTROLLER = (
+    "The ruling controller runs an older version, which tells no more than this: "
+    "brokers and what is not well are missing here."
+)
+
+
+class Reader:
+    """Reads one cluster's answers, in the order they came in."""
+
+    def __init__(self, servers: str) -> None:
+        self._servers = servers
+        self._rates = Rates()
+        self._decisions: dict[tuple[int, int], DecisionLine] = {}
+
+    def read(self, answer: pb.SummariseResponse, disks: dict[int, float], *, now_s: float, time_ms: int) -> Snapshot:
+        """What a ruling controller has told, and how full volumes are, by broker; `now_s` is monotonic."""
+        brokers = [self._broker(answer, each, disks, now_s) for each in answer.brokers]
+        self._rates.forget_all_but({(answer.controller_epoch, e.broker_id, e.broker_epoch) for e in answer.brokers})
+        for line in answer.decisions:
+            decision = decode_decision(line)
+            if decision is not None:
+                self._decisions[decision.controller_epoch, decision.number] = _decided(decision)
+        kept = sorted(self._decisions)[-DECISIONS_KEPT:]
+        self._decisions = {key: self._decisions[key] for key in kept}
+        told = [each.records_per_s for each in brokers if each.records_per_s is not None]
+        return Snapshot(
+            self._servers,
+            time_ms,
+            notes=_notes(answer),
+            age_s=answer.age_ms / 1000,
+            controller=ControllerLine(
+                answer.broker_id,
+                answer.controller_epoch,
+                answer.state,
+                answer.queued,
+                max(0.0, (time_ms - answer.ruling_since_ms) / 1000) if answer.ruling_since_ms else None,
+                answer.failover_ms / 1000,
+                answer.in_contact,
+            ),
+            brokers=brokers,
+            partitions=_counts(answer),
+            records_per_s=sum(told) if told else None,
+            worst=[_trouble(each) for each in answer.worst],
+            decisions=list(self._decisions.values()),
+        )
+
+    def read_described(self, told: controller_pb2.DescribeControllerResponse, *, time_ms: int) -> Snapshot:
+        """What a controller of an older version tells."""
+        return Snapshot(
+            self._servers,
+            time_ms,
+            notes=[OLD_CONTROLLER],
+            age_s=0.0,
+            controller=ControllerLine(told.broker_id, told.controller_epoch, told.state),
+            partitions=PartitionCounts(told.topics, told.partitions, told.offline_partitions),
+        )
+
+    def _broker(
+        self, answer: pb.SummariseResponse, each: pb.SummarisedBroker, disks: dict[int, float], now_s: float
+    ) -> BrokerLine:
+        if each.broker_epoch < 0:
+            return BrokerLine(each.broker_id, "dead")
+        reported = each.report_age_ms >= 0
+        rate = None
+        if reported:
+            name = (answer.controller_epoch, each.broker_id, each.broker_epoch)
+            rate = self._rates.see(name, each.appended, now_s - answer.age_ms / 1000)
+        state = "leaving" if each.shutting_down else "silent" if each.report_age_ms > SILENT_MS else "live"
+        return BrokerLine(
+            each.broker_id,
+            state,
+            f"[{each.host}]:{each.port}" if ":" in each.host else f"{each.host}:{each.port}",
+            each.broker_id == answer.broker_id,
+            each.leads if reported else None,
+            each.follows if reported else None,
+            each.offline_replicas if reported else None,
+            rate,
+            disks.get(each.broker_id),
+            each.unacknowledged,
+            each.oldest_attempt_ms / 1000,
+            each.last_failure or None,
+        )
+
+
+def _notes(answer: pb.SummariseResponse) -> list[str]:
+    notes = []
+    if not answer.in_contact:
+        notes.append(
+            f"ZooKeeper is away: controller {answer.broker_id} has no contact with it, and decides nothing meanwhile."
+        )
+    if answer.message:
+        notes.append(answer.message)
+    return notes
+
+
+def _counts(answer: pb.SummariseResponse) -> PartitionCounts:
+    if answer.uncounted_topics and not answer.ruling_since_ms:  # it knows sums alone
+        return PartitionCounts(
+            answer.topics, answer.partitions, answer.offline, topics_to_count=answer.uncounted_topics
+        )
+    return PartitionCounts(
+        answer.topics,
+        answer.partitions,
+        answer.offline,
+        None if answer.uncounted_topics else answer.partitions - answer.under_replicated,
+        answer.under_replicated,
+        answer.under_min_isr,
+        answer.reassigning,
+        answer.deleting,
+        answer.uncounted_topics,
+    )
+
+
+def _trouble(each: pb.PartitionTrouble) -> TroubleLine:
+    return TroubleLine(
+        each.topic,
+        each.partition,
+        each.kind,
+        None if each.leader < 0 else each.leader,
+        list(each.replicas),
+        list(each.isr),
+        each.reassigning,
+    )
+
+
+def _decided(decision: Decision) -> DecisionLine:
+    return DecisionLine(
+        decision.time_ms,
+        decision.controller_epoch,
+        decision.number,
+        decision.subject,
+        decision.from_,
+        decision.to,
+        decision.why,
+    )

@@ -1,0 +1,260 @@
+"""How a snapshot looks on a screen of so many columns and lines. Pure: no terminal, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from rich.console import Group
+from rich.text import Text
+
+from regency.cli.top.snapshot import BrokerLine, ControllerLine, DecisionLine, PartitionCounts, Snapshot, TroubleLine
+
+HEAD = "bold"
+QUIET = "dim"
+GOOD, WARN, BAD = "green", "yellow", "bold red"
+OLD_S = 5.0
+"""What is older is said to be."""
+_STATES = {"live": GOOD, "leaving": WARN, "silent": WARN, "dead": BAD}
+_KINDS = {"offline": ("offline", BAD), "under_min_isr": ("under min ISR", BAD), "under_replicated": ("lacks ISR", WARN)}
+
+
+class _Cell(NamedTuple):
+    text: str
+    style: str = ""
+    right: bool = False
+
+
+def render(snapshot: Snapshot, width: int, height: int | None = None, *, hint: str = "") -> Group:
+    """Lines of at most `width` columns, exactly `height` of them at most; None: as many as there is to tell."""
+    lines = [_title(snapshot, width, hint)]
+    lines += [_fit(Text(_clean(note), style=BAD), width) for note in _wrapped(snapshot.notes, width)]
+    if snapshot.age_s is None:
+        lines.append(_fit(Text("Nothing is known yet.", style=QUIET), width))
+        return Group(*_cut(lines, height))
+    if snapshot.age_s > OLD_S:
+        lines.append(_fit(Text(f"What follows was so {_span(snapshot.age_s)} ago.", style=WARN), width))
+    if snapshot.controller is not None:
+        lines.append(_controller(snapshot.controller, snapshot.records_per_s, width))
+    if snapshot.partitions is not None:
+        lines += _table(_PARTITIONS, [_counted(snapshot.partitions)], width)
+        if snapshot.partitions.topics_to_count:
+            words = f"counting: {snapshot.partitions.topics_to_count:,} topics are not in these numbers yet"
+            lines.append(_fit(Text(words, style=WARN), width))
+    left = None if height is None else max(0, height - len(lines))
+    brokers, worst, decisions = _shares(snapshot, left)
+    lines += _section(_BROKERS, [_broker(each) for each in by_trouble(snapshot.brokers)], brokers, "brokers", width)
+    lines += _section(_WORST, [_trouble(each) for each in snapshot.worst], worst, "of those named", width)
+    lines += _decisions(snapshot.decisions, decisions, width)
+    return Group(*_cut(lines, height))
+
+
+def by_trouble(brokers: Iterable[BrokerLine]) -> list[BrokerLine]:
+    """Brokers with something wrong first, then by number."""
+    return sorted(brokers, key=lambda each: (each.state == "live" and not each.failure, each.broker))
+
+
+# How the lines are shared out
+
+
+def _shares(snapshot: Snapshot, left: int | None) -> tuple[int | None, int | None, int | None]:
+    """Lines for brokers, partitions and decisions, headings included: each a third, and what one leaves the others."""
+    wanted = [_lines_of(snapshot.brokers), _lines_of(snapshot.worst), _lines_of(snapshot.decisions)]
+    if left is None:
+        return None, None, None
+    given = [0, 0, 0]
+    for _ in range(left):
+        open_ones = [place for place in range(3) if given[place] < wanted[place]]
+        if not open_ones:
+            break
+        least = min(open_ones, key=lambda place: given[place])
+        given[least] += 1
+    return given[0], given[1], given[2]
+
+
+def _lines_of(rows: Sequence[object]) -> int:
+    return len(rows) + 1 if rows else 0
+
+
+def _section(
+    heads: Sequence[_Cell], rows: Sequence[Sequence[_Cell]], lines: int | None, what: str, width: int
+) -> list[Text]:
+    """A table in so many lines; the last says what did not fit."""
+    if not rows or lines == 0:
+        return []
+    if lines is None or lines > len(rows):
+        return _table(heads, rows, width)
+    shown = max(0, lines - 2)
+    table = _table(heads, rows[:shown], width)
+    more = Text(f"and {len(rows) - shown} more {what}", style=QUIET)
+    return [*table, _fit(more, width)][:lines]
+
+
+# Parts
+
+
+def _title(snapshot: Snapshot, width: int, hint: str) -> Text:
+    when = _time(snapshot.time_ms)
+    left = f"regency top  {_clean(snapshot.servers)}"
+    right = f"{hint}  {when}" if hint else when
+    room = width - len(right) - 2
+    return _fit(Text(f"{left[: max(room, 0)]:<{max(room, 0)}}  {right}", style=HEAD), width)
+
+
+def _controller(line: ControllerLine, records_per_s: float | None, width: int) -> Text:
+    text = Text(f"controller {line.broker}, epoch {line.epoch}", style=HEAD)
+    busy = line.state != "Idle" or bool(line.queued)
+    doing = f": {line.state}" + (f", {line.queued:,} queued" if line.queued else "")
+    text.append(_clean(doing), style=WARN if busy else "not bold")
+    if line.ruling_s is not None:
+        text.append(f"; for {_span(line.ruling_s)}", style="not bold")
+    if line.failover_s is not None:
+        text.append(f", failover {line.failover_s:.2f} s", style="not bold")
+    if records_per_s is not None:
+        text.append(f"; {_rate(records_per_s)} records/s", style="not bold")
+    return _fit(text, width)
+
+
+_PARTITIONS = [
+    _Cell(each, right=True)
+    for each in ("PARTITIONS", "HEALTHY", "LACK-ISR", "UNDER-MIN", "OFFLINE", "MOVING", "TOPICS", "DELETING")
+]
+_BROKERS = [
+    _Cell("BROKER", right=True),
+    _Cell("STATE"),
+    _Cell("LEADS", right=True),
+    _Cell("FOLLOWS", right=True),
+    _Cell("OFFLINE", right=True),
+    _Cell("RECORDS/S", right=True),
+    _Cell("DISK", right=True),
+    _Cell("UNACKED", right=True),
+    _Cell("ADDRESS"),
+]
+_WORST = [_Cell("PARTITION"), _Cell("IS"), _Cell("LEADER", right=True), _Cell("REPLICAS"), _Cell("ISR")]
+
+
+def _counted(counts: PartitionCounts) -> list[_Cell]:
+    return [
+        _number(counts.partitions),
+        _number(counts.healthy),
+        _number(counts.under_replicated, WARN),
+        _number(counts.under_min_isr, BAD),
+        _number(counts.offline, BAD),
+        _number(counts.reassigning, WARN),
+        _number(counts.topics),
+        _number(counts.topics_in_deletion, WARN),
+    ]
+
+
+def _broker(line: BrokerLine) -> list[_Cell]:
+    address = line.address or "-"
+    failure = f": {line.failure}" if line.failure else ""
+    waits = f", waits {_span(line.waiting_s)}" if line.waiting_s >= 1 else ""
+    used = "-" if line.disk_used is None else f"{line.disk_used:.0%}"
+    full = BAD if (line.disk_used or 0) >= 0.95 else WARN if (line.disk_used or 0) >= 0.85 else ""
+    return [
+        _Cell(str(line.broker), right=True),
+        _Cell(line.state + (" *" if line.rules else ""), _STATES.get(line.state, "")),
+        _number(line.leads),
+        _number(line.follows),
+        _number(line.offline_replicas, BAD),
+        _Cell("-" if line.records_per_s is None else _rate(line.records_per_s), right=True),
+        _Cell(used, full, right=True),
+        _number(line.unacknowledged, WARN),
+        _Cell(f"{address}{waits}{failure}", BAD if failure else ""),
+    ]
+
+
+def _trouble(line: TroubleLine) -> list[_Cell]:
+    words, style = _KINDS.get(line.kind, (line.kind, WARN))
+    return [
+        _Cell(f"{line.topic}-{line.partition}"),
+        _Cell(words + (", moving" if line.reassigning else ""), style),
+        _Cell("none" if line.leader is None else str(line.leader), right=True),
+        _Cell(",".join(map(str, line.replicas)) or "-"),
+        _Cell(",".join(map(str, line.isr)) or "-"),
+    ]
+
+
+def _decisions(decisions: Sequence[DecisionLine], lines: int | None, width: int) -> list[Text]:
+    """The newest last, so that it stands where the eye comes to rest."""
+    if not decisions or lines == 0:
+        return []
+    shown = decisions if lines is None else decisions[len(decisions) - max(0, lines - 1) :]
+    told = [_fit(Text("LAST DECISIONS", style=HEAD), width)]
+    for each in shown:
+        text = Text(f"{_time(each.time_ms)} ", style=QUIET)
+        text.append(_clean(each.subject), style="not dim bold")
+        text.append(_clean(f": {each.decided} ({each.why})"), style="not dim")
+        told.append(_fit(text, width))
+    return told
+
+
+# Words and lines
+
+
+def _number(count: int | None, style: str = "") -> _Cell:
+    return _Cell("-" if count is None else f"{count:,}", style if count else "", right=True)
+
+
+def _rate(per_s: float) -> str:
+    return f"{per_s:,.0f}" if per_s >= 10 or per_s == 0 else f"{per_s:.1f}"
+
+
+def _span(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.0f} h" if seconds < 172_800 else f"{seconds / 86_400:.0f} days"
+
+
+def _time(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000).astimezone().strftime("%H:%M:%S")
+
+
+def _table(heads: Sequence[_Cell], rows: Sequence[Sequence[_Cell]], width: int) -> list[Text]:
+    """A line of headings and one per row: columns as wide as they have to be, the last as wide as there is room."""
+    widths = [max(len(row[place].text) for row in (heads, *rows)) for place in range(len(heads))]
+    table = []
+    for row, whole in [(heads, HEAD), *((row, "") for row in rows)]:
+        text = Text(style=whole)
+        for cell, room in zip(row, widths, strict=True):
+            shown = _clean(cell.text)
+            text.append(shown.rjust(room) if cell.right else shown.ljust(room), style=cell.style)
+            text.append("  ")
+        text.rstrip()
+        table.append(_fit(text, width))
+    return table
+
+
+def _wrapped(notes: Sequence[str], width: int) -> list[str]:
+    """Notes, in lines cut between words; no more than three for all of them."""
+    lines: list[str] = []
+    for note in notes:
+        line = ""
+        for word in note.split():
+            if line and len(line) + 1 + len(word) > width:
+                lines.append(line)
+                line = word
+            else:
+                line = f"{line} {word}".strip()
+        lines.append(line)
+    return lines[:3]
+
+
+def _fit(text: Text, width: int) -> Text:
+    text.no_wrap = True
+    text.overflow = "ellipsis"
+    text.truncate(max(width, 1), overflow="ellipsis")
+    return text
+
+
+def _cut(lines: list[Text], height: int | None) -> list[Text]:
+    return lines if height is None else lines[:height]
+
+
+def _clean(words: str) -> str:
+    """Without what a terminal would take for an order: names and reasons come from others."""
+    return "".join(each if each.isprintable() else "?" for each in words)

@@ -1,0 +1,162 @@
+"""From controllers' answers to snapshots: rates, states of brokers, decisions kept, and who is away in words."""
+
+from __future__ import annotations
+
+import pytest
+
+from regency.cli.top.asking import _Told, nobody_rules
+from regency.cli.top.rates import WINDOW_S, Rates
+from regency.cli.top.reading import OLD_CONTROLLER, SILENT_MS, Reader
+from regency.history.records import Decision, encode_decisions
+from regency.protos import controller_pb2
+from regency.protos import inspection_pb2 as pb
+
+
+def answer(**changes: object) -> pb.SummariseResponse:
+    told = {
+        "broker_id": 2,
+        "controller_epoch": 7,
+        "state": "Idle",
+        "in_contact": True,
+        "ruling_since_ms": 5_000,
+        "topics": 1,
+        "partitions": 10,
+    }
+    return pb.SummariseResponse(**{**told, **changes})
+
+
+def reported(broker: int = 1, appended: int = 0, **changes: object) -> pb.SummarisedBroker:
+    known = {"broker_epoch": 50, "host": "h", "port": 9, "report_age_ms": 10, "leads": 4, "follows": 5}
+    return pb.SummarisedBroker(broker_id=broker, appended=appended, **{**known, **changes})
+
+
+def decisions(*numbers: int, epoch: int = 7) -> list[bytes]:
+    made = [Decision(epoch, each, "e", f"t-{each}", "before", "after", "because", each, 2) for each in numbers]
+    return encode_decisions(made).splitlines()
+
+
+def read(reader: Reader, told: pb.SummariseResponse, at_s: float = 0.0):
+    return reader.read(told, {1: 0.5}, now_s=at_s, time_ms=10_000)
+
+
+def test_throughput_is_the_growth_of_what_brokers_report():
+    reader = Reader("a:1")
+    first = read(reader, answer(brokers=[reported(appended=100), reported(3, 10)]), 0.0)
+    assert (first.records_per_s, [each.records_per_s for each in first.brokers]) == (None, [None, None])
+    later = read(reader, answer(brokers=[reported(appended=300), reported(3, 20)]), 2.0)
+    assert (later.records_per_s, [each.records_per_s for each in later.brokers]) == (105.0, [100.0, 5.0])
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        answer(brokers=[reported(appended=50)]),
+        answer(brokers=[reported(appended=500, broker_epoch=60)]),
+        answer(brokers=[reported(appended=500)], controller_epoch=8),
+    ],
+    ids=["counted anew", "another incarnation", "another controller"],
+)
+def test_counters_that_begin_anew_have_no_rate(again):
+    reader = Reader("a:1")
+    read(reader, answer(brokers=[reported(appended=100)]), 0.0)
+    assert read(reader, again, 1.0).brokers[0].records_per_s is None
+
+
+def test_a_rate_forgets_what_is_older_than_its_window():
+    rates = Rates()
+    for second in range(30):
+        rate = rates.see("a", 1000 if second >= 15 else 0, float(second))
+        if second == 20:
+            assert rate == pytest.approx(1000 / WINDOW_S)
+    assert rate == 0.0
+    rates.forget_all_but(set())
+    assert rates.see("a", 5000, 31.0) is None
+
+
+def test_states_of_brokers():
+    told = answer(
+        brokers=[
+            reported(1),
+            reported(2, shutting_down=True),
+            reported(3, report_age_ms=SILENT_MS + 1),
+            reported(4, report_age_ms=-1, leads=0, follows=0),
+            pb.SummarisedBroker(broker_id=5, broker_epoch=-1, report_age_ms=-1),
+        ]
+    )
+    found = read(Reader("a:1"), told).brokers
+    assert [each.state for each in found] == ["live", "leaving", "silent", "live", "dead"]
+    assert [each.leads for each in found] == [4, 4, 4, None, None]
+    assert [each.rules for each in found] == [False, True, False, False, False]
+    assert [each.disk_used for each in found] == [0.5, None, None, None, None]
+
+
+def test_counts_that_are_not_complete_do_not_say_what_is_healthy():
+    whole = read(Reader("a:1"), answer(under_replicated=3, offline=1)).partitions
+    assert (whole.healthy, whole.under_replicated, whole.offline, whole.topics_to_count) == (7, 3, 1, 0)
+    part = read(Reader("a:1"), answer(under_replicated=3, uncounted_topics=4)).partitions
+    assert (part.healthy, part.under_replicated, part.topics_to_count) == (None, 3, 4)
+    sums = read(Reader("a:1"), answer(ruling_since_ms=0, uncounted_topics=1, offline=2)).partitions
+    assert (sums.healthy, sums.under_replicated, sums.offline) == (None, None, 2)
+
+
+def test_decisions_are_kept_over_terms_once_each_and_in_order():
+    reader = Reader("a:1")
+    read(reader, answer(decisions=decisions(1, 2, epoch=6)))
+    read(reader, answer(decisions=decisions(2, epoch=6)))
+    found = read(reader, answer(decisions=[*decisions(1), b"torn"])).decisions
+    assert [(each.controller_epoch, each.number) for each in found] == [(6, 1), (6, 2), (7, 1)]
+    assert (found[0].subject, found[0].was, found[0].decided, found[0].why) == ("t-1", "before", "after", "because")
+
+
+def test_no_more_decisions_are_kept_than_a_screen_may_show():
+    reader = Reader("a:1")
+    for start in range(0, 300, 50):
+        found = read(reader, answer(decisions=decisions(*range(start, start + 50)))).decisions
+    assert [each.number for each in found] == list(range(200, 300))
+
+
+def test_who_is_away_is_said():
+    assert read(Reader("a:1"), answer()).notes == []
+    away = read(Reader("a:1"), answer(in_contact=False, message="It is busy.")).notes
+    assert away == [
+        "ZooKeeper is away: controller 2 has no contact with it, and decides nothing meanwhile.",
+        "It is busy.",
+    ]
+
+
+def test_a_controller_of_an_older_version_tells_less():
+    told = controller_pb2.DescribeControllerResponse(
+        broker_id=2, active=True, controller_epoch=7, state="Idle", topics=3, partitions=40, offline_partitions=2
+    )
+    found = Reader("a:1").read_described(told, time_ms=1)
+    assert (found.notes, found.age_s, found.brokers) == ([OLD_CONTROLLER], 0.0, [])
+    assert found.partitions.partitions == 40
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ({}, "No controller rules: no broker is live."),
+        (
+            {1: _Told(False, 3, False), 2: _Told(False, 3, False)},
+            "ZooKeeper is away, so no controller rules: brokers 1, 2 have no contact with it.",
+        ),
+        (
+            {1: _Told(False, 3, True), 2: _Told(False, 3, False), 3: None},
+            (
+                "No controller rules now: one is being elected, broker 1 has contact with ZooKeeper; "
+                "broker 2 has none; the controller process of broker 3 did not answer."
+            ),
+        ),
+        (
+            {1: None, 2: None},
+            "No controller rules now; the controller processes of brokers 1, 2 did not answer.",
+        ),
+        (
+            {1: _Told(False, 3, None)},
+            "No controller rules now: one is being elected, broker 1 has contact with ZooKeeper.",
+        ),
+    ],
+)
+def test_why_nobody_rules(told, words):
+    assert nobody_rules(told) == words

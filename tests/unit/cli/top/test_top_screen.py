@@ -1,0 +1,175 @@
+"""How snapshots look at 80x24 and at 200x60: what must be seen is, nothing is wider or longer than the screen."""
+
+from __future__ import annotations
+
+import io
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from regency.cli.top.screen import render
+from regency.cli.top.snapshot import (
+    BrokerLine,
+    ControllerLine,
+    DecisionLine,
+    PartitionCounts,
+    Snapshot,
+    TroubleLine,
+)
+
+SMALL, LARGE = (80, 24), (200, 60)
+NOON = 1_780_000_000_000
+
+
+def broker(number: int, state: str = "live", **facts: object) -> BrokerLine:
+    known = {"address": f"kafka-{number}.example:9092", "leads": 2000, "follows": 4000, "offline_replicas": 0}
+    return BrokerLine(number, state, **{**known, "records_per_s": 1234.5, "disk_used": 0.43, **facts})
+
+
+def trouble(number: int, kind: str = "under_replicated") -> TroubleLine:
+    return TroubleLine("flights", number, kind, None if kind == "offline" else 1, [1, 2, 3], [1, 2], False)
+
+
+def decision(number: int) -> DecisionLine:
+    why = "first live replica of [2, 1, 3] that is in sync"
+    after = "leader 1, isr [1, 3], leader epoch 1"
+    return DecisionLine(NOON + number, 7, number, f"flights-{number}", "leader 2, isr [1, 2, 3]", after, why)
+
+
+CALM = Snapshot(
+    "kafka-1:9092",
+    NOON,
+    age_s=0.0,
+    controller=ControllerLine(2, 7, "Idle", 0, 734.0, 0.09, True),
+    brokers=[broker(1), broker(2, rules=True), broker(3)],
+    partitions=PartitionCounts(12, 2_000_000, 0, 2_000_000, 0, 0, 0, 0),
+    records_per_s=3703.5,
+)
+DISASTER = msgspec.structs.replace(
+    CALM,
+    notes=["ZooKeeper is away: controller 2 has no contact with it, and decides nothing meanwhile."],
+    age_s=0.4,
+    controller=ControllerLine(2, 7, "BrokerChange", 12_345, 734.0, 12.5, False),
+    brokers=[
+        *(broker(number) for number in range(1, 60)),
+        broker(60, "leaving"),
+        broker(61, "silent", unacknowledged=33_000, waiting_s=75.0, failure="No answer from host:1: unavailable"),
+        BrokerLine(62, "dead"),
+    ],
+    partitions=PartitionCounts(100_000, 2_000_000, 33_333, 1_300_000, 700_000, 120_000, 4_000, 17, 250),
+    worst=[*(trouble(number, "offline") for number in range(5)), *(trouble(number) for number in range(5, 50))],
+    decisions=[decision(number) for number in range(50)],
+)
+
+
+def shown(snapshot: Snapshot, size: tuple[int, int | None], *, colour: bool = False, hint: str = "") -> list[str]:
+    width, height = size
+    out = io.StringIO()
+    console = Console(
+        file=out, width=width, height=height or 25, force_terminal=colour, color_system="standard" if colour else None
+    )
+    console.print(render(snapshot, width, height, hint=hint))
+    return out.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE, (40, 10), (20, 3), (10, 1), (1, 1), (300, 5)])
+@pytest.mark.parametrize("snapshot", [CALM, DISASTER, Snapshot("a:1", NOON, ["nobody is there"])])
+def test_nothing_is_wider_or_longer_than_the_screen(snapshot, size):
+    lines = shown(snapshot, size)
+    assert len(lines) <= size[1]
+    assert max(map(len, lines)) <= size[0]
+
+
+def test_a_calm_cluster_at_80_by_24():
+    lines = shown(CALM, SMALL, hint="every 2 s, q ends")
+    assert lines[0].startswith("regency top  kafka-1:9092")
+    assert "every 2 s, q ends" in lines[0]
+    assert lines[1] == "controller 2, epoch 7: Idle; for 12 min, failover 0.09 s; 3,704 records/s"
+    assert lines[2].split() == [
+        "PARTITIONS",
+        "HEALTHY",
+        "LACK-ISR",
+        "UNDER-MIN",
+        "OFFLINE",
+        "MOVING",
+        "TOPICS",
+        "DELETING",
+    ]
+    assert lines[3].split() == ["2,000,000", "2,000,000", "0", "0", "0", "0", "12", "0"]
+    assert lines[4].split() == [
+        "BROKER",
+        "STATE",
+        "LEADS",
+        "FOLLOWS",
+        "OFFLINE",
+        "RECORDS/S",
+        "DISK",
+        "UNACKED",
+        "ADDRESS",
+    ]
+    assert lines[6].split()[:8] == ["2", "live", "*", "2,000", "4,000", "0", "1,234", "43%"]
+    assert len(lines) == 8
+
+
+def test_a_disaster_at_80_by_24_shows_of_everything_the_worst():
+    lines = shown(DISASTER, SMALL)
+    text = "\n".join(lines)
+    assert "ZooKeeper is away" in lines[1]
+    assert "12,345 queued" in text
+    assert "700,000" in text and "33,333" in text and "250 topics are not in these numbers yet" in text
+    brokers = lines.index(next(line for line in lines if "STATE" in line))
+    assert [line.split()[:2] for line in lines[brokers + 1 : brokers + 3]] == [["60", "leaving"], ["61", "silent"]]
+    assert any(line.startswith("and ") and line.endswith("more brokers") for line in lines)
+    assert any(line.startswith("flights-0") and "offline" in line and "none" in line for line in lines)
+    assert lines[-1].split(" ", 1)[1].startswith("flights-49: leader 1, isr [1, 3], leader epoch 1 (first live")
+    assert len(lines) == 24
+
+
+def test_a_disaster_at_200_by_60_shows_more_of_it():
+    small, large = shown(DISASTER, SMALL), shown(DISASTER, LARGE)
+    assert len(large) == 60
+    for start in ("flights-", "1"):
+        assert sum(line.lstrip().startswith(start) for line in large) > sum(
+            line.lstrip().startswith(start) for line in small
+        )
+    text = "\n".join(large)
+    assert "No answer from host:1: unavailable" in text, "why a broker takes nothing"
+    assert "(first live replica of [2, 1, 3] that is in sync)" in text, "the whole reason"
+
+
+def test_without_a_limit_everything_is_shown():
+    lines = shown(DISASTER, (120, None))
+    assert sum(" flights-" in line for line in lines) == 50
+    assert sum(line.startswith("flights-") for line in lines) == 50
+    assert sum(".example:9092" in line for line in lines) == 61
+
+
+def test_what_was_known_last_is_said_to_be_old():
+    lines = shown(msgspec.structs.replace(CALM, age_s=75.0, notes=["No broker answers at kafka-1:9092."]), SMALL)
+    assert lines[1] == "No broker answers at kafka-1:9092."
+    assert lines[2] == "What follows was so 75 s ago."
+
+
+def test_what_an_older_controller_does_not_tell_is_left_open():
+    counts = PartitionCounts(3, 40, 2)
+    old = Snapshot("a:1", NOON, age_s=0.0, controller=ControllerLine(2, 7, "Idle"), partitions=counts)
+    lines = shown(old, SMALL)
+    assert lines[1] == "controller 2, epoch 7: Idle"
+    assert lines[3].split() == ["40", "-", "-", "-", "2", "-", "3", "-"]
+
+
+def test_names_and_reasons_give_no_orders_to_the_terminal():
+    evil = "\x1b[2J\x1b]0;owned\x07 [red]not markup[/red]"
+    line = msgspec.structs.replace(decision(1), why=evil)
+    hostile = msgspec.structs.replace(
+        CALM, notes=[evil], decisions=[line], brokers=[broker(1, failure=evil, address=evil)], servers=evil
+    )
+    text = "\n".join(shown(hostile, (400, 60)))
+    assert "\x1b" not in text and "\x07" not in text
+    assert "[red]not markup[/red]" in text
+
+
+def test_no_colours_where_nobody_looks():
+    assert "\x1b" in "".join(shown(DISASTER, SMALL, colour=True))
+    assert "\x1b" not in "".join(shown(DISASTER, SMALL))
