@@ -1,6 +1,6 @@
 """The tables of settings in docs/operations.md, made from the code. Run as a program it writes them anew:
 
-    .venv/bin/python tests/unit/docs/settings_tables.py
+.venv/bin/python tests/unit/docs/settings_tables.py
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ def broker_table() -> Iterator[str]:
     for each in describe_settings():
         default = "**must be set**" if each.required else _code(each.default)
         valid = _valid(each.type, each.allowed, each.unit)
-        yield f"| `{each.key}` | {default} | {valid} | {'yes' if each.key in DYNAMIC_KEYS else ''} | {_cell(each.doc)} |"
+        dynamic = "yes" if each.key in DYNAMIC_KEYS else "no"
+        yield f"| `{each.key}` | {default} | {valid} | {dynamic} | {_cell(each.doc)} |"
 
 
 def topic_table() -> Iterator[str]:
@@ -39,7 +40,7 @@ def topic_table() -> Iterator[str]:
         below = _BROKER_KEY_OF.get(name)
         valid = _valid(kind.type_name, kind.allowed, KEYS[below].unit if below else "")
         if not has_effect:
-            yield f"| `{name}` | | {valid} | can be set, and has no effect here |"
+            yield f"| `{name}` | – | {valid} | can be set, and has no effect here |"
         elif below:
             yield f"| `{name}` | `{below}` | {valid} | {_cell(KEYS[below].doc)} |"
         else:
@@ -88,7 +89,7 @@ def _valid(kind: str, allowed: str, unit: str) -> str:
 
 
 def _code(text: str) -> str:
-    return f"`{text}`" if text else ""
+    return f"`{text}`" if text else "–"
 
 
 def _cell(text: str) -> str:

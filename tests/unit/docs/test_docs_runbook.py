@@ -1,0 +1,137 @@
+"""docs/runbook.md has a section for every alert that may fire, under the anchor it links to, and for no other."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[3]
+RUNBOOK = ROOT / "docs" / "runbook.md"
+ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yml"
+BLOCKS = ROOT / "tests" / "integration" / "docs" / "blocks.py"
+PARTS = ("Meaning", "Causes", "Check", "Repair", "Worry")
+
+
+def sections(text: str) -> dict[str, str]:
+    """What stands below each heading of an alert, by its name."""
+    found = re.split(r"^### (\w+)$", text, flags=re.MULTILINE)[1:]
+    return {
+        name: re.split(r"^## ", body, flags=re.MULTILINE)[0] for name, body in zip(found[::2], found[1::2], strict=True)
+    }
+
+
+@pytest.fixture(scope="module")
+def runbook() -> dict[str, str]:
+    return sections(RUNBOOK.read_text("utf-8"))
+
+
+@pytest.fixture(scope="module")
+def alerts() -> dict[str, dict[str, object]]:
+    groups = yaml.safe_load(ALERTS.read_text("utf-8"))["groups"]
+    return {rule["alert"]: rule for group in groups for rule in group["rules"] if "alert" in rule}
+
+
+needs_alerts = pytest.mark.skipif(not ALERTS.exists(), reason="deploy/prometheus/alerts.yml is not there yet")
+
+
+@needs_alerts
+def test_every_alert_has_its_section_and_every_section_its_alert(runbook, alerts):
+    assert list(runbook) == list(alerts), "in the order of the rules"
+
+
+@needs_alerts
+def test_every_alert_links_to_its_section(alerts):
+    wrong = [
+        name
+        for name, rule in alerts.items()
+        if not str(rule["annotations"]["runbook_url"]).endswith(f"docs/runbook.md#{name.lower()}")  # type: ignore[index]
+    ]
+    assert wrong == []
+
+
+def test_every_section_says_what_it_means_why_how_to_look_how_to_repair_and_when_to_worry(runbook):
+    assert len(runbook) > 20
+    for name, text in runbook.items():
+        told = re.findall(r"^\*\*(\w+)\*\*", text, flags=re.MULTILINE)
+        assert told == list(PARTS), name
+        assert "```console" in text, f"{name} has nothing to type"
+
+
+def test_no_alert_has_two_sections():
+    headings = re.findall(r"^### (.+)$", RUNBOOK.read_text("utf-8"), flags=re.MULTILINE)
+    assert len(headings) == len(set(headings))
+
+
+@pytest.mark.parametrize("page", ["operations", "runbook", "tools", "explain", "partitions", "log-directories"])
+def test_links_between_the_documents_lead_somewhere(page):
+    text = (ROOT / "docs" / f"{page}.md").read_text("utf-8")
+    broken = []
+    for target, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)", text):
+        path = (ROOT / "docs" / target).resolve() if target else ROOT / "docs" / f"{page}.md"
+        if not path.exists():
+            if path != ALERTS:
+                broken.append(target)
+        elif anchor and anchor not in anchors(path.read_text("utf-8")):
+            broken.append(f"{target}#{anchor}")
+    assert broken == []
+
+
+def anchors(text: str) -> set[str]:
+    """What headings can be linked to by, as GitHub names them."""
+    headings = re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.fixture(scope="module")
+def blocks() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("document_blocks_of_unit_tests", BLOCKS)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_commands_states_and_statuses_are_read(blocks, tmp_path):
+    page = tmp_path / "p.md"
+    page.write_text(
+        "Text\n\n<!-- run: calm -->\n```console\n$ a b   # exit 3\nprinted\n$ c # no status\n```\n\n"
+        "<!-- not run: because -->\n```console\n$ d\n```\n",
+        "utf-8",
+    )
+    [calm, other] = blocks.commands_of(page)
+    assert [(each.text, each.status, each.scenario, each.where) for each in calm] == [
+        ("a b", 3, "calm", "p.md:5"),
+        ("c # no status", 0, "calm", "p.md:7"),
+    ]
+    assert [(each.text, each.scenario, each.why) for each in other] == [("d", None, "because")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Text\n```console\n$ a\n```\n",
+        "<!-- run: calm -->\n\n```console\n$ a\n```\n",
+        "<!-- run: calm -->\n```console\nonly output\n```\n",
+        "<!-- run: calm -->\n```console\n$ a\n",
+        "<!-- walk: calm -->\n```console\n$ a\n```\n",
+    ],
+)
+def test_a_block_that_nobody_could_run_is_found(blocks, tmp_path, text):
+    page = tmp_path / "p.md"
+    page.write_text(text, "utf-8")
+    with pytest.raises(blocks.BlocksMalformed, match=r"p\.md"):
+        blocks.commands_of(page)
+
+
+def test_few_blocks_are_not_run(blocks):
+    not_run = [
+        block for page in ("operations", "runbook") for block in blocks.commands_of(ROOT / "docs" / f"{page}.md")
+    ]
+    assert sum(block[0].scenario is None for block in not_run) <= 6
