@@ -30,7 +30,7 @@ from regency.runtime.zk_session import ZkError, ZkSession, Znode
 
 MOST: Final = 100
 """Partitions and decisions that are named in one answer."""
-WORK_MS: Final = 500
+WORK_MS: Final = 200
 """After so long the rest is left to the next question."""
 WAIT_MS: Final = 1_000
 """So long the controller's thread may be busy with something else; then the answer is what was known before."""
@@ -179,7 +179,7 @@ class Summariser:
         counted = [(each, min_isrs[name]) for name, each in self._health.items() if name not in glance.deleting]
         answer.controller_epoch = glance.epoch
         answer.ruling_since_ms = glance.began_ms
-        answer.topics, answer.partitions, answer.offline = glance.topics, glance.partitions, glance.offline
+        answer.topics, answer.partitions = glance.topics, glance.partitions
         answer.uncounted_topics = glance.uncounted
         answer.under_replicated = sum(each.under_replicated for each, _ in counted)
         answer.under_min_isr = sum(each.under_min_isr(min_isr) for each, min_isr in counted)

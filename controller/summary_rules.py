@@ -96,13 +96,14 @@ def worst_of(
 ) -> list[tuple[TroubleKind, Troubled]]:
     """The partitions that are worst off, at most so many: without a leader, then under min ISR, then the others."""
     left_out = frozenset(but)
-    named = (
-        (each.kind(min_isrs[topic]), each)
-        for topic, health in topics.items()
-        if topic not in left_out
-        for each in health.worst
-    )
-    return nsmallest(most, named, key=lambda pair: (_RANKS[pair[0]], *_how_bad(pair[1])))
+
+    def badness(each: Troubled) -> tuple[int, tuple[bool, int, TopicPartition]]:
+        return _RANKS[each.kind(min_isrs[each.partition.topic])], _how_bad(each)
+
+    candidates = (health for topic, health in topics.items() if topic not in left_out)
+    among = nsmallest(most, candidates, key=lambda health: badness(health.worst[0]))  # no other can have one of them
+    found = nsmallest(most, (each for health in among for each in health.worst), key=badness)
+    return [(each.kind(min_isrs[each.partition.topic]), each) for each in found]
 
 
 def _lacks(assignment: ReplicaAssignment, isr: tuple[BrokerId, ...]) -> bool:

@@ -129,6 +129,23 @@ def test_the_worst_come_first_and_no_more_than_asked_for(summarised, ruled):
     ]
 
 
+def test_the_worst_of_many_topics_are_those_of_all_of_them(ruled):
+    rng = random.Random(1)
+    summarised = Summarised(ruled)
+    for number in range(12):
+        ruled.write_topic(f"t{number}", {n: rng.sample((1, 2, 3), rng.randint(1, 3)) for n in range(4)})
+        config = znodes.encode_config({"min.insync.replicas": str(rng.randint(1, 3))})
+        ruled.ensemble.put(paths.topic_config(f"t{number}"), config)
+    ruled.kill_broker(3)
+    ruled.kill_broker(2)
+    everything = [(each.kind, each.topic, each.partition) for each in summarised.ask(worst=100).worst]
+    assert len({kind for kind, _, _ in everything}) == 3
+    for most in (1, 2, 5, 17):
+        assert [(each.kind, each.topic, each.partition) for each in summarised.ask(worst=most).worst] == everything[
+            :most
+        ]
+
+
 def test_settings_of_all_brokers_count_where_a_topic_says_nothing_and_are_read_again(summarised, ruled):
     ruled.kill_broker(3)
     assert counts(summarised.ask()) == (2, 0, 2, 0)
