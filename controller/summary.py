@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from regency.controller.controller import Controller
-from regency.controller.desk import NOT_RULING, Desk
+from regency.controller.desk import Desk
 from regency.controller.events import NotController
 from regency.controller.summary_events import Glance, TakeGlance
 from regency.controller.summary_rules import TopicHealth, Troubled, TroubleKind, health_of, worst_of
@@ -86,7 +86,7 @@ class Summariser:
         view = self._controller.view
         return pb.SummariseResponse(
             error_code=ErrorCode.NOT_CONTROLLER,
-            message=NOT_RULING,
+            message=view.blocked,
             broker_id=self._broker,
             incumbent=view.incumbent,
             controller_epoch=view.epoch,

@@ -46,6 +46,8 @@ class _Told(msgspec.Struct, frozen=True):
     rules: bool
     epoch: int
     in_contact: bool | None
+    why: str = ""
+    """Why nobody can rule, where it knows."""
 
 
 class Asker:
@@ -118,7 +120,7 @@ class Asker:
                 raise
             return self._described(address, channel)
         if answer.error_code != ErrorCode.NONE:
-            raise Away(answer.message)
+            raise Away(answer.message or f"The controller of broker {answer.broker_id} rules no more.")
         self._look_at_disks(answer.brokers)
         return self._reader.read(answer, self._disks, now_s=time.monotonic(), time_ms=_wall_ms())
 
@@ -191,7 +193,9 @@ def _ask_all(channels: Mapping[BrokerId, grpc.Channel]) -> dict[BrokerId, _Told 
     for broker, answer in calls.items():
         try:
             said = answer.result()
-            told[broker] = _Told(said.error_code == ErrorCode.NONE, said.controller_epoch, said.in_contact)
+            told[broker] = _Told(
+                said.error_code == ErrorCode.NONE, said.controller_epoch, said.in_contact, said.message
+            )
         except grpc.RpcError as error:
             told[broker] = _ask_old(channels[broker]) if _is_too_old(failure(error, "it")) else None
         except grpc.FutureCancelledError:
@@ -220,7 +224,10 @@ def nobody_rules(told: Mapping[BrokerId, _Told | None]) -> str:
     silent = [broker for broker, each in told.items() if each is None]
     cut_off = [broker for broker, each in told.items() if each is not None and each.in_contact is False]
     waiting = [broker for broker, each in told.items() if each is not None and each.in_contact is not False]
-    if cut_off and not waiting:
+    blocked = next((each.why for each in told.values() if each is not None and each.why), "")
+    if blocked:
+        words = f"No controller rules: {blocked.rstrip('.')}"
+    elif cut_off and not waiting:
         words = f"ZooKeeper is away, so no controller rules: {_those_of(cut_off)} no contact with it"
     else:
         words = "No controller rules now"

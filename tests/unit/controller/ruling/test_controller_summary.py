@@ -237,7 +237,15 @@ def test_the_last_decisions_with_their_reasons(ruled, tmp_path):
 def test_one_that_does_not_rule_names_who_does(ruled):
     other = ruled.candidate(2)
     answer = Summarised(ruled, other).ask()
-    assert (answer.error_code, answer.incumbent) == (ErrorCode.NOT_CONTROLLER, 1)
+    assert (answer.error_code, answer.incumbent, answer.message) == (ErrorCode.NOT_CONTROLLER, 1, "")
+
+
+def test_one_that_knows_why_nobody_can_rule_says_it(world):
+    world.start_brokers(1)
+    world.ensemble.put(paths.CONTROLLER, b"{")
+    answer = Summarised(world, world.candidate(1)).ask()
+    assert answer.error_code == ErrorCode.NOT_CONTROLLER
+    assert paths.CONTROLLER in answer.message
 
 
 def test_a_new_term_is_counted_anew(summarised, ruled):
