@@ -1,0 +1,167 @@
+"""Who is asked, and what becomes of controllers that are older, rule no more, or do not answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Self
+
+import pytest
+
+from regency.cli.exits import CommandFailed, Exit
+from regency.cli.top import asking
+from regency.cli.top.asking import Asker
+from regency.cli.top.reading import OLD_CONTROLLER
+from regency.cli.wire import Node
+from regency.model.kafka_errors import ErrorCode
+from regency.protos import controller_pb2, inspection_pb2
+from regency.runtime.grpc_servers import GrpcServer, service, unary
+
+pytestmark = pytest.mark.timeout(20)
+
+
+class Played:
+    """Controller processes that are played, by broker, in the place of a cluster; `old` ones have no summary."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[int, Node] = {}
+        self.answers: dict[int, inspection_pb2.SummariseResponse] = {}
+        self.rules: dict[int, bool] = {}
+        self.searches = 0
+        self._servers: list[GrpcServer] = []
+
+    def start(self, broker: int, *, old: bool = False) -> None:
+        described = {
+            "Describe": unary(
+                lambda _: controller_pb2.DescribeControllerResponse(
+                    broker_id=broker, active=self.rules[broker], controller_epoch=7, partitions=40
+                ),
+                controller_pb2.DescribeControllerRequest,
+                controller_pb2.DescribeControllerResponse,
+            )
+        }
+        summarised = {
+            "Summarise": unary(
+                lambda _: self.answers[broker],
+                inspection_pb2.SummariseRequest,
+                inspection_pb2.SummariseResponse,
+            )
+        }
+        services = [service("regency.controller.v1.Controller", described)]
+        services += [] if old else [service("regency.inspection.v1.Inspection", summarised)]
+        server = GrpcServer(services, threads=2, name=f"played-{broker}")
+        port = server.bind("127.0.0.1", 0)
+        server.start()
+        self._servers.append(server)
+        self.nodes[broker] = Node(broker, "127.0.0.1", port)
+
+    def ruling(self, broker: int, epoch: int = 7) -> None:
+        for each in self.nodes:
+            not_ruling = inspection_pb2.SummariseResponse(
+                error_code=ErrorCode.NOT_CONTROLLER, broker_id=each, in_contact=True
+            )
+            self.answers[each], self.rules[each] = not_ruling, False
+        self.rules[broker] = True
+        self.answers[broker] = inspection_pb2.SummariseResponse(
+            broker_id=broker, controller_epoch=epoch, in_contact=True, ruling_since_ms=1, partitions=40, topics=2
+        )
+
+    def controllers(self) -> dict[int, Node]:
+        self.searches += 1
+        return self.nodes
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return
+
+    def close(self) -> None:
+        for server in self._servers:
+            server.stop(0)
+
+
+@pytest.fixture
+def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[Played]:
+    made = Played()
+    monkeypatch.setattr(asking, "cluster_wire", lambda _: made)
+    monkeypatch.setattr(asking, "SEARCH_TIMEOUT_MS", 3000)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def asker(played: Played) -> Iterator[Asker]:
+    made = Asker("nowhere:1")
+    yield made
+    made.close()
+
+
+def test_who_rules_is_searched_once_and_again_when_another_does(played, asker):
+    for broker in (1, 2, 3):
+        played.start(broker)
+    played.ruling(2)
+    for _ in range(3):
+        assert asker.look().controller.broker == 2
+    assert played.searches == 1
+    played.ruling(3, epoch=8)
+    found = asker.look()
+    assert (found.controller.broker, found.controller.epoch, found.notes, asker.status) == (3, 8, [], Exit.DONE)
+    assert played.searches == 2
+
+
+def test_of_two_that_say_they_rule_the_newer_epoch_is_asked(played, asker):
+    for broker in (1, 2):
+        played.start(broker)
+    played.ruling(2, epoch=9)
+    played.answers[1] = inspection_pb2.SummariseResponse(broker_id=1, controller_epoch=8, ruling_since_ms=1)
+    assert asker.look().controller.broker == 2
+
+
+@pytest.mark.parametrize("others", [False, True], ids=["alone", "beside new ones"])
+def test_an_older_controller_tells_what_it_can(played, asker, others):
+    played.start(1, old=True)
+    if others:
+        played.start(2)
+    played.ruling(1)
+    found = asker.look()
+    assert (found.notes, found.controller.broker, found.partitions.partitions) == ([OLD_CONTROLLER], 1, 40)
+    assert asker.status == Exit.DONE
+    played.rules[1] = False
+    found = asker.look()
+    assert asker.status == Exit.IN_PROGRESS
+    assert found.notes[0].startswith("No controller rules now")
+    assert found.controller.broker == 1, "as it was known last"
+
+
+def test_nobody_rules(played, asker):
+    played.start(1)
+    played.ruling(1)
+    played.answers[1] = inspection_pb2.SummariseResponse(error_code=ErrorCode.NOT_CONTROLLER, broker_id=1)
+    found = asker.look()
+    assert (found.controller, found.age_s, asker.status) == (None, None, Exit.IN_PROGRESS)
+    assert found.notes == ["ZooKeeper is away, so no controller rules: broker 1 has no contact with it."]
+
+
+def test_no_broker_answers(played, asker, monkeypatch):
+    played.start(1)
+    played.ruling(1)
+    asker.look()
+    played.close()
+
+    def nobody(_: str) -> Callable[[], object]:
+        raise CommandFailed("No broker answers at nowhere:1.", status=Exit.TIMED_OUT)
+
+    monkeypatch.setattr(asking, "cluster_wire", nobody)
+    found = asker.look()
+    assert (found.notes, asker.status) == (["No broker answers at nowhere:1."], Exit.TIMED_OUT)
+    assert found.controller.broker == 1
+    assert found.age_s is not None and found.age_s >= 0
+
+
+def test_an_answer_that_is_old_is_shown_as_old(played, asker):
+    played.start(1)
+    played.ruling(1)
+    played.answers[1].age_ms = 60_000
+    played.answers[1].message = "The controller is busy."
+    found = asker.look()
+    assert (found.age_s, found.notes) == (60.0, ["The controller is busy."])
