@@ -295,6 +295,8 @@ class FetcherLogic:
         target = truncation_point(replica, diverging)
         if target is not None:
             is_forgotten = target == diverging.end_offset == leader_start > replica.log_start_offset
+            if 0 <= leader_start < target < replica.log_start_offset:
+                target = leader_start  # nothing of ours remains, so all that the leader has is copied
             self._cut(replica, target, keep_below=not is_forgotten)
         if target is None or (replica.log_end_offset, replica.latest_epoch) == before:
             self._delay(state, now_ms, self._limits.backoff_ms)
@@ -311,7 +313,11 @@ class FetcherLogic:
         self._moved(state)
 
     def _take_offset(self, state: FollowState, listed: ListedOffset, now_ms: int) -> None:
-        """Out of range (KIP-101's fallback): cut to a leader that ends earlier, start over at one that begins later."""
+        """Out of range (KIP-101's fallback): cut to a leader that ends earlier, start over at one that begins later.
+
+        Where the leader ends below our log start nothing remains of ours, so all that the leader has is copied: begun
+        at its end, this replica would be in sync at once, and once it led nobody would keep what is below.
+        """
         if listed.error is not ErrorCode.NONE or listed.offset < 0:
             self._settle(state)
             self._take_error(state, listed.error or ErrorCode.UNKNOWN_SERVER_ERROR, now_ms)
@@ -319,17 +325,20 @@ class FetcherLogic:
         replica = state.replica
         end = replica.log_end_offset
         if state.phase is Phase.LATEST:
-            if listed.offset >= end:
+            state.ends_below_start = listed.offset < replica.log_start_offset
+            if listed.offset >= end or state.ends_below_start:
                 state.phase = Phase.EARLIEST
                 return
             logger.warning("truncating %s from %d to its leader's end %d", replica.topic_partition, end, listed.offset)
             self._cut(replica, listed.offset)
-        elif listed.offset > end:
+        elif listed.offset > end or state.ends_below_start:
             logger.warning(
-                "dropping all of %s, which ends at %d: its leader begins at %d",
+                "dropping all of %s, which holds offsets %d to %d: its leader begins at %d%s",
                 replica.topic_partition,
+                replica.log_start_offset,
                 end,
                 listed.offset,
+                " and ends below" if state.ends_below_start else "",
             )
             replica.truncate_fully_and_start_at(listed.offset)
         self._settle(state)

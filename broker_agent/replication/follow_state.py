@@ -19,13 +19,25 @@ class Phase(Enum):
 class FollowState:
     """Where a fetcher is with one partition."""
 
-    __slots__ = ("delayed_until", "epoch", "lag", "offset", "phase", "refusals", "replica", "requested")
+    __slots__ = (
+        "delayed_until",
+        "ends_below_start",
+        "epoch",
+        "lag",
+        "offset",
+        "phase",
+        "refusals",
+        "replica",
+        "requested",
+    )
 
     def __init__(self, replica: Follower, epoch: LeaderEpoch) -> None:
         self.replica = replica
         self.epoch = epoch
         self.offset = replica.log_end_offset
         self.phase = Phase.FETCHING
+        self.ends_below_start = False
+        """The leader, asked for its end while out of range, ends below our log start."""
         self.delayed_until: int | None = None
         self.refusals = 0
         self.lag: int | None = None

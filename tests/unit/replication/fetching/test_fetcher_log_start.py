@@ -65,3 +65,16 @@ def test_a_raised_log_start_without_divergence_drops_nothing(logic, make_replica
     logic.add(replica, NOW)
     answer(logic, 0, a=FetchedPartition(ErrorCode.NONE, Offset(3), Offset(3)))
     assert (replica.epochs, replica.log_start_offset) == ([2, 2, 2], 0)
+
+
+@pytest.mark.parametrize("start", [0, 2, 4])
+def test_a_replica_of_which_nothing_remains_copies_all_that_its_leader_has(
+    logic, make_replica, answer, asked, start
+) -> None:
+    """Retention was faster here, and a shorter log was elected: begun at its end, we would be in sync without it."""
+    replica = make_replica(A, 2, 2)
+    replica.log_start_offset = 10
+    logic.add(replica, NOW)
+    answer(logic, 0, a=diverging(2, 4, log_start=start))
+    assert (replica.epochs, replica.log_start_offset) == ([], start)
+    assert asked(logic.next(0)) == {A: (start, 9, -1)}

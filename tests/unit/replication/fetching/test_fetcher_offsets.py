@@ -64,13 +64,17 @@ def test_out_of_range_that_is_in_range_after_all_waits_before_it_asks_again(logi
     assert asked(logic.next(BACKOFF_MS)) == {A: (2, 1, 0)}
 
 
-def test_a_leader_that_ends_below_our_start_empties_the_log(logic, make_replica, answer) -> None:
+@pytest.mark.parametrize("start", [0, 2, 4])
+def test_a_leader_that_ends_below_our_start_is_copied_from_its_own(logic, make_replica, answer, asked, start) -> None:
+    """Begun at the leader's end, a replica would be in sync without one record of the leader's."""
     replica = make_replica(A, 0)
     replica.log_start_offset = 10
     logic.add(replica, LeaderEpoch(1))
     answer(logic, 0, a=failed(ErrorCode.OFFSET_OUT_OF_RANGE))
     list_offsets(logic, 0, a=listed(4))
-    assert (replica.epochs, replica.log_start_offset) == ([], 4)
+    list_offsets(logic, 0, a=listed(start))
+    assert (replica.epochs, replica.log_start_offset) == ([], start)
+    assert asked(logic.next(0)) == {A: (start, 1, -1)}
 
 
 def test_fencing_while_asking_for_offsets_gives_up_and_other_errors_wait(logic, make_replica, answer, asked) -> None:
