@@ -13,6 +13,9 @@ from regency.cluster.processes import ProcessState
 from regency.cluster.state import agent_name
 from regency.cluster.status import ClusterStatus, cluster_status
 
+_SHOWN = 20
+"""What is missing, at most, without -o json."""
+
 
 @click.command()
 @directory_option
@@ -52,8 +55,10 @@ def _print(found: ClusterStatus) -> None:
             f"topics: {found.topics}, partitions: {found.partitions}, "
             f"under-replicated: {found.under_replicated}, without leader: {found.leaderless}"
         )
-    for phrase in found.missing:
+    for phrase in found.missing[:_SHOWN]:
         say(f"Missing: {phrase}.")
+    if len(found.missing) > _SHOWN:
+        say(f"... and {len(found.missing) - _SHOWN} more; -o json names all.")
     if found.controller is not None:  # where nothing else runs, `up` starts all of it
         for broker in found.brokers:
             if broker.state == ProcessState.DEAD.value:

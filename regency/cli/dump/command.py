@@ -89,10 +89,11 @@ def dump(
             failed += 1
             say(f"Error: {path}: {error.strerror or error}.")
     files_word = "file" if count == 1 else "files"
+    unread = f", {failed} of them not read" if failed else ""
     if sink.damages:
-        say(f"{count} {files_word}, {len(sink.damaged)} of them damaged, in {sink.damages} places.")
-    else:
-        say(f"{count} {files_word}, no damage found.")
+        say(f"{count} {files_word}{unread}, {len(sink.damaged)} of them damaged, in {sink.damages} places.")
+    elif failed < count or not count:
+        say(f"{count} {files_word}{unread}, no damage found.")
     return Exit.FAILED if sink.damages or failed else Exit.DONE
 
 

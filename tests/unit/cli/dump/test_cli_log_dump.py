@@ -342,6 +342,8 @@ def test_a_name_nobody_knows_is_an_error_and_the_others_are_dumped(stored: Any, 
     assert done.exit_code == 1
     assert f"Error: {other}: nobody knows what a file of this name holds. Known are segments (.log)" in done.stderr
     assert f"Dumping {stored.file('.index')}" in done.stdout
+    assert done.stderr.endswith("\n2 files, 1 of them not read, no damage found.\n")
+    assert "no damage" not in dump(other).stderr
 
 
 def test_a_missing_file_is_wrong_use(stored: Any) -> None:
