@@ -28,6 +28,9 @@ WITHOUT_A_NAME = ("unit", "property", "sim", "integration")
 UNPACKED = ROOT / ".prometheus"
 """Where a Prometheus is that the machine itself does not have."""
 MONITORING = ("tests/integration/monitoring", "tests/unit/deploy")
+DOCUMENTS = ("tests/integration/docs",)
+IN_CI = ("tests/integration/monitoring", "tests/integration/docs")
+"""What `test` without a name leaves to the stages of `ci`: one cluster after another, for minutes."""
 SIM_S = 180
 """Seconds that `test` gives to simulated schedules."""
 MOST_WORKERS = 8
@@ -114,14 +117,15 @@ def check(_: list[str]) -> int:
 
 
 def test(arguments: list[str]) -> int:
-    """`test [unit|property|integration|sim|chaos] [pytest arguments]`; no name: check, all but chaos, simulations."""
+    """`test [unit|property|integration|sim|chaos] [pytest arguments]`; no name: check, most of them, simulations."""
     if arguments and arguments[0] in SUITES:
         return run([sys.executable, "-m", "pytest", *SUITES[arguments[0]], *arguments[1:]])
     if check([]) != 0:
         return 1
     paths = [path for name in WITHOUT_A_NAME for path in SUITES[name]]
     workers = ["-n", str(min(MOST_WORKERS, 2 * (os.cpu_count() or 1))), "--dist", "worksteal"]
-    status = run([sys.executable, "-m", "pytest", "-q", *workers, *paths, *arguments])
+    later = [f"--ignore={path}" for path in IN_CI]
+    status = run([sys.executable, "-m", "pytest", "-q", *workers, *paths, *later, *arguments])
     return (
         status if status != 0 or arguments else sim(["--profile", "deep", "--seconds", str(SIM_S - 10), "--all-points"])
     )
@@ -168,6 +172,7 @@ def ci(_: list[str]) -> int:
     prometheus([])
     stages: list[tuple[str, list[str | Path], int]] = [
         ("monitoring", [sys.executable, "-m", "pytest", "-q", *MONITORING], 240),
+        ("documents", [sys.executable, "-m", "pytest", "-q", *DOCUMENTS], 240),
         ("demo", [sys.executable, "-m", "regency.cli.main", "demo", "--no-progress"], 180),
         ("paused", [sys.executable, "-m", "simulation.paused"], 720),
         ("defects", [sys.executable, "-m", "simulation.defects", "--known"], 720),

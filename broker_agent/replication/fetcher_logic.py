@@ -253,7 +253,7 @@ class FetcherLogic:
 
     def _take_error(self, state: FollowState, error: ErrorCode, now_ms: int) -> None:
         if error is ErrorCode.FENCED_LEADER_EPOCH:
-            self._fail(state, f"the leader is beyond leader epoch {state.epoch}")
+            self._fail(state, f"the leader is beyond leader epoch {state.epoch}", logging.DEBUG)
             return
         backoff = self._limits.backoff_ms
         if error in NOT_READY:
@@ -387,8 +387,9 @@ class FetcherLogic:
         heapq.heappush(self._delays, (until_ms, next(self._numbers), name))
         self._session.left(name)
 
-    def _fail(self, state: FollowState, why: str) -> None:
+    def _fail(self, state: FollowState, why: str, level: int = logging.WARNING) -> None:
+        """`level` is low for what every change of leaders brings."""
         name = state.replica.topic_partition
-        logger.warning("%s is not followed until the controller says so again: %s", name, why)
+        logger.log(level, "%s is not followed until the controller says so again: %s", name, why)
         self._drop(name)
         self.failed[name] = why

@@ -118,7 +118,9 @@ def first_that_answers(servers: str) -> str:
         for server in [server.strip() for server in servers.split(",")]:
             host, colon, port = server.rpartition(":")
             if not colon or not port.isdecimal():
-                raise CommandFailed(f"{server!r} is not HOST:PORT.", hint="Name brokers such as localhost:9092.")
+                raise CommandFailed(
+                    f"{server!r} is not HOST:PORT.", hint="Name brokers such as localhost:9092.", status=Exit.USAGE
+                )
             with suppress(OSError, OverflowError):
                 link = stack.enter_context(socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_S))
                 link.sendall(_WHICH_VERSIONS)

@@ -20,7 +20,7 @@ from regency.cli.context import (
 )
 from regency.cli.signals import exit_on_termination
 from regency.cluster.cluster import SESSION_TIMEOUT_MS, START_TIMEOUT_S, Cluster
-from regency.cluster.plan import DEFAULT_BROKERS, MOST_BROKERS
+from regency.cluster.plan import DEFAULT_BROKERS, MOST_BROKERS, MOST_LOG_DIRS
 from regency.cluster.processes import ProcessState
 from regency.cluster.state import command_for
 from regency.model.ids import BrokerId
@@ -44,6 +44,11 @@ class Started(msgspec.Struct, frozen=True):
     type=click.IntRange(1, MOST_BROKERS),
     help=f"Number of brokers.  [default: as before in this directory, else {DEFAULT_BROKERS}]",
 )
+@click.option(
+    "--log-dirs",
+    type=click.IntRange(1, MOST_LOG_DIRS),
+    help="Log directories of every broker, as on machines with several disks.  [default: as before, else 1]",
+)
 @click.option("--detach", is_flag=True, help="Leave it running; end it with `regency down`.")
 @click.option("--set", "pairs", multiple=True, metavar="KEY=VALUE", help="A key of server.properties, for all brokers.")
 @click.option("--zookeeper-connect", metavar="HOST:PORT/CHROOT", help="Use this ZooKeeper, not one of its own.")
@@ -61,6 +66,7 @@ class Started(msgspec.Struct, frozen=True):
 @output_option
 def up(
     brokers: int | None,
+    log_dirs: int | None,
     detach: bool,
     pairs: tuple[str, ...],
     zookeeper_connect: str | None,
@@ -76,6 +82,7 @@ def up(
       regency up                              until Ctrl-C
       regency up --detach --brokers 5         until `regency down`
       regency up --set min.insync.replicas=2 --dir /tmp/lab
+      regency up --log-dirs 2                 two log directories for each broker
     """
     cluster = Cluster(
         brokers,
@@ -83,6 +90,7 @@ def up(
         directory=current().directory,
         zookeeper_connect=zookeeper_connect,
         session_timeout_ms=session_timeout_ms,
+        log_dirs=log_dirs,
         detached=detach,
         start_timeout_s=timeout,
     )

@@ -55,16 +55,18 @@ def agent_properties(
     *,
     zookeeper_connect: str,
     session_timeout_ms: int,
+    log_dirs: int,
     settings: Mapping[str, str],
 ) -> dict[str, str]:
-    """server.properties of an agent: what the cluster decides, then `settings`.
+    """server.properties of an agent with so many log directories: what the cluster decides, then `settings`.
 
     Raises ClusterError when `settings` has a key of OWN_KEYS.
     """
     if taken := [key for key in OWN_KEYS if key in settings]:
         raise ClusterError(
             f"{', '.join(taken)} cannot be set: the cluster gives every broker its own.",
-            hint="Remove it from the settings.",
+            hint="Remove it from the settings."
+            + (" How many log directories each has is said by log_dirs, or --log-dirs." if "log.dirs" in taken else ""),
         )
     listeners = [f"{name}://{HOST}:{broker.ports[name]}" for name in LISTENERS]
     return {
@@ -77,11 +79,16 @@ def agent_properties(
         "regency.controller.http.port": str(broker.ports[CONTROLLER_HTTP]),
         "zookeeper.connect": zookeeper_connect,
         "zookeeper.session.timeout.ms": str(session_timeout_ms),
-        "log.dirs": str(directory / DATA),
+        "log.dirs": ",".join(str(each) for each in log_directories(directory, log_dirs)),
         "regency.history.dir": str(directory / "history"),
         "controlled.shutdown.retry.backoff.ms": str(SHUTDOWN_RETRY_MS),
         **settings,
     }
+
+
+def log_directories(directory: Path, count: int) -> list[Path]:
+    """The log directories of an agent: `data`, `data-2`, and so on."""
+    return [directory / (DATA if number == 1 else f"{DATA}-{number}") for number in range(1, count + 1)]
 
 
 class Agent:
@@ -91,10 +98,18 @@ class Agent:
     """
 
     def __init__(
-        self, broker: BrokerPorts, directory: Path, *, spawner: Spawner, command: Sequence[str] = AGENT_COMMAND
+        self,
+        broker: BrokerPorts,
+        directory: Path,
+        *,
+        spawner: Spawner,
+        log_dirs: int = 1,
+        command: Sequence[str] = AGENT_COMMAND,
     ) -> None:
         self.broker = broker
         self.directory = directory
+        self.log_dirs = log_directories(directory, log_dirs)
+        """Where its partitions are."""
         self._spawner = spawner
         self._command = tuple(command)
         self._process: ManagedProcess | None = None
@@ -114,11 +129,6 @@ class Agent:
     def log(self) -> Path:
         """stderr of the agent and of its child, of all its lives."""
         return self.directory / "agent.log"
-
-    @property
-    def log_dirs(self) -> list[Path]:
-        """Where its partitions are."""
-        return [self.directory / DATA]
 
     @property
     def process(self) -> ManagedProcess:
@@ -147,7 +157,7 @@ class Agent:
         """Write server.properties and start the process, without waiting for it. Harmless while it runs."""
         if self.state is not ProcessState.DEAD:
             return
-        self.directory.joinpath(DATA).mkdir(parents=True, exist_ok=True)
+        self.directory.joinpath(DATA).mkdir(parents=True, exist_ok=True)  # the agent makes the others
         config = self.directory / "server.properties"
         config.write_text(format_properties(properties), encoding="utf-8")
         self._ready = False

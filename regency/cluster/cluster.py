@@ -65,6 +65,7 @@ class Cluster:
         keep: bool = False,
         zookeeper_connect: str | None = None,
         session_timeout_ms: int = SESSION_TIMEOUT_MS,
+        log_dirs: int | None = None,
         detached: bool = False,
         start_timeout_s: float = START_TIMEOUT_S,
         agent_command: Sequence[str] = agents.AGENT_COMMAND,
@@ -89,6 +90,7 @@ class Cluster:
                 broker_settings=broker_settings,
                 zookeeper_connect=zookeeper_connect,
                 session_timeout_ms=session_timeout_ms,
+                log_dirs=log_dirs,
             )
             self._observer = ClusterObserver(
                 self._state.zookeeper_connect,
@@ -98,7 +100,11 @@ class Cluster:
             self._zookeeper = self._make_zookeeper()
             self._agents = {
                 broker.id: Agent(
-                    broker, self.directory / f"agent-{broker.id}", spawner=self._spawner, command=agent_command
+                    broker,
+                    self.directory / f"agent-{broker.id}",
+                    spawner=self._spawner,
+                    log_dirs=self._state.log_dirs,
+                    command=agent_command,
                 )
                 for broker in self._state.brokers
             }
@@ -320,6 +326,7 @@ class Cluster:
             agent.directory,
             zookeeper_connect=self.zookeeper_connect,
             session_timeout_ms=self._state.session_timeout_ms,
+            log_dirs=self._state.log_dirs,
             settings={**self._state.settings, **self._state.broker_settings.get(agent.id, {})},
         )
         parse_settings(properties, source=f"settings of broker {agent.id}")

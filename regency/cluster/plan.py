@@ -15,6 +15,7 @@ from regency.model.ids import BrokerId
 
 DEFAULT_BROKERS = 3
 MOST_BROKERS = 100
+MOST_LOG_DIRS = 16
 
 
 def plan_cluster(
@@ -25,11 +26,13 @@ def plan_cluster(
     broker_settings: Mapping[int, Mapping[str, str]] | None,
     zookeeper_connect: str | None,
     session_timeout_ms: int,
+    log_dirs: int | None = None,
 ) -> ClusterState:
     """The cluster to be started in `directory`: brokers 1 to `brokers`, 1 to 100 of them (None: as before, else 3).
 
-    A cluster that was there keeps its ports and ZooKeeper; settings that are given replace the old ones; brokers may be
-    added, not taken away. Raises ClusterError, ClusterFileMalformed, NoFreePorts.
+    Each has 1 to 16 `log_dirs` (None: as before, else 1). A cluster that was there keeps its ports and ZooKeeper;
+    settings that are given replace the old ones; brokers and directories may be added, not taken away. Raises
+    ClusterError, ClusterFileMalformed, NoFreePorts.
     """
     _refuse_name(directory)
     if zookeeper_connect == "":
@@ -68,12 +71,26 @@ def plan_cluster(
     known = _complete(directory, known)
     return msgspec.structs.replace(
         known,
+        log_dirs=_directories(directory, known.log_dirs, log_dirs),
         session_timeout_ms=session_timeout_ms,
         settings=known.settings if settings is None else dict(settings),
         broker_settings=known.broker_settings
         if broker_settings is None
         else {broker: dict(own) for broker, own in sorted(broker_settings.items())},
     )
+
+
+def _directories(directory: Path, before: int, wanted: int | None) -> int:
+    """Raises ClusterError for a number that cannot be, or that would leave the logs in some directories behind."""
+    count = before if wanted is None else wanted
+    if not isinstance(count, int) or not 1 <= count <= MOST_LOG_DIRS:
+        raise ClusterError(f"A broker has 1 to {MOST_LOG_DIRS} log directories, not {count!r}.")
+    if count < before:
+        raise ClusterError(
+            f"The brokers of the cluster in {directory} have {before} log directories each, so not {count}.",
+            hint="Leave the number out, or choose another directory.",
+        )
+    return count
 
 
 def _refuse_other_than_text(settings: Mapping[str, object]) -> None:

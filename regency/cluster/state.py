@@ -26,7 +26,7 @@ KAFKA_LISTENER = "PLAINTEXT"
 CONTROL_LISTENER = "CONTROL"
 CONTROLLER_LISTENER = "CONTROLLER"
 DATA = "data"
-"""Log directory of an agent, in its own."""
+"""First log directory of an agent, in its own; whoever has it locked is the agent."""
 LISTENERS = (KAFKA_LISTENER, CONTROL_LISTENER, CONTROLLER_LISTENER)
 AGENT_HTTP = "HTTP"
 CONTROLLER_HTTP = "CONTROLLER_HTTP"
@@ -74,6 +74,8 @@ class ClusterState(msgspec.Struct, frozen=True, kw_only=True):
     brokers: tuple[BrokerPorts, ...]
     settings: dict[str, str] = {}
     broker_settings: dict[int, dict[str, str]] = {}
+    log_dirs: int = 1
+    """Log directories of every broker."""
     processes: tuple[ProcessRef, ...] = ()
 
     @property

@@ -68,8 +68,9 @@ def test_who_dies_or_starts_while_zookeeper_is_away(
     assert "ZooKeeper at" in started.stderr and "Traceback" not in started.stderr
 
     cluster.resume_zookeeper()
-    eventually(lambda: send(cluster, of[1], "all") is None, within=60, what="that acks=all works without broker 3")
-    eventually(lambda: send(cluster, of[3], "all") is None, within=30, what="a leader in place of broker 3")
+    # Which session ZooKeeper ends last is its own affair: where that is broker 3's, this is the last known to be
+    # in sync, and nobody leads without it.
     cluster.start(3)
     cluster.wait_healthy(60)
+    assert [send(cluster, partition, "all") for partition in range(3)] == [None, None, None]
     assert len(cluster.snapshot().partitions[TopicPartition("t", 0)].leadership.isr) == 3  # type: ignore[union-attr]

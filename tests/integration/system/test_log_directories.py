@@ -20,20 +20,8 @@ RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 COUNT = 4_000
 
 
-@pytest.fixture
-def two_directories(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every agent has two log directories."""
-    given = Cluster._properties
-
-    def with_two(cluster: Cluster, agent: Any) -> dict[str, str]:
-        return {**given(cluster, agent), "log.dirs": f"{agent.directory / 'data'},{agent.directory / 'more'}"}
-
-    monkeypatch.setattr(Cluster, "_properties", with_two)
-
-
 def directories(cluster: Cluster, broker: int) -> list[Path]:
-    data = cluster.log_dirs(broker)[0].absolute()
-    return [data, data.parent / "more"]
+    return [each.absolute() for each in cluster.log_dirs(broker)]
 
 
 def regency(cluster: Cluster, *words: str, status: int = 0) -> str:
@@ -59,14 +47,13 @@ def move(cluster: Cluster, broker: int, target: Path) -> list[int]:
 
 
 def test_a_leader_killed_while_its_replica_moves_under_load_goes_on_and_nothing_is_lost(
-    two_directories: None,
     new_cluster: Callable[..., Cluster],
     create_topic: Callable[..., None],
     books: Callable[..., Any],
     look: Callable[..., Any],
     eventually: Any,
 ) -> None:
-    cluster = new_cluster(settings={RATE: "30000", "log.segment.bytes": "200000"})
+    cluster = new_cluster(log_dirs=2, settings={RATE: "30000", "log.segment.bytes": "200000"})
     create_topic(cluster, partitions=1, min_insync_replicas="2")
     kept = books(cluster, "t", {"batch.size": 16_384})  # a segment holds several, and so does what is copied at once
     kept.write(COUNT)
@@ -96,9 +83,9 @@ def test_a_leader_killed_while_its_replica_moves_under_load_goes_on_and_nothing_
 
 
 def test_log_directories_are_told_by_every_client_and_refusals_say_why(
-    two_directories: None, new_cluster: Callable[..., Cluster], create_topic: Callable[..., None], books: Any
+    new_cluster: Callable[..., Cluster], create_topic: Callable[..., None], books: Any
 ) -> None:
-    cluster = new_cluster(brokers=1)
+    cluster = new_cluster(brokers=1, log_dirs=2)
     create_topic(cluster, partitions=2, replication=1)
     books(cluster, "t").write(1_000)
     (broker,) = cluster.broker_ids
@@ -129,13 +116,12 @@ def test_log_directories_are_told_by_every_client_and_refusals_say_why(
 
 
 def test_a_move_that_is_held_back_is_released_by_a_higher_rate_and_no_broker_is_restarted(
-    two_directories: None,
     new_cluster: Callable[..., Cluster],
     create_topic: Callable[..., None],
     books: Callable[..., Any],
     eventually: Any,
 ) -> None:
-    cluster = new_cluster(brokers=1)
+    cluster = new_cluster(brokers=1, log_dirs=2)
     create_topic(cluster, partitions=1, replication=1)
     kept = books(cluster, "t", {"batch.size": 16_384})
     kept.write(COUNT)

@@ -234,7 +234,7 @@ def test_describe_of_an_unknown_topic_says_where_to_look(run: Run, admin: FakeAd
 def test_address_that_is_none_is_named(run: Run) -> None:
     result = run("topics", "list", "--bootstrap-server", "localhost")
     assert (result.exit_code, result.stderr) == (
-        1,
+        2,
         "Error: 'localhost' is not HOST:PORT. Name brokers such as localhost:9092.\n",
     )
 

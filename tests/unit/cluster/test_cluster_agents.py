@@ -17,12 +17,13 @@ from regency.runtime.http.probes import serving_host
 BROKER = BrokerPorts(BrokerId(2), dict(zip(PORTS, range(20_001, 20_006), strict=True)))
 
 
-def properties(directory: Path, **settings: str) -> dict[str, str]:
+def properties(directory: Path, log_dirs: int = 1, **settings: str) -> dict[str, str]:
     return agent_properties(
         BROKER,
         directory,
         zookeeper_connect="127.0.0.1:20000/lab",
         session_timeout_ms=3000,
+        log_dirs=log_dirs,
         settings={key.replace("_", "."): value for key, value in settings.items()},
     )
 
@@ -49,4 +50,16 @@ def test_settings_of_the_user_come_last(tmp_path: Path) -> None:
 
 def test_keys_that_the_cluster_decides_cannot_be_set(tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match=r"listeners, log\.dirs cannot be set"):
-        properties(tmp_path, listeners="PLAINTEXT://:9092", log_dirs="/data")
+        agent_properties(
+            BROKER,
+            tmp_path,
+            zookeeper_connect="127.0.0.1:20000/lab",
+            session_timeout_ms=3000,
+            log_dirs=1,
+            settings={"listeners": "PLAINTEXT://:9092", "log.dirs": "/data"},
+        )
+
+
+def test_an_agent_may_have_several_log_directories(tmp_path: Path) -> None:
+    names = [str(tmp_path / name) for name in ("data", "data-2", "data-3")]
+    assert properties(tmp_path, log_dirs=3)["log.dirs"] == ",".join(names)

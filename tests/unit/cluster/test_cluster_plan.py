@@ -95,6 +95,21 @@ def test_another_zookeeper_than_before_is_refused(tmp_path: Path) -> None:
         plan(tmp_path, zookeeper_connect="zk:2182")
 
 
+def test_log_directories_are_added_and_never_left_behind(tmp_path: Path) -> None:
+    assert plan(tmp_path).log_dirs == 1
+    write_state(tmp_path, plan(tmp_path, log_dirs=2))
+    assert plan(tmp_path).log_dirs == 2
+    assert plan(tmp_path, log_dirs=3).log_dirs == 3
+    with pytest.raises(ClusterError, match=r"have 2 log directories each, so not 1\. Leave the number out"):
+        plan(tmp_path, log_dirs=1)
+
+
+@pytest.mark.parametrize("count", [0, -1, 17])
+def test_number_of_log_directories_has_bounds(tmp_path: Path, count: int) -> None:
+    with pytest.raises(ClusterError, match=f"1 to 16 log directories, not {count}"):
+        plan(tmp_path, log_dirs=count)
+
+
 @pytest.mark.parametrize("count", [0, -1, 101])
 def test_number_of_brokers_has_bounds(tmp_path: Path, count: int) -> None:
     with pytest.raises(ClusterError, match=f"1 to 100 brokers, not {count}"):
