@@ -11,6 +11,7 @@ import asyncio
 import faulthandler
 import gc
 import logging
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -38,6 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m regency.broker_agent", description="One broker agent.")
     parser.add_argument("--config", type=Path, metavar="FILE", help="server.properties")
     parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="in place of its key")
+    parser.add_argument("--environment", action="store_true", help="take settings from variables KAFKA_* too")
     options = parser.parse_args(arguments)
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=True)
@@ -47,9 +49,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     gc.set_threshold(*GC_THRESHOLDS)
     gc.freeze()  # modules and message schemas stay for good
     try:
-        settings = load_settings(options.config, options.override)
+        settings = load_settings(options.config, options.override, os.environ if options.environment else None)
         log_format.configure(f"agent-{settings.broker_id}")
         inherited = [*(["--config", str(options.config)] if options.config else [])]
+        inherited += ["--environment"] if options.environment else []
         for override in options.override:
             inherited += ["--override", override]
         selector = MeteredSelector()

@@ -178,6 +178,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m regency.controller", description=__doc__)
     parser.add_argument("--config", type=Path, metavar="FILE", help="server.properties")
     parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="in place of the file's")
+    parser.add_argument("--environment", action="store_true", help="take settings from variables KAFKA_* too")
     parser.add_argument("--parent-pipe", type=int, metavar="FD", help="end when this pipe is closed")
     options = parser.parse_args(arguments)
     faulthandler.enable()
@@ -186,7 +187,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if options.parent_pipe is not None:
             die_with_parent()
-        settings = load_settings(options.config, options.override)
+        settings = load_settings(options.config, options.override, os.environ if options.environment else None)
         configure(f"controller-{settings.broker_id}")
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         gc.set_threshold(*GC_THRESHOLDS)

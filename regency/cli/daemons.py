@@ -49,33 +49,43 @@ def zookeeper(directory: Path | None, port: int | None) -> None:
 _CONFIG = click.option(
     "--config",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    required=True,
     help="A server.properties with Kafka's keys.",
 )
 _OVERRIDE = click.option(
     "--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Replaces a key of the file."
+)
+_ENVIRONMENT = click.option(
+    "--environment",
+    is_flag=True,
+    help="Variables replace keys of the file, as in images of Kafka: KAFKA_BROKER_ID is broker.id.",
 )
 
 
 @click.command()
 @_CONFIG
 @_OVERRIDE
-def agent(config: Path, overrides: tuple[str, ...]) -> None:
+@_ENVIRONMENT
+def agent(config: Path | None, overrides: tuple[str, ...], environment: bool) -> None:
     """Run a broker agent with its controller until SIGTERM or Ctrl-C. Its log goes to stderr.
 
     \b
     Examples:
       regency agent --config server.properties --override broker.id=4
       regency agent --config .run/agent-2/server.properties     a dead broker of `regency up` comes back
+      KAFKA_BROKER_ID=4 regency agent --config server.properties --environment
     """
-    become("regency.broker_agent", config, overrides)
+    if config is None and not environment:
+        raise click.UsageError("Say where the settings are: --config FILE, --environment, or both.")
+    become("regency.broker_agent", config, overrides, environment=environment)
 
 
-def become(module: str, config: Path, overrides: tuple[str, ...]) -> None:
+def become(module: str, config: Path | None, overrides: tuple[str, ...], *, environment: bool = False) -> None:
     """Run a daemon in place of this process."""
     for pair in overrides:
         if "=" not in pair:
             raise click.BadParameter(f"{pair!r} is not KEY=VALUE.", param_hint="--override")
     words = [word for pair in overrides for word in ("--override", pair)]
-    command = [sys.executable, "-P", "-m", module, "--config", str(config), *words]
+    words += ["--config", str(config)] if config is not None else []
+    words += ["--environment"] if environment else []
+    command = [sys.executable, "-P", "-m", module, *words]
     os.execve(command[0], command, {**os.environ, **import_path()})  # noqa: S606  (no shell is wanted)

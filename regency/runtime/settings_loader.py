@@ -1,19 +1,24 @@
-"""Reads a settings file and the overrides of a command line into BrokerSettings, and logs what has no effect."""
+"""Reads a settings file, variables and the overrides of a command line into BrokerSettings; logs what has no effect."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from regency.model.properties import parse_property_lines
 from regency.model.settings import BrokerSettings, SettingsInvalid, parse_settings
+from regency.runtime.settings_environment import read_variables
 
 logger = logging.getLogger(__name__)
 
 
-def load_settings(path: Path | None, overrides: Sequence[str] = ()) -> BrokerSettings:
+def load_settings(
+    path: Path | None, overrides: Sequence[str] = (), environment: Mapping[str, str] | None = None
+) -> BrokerSettings:
     """Settings of the file at `path` (None: of nothing), with each `key=value` of `overrides` in place of its key.
+
+    What the variables KAFKA_* of `environment` say (None: nothing) counts before the file, and after `overrides`.
 
     Raises SettingsInvalid with every problem, or where the file is missing, unreadable or not UTF-8.
     """
@@ -27,6 +32,12 @@ def load_settings(path: Path | None, overrides: Sequence[str] = ()) -> BrokerSet
                 repeated.append(f"{entry.key} stands in {origins[entry.key]} and line {entry.line}; the latter counts")
             properties[entry.key] = entry.value
             origins[entry.key] = f"line {entry.line}"
+    if environment is not None:
+        variables = read_variables(environment)
+        properties.update(variables.properties)
+        origins.update(variables.names)
+        repeated += [f"{name} is about Java's Kafka and has no effect" for name in variables.vain]
+        source = f"{source} and variables such as KAFKA_BROKER_ID"
     for override in overrides:
         key, value = _split(override)
         properties[key] = value

@@ -1,0 +1,68 @@
+"""Variables KAFKA_* become settings, as images of Kafka have it, and what is wrong is told by their names."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from regency.model.settings import SettingsInvalid, describe_settings
+from regency.runtime.settings_environment import key_of, read_variables
+from regency.runtime.settings_loader import load_settings
+
+IDENTITY = {"KAFKA_BROKER_ID": "4", "KAFKA_ZOOKEEPER_CONNECT": "zk:2181"}
+
+
+def variable_of(key: str) -> str:
+    return "KAFKA_" + key.replace("_", "__").replace("-", "___").replace(".", "_").upper()
+
+
+def test_every_key_has_a_variable() -> None:
+    keys = [setting.key for setting in describe_settings()]
+    assert [key_of(variable_of(key)) for key in keys] == keys
+
+
+@pytest.mark.parametrize(
+    ("variable", "key"), [("KAFKA_A_B", "a.b"), ("KAFKA_A__B", "a_b"), ("KAFKA_A___B_C", "a-b.c"), ("KAFKA_A", "a")]
+)
+def test_underscores_are_dots_underscores_and_dashes(variable: str, key: str) -> None:
+    assert key_of(variable) == key
+
+
+def test_what_is_of_others_is_left() -> None:
+    others = {"PATH": "/bin", "kafka_x": "1", "KAFKA_": "1", "MY_KAFKA_X": "1", "KAFKA_HEAP_OPTS": "-Xmx1g"}
+    read = read_variables({**others, "KAFKA_NUM_PARTITIONS": " 3 "})
+    assert (read.properties, read.names) == ({"num.partitions": "3"}, {"num.partitions": "KAFKA_NUM_PARTITIONS"})
+    assert read.vain == ("KAFKA_HEAP_OPTS",)
+
+
+def test_variables_count_before_the_file_and_overrides_before_variables(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("broker.id=1\nzookeeper.connect=other:1\nnum.partitions=2\ndefault.replication.factor=2\n")
+    settings = load_settings(file, ["num.partitions=7"], {**IDENTITY, "KAFKA_NUM_PARTITIONS": "5"})
+    assert (settings.broker_id, settings.zookeeper_connect) == (4, "zk:2181")
+    assert (settings.num_partitions, settings.default_replication_factor) == (7, 2)
+
+
+def test_without_asking_for_them_variables_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_NUM_PARTITIONS", "5")
+    assert load_settings(None, ["broker.id=1", "zookeeper.connect=h:1"]).num_partitions == 1
+
+
+def test_a_problem_names_its_variable_and_a_missing_setting_how_to_set_it() -> None:
+    with pytest.raises(SettingsInvalid) as caught:
+        load_settings(None, [], {"KAFKA_NUM_PARTITIONS": "0", "KAFKA_BROKER_ID": "1", "KAFKA_PROCESS_ROLES": "broker"})
+    lines = str(caught.value).splitlines()
+    assert lines[0] == "3 problems in the command line and variables such as KAFKA_BROKER_ID:"
+    assert "  KAFKA_NUM_PARTITIONS: num.partitions=0: expected 1 or more" in lines
+    assert any(line.startswith("  KAFKA_PROCESS_ROLES: process.roles=broker: ") for line in lines)
+    assert any(line.startswith("  zookeeper.connect is missing: ") for line in lines)
+
+
+def test_what_is_about_java_is_warned_about(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        load_settings(None, [], {**IDENTITY, "KAFKA_JMX_PORT": "9999"})
+    assert [line.split(": ")[-1] for line in caplog.messages] == [
+        "KAFKA_JMX_PORT is about Java's Kafka and has no effect"
+    ]
