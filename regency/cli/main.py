@@ -32,6 +32,7 @@ _COMMANDS = {
     "topics": _Lazy("regency.cli.topics:topics", "Create, alter, list and describe topics."),
     "produce": _Lazy("regency.cli.produce:produce", "Send lines to a topic."),
     "consume": _Lazy("regency.cli.consume:consume", "Print the records of a topic."),
+    "load": _Lazy("regency.cli.load:load", "Write to a topic at a steady rate, and read along."),
     "configs": _Lazy("regency.cli.configs:configs", "Show and change settings of topics and brokers."),
     "leaders": _Lazy("regency.cli.leaders:leaders", "Elect preferred leaders, or any where nobody leads."),
     "partitions": _Lazy("regency.cli.partitions:partitions", "Move partitions: plan, execute, verify, cancel, list."),

@@ -1,0 +1,204 @@
+"""`regency load`: writes to a topic at a steady rate and reads along, until it is told to end."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+
+import click
+import confluent_kafka
+import msgspec
+from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
+from kafka.errors import KafkaTimeoutError
+
+from regency.cli.context import TOPIC_NAME, Seconds, cluster_options, current, print_json, say
+from regency.cli.exits import CommandFailed, Exit
+from regency.cli.kafka_clients import (
+    CONNECT_TIMEOUT_S,
+    REQUEST_TIMEOUT_MS,
+    admin_client,
+    check_reachable,
+    client_config,
+    unreachable,
+)
+from regency.cli.refusals import refusal
+from regency.model.kafka_errors import ErrorCode
+from regency.model.topic_names import validate_topic_name
+
+TICK_S = 0.02
+"""How long is read before the next records are sent."""
+MOST_BEHIND_S = 1.0
+"""Of the records that could not be sent in time, those of more than this are given up: a load, not a backlog."""
+READ_AT_ONCE = 5_000
+FLUSH_S = 10.0
+KEYS = 1_000
+OWN_TOPIC = {"retention.bytes": str(100 << 20), "segment.bytes": str(10 << 20)}
+"""What a topic made for a load is created with: it runs for days, and shall not fill a disk."""
+
+
+class Pace:
+    """Says how many records are due. `rate`: per second. Passive: times are handed in, in seconds."""
+
+    def __init__(self, rate: float, now_s: float) -> None:
+        self._rate = rate
+        self._behind_s = max(MOST_BEHIND_S, 1 / rate)
+        self._next_s = now_s
+
+    def due(self, now_s: float) -> int:
+        """How many to send now, which then count as sent."""
+        self._next_s = max(self._next_s, now_s - self._behind_s)
+        count = max(0, int((now_s - self._next_s) * self._rate + 1e-6))
+        self._next_s += count / self._rate
+        return count
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """What `regency load -o json` prints. `errors` counts failed records by reason; `read` may count others' too."""
+
+    topic: str
+    seconds: float
+    delivered: int
+    failed: int
+    read: int
+    errors: dict[str, int]
+
+
+class _Counts:
+    def __init__(self) -> None:
+        self.delivered = self.read = 0
+        self.errors: Counter[str] = Counter()
+
+    def __call__(self, error: confluent_kafka.KafkaError | None, _: confluent_kafka.Message) -> None:
+        """Librdkafka's delivery callback."""
+        if error is None:
+            self.delivered += 1
+        else:
+            self.errors[error.str()] += 1
+
+
+@click.command()
+@click.argument("topic", type=TOPIC_NAME)
+@click.option(
+    "--rate", type=click.FloatRange(0.1, 1_000_000), default=500.0, show_default=True, help="Records a second."
+)
+@click.option("--size", type=click.IntRange(1, 1_000_000), default=500, show_default=True, help="Bytes of each.")
+@click.option("--seconds", type=Seconds(0.1), help="End after so many.  [default: at Ctrl-C or SIGTERM]")
+@click.option("--every", type=Seconds(0.1), default=10.0, show_default=True, help="Seconds between lines about it.")
+@click.option("--no-read", is_flag=True, help="Do not read along.")
+@cluster_options
+def load(topic: str, rate: float, size: int, seconds: float | None, every: float, no_read: bool) -> int:
+    """Write records to a topic at a steady rate, with acks=all, and read them along. Exit status 1 if any failed.
+
+    A topic that is not there is created with the brokers' defaults, and keeps 100 MiB of each partition. What a cluster
+    that stands still could not take is not made up for.
+
+    \b
+    Examples:
+      regency load load --rate 1000 --size 200
+      regency load load --seconds 60 -o json
+    """
+    validate_topic_name(topic)
+    servers = current().bootstrap_servers()
+    _ensure(servers, topic)
+    producer = confluent_kafka.Producer({**client_config(servers), "acks": "all", "enable.idempotence": True})
+    check_reachable(producer, servers)
+    consumer = None if no_read else _reader(servers, topic)
+    counts = _Counts()
+    started = time.monotonic()
+    try:
+        _run(producer, consumer, topic, _values(size), Pace(rate, started), counts, seconds, every)
+    finally:
+        producer.flush(FLUSH_S)
+        if consumer is not None:
+            consumer.close()
+        result = Loaded(
+            topic,
+            round(time.monotonic() - started, 3),
+            counts.delivered,
+            counts.errors.total() + len(producer),
+            counts.read,
+            dict(sorted(counts.errors.items())),
+        )
+        if current().json:
+            print_json(result)
+        say(f"Wrote {result.delivered} records to {topic} in {result.seconds:.1f} s, {result.failed} failed.")
+    return Exit.FAILED if result.failed else Exit.DONE
+
+
+def _run(
+    producer: confluent_kafka.Producer,
+    consumer: confluent_kafka.Consumer | None,
+    topic: str,
+    values: list[bytes],
+    pace: Pace,
+    counts: _Counts,
+    seconds: float | None,
+    every: float,
+) -> None:
+    started = told = now = time.monotonic()
+    number = 0
+    before = (0, 0, 0)
+    while seconds is None or now - started < seconds:
+        for _ in range(pace.due(now)):
+            number += 1
+            try:
+                key = b"%d" % (number % KEYS)
+                producer.produce(topic, values[number % len(values)], key, on_delivery=counts)
+            except BufferError:
+                break  # the cluster takes nothing now
+            except KafkaException as error:
+                raise CommandFailed(f"Topic {topic} takes no records: {error.args[0].str()}.") from error
+        if consumer is None:
+            producer.poll(TICK_S)
+        else:
+            producer.poll(0)
+            counts.read += sum(message.error() is None for message in consumer.consume(READ_AT_ONCE, TICK_S))
+        now = time.monotonic()
+        if now - told >= every:
+            after = (counts.delivered, counts.read, counts.errors.total())
+            wrote, read, failed = (new - old for new, old in zip(after, before, strict=True))
+            say(f"{wrote / (now - told):.0f} records/s written, {read / (now - told):.0f} read, {failed} failed")
+            told, before = now, after
+
+
+def _values(size: int) -> list[bytes]:
+    """A few values that do not compress to nothing; always the same."""
+    source = random.Random(1)  # noqa: S311  (no secrets)
+    return [source.randbytes(size) for _ in range(16)]
+
+
+def _reader(servers: str, topic: str) -> confluent_kafka.Consumer:
+    consumer = confluent_kafka.Consumer(
+        {
+            **client_config(servers),
+            "group.id": "regency-load",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "latest",
+        }
+    )
+    try:
+        partitions = consumer.list_topics(topic, timeout=CONNECT_TIMEOUT_S).topics[topic].partitions
+    except KafkaException as error:
+        raise unreachable(servers) from error
+    consumer.assign([TopicPartition(topic, partition, OFFSET_END) for partition in sorted(partitions)])
+    return consumer
+
+
+def _ensure(servers: str, topic: str) -> None:
+    """Create the topic where it is not there, and wait for its leaders. Raises CommandFailed."""
+    wanted = {"num_partitions": -1, "replication_factor": -1, "assignments": {}, "configs": OWN_TOPIC}
+    with admin_client(servers) as client:
+        answer = client.create_topics({topic: wanted}, timeout_ms=REQUEST_TIMEOUT_MS, raise_errors=False)["topics"][0]
+        if answer["error_code"] == ErrorCode.NONE:
+            say(f"Created topic {topic}.")
+        elif answer["error_code"] != ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise refusal(f"topic {topic}", answer["error_code"], answer.get("error_message"))
+        try:
+            client.wait_for_topics([topic], timeout_ms=REQUEST_TIMEOUT_MS)
+        except KafkaTimeoutError as error:
+            raise CommandFailed(
+                f"Not every partition of {topic} has a leader: {error}.",
+                hint="`regency topics describe` shows which; try again when brokers are back.",
+                status=Exit.IN_PROGRESS,
+            ) from error

@@ -1,0 +1,120 @@
+"""A load keeps its rate, makes nothing up after a pause, and tells what failed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import confluent_kafka
+import pytest
+from click.testing import Result
+
+from regency.cli import load
+from regency.cli.load import MOST_BEHIND_S, Pace
+
+Run = Callable[..., Result]
+AT = ("--bootstrap-server", "nobody:1")
+TIMED_OUT = confluent_kafka.KafkaError(confluent_kafka.KafkaError._MSG_TIMED_OUT)
+
+
+@pytest.mark.parametrize(("rate", "tick_s"), [(500.0, 0.02), (3.0, 0.02), (0.5, 0.1), (100_000.0, 0.013)])
+def test_the_rate_is_kept_whatever_the_tick(rate: float, tick_s: float) -> None:
+    pace = Pace(rate, 100.0)
+    ticks = int(60 / tick_s)
+    sent = sum(pace.due(100.0 + tick * tick_s) for tick in range(1, ticks + 1))
+    assert abs(sent - rate * ticks * tick_s) <= 1
+
+
+def test_after_a_pause_one_second_is_made_up_for_and_no_more() -> None:
+    pace = Pace(100.0, 0.0)
+    assert pace.due(1.0) == 100
+    assert pace.due(60.0) == 100 * MOST_BEHIND_S
+    assert pace.due(60.5) == 50
+
+
+def test_a_clock_that_stands_or_goes_back_sends_nothing() -> None:
+    pace = Pace(100.0, 10.0)
+    assert (pace.due(10.0), pace.due(9.0), pace.due(10.1)) == (0, 0, 10)
+
+
+class FakeProducer:
+    """Delivers all but each tenth record."""
+
+    def __init__(self, config: dict[str, object]) -> None:
+        self.config = config
+        self.sent: list[tuple[bytes, bytes]] = []
+
+    def produce(self, _: str, value: bytes, key: bytes, on_delivery: Callable[..., None]) -> None:
+        self.sent.append((key, value))
+        on_delivery(TIMED_OUT if len(self.sent) % 10 == 0 else None, None)
+
+    def poll(self, _: float) -> int:
+        return 0
+
+    def flush(self, _: float) -> int:
+        return 0
+
+    def __len__(self) -> int:
+        return 0
+
+
+class FullProducer(FakeProducer):
+    """Takes nothing, and in the end not even that."""
+
+    def produce(self, _: str, value: bytes, key: bytes, on_delivery: Callable[..., None]) -> None:
+        raise confluent_kafka.KafkaException(confluent_kafka.KafkaError(confluent_kafka.KafkaError._FATAL))
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[FakeProducer]:
+    producers: list[FakeProducer] = []
+
+    def make(config: dict[str, object]) -> FakeProducer:
+        producers.append(FakeProducer(config))
+        return producers[-1]
+
+    monkeypatch.setattr(load.confluent_kafka, "Producer", make)
+    monkeypatch.setattr(load, "check_reachable", lambda *_: None)
+    monkeypatch.setattr(load, "_ensure", lambda *_: None)
+    return producers
+
+
+def test_what_failed_is_counted_and_is_the_exit_status(run: Run, made: list[FakeProducer]) -> None:
+    result = run(
+        "load",
+        "t",
+        *AT,
+        "--no-read",
+        "--rate",
+        "1000",
+        "--size",
+        "7",
+        "--seconds",
+        "0.3",
+        "--every",
+        "0.1",
+        "-o",
+        "json",
+    )
+    told = json.loads(result.stdout)
+    [producer] = made
+    assert result.exit_code == 1
+    assert told["delivered"] + told["failed"] == len(producer.sent) > 10
+    assert told["failed"] == len(producer.sent) // 10 == told["errors"][TIMED_OUT.str()]
+    assert {len(value) for _, value in producer.sent} == {7}
+    assert (producer.config["acks"], producer.config["enable.idempotence"]) == ("all", True)
+    assert "records/s written, 0 read, " in result.stderr
+
+
+def test_a_producer_that_is_broken_ends_it_in_words(
+    run: Run, made: list[FakeProducer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(load.confluent_kafka, "Producer", FullProducer)
+    result = run("load", "t", *AT, "--no-read", "--seconds", "5")
+    assert result.exit_code == 1
+    assert "Error: Topic t takes no records: " in result.stderr
+
+
+def test_a_cluster_that_is_not_there_is_told(run: Run) -> None:
+    result = run("load", "t", "--bootstrap-server", "127.0.0.1:1", "--seconds", "1")
+    assert (result.exit_code, "No broker answers at 127.0.0.1:1." in result.stderr) == (5, True)
