@@ -1,0 +1,28 @@
+"""The image's HEALTHCHECK: exit status 0 once the agent says on /readyz that it is ready, and why not on stdout."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import sys
+
+PORT_VARIABLE = "KAFKA_REGENCY_HTTP_PORT"
+TIMEOUT_S = 4.0
+
+
+def main() -> int:
+    """Ask once."""
+    port = int(os.environ.get(PORT_VARIABLE, "9404"))
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)
+    try:
+        connection.request("GET", "/readyz")
+        answer = connection.getresponse()
+        sys.stdout.write(answer.read(2000).decode(errors="replace"))
+    except (OSError, http.client.HTTPException) as error:
+        sys.stdout.write(f"no answer from port {port}: {error}\n")
+        return 1
+    return 0 if answer.status == http.client.OK else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
