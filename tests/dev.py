@@ -167,6 +167,12 @@ def prometheus(_: list[str]) -> int:
     return 1
 
 
+def compose_test(arguments: list[str]) -> int:
+    """`compose-test [--help]`: docker-compose.yml on this machine's container engine, broken on purpose."""
+    paths = os.pathsep.join([str(ROOT / "tests" / "compose"), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+    return run([sys.executable, "-m", "compose_test", *arguments], env={**os.environ, "PYTHONPATH": paths})
+
+
 def ci(_: list[str]) -> int:
     """The longer stages after ./dev test, each with its seconds and a cap."""
     prometheus([])
@@ -257,13 +263,14 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "dashboards": dashboards,
     "prometheus": prometheus,
     "lock": lock,
+    "compose-test": compose_test,
     "ci": ci,
 }
 
 
 def main() -> int:
     """Look the command up and run it."""
-    lines = [f"  {name:<10} {(command.__doc__ or '').splitlines()[0]}" for name, command in COMMANDS.items()]
+    lines = [f"  {name:<12} {(command.__doc__ or '').splitlines()[0]}" for name, command in COMMANDS.items()]
     parser = argparse.ArgumentParser(
         prog="./dev",
         usage="./dev COMMAND [ARGUMENTS]",
