@@ -32,6 +32,8 @@ MOST_BEHIND_S = 1.0
 """Of the records that could not be sent in time, those of more than this are given up: a load, not a backlog."""
 READ_AT_ONCE = 5_000
 FLUSH_S = 10.0
+WATCHFUL = {"topic.metadata.refresh.interval.ms": 2_000}
+"""Asks who leads, since a frozen broker does not tell: librdkafka's defaults would wait a minute for it."""
 KEYS = 1_000
 OWN_TOPIC = {"retention.bytes": str(100 << 20), "segment.bytes": str(10 << 20)}
 """What a topic made for a load is created with: it runs for days, and shall not fill a disk."""
@@ -101,7 +103,9 @@ def load(topic: str, rate: float, size: int, seconds: float | None, every: float
     validate_topic_name(topic)
     servers = current().bootstrap_servers()
     _ensure(servers, topic)
-    producer = confluent_kafka.Producer({**client_config(servers), "acks": "all", "enable.idempotence": True})
+    producer = confluent_kafka.Producer(
+        {**client_config(servers), **WATCHFUL, "acks": "all", "enable.idempotence": True}
+    )
     check_reachable(producer, servers)
     consumer = None if no_read else _reader(servers, topic)
     counts = _Counts()
@@ -172,6 +176,7 @@ def _reader(servers: str, topic: str) -> confluent_kafka.Consumer:
     consumer = confluent_kafka.Consumer(
         {
             **client_config(servers),
+            **WATCHFUL,
             "group.id": "regency-load",
             "enable.auto.commit": False,
             "auto.offset.reset": "latest",
