@@ -100,5 +100,5 @@ class Prometheus:
                 return json.load(answer)["data"]
         except urllib.error.HTTPError as error:
             if error.code in (400, 422):
-                raise ValueError(json.load(error).get("error", "")) from error
+                raise ValueError(f"{words.get('query', path)}: {json.load(error).get('error', '')}") from error
             raise

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from compose_test.dashboards import queries
 from compose_test.project import AGENTS
 from compose_test.prometheus import Alert, Prometheus
-from compose_test.waiting import CheckFailed, eventually, expect
+from compose_test.waiting import eventually, expect
 
 SCRAPED_S = 60.0
 CALM_S = 120.0
 """Alerts wait for at most a minute here; then one evaluation, and what a start stirs up."""
 FIRES_S = 120.0
+RULER_SCRAPED_S = 30.0
+"""What a controller that has just begun to rule tells of the cluster is there after its next scrape, within 10 s."""
 DAEMONS = ("agent", "controller")
 
 
@@ -49,15 +51,19 @@ def check_dashboards(prometheus: Prometheus, since_s: float) -> str:
     """Every expression of every panel gives data: now, or for a graph at some time since `since_s` (wall clock)."""
     asked = queries()
     expect(asked, "there are no dashboards in deploy/grafana/dashboards")
-    empty: list[str] = []
-    for query in asked:
-        try:
-            found = prometheus.has_data(query.expression, since_s=None if query.instant else since_s)
-        except ValueError as error:
-            raise CheckFailed(f"{query.dashboard}, {query.panel}: {error}") from error
-        if not found:
-            empty.append(f"{query.dashboard}, {query.panel}: {query.expression}")
-    expect(not empty, "\n".join([f"{len(empty)} of {len(asked)} expressions give no data:", *empty]))
+
+    def empty() -> list[str]:
+        return [
+            f"{query.dashboard}, {query.panel}: {query.expression}"
+            for query in asked
+            if not prometheus.has_data(query.expression, since_s=None if query.instant else since_s)
+        ]
+
+    eventually(
+        lambda: not empty(),
+        within_s=RULER_SCRAPED_S,
+        what=lambda: "\n".join([f"every of {len(asked)} expressions gives data; these do not:", *empty()]),
+    )
     return f"{len(asked)} expressions of {len({query.dashboard for query in asked})} dashboards give data"
 
 
