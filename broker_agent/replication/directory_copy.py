@@ -58,7 +58,9 @@ class DirectoryCopy:
                 break
             self.is_prepared = False
             future.truncate_to(agreed)
-        if not current.log_start_offset <= future.log_end_offset <= current.log_end_offset:
+        # A start that a crash has set back may lie before the copy's: then the copy lacks what the log has again.
+        lacks_beginning = future.log_start_offset > current.log_start_offset
+        if lacks_beginning or not current.log_start_offset <= future.log_end_offset <= current.log_end_offset:
             self.is_prepared = False
             future.truncate_fully_and_start_at(current.log_start_offset)
 

@@ -101,6 +101,15 @@ def test_a_log_that_begins_beyond_the_copy_makes_it_begin_anew(logs) -> None:
     assert logs.future.log_start_offset == 7
 
 
+def test_a_copy_without_the_beginning_that_a_crash_gave_back_to_the_log_is_made_anew(logs) -> None:
+    """The log start rose, which the copy has, and the broker died before a checkpoint said so."""
+    logs.fill(logs.current, 1, 1, 1)
+    logs.future.truncate_fully_and_start_at(Offset(2))
+    logs.copy.is_prepared = True
+    whole(logs)
+    assert (logs.future.log_start_offset, logs.copy.may_be_swapped) == (0, False)
+
+
 def test_segments_of_both_need_not_begin_at_the_same_offsets(logs) -> None:
     logs.fill(logs.current, 1, 1)
     logs.copy.advance(ALL)
