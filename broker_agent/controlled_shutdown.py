@@ -5,6 +5,7 @@ Data loop only. Source: kafka-controller 8.2 (controlled.shutdown.* settings); t
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
@@ -40,7 +41,7 @@ async def leave(
     for attempt in range(1, settings.controlled_shutdown_max_retries + 1):
         asked = metadata.ruling
         assert asked is not None
-        why = await _ask(settings, broker, asked, broker_epoch())
+        why = await _ask_unless_succeeded(settings, broker, metadata, asked, broker_epoch())
         if why is None:
             logger.info("leadership has been moved away; stopping")
             return True
@@ -53,6 +54,24 @@ async def leave(
 
 def _succeeded(metadata: MetadataCache, asked: RulingController, _: MetadataSnapshot) -> bool:
     return metadata.ruling != asked
+
+
+async def _ask_unless_succeeded(
+    settings: BrokerSettings, broker: BrokerId, metadata: MetadataCache, asked: RulingController, epoch: BrokerEpoch
+) -> str | None:
+    """The same as `_ask`; but once another controller rules, one whose machine may be gone is waited for no longer."""
+    asking = asyncio.create_task(_ask(settings, broker, asked, epoch))
+    patience_ms = settings.controller_socket_timeout_ms
+    succession = asyncio.create_task(metadata.wait_for(partial(_succeeded, metadata, asked), patience_ms))
+    try:
+        await asyncio.wait((asking, succession), return_when=asyncio.FIRST_COMPLETED)
+        if not asking.done() and succession.result():
+            return f"the controller at {asked.endpoint} does not rule any more"
+        return await asking
+    finally:
+        for task in (asking, succession):
+            task.cancel()
+        await asyncio.gather(asking, succession, return_exceptions=True)
 
 
 async def _ask(settings: BrokerSettings, broker: BrokerId, ruling: RulingController, epoch: BrokerEpoch) -> str | None:

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 
 import pytest
 
 from regency.broker_agent import controlled_shutdown
-from regency.broker_agent.metadata_cache import (
-    MetadataCache,
-)
-from regency.model.ids import (
-    BrokerEpoch,
-    BrokerId,
-)
+from regency.broker_agent.metadata_cache import MetadataCache, RulingController
+from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch
 from regency.model.kafka_errors import ErrorCode
 from regency.model.settings import BrokerSettings
 from regency.protos import controller_pb2 as pb
@@ -42,6 +38,26 @@ def test_leaving_gives_up_after_the_attempts_of_the_settings(controller) -> None
     controller.shutdown_answers = [pb.ControlledShutdownResponse(error_code=ErrorCode.NOT_CONTROLLER)] * 2
     assert not leave(controller.known(), controlled_shutdown_max_retries=2)
     assert controller.shutdown_answers == []
+
+
+def test_leaving_waits_no_longer_for_a_controller_that_another_has_succeeded(controller) -> None:
+    controller.shutdown_answers = [pb.ControlledShutdownResponse()]
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections, and never answers
+        metadata = MetadataCache()
+        before = f"127.0.0.1:{silent.getsockname()[1]}"
+        metadata.saw_controller(RulingController(BrokerId(2), ControllerEpoch(3), before))
+
+        async def leave_while_another_takes_over() -> bool:
+            asked = BrokerSettings(broker_id=ME, controller_socket_timeout_ms=60_000)
+            leaving = asyncio.create_task(controlled_shutdown.leave(asked, ME, metadata, lambda: BrokerEpoch(50)))
+            connection, _ = await asyncio.to_thread(silent.accept)
+            endpoint = f"127.0.0.1:{controller.port}"
+            metadata.saw_controller(RulingController(BrokerId(1), ControllerEpoch(4), endpoint))
+            with connection:
+                return await leaving
+
+        assert asyncio.run(leave_while_another_takes_over())
+    assert len(controller.shutdowns) == 1
 
 
 def test_a_broker_nobody_ever_gave_a_partition_leaves_at_once() -> None:
