@@ -2,8 +2,11 @@
 
     ./dev bench latency --rate 5000 --replication 3 --record-size 100
 
-Every millisecond the records that are due are handed to one confluent-kafka producer (acks=all, linger.ms=0). Each is
-counted from the moment it was due, so that a client or a broker that falls behind is not measured less often for it.
+Every millisecond the records that are due are handed to one confluent-kafka producer (acks=all). Each is counted from
+the moment it was due, so that a client or a broker that falls behind is not measured less often for it.
+
+With --linger-ms 0 librdkafka sends each record alone, and once five requests of a broker are unanswered, which is all
+that an idempotent producer may have, its threads spin: more than a core, which brokers on the same machine lack.
 """
 
 from __future__ import annotations
@@ -37,9 +40,9 @@ _TICK_S = 0.001
 class OpenLoop:
     """A producer that sends on schedule, whatever became of the records before."""
 
-    def __init__(self, servers: str, acks: str, size: int) -> None:
+    def __init__(self, servers: str, acks: str, size: int, linger_ms: float) -> None:
         self._producer = Producer(
-            {"bootstrap.servers": servers, "acks": acks, "enable.idempotence": acks == "all", "linger.ms": 0}
+            {"bootstrap.servers": servers, "acks": acks, "enable.idempotence": acks == "all", "linger.ms": linger_ms}
         )
         self._value = bytes(size)
         self._latencies_ms: list[float] = []
@@ -82,6 +85,7 @@ def main() -> int:
     options.add_argument("--partitions", type=count, default=6)
     options.add_argument("--record-size", type=count, default=100)
     options.add_argument("--rate", type=count, default=5_000, help="records per second")
+    options.add_argument("--linger-ms", type=float, default=2.0, help="how long the producer gathers (default 2)")
     options.add_argument("--seconds", type=seconds, default=15.0, help="length of a run")
     arguments = options.parse_args()
     stay_on_two_cores()
@@ -89,7 +93,7 @@ def main() -> int:
         create_topic(cluster, TOPIC, arguments.partitions, arguments.replication)
 
         def measure() -> Figures:
-            client = OpenLoop(cluster.bootstrap_servers, arguments.acks, arguments.record_size)
+            client = OpenLoop(cluster.bootstrap_servers, arguments.acks, arguments.record_size, arguments.linger_ms)
             client.run(arguments.rate, WARM_UP_S)
             began = time.perf_counter()
             latencies_ms = client.run(arguments.rate, arguments.seconds)
