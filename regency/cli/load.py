@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections import Counter
@@ -100,6 +101,8 @@ def load(topic: str, rate: float, size: int, seconds: float | None, every: float
       regency load load --rate 1000 --size 200
       regency load load --seconds 60 -o json
     """
+    if math.isnan(rate):  # it is within every range
+        raise click.BadParameter("nan is not a number of records.", param_hint="--rate")
     validate_topic_name(topic)
     servers = current().bootstrap_servers()
     _ensure(servers, topic)

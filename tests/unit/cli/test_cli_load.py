@@ -37,6 +37,11 @@ def test_a_clock_that_stands_or_goes_back_sends_nothing() -> None:
     assert (pace.due(10.0), pace.due(9.0), pace.due(10.1)) == (0, 0, 10)
 
 
+def test_a_rate_that_is_no_number_is_refused(run: Run) -> None:
+    result = run("load", "t", "--rate", "nan", *AT)
+    assert (result.exit_code, "nan is not a number of records" in result.stderr) == (2, True)
+
+
 class FakeProducer:
     """Delivers all but each tenth record."""
 
