@@ -12,7 +12,11 @@ TIMEOUT_S = 4.0
 
 def main() -> int:
     """Ask once."""
-    port = int(os.environ.get(PORT_VARIABLE, "9404"))
+    said = os.environ.get(PORT_VARIABLE, "9404").strip()
+    if not said.isdecimal() or not 0 < int(said) < 65536:
+        sys.stdout.write(f"{PORT_VARIABLE}={said} is no port to ask; turn the container's health check off\n")
+        return 1
+    port = int(said)
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)
     try:
         connection.request("GET", "/readyz")

@@ -130,5 +130,15 @@ def test_healthcheck_names_the_port_where_nobody_answers() -> None:
     assert done.stdout.startswith("no answer from port 1: ")
 
 
+@pytest.mark.parametrize("port", ["-1", "0", "", "x", "70000"])
+def test_healthcheck_says_that_there_is_no_port_to_ask(port: str) -> None:
+    command = [sys.executable, "-I", str(HEALTHCHECK)]
+    done = subprocess.run(
+        command, env={"KAFKA_REGENCY_HTTP_PORT": port}, capture_output=True, text=True, check=False, timeout=10
+    )
+    assert (done.returncode, done.stderr) == (1, "")
+    assert done.stdout.startswith(f"KAFKA_REGENCY_HTTP_PORT={port} is no port to ask")
+
+
 def test_healthcheck_asks_the_default_port() -> None:
     assert f'"{BrokerSettings().regency_http_port}"' in HEALTHCHECK.read_text()
