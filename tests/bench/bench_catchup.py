@@ -5,7 +5,8 @@
 Broker 3 replicates a topic that brokers 1 and 2 lead. It is stopped, the topic grows by 2 GB, it starts again: counted
 from the moment it is registered until it is in the ISR of every partition. Then the same once more while a producer
 writes with acks=all, as fast as it can, to a topic of brokers 1 and 2; its rate before is compared with its rate
-meanwhile. MB are of record values.
+meanwhile. With --throttle-mb the follower is held back then, as people do who want to keep their producers (KIP-73).
+MB are of record values.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import sys
 import time
 
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from data_plane.producing import Load, produce
 from data_plane.topics import create_assigned, until
 from reporting import (
@@ -44,6 +46,7 @@ def main() -> int:
     options.add_argument("--partitions", type=count, default=6)
     options.add_argument("--produce-size", type=count, default=100, help="bytes of a record of the producer beside it")
     options.add_argument("--seconds", type=seconds, default=10.0, help="how long the producer is measured alone")
+    options.add_argument("--throttle-mb", type=count, help="per second, beside the producer (default: no throttle)")
     arguments = options.parse_args()
     stay_on_two_cores()
 
@@ -54,6 +57,8 @@ def main() -> int:
             create_assigned(cluster, LOAD, [LEADERS, LEADERS[::-1]] * 3)
             fall_behind(cluster, arguments.behind_mb)
             alone = catch_up(cluster)
+            if arguments.throttle_mb:
+                throttle(cluster, arguments.throttle_mb)
             fall_behind(cluster, arguments.behind_mb)
             with Load(cluster.bootstrap_servers, LOAD, size=arguments.produce_size, acks="all") as load:
                 load.rate_over(2)
@@ -82,6 +87,23 @@ def fall_behind(cluster: Cluster, megabytes: int) -> None:
     records = megabytes * 1_000_000 // RECORD_BYTES
     progress = Progress("written", records)
     produce(cluster.bootstrap_servers, TOPIC, count=records, size=RECORD_BYTES, acks="1", progress=progress)
+
+
+def throttle(cluster: Cluster, megabytes: int) -> None:
+    """Let the follower fetch so many MB per second at most of what it is behind with; it has to run for that."""
+    wishes = {
+        ConfigResource(ResourceType.BROKER, str(FOLLOWER)): {
+            "follower.replication.throttled.rate": str(megabytes * 1_000_000)
+        },
+        ConfigResource(ResourceType.TOPIC, TOPIC): {"follower.replication.throttled.replicas": "*"},
+    }
+    for resource, values in wishes.items():
+        for key, value in values.items():
+            entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+            resource.add_incremental_config(entry)
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    for answer in admin.incremental_alter_configs(list(wishes)).values():
+        answer.result(timeout=30)
 
 
 def catch_up(cluster: Cluster) -> float:

@@ -85,7 +85,9 @@ def main() -> int:
     options.add_argument("--partitions", type=count, default=6)
     options.add_argument("--record-size", type=count, default=100)
     options.add_argument("--rate", type=count, default=5_000, help="records per second")
-    options.add_argument("--linger-ms", type=float, default=2.0, help="how long the producer gathers (default 2)")
+    options.add_argument(
+        "--linger-ms", type=float, default=5.0, help="how long the producer gathers (default 5, as librdkafka)"
+    )
     options.add_argument("--seconds", type=seconds, default=15.0, help="length of a run")
     arguments = options.parse_args()
     stay_on_two_cores()
