@@ -36,6 +36,14 @@ LAST_LINES = 30
 NewCluster = Callable[..., Cluster]
 CreateTopic = Callable[..., None]
 REPORT = pytest.StashKey[dict[str, pytest.TestReport]]()
+LONG = frozenset({"test_repeated_kills.py", "test_agent_metrics.py", "test_log_directories.py", "test_top.py"})
+"""Whose tests take up to a minute each. They come last, where idle workers take them over first: begun by one that has
+much else to do, one of them would be all that is left in the end.
+"""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name in LONG)
 
 
 class Eventually(Protocol):

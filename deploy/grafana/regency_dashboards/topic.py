@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from grafana_foundation_sdk.builders import dashboard
 
 from regency_dashboards.kit import (
+    CLUSTER,
     GREEN,
     NEUTRAL,
     ORANGE,
@@ -26,6 +27,8 @@ PARTITION = "kafka_topic_partition"
 TRAFFIC = "kafka_server_brokertopicmetrics"
 OF_TOPICS = f'{TOPIC}, topic!=""'
 """What is counted by topic, without the totals of brokers."""
+NOT_LEFT_OUT = f"unless on() (sum(regency_controller_partitions_left_out{{{CLUSTER}}}) > 0)"
+"""Only where partitions have series of their own."""
 
 
 def build() -> dashboard.Dashboard:
@@ -58,8 +61,9 @@ def _glance() -> Iterator[PanelBuilder]:
     )
     yield stat_panel(
         "Without a leader",
-        f"sum({PARTITION}s{{{TOPIC}}}) - (count({PARTITION}_leader{{{TOPIC}}}) or vector(0))",
-        "Nobody can write to or read from them. Good: 0. See the runbook, KafkaOfflinePartitions.",
+        f"(sum({PARTITION}s{{{TOPIC}}}) - (count({PARTITION}_leader{{{TOPIC}}}) or vector(0))) {NOT_LEFT_OUT}",
+        "Nobody can write to or read from them. Good: 0. See the runbook, KafkaOfflinePartitions. Empty where the "
+        "controller leaves the series of partitions out (regency.controller.metrics.max.partitions).",
         ZERO_IS_GOOD,
     )
     yield stat_panel(
