@@ -20,12 +20,14 @@ RECORDS = 1000
 SIZE = 200
 
 
-def write(cluster: Cluster, count: int, acks: str = "all") -> list[KafkaError | None]:
-    """Write `count` records to t, each acknowledged or refused; the outcomes."""
+def write(cluster: Cluster, count: int, acks: str = "all", partitions: int = 1) -> list[KafkaError | None]:
+    """Write `count` records to t, to its partitions in turn, each acknowledged or refused; the outcomes."""
     outcomes: list[KafkaError | None] = []
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": acks, "retries": 0, "linger.ms": 5})
-    for _ in range(count):
-        producer.produce("t", b"x" * SIZE, on_delivery=lambda error, _: outcomes.append(error))
+    for number in range(count):
+        producer.produce(
+            "t", b"x" * SIZE, partition=number % partitions, on_delivery=lambda error, _: outcomes.append(error)
+        )
     assert producer.flush(30) == 0
     return outcomes
 
@@ -47,7 +49,7 @@ def test_traffic_is_counted_where_it_goes(
 ) -> None:
     create_topic(cluster, partitions=3)
     ask = scrapes(cluster)
-    assert set(write(cluster, RECORDS)) == {None}
+    assert set(write(cluster, RECORDS, partitions=3)) == {None}  # each agent leads one: each answers the consumer
     read(cluster, RECORDS)
 
     def settled() -> bool:
