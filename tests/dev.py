@@ -22,6 +22,7 @@ SUITES = {
     "integration": ["tests/integration"],
     "sim": ["tests/sim"],
     "chaos": ["tests/chaos"],
+    "spark": ["tests/spark"],
 }
 WITHOUT_A_NAME = ("unit", "property", "sim", "integration")
 """In this order: what waits most comes last, where idle workers take it over first."""
@@ -117,7 +118,7 @@ def check(_: list[str]) -> int:
 
 
 def test(arguments: list[str]) -> int:
-    """`test [unit|property|integration|sim|chaos] [pytest arguments]`; no name: check, most of them, simulations."""
+    """`test [SUITE] [pytest arguments]`, one of SUITES; no name: check, most of them, simulations."""
     if arguments and arguments[0] in SUITES:
         return run([sys.executable, "-m", "pytest", *SUITES[arguments[0]], *arguments[1:]])
     if check([]) != 0:
@@ -179,6 +180,7 @@ def ci(_: list[str]) -> int:
     stages: list[tuple[str, list[str | Path], int]] = [
         ("monitoring", [sys.executable, "-m", "pytest", "-q", *MONITORING], 240),
         ("documents", [sys.executable, "-m", "pytest", "-q", *DOCUMENTS], 240),
+        ("spark", [sys.executable, "-m", "pytest", "-q", *SUITES["spark"]], 420),
         ("demo", [sys.executable, "-m", "regency.cli.main", "demo", "--no-progress"], 180),
         ("paused", [sys.executable, "-m", "simulation.paused"], 720),
         ("defects", [sys.executable, "-m", "simulation.defects", "--known"], 720),
@@ -189,7 +191,7 @@ def ci(_: list[str]) -> int:
 
 def lock(_: list[str]) -> int:
     """Write requirements.lock anew (needs uv on the PATH)."""
-    extras = [word for extra in ("embedded", "demo", "dev") for word in ("--extra", extra)]
+    extras = [word for extra in ("embedded", "demo", "pipeline", "dev") for word in ("--extra", extra)]
     options = ["--universal", "--python-version=3.11", "--generate-hashes", "--no-emit-index-url", "--no-header"]
     return run(
         ["uv", "pip", "compile", "pyproject.toml", *extras, *options, "--no-annotate", "-qo", "requirements.lock"]

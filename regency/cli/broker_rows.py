@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from regency.cli.metadata import TopicFacts
-from regency.cli.wire import ClusterWire, Node
+from regency.cli.wire import ClusterWire
+from regency.clients.nodes import Node
 from regency.model.ids import BrokerId
 
 

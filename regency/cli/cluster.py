@@ -11,7 +11,8 @@ import msgspec
 from regency.cli.context import Seconds, cluster_options, current, print_json, say
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.metadata import TopicFacts, all_topics
-from regency.cli.wire import ControllerFacts, Node, cluster_wire
+from regency.cli.wire import ControllerFacts, cluster_wire
+from regency.clients.nodes import Node
 from regency.cluster.health import phrase
 from regency.cluster.state import read_state
 from regency.model.ids import BrokerId

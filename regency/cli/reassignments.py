@@ -15,7 +15,8 @@ from regency.broker_agent.wire.codec import (
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.metadata import PartitionFacts, all_topics
 from regency.cli.refusals import refusal
-from regency.cli.wire import REQUEST_TIMEOUT_MS, ClusterWire, Node, cluster_wire
+from regency.cli.wire import REQUEST_TIMEOUT_MS, ClusterWire, cluster_wire
+from regency.clients.nodes import Node
 from regency.model.facts import ReplicaAssignment
 from regency.model.ids import BrokerId, TopicPartition
 from regency.model.kafka_errors import ErrorCode

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from regency.cli.context import say
-from regency.cli.replica_wire import Place, Unanswered, replica_wire
 from regency.cli.wire import cluster_wire
+from regency.clients.replica_wire import Place, Unanswered, replica_wire
 from regency.model.ids import BrokerId, TopicId, TopicPartition
 
 TIMEOUT_MS = 3_000

@@ -17,6 +17,7 @@ from regency.broker_agent.wire.peer import PeerConnection, PeerUnavailable
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.kafka_clients import first_that_answers
 from regency.cli.refusals import refusal
+from regency.clients.nodes import Node
 from regency.model.ids import BrokerId
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import controller_pb2
@@ -30,20 +31,6 @@ _BROKERS, _CONTROLLERS = 1, 2
 
 RequestT = TypeVar("RequestT")
 ReplyT = TypeVar("ReplyT")
-
-
-class Node(msgspec.Struct, frozen=True):
-    """A live broker, or its controller process, and where it is reached."""
-
-    id: BrokerId
-    host: str
-    port: int
-    rack: str | None = None
-
-    @property
-    def address(self) -> str:
-        """host:port."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 class ControllerFacts(msgspec.Struct, frozen=True):

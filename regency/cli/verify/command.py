@@ -26,10 +26,10 @@ from regency.cli.exits import CommandFailed, Exit
 from regency.cli.kafka_clients import admin_client, check_partition
 from regency.cli.metadata import TopicFacts, decode_topics
 from regency.cli.refusals import refusal
-from regency.cli.replica_wire import REQUEST_TIMEOUT_MS, Place, ReplicaWire, replica_wire
-from regency.cli.verify.comparison import Batch, Divergence
-from regency.cli.verify.pace import Pace
-from regency.cli.verify.reading import (
+from regency.cli.wire import cluster_wire
+from regency.clients.comparison import Batch, Divergence
+from regency.clients.pace import Pace
+from regency.clients.reading import (
     BEHIND,
     DAMAGED,
     DIVERGES,
@@ -41,7 +41,7 @@ from regency.cli.verify.reading import (
     PartitionResult,
     read_and_compare,
 )
-from regency.cli.wire import cluster_wire
+from regency.clients.replica_wire import REQUEST_TIMEOUT_MS, Place, ReplicaWire, replica_wire
 from regency.model.ids import BrokerId, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 

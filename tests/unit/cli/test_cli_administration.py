@@ -22,7 +22,8 @@ from regency.cli import (
 )
 from regency.cli.exits import CommandFailed
 from regency.cli.metadata import PartitionFacts, TopicFacts
-from regency.cli.wire import ControllerFacts, Node
+from regency.cli.wire import ControllerFacts
+from regency.clients.nodes import Node
 from regency.model.ids import BrokerId
 from regency.protos import admin_pb2, controller_pb2
 

@@ -15,7 +15,7 @@ from regency.cli import (
     configs,
     topics_alter,
 )
-from regency.cli.wire import Node
+from regency.clients.nodes import Node
 from regency.model.ids import BrokerId
 
 Run = Callable[..., Result]

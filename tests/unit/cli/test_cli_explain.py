@@ -17,7 +17,8 @@ from regency.broker_agent.wire.codec import Message
 from regency.cli import doctor, explain
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.explain import Moment
-from regency.cli.wire import ControllerFacts, Node
+from regency.cli.wire import ControllerFacts
+from regency.clients.nodes import Node
 from regency.history.records import Decision, encode_decisions
 from regency.model.ids import BrokerId, ControllerEpoch, LeaderEpoch, ZkVersion
 from regency.protos import inspection_pb2 as pb

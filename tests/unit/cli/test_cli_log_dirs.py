@@ -14,7 +14,7 @@ from click.testing import Result
 from regency.broker_agent.wire.codec import AlterReplicaLogDirsRequest, DescribeLogDirsRequest
 from regency.cli import log, plan_report
 from regency.cli.exits import CommandFailed
-from regency.cli.wire import Node
+from regency.clients.nodes import Node
 from regency.model.ids import TopicPartition
 
 Run = Callable[..., Result]

@@ -10,7 +10,7 @@ import pytest
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.plan_execution import cancellations, fit, judge, left_of, read_plan, write_rollback
 from regency.cli.reassignments import Situation
-from regency.cli.wire import Node
+from regency.clients.nodes import Node
 from regency.model.facts import ReplicaAssignment
 from regency.model.ids import BrokerId, TopicPartition
 from regency.planning.plan_file import PlanFile, decode_plan, encode_plan, fingerprints

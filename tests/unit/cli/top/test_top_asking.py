@@ -11,7 +11,7 @@ from regency.cli.exits import CommandFailed, Exit
 from regency.cli.top import asking
 from regency.cli.top.asking import Asker
 from regency.cli.top.reading import OLD_CONTROLLER
-from regency.cli.wire import Node
+from regency.clients.nodes import Node
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import controller_pb2, inspection_pb2
 from regency.runtime.grpc_servers import GrpcServer, service, unary

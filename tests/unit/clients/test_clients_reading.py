@@ -10,10 +10,10 @@ import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from regency.broker_agent.replication.api import FetchedPartition, FetchPartition, ListedOffset
-from regency.cli.replica_wire import Place, Unanswered
-from regency.cli.verify import reading
-from regency.cli.verify.pace import Pace
-from regency.cli.verify.reading import Partition, PartitionResult, read_and_compare
+from regency.clients import reading
+from regency.clients.pace import Pace
+from regency.clients.reading import Partition, PartitionResult, read_and_compare
+from regency.clients.replica_wire import Place, Unanswered
 from regency.model.clock import ManualClock
 from regency.model.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode

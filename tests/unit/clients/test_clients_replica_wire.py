@@ -11,9 +11,9 @@ import pytest
 
 from regency.broker_agent.wire.codec import FetchRequest, ListOffsetsRequest
 from regency.broker_agent.wire.peer import PeerUnavailable
-from regency.cli import replica_wire
-from regency.cli.replica_wire import Place, ReplicaWire, Unanswered
-from regency.cli.wire import Node
+from regency.clients import replica_wire
+from regency.clients.nodes import Node
+from regency.clients.replica_wire import Place, ReplicaWire, Unanswered
 from regency.model.ids import BrokerId, Offset, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 

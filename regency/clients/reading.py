@@ -12,9 +12,9 @@ from enum import Enum
 import msgspec
 
 from regency.broker_agent.replication.api import FetchedPartition, FetchPartition
-from regency.cli.replica_wire import Place, Replica, ReplicaWire, Unanswered
-from regency.cli.verify.comparison import Batch, Comparison, Divergence
-from regency.cli.verify.pace import Pace
+from regency.clients.comparison import Batch, Comparison, Divergence
+from regency.clients.pace import Pace
+from regency.clients.replica_wire import Place, Replica, ReplicaWire, Unanswered
 from regency.model.ids import BrokerId, Offset, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from regency.model.record_batch import CorruptBatch, crc_matches, iter_batches

@@ -24,7 +24,7 @@ from regency.broker_agent.replication.fetch_wire import (
     offsets_request,
 )
 from regency.broker_agent.wire.peer import PeerConnection, PeerUnavailable
-from regency.cli.wire import Node
+from regency.clients.nodes import Node
 from regency.model.ids import NO_BROKER_EPOCH, NO_LEADER_EPOCH, BrokerId, Offset, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 
