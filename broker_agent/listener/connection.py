@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections import deque
 from time import perf_counter_ns
 from typing import Final, Protocol, cast
@@ -86,6 +87,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """asyncio: the socket is accepted."""
         self._transport = cast(asyncio.Transport, transport)
+        _send_at_once(transport)
         name = transport.get_extra_info("peername")
         if name:
             self.peer_host = str(name[0])
@@ -268,6 +270,16 @@ class Connection(asyncio.Protocol):
         else:
             self.close_for(Closing.IDLE, f"{self._host.max_idle_ms} ms")
             self.abort()
+
+
+def _send_at_once(transport: asyncio.BaseTransport) -> None:
+    """No Nagle: a second answer shortly after a first would wait for the client's delayed acknowledgement, some 40 ms.
+
+    asyncio does so for sockets of proto IPPROTO_TCP alone, and what socket.create_server makes has proto 0.
+    """
+    accepted = transport.get_extra_info("socket")
+    if accepted is not None and accepted.family in (socket.AF_INET, socket.AF_INET6):
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 def _is_produce(frame: memoryview) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -45,6 +46,19 @@ def test_what_is_no_request_closes_its_connection_and_harms_nobody_else(
         assert (await bystander.ask(MetadataRequest(topics=[]), 9)).controller_id == 1
 
     serve(scenario, socket_request_max_bytes=1000)
+
+
+def test_answers_do_not_wait_for_the_client_to_acknowledge_the_ones_before(serve: Serve) -> None:
+    """Nagle's algorithm would hold a second answer back until the client's delayed acknowledgement, some 40 ms."""
+
+    async def scenario(h: Any) -> None:
+        await (await h.connect()).ask(MetadataRequest(topics=[]), 9)
+
+        [connection] = h.listener._connections
+        accepted = connection._transport.get_extra_info("socket")
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
+
+    serve(scenario)
 
 
 def test_a_request_half_sent_is_counted(serve: Serve) -> None:
