@@ -103,7 +103,13 @@ class ControllerProcess:
         )
         examiner = Examiner(self._controller, desk, self._session, config.broker_id, clock)
         summariser = Summariser(
-            self._controller, desk, self._session, broker=config.broker_id, defaults=config.log_config, clock=clock
+            self._controller,
+            self._queue,
+            self._loop,
+            self._session,
+            broker=config.broker_id,
+            defaults=config.log_config,
+            clock=clock,
         )
         inspection = Inspection(config.broker_id, config.history_dir, examiner, summariser)
         services = [reporting.handler(), admin_service(desk), inspection.handler()]

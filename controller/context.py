@@ -64,8 +64,6 @@ class ControllerContext:
         """Partitions with former replicas whose deletion is not confirmed."""
         self.touched: dict[str, None] = {}
         """Topics of which something has changed that brokers host by; whoever has looked at them takes them out."""
-        self.uncounted: dict[str, None] = {}
-        """Topics of which the same or a partition's state has changed; whoever counts what is well takes them out."""
         self.unjudged: dict[TopicPartition, int] = {}
         """States that others wrote and that were read again, by the zxid of their last write: whether all members of
         their ISRs still work is looked at when the leader's notification comes."""
@@ -149,7 +147,7 @@ class ControllerContext:
             entry = self.topics[topic.topic] = TopicEntry(topic.topic)
         entry.zk_version = topic.zk_version
         entry.czxid = topic.czxid
-        self._touch(topic.topic)
+        self.touched[topic.topic] = None
         if topic.topic_id is not None:
             entry.topic_id = topic.topic_id
         added = []
@@ -173,7 +171,7 @@ class ControllerContext:
     def remove_topic(self, topic: str) -> None:
         """Forget a topic whose znode is gone."""
         entry = self.topics.pop(topic, None)
-        self._touch(topic)
+        self.touched[topic] = None
         if entry is not None:
             partitions = [TopicPartition(topic, number) for number, _ in entry.partitions()]
             self.partition_count -= len(partitions)
@@ -202,7 +200,7 @@ class ControllerContext:
         entry.grow(partition.partition)
         entry.assignments[partition.partition] = _shared(self._assignments, assignment)
         entry.changes += 1
-        self._touch(partition.topic)
+        self.touched[partition.topic] = None
         self._note_reassignment(partition, assignment)
 
     def is_reassigning(self, topic: str) -> bool:
@@ -274,7 +272,7 @@ class ControllerContext:
         entry = self.topics[partition.topic]
         entry.leadership[partition.partition] = leadership
         entry.changes += 1
-        self._touch(partition.topic)
+        self.touched[partition.topic] = None
 
     def set_leaderships(self, read: Mapping[TopicPartition, LeaderIsrAndControllerEpoch]) -> None:
         """Note what many state znodes hold."""
@@ -283,7 +281,7 @@ class ControllerContext:
             name, number = partition
             if known is None or name != topic:
                 topic, known = name, self.topics[name]
-                self._touch(name)
+                self.touched[name] = None
             known.leadership[number] = leadership
             known.changes += 1
 
@@ -302,8 +300,9 @@ class ControllerContext:
 
     def set_partition_state(self, partition: TopicPartition, state: PartitionState) -> None:
         """Move a partition of a known topic into a state."""
-        self.topics[partition.topic].partition_states[partition.partition] = state
-        self.uncounted[partition.topic] = None
+        entry = self.topics[partition.topic]
+        entry.partition_states[partition.partition] = state
+        entry.changes += 1
         if state is PartitionState.NEW or state is PartitionState.OFFLINE:
             self.leaderless.add(partition)
         else:
@@ -338,12 +337,12 @@ class ControllerContext:
             changed = known[key] = _shared(self._replica_states, ordered)
         entry.replica_states[partition.partition] = changed
         entry.changes += 1
-        self._touch(partition.topic)
+        self.touched[partition.topic] = None
 
     def begin_replicas(self, topic: str) -> list[PartitionReplica]:
         """Give all replicas of a topic their first states, Online or Ineligible. Returns those that are Ineligible."""
         entry = self.topics[topic]
-        self._touch(topic)
+        self.touched[topic] = None
         ineligible: list[PartitionReplica] = []
         alike = not self.offline_replicas
         """Whether a replica's state depends on its broker alone: else partitions of the same brokers may differ."""
@@ -366,7 +365,7 @@ class ControllerContext:
         """Give all partitions of a topic their first states, by number."""
         entry = self.topics[topic]
         entry.partition_states = states
-        self.uncounted[topic] = None
+        entry.changes += 1
         waiting = (PartitionState.NEW, PartitionState.OFFLINE)
         self.leaderless.update(name for name, state in zip(entry.names, states, strict=True) if state in waiting)
 
@@ -379,10 +378,6 @@ class ControllerContext:
         if not deleting:
             return len(self.leaderless)
         return sum(1 for partition in self.leaderless if partition.topic not in deleting)
-
-    def _touch(self, topic: str) -> None:
-        self.touched[topic] = None
-        self.uncounted[topic] = None
 
     def _note_reassignment(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
         if assignment.is_reassigning:

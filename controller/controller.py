@@ -14,7 +14,6 @@ from regency.controller import routes
 from regency.controller.channels import OpenChannels
 from regency.controller.cluster_store import ClusterStore
 from regency.controller.config import ControllerConfig
-from regency.controller.context import ControllerContext
 from regency.controller.elector import Elector
 from regency.controller.event_loop import EventQueue
 from regency.controller.events import (
@@ -131,8 +130,8 @@ class Controller:
         return [] if term is None else term.channels.standings()
 
     @property
-    def context(self) -> ControllerContext | None:
-        """What it rules by, for who copies from it (topic_copies.py); None where it does not rule. Any thread.
+    def term(self) -> Term | None:
+        """The term it rules in, for what other threads may ask of one; None where it does not rule. Any thread.
 
         Also None as soon as the session that won is over, before the controller's thread comes to it: a process that
         was stopped for a while must not be counted besides its successor.
@@ -141,7 +140,7 @@ class Controller:
         if term is None or not self.view.ruling:
             return None
         holds = session.session_id != 0 and session.generation == term.store.fence.generation
-        return term.context if holds else None
+        return term if holds else None
 
     @property
     def in_contact(self) -> bool:

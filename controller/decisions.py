@@ -60,7 +60,11 @@ class DecisionLog:
         self._last: deque[Decision] = deque(maxlen=REMEMBERED)
 
     def last(self, count: int) -> list[Decision]:
-        """The last decisions that are recorded, at most so many; the controller's thread only."""
+        """The last decisions that are recorded, at most so many. Any thread.
+
+        One call copies the deque: no other Python code runs meanwhile, so it never changes under the iteration (which
+        would raise). What it holds is immutable.
+        """
         return list(self._last)[-count:] if count > 0 else []
 
     def begin(self, event: str) -> None:

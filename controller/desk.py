@@ -35,18 +35,10 @@ class Desk:
 
         Without contact with ZooKeeper nothing gets done: then the wait is a short one.
         """
-        self.put(request)
-        return self.wait(request, self._timeout_ms)
-
-    def put(self, request: Request[T]) -> None:
-        """Queue a request. Raises NotController."""
         if not self._controller.view.ruling:
             raise NotController(NOT_RULING)
         self._queue.put(request)
-
-    def wait(self, request: Request[T], timeout_ms: int) -> T:
-        """The answer of a request that is queued. Raises NotController, and TimeoutError as `ask` does."""
-        left_ms, lost_ms = timeout_ms, 0
+        left_ms, lost_ms = self._timeout_ms, 0
         while True:
             try:
                 return request.reply.result(min(LOOK_EVERY_MS, left_ms) / 1000)
@@ -76,16 +68,6 @@ class Desk:
         """
         blocked = self._controller.view.blocked
         return (ErrorCode.REQUEST_TIMED_OUT, blocked) if blocked else (ErrorCode.NOT_CONTROLLER, NOT_RULING)
-
-    @property
-    def busy_with(self) -> str:
-        """What the controller's thread does, by name."""
-        return self._loop.state.label
-
-    @property
-    def queued(self) -> int:
-        """Events that wait for it."""
-        return len(self._queue)
 
     def too_busy(self) -> str:
         """Why a request got no answer in time."""

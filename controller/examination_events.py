@@ -69,7 +69,7 @@ def copy_cluster(term: Term, _request: CopyCluster) -> ClusterCopy:
 def copy_topics(term: Term, request: CopyTopics) -> dict[str, TopicEntry]:
     """The lists are copied, what they hold never changes."""
     known = term.context.topics
-    return {name: copied(known[name]) for name in request.names if name in known}
+    return {name: _copied(known[name]) for name in request.names if name in known}
 
 
 def context_of(cluster: ClusterCopy, topics: dict[str, TopicEntry]) -> ControllerContext:
@@ -85,11 +85,10 @@ def context_of(cluster: ClusterCopy, topics: dict[str, TopicEntry]) -> Controlle
     return context
 
 
-def copied(entry: TopicEntry) -> TopicEntry:
-    """What is known of a topic, for other threads: the lists are copied, what they hold never changes."""
-    other = copy.copy(entry)
-    other.assignments = entry.assignments[:]
-    other.leadership = entry.leadership[:]
-    other.partition_states = entry.partition_states[:]
-    other.replica_states = entry.replica_states[:]
-    return other
+def _copied(entry: TopicEntry) -> TopicEntry:
+    copied = copy.copy(entry)
+    copied.assignments = entry.assignments[:]
+    copied.leadership = entry.leadership[:]
+    copied.partition_states = entry.partition_states[:]
+    copied.replica_states = entry.replica_states[:]
+    return copied

@@ -13,7 +13,7 @@ from regency.controller.controller import Controller
 from regency.controller.event_loop import EventLoop, EventQueue
 from regency.controller.meters import EventMeter, RequestMeter
 from regency.controller.reconcile_rules import Repair
-from regency.controller.topic_copies import Copies, TopicCopies
+from regency.controller.topic_copies import Copies
 from regency.controller.topic_metrics import topic_families
 from regency.model.clock import Clock
 from regency.runtime.metrics import table_controller as names
@@ -49,18 +49,18 @@ class ControllerMetrics:
         self._requests = requests
         self._clock = clock
         self._max_partitions = max_partitions
-        self._copies = TopicCopies()
         self._warned = False
 
     def collect(self, wanted: Wanted) -> Iterable[Family]:
         """Everything at this moment."""
-        context = self._controller.context
-        copies = self._copies.take(context)
-        yield from self._of_controller(copies, ruling=context is not None)
+        term = self._controller.term
+        ruling = term is not None
+        copies = Copies() if term is None else term.copies.take()
+        yield from self._of_controller(copies, ruling=ruling)
         yield from self._of_events()
         yield from self._of_channels()
-        yield from self._our_own(ruling=context is not None)
-        if context is not None:
+        yield from self._our_own(ruling=ruling)
+        if ruling:
             reports, most = self._controller.reports, self._max_partitions
             if copies.partitions > most and not self._warned:
                 self._warned = True
@@ -73,7 +73,7 @@ class ControllerMetrics:
         yield value(names.PREFERRED_REPLICA_IMBALANCE_COUNT, copies.imbalanced)
         yield value(names.CONTROLLER_STATE, self._loop.state.gauge)
         yield value(names.GLOBAL_TOPIC_COUNT, copies.topic_count)
-        yield value(names.GLOBAL_PARTITION_COUNT, copies.partitions)
+        yield value(names.GLOBAL_PARTITION_COUNT, copies.led)
         yield value(names.TOPICS_TO_DELETE_COUNT, copies.topics_to_delete)
         yield value(names.REPLICAS_TO_DELETE_COUNT, copies.replicas_to_delete)
         yield value(names.TOPICS_INELIGIBLE_TO_DELETE_COUNT, copies.topics_ineligible)

@@ -56,7 +56,6 @@ from regency.controller.reassignment_requests import (
 )
 from regency.controller.reconcile import ReconcileDue, on_reconcile_due
 from regency.controller.resignation import Resign, resign
-from regency.controller.summary_events import TakeGlance, take_glance
 from regency.controller.term import Term
 from regency.controller.topic_creation import create_topics
 from regency.controller.topic_deletion_requests import (
@@ -120,6 +119,5 @@ REQUESTS: Final[Mapping[type[Event], Callable[[Term, Any], Any]]] = {
     ListReassignments: list_reassignments,
     CopyCluster: copy_cluster,
     CopyTopics: copy_topics,
-    TakeGlance: take_glance,
 }
 """Events that somebody waits for. What the handler returns is the answer."""

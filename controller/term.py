@@ -26,6 +26,7 @@ from regency.controller.request_batch import RequestBatch
 from regency.controller.sender import Deleted, Trouble
 from regency.controller.store_deletions import DeletionStore
 from regency.controller.tallies import Tallies
+from regency.controller.topic_copies import TopicCopies
 from regency.controller.topic_deletion import TopicDeletionManager
 from regency.controller.topic_watches import TopicWatches
 from regency.history.writer import HistoryWriter
@@ -64,7 +65,11 @@ class TermListener:
 
 
 class Term:
-    """Context, state machines, senders and decisions of one controller epoch. The controller's thread alone uses it."""
+    """Context, state machines, senders and decisions of one controller epoch.
+
+    The controller's thread alone uses it. Any other may ask for `copies`, `decisions.last`, `channels.standings`, and
+    when it began in which epoch.
+    """
 
     def __init__(
         self,
@@ -92,6 +97,8 @@ class Term:
         self.queue = queue
         self.elector = elector
         self.context = ControllerContext()
+        self.copies = TopicCopies(self.context)
+        """What others see of the context. They end with it: nobody counts what another term knew."""
         self.batch = RequestBatch(self.context)
         self.decisions = DecisionLog(history, store.fence.epoch, config.broker_id, clock)
         self.partitions = PartitionStateMachine(

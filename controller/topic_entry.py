@@ -39,8 +39,8 @@ class TopicEntry:
         self.partition_states: list[PartitionState] = []
         self.replica_states: list[ReplicaStates] = []
         self.changes = 0
-        """Grows after every change of assignments, leadership or replica states, so that another thread, which may copy
-        these lists at any time, sees later whether its copies are still right."""
+        """Grows after every change of assignments, leadership or states, so that another thread, which may copy these
+        lists at any time, sees later whether its copies are still right."""
 
     def grow(self, partition: int) -> None:
         """Make room for partition number `partition`."""

@@ -32,9 +32,8 @@ def topic_families(copies: Copies, reports: ReplicaReports, wanted: Wanted, *, m
     """All that is wanted of them; nothing per partition where there are more of these than `max_partitions`."""
     yield value(names.BROKERS, len(copies.brokers))
     yield values(names.BROKER_INFO, [((str(id_), _address(each)), 1) for id_, each in sorted(copies.brokers.items())])
-    counted = [(copy.name, sum(each is not None for each in copy.assignments)) for copy in copies.topics]
-    yield block(names.TOPIC_PARTITIONS, [(f'topic="{name}"', count) for name, count in counted])
-    partitions = sum(count for _, count in counted)
+    yield block(names.TOPIC_PARTITIONS, [(f'topic="{copy.name}"', copy.partitions) for copy in copies.topics])
+    partitions = sum(copy.partitions for copy in copies.topics)
     yield value(names.PARTITIONS_LEFT_OUT, 0 if partitions <= max_partitions else partitions)
     if partitions <= max_partitions:
         if any(map(wanted, _STATES)):

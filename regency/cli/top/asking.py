@@ -27,7 +27,7 @@ from regency.runtime.grpc_clients import ControllerClient, InspectionClient
 
 WORST, DECISIONS = 50, 50
 SUMMARY_TIMEOUT_MS = 4_000
-"""The controller gives what it has after a second and a half, however busy it is."""
+"""The controller copies for 0.2 s at most, however busy it is; settings of topics in trouble it reads besides."""
 SEARCH_TIMEOUT_MS = 2_000
 DISKS_EVERY_S = 10.0
 DISK_TIMEOUT_MS = 1_000

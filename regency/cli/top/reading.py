@@ -40,7 +40,7 @@ class Reader:
             self._servers,
             time_ms,
             notes=_notes(answer),
-            age_s=answer.age_ms / 1000,
+            age_s=0.0,
             controller=ControllerLine(
                 answer.broker_id,
                 answer.controller_epoch,
@@ -77,7 +77,7 @@ class Reader:
         rate = None
         if reported:
             name = (answer.controller_epoch, each.broker_id, each.broker_epoch)
-            rate = self._rates.see(name, each.appended, now_s - answer.age_ms / 1000)
+            rate = self._rates.see(name, each.appended, now_s)
         state = "leaving" if each.shutting_down else "silent" if each.report_age_ms > SILENT_MS else "live"
         return BrokerLine(
             each.broker_id,
@@ -96,21 +96,12 @@ class Reader:
 
 
 def _notes(answer: pb.SummariseResponse) -> list[str]:
-    notes = []
-    if not answer.in_contact:
-        notes.append(
-            f"ZooKeeper is away: controller {answer.broker_id} has no contact with it, and decides nothing meanwhile."
-        )
-    if answer.message:
-        notes.append(answer.message)
-    return notes
+    if answer.in_contact:
+        return []
+    return [f"ZooKeeper is away: controller {answer.broker_id} has no contact with it, and decides nothing meanwhile."]
 
 
 def _counts(answer: pb.SummariseResponse) -> PartitionCounts:
-    if answer.uncounted_topics and not answer.ruling_since_ms:  # it knows sums alone
-        return PartitionCounts(
-            answer.topics, answer.partitions, answer.offline, topics_to_count=answer.uncounted_topics
-        )
     return PartitionCounts(
         answer.topics,
         answer.partitions,

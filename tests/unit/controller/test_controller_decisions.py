@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import threading
 
 import pytest
 
-from regency.controller.decisions import LINES_PER_EVENT, DecisionLog, Outcome
+from regency.controller.decisions import LINES_PER_EVENT, REMEMBERED, DecisionLog, Outcome
 from regency.history.reader import read_history
 from regency.history.writer import HistoryWriter
 from regency.model.clock import ManualClock
@@ -49,3 +50,25 @@ def test_decisions_of_other_kinds_are_numbered_on_and_many_are_one_line(log, tmp
     assert [each.message for each in caplog.records] == [
         f"reconcile decided about {LINES_PER_EVENT + 1}, such as u-0: {LINES_PER_EVENT + 1} told again"
     ]
+
+
+def test_the_last_are_read_while_others_are_decided(log):
+    """Whatever another thread sees meanwhile are the last ones of some moment, in order and without a gap."""
+    done = threading.Event()
+
+    def decide() -> None:
+        for number in range(300):
+            log.note_each((f"t-{number}", "on broker 1", "told again", "why") for _ in range(3))
+        done.set()
+
+    thread = threading.Thread(target=decide)
+    thread.start()
+    seen = []
+    while not done.is_set():
+        seen.append([each.number for each in log.last(REMEMBERED)])
+    thread.join()
+
+    assert [each.number for each in log.last(2)] == [899, 900]
+    for numbers in filter(None, seen):
+        assert numbers == list(range(numbers[0], numbers[-1] + 1))
+        assert len(numbers) == min(numbers[-1], REMEMBERED)

@@ -17,7 +17,6 @@ from regency.controller.leader_elections import ElectionType, ElectLeaders
 from regency.controller.partition_creation import CreatePartitions, MorePartitions
 from regency.controller.reassignment_events import AlterReassignments, ListReassignments
 from regency.controller.resignation import Resign
-from regency.controller.summary_events import TakeGlance
 from regency.controller.topic_deletion_requests import DeleteTopics, ListDeletions, TopicRef
 from regency.model import znode_paths as paths
 from regency.model import znodes
@@ -152,7 +151,6 @@ def growth(stage: Stage) -> Script:
     stage.set_config("blue", segment_bytes="300")
     yield stage.ask(lambda: CopyTopics(("blue",)))
     yield stage.ask(CopyCluster)
-    yield stage.ask(lambda: TakeGlance(10, anew=True))
     yield lambda: not stage.world.zookeeper.children(paths.CONFIG_CHANGES)
     yield stage.is_well
 

@@ -156,12 +156,3 @@ def test_no_broker_answers(played, asker, monkeypatch):
     assert (found.notes, asker.status) == (["No broker answers at nowhere:1."], Exit.TIMED_OUT)
     assert found.controller.broker == 1
     assert found.age_s is not None and found.age_s >= 0
-
-
-def test_an_answer_that_is_old_is_shown_as_old(played, asker):
-    played.start(1)
-    played.ruling(1)
-    played.answers[1].age_ms = 60_000
-    played.answers[1].message = "The controller is busy."
-    found = asker.look()
-    assert (found.age_s, found.notes) == (60.0, ["The controller is busy."])

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import random
-import threading
 
 import pytest
 
-from regency.controller import summary_events
-from regency.controller.desk import Desk
 from regency.controller.hosted_digests import expected
+from regency.controller.partition_state_machine import PartitionStateMachine
 from regency.controller.reassignment_events import AlterReassignments
 from regency.controller.reports import ReplicaReport, Taken
 from regency.controller.resignation import Resign
 from regency.controller.summary import SETTINGS_LAST_MS, Summariser
-from regency.controller.summary_rules import health_of
+from regency.controller.topic_copies import TopicCopies
 from regency.history.records import decode_decision
 from regency.history.writer import HistoryWriter
 from regency.model import znode_paths as paths
@@ -32,10 +30,10 @@ class Summarised:
 
     def __init__(self, world, candidate=None) -> None:
         self.world, self.candidate = world, candidate or world.candidates[0]
-        desk = Desk(self.candidate.controller, self.candidate.queue, self.candidate.loop, timeout_ms=5_000)
         self.summariser = Summariser(
             self.candidate.controller,
-            desk,
+            self.candidate.queue,
+            self.candidate.loop,
             self.candidate.session,
             broker=self.candidate.broker,
             defaults=self.candidate.config.log_config,
@@ -43,22 +41,9 @@ class Summarised:
         )
         self.number = 0
 
-    def ask(self, *, worst: int = 10, decisions: int = 10, settle: bool = True) -> pb.SummariseResponse:
-        """Summarise while the candidate's thread runs, or hangs."""
-        done = threading.Event()
-        answers: list[pb.SummariseResponse] = []
-
-        def run() -> None:
-            answers.append(self.summariser.summarise(pb.SummariseRequest(worst=worst, decisions=decisions)))
-            done.set()
-
-        asking = threading.Thread(target=run, daemon=True)
-        asking.start()
-        while not done.wait(0.001):
-            if settle:
-                self.candidate.settle()
-        asking.join(1)
-        return answers[0]
+    def ask(self, *, worst: int = 10, decisions: int = 10) -> pb.SummariseResponse:
+        """Summarise while the candidate's thread does nothing for it."""
+        return self.summariser.summarise(pb.SummariseRequest(worst=worst, decisions=decisions))
 
     def report(self, *brokers: int, full: bool = True, log_end: int = 7) -> None:
         context = self.candidate.term.context
@@ -183,17 +168,22 @@ def test_a_topic_that_is_deleted_is_in_no_count(summarised, ruled):
     assert (counts(answer), answer.deleting) == ((0, 0, 0, 0), 0)
 
 
-def test_counting_is_spread_over_events_and_says_what_is_left(summarised, ruled, monkeypatch):
-    monkeypatch.setattr(summary_events, "PARTITIONS_AT_ONCE", 1)
+def test_counting_is_spread_over_questions_and_says_what_is_left(summarised, ruled, monkeypatch):
     for name in "abc":
         ruled.write_topic(name, {0: (1, 2, 3)})
     ruled.kill_broker(3)
     monkeypatch.setattr("regency.controller.summary.WORK_MS", 0)
     left = []
     while not left or left[-1]:
-        left.append(summarised.ask().uncounted_topics)
+        answer = summarised.ask()
+        left.append(answer.uncounted_topics)
+        assert (answer.topics, answer.partitions, answer.offline) == (4, 5, 0), "what needs no copies is told at once"
     assert left == [3, 2, 1, 0]
     assert counts(summarised.ask()) == (5, 0, 5, 0)
+    ruled.start_broker(3)
+    ruled.kill_broker(2)
+    ruled.kill_broker(1)
+    assert summarised.ask().uncounted_topics == 3, "what is known of the others is old"
 
 
 def test_what_brokers_report_in_numbers(summarised, ruled):
@@ -268,25 +258,30 @@ def test_a_term_that_began_between_two_questions_is_counted_anew(summarised, rul
     summarised.candidate.ask(Resign())
     ruled.pass_time(60_000)
     assert summarised.candidate.rules
-    summarised.candidate.term.context.uncounted.clear()  # as another that asks would leave it
     assert counts(summarised.ask()) == (2, 0, 2, 0)
 
 
-@pytest.mark.timeout(10)
-def test_while_the_controllers_thread_is_busy_the_answer_is_what_was_known_and_nothing_gets_lost(
-    summarised, ruled, monkeypatch
-):
-    monkeypatch.setattr("regency.controller.summary.WAIT_MS", 100)
-    assert counts(summarised.ask()) == (2, 0, 0, 0)
-    ruled.kill_broker(3)
-    ruled.clock.advance(700)
-    late = summarised.ask(settle=False)
-    assert (counts(late), late.age_ms) == ((2, 0, 0, 0), 700)
-    assert "busy" in late.message
-    assert counts(summarised.ask(settle=False)) == (2, 0, 0, 0)
-    assert len(summarised.candidate.queue) == 1, "it asks once"
+def test_a_session_that_is_over_ends_the_answers_before_the_controllers_thread_comes_to_it(summarised):
+    summarised.ask()
+    summarised.candidate.session.expire()
+    assert summarised.ask().error_code == ErrorCode.NOT_CONTROLLER
+
+
+def test_while_the_controllers_thread_is_busy_the_answer_is_what_it_has_come_to(summarised, ruled, monkeypatch):
+    """It is asked in the middle of an event: after the leaderships of a broker that died are lost, before they are
+    elected for."""
+    seen = []
+    elect = PartitionStateMachine._elect
+
+    def asked_before(machine, *arguments, **named):
+        seen.append(summarised.ask())
+        return elect(machine, *arguments, **named)
+
+    monkeypatch.setattr(PartitionStateMachine, "_elect", asked_before)
+    ruled.kill_broker(1)
+    assert [(counts(each), each.state) for each in seen] == [((2, 1, 1, 0), "BrokerChange")]
+    assert [(each.topic, each.partition, each.kind) for each in seen[0].worst] == [("t", 0, "offline")]
     assert counts(summarised.ask()) == (2, 0, 2, 0)
-    assert summarised.ask().message == ""
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -316,8 +311,7 @@ def test_counts_kept_by_changes_are_those_of_a_count_from_scratch(ruled, seed):
                     ruled.mark(rng.choice(there))
         context = summarised.candidate.term.context
         answer = summarised.ask(worst=100)
-        health = {name: health_of(entry) for name, entry in context.topics.items()}
-        found = [each for name, each in health.items() if each and name not in context.topics_deletion_started]
+        found = [copy.health for copy in TopicCopies(context).take().topics if copy.health is not None]
         assert answer.uncounted_topics == 0
         assert answer.under_replicated == sum(each.under_replicated for each in found)
         assert len(answer.worst) == answer.under_replicated

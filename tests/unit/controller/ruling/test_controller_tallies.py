@@ -88,10 +88,10 @@ def test_a_candidate_is_in_the_race_unless_its_last_look_failed(ruled):
 
 def test_what_other_threads_may_read_is_gone_with_the_term(ruled):
     controller = ruled.candidates[0].controller
-    assert controller.context is ruled.term.context
+    assert controller.term is ruled.term
     assert [each.broker for each in controller.standings] == [1, 2, 3]
 
     ruled.candidates[0].session.expire()
     ruled.candidates[0].loop.process(ruled.candidates[0].queue.poll())
 
-    assert (controller.context, controller.standings) == (None, [])
+    assert (controller.term, controller.standings) == (None, [])

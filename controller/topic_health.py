@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from heapq import nsmallest
 from typing import Final
@@ -11,13 +11,11 @@ from typing import Final
 import msgspec
 
 from regency.controller.states import PartitionState
-from regency.controller.topic_entry import TopicEntry
 from regency.model.facts import LeaderIsrAndControllerEpoch, ReplicaAssignment
 from regency.model.ids import NO_LEADER, BrokerId, TopicPartition
 
 NAMED_PER_TOPIC: Final = 10
 """So many partitions of one topic are named; the rest are in the counts."""
-_WAITING: Final = (PartitionState.NEW, PartitionState.OFFLINE)
 
 
 class TroubleKind(Enum):
@@ -53,7 +51,9 @@ class Troubled(msgspec.Struct, frozen=True):
 class TopicHealth(msgspec.Struct, frozen=True):
     """How well the partitions of one topic are."""
 
+    offline: int
     under_replicated: int
+    """Those offline included."""
     sizes: dict[tuple[int, int], int]
     """Of those that are led: how many have an ISR of so many of so many replicas."""
     worst: tuple[Troubled, ...]
@@ -69,39 +69,48 @@ def is_under(isr: int, replicas: int, min_isr: int) -> bool:
     return isr < min(min_isr, replicas)
 
 
-def health_of(entry: TopicEntry) -> TopicHealth | None:
-    """How well the topic's partitions are; None: all are led and in sync."""
-    troubled: list[Troubled] = []
+def health_of(
+    topic: str,
+    assignments: Sequence[ReplicaAssignment | None],
+    leaderships: Sequence[LeaderIsrAndControllerEpoch | None],
+    states: Sequence[PartitionState],
+) -> TopicHealth | None:
+    """How well the topic's partitions are, of lists by their number; None: all are led and in sync."""
+    lacking: list[tuple[bool, int, int, ReplicaAssignment, LeaderIsrAndControllerEpoch | None]] = []
     sizes: Counter[tuple[int, int]] = Counter()
-    lacking = 0
-    for number, assignment in entry.partitions():
-        leadership = entry.leadership[number]
-        led = leadership is not None and entry.partition_states[number] not in _WAITING
-        if led and leadership is not None and len(leadership.leader_and_isr.isr) >= len(assignment.replicas):
+    absent, online = PartitionState.NON_EXISTENT, PartitionState.ONLINE
+    rows = zip(assignments, leaderships, states, strict=False)  # a topic may just be growing
+    for number, (assignment, leadership, state) in enumerate(rows):
+        if assignment is None or state is absent:  # or it is just being taken in
             continue
-        each = _troubled(TopicPartition(entry.name, number), led, assignment, leadership)
-        if led and not _lacks(assignment, each.isr):
-            continue
-        lacking += 1
+        led = leadership is not None and state is online
+        isr = () if leadership is None else leadership.leader_and_isr.isr
+        wide, deep = len(assignment.replicas), len(isr)
         if led:
-            sizes[len(each.isr), len(each.replicas)] += 1
-        troubled.append(each)
-    if not troubled:
+            if deep >= wide or (assignment.adding and not _lacks(assignment, isr)):
+                continue
+            sizes[deep, wide] += 1
+        lacking.append((led, deep, number, assignment, leadership))
+    if not lacking:
         return None
-    return TopicHealth(lacking, dict(sizes), tuple(nsmallest(NAMED_PER_TOPIC, troubled, key=_how_bad)))
+    lacking.sort()  # by how bad it is; numbers differ
+    worst = tuple(
+        _troubled(TopicPartition(topic, number), led, assignment, leadership)
+        for led, _, number, assignment, leadership in lacking[:NAMED_PER_TOPIC]
+    )
+    return TopicHealth(len(lacking) - sizes.total(), len(lacking), dict(sizes), worst)
 
 
 def worst_of(
-    topics: Mapping[str, TopicHealth], min_isrs: Mapping[str, int], most: int, *, but: Iterable[str] = ()
+    topics: Mapping[str, TopicHealth], min_isrs: Mapping[str, int], most: int
 ) -> list[tuple[TroubleKind, Troubled]]:
     """The partitions that are worst off, at most so many: without a leader, then under min ISR, then the others."""
-    left_out = frozenset(but)
 
     def badness(each: Troubled) -> tuple[int, tuple[bool, int, TopicPartition]]:
         return _RANKS[each.kind(min_isrs[each.partition.topic])], _how_bad(each)
 
-    candidates = (health for topic, health in topics.items() if topic not in left_out)
-    among = nsmallest(most, candidates, key=lambda health: badness(health.worst[0]))  # no other can have one of them
+    # No other topic can have one of them.
+    among = nsmallest(most, topics.values(), key=lambda health: badness(health.worst[0]))
     found = nsmallest(most, (each for health in among for each in health.worst), key=badness)
     return [(each.kind(min_isrs[each.partition.topic]), each) for each in found]
 
