@@ -70,8 +70,9 @@ class Terminal:
                     return
 
     def screen(self) -> str:
-        """What stands on the screen: every drawing begins at its first place."""
-        return _ORDERS.sub("", self.written.rpartition("\x1b[H")[2]).replace("\r", "")
+        """The last drawing that is whole, as the next has begun: every one begins at the screen's first place."""
+        drawings = self.written.rsplit("\x1b[H", 2)
+        return _ORDERS.sub("", drawings[1]).replace("\r", "") if len(drawings) == 3 else ""
 
     def live(self) -> list[str]:
         """Brokers that are shown as live."""
@@ -145,7 +146,7 @@ def test_zookeeper_and_all_brokers_go_and_return_and_ctrl_c_ends_it(watched, eve
     watched.resume_zookeeper()
     eventually(lambda: "ZooKeeper" not in terminal.screen(), within=30, what="all well again")
     terminal.resize(80, 24)
-    eventually(lambda: max(map(len, terminal.screen().splitlines())) <= 80, what="the new size")
+    eventually(lambda: max(map(len, terminal.screen().splitlines()), default=81) <= 80, what="the new size")
     for broker in (1, 2, 3):
         watched.kill(broker)
     eventually(lambda: "No broker answers" in terminal.screen(), within=40, what="that nobody answers")
