@@ -43,6 +43,7 @@ class DirectoryCopy:
         self.future.set_high_watermark(self.current.high_watermark)
         start = self.current.log_start_offset
         if self.future.log_start_offset < start <= self.future.high_watermark:
+            self.is_prepared = False  # a crash after the swap would offer again what lies below
             self.future.maybe_increment_log_start(start)
         return size
 
@@ -59,8 +60,11 @@ class DirectoryCopy:
             self.is_prepared = False
             future.truncate_to(agreed)
         # A start that a crash has set back may lie before the copy's: then the copy lacks what the log has again.
-        lacks_beginning = future.log_start_offset > current.log_start_offset
-        if lacks_beginning or not current.log_start_offset <= future.log_end_offset <= current.log_end_offset:
+        # One that has risen to the copy's end leaves nothing in common: the copy's records may be others (KIP-101).
+        start = current.log_start_offset
+        lacks_beginning = future.log_start_offset > start
+        has_nothing_of_it = future.log_start_offset < start and future.log_end_offset <= start
+        if lacks_beginning or has_nothing_of_it or not start <= future.log_end_offset <= current.log_end_offset:
             self.is_prepared = False
             future.truncate_fully_and_start_at(current.log_start_offset)
 

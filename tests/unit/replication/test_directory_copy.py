@@ -110,6 +110,40 @@ def test_a_copy_without_the_beginning_that_a_crash_gave_back_to_the_log_is_made_
     assert (logs.future.log_start_offset, logs.copy.may_be_swapped) == (0, False)
 
 
+def test_a_log_start_that_rose_is_on_the_disk_before_the_swap(logs) -> None:
+    """Its checkpoint is written when the copy is prepared: a crash after the swap would bring back what lies below."""
+    logs.fill(logs.current, 1, 1, 1)
+    logs.current.set_high_watermark(Offset(3))
+    whole(logs)
+    logs.copy.is_prepared = True
+    logs.current.maybe_increment_log_start(Offset(2))
+    assert logs.copy.advance(ALL) == 0
+    assert (logs.future.log_start_offset, logs.copy.may_be_swapped) == (2, False)
+
+
+def test_nothing_stays_of_a_copy_that_ends_where_the_log_was_begun_anew(logs) -> None:
+    """The leader never had these records, and its log starts right behind them: neither may the copy have them."""
+    logs.fill(logs.current, 1, 1)
+    whole(logs)
+    logs.copy.is_prepared = True
+    logs.current.truncate_fully_and_start_at(Offset(2))
+    whole(logs)
+    assert (logs.future.log_start_offset, logs.future.size_bytes) == (2, 0)
+    assert not logs.copy.may_be_swapped
+
+
+def test_what_the_log_has_synced_since_the_copy_was_prepared_is_synced_there_before_the_swap(logs) -> None:
+    logs.fill(logs.current, 1)
+    whole(logs)
+    logs.copy.is_prepared = True
+    logs.fill(logs.current, 1)
+    logs.current.flush()
+    whole(logs)
+    assert not logs.copy.may_be_swapped, "a power cut would take what the log had on the disk"
+    logs.future.flush()
+    assert logs.copy.may_be_swapped
+
+
 def test_segments_of_both_need_not_begin_at_the_same_offsets(logs) -> None:
     logs.fill(logs.current, 1, 1)
     logs.copy.advance(ALL)
