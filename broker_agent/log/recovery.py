@@ -158,21 +158,36 @@ class _Opening:
     def _log_start(self, segments: Sequence[Segment], log_end: Offset) -> Offset:
         """The checkpointed log start, but not below the first segment.
 
-        Above the end it is where a tail was lost, of which the rest is deleted already; after a clean shutdown, where
-        nothing was lost, it is a mistake that must not cost the log.
+        Above the end it is where a tail was lost, of which the rest is deleted already. After a clean shutdown, where
+        nothing was lost, that is a mistake, and so is a start above the first leader epoch's, which rises with it: it
+        must not cost records, which all replicas would drop if this one leads.
         """
         first = segments[0].base_offset if segments else Offset(0)
-        if self._trusts_files and not self._read and segments and self._found.log_start > log_end:
+        start = max(self._found.log_start, first)
+        if start == first or not segments or self._read or not self._trusts_files:
+            return start
+        begin = max(first, min(start, self._epochs_begin(first if start > log_end else start)))
+        if begin > log_end:
+            begin = first
+        if begin < start:
             logger.warning(
-                "%s: begins at %d: %s says %d, but the log was closed in order and ends at %d",
+                "%s: begins at %d: %s says %d, but the log was closed in order, ends at %d, and its leader epochs do "
+                "not begin there",
                 self._directory,
-                first,
+                begin,
                 self._directory.with_name(LOG_START_OFFSETS),
                 self._found.log_start,
                 log_end,
             )
-            return first
-        return max(self._found.log_start, first)
+        return begin
+
+    def _epochs_begin(self, otherwise: Offset) -> Offset:
+        """Where the first leader epoch begins by its file; `otherwise` where that does not say."""
+        try:
+            on_file = read_epochs(self._disk, self._directory / EPOCH_CHECKPOINT)
+        except (FileNotFoundError, CheckpointMalformed):
+            return otherwise
+        return on_file[0][1] if on_file else otherwise
 
     def _tidy(self) -> list[Offset]:
         """Remove what earlier deletions and crashes left; returns base offsets of segments, rising."""

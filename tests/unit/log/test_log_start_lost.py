@@ -97,6 +97,33 @@ def test_a_start_beyond_the_end_of_a_log_that_was_closed_in_order_is_a_mistake_a
     assert path.read_text() == "0\n0\n"
 
 
+@pytest.mark.parametrize("wrong", [9, 12, END, END + 1])
+def test_a_start_that_is_too_high_costs_nothing_after_a_clean_shutdown(disk, log, batch, caplog, wrong):
+    """The leader epochs begin where the log does. Believed, it would be every replica's as soon as this one leads."""
+    log.maybe_increment_log_start(7)
+    disk.manager.close()
+    disk.manager = None
+    path = disk.dirs[0] / "log-start-offset-checkpoint"
+    path.write_text(f"0\n1\nflights 3 {wrong}\n")
+    assert_complete_from(disk.open().get(log.topic_partition), 7, batch)
+    assert f"{path} says {wrong}" in caplog.text
+    assert path.read_text() == "0\n1\nflights 3 7\n"
+
+
+@pytest.mark.parametrize("start", [7, END])
+@pytest.mark.parametrize("epochs", [None, "0\n0\n", "0\n1\nflig"])
+def test_a_start_is_believed_where_nothing_speaks_against_it(disk, log, caplog, start, epochs):
+    log.maybe_increment_log_start(start)
+    disk.manager.close()
+    disk.manager = None
+    path = log.directory / "leader-epoch-checkpoint"
+    path.unlink()
+    if epochs is not None:
+        path.write_text(epochs)
+    assert disk.open().get(log.topic_partition).log_start_offset == start
+    assert "says" not in caplog.text
+
+
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_start_that_points_below_the_first_segment_is_not_believed(disk, log, batch, clean):
     log.delete_old_segments(NOW)
