@@ -95,4 +95,4 @@ def daemon_server(
         READY: probe(ready),
         THREADS: threads,
     }
-    return HttpServer(routes, name=name, port_key=port_key)
+    return HttpServer(routes, name=name, port_key=port_key, probes=(LIVE, READY))

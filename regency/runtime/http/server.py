@@ -1,7 +1,8 @@
 """A small HTTP server for probes and scrapes: GET and HEAD of a few paths, one request per connection, all bounded.
 
-It has threads of its own, so that nothing else waits for it: one accepts, and each request has one while it is served.
-A client that is slow to ask or to read costs one of `MOST_AT_ONCE` places for some seconds and nothing more.
+It has threads of its own, so that nothing else waits for it: one accepts and reads what is asked (`lobby`), and each
+request has one while it is answered. A client that is slow to ask costs no thread; one that is slow to read costs one
+of `MOST_AT_ONCE` places for some seconds. Probes have places of their own, so neither keeps them waiting.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ import os
 import socket
 import struct
 import threading
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from regency.runtime.grpc_servers import PortUnavailable
+from regency.runtime.http.lobby import Lobby
 from regency.runtime.http.messages import BadRequest, Request, Response, encode, parse_head, text
 from regency.runtime.supervise import OnDeath, start_thread
 
@@ -23,31 +24,41 @@ logger = logging.getLogger(__name__)
 Handler = Callable[[Request], Response]
 
 MOST_AT_ONCE = 8
-HEAD_BYTES = 16_384
+PROBES_AT_ONCE = 4
+"""Beyond those: answers that are short and quickly made."""
 ASK_S = 5.0
 """A request that is not there this long after its connection is given up."""
 READ_S = 30.0
 """An answer that is not taken within this time is given up."""
-LINGER_S = 1.0
-"""How long to wait after an answer for the client to close; closing first could destroy what it has not read."""
-BACKLOG = 32
+BACKLOG = 128
 FAILURES_PER_LINE = 100
 
 
 class HttpServer:
-    """Serves `routes`, handlers by path. `port_key` is the setting to name where the port cannot be had."""
+    """Serves `routes`, handlers by path; those in `probes` have places of their own.
+
+    `port_key` is the setting to name where the port cannot be had.
+    """
 
     def __init__(
-        self, routes: Mapping[str, Handler], *, name: str, port_key: str, ask_s: float = ASK_S, read_s: float = READ_S
+        self,
+        routes: Mapping[str, Handler],
+        *,
+        name: str,
+        port_key: str,
+        probes: Collection[str] = (),
+        ask_s: float = ASK_S,
+        read_s: float = READ_S,
     ) -> None:
         self._routes = dict(routes)
         self._name = name
         self._port_key = port_key
         self._ask_s = ask_s
         self._read_s = read_s
-        self._places = threading.BoundedSemaphore(MOST_AT_ONCE)
+        places, probe_places = threading.Semaphore(MOST_AT_ONCE), threading.Semaphore(PROBES_AT_ONCE)
+        self._places = {path: probe_places if path in probes else places for path in routes}
         self._socket: socket.socket | None = None
-        self._stopping = threading.Event()
+        self._lobby: Lobby | None = None
         self._failures = 0
 
     def bind(self, host: str, port: int) -> int:
@@ -65,45 +76,60 @@ class HttpServer:
 
     def start(self, on_death: OnDeath) -> None:
         """Serve, on threads of its own."""
-        start_thread(f"{self._name}-accept", self._accept, on_death, ends=True)
+        assert self._socket is not None
+        self._lobby = Lobby(self._socket, self._asked, ask_s=self._ask_s)
+        start_thread(f"{self._name}-accept", self._lobby.run, on_death, ends=True)
 
     def stop(self) -> None:
         """Take no more requests and release the port. Harmless twice."""
-        self._stopping.set()
+        if self._lobby is not None:
+            self._lobby.stop()
         if self._socket is not None:
             try:
-                self._socket.shutdown(socket.SHUT_RDWR)  # wakes the thread in accept
+                self._socket.shutdown(socket.SHUT_RDWR)
             except OSError:
                 pass
             self._socket.close()
 
-    def _accept(self) -> None:
-        assert self._socket is not None
-        while not self._stopping.is_set():
-            try:
-                connection, _ = self._socket.accept()
-            except OSError as error:
-                if self._stopping.is_set():
-                    return
-                logger.warning("HTTP: a connection was not accepted: %s", error)
-                time.sleep(0.1)  # no descriptor is free: asking again at once would take a whole core
-                continue
-            if not self._places.acquire(blocking=False):
-                _refuse(connection)
-                continue
-            threading.Thread(target=self._serve, args=(connection,), name=self._name, daemon=True).start()
-
-    def _serve(self, connection: socket.socket) -> None:
+    def _asked(self, connection: socket.socket, head: bytes) -> None:
+        """Answer what is known at once, on the lobby's thread; the rest has a thread, if there is a place."""
+        assert self._lobby is not None
         try:
-            with connection:
-                request, response = self._answer(connection)
-                if response is not None:
-                    self._send(connection, encode(response, body=request is None or request.method != "HEAD"))
-                    _linger(connection)
+            request = parse_head(head)
+        except BadRequest as error:
+            self._lobby.refuse(connection, text(400, f"not understood: {error}"))
+            return
+        refusal = self._refusal(request)
+        if refusal is not None:
+            self._lobby.refuse(connection, refusal, body=request.method != "HEAD")
+            return
+        try:
+            threading.Thread(target=self._serve, args=(connection, request), name=self._name, daemon=True).start()
+        except RuntimeError as error:  # the system has no thread left
+            self._places[request.path].release()
+            self._lobby.refuse(connection, text(503, str(error)))
+
+    def _refusal(self, request: Request) -> Response | None:
+        """Why a request is not served; None: it is, and has a place."""
+        if request.path not in self._routes:
+            return text(404, f"nothing here; there are {', '.join(sorted(self._routes))}")
+        if request.method not in ("GET", "HEAD"):
+            return text(405, "only GET and HEAD", {"Allow": "GET, HEAD"})
+        if not self._places[request.path].acquire(blocking=False):
+            return text(503, "too many such requests are being served")
+        return None
+
+    def _serve(self, connection: socket.socket, request: Request) -> None:
+        assert self._lobby is not None
+        try:
+            self._send(connection, encode(self._answer(request), body=request.method != "HEAD"))
         except OSError as error:
             logger.debug("HTTP: a client went away: %s", error)
+            connection.close()
+        else:
+            self._lobby.see_out(connection)
         finally:
-            self._places.release()
+            self._places[request.path].release()
 
     def _send(self, connection: socket.socket, data: bytes) -> None:
         connection.settimeout(self._read_s)
@@ -114,31 +140,14 @@ class HttpServer:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             raise
 
-    def _answer(self, connection: socket.socket) -> tuple[Request | None, Response | None]:
-        """What was asked and what to answer; both None where the client closed without asking."""
+    def _answer(self, request: Request) -> Response:
         try:
-            head = _read_head(connection, time.monotonic() + self._ask_s)
-            if head is None:
-                return None, None
-            request = parse_head(head)
-        except TimeoutError:
-            return None, text(408, f"no request came within {self._ask_s:g} s")
-        except BadRequest as error:
-            return None, text(400, f"not understood: {error}")
-        except OverflowError:
-            return None, text(431, f"the head of the request is longer than {HEAD_BYTES} bytes")
-        handler = self._routes.get(request.path)
-        if handler is None:
-            return request, text(404, f"nothing here; there are {', '.join(sorted(self._routes))}")
-        if request.method not in ("GET", "HEAD"):
-            return request, text(405, "only GET and HEAD", {"Allow": "GET, HEAD"})
-        try:
-            return request, handler(request)
+            return self._routes[request.path](request)
         except Exception as error:
             self._failures += 1
             if self._failures % FAILURES_PER_LINE == 1:
                 logger.exception("HTTP: %s failed; %d such failures so far", request.path, self._failures)
-            return request, text(500, f"{type(error).__name__}: {error}")
+            return text(500, f"{type(error).__name__}: {error}")
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -149,41 +158,3 @@ def _listen(host: str, port: int) -> socket.socket:
     if socket.has_dualstack_ipv6():
         return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=BACKLOG)
     return socket.create_server(("", port), backlog=BACKLOG)
-
-
-def _read_head(connection: socket.socket, deadline: float) -> bytes | None:
-    """Everything before the empty line; None at the end of the stream. Raises TimeoutError, OverflowError, OSError."""
-    head = bytearray()
-    while True:
-        left = deadline - time.monotonic()
-        if left <= 0:
-            raise TimeoutError
-        connection.settimeout(left)
-        data = connection.recv(HEAD_BYTES)
-        if not data:
-            return None
-        head += data
-        end = head.find(b"\r\n\r\n")
-        if end > HEAD_BYTES or (end < 0 and len(head) > HEAD_BYTES):
-            raise OverflowError
-        if end >= 0:
-            return bytes(head[:end])
-
-
-def _linger(connection: socket.socket) -> None:
-    connection.shutdown(socket.SHUT_WR)
-    deadline = time.monotonic() + LINGER_S
-    while (left := deadline - time.monotonic()) > 0:
-        connection.settimeout(left)
-        if not connection.recv(HEAD_BYTES):
-            return
-
-
-def _refuse(connection: socket.socket) -> None:
-    """Too many at once: say so without waiting for anything."""
-    try:
-        with connection:
-            connection.setblocking(False)
-            connection.send(encode(text(503, f"{MOST_AT_ONCE} requests are being served"), body=True))
-    except OSError:
-        pass  # it learns of it by the closing

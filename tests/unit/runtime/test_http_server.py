@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import select
 import socket
@@ -11,8 +12,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from regency.runtime.grpc_servers import PortUnavailable
+from regency.runtime.http.lobby import HEAD_BYTES, MOST_WAITING
 from regency.runtime.http.messages import Request, text
-from regency.runtime.http.server import HEAD_BYTES, MOST_AT_ONCE, HttpServer
+from regency.runtime.http.server import MOST_AT_ONCE, PROBES_AT_ONCE, HttpServer
 
 HOST = "127.0.0.1"
 Serve = Callable[..., int]
@@ -23,7 +25,13 @@ def serve() -> Iterator[Serve]:
     servers: list[HttpServer] = []
 
     def start(routes: dict[str, object], **options: float) -> int:
-        server = HttpServer(routes, name="http", port_key="regency.http.port", **options)  # type: ignore[arg-type]
+        server = HttpServer(
+            routes,  # type: ignore[arg-type]
+            name="http",
+            port_key="regency.http.port",
+            probes=("/livez",),
+            **options,
+        )
         port = server.bind(HOST, 0)
         server.start(lambda name, error: None)
         servers.append(server)
@@ -134,7 +142,7 @@ def test_more_than_there_are_places_for_are_told_so_at_once(serve: Serve) -> Non
         for client in clients:
             client.sendall(b"GET /wait HTTP/1.1\r\n\r\n")
             assert inside.acquire(timeout=10)
-        assert send(port, b"").startswith(b"HTTP/1.1 503")
+        assert send(port, b"GET /wait HTTP/1.1\r\n\r\n").startswith(b"HTTP/1.1 503")
         go_on.set()
         for client in clients:
             assert client.recv(65536).startswith(b"HTTP/1.1 200")
@@ -142,6 +150,68 @@ def test_more_than_there_are_places_for_are_told_so_at_once(serve: Serve) -> Non
         go_on.set()
         for client in clients:
             client.close()
+
+
+@contextlib.contextmanager
+def connected(port: int, count: int, data: bytes) -> Iterator[list[socket.socket]]:
+    """So many clients, each of which has sent `data` and stays."""
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(socket.create_connection((HOST, port), timeout=10)) for _ in range(count)]
+        for client in clients:
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # sent away for later ones
+                client.sendall(data)
+        yield clients
+
+
+@pytest.mark.parametrize("data", [b"", b"GET /livez HTTP/1.1\r\n"])
+@pytest.mark.parametrize("count", [MOST_AT_ONCE + PROBES_AT_ONCE, 3 * MOST_WAITING])
+def test_clients_that_never_end_their_request_keep_nobody_waiting(serve: Serve, count: int, data: bytes) -> None:
+    port = serve({"/livez": hello, "/metrics": hello}, ask_s=600)
+    with connected(port, count, data):
+        assert ask(port, "/livez")[:2] == (200, b"hello\n")
+        assert ask(port, "/metrics")[:2] == (200, b"hello\n")
+
+
+def test_the_connection_that_has_waited_longest_makes_room_for_one_more_and_is_told_so(serve: Serve) -> None:
+    port = serve({"/livez": hello}, ask_s=600)
+    with connected(port, MOST_WAITING, b"") as clients:
+        assert ask(port, "/livez")[0] == 200
+        assert clients[0].recv(65536).startswith(b"HTTP/1.1 503")
+        clients[1].sendall(b"GET /livez HTTP/1.1\r\n\r\n")
+        assert clients[1].recv(65536).startswith(b"HTTP/1.1 200")
+
+
+def test_clients_that_do_not_read_a_large_answer_do_not_keep_a_probe_waiting(serve: Serve) -> None:
+    inside = threading.Semaphore(0)
+
+    def large(_: Request) -> object:
+        inside.release()
+        return text(200, "x" * (16 << 20))
+
+    port = serve({"/livez": hello, "/metrics": large}, read_s=600)
+    with connected(port, MOST_AT_ONCE, b"GET /metrics HTTP/1.1\r\n\r\n"):
+        assert all(inside.acquire(timeout=10) for _ in range(MOST_AT_ONCE))
+        assert send(port, b"GET /metrics HTTP/1.1\r\n\r\n").startswith(b"HTTP/1.1 503")
+        assert ask(port, "/livez")[0] == 200
+
+
+def test_clients_that_do_not_close_after_their_answer_hold_no_place(serve: Serve) -> None:
+    port = serve({"/livez": hello})
+    with contextlib.ExitStack() as stack:
+        for _ in range(2 * PROBES_AT_ONCE):
+            client = stack.enter_context(socket.create_connection((HOST, port), timeout=10))
+            client.sendall(b"GET /livez HTTP/1.1\r\n\r\n")
+            assert client.recv(65536).startswith(b"HTTP/1.1 200")
+
+
+def test_a_server_that_stops_closes_what_waits(serve: Serve) -> None:
+    server = HttpServer({"/hello": hello}, name="http", port_key="regency.http.port")  # type: ignore[dict-item]
+    port = server.bind(HOST, 0)
+    server.start(lambda name, error: None)
+    with socket.create_connection((HOST, port), timeout=10) as client:
+        assert ask(port, "/hello")[0] == 200  # so that one has been accepted, too
+        server.stop()
+        assert client.recv(1) == b""
 
 
 def test_a_port_that_is_taken_is_an_error_that_names_the_setting(serve: Serve) -> None:
