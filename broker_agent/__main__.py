@@ -40,6 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--config", type=Path, metavar="FILE", help="server.properties")
     parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="in place of its key")
     parser.add_argument("--environment", action="store_true", help="take settings from variables KAFKA_* too")
+    parser.add_argument("--probe-file", type=Path, metavar="FILE", help="say there where /readyz is served")
     options = parser.parse_args(arguments)
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=True)
@@ -57,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             inherited += ["--override", override]
         selector = MeteredSelector()
         with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
-            return runner.run(run_agent(settings, inherited, LoopMeter(selector)))
+            return runner.run(run_agent(settings, inherited, LoopMeter(selector), options.probe_file))
     except RegencyError as error:
         sys.stderr.write(f"Error: {error}\n")
         return 1

@@ -47,6 +47,7 @@ from regency.model.endpoints import format_endpoint
 from regency.model.facts import Endpoint
 from regency.model.settings import BrokerSettings
 from regency.runtime.grpc_servers import GrpcServer, PortUnavailable
+from regency.runtime.http.probe_file import NOT_SERVED, remove_probe_file, write_probe_file
 from regency.runtime.http.probes import daemon_server, serving_host
 from regency.runtime.supervise import start_task, start_thread
 from regency.runtime.zk_client import connect
@@ -65,14 +66,16 @@ CONTROL_THREADS = 4
 GRACE_MS = 1000
 
 
-async def run_agent(settings: BrokerSettings, child_arguments: Sequence[str], meter: LoopMeter) -> int:
+async def run_agent(
+    settings: BrokerSettings, child_arguments: Sequence[str], meter: LoopMeter, probe_file: Path | None = None
+) -> int:
     """Run an agent until SIGTERM or SIGINT; the exit status. `child_arguments` name the settings for the child too.
 
-    `meter` is of the loop this runs on.
+    `meter` is of the loop this runs on; `probe_file` is to say where /readyz is.
 
     Raises RegencyError when it cannot start.
     """
-    agent = Agent(settings, child_arguments, meter)
+    agent = Agent(settings, child_arguments, meter, probe_file)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, agent.ask_to_stop)
@@ -93,8 +96,11 @@ async def run_agent(settings: BrokerSettings, child_arguments: Sequence[str], me
 class Agent:
     """One broker agent in this process: the edge of its assembly. Lives on the data loop."""
 
-    def __init__(self, settings: BrokerSettings, child_arguments: Sequence[str], meter: LoopMeter) -> None:
+    def __init__(
+        self, settings: BrokerSettings, child_arguments: Sequence[str], meter: LoopMeter, probe_file: Path | None
+    ) -> None:
         self._settings = settings
+        self._probe_file = probe_file
         self._broker_id = settings.broker_id
         self._clock = SystemClock()
         self._loop = DataLoop(end_process)
@@ -292,6 +298,7 @@ class Agent:
         """Metrics and probes, from now on: also a start that takes long can be looked at."""
         settings = self._settings
         if settings.regency_http_port < 0:
+            self._say_where([], NOT_SERVED, stack)
             return
         server = daemon_server(
             [self._metrics, self._sessions],
@@ -304,6 +311,12 @@ class Agent:
         self._http_port = server.bind(serving_host(settings), settings.regency_http_port)
         stack.callback(server.stop)
         server.start(end_process)
+        self._say_where(server.addresses, self._http_port, stack)
+
+    def _say_where(self, addresses: Sequence[str], port: int, stack: AsyncExitStack) -> None:
+        if self._probe_file is not None:
+            write_probe_file(self._probe_file, addresses, port)
+            stack.callback(remove_probe_file, self._probe_file)
 
     def _fix_child_ports(self, port: int, http_port: int) -> Sequence[str]:
         """What makes a restarted child listen where the first one did."""

@@ -65,7 +65,14 @@ _ENVIRONMENT = click.option(
 @_CONFIG
 @_OVERRIDE
 @_ENVIRONMENT
-def agent(config: Path | None, overrides: tuple[str, ...], environment: bool) -> None:
+@click.option(
+    "--probe-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    envvar="REGENCY_PROBE_FILE",
+    show_envvar=True,
+    help="While it runs, this file says in JSON where it answers /readyz, for health checks of containers.",
+)
+def agent(config: Path | None, overrides: tuple[str, ...], environment: bool, probe_file: Path | None) -> None:
     """Run a broker agent with its controller until SIGTERM or Ctrl-C. Its log goes to stderr.
 
     \b
@@ -76,10 +83,17 @@ def agent(config: Path | None, overrides: tuple[str, ...], environment: bool) ->
     """
     if config is None and not environment:
         raise click.UsageError("Say where the settings are: --config FILE, --environment, or both.")
-    become("regency.broker_agent", config, overrides, environment=environment)
+    become("regency.broker_agent", config, overrides, environment=environment, probe_file=probe_file)
 
 
-def become(module: str, config: Path | None, overrides: tuple[str, ...], *, environment: bool = False) -> None:
+def become(
+    module: str,
+    config: Path | None,
+    overrides: tuple[str, ...],
+    *,
+    environment: bool = False,
+    probe_file: Path | None = None,
+) -> None:
     """Run a daemon in place of this process."""
     for pair in overrides:
         if "=" not in pair:
@@ -87,5 +101,6 @@ def become(module: str, config: Path | None, overrides: tuple[str, ...], *, envi
     words = [word for pair in overrides for word in ("--override", pair)]
     words += ["--config", str(config)] if config is not None else []
     words += ["--environment"] if environment else []
+    words += ["--probe-file", str(probe_file)] if probe_file is not None else []
     command = [sys.executable, "-P", "-m", module, *words]
     os.execve(command[0], command, {**os.environ, **import_path()})  # noqa: S606  (no shell is wanted)

@@ -74,6 +74,13 @@ class HttpServer:
         logger.info("serving HTTP on %s:%d: %s", host or "*", bound, " ".join(sorted(self._routes)))
         return bound
 
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Where this host reaches the bound port: one of them answers."""
+        assert self._socket is not None
+        host = str(self._socket.getsockname()[0])
+        return ("127.0.0.1", "::1") if host in ("0.0.0.0", "::") else (host,)  # noqa: S104 (nothing is bound here)
+
     def start(self, on_death: OnDeath) -> None:
         """Serve, on threads of its own."""
         assert self._socket is not None

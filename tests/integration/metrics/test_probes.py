@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
 import socket
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +17,7 @@ from regency.cluster.cluster import Cluster
 from regency.cluster.errors import ClusterStartFailed
 
 pytestmark = pytest.mark.integration
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_an_agent_is_ready_while_it_is_registered(
@@ -62,6 +68,65 @@ def test_a_controller_that_is_started_again_serves_on_its_port(
             return False
 
     eventually(is_ready, what="the controller is ready again")
+
+
+@pytest.fixture
+def agent_alone(tmp_path: Path, zookeeper: Any, request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
+    """Starts `regency agent` as the image does: with a mounted file, variables, options. It writes probe.json."""
+    started: list[subprocess.Popen[bytes]] = []
+    file = tmp_path / "server.properties"
+    file.write_text(
+        "broker.id=1\nlisteners=PLAINTEXT://127.0.0.1:0,CONTROL://127.0.0.1:0,CONTROLLER://127.0.0.1:0\n"
+        f"zookeeper.connect={zookeeper.connect_string}/{request.node.name.translate(dict.fromkeys(map(ord, '[].:')))}\n"
+        f"log.dirs={tmp_path / 'data'}\nregency.history.dir={tmp_path / 'history'}\n"
+        "regency.http.port=0\nregency.controller.http.port=-1\n"
+    )
+
+    def start(mounted: str = "", options: Sequence[str] = (), **variables: str) -> subprocess.Popen[bytes]:
+        with file.open("a") as out:
+            out.write(mounted)
+        command = [sys.executable, "-m", "regency", "agent", "--config", str(file), "--environment", *options]
+        environment = {**os.environ, **variables, "REGENCY_PROBE_FILE": str(tmp_path / "probe.json")}
+        with (tmp_path / "log").open("wb") as log:
+            started.append(subprocess.Popen(command, env=environment, stdout=log, stderr=log))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize(
+    ("how", "address"),
+    [
+        ({"mounted": "regency.http.host=127.0.0.2\n"}, "127.0.0.2"),
+        ({"KAFKA_REGENCY_HTTP_HOST": "::1"}, "::1"),
+        ({"options": ["--override", "listeners=PLAINTEXT://127.0.0.3:0,CONTROL://:0,CONTROLLER://:0"]}, "127.0.0.3"),
+        ({"mounted": "regency.http.host=\n"}, "127.0.0.1"),
+    ],
+    ids=["file", "variable", "listener", "every-interface"],
+)
+def test_the_image_s_health_check_finds_the_agent_whatever_its_settings_say(
+    how: dict[str, Any], address: str, agent_alone: Callable[..., Any], tmp_path: Path, eventually: Any
+) -> None:
+    command = [sys.executable, "-I", str(ROOT / "deploy" / "healthcheck.py")]
+    file = tmp_path / "probe.json"
+
+    def health() -> tuple[int, str]:
+        done = subprocess.run(
+            command, env={"REGENCY_PROBE_FILE": str(file)}, capture_output=True, text=True, check=False, timeout=30
+        )
+        return done.returncode, done.stdout
+
+    assert health()[0] == 1
+    process = agent_alone(**how)
+    eventually(lambda: health()[0] == 0, what="HEALTHCHECK is content")
+    assert json.loads(file.read_text())["addresses"][0] == address
+    process.terminate()
+    assert process.wait(30) == 0, (tmp_path / "log").read_text()
+    assert not file.exists()
+    assert health()[0] == 1
 
 
 @pytest.mark.parametrize(

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-import runpy
+import socket
 import subprocess
 import sys
 import threading
 import tomllib
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 
 import pytest
 from compose_test.files import ROOT, instructions
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from regency.model.settings import BrokerSettings
+from regency.cli.daemons import agent
+from regency.runtime.http.probe_file import NOT_SERVED, remove_probe_file, write_probe_file
 from regency.runtime.settings_loader import load_settings
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -101,44 +104,94 @@ class Answers(BaseHTTPRequestHandler):
         pass
 
 
-@pytest.fixture
-def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    with HTTPServer(("127.0.0.1", 0), Answers) as server:
+class V6Server(HTTPServer):
+    address_family = socket.AF_INET6
+
+
+@contextlib.contextmanager
+def answering(server: HTTPServer) -> Iterator[int]:
+    with server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        monkeypatch.setenv("KAFKA_REGENCY_HTTP_PORT", str(server.server_port))
         yield server.server_port
         server.shutdown()
         thread.join()
 
 
+def free_port() -> int:
+    """One that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return int(taken.getsockname()[1])
+
+
+def check(tmp_path: Path, *, text: str | None = None) -> tuple[int, str]:
+    """Exit status and words of the health check, where the agent has written `text`."""
+    path = tmp_path / "probe.json"
+    if text is not None:
+        path.write_text(text)
+    command = [sys.executable, "-I", str(HEALTHCHECK)]
+    environment = {"REGENCY_PROBE_FILE": str(path)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=10)
+    assert done.stderr == ""
+    return done.returncode, done.stdout
+
+
 @pytest.mark.parametrize(("status", "healthy"), [(200, 0), (503, 1)])
-def test_healthcheck_says_what_readyz_says(
-    port: int, status: int, healthy: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.2", "::1"])
+def test_healthcheck_says_what_readyz_says_where_the_agent_answers(
+    status: int, healthy: int, address: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(Answers, "status", status)
-    assert runpy.run_path(str(HEALTHCHECK))["main"]() == healthy
-    assert capsys.readouterr().out == "no log is open yet"
+    with answering((V6Server if ":" in address else HTTPServer)((address, 0), Answers)) as port:
+        write_probe_file(tmp_path / "probe.json", [address], port)
+        assert check(tmp_path) == (healthy, "no log is open yet")
 
 
-def test_healthcheck_names_the_port_where_nobody_answers() -> None:
-    command = [sys.executable, "-I", str(HEALTHCHECK)]
-    done = subprocess.run(
-        command, env={"KAFKA_REGENCY_HTTP_PORT": "1"}, capture_output=True, text=True, check=False, timeout=10
-    )
-    assert (done.returncode, done.stderr) == (1, "")
-    assert done.stdout.startswith("no answer from port 1: ")
+def test_healthcheck_asks_the_next_address_where_one_does_not_answer(tmp_path: Path) -> None:
+    with answering(V6Server(("::1", 0), Answers)) as port:
+        write_probe_file(tmp_path / "probe.json", ["127.0.0.1", "::1"], port)
+        assert check(tmp_path)[0] == 0
 
 
-@pytest.mark.parametrize("port", ["-1", "0", "", "x", "70000"])
-def test_healthcheck_says_that_there_is_no_port_to_ask(port: str) -> None:
-    command = [sys.executable, "-I", str(HEALTHCHECK)]
-    done = subprocess.run(
-        command, env={"KAFKA_REGENCY_HTTP_PORT": port}, capture_output=True, text=True, check=False, timeout=10
-    )
-    assert (done.returncode, done.stderr) == (1, "")
-    assert done.stdout.startswith(f"KAFKA_REGENCY_HTTP_PORT={port} is no port to ask")
+def test_healthcheck_names_the_addresses_where_nobody_answers(tmp_path: Path) -> None:
+    write_probe_file(tmp_path / "probe.json", ["127.0.0.1", "::1"], port := free_port())
+    status, said = check(tmp_path)
+    assert status == 1
+    assert [line.partition(": ")[0] for line in said.splitlines()] == [
+        f"no answer from 127.0.0.1, port {port}",
+        f"no answer from ::1, port {port}",
+    ]
 
 
-def test_healthcheck_asks_the_default_port() -> None:
-    assert f'"{BrokerSettings().regency_http_port}"' in HEALTHCHECK.read_text()
+def test_healthcheck_says_that_there_is_no_port_to_ask(tmp_path: Path) -> None:
+    write_probe_file(tmp_path / "probe.json", [], NOT_SERVED)
+    status, said = check(tmp_path)
+    assert (status, said.startswith("regency.http.port is -1, so nobody can be asked")) == (1, True)
+
+
+@pytest.mark.parametrize("text", [None, "", "[]", "{}", '{"addresses": 1, "port": 1}'])
+def test_healthcheck_says_where_it_looked_for_what_no_agent_has_written(text: str | None, tmp_path: Path) -> None:
+    status, said = check(tmp_path, text=text)
+    assert status == 1
+    assert said.startswith(f"no agent has said in REGENCY_PROBE_FILE={tmp_path}/probe.json where it answers: ")
+
+
+def test_a_probe_file_that_cannot_be_written_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "missing" / "probe.json"
+    write_probe_file(path, ["127.0.0.1"], 9404)
+    remove_probe_file(path)
+    (warning,) = caplog.messages
+    assert warning == f"{path} cannot be written, so no health check finds /readyz: No such file or directory"
+
+
+def test_the_agent_s_options_and_the_healthcheck_name_the_file_by_one_variable() -> None:
+    [file] = [
+        word.partition("=")[2]
+        for words in instructions("ENV")
+        for word in words
+        if word.startswith("REGENCY_PROBE_FILE=")
+    ]
+    assert Path(file).is_absolute()
+    [option] = [option for option in agent.params if option.name == "probe_file"]
+    assert option.envvar == "REGENCY_PROBE_FILE"
+    assert 'FILE_VARIABLE = "REGENCY_PROBE_FILE"' in HEALTHCHECK.read_text()
