@@ -37,6 +37,11 @@ def load_settings(
         properties.update(variables.properties)
         origins.update(variables.names)
         repeated += [f"{name} is about Java's Kafka and has no effect" for name in variables.vain]
+        if variables.links:
+            logger.info(
+                "passed over, since Kubernetes sets them for services (enableServiceLinks: false keeps them away): %s",
+                ", ".join(variables.links),
+            )
         source = f"{source} and variables such as KAFKA_BROKER_ID"
     for override in overrides:
         key, value = _split(override)

@@ -37,6 +37,62 @@ def test_what_is_of_others_is_left() -> None:
     assert read.vain == ("KAFKA_HEAP_OPTS",)
 
 
+def of_service(name: str, *ports: int, host: str = "10.0.0.1") -> dict[str, str]:
+    """What Kubernetes sets for a service in every container that is started after it."""
+    word = name.upper().replace("-", "_")
+    spelled = f"[{host}]" if ":" in host else host
+    links = {f"{word}_SERVICE_HOST": host, f"{word}_SERVICE_PORT": str(ports[0])}
+    links[f"{word}_PORT"] = f"tcp://{spelled}:{ports[0]}"
+    for port in ports:
+        links[f"{word}_SERVICE_PORT_TCP_CLIENTS_{port}"] = str(port)
+        one = f"{word}_PORT_{port}_TCP"
+        links |= {one: f"tcp://{spelled}:{port}", f"{one}_PROTO": "tcp", f"{one}_PORT": str(port), f"{one}_ADDR": host}
+    return links
+
+
+@pytest.mark.parametrize(
+    "links",
+    [
+        of_service("kafka", 9092),
+        of_service("kafka", 9092, 9093),
+        of_service("kafka-0-external", 9094),
+        of_service("kafka", 9092, host="fd00::1"),
+        of_service("kafka", 9092) | of_service("kafka-port", 9092) | of_service("kafka-regency-http", 9404),
+    ],
+)
+def test_what_kubernetes_says_of_services_is_passed_over_and_told_once(
+    links: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    read = read_variables({**links, **IDENTITY, "KAFKA_NUM_PARTITIONS": "3"})
+    assert read.links == tuple(sorted(links))
+    assert set(read.properties) == {"broker.id", "zookeeper.connect", "num.partitions"}
+    with caplog.at_level(logging.INFO):
+        assert load_settings(None, [], {**IDENTITY, **links}).broker_id == 4
+    (line,) = caplog.messages
+    assert line.endswith("(enableServiceLinks: false keeps them away): " + ", ".join(sorted(links)))
+
+
+@pytest.mark.parametrize(
+    ("variables", "refused"),
+    [
+        ({"KAFKA_PORT": "tcp://10.0.0.1:9092"}, "KAFKA_PORT"),
+        (of_service("kafka", 9092) | {"KAFKA_PORT": "9092"}, "KAFKA_PORT"),
+        (of_service("kafka", 9092) | {"KAFKA_SERVICE_PART": "9092"}, "KAFKA_SERVICE_PART"),
+        ({"KAFKA_SERVICE_HOST": "10.0.0.1", "KAFKA_PORT_9092_TCP": "tcp://10.0.0.1:9092"}, "KAFKA_SERVICE_HOST"),
+        (of_service("kafka", 9092) | {"KAFKA_REGENCY_HTTP_PORT": "tcp://10.0.0.1:9404"}, "KAFKA_REGENCY_HTTP_PORT"),
+    ],
+)
+def test_what_only_looks_like_it_is_refused(variables: dict[str, str], refused: str) -> None:
+    with pytest.raises(SettingsInvalid) as caught:
+        load_settings(None, [], {**IDENTITY, **variables})
+    assert f"  {refused}: " in str(caught.value)
+
+
+def test_a_port_that_somebody_has_set_counts_although_a_service_has_its_name() -> None:
+    links = of_service("kafka-regency-http", 9404) | {"KAFKA_REGENCY_HTTP_PORT": "9500"}
+    assert load_settings(None, [], {**IDENTITY, **links}).regency_http_port == 9500
+
+
 def test_variables_count_before_the_file_and_overrides_before_variables(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text("broker.id=1\nzookeeper.connect=other:1\nnum.partitions=2\ndefault.replication.factor=2\n")
