@@ -134,8 +134,8 @@ class Watched:
 
 
 def minutes_to_seconds(rules: str) -> str:
-    """The rules with every duration a sixtieth: of `for`, and of ranges."""
-    return re.sub(r"(for: |\[)(\d+)m\b", r"\g<1>\g<2>s", rules)
+    """The rules with every duration a sixtieth: of `for`, of ranges, and of ages written as minutes * 60."""
+    return re.sub(r"\b(\d+) \* 60\b", r"\1", re.sub(r"(for: |\[)(\d+)m\b", r"\g<1>\g<2>s", rules))
 
 
 def scrape_config(cluster: Cluster) -> dict[str, Any]:

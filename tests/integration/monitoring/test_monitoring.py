@@ -169,6 +169,40 @@ def test_a_log_directory_that_fails_fires_until_it_is_repaired(watched: Any, fir
     watched.wait(lambda: "KafkaOfflineLogDirectory" not in firing(), 30, firing)
 
 
+@pytest.mark.parametrize(
+    "counter",
+    [
+        "kafka_controller_controllerstats_uncleanleaderelections_total",
+        'regency_controller_repairs_total{kind="replica"}',
+        "regency_controller_fenced_writes_total",
+    ],
+)
+def test_rules_for_single_events_find_the_age_of_each_process(watched: Any, counter: str) -> None:
+    matched = f"count({counter} and ignoring (kind) time() - process_start_time_seconds < 1e6) == 3"
+    watched.wait(lambda: watched.prometheus.query(matched), 20, lambda: watched.prometheus.query(counter))
+
+
+def test_partitions_without_a_leader_fire_on_while_nobody_rules(watched: Any, firing: Alerts) -> None:
+    cluster = watched.cluster
+    cluster.kill(3)
+    watched.wait(lambda: "KafkaOfflinePartitions" in firing(), 60, firing)
+    cluster.pause_zookeeper()
+    try:
+        seen = []
+
+        def nobody_rules() -> bool:
+            seen.append(firing())
+            return "KafkaNoActiveController" in seen[-1]
+
+        watched.wait(nobody_rules, 60, firing)
+        assert all("KafkaOfflinePartitions" in alerts for alerts in seen), seen
+    finally:
+        cluster.resume_zookeeper()
+    cluster.start(3)
+    cluster.wait_healthy(60)
+    watched.wait(lambda: not firing().keys() & {"KafkaOfflinePartitions", "KafkaNoActiveController"}, 60, firing)
+
+
 def test_nobody_rules_while_zookeeper_is_away(watched: Any, firing: Alerts) -> None:
     cluster = watched.cluster
     cluster.pause_zookeeper()
