@@ -177,6 +177,7 @@ class Agent:
             connect_timeout_ms=settings.zookeeper_connection_timeout_ms,
             set_acl=settings.zookeeper_set_acl,
             latencies=self._sessions.latencies,
+            on_refusal=self._sessions.count_refusal,
         )
         self._sessions.watch(session)
         return session

@@ -72,6 +72,7 @@ class ControllerProcess:
             connect_timeout_ms=settings.zookeeper_connection_timeout_ms,
             set_acl=settings.zookeeper_set_acl,
             latencies=sessions.latencies,
+            on_refusal=sessions.count_refusal,
         )
         sessions.watch(self._session)
         self._queue = EventQueue(clock)

@@ -19,7 +19,7 @@ _ONE_LOOP = "0"
 """Kafka numbers its network processors; one data loop serves all connections."""
 
 
-def traffic(stats: ListenerStats, replication_in: int, wanted: Wanted) -> Iterable[Family]:
+def traffic(stats: ListenerStats, wanted: Wanted) -> Iterable[Family]:
     """Records and bytes: the sum, and by topic."""
     topics = sorted(stats.traffic.topics.copy().items())
     labelled = [(f'topic="{escape(topic)}"', counts) for topic, counts in topics]
@@ -27,7 +27,6 @@ def traffic(stats: ListenerStats, replication_in: int, wanted: Wanted) -> Iterab
         if wanted(name):
             read = attrgetter(field)
             yield block(name, [("", read(stats.traffic.all)), *((labels, read(counts)) for labels, counts in labelled)])
-    yield value(names.REPLICATION_IN, replication_in)
     yield value(names.REPLICATION_OUT, stats.traffic.replication_bytes_out)
 
 

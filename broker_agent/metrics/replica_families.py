@@ -64,6 +64,10 @@ def sums(look: Look) -> Iterable[Family]:
     yield values(names.PURGATORY_SIZE, waiting)
     yield values(names.MIN_FETCH_RATE, [(_FETCHERS, look.fetches_per_second)])
     yield values(names.FAILED_PARTITIONS, [(_FETCHERS, look.failed_partitions)])
+    yield values(names.DEAD_FETCHERS, [(_FETCHERS, look.dead_fetchers)])
+    yield value(names.REPLICATION_IN, look.received)
+    yield value(names.REASSIGNMENT_IN, look.received_by_adding)
+    yield value(names.REASSIGNMENT_OUT, look.sent_to_adding)
     yield values(names.MAX_LAG, [(_FETCHERS, max((row.lag for row in hosted), default=0))])
 
 

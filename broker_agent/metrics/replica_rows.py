@@ -78,6 +78,14 @@ class Look(NamedTuple):
     """Of the slowest fetcher; 0 where there is none."""
     failed_partitions: int
     """Partitions that no fetcher follows until the controller says so again."""
+    dead_fetchers: int
+    """Fetchers that will not fetch any more although they should."""
+    received: int
+    """Bytes of record batches that followers here have fetched and appended."""
+    received_by_adding: int
+    """Of them, by replicas that a reassignment adds here."""
+    sent_to_adding: int
+    """Bytes of record batches sent to replicas that a reassignment adds elsewhere."""
 
 
 def look(
@@ -137,6 +145,10 @@ def _begin(replicas: ReplicaManager, logs: LogManager, now_ms: int) -> Look:
         isr_failures=isr.failures,
         fetches_per_second=min(rates, default=0.0),
         failed_partitions=len(fetchers.failed),
+        dead_fetchers=sum(fetcher.is_dead for fetcher in fetchers.fetchers),
+        received=fetchers.received.total,
+        received_by_adding=fetchers.received.adding,
+        sent_to_adding=replicas.sent_to_adding,
     )
 
 

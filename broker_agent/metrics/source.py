@@ -54,8 +54,7 @@ class AgentMetrics:
         if parts.replicas is not None and parts.logs is not None:
             yield from self._replicas(parts.replicas, parts.logs, wanted)
         if self.listener is not None:
-            received = parts.replicas.fetchers.received.total if parts.replicas is not None else 0
-            yield from listener_families.traffic(self.listener, received, wanted)
+            yield from listener_families.traffic(self.listener, wanted)
             yield from listener_families.requests(self.listener, LoopMeter.now_ms())
             yield listener_families.connections(self.listener)
             by_control = parts.service.fenced if parts.service is not None else {}

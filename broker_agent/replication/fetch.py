@@ -30,6 +30,8 @@ class FetchPath:
         self._hosting = hosting
         self._isr = isr
         self._throttle = throttle
+        self.sent_to_adding = 0
+        """Bytes of record batches answered to replicas that a reassignment adds elsewhere."""
 
     def fetch(self, params: FetchParams, partitions: Sequence[FetchPartition], respond: Respond) -> Cancel:
         """Read; answer now if there is enough, an error or nothing to wait for, else when there is or time is up.
@@ -93,9 +95,13 @@ class FetchPath:
         return _nothing_to_cancel
 
     def _count_sent(self, reading: _Reading, now_ms: int) -> None:
-        if reading.params.from_follower:
-            for name, size in reading.sizes.items():
-                self._throttle.record(name, size, now_ms)
+        if not reading.params.from_follower:
+            return
+        for name, size in reading.sizes.items():
+            self._throttle.record(name, size, now_ms)
+            partition = self._hosting.partitions.get(name)
+            if partition is not None and reading.params.replica_id in partition.assignment.adding:
+                self.sent_to_adding += size
 
     def _is_held_back(self, partition: Partition, follower: BrokerId) -> bool:
         is_exceeded = self._throttle.exceeded_until(self._hosting.clock.monotonic_ms()) is not None

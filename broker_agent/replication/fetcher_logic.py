@@ -272,6 +272,8 @@ class FetcherLogic:
         log_start = replica.log_start_offset
         replica.append_fetched(fetched)
         self._received.total += len(fetched.records)
+        if replica.is_adding:
+            self._received.adding += len(fetched.records)
         state.lag = max(0, fetched.high_watermark - replica.log_end_offset)
         self._catching_up.count(replica.topic_partition, fetched, replica.log_end_offset, now_ms)
         if replica.log_end_offset != state.offset:

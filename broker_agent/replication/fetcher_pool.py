@@ -66,6 +66,11 @@ class Fetcher:
         self._plan: Plan | None = None
         self._disowned = False
 
+    @property
+    def is_dead(self) -> bool:
+        """Whether nobody carries out its requests any more, although it was not closed."""
+        return self._transport is not None and not self._transport.alive
+
     def start(self, transport: Transport) -> None:
         """Use this transport from now on."""
         self._transport = transport

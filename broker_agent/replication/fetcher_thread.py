@@ -43,6 +43,11 @@ Outcome = Reply | Failed | Rested
 class Transport(Protocol):
     """What a fetcher talks through. One outcome per plan, Rested for a pause that ran out, on the data loop."""
 
+    @property
+    def alive(self) -> bool:
+        """Whether it will still do what it is told."""
+        ...
+
     def send(self, command: Command) -> None:
         """Do this next. A plan is only given when the last one is answered; a pause is ended by any command."""
         ...
@@ -79,6 +84,11 @@ class FetcherThread:
         self._connection = self._connect(address)
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread runs. None ends by itself; one that has was ended by a defect."""
+        return self._thread.is_alive()
 
     def send(self, command: Command) -> None:
         """Do this next."""

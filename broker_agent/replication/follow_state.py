@@ -49,7 +49,9 @@ class FollowState:
 class ReceivedBytes:
     """Bytes of record batches that were fetched and appended; a broker's fetchers share one."""
 
-    __slots__ = ("total",)
+    __slots__ = ("adding", "total")
 
     def __init__(self) -> None:
         self.total = 0
+        self.adding = 0
+        """Of them, those of replicas that a reassignment adds here."""

@@ -22,6 +22,11 @@ class Follower(Protocol):
         ...
 
     @property
+    def is_adding(self) -> bool:
+        """Whether a reassignment that goes on has brought the partition to this broker."""
+        ...
+
+    @property
     def log_start_offset(self) -> Offset:
         """The first offset that can be read."""
         ...

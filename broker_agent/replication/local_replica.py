@@ -87,6 +87,11 @@ class LocalReplica:
             return ErrorCode.NONE
         return ErrorCode.FENCED_LEADER_EPOCH if current < self.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
 
+    @property
+    def is_adding(self) -> bool:
+        """Whether a reassignment that goes on has brought the partition to this broker."""
+        return self._rules.broker_id in self.assignment.adding
+
     # Roles
 
     def become_leader(self, state: PartitionState, now_ms: int) -> None:

@@ -97,6 +97,11 @@ class ReplicaManager:
         self._schedule = self._make_schedule(settings, clock.monotonic_ms())
         self._wake_for_schedule()
 
+    @property
+    def sent_to_adding(self) -> int:
+        """Bytes of record batches answered to replicas that reassignments add elsewhere, since the start."""
+        return self._fetch.sent_to_adding
+
     # Clients and followers
 
     def append(

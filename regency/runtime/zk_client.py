@@ -65,19 +65,28 @@ def connect(
     connect_timeout_ms: int | None = None,
     set_acl: bool = False,
     latencies: RecentTimes | None = None,
+    on_refusal: Callable[[], None] | None = None,
 ) -> ZkSession:
     """A session with the ensemble of `connect_string` ("host:port,host:port/chroot"); a missing chroot is created.
 
     Blocks until the first session exists, at most `connect_timeout_ms` (default: the session timeout). `digest_auth` is
     "user:password", empty for none; `set_acl` makes what we create everybody's to read and only that user's to change.
-    `name` stands in the names of the threads. `latencies` is told how long each request took, on one thread.
+    `name` stands in the names of the threads. `latencies` is told how long each request took, `on_refusal` is called
+    each time our credentials are refused; both on one thread.
 
     Raises ZkConnectStringInvalid, ZkAuthFailed where the credentials are refused, and ZkError naming the hosts where no
     server gave a session in time.
     """
     target = parse_connect_string(connect_string)
     client = ZkClient(
-        target, session_timeout_ms, digest_auth, name or target.hosts, clock or SystemClock(), set_acl, latencies
+        target,
+        session_timeout_ms,
+        digest_auth,
+        name or target.hosts,
+        clock or SystemClock(),
+        set_acl,
+        latencies,
+        on_refusal,
     )
     try:
         client.wait_connected(session_timeout_ms if connect_timeout_ms is None else connect_timeout_ms)
@@ -100,6 +109,7 @@ class ZkClient:
         clock: Clock,
         set_acl: bool,
         latencies: RecentTimes | None = None,
+        on_refusal: Callable[[], None] | None = None,
     ) -> None:
         self._target = target
         self._clock = clock
@@ -114,6 +124,7 @@ class ZkClient:
             deliver=self._dispatcher.put,
             wake=waker.wake,
             latencies=latencies,
+            on_refusal=on_refusal,
         )
         self._io = IoThread(name, target, self._core, waker, clock, digest_auth)
         self._dispatcher.start(self._core)

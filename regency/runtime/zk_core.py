@@ -83,8 +83,9 @@ class SessionCore:
         deliver: Callable[[Delivery], None],
         wake: Callable[[], None],
         latencies: RecentTimes | None = None,
+        on_refusal: Callable[[], None] | None = None,
     ) -> None:
-        """`latencies` is told how long each request took, under the lock."""
+        """`latencies` is told how long each request took, `on_refusal` of refused credentials, under the lock."""
         self._latencies = latencies or RecentTimes()
         self.requested_timeout_ms = timeout_ms
         self.timeout_ms = timeout_ms
@@ -98,6 +99,7 @@ class SessionCore:
         """Why the last attempt to connect failed; empty when connected."""
         self.auth_failure = ""
         """What ZooKeeper said when it refused our credentials; empty where it did not."""
+        self._on_refusal = on_refusal
         self._hosts = hosts
         self._chroot = chroot
         self._clock = clock
@@ -289,6 +291,8 @@ class SessionCore:
     def not_connected(self, reason: str, *, auth: bool = False) -> None:
         """An attempt failed; `auth`: because ZooKeeper refused our credentials."""
         with self.changed:
+            if auth and self._on_refusal is not None:
+                self._on_refusal()
             if auth and reason != self.auth_failure:
                 logger.error("%s", reason)
             self.failure, self.auth_failure = reason, reason if auth else ""

@@ -12,7 +12,7 @@ from regency.runtime.zk_session import SessionEvent, ZkSession
 
 
 class ZkMeter:
-    """Give `latencies` to `connect`, and the session to `watch`. Read by any thread."""
+    """Give `latencies` and `count_refusal` to `connect`, and the session to `watch`. Read by any thread."""
 
     def __init__(self, clock: Clock) -> None:
         self.latencies = RecentTimes()
@@ -20,6 +20,7 @@ class ZkMeter:
         self._connects = 0
         self._disconnects = 0
         self._expires = 0
+        self._refusals = 0
         self._generation = 0
         self._began_ms: int | None = None
 
@@ -29,6 +30,10 @@ class ZkMeter:
         if not self._connects and session.connected:
             self._on_session(SessionEvent.CONNECTED, session.generation)
 
+    def count_refusal(self) -> None:
+        """ZooKeeper has refused our credentials, once more."""
+        self._refusals += 1
+
     def collect(self, _: Wanted) -> Iterable[Family]:
         """Everything at this moment."""
         now_ms = self._clock.monotonic_ms()
@@ -36,6 +41,7 @@ class ZkMeter:
         yield value(names.ZK_CONNECTS, self._connects)
         yield value(names.ZK_DISCONNECTS, self._disconnects)
         yield value(names.ZK_EXPIRES, self._expires)
+        yield value(names.ZK_AUTH_FAILURES, self._refusals)
         yield value(names.SESSION_AGE, 0 if began_ms is None else (now_ms - began_ms) / 1000)
         yield timers(names.ZK_LATENCY, {(): self.latencies}, now_ms)
 

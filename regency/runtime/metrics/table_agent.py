@@ -94,6 +94,12 @@ TRAFFIC: tuple[tuple[str, MetricName], ...] = tuple(
 
 REPLICATION_IN = _traffic("ReplicationBytesInPerSec", "Bytes of record batches fetched from leaders.")
 REPLICATION_OUT = _traffic("ReplicationBytesOutPerSec", "Bytes of record batches sent to followers.")
+REASSIGNMENT_IN = _traffic(
+    "ReassignmentBytesInPerSec", "Of the bytes fetched from leaders, those of replicas that a reassignment adds here."
+)
+REASSIGNMENT_OUT = _traffic(
+    "ReassignmentBytesOutPerSec", "Of the bytes sent to followers, those to replicas that a reassignment adds."
+)
 
 
 def _fetchers(name: str, explained: str) -> MetricName:
@@ -102,6 +108,7 @@ def _fetchers(name: str, explained: str) -> MetricName:
 
 MAX_LAG = _fetchers("MaxLag", "Most records that a replica here is behind its leader's high watermark.")
 MIN_FETCH_RATE = _fetchers("MinFetchRate", "Requests a second of the slowest fetcher, over the last minute.")
+DEAD_FETCHERS = _fetchers("DeadThreadCount", "Fetchers whose thread has ended by a defect: restart the broker.")
 FAILED_PARTITIONS = _fetchers("FailedPartitionsCount", "Partitions not followed until the controller says so again.")
 CONSUMER_LAG = MetricName(
     "kafka.server",
@@ -221,9 +228,12 @@ AGENT_METRICS: tuple[MetricName, ...] = (
     *(name for _, name in TRAFFIC),
     REPLICATION_IN,
     REPLICATION_OUT,
+    REASSIGNMENT_IN,
+    REASSIGNMENT_OUT,
     MAX_LAG,
     MIN_FETCH_RATE,
     FAILED_PARTITIONS,
+    DEAD_FETCHERS,
     CONSUMER_LAG,
     REQUESTS,
     ERRORS,

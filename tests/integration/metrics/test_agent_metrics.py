@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, ElectionType, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from kafka import TopicPartition as ClientPartition
+from kafka.admin import KafkaAdminClient
 
 from regency.cluster.cluster import Cluster
 
@@ -89,6 +91,43 @@ def test_traffic_is_counted_where_it_goes(
             assert agent.one(REQUESTS + "errors_total", request=kind, error="NONE") <= answered
         produced = {part: agent.one(f"{REQUESTS}{part}timems_sum", request="Produce") for part in ("total", "remote")}
         assert produced["total"] > produced["remote"] > 0, "acks=all waits for followers"
+
+
+def test_what_a_reassignment_copies_is_counted_on_the_leader_and_on_the_broker_that_is_added(
+    cluster: Cluster, create_topic: Callable[..., None], scrapes: Callable[..., Any], eventually: Any
+) -> None:
+    create_topic(cluster, partitions=1, replication=2)
+    assert set(write(cluster, RECORDS)) == {None}
+    ask, begun = scrapes(cluster), cluster.snapshot().partitions["t", 0]
+    assert begun.leadership is not None
+    leader, replicas = begun.leadership.leader, [*begun.assignment.replicas]
+    (other,) = set(replicas) - {leader}
+    (added,) = set(cluster.broker_ids) - {*replicas}
+
+    def counted() -> dict[int, tuple[float, float]]:
+        """Of each broker: sent to replicas that are added, received by such replicas."""
+        agents = {broker: ask.agent(broker) for broker in cluster.broker_ids}
+        ends = [TRAFFIC + f"reassignmentbytes{end}_total" for end in ("out", "in")]
+        return {broker: (agent.one(ends[0]), agent.one(ends[1])) for broker, agent in agents.items()}
+
+    assert set(counted().values()) == {(0, 0)}, "what a replica in sync fetches is no reassignment"
+    partition = {"topic": "t", "partition": "0"}
+    size = ask.agent(leader).one("kafka_log_log_size", **partition)
+    assert size > RECORDS * SIZE
+    admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers.split(","))
+    try:
+        admin.alter_partition_reassignments({ClientPartition("t", 0): [*replicas, added]})
+        eventually(lambda: not admin.list_partition_reassignments(), what="the move has ended")
+    finally:
+        admin.close()
+    moved = {leader: (size, 0), added: (0, size), other: (0, 0)}
+    eventually(lambda: counted() == moved, what=f"counted on both ends: {moved}")
+
+    assert set(write(cluster, RECORDS)) == {None}
+    replicated = TRAFFIC + "replicationbytesin_total"
+    everything = ask.agent(leader).one("kafka_log_log_size", **partition)
+    eventually(lambda: ask.agent(added).one(replicated) == everything, what="the new replica has all, too")
+    assert counted() == moved, "since the move has ended this is no reassignment"
 
 
 def test_a_follower_that_stops_shrinks_isrs_refuses_writes_and_comes_back(

@@ -123,7 +123,7 @@ def test_fetches_are_told_by_kind_and_together() -> None:
 def test_the_sum_over_all_topics_is_the_series_without_one() -> None:
     stats = ListenerStats()
     stats.traffic.produced({A: ProduceResult(ErrorCode.NONE, Offset(0))}, {A: (10, 2)})
-    families = list(listener_families.traffic(stats, 0, every))
+    families = list(listener_families.traffic(stats, every))
     (block,) = [each for each in families if isinstance(each, Block) and each.name.name == "MessagesInPerSec"]
     name = "kafka_server_brokertopicmetrics_messagesin_total"
     assert block.lines == f'{name} 2\n{name}{{topic="a"}} 2\n'

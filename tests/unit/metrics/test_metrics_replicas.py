@@ -32,7 +32,7 @@ def followed(topic: str, partition: int, *, fetcher: str = "", lag: int = 0, off
 
 
 def look(*hosted: HostedRow, logs: tuple[LogRow, ...] = ()) -> Look:
-    return Look(list(hosted), list(logs), 2, 1, 3, 4, 5, 6, 7, 1.5, 8)
+    return Look(list(hosted), list(logs), 2, 1, 3, 4, 5, 6, 7, 1.5, 8, 9, 10, 11, 12)
 
 
 def every(_: MetricName) -> bool:
@@ -60,7 +60,7 @@ def test_sums_count_what_is_led_and_what_is_here() -> None:
         followed("b", 0, fetcher="ReplicaFetcherThread-0-2", lag=9),
         followed("b", 1, offline=True),
     )
-    told = {name.rpartition("_")[2]: value for name, value in numbers(list(sums(found))).items()}
+    told = {name.removesuffix("_total").rpartition("_")[2]: value for name, value in numbers(list(sums(found))).items()}
     assert told == {
         "leadercount": 3,
         "partitioncount": 7,
@@ -70,7 +70,13 @@ def test_sums_count_what_is_led_and_what_is_here() -> None:
         "atminisrpartitioncount": 1,
         "reassigningpartitions": 0,
         "pending": 1,
-        "total": 7,
+        "isrshrinks": 5,
+        "isrexpands": 6,
+        "failedisrupdates": 7,
+        "deadthreadcount/Replica": 9,
+        "replicationbytesin": 10,
+        "reassignmentbytesin": 11,
+        "reassignmentbytesout": 12,
         "offlinelogdirectorycount": 1,
         "purgatorysize/Produce": 3,
         "purgatorysize/Fetch": 4,

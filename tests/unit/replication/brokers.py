@@ -144,6 +144,10 @@ class Link:
             self.round += 1
             self.outbox = command
 
+    @property
+    def alive(self) -> bool:
+        return True
+
     def redirect(self, address: LeaderAddress) -> None:
         self.address = address
         self.break_exchange("the connection was closed")

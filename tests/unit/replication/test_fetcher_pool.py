@@ -32,6 +32,7 @@ class Transport:
         self.sent = []
         self.addresses = [spec.address]
         self.closed = False
+        self.alive = True
 
     def send(self, command) -> None:
         self.sent.append(command)
@@ -194,6 +195,16 @@ def test_a_failed_partition_is_not_followed_and_stays_on_the_list_until_it_is_re
     assert (pool.pool.is_following(A), list(pool.pool.failed)) == (False, [A])
     pool.pool.remove([A])
     assert pool.pool.failed == {}
+
+
+def test_a_fetcher_whose_thread_has_died_is_told_from_one_that_was_closed(pool) -> None:
+    pool.follow(A)
+    (fetcher,) = pool.pool.fetchers
+    assert not fetcher.is_dead
+    pool.made[0].alive = False
+    assert fetcher.is_dead
+    fetcher.close()
+    assert not fetcher.is_dead
 
 
 def test_a_closed_pool_follows_nothing_more(pool) -> None:

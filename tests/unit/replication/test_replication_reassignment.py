@@ -41,6 +41,37 @@ def test_a_replica_that_is_added_catches_up_and_joins_the_isr(cluster) -> None:
     assert cluster[3].values() == ["a", "b"]
 
 
+def test_what_is_copied_to_a_replica_that_is_added_is_counted_on_both_ends_and_nothing_else(cluster) -> None:
+    """KIP-352: what a replica that is in sync fetches meanwhile is replication, and no reassignment."""
+
+    def counted(received: str) -> list[tuple[int, int]]:
+        """Of each broker: sent to replicas that are added, received (by such replicas)."""
+        managers = [cluster[each].manager for each in (1, 2, 3)]
+        return [(manager.sent_to_adding, getattr(manager.fetchers.received, received)) for manager in managers]
+
+    cluster.lead(1, (1, 2), replicas=(1, 2))
+    cluster[1].produce("a", "b")
+    cluster.run()
+    assert counted("adding") == [(0, 0), (0, 0), (0, 0)], "2 is in sync, and nobody is added"
+
+    move(cluster, 1, (1, 2), replicas=(1, 2, 3), adding=(3,))
+    cluster.advance(1_000)
+    size = cluster[1].log().size_bytes
+    assert counted("adding") == [(size, 0), (0, 0), (0, size)]
+    assert counted("total") == [(size, 0), (0, size), (0, size)]
+
+    cluster[1].produce("c")
+    cluster.run()
+    more = cluster[1].log().size_bytes
+    assert counted("adding") == [(more, 0), (0, 0), (0, more)], "it is being added until the move has ended"
+
+    move(cluster, 1, (1, 2, 3), replicas=(1, 2, 3))
+    cluster[1].produce("d")
+    cluster.run()
+    assert counted("adding") == [(more, 0), (0, 0), (0, more)]
+    assert counted("total")[2] == (0, cluster[1].log().size_bytes)
+
+
 def test_a_log_that_starts_late_is_taken_over_with_its_high_watermark(cluster) -> None:
     """ReassignPartitionsClusterTest.testHwAfterPartitionReassignment."""
     cluster.lead(1, (1,), replicas=(1,))

@@ -9,8 +9,11 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
+from prometheus_client.core import Metric
 
+from regency.model.clock import SystemClock
 from regency.runtime.zk_client import connect
+from regency.runtime.zk_meter import ZkMeter
 from regency.runtime.zk_session import WatchMode, ZkAuthFailed, ZkError
 from regency.runtime.zk_wire import FrameReader, OpCode, Xid, frame
 
@@ -63,8 +66,13 @@ def test_refused_credentials_are_told_at_once_without_showing_them(serve):
         return SESSION if number == 0 else reply(Xid.AUTH, error=-115)
 
     where = serve(script)
+    meter = ZkMeter(SystemClock())
     with pytest.raises(ZkAuthFailed, match=where) as caught:
-        connect(where, session_timeout_ms=60_000, digest_auth="regency:hush")
+        connect(where, session_timeout_ms=60_000, digest_auth="regency:hush", on_refusal=meter.count_refusal)
+    told = {
+        family.name: family.samples[0].value for family in meter.collect(lambda _: True) if isinstance(family, Metric)
+    }
+    assert told["kafka_server_sessionexpirelistener_zookeeperauthfailures"] >= 1
     assert "regency.zookeeper.digest.auth" in str(caught.value)
     assert "hush" not in str(caught.value)
 

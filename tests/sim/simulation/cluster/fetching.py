@@ -139,6 +139,11 @@ class SimTransport:
             timeout_us=self._process.clock.delay_us(self._spec.request_timeout_ms),
         )
 
+    @property
+    def alive(self) -> bool:
+        """There is no thread that could die."""
+        return True
+
     def redirect(self, address: LeaderAddress) -> None:
         """Talk to this address from now on; a running exchange fails."""
         self._address = address

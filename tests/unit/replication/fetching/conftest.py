@@ -24,6 +24,7 @@ class Replica:
     def __init__(self, name: TopicPartition, *epochs: int) -> None:
         self.topic_partition = name
         self.topic_id = ID
+        self.is_adding = False
         self.epochs = list(epochs)
         self.log_start_offset = 0
         self.high_watermark = 0
