@@ -87,9 +87,9 @@ class ControllerMetrics:
         for state, timer in self._events.handled.items():
             name = names.STATE_TIMERS.get(state.label)
             if name is not None:
-                yield timers(name, {(): timer}, now_ms)
+                yield from timers(name, {(): timer}, now_ms)
         yield value(names.EVENT_QUEUE_SIZE, len(self._queue))
-        yield timers(names.EVENT_QUEUE_TIME, {(): self._events.waited}, now_ms)
+        yield from timers(names.EVENT_QUEUE_TIME, {(): self._events.waited}, now_ms)
 
     def _of_channels(self) -> Iterator[Family]:
         standings = {str(each.broker): each for each in self._controller.standings}
@@ -97,7 +97,7 @@ class ControllerMetrics:
         yield value(names.TOTAL_QUEUE_SIZE, sum(each.waiting for each in standings.values()))
         yield values(names.QUEUE_SIZE, [((broker,), each.waiting) for broker, each in standings.items()])
         rows: dict[tuple[str, ...], RecentTimes] = {(str(broker),): timer for broker, timer in waited.items()}
-        yield timers(names.REQUEST_RATE_AND_QUEUE_TIME, rows, self._clock.monotonic_ms())
+        yield from timers(names.REQUEST_RATE_AND_QUEUE_TIME, rows, self._clock.monotonic_ms())
         unacknowledged = [((broker,), each.unacknowledged) for broker, each in standings.items()]
         yield values(names.UNACKNOWLEDGED_STATES, unacknowledged)
         yield values(

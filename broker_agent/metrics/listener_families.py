@@ -54,7 +54,7 @@ def requests(stats: ListenerStats, now_ms: int) -> Iterable[Family]:
         rows = [
             ((kind,), read_together([read(part) for part in parts], now_ms, QUANTILE_VALUES)) for kind, parts in merged
         ]
-        yield times(name, rows)
+        yield from times(name, rows)
 
 
 def fenced(stats: ListenerStats, by_control: Mapping[ErrorCode, int]) -> Family:

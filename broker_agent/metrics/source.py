@@ -68,7 +68,7 @@ class AgentMetrics:
         yield value(names.BROKER_STATE, state)
         yield value(names.NETWORK_IDLE, self._meter.idle_share)
         yield value(names.HANDLERS_IDLE, self._meter.idle_share)
-        yield timers(names.LOOP_LAG, {(): self._meter.lag}, LoopMeter.now_ms())
+        yield from timers(names.LOOP_LAG, {(): self._meter.lag}, LoopMeter.now_ms())
         yield value(names.CONTROLLER_EPOCH, 0 if ruling is None else ruling.epoch)
         yield value(names.BROKER_EPOCH, parts.broker_epoch())
         yield value(names.LOGS_OPENED, self._recovery.opened)
@@ -77,7 +77,7 @@ class AgentMetrics:
 
     def _replicas(self, replicas: ReplicaManager, logs: LogManager, wanted: Wanted) -> Iterable[Family]:
         now_ms = self._clock.monotonic_ms()
-        yield timers(names.FLUSHES, {(): logs.flushes}, now_ms)
+        yield from timers(names.FLUSHES, {(): logs.flushes}, now_ms)
         began = perf_counter_ns()
         found = look(self._loop, replicas, logs, now_ms)
         yield value(names.SCRAPE_WAIT, (perf_counter_ns() - began) / 1e9)

@@ -43,7 +43,7 @@ class ZkMeter:
         yield value(names.ZK_EXPIRES, self._expires)
         yield value(names.ZK_AUTH_FAILURES, self._refusals)
         yield value(names.SESSION_AGE, 0 if began_ms is None else (now_ms - began_ms) / 1000)
-        yield timers(names.ZK_LATENCY, {(): self.latencies}, now_ms)
+        yield from timers(names.ZK_LATENCY, {(): self.latencies}, now_ms)
 
     def _on_session(self, event: SessionEvent, generation: int) -> None:
         if event is SessionEvent.CONNECTED:

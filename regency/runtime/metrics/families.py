@@ -61,19 +61,26 @@ def values(name: MetricName, rows: Iterable[tuple[Labels, float]]) -> Metric:
     return metric
 
 
-def times(name: MetricName, rows: Iterable[tuple[Labels, Times]]) -> Metric:
-    """A timer: quantiles, count and sum for each set of label values."""
-    metric = _metric(name)
+def times(name: MetricName, rows: Iterable[tuple[Labels, Times]]) -> tuple[Metric, ...]:
+    """A timer: quantiles, count and sum for each set of label values.
+
+    Not typed a summary: from version 3 on Prometheus rewrites the quantiles of one, 0.50 to 0.5, and dashboards made
+    for Kafka would lose their medians. What jmx_exporter makes of Kafka's timers are gauges.
+    """
+    family = name.family
+    quantiles = Metric(family, name.help, "gauge")
+    count = Metric(f"{family}_count", f"How many: {name.help}", "unknown")
+    total = Metric(f"{family}_sum", f"All together, milliseconds: {name.help}", "unknown")
     for labels, read in rows:
         given = dict(zip(name.labels, labels, strict=True))
         for (text, _), at in zip(QUANTILES, read.quantiles_ms, strict=True):
-            metric.add_sample(name.family, {**given, "quantile": text}, at)
-        metric.add_sample(name.family + "_count", given, float(read.count))
-        metric.add_sample(name.family + "_sum", given, read.sum_ms)
-    return metric
+            quantiles.add_sample(quantiles.name, {**given, "quantile": text}, at)
+        count.add_sample(count.name, given, float(read.count))
+        total.add_sample(total.name, given, read.sum_ms)
+    return quantiles, count, total
 
 
-def timers(name: MetricName, rows: Mapping[tuple[str, ...], RecentTimes], now_ms: int) -> Metric:
+def timers(name: MetricName, rows: Mapping[tuple[str, ...], RecentTimes], now_ms: int) -> tuple[Metric, ...]:
     """A timer from the counters themselves, by label values, read at `now_ms`."""
     return times(name, [(labels, timer.read(now_ms, QUANTILE_VALUES)) for labels, timer in rows.items()])
 
@@ -109,5 +116,5 @@ def head(name: MetricName, *, openmetrics: bool) -> str:
 
 
 def _metric(name: MetricName) -> Metric:
-    assert name.kind in Kind
+    assert name.kind is not Kind.TIMER, f"{name.family}: a timer has several families"
     return Metric(name.family, name.help, name.kind.value)

@@ -18,13 +18,13 @@ QUANTILES: tuple[tuple[str, float], ...] = tuple(
 
 
 class Kind(Enum):
-    """What a metric's values mean; the value of the enum is Prometheus' word for it."""
+    """What a metric's values mean; the value of the enum is Prometheus' word for the series of that name."""
 
     GAUGE = "gauge"
     COUNTER = "counter"
     """Exported with `_total`."""
-    TIMER = "summary"
-    """Recent quantiles, `_count` and `_sum`; in milliseconds where the name says `Ms`."""
+    TIMER = "timer"
+    """Recent quantiles, which are gauges, `_count` and `_sum`; in milliseconds where the name says `Ms`."""
 
 
 class MetricName(msgspec.Struct, frozen=True):
