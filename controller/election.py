@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -24,6 +24,11 @@ class ElectionKind(Enum):
     CONTROLLED_SHUTDOWN = "controlled_shutdown"
     LONGEST_LOG = "longest_log"
     """As offline; where that elects nobody and it is allowed, the replica with the longest log that is known of."""
+
+
+UNCLEAN: Final = "unclean"
+ELECTED_BECAUSE: Final = ("offline", "reassign", "preferred", "controlled_shutdown", UNCLEAN)
+"""What elections are counted by."""
 
 
 class LogEnd(NamedTuple):
@@ -43,6 +48,14 @@ class Election(msgspec.Struct, frozen=True):
     why: str
     unclean: bool = False
     """The leader was not in sync: records acknowledged before may be lost."""
+
+
+def elected_because(kind: ElectionKind, election: Election) -> str:
+    """What an election is counted as, one of ELECTED_BECAUSE."""
+    if election.unclean:
+        return UNCLEAN
+    counted: str = (ElectionKind.OFFLINE if kind is ElectionKind.LONGEST_LOG else kind).value
+    return counted
 
 
 def elect_offline(

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Iterable, Iterator
 
 from regency.controller.controller import Controller
+from regency.controller.election import ELECTED_BECAUSE
 from regency.controller.event_loop import EventLoop, EventQueue
 from regency.controller.meters import EventMeter, RequestMeter
 from regency.controller.reconcile_rules import Repair
@@ -111,6 +112,7 @@ class ControllerMetrics:
         phases = controller.failover if ruling else ()
         yield values(names.FAILOVER_SECONDS, [((phase,), spent_ms / 1000) for phase, spent_ms in phases])
         yield value(names.FENCED_WRITES, tallies.fenced_writes)
-        repairs = tallies.repairs.copy()
+        elections, repairs = tallies.elections.copy(), tallies.repairs.copy()
+        yield values(names.ELECTIONS, [((why,), elections[why]) for why in ELECTED_BECAUSE])
         yield values(names.REPAIRS, [((each.value,), repairs[each.value]) for each in Repair])
         yield values(names.EVENTS, [((event,), count) for event, count in sorted(tallies.events.copy().items())])

@@ -20,6 +20,7 @@ from regency.controller.election import (
     elect_preferred,
     elect_reassigned,
     elect_unclean,
+    elected_because,
 )
 from regency.controller.request_batch import RequestBatch
 from regency.controller.states import PartitionState
@@ -341,6 +342,7 @@ class PartitionStateMachine:
         after = LeaderAndIsr(written.leader, written.leader_epoch, written.isr, zk_version)
         context.set_leadership(partition, LeaderIsrAndControllerEpoch(after, self._store.fence.epoch))
         context.set_partition_state(partition, PartitionState.ONLINE)
+        self._tallies.elections[elected_because(kind, election)] += 1
         if election.unclean:
             self._tallies.unclean_elections += 1
         self._batch.host(self._recipients(partition, kind), partition)

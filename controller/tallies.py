@@ -16,6 +16,8 @@ class Tallies:
         """Events handled, by `cause`; those of a term that is over and those that nobody ruled for among them."""
         self.failovers = 0
         """Elections won here whose failover was finished."""
+        self.elections: Counter[str] = Counter()
+        """Elections of a leader that are in ZooKeeper, one for each partition, by why there was one."""
         self.unclean_elections = 0
         """Leaders elected out of sync: records acknowledged before may be lost."""
         self.fenced_writes = 0

@@ -21,7 +21,7 @@ from regency_dashboards.kit import (
     stat_panel,
     timeline,
 )
-from regency_dashboards.queries import highest, quantile, rate, total
+from regency_dashboards.queries import highest, increase, quantile, rate, total
 
 CONTROLLER = "kafka_controller_kafkacontroller"
 REPLICAS = "kafka_server_replicamanager"
@@ -129,16 +129,13 @@ def _failovers() -> Iterator[PanelBuilder]:
     )
     yield graph(
         "Leader elections",
-        {
-            "elections": rate(f"{STATS}_leaderelectionrateandtimems_count", CLUSTER),
-            "unclean": rate(f"{STATS}_uncleanleaderelections_total", CLUSTER),
-        },
-        "Times a second that the controller elected leaders after brokers came or went. Good: 0 while nothing "
-        "changes. Unclean ones lose acknowledged records: good is 0, always.",
-        unit="ops",
+        {"{{why}}": increase("regency_controller_leader_elections_total", CLUSTER, by="why")},
+        "Elections, one for each partition, by why: the leader went offline, a move, back to the preferred leader, a "
+        "shutdown in order. Good: 0 while nothing changes. Unclean ones lose acknowledged records: good is 0, always.",
+        stacked=True,
     )
     yield graph(
-        "Time to elect",
+        "Time for a broker's change",
         {"p99": quantile(f"{STATS}_leaderelectionrateandtimems", "0.99", CLUSTER)},
         "How long handling a broker that came or went took, in the last minutes. Good: under 100 ms for some thousand "
         "partitions; it grows with the partitions that the broker leads and with ZooKeeper's latency.",

@@ -34,13 +34,8 @@ def increase(metric: str, chosen: str, by: str = "") -> str:
 
 
 def quantile(metric: str, text: str, chosen: str, by: str = "") -> str:
-    """The worst of a timer's quantiles; `text` as the label spells it: "0.50", "0.99".
-
-    Prometheus 3 stores 0.50 as 0.5, so both spellings are asked for.
-    """
-    short = text.rstrip("0")
-    matcher = f'="{text}"' if short == text else f'=~"{short}0?"'
-    return highest(metric, f"{chosen}, quantile{matcher}", by)
+    """The worst of a timer's quantiles; `text` as the label spells it: "0.50", "0.99"."""
+    return highest(metric, f'{chosen}, quantile="{text}"', by)
 
 
 def _by(labels: str) -> str:

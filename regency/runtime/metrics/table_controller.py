@@ -130,6 +130,12 @@ OLDEST_UNACKNOWLEDGED = own(
     "How long the oldest of what the broker has not acknowledged is wanted already, seconds.",
     ("broker_id",),
 )
+ELECTIONS = own(
+    "regency_controller_leader_elections",
+    Kind.COUNTER,
+    "Leaders elected, one for each partition, by why; those of new partitions are not among them.",
+    ("why",),
+)
 REPAIRS = own(
     "regency_controller_repairs",
     Kind.COUNTER,
@@ -202,6 +208,7 @@ CONTROLLER_METRICS: Final[tuple[MetricName, ...]] = (
     FENCED_WRITES,
     UNACKNOWLEDGED_STATES,
     OLDEST_UNACKNOWLEDGED,
+    ELECTIONS,
     REPAIRS,
     EVENTS,
     PARTITIONS_LEFT_OUT,

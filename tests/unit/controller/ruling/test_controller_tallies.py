@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from regency.controller.election import ELECTED_BECAUSE
 from regency.controller.tallies import Tallies
 from regency.model import znode_paths as paths
 from regency.model import znodes
@@ -43,6 +44,18 @@ def test_an_unclean_election_counts_once_and_a_clean_one_does_not(four):
     four.kill_broker(2)
     assert four.state("u")[0] == 3
     assert tallies(four).unclean_elections == 1
+
+
+def test_elections_are_counted_by_partition_and_by_why(four):
+    four.write_topic("u", {0: (3, 4), 1: (3, 4), 2: (4, 3), 3: (2, 4)})
+    assert tallies(four).elections == {}, "first leaders are not elected"
+
+    four.kill_broker(3)
+    assert tallies(four).elections == {"offline": 2}
+
+    four.leaderless(allowed=True, replicas=(1, 2))
+    assert tallies(four).elections == {"offline": 2, "unclean": 1}
+    assert set(tallies(four).elections) <= set(ELECTED_BECAUSE)
 
 
 def test_writes_refused_because_another_rules_count(ruled):
