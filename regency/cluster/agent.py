@@ -12,7 +12,7 @@ import msgspec
 from regency.cluster.errors import ClusterError, ClusterNotRunning, ClusterStartFailed
 from regency.cluster.lock_holders import started_by_hand
 from regency.cluster.processes import ProcessRow, ProcessState, members
-from regency.cluster.spawner import ManagedProcess, Spawner, last_lines
+from regency.cluster.spawner import ManagedProcess, Spawner
 from regency.cluster.state import (
     AGENT_HTTP,
     CONTROL_LISTENER,
@@ -173,12 +173,13 @@ class Agent:
     def is_ready(self) -> bool:
         """Whether it has said that it is registered. Raises ClusterStartFailed with the end of its log if it ended."""
         if not self._ready:
-            end = (self._process or self.process).how_it_ended()
+            process = self._process or self.process
+            end = process.how_it_ended()
             self._ready = self._said_ready()
             if end is not None and not self._ready:
                 raise ClusterStartFailed(
-                    f"Broker {self.id} ended with {end} before it was ready.",
-                    hint=f"End of {self.log}:\n{last_lines(self.log)}",
+                    f"Broker {self.id} {end} before it was ready.",
+                    hint=f"End of {self.log}:\n{process.last_lines()}",
                 )
         return self._ready
 

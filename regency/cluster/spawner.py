@@ -29,13 +29,14 @@ _REAP_TIMEOUT_S = 5.0
 class ManagedProcess:
     """A process this one started: who it is, how it ended, and signals that reach its whole group.
 
-    `child` is None for a detached process, which is nobody's child.
+    `child` is None for a detached process, which is nobody's child. What it writes begins at byte `log_begin` of `log`.
     """
 
-    def __init__(self, ref: ProcessRef, child: subprocess.Popen[bytes] | None, log: Path) -> None:
+    def __init__(self, ref: ProcessRef, child: subprocess.Popen[bytes] | None, log: Path, log_begin: int = 0) -> None:
         self.ref = ref
         self.log = log
         self._child = child
+        self.log_begin = log_begin
         self._lock = threading.Lock()
 
     @property
@@ -44,14 +45,14 @@ class ManagedProcess:
         return self.ref.pid
 
     def how_it_ended(self) -> str | None:
-        """Words for its end, such as "status 1" or "signal 9"; None while it lives."""
+        """Words for its end, such as "ended with status 1" or "ended by signal 9"; None while it lives."""
         if self._child is None:
-            return "a status that is not known" if processes.state_of(self.ref) is ProcessState.DEAD else None
+            return "ended" if processes.state_of(self.ref) is ProcessState.DEAD else None
         with self._lock:
             status = self._child.poll()
         if status is None:
             return None
-        return f"signal {-status}" if status < 0 else f"status {status}"
+        return f"ended by signal {-status}" if status < 0 else f"ended with status {status}"
 
     @property
     def state(self) -> ProcessState:
@@ -84,8 +85,8 @@ class ManagedProcess:
         processes.send(self.ref, signal.SIGCONT)
 
     def last_lines(self, count: int = _LAST_LINES) -> str:
-        """The last lines of its log, for an error message."""
-        return last_lines(self.log, count)
+        """The last lines it has written to its log, for an error message; not those of earlier processes."""
+        return last_lines(self.log, count, self.log_begin)
 
 
 class Spawner:
@@ -114,6 +115,7 @@ class Spawner:
 
         `environment` is added to this process's. Raises ClusterStartFailed when it ended at once or cannot be started.
         """
+        log_begin = _size(log)
         request = _Request(command, directory, log, output, dict(environment or {}), detached=self._detached)
         with self._lock:
             if self._thread is None:
@@ -127,8 +129,10 @@ class Spawner:
         ref = processes.reference(name, pid)
         if ref is None:
             status = f" with status {child.wait()}" if child is not None else ""
-            raise ClusterStartFailed(f"{name} ended at once{status}.", hint=f"End of {log}:\n{last_lines(log)}")
-        return ManagedProcess(ref, child, log)
+            raise ClusterStartFailed(
+                f"{name} ended at once{status}.", hint=f"End of {log}:\n{last_lines(log, begin=log_begin)}"
+            )
+        return ManagedProcess(ref, child, log, log_begin)
 
     def close(self) -> None:
         """End the thread, and with it (Linux) whatever still lives of what it started. Harmless twice."""
@@ -199,10 +203,14 @@ class _Request:
             )
 
 
-def last_lines(path: Path, count: int = _LAST_LINES) -> str:
-    """The last `count` lines of a text file; a word in brackets where there is nothing to show."""
+def last_lines(path: Path, count: int = _LAST_LINES, begin: int = 0) -> str:
+    """The last `count` lines from byte `begin` of a text file on; a word in brackets where there is nothing to show."""
     try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = path.read_bytes()[begin:].decode(errors="replace").splitlines()
     except OSError as error:
         return f"(cannot read {path}: {error.strerror})"
-    return "\n".join(lines[-count:]) or "(empty)"
+    return "\n".join(lines[-count:]) or ("(nothing since this start)" if begin else "(empty)")
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0

@@ -64,6 +64,7 @@ class EmbeddedZooKeeper:
         self._spawner = spawner or self._own_spawner
         self._process: ManagedProcess | None = None
         self._heap_mb = heap_mb
+        self._log_begin = 0
 
     def __enter__(self) -> Self:
         self.start()
@@ -116,6 +117,7 @@ class EmbeddedZooKeeper:
             raise ClusterStartFailed(
                 f"Port {self.port} of ZooKeeper is taken by another program.", hint="Stop that, or choose another port."
             )
+        self._log_begin = self.log.stat().st_size if self.log.exists() else 0
         self._process = self._spawner.spawn(
             "zookeeper", command, directory=self.directory, log=self._console, environment=_ENVIRONMENT
         )
@@ -126,7 +128,7 @@ class EmbeddedZooKeeper:
         while not is_serving(HOST, self.port):
             end = self.process.how_it_ended()
             if end is not None:
-                raise ClusterStartFailed(f"ZooKeeper ended with {end}.", hint=self._ends_of_logs())
+                raise ClusterStartFailed(f"ZooKeeper {end}.", hint=self._ends_of_logs())
             if time.monotonic() >= deadline:
                 raise ClusterStartFailed(
                     f"ZooKeeper did not answer on {self.connect_string} within {timeout_s:g} s.",
@@ -204,8 +206,9 @@ class EmbeddedZooKeeper:
         self.directory.joinpath(_LOG_CONFIG_FILE).write_text(_LOG_CONFIG, encoding="utf-8")
 
     def _ends_of_logs(self) -> str:
-        tails = [f"End of {path}:\n{tail}" for path in (self.log, self._console) if (tail := _tail(path))]
-        return "\n".join(tails) or f"Its logs in {self.directory} are empty."
+        begins = {self.log: self._log_begin, self._console: 0 if self._process is None else self._process.log_begin}
+        tails = [f"End of {path}:\n{tail}" for path, begin in begins.items() if (tail := _tail(path, begin))]
+        return "\n".join(tails) or f"It has written nothing to its logs in {self.directory}."
 
 
 def is_serving(host: str, port: int, timeout_s: float = 0.5) -> bool:
@@ -222,7 +225,7 @@ def is_serving(host: str, port: int, timeout_s: float = 0.5) -> bool:
     return b"Mode:" in answer
 
 
-def _tail(path: Path, lines: int = 20) -> str:
+def _tail(path: Path, begin: int, lines: int = 20) -> str:
     if not path.is_file():
         return ""
-    return "\n".join(path.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
+    return "\n".join(path.read_bytes()[begin:].decode(errors="replace").splitlines()[-lines:])

@@ -100,20 +100,37 @@ def test_detached_process_is_nobodys_child(tmp_path: Path) -> None:
     assert (process.state, row.group) == (ProcessState.RUNNING, process.pid)
     assert row.parent != os.getpid()
     process.kill()
-    assert process.how_it_ended() == "a status that is not known"
+    assert process.how_it_ended() == "ended"
 
 
 def test_end_of_a_process_is_told_in_words(tmp_path: Path, eventually: Callable[..., None]) -> None:
     spawner = Spawner()
     log = tmp_path / "log"
     process = spawner.spawn("failing", [sys.executable, "-c", "exit(3)"], directory=tmp_path, log=log)
-    eventually(lambda: process.how_it_ended() == "status 3", what="it ends by itself")
+    eventually(lambda: process.how_it_ended() == "ended with status 3", what="it ends by itself")
     process = spawner.spawn("ghost", ["/no/such/program"], directory=tmp_path, log=log)
-    eventually(lambda: process.how_it_ended() == "status 127", what="the launcher gives up")
+    eventually(lambda: process.how_it_ended() == "ended with status 127", what="the launcher gives up")
     assert process.last_lines() == "launcher: cannot run /no/such/program: No such file or directory"
     process = spawner.spawn("sleeper", SLEEPER, directory=tmp_path, log=log)
     process.kill()
-    assert process.how_it_ended() == "signal 9"
+    assert process.how_it_ended() == "ended by signal 9"
+    spawner.close()
+
+
+@pytest.mark.parametrize("detached", [False, True])
+def test_what_earlier_processes_have_logged_is_not_told_of_a_later_one(
+    detached: bool, tmp_path: Path, eventually: Callable[..., None]
+) -> None:
+    log = tmp_path / "log"
+    log.write_text("Error: what was wrong yesterday\n")
+    spawner = Spawner(detached=detached)
+    process = spawner.spawn("sleeper", SLEEPER, directory=tmp_path, log=log)
+    process.kill()
+    assert process.last_lines() == "(nothing since this start)"
+    talking = [sys.executable, "-c", "import time; print('today', flush=True); time.sleep(60)"]
+    process = spawner.spawn("talking", talking, directory=tmp_path, log=log)
+    eventually(lambda: process.last_lines() == "today", what="it has written")
+    process.kill()
     spawner.close()
 
 
