@@ -14,6 +14,8 @@ from regency.cli.top.snapshot import BrokerLine, ControllerLine, DecisionLine, P
 HEAD = "bold"
 QUIET = "dim"
 GOOD, WARN, BAD = "green", "yellow", "bold red"
+LEAST_NAME = 20
+"""Columns that the name of a partition has at least, where names are long."""
 OLD_S = 5.0
 """What is older is said to be."""
 _STATES = {"live": GOOD, "leaving": WARN, "silent": WARN, "dead": BAD}
@@ -185,7 +187,7 @@ def _decisions(decisions: Sequence[DecisionLine], lines: int | None, width: int)
     told = [_fit(Text("LAST DECISIONS", style=HEAD), width)]
     for each in shown:
         text = Text(f"{_time(each.time_ms)} ", style=QUIET)
-        text.append(_clean(each.subject), style="not dim bold")
+        text.append(_shortened(_clean(each.subject), max(LEAST_NAME, width // 2 - 10)), style="not dim bold")
         text.append(_clean(f": {each.decided} ({each.why})"), style="not dim")
         told.append(_fit(text, width))
     return told
@@ -215,18 +217,32 @@ def _time(time_ms: int) -> str:
 
 
 def _table(heads: Sequence[_Cell], rows: Sequence[Sequence[_Cell]], width: int) -> list[Text]:
-    """A line of headings and one per row: columns as wide as they have to be, the last as wide as there is room."""
+    """A line of headings and one per row: columns as wide as they have to be, the last as wide as there is room.
+
+    Where names are so long that columns would not be seen, the middle of the names is left out.
+    """
     widths = [max(len(row[place].text) for row in (heads, *rows)) for place in range(len(heads))]
+    if not heads[0].right:
+        beyond = sum(widths) + 2 * (len(widths) - 1) - width
+        widths[0] = max(min(widths[0], LEAST_NAME), widths[0] - max(0, beyond))
     table = []
     for row, whole in [(heads, HEAD), *((row, "") for row in rows)]:
         text = Text(style=whole)
         for cell, room in zip(row, widths, strict=True):
-            shown = _clean(cell.text)
+            shown = _shortened(_clean(cell.text), room)
             text.append(shown.rjust(room) if cell.right else shown.ljust(room), style=cell.style)
             text.append("  ")
         text.rstrip()
         table.append(_fit(text, width))
     return table
+
+
+def _shortened(words: str, room: int) -> str:
+    """In so many columns: the begin and the end, where the number of a partition stands."""
+    if len(words) <= room:
+        return words
+    tail = (room - 1) // 2
+    return f"{words[: room - 1 - tail]}…{words[len(words) - tail :]}" if room > 2 else words[:room]
 
 
 def _wrapped(notes: Sequence[str], width: int) -> list[str]:

@@ -54,6 +54,7 @@ class Lobby:
         """By arrival, oldest first."""
         self._leaving: deque[socket.socket] = deque()
         self._wake, self._bell = socket.socketpair()
+        self._is_accepting = True
         self._stopping = False
         self._over = False
         for end in (listening, self._wake, self._bell):
@@ -119,10 +120,12 @@ class Lobby:
             except (BlockingIOError, ConnectionAbortedError):
                 return
             except OSError as error:
-                if not self._stopping:
-                    logger.warning("HTTP: a connection was not accepted: %s", error)
-                    time.sleep(NO_DESCRIPTOR_S)
+                if self._is_accepting and not self._stopping:
+                    logger.warning("HTTP: no connection can be accepted now: %s", error)
+                self._is_accepting = False
+                time.sleep(NO_DESCRIPTOR_S)
                 return
+            self._is_accepting = True
             self._read(self._admit(connection, self._ask_s, bytearray()))
 
     def _take_back(self) -> None:

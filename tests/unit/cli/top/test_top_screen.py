@@ -112,6 +112,19 @@ def test_a_calm_cluster_at_80_by_24():
     assert len(lines) == 8
 
 
+def test_the_longest_names_leave_room_for_what_is_said_of_them():
+    name = "a" + "." * 247 + "z"
+    worst = [TroubleLine(name, 17, "offline", None, [1, 2, 3], [2], False), trouble(4)]
+    told = [msgspec.structs.replace(decision(1), subject=f"{name}-17")]
+    text = shown(msgspec.structs.replace(DISASTER, worst=worst, decisions=told, brokers=[broker(1)]), SMALL)
+    (row,) = [line for line in text if "a..." in line and "offline" in line]
+    assert row.split()[0].startswith("a...") and row.split()[0].endswith("..z-17")
+    assert row.split()[1:] == ["offline", "none", "1,2,3", "2"]
+    (row,) = [line for line in text if "flights-4 " in line]
+    assert row.split() == ["flights-4", "lacks", "ISR", "1", "1,2,3", "1,2"]
+    assert "..z-17: leader 1" in text[-1]
+
+
 def test_a_disaster_at_80_by_24_shows_of_everything_the_worst():
     lines = shown(DISASTER, SMALL)
     text = "\n".join(lines)
