@@ -225,8 +225,10 @@ def _traffic() -> Iterator[PanelBuilder]:
             (
                 ("in", "replicationbytesin", BROKER),
                 ("out", "replicationbytesout", BROKER),
+                ("moved in", "reassignmentbytesin", BROKER),
+                ("moved out", "reassignmentbytesout", BROKER),
             ),
-            "Bytes a second between brokers. Good: as many in as leaders of others are written to.",
+            "Bytes a second between brokers, of them moved by reassignments. Good: as many as leaders are written to.",
             "Bps",
         ),
         (
