@@ -79,6 +79,7 @@ def test_every_alert_is_tried_to_fire_for_what_is_bad_and_not_to_fire_before_or_
         assert "good" in series[name] or 'broker_id="2"' in series[name], f"{name}: nothing in its test is well"
 
 
+@pytest.mark.timeout(30)  # a program of its own, that plays hours of every rule
 def test_promtool_agrees_with_the_rules_their_tests_and_the_configuration(prometheus_tools: Path) -> None:
     promtool = str(prometheus_tools / "promtool")
     for command in (
