@@ -179,7 +179,14 @@ class Examiner:
         ids = self._session.children(paths.BROKER_IDS)
         names = () if ids is None else ids.names
         registered = self._session.read_many([f"{paths.BROKER_IDS}/{name}" for name in names])
-        epochs = {int(each.path.rpartition("/")[2]): each.stat.czxid for each in registered if each is not None}
+        epochs: dict[BrokerId, int] = {}
+        for znode in (each for each in registered if each is not None):
+            number = paths.parse_broker(znode.path)
+            if number is None:
+                what = f"{znode.path}: a broker is registered under its number, and this is none"
+                yield Finding(f"broker {znode.path.rpartition('/')[2]}", "malformed", "zookeeper", what)
+            else:
+                epochs[number] = znode.stat.czxid
         for broker in sorted(epochs.keys() | cluster.brokers.keys()):
             known, there = cluster.brokers.get(BrokerId(broker)), epochs.get(broker)
             if known is None:

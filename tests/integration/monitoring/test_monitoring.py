@@ -173,7 +173,7 @@ def test_a_log_directory_that_fails_fires_until_it_is_repaired(watched: Any, fir
     "counter",
     [
         "kafka_controller_controllerstats_uncleanleaderelections_total",
-        'regency_controller_repairs_total{kind="replica"}',
+        'regency_controller_repairs_total{kind="stopped"}',
         "regency_controller_fenced_writes_total",
     ],
 )

@@ -210,6 +210,14 @@ def test_brokers_that_are_dead_or_unknown(examined, ruled):
     assert ("broker 8", "broker_unknown", BETWEEN) in found
 
 
+def test_what_stands_among_brokers_and_is_none_is_named_and_the_rest_is_examined(examined, ruled):
+    for name in ("notanumber", "-1", "007", "99999999999"):
+        ruled.ensemble.put(f"{paths.BROKER_IDS}/{name}", b"garbage")
+    examined.report()
+    wrong = {subject: kind for subject, kind, _ in examined.found()}
+    assert wrong == dict.fromkeys(["broker notanumber", "broker -1", "broker 007", "broker 99999999999"], "malformed")
+
+
 def test_a_reassignment_that_waits_for_a_dead_broker_is_named_with_it(examined, ruled):
     ruled.write_topic("moving", {0: [1, 2], 1: [1, 2]})
     partition = TopicPartition("moving", 0)
