@@ -11,15 +11,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from regency.broker_agent.control_service import LOOP_TIMEOUT_MS, Loop
+from regency.broker_agent.log.errors import LogStorageError
 from regency.broker_agent.replication.api import PartitionState, ReplicaDescription
 from regency.model import znode_paths, znodes
 from regency.model.crash_points import crash_point
 from regency.model.errors import RegencyError, ZnodeMalformed
 from regency.model.facts import TopicAssignment
 from regency.model.ids import ZERO_TOPIC_ID, BrokerId, TopicId, TopicPartition, ZkVersion
+from regency.model.topic_ids import encode_topic_id, is_misspelt
 from regency.runtime.zk_session import ZkError, ZkSession
 
 logger = logging.getLogger(__name__)
@@ -36,6 +39,10 @@ class Log(Protocol):
     @property
     def topic_id(self) -> TopicId | None:
         """Of the topic it belongs to; None where none was ever recorded."""
+        ...
+
+    def set_topic_id(self, topic_id: TopicId, /) -> None:
+        """Record another. Raises LogStorageError."""
         ...
 
 
@@ -101,15 +108,30 @@ class Strays:
         self._named.update(state.topic_partition for state in states)
 
     def set_earlier_aside(self, states: Sequence[PartitionState]) -> None:
-        """Set aside logs of earlier topics of the same names, served or not, before they are in the way."""
+        """Set aside logs of earlier topics of the same names, served or not, before they are in the way.
+
+        Not where partition.metadata is damaged by a byte: an empty log would take the place of the only whole one.
+        """
         ids = {state.topic_partition: state.topic_id for state in states}
         suspects: dict[TopicPartition, TopicId | None] = {}
 
         def look() -> None:
             for topic_partition, topic_id in ids.items():
                 log = self._logs.get(topic_partition)
-                if log is not None and log.topic_id not in (None, ZERO_TOPIC_ID, topic_id):
+                if log is None or log.topic_id is None or log.topic_id in (ZERO_TOPIC_ID, topic_id):
+                    continue
+                if is_misspelt(log.topic_id, topic_id):
+                    correct(topic_partition, log, log.topic_id, topic_id)
+                else:
                     suspects[topic_partition] = log.topic_id
+
+        def correct(topic_partition: TopicPartition, log: Log, found: TopicId, topic_id: TopicId) -> None:
+            spelled = encode_topic_id(found), encode_topic_id(topic_id)
+            logger.warning(
+                "partition.metadata of %s is damaged: it says %s, the topic is %s", topic_partition, *spelled
+            )
+            with suppress(LogStorageError):  # its directory has failed, of which everybody is told
+                log.set_topic_id(topic_id)
 
         self._call(look)
         try:
@@ -205,7 +227,8 @@ def why_stray(broker: BrokerId, partition: int, topic_id: TopicId | None, topic:
 
     A former replica that the controller is about to have deleted is none of ours either.
     """
-    if topic_id not in (None, ZERO_TOPIC_ID) and topic.topic_id is not None and topic_id != topic.topic_id:
+    known = topic.topic_id
+    if topic_id not in (None, ZERO_TOPIC_ID, known) and known is not None and not is_misspelt(topic_id, known):
         return EARLIER_TOPIC
     assignment = topic.partitions.get(partition)
     if assignment is None:

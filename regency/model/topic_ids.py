@@ -14,6 +14,8 @@ _NAMESPACE: Final = UUID("5f0c3f6e-8d0c-5b1a-9b5e-6a1f3c2d7e40")
 
 _SPELLING: Final = re.compile(r"[A-Za-z0-9_-]{22}")
 
+_MOST_DAMAGED: Final = 2
+
 
 def derive_topic_id(cluster_id: str, topic: str, czxid: int) -> TopicId:
     """Id of the topic whose znode was created by transaction `czxid`.
@@ -35,6 +37,12 @@ def decode_topic_id(text: str) -> TopicId:
         if value.int and encode_uuid(value) == text:
             return TopicId(value)
     raise ValueError(f"{text[:40]!r} is not the URL-safe base64 (22 characters) of a topic id")
+
+
+def is_misspelt(found: TopicId, topic_id: TopicId) -> bool:
+    """Whether `found` is `topic_id` with one or two damaged characters: ids made apart share few of the 22."""
+    pairs = zip(encode_topic_id(found), encode_topic_id(topic_id), strict=True)
+    return 0 < sum(one != other for one, other in pairs) <= _MOST_DAMAGED
 
 
 def encode_uuid(value: UUID) -> str:

@@ -23,11 +23,14 @@ from regency.model.ids import (
 )
 
 ME = BrokerId(1)
-OLD, NEW = TopicId(UUID(int=1)), TopicId(UUID(int=2))
+OLD, NEW = (TopicId(UUID(bytes=bytes([each]) * 16)) for each in (1, 2))
 
 
 class OneLog:
     def __init__(self, topic_id: TopicId | None) -> None:
+        self.topic_id = topic_id
+
+    def set_topic_id(self, topic_id: TopicId) -> None:
         self.topic_id = topic_id
 
 
@@ -179,6 +182,34 @@ def test_the_log_of_an_earlier_topic_of_the_same_name_is_set_aside_before_the_ne
     log = world.log("t", topic_id=OLD)
     world.topic("t", 1, 2, topic_id=NEW)
     world.strays.set_earlier_aside([state(log, NEW)])
+    assert world.disk.strays == [log]
+
+
+def flipped(topic_id: TopicId, *bits: int) -> TopicId:
+    return TopicId(UUID(int=topic_id.int ^ sum(1 << bit for bit in bits)))
+
+
+@pytest.mark.parametrize("bit", range(128))
+def test_a_log_whose_id_has_a_flipped_bit_is_the_topics_and_stays(world: World, bit: int, caplog: Any) -> None:
+    """Where it is the only replica, an empty log would be led in its place."""
+    log = world.log("t", topic_id=flipped(OLD, bit))
+    world.topic("t", 1, 2, topic_id=OLD)
+    world.strays.set_earlier_aside([state(log, OLD)])
+    assert (world.disk.strays, world.disk.logs[log].topic_id) == ([], OLD)
+    assert "partition.metadata of t-0 is damaged" in caplog.text
+
+
+def test_a_log_whose_damaged_id_nobody_named_yet_stays(world: World) -> None:
+    log = world.log("t", topic_id=flipped(OLD, 3))
+    world.topic("t", 1, 2, topic_id=OLD)
+    world.strays.all_named()
+    assert (world.disk.strays, list(world.disk.logs)) == ([], [log])
+
+
+def test_an_id_that_differs_in_more_than_two_characters_is_another_topics(world: World) -> None:
+    log = world.log("t", topic_id=flipped(OLD, 3, 50, 100))
+    world.topic("t", 1, 2, topic_id=OLD)
+    world.strays.set_earlier_aside([state(log, OLD)])
     assert world.disk.strays == [log]
 
 
