@@ -22,6 +22,8 @@ import msgspec
 from regency.broker_agent.control_service import ControlService
 from regency.broker_agent.isr_store import IsrWriter
 from regency.broker_agent.log.disk import Disk
+from regency.broker_agent.log.errors import LogDirInvalid
+from regency.broker_agent.log.log_loading import NO_DIRECTORY_WORKS
 from regency.broker_agent.log.log_manager import LogManager
 from regency.broker_agent.metadata_cache import MetadataCache
 from regency.broker_agent.ports import IsrChange, IsrWritten, Timer, Worker
@@ -194,6 +196,7 @@ class Assembly:
         cluster_id = await edge.in_contact(lambda: ensure_cluster_id(session))
         self.logs = logs = await edge.blocking(lambda: self._open_logs(cluster_id))
         stack.push_async_callback(edge.on_loop, logs.close)
+        _refuse_without_directory(logs)
         configs = self._make_configs(session, logs)
         await edge.in_contact(lambda: _read_configs(configs, logs))
         self._registration = registration = self._make_registration(session)
@@ -334,12 +337,13 @@ class Assembly:
     def _dir_failed(self, path: Path, why: str) -> None:
         logger.error("log directory %s failed: %s", path, why)
         replicas, logs, session = self.replicas, self.logs, self.session
-        if replicas is None or logs is None or session is None:
-            return
-        replicas.handle_dir_failure(path, why)
-        if len(logs.offline_dirs) >= len(self._settings.log_dirs):
+        if replicas is not None:
+            replicas.handle_dir_failure(path, why)
+        if logs is not None and not any(each.is_working for each in logs.directories):
             self._edge.end("the last log directory", OSError(f"{path}: {why}"))
             return
+        if replicas is None or session is None:
+            return  # the controller is told when it names what is lost
         notification = Create(
             znode_paths.log_dir_event_prefix(), znodes.encode_log_dir_event(self._broker_id), sequential=True
         )
@@ -360,3 +364,10 @@ def _read_configs(configs: TopicConfigs, logs: LogManager) -> None:
     configs.load(topics)
     for topic in topics:
         logs.set_config(topic, configs.of(topic))
+
+
+def _refuse_without_directory(logs: LogManager) -> None:
+    """Raise LogDirInvalid where the last directory failed while what was found in it was written down."""
+    if not any(each.is_working for each in logs.directories):
+        first = logs.directories[0].directory
+        raise LogDirInvalid(first.path, first.failure or "", hint=NO_DIRECTORY_WORKS)

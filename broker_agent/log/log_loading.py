@@ -28,6 +28,9 @@ logger = logging.getLogger(__name__)
 
 Progress = Callable[[int, int], None]
 
+NO_DIRECTORY_WORKS = "No log directory works: repair one of log.dirs."
+"""What to do where none could be opened."""
+
 
 class OpenedDirectory(NamedTuple):
     """A directory and what was found in it; nothing where it is offline."""
@@ -102,7 +105,7 @@ def _find(disk: Disk, directory: LogDirectory, broker_id: BrokerId, cluster_id: 
 def _refuse_none_working(directories: Sequence[LogDirectory]) -> None:
     failures = [directory.failure for directory in directories if directory.failure is not None]
     if len(failures) == len(directories):
-        raise LogDirInvalid(directories[0].path, failures[0], hint="No log directory works: repair one of log.dirs.")
+        raise LogDirInvalid(directories[0].path, failures[0], hint=NO_DIRECTORY_WORKS)
 
 
 def _open_all(

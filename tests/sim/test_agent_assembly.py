@@ -11,7 +11,7 @@ from simulation.admin import Admin
 from simulation.cluster.edges import driven
 from simulation.kernel.scheduler import Scheduler, SimulationStuck
 from simulation.kernel.threads import simulated_threads
-from simulation.shape import SECOND_US, shape_of
+from simulation.shape import SECOND_US, settings_of, shape_of
 from simulation.world import World
 
 from regency.model import znode_paths
@@ -72,6 +72,24 @@ def test_an_agent_that_stops_while_zookeeper_is_away_ends_all_the_same(world: Wo
 
     assert len(gone) == 1
     assert not process.alive
+
+
+def test_a_broker_whose_last_directory_fails_while_it_starts_does_not_register_until_it_works(world: World) -> None:
+    """It read its logs, and found no room for their checkpoints: it would be live, and have nothing."""
+    host = world.hosts[BROKER]
+    (directory,) = settings_of(world.shape, BROKER).log_dirs
+    world.kill_agent(BROKER)
+    world.scheduler.run_until(world.scheduler.now_us + 10 * SECOND_US)
+    host.disk.fail(below=f"{directory}/recovery-point-offset-checkpoint.")
+    world.start_agent(BROKER)
+    world.scheduler.run_until(world.scheduler.now_us + 20 * SECOND_US)
+    assert world.zookeeper.read(znode_paths.broker(BROKER)) is None
+
+    host.disk.heal()
+    world.start_agent(BROKER)
+    world.scheduler.run_until(world.scheduler.now_us + 20 * SECOND_US)
+    assert world.zookeeper.read(znode_paths.broker(BROKER)) is not None
+    assert world.agents[BROKER].replicas.partitions
 
 
 def test_a_coroutine_runs_to_its_end_where_it_waits_for_nothing() -> None:
