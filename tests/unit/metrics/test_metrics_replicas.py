@@ -125,6 +125,20 @@ def test_only_pieces_with_a_change_are_written_anew() -> None:
     assert lines(texts, look(rows[0]))["ReplicasCount"].count("\n") == 1
 
 
+def test_what_changes_its_role_or_goes_leaves_no_series_of_before() -> None:
+    texts = PartitionTexts()
+    lines(texts, look(followed("a", 0, fetcher="ReplicaFetcherThread-0-2", lag=4), led("a", 1)))
+    changed = lines(texts, look(led("a", 0), followed("a", 1, fetcher="ReplicaFetcherThread-0-3", lag=2)))
+    assert changed["ConsumerLag"] == (
+        'kafka_server_fetcherlagmetrics_consumerlag{clientId="ReplicaFetcherThread-0-3",topic="a",partition="1"} 2\n'
+    )
+    assert changed["ReplicasCount"] == (
+        'kafka_cluster_partition_replicascount{topic="a",partition="0"} 3\n'
+        'kafka_cluster_partition_replicascount{topic="a",partition="1"} 0\n'
+    )
+    assert not any(lines(texts, look()).values())
+
+
 def test_a_family_that_nobody_wants_is_not_written() -> None:
     found = look(led("a", 0), logs=(LogRow("a", 0, 1, 2, 3, 4),))
     families = list(PartitionTexts().families(found, lambda name: name.name == "Size"))
