@@ -14,6 +14,8 @@ from regency.model.kafka_errors import ErrorCode
 CLUSTER_OPERATIONS: Final = frozenset({5, 7, 8, 9, 10, 11, 12})
 """Create, alter, describe, cluster action, configs, idempotent write: all, as there is no authorizer."""
 
+FIRST_SNAPSHOT_MS: Final = 5_000
+"""How long an agent without metadata lets a client wait: until no controller rules, there is nothing to tell."""
 
 BROKERS: Final = 1
 CONTROLLERS: Final = 2
@@ -25,14 +27,26 @@ def handle(services: Services, exchange: Exchange) -> None:
 
     Asked for controllers (KIP-919) it names the gRPC endpoints of the brokers' controller processes, which no Kafka
     client speaks to, but our own tools do: whoever rules, all of them are candidates. One that rules while its broker
-    is not live, as its agent is paused or dead, is named too.
+    is not live, as its agent is paused or dead, is named too. An agent that has just started waits for its first
+    snapshot before it names brokers, as with Metadata: it would say that there are none.
     """
     request = exchange.request
     asked = request.message.endpoint_type if request.version >= FIRST_WITH_ENDPOINT_TYPE else BROKERS
     if asked not in (BROKERS, CONTROLLERS):
         exchange.answer(_refusal(request, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"There is no endpoint type {asked}."))
-        return
-    snapshot = services.metadata.current
+    elif asked == BROKERS and services.metadata.current.version == 0:
+        exchange.run(_first(services, exchange))
+    else:
+        exchange.answer(_described(services, exchange, asked))
+
+
+async def _first(services: Services, exchange: Exchange) -> Message:
+    await services.metadata.wait_for(lambda snapshot: snapshot.version > 0, FIRST_SNAPSHOT_MS)
+    return _described(services, exchange, BROKERS)
+
+
+def _described(services: Services, exchange: Exchange, asked: int) -> Message:
+    request, snapshot = exchange.request, services.metadata.current
     listener = exchange.listener if asked == BROKERS else services.settings.controller_listener_name
     found = endpoints(snapshot, listener)
     ruling = services.metadata.ruling
@@ -45,17 +59,13 @@ def handle(services: Services, exchange: Exchange) -> None:
         )
         for broker, (endpoint, rack) in found.items()
     ]
-    exchange.answer(
-        DescribeClusterResponse(
-            version=request.version,
-            endpoint_type=asked,
-            cluster_id=services.cluster_id,
-            controller_id=snapshot.controller_id,
-            brokers=nodes,
-            authorized_operations=(
-                CLUSTER_OPERATIONS if request.message.include_cluster_authorized_operations else None
-            ),
-        )
+    return DescribeClusterResponse(
+        version=request.version,
+        endpoint_type=asked,
+        cluster_id=services.cluster_id,
+        controller_id=snapshot.controller_id,
+        brokers=nodes,
+        authorized_operations=(CLUSTER_OPERATIONS if request.message.include_cluster_authorized_operations else None),
     )
 
 

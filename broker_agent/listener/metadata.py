@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 from uuid import UUID
 
-from regency.broker_agent.listener.cluster import CLUSTER_OPERATIONS
+from regency.broker_agent.listener.cluster import CLUSTER_OPERATIONS, FIRST_SNAPSHOT_MS
 from regency.broker_agent.listener.exchange import Exchange
 from regency.broker_agent.listener.lookup import endpoints, leader_error
 from regency.broker_agent.listener.services import Services
@@ -21,8 +21,6 @@ from regency.model.ids import BrokerId, TopicId
 from regency.model.kafka_errors import ErrorCode
 from regency.model.topic_names import is_internal, is_valid_topic_name
 
-FIRST_SNAPSHOT_MS: Final = 5_000
-"""How long an agent without metadata lets a client wait: until no controller rules, there is nothing to tell."""
 FIRST_WITH_LISTENER_NOT_FOUND: Final = 6
 FIRST_WITH_NULLABLE_NAME: Final = 12
 TOPIC_OPERATIONS: Final = frozenset({3, 4, 5, 6, 7, 8, 10, 11})

@@ -358,3 +358,16 @@ def test_an_agent_without_metadata_lets_a_client_wait_for_the_first_instead_of_d
         assert [broker.node_id for broker in answer.brokers] == [1, 2, 3]
 
     serve(scenario, published=False)
+
+
+def test_an_agent_without_metadata_does_not_say_that_there_are_no_brokers(serve: Serve) -> None:
+    async def scenario(h: Any) -> None:
+        client, other = await h.connect(), await h.connect()
+        asking = asyncio.create_task(client.ask(DescribeClusterRequest(), 0))
+        await h.eventually(lambda: bool(h.metadata._subscribers), "the handler waits")
+        controllers = await other.ask(DescribeClusterRequest(endpoint_type=2), 1)
+        assert list(controllers.brokers) == [], "who looks for a controller is told at once"
+        h.publish()
+        assert [broker.broker_id for broker in (await asking).brokers] == [1, 2, 3]
+
+    serve(scenario, published=False)
