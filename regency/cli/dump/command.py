@@ -77,6 +77,10 @@ def dump(
     failed = count = 0
     for path in _expanded(files):
         count += 1
+        if path.exists() and not path.is_file():  # nobody may ever write into a pipe
+            failed += 1
+            say(f"Error: {path}: it is no regular file.")
+            continue
         how = _how(path, scope, depth)
         if how is None:
             failed += 1

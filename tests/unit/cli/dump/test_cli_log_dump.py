@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -344,6 +345,14 @@ def test_a_name_nobody_knows_is_an_error_and_the_others_are_dumped(stored: Any, 
     assert f"Dumping {stored.file('.index')}" in done.stdout
     assert done.stderr.endswith("\n2 files, 1 of them not read, no damage found.\n")
     assert "no damage" not in dump(other).stderr
+
+
+def test_a_pipe_of_a_segments_name_is_not_waited_for(stored: Any, tmp_path: Path) -> None:
+    pipe = tmp_path / f"{0:020d}.log"
+    os.mkfifo(pipe)
+    done = dump(pipe, stored.file(".index"))
+    assert (done.exit_code, f"Error: {pipe}: it is no regular file." in done.stderr) == (1, True)
+    assert f"Dumping {stored.file('.index')}" in done.stdout
 
 
 def test_a_missing_file_is_wrong_use(stored: Any) -> None:
