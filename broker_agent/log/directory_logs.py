@@ -129,20 +129,25 @@ class DirectoryLogs:
         path, disk = self.directory.path, self.directory.disk
         looked_for = [(log, log.directory) for log in self.logs.values()]
 
-        def looked(outcome: list[str] | BaseException) -> None:
+        def look() -> list[tuple[PartitionLog, Path]]:
+            names = set(disk.names_in(path))
+            return [(log, at) for log, at in looked_for if at.name not in names]
+
+        def looked(outcome: list[tuple[PartitionLog, Path]] | BaseException) -> None:
             if isinstance(outcome, OSError):
                 self.directory.fail(outcome)
             elif isinstance(outcome, BaseException):
                 logger.error("could not look into %s", path, exc_info=outcome)
             else:
-                names = set(outcome)
-                for log, at in looked_for:
-                    is_held = self.logs.get(log.topic_partition) is log and log.directory == at
-                    if is_held and at.name not in names:
-                        self.directory.fail(FileNotFoundError(errno.ENOENT, "The directory of a log is gone", str(at)))
-                        return
+                gone = [at for log, at in outcome if self._is_at(log, at)]
+                if gone:
+                    self.directory.fail(FileNotFoundError(errno.ENOENT, "The directory of a log is gone", str(gone[0])))
 
-        self._worker.submit(lambda: disk.names_in(path), looked)
+        self._worker.submit(look, looked)
+
+    def _is_at(self, log: PartitionLog, at: Path) -> bool:
+        """Whether the log is still in use, and was not renamed."""
+        return self.logs.get(log.topic_partition) is log and log.directory == at
 
     def close(self, unsynced: Iterable[Path] = ()) -> None:
         """Flush and close every log, write the checkpoints, and only then the clean-shutdown marker.
