@@ -50,7 +50,14 @@ from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, Met
 from kafka.protocol.producer import InitProducerIdRequest, InitProducerIdResponse, ProduceRequest, ProduceResponse
 
 from regency.broker_agent.wire.apis import OFFERED, ApiKey
-from regency.broker_agent.wire.decoder import DECODING_ERRORS, Decoder, compile_decoder, skip_tags
+from regency.broker_agent.wire.decoder import (
+    DECODING_ERRORS,
+    MAX_ANSWER_ELEMENTS,
+    MAX_ELEMENTS,
+    Decoder,
+    compile_decoder,
+    skip_tags,
+)
 from regency.broker_agent.wire.errors import FrameMalformed, UnsupportedApi
 from regency.model.kafka_errors import ErrorCode
 
@@ -249,4 +256,5 @@ def _framed(header: bytes, body: bytes | bytearray) -> bytearray:
 
 @cache
 def _decoder(message_class: Any, version: int) -> Decoder:
-    return compile_decoder(message_class, version, flexible=message_class.flexible_version_q(version))
+    most = MAX_ELEMENTS if _REQUESTS.get(message_class.API_KEY) is message_class else MAX_ANSWER_ELEMENTS
+    return compile_decoder(message_class, version, flexible=message_class.flexible_version_q(version), most=most)

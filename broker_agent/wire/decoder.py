@@ -21,7 +21,10 @@ from uuid import UUID
 from regency.broker_agent.wire.errors import FrameMalformed
 
 MAX_ELEMENTS: Final = 250_000
-"""Array elements allowed in one message, nested ones included: bounds memory and time whatever a frame claims."""
+"""Array elements allowed in one request, nested ones included: bounds memory and time whatever a frame claims."""
+
+MAX_ANSWER_ELEMENTS: Final = 50_000_000
+"""The same of an answer, which comes from a broker that was asked: metadata of all topics has ten per partition."""
 
 Decoder = Callable[[memoryview, int], tuple[Any, int]]
 """From frame and position to the value there and the position after it. Raises what `DECODING_ERRORS` lists."""
@@ -46,9 +49,12 @@ def read_uvarint(data: memoryview, position: int) -> tuple[int, int]:
     raise FrameMalformed(f"The varint that ends at byte {position} has more than 32 bits.")
 
 
-def compile_decoder(message: Any, version: int, *, flexible: bool) -> Decoder:
-    """A decoder of the body (without header) of `message`, a kafka-python message class, in `version`."""
-    source = _Source(version, flexible)
+def compile_decoder(message: Any, version: int, *, flexible: bool, most: int = MAX_ELEMENTS) -> Decoder:
+    """A decoder of the body (without header) of `message`, a kafka-python message class, in `version`.
+
+    It refuses more than `most` array elements in one message.
+    """
+    source = _Source(version, flexible, most)
     source.begin("decode_message")
     source.struct("value", message.fields, message)
     return source.finish(f"{message.name}_v{version}")
@@ -93,9 +99,10 @@ class _Tags:
 class _Source:
     """The text of one decoder while it is written. Names in it: data, size, pos, budget, and generated ones."""
 
-    def __init__(self, version: int, flexible: bool) -> None:
+    def __init__(self, version: int, flexible: bool, most: int) -> None:
         self._version = version
         self._flexible = flexible
+        self._most = most
         self._lines: list[str] = []
         self._depth = 0
         self._names = 0
@@ -113,7 +120,7 @@ class _Source:
         self._line(f"def {function}(data, pos):")
         self._depth += 1
         self._line("size = len(data)")
-        self._line(f"budget = {MAX_ELEMENTS}")
+        self._line(f"budget = {self._most}")
 
     def finish(self, title: str) -> Decoder:
         self._line("return value, pos")
@@ -149,7 +156,7 @@ class _Source:
             self._line("    pos += 1")
 
     def _standalone(self, field: Any) -> Decoder:
-        source = _Source(self._version, self._flexible)
+        source = _Source(self._version, self._flexible, self._most)
         source.begin("decode_field")
         source._field("value", field)
         return source.finish(f"{field.name}_v{self._version}")

@@ -52,18 +52,22 @@ class PeerConnection:
     def __str__(self) -> str:
         return f"{self._host}:{self._port}"
 
-    def exchange(self, message: Message, version: int) -> Message:
-        """Send a request in `version` and wait for its answer. After PeerUnavailable its outcome is not known."""
+    def exchange(self, message: Message, version: int, *, timeout_ms: int | None = None) -> Message:
+        """Send a request in `version` and wait for its answer. After PeerUnavailable its outcome is not known.
+
+        `timeout_ms` in place of the connection's own, this time.
+        """
+        timeout = self._request_timeout if timeout_ms is None else timeout_ms / 1000
         with self._lock:
             self._check_open()
             if self._exchanging:
                 raise RuntimeError(f"the connection to {self} is used by two threads at once")
             self._exchanging = True
         try:
-            return self._exchange(message, version)
+            return self._exchange(message, version, timeout)
         except TimeoutError as error:
             self._drop()
-            raise self._failed(f"did not answer within {self._request_timeout:g} s", error) from error
+            raise self._failed(f"did not answer within {timeout:g} s", error) from error
         except (OSError, FrameMalformed) as error:
             self._drop()
             raise self._failed(f"failed: {error}", error) from error
@@ -99,12 +103,12 @@ class PeerConnection:
                 raise RuntimeError(f"the connection to {self} is in use")
             self._release()
 
-    def _exchange(self, message: Message, version: int) -> Message:
-        connection = self._socket or self._connect()
-        deadline = time.monotonic() + self._request_timeout
+    def _exchange(self, message: Message, version: int, timeout: float) -> Message:
+        connection = self._socket or self._connect(min(timeout, self._connect_timeout))
+        deadline = time.monotonic() + timeout
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         request = encode_request(version, self._correlation_id, self._client_id, message)
-        connection.settimeout(self._request_timeout)
+        connection.settimeout(timeout)
         connection.sendall(request)
         size = int.from_bytes(self._receive(connection, 4, deadline), "big", signed=True)
         if not 4 <= size <= MAX_RESPONSE_BYTES:
@@ -117,7 +121,7 @@ class PeerConnection:
             )
         return answer
 
-    def _connect(self) -> socket.socket:
+    def _connect(self, timeout: float) -> socket.socket:
         failure: OSError | None = None
         for family, kind, protocol, _, address in socket.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM):
             connection = socket.socket(family, kind, protocol)
@@ -128,7 +132,7 @@ class PeerConnection:
                 self._socket = connection
             try:
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                connection.settimeout(self._connect_timeout)
+                connection.settimeout(timeout)
                 connection.connect(address)
             except OSError as error:
                 failure = error

@@ -5,37 +5,44 @@ For one thread at a time. Every question ends within `api_timeout_ms`, whoever i
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Final, Self
 
 import msgspec
 
+from regency.broker_agent.wire.codec import ListOffsetsRequest, Message
+from regency.broker_agent.wire.peer import PeerConnection, PeerUnavailable
+from regency.clients.cluster_metadata import MISSING, ClusterMetadata, error_code
+from regency.clients.connections import Connections
+from regency.clients.errors import ClusterUnavailable, OffsetRefused, TopicGone
+from regency.clients.nodes import Node
 from regency.clients.settings import ClientSettings
-from regency.model.errors import RegencyError
-from regency.model.ids import Offset, TopicId, TopicPartition
+from regency.model.ids import ZERO_TOPIC_ID, LeaderEpoch, Offset, TopicId, TopicPartition
+from regency.model.kafka_errors import ErrorCode
+
+__all__ = ["EARLIEST", "LATEST", "ClusterClient", "ClusterUnavailable", "OffsetRefused", "TopicFacts", "TopicGone"]
 
 LATEST: Final = -1
 """Timestamp that stands for the end: the high watermark."""
 EARLIEST: Final = -2
 """Timestamp that stands for where the log begins."""
 
+LIST_OFFSETS_VERSION: Final = 7
+CONSUMER: Final = -1
+PARTITIONS_AT_ONCE: Final = 2_000
+"""In one request: a broker answers other clients in between."""
+BROKERS_AT_ONCE: Final = 16
+MISSING_PATIENCE_MS: Final = 2_000
+"""How long a topic must be unknown to be taken as one that does not exist: brokers learn of new ones one by one."""
 
-class ClusterUnavailable(RegencyError):
-    """No broker, or not every leader that is needed, has answered in time. Says who was asked and why it failed."""
+Asked = tuple[TopicPartition, LeaderEpoch, int]
+"""A partition, the epoch its leader is asked in, and a timestamp."""
+Answer = Offset | ErrorCode | str | None
+"""An offset, none because no record is as late, an error, or in words why there is no answer."""
 
-    code = "cluster_unavailable"
-    retriable = True
-
-
-class TopicGone(RegencyError):
-    """A topic or a partition of it does not exist, or not any more under the id it had. `topic` is its name."""
-
-    code = "topic_gone"
-
-    def __init__(self, message: str, topic: str, *, hint: str = "") -> None:
-        super().__init__(message, hint=hint)
-        self.topic = topic
+_UNEXPECTED: Final = frozenset({ErrorCode.UNKNOWN_SERVER_ERROR})
 
 
 class TopicFacts(msgspec.Struct, frozen=True):
@@ -48,8 +55,9 @@ class TopicFacts(msgspec.Struct, frozen=True):
 class ClusterClient:
     """Connects with the first question, and again to whoever leads by then."""
 
-    def __init__(self, settings: ClientSettings) -> None:
+    def __init__(self, settings: ClientSettings, *, connections: Connections | None = None) -> None:
         self._settings = settings
+        self._connections = Connections(settings) if connections is None else connections
 
     def __enter__(self) -> Self:
         return self
@@ -59,20 +67,184 @@ class ClusterClient:
     ) -> None:
         self.close()
 
+    def close(self) -> None:
+        """Close all connections."""
+        self._connections.close()
+
     def topics(self, names: Collection[str] | None) -> dict[str, TopicFacts]:
         """Topics of these names, those that do not exist left out; None: all there are, internal ones too.
 
         Never creates a topic. Raises ClusterUnavailable.
         """
-        raise NotImplementedError
+        deadline = self._connections.now_ms + self._settings.api_timeout_ms
+        found: dict[str, TopicFacts] = {}
+        missing = None if names is None else set(names)
+        patience = min(deadline, self._connections.now_ms + MISSING_PATIENCE_MS)
+        rounds = 0
+        while missing is None or missing:
+            told = self._connections.metadata(missing, deadline, turn=rounds > 0)
+            rounds += 1
+            found.update(_facts(told))
+            if missing is None:
+                break
+            missing -= found.keys()
+            unsettled = [name for name in sorted(missing) if told.errors.get(name) not in MISSING]
+            if not unsettled and self._connections.now_ms >= patience:
+                break
+            if unsettled and self._connections.now_ms >= deadline:
+                errors = ", ".join(f"{name} ({told.errors.get(name, ErrorCode.NONE).name})" for name in unsettled[:3])
+                raise ClusterUnavailable(
+                    f"{len(unsettled)} topics could not be looked up: {errors}.", hint="`regency status` shows more."
+                )
+            if missing:
+                self._connections.back_off(rounds, deadline if unsettled else patience)
+        return dict(sorted(found.items()))
 
     def offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, Offset | None]:
         """For each partition the first offset whose record has that timestamp (wall milliseconds) or a later one.
 
         None where no record has. LATEST and EARLIEST are timestamps too. Raises TopicGone for a partition that does not
-        exist, ClusterUnavailable where a leader does not answer in time.
+        exist, OffsetRefused for one whose leader refuses to tell, ClusterUnavailable where one does not answer in time.
         """
-        raise NotImplementedError
+        deadline = self._connections.now_ms + self._settings.api_timeout_ms
+        listing = _Listing(wanted)
+        patience = min(deadline, self._connections.now_ms + MISSING_PATIENCE_MS)
+        rounds = 0
+        while listing.left:
+            names = {name.topic for name in listing.left}
+            told = self._connections.metadata(names, deadline, turn=rounds > 0)
+            rounds += 1
+            for node, asked in listing.by_leader(told):
+                listing.asked.append((node, asked))
+            self._ask_all(listing, deadline)
+            if listing.left:
+                now = self._connections.now_ms
+                if now >= patience and (gone := listing.gone()) is not None:
+                    raise gone
+                if now >= deadline or self._connections.closed:
+                    raise listing.unavailable(self._settings.servers)
+                self._connections.back_off(rounds, deadline)
+        return {name: listing.found[name] for name in wanted}
 
-    def close(self) -> None:
-        """Close all connections."""
+    def _ask_all(self, listing: _Listing, deadline_ms: int) -> None:
+        """Ask every leader at once, each in pieces."""
+        asked, listing.asked = listing.asked, []
+        if not asked:
+            return
+        timeout = max(1, min(self._settings.request_timeout_ms, deadline_ms - self._connections.now_ms))
+        with ThreadPoolExecutor(min(BROKERS_AT_ONCE, len(asked)), thread_name_prefix="offsets") as pool:
+            answers = pool.map(lambda one: _ask(self._connections.peer(one[0]), one[1], timeout), asked)
+            for told in answers:
+                listing.take(told)
+
+
+class _Listing:
+    """A question for offsets while it is answered."""
+
+    def __init__(self, wanted: Mapping[TopicPartition, int]) -> None:
+        self.left: dict[TopicPartition, int] = dict(wanted)
+        self.found: dict[TopicPartition, Offset | None] = {}
+        self.asked: list[tuple[Node, list[Asked]]] = []
+        self._why: dict[TopicPartition, str] = {}
+        """Of those that are left: what came in place of an offset last."""
+        self._missing: set[TopicPartition] = set()
+
+    def by_leader(self, told: ClusterMetadata) -> Iterable[tuple[Node, list[Asked]]]:
+        """Those that are left, by who leads them."""
+        by_leader: dict[Node, list[Asked]] = {}
+        self._missing.clear()
+        for name, timestamp in self.left.items():
+            topic = told.topics.get(name.topic)
+            led = told.leader(name)
+            if led is not None:
+                node, epoch = led
+                by_leader.setdefault(node, []).append((name, epoch, timestamp))
+            elif topic is not None and name.partition in topic.partitions:
+                self._why[name] = "it has no leader"
+            else:
+                error = told.errors.get(name.topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                self._why[name] = f"its metadata has {error.name}"
+                if error in MISSING:
+                    self._missing.add(name)
+        return by_leader.items()
+
+    def take(self, told: Mapping[TopicPartition, Answer]) -> None:
+        """What a leader answered: an offset, none, or why not. Raises OffsetRefused."""
+        for name, value in told.items():
+            if isinstance(value, ErrorCode):
+                if value is ErrorCode.CORRUPT_MESSAGE or not (value.retriable or value in _UNEXPECTED):
+                    raise OffsetRefused(name, self.left[name], value.name)
+                self._why[name] = f"its leader answers {value.name}"
+            elif isinstance(value, str):
+                self._why[name] = value
+            elif name in self.left:
+                self.found[name] = value
+                del self.left[name]
+
+    def gone(self) -> TopicGone | None:
+        """The error for a partition that does not exist, where there is one."""
+        if not self._missing:
+            return None
+        name = min(self._missing)
+        others = f" ({len(self._missing) - 1} others neither)" if len(self._missing) > 1 else ""
+        return TopicGone(
+            f"The cluster has no partition {name.partition} of topic {name.topic}{others}.",
+            name.topic,
+            hint="`regency topics list` shows which topics there are.",
+        )
+
+    def unavailable(self, servers: str) -> ClusterUnavailable:
+        """The error for what could not be asked in time."""
+        some = [f"{name}: {self._why.get(name, 'not asked')}" for name in sorted(self.left)[:3]]
+        return ClusterUnavailable(
+            f"Offsets of {len(self.left)} partitions could not be had from {servers}; {'; '.join(some)}.",
+            hint="`regency status` shows whether all brokers are up.",
+        )
+
+
+def _facts(told: ClusterMetadata) -> dict[str, TopicFacts]:
+    return {
+        name: TopicFacts(topic.topic_id or ZERO_TOPIC_ID, tuple(sorted(topic.partitions)))
+        for name, topic in told.topics.items()
+    }
+
+
+def _ask(peer: PeerConnection, wanted: Sequence[Asked], timeout_ms: int) -> dict[TopicPartition, Answer]:
+    """What one leader answers; in words where it gives no answer."""
+    told: dict[TopicPartition, Answer] = {name: "its leader has left it out" for name, _, _ in wanted}
+    for start in range(0, len(wanted), PARTITIONS_AT_ONCE):
+        some = wanted[start : start + PARTITIONS_AT_ONCE]
+        try:
+            answer = peer.exchange(_request(some), LIST_OFFSETS_VERSION, timeout_ms=timeout_ms)
+        except PeerUnavailable as error:
+            told.update({name: error.message for name, _, _ in wanted[start:]})
+            break
+        for topic in answer.topics:
+            for row in topic.partitions:
+                name = TopicPartition(topic.name, row.partition_index)
+                if name in told:
+                    told[name] = _offset(row)
+    return told
+
+
+def _offset(row: Message) -> Offset | ErrorCode | None:
+    error = error_code(row.error_code)
+    if error is not ErrorCode.NONE:
+        return error
+    return None if row.offset < 0 else Offset(row.offset)
+
+
+def _request(wanted: Sequence[Asked]) -> Message:
+    topic_class = ListOffsetsRequest.ListOffsetsTopic
+    by_topic: dict[str, list[Message]] = {}
+    for name, epoch, timestamp in wanted:
+        row = topic_class.ListOffsetsPartition(
+            partition_index=name.partition, current_leader_epoch=epoch, timestamp=timestamp
+        )
+        by_topic.setdefault(name.topic, []).append(row)
+    return ListOffsetsRequest(
+        version=LIST_OFFSETS_VERSION,
+        replica_id=CONSUMER,
+        isolation_level=0,
+        topics=[topic_class(name=topic, partitions=rows) for topic, rows in by_topic.items()],
+    )
