@@ -89,15 +89,13 @@ class ClusterClient:
                 break
             missing -= found.keys()
             unsettled = [name for name in sorted(missing) if told.errors.get(name) not in MISSING]
-            if not unsettled and self._connections.now_ms >= patience:
-                break
-            if unsettled and self._connections.now_ms >= deadline:
+            if missing and not self._connections.back_off(rounds, deadline if unsettled else patience):
+                if not unsettled:
+                    break
                 errors = ", ".join(f"{name} ({told.errors.get(name, ErrorCode.NONE).name})" for name in unsettled[:3])
                 raise ClusterUnavailable(
                     f"{len(unsettled)} topics could not be looked up: {errors}.", hint="`regency status` shows more."
                 )
-            if missing:
-                self._connections.back_off(rounds, deadline if unsettled else patience)
         return dict(sorted(found.items()))
 
     def offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, Offset | None]:
@@ -117,13 +115,12 @@ class ClusterClient:
             for node, asked in listing.by_leader(told):
                 listing.asked.append((node, asked))
             self._ask_all(listing, deadline)
-            if listing.left:
-                now = self._connections.now_ms
-                if now >= patience and (gone := listing.gone()) is not None:
-                    raise gone
-                if now >= deadline or self._connections.closed:
-                    raise listing.unavailable(self._settings.servers)
-                self._connections.back_off(rounds, deadline)
+            if not listing.left:
+                break
+            if self._connections.now_ms >= patience and (gone := listing.gone()) is not None:
+                raise gone
+            if not self._connections.back_off(rounds, deadline):
+                raise listing.unavailable(self._settings.servers)
         return {name: listing.found[name] for name in wanted}
 
     def _ask_all(self, listing: _Listing, deadline_ms: int) -> None:

@@ -61,12 +61,13 @@ class Connections:
         for peer in peers:
             peer.close()
 
-    def back_off(self, failures: int, deadline_ms: int) -> None:
-        """Wait after so many failures in a row (1 or more), not beyond the deadline."""
+    def back_off(self, failures: int, deadline_ms: int) -> bool:
+        """Wait after so many failures in a row (1 or more), not beyond the deadline. Whether time is left then."""
         longest = self._settings.retry_backoff_max_ms
         wait = min(longest, self._settings.retry_backoff_ms << min(failures - 1, 16), deadline_ms - self.now_ms)
         if wait > 0:
             self._sleep(wait / 1000)
+        return self.now_ms < deadline_ms and not self.closed
 
     def peer(self, node: Node) -> PeerConnection:
         """The connection to a broker."""

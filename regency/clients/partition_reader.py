@@ -230,8 +230,8 @@ class PartitionReader:
         why = f"its high watermark is {fetched.high_watermark}, the range ends at {self._end}"
         if self._connections.now_ms - asked_ms < self._settings.retry_backoff_ms:
             self._wait(why)
-        else:
-            self._check_time(why)
+        elif self._connections.closed or self._connections.now_ms - self._since_ms >= self._poll_timeout_ms:
+            raise self._timed_out(why)
 
     def _out_of_range(self) -> None:
         """The log does not have the position: it begins above it, or was cut off below it."""
@@ -317,12 +317,8 @@ class PartitionReader:
         self._wait(why)
 
     def _wait(self, why: str) -> None:
-        self._check_time(why)
         self._failures += 1
-        self._connections.back_off(self._failures, self._since_ms + self._poll_timeout_ms)
-
-    def _check_time(self, why: str) -> None:
-        if self._connections.closed or self._connections.now_ms - self._since_ms >= self._poll_timeout_ms:
+        if not self._connections.back_off(self._failures, self._since_ms + self._poll_timeout_ms):
             raise self._timed_out(why)
 
     def _timed_out(self, why: str) -> ReadTimedOut:
