@@ -1,0 +1,62 @@
+"""The options of reading: name, type, default and where they count. docs/pipeline.md shows this table."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+import msgspec
+
+from regency.model.settings_values import Boolean, Kind, Number, Text, long
+from regency.pipeline.option_kinds import Duration
+
+
+class Use(Enum):
+    """The queries an option counts in."""
+
+    BOTH = "batch, stream"
+    BATCH = "batch"
+    STREAM = "stream"
+
+
+class ReadOption(msgspec.Struct, frozen=True):
+    """An option by the name Spark's Kafka source gives it; `default` is its text, empty for none."""
+
+    name: str
+    kind: Kind
+    default: str = ""
+    use: Use = Use.BOTH
+
+
+_JSON: Final = Text()
+_COUNT: Final = long(1)
+
+READ_OPTIONS: Final = (
+    ReadOption("subscribe", Text()),
+    ReadOption("subscribePattern", Text()),
+    ReadOption("assign", _JSON),
+    ReadOption("startingOffsets", _JSON),
+    ReadOption("startingOffsetsByTimestamp", _JSON),
+    ReadOption("startingTimestamp", long()),
+    ReadOption("startingOffsetsByTimestampStrategy", Text(), "error"),
+    ReadOption("endingOffsets", _JSON, "latest", Use.BATCH),
+    ReadOption("endingOffsetsByTimestamp", _JSON, "", Use.BATCH),
+    ReadOption("endingTimestamp", long(), "", Use.BATCH),
+    ReadOption("failOnDataLoss", Boolean(), "true"),
+    ReadOption("includeHeaders", Boolean(), "false"),
+    ReadOption("maxOffsetsPerTrigger", _COUNT, "", Use.STREAM),
+    ReadOption("minOffsetsPerTrigger", _COUNT, "", Use.STREAM),
+    ReadOption("maxTriggerDelay", Duration(), "15m", Use.STREAM),
+    ReadOption("minPartitions", Number(1)),
+    ReadOption("maxRecordsPerPartition", _COUNT),
+    ReadOption("kafkaConsumer.pollTimeoutMs", _COUNT, "120000"),
+    ReadOption("fetchOffset.numRetries", Number(1), "3"),
+    ReadOption("fetchOffset.retryIntervalMs", long(), "1000"),
+    ReadOption("groupIdPrefix", Text(), "spark-kafka-source"),
+)
+"""Every option of reading but kafka.*, in the order of the documentation."""
+
+BY_LOWER_NAME: Final = {option.name.lower(): option for option in READ_OPTIONS}
+
+OF_WRITING: Final = {"topic": "topic"}
+"""Options of Spark's Kafka sink that are none of its source, by name in lower case."""

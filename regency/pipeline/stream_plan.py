@@ -1,0 +1,149 @@
+"""What a stream reads next, and what became of what it was to read."""
+
+from __future__ import annotations
+
+from regency.model.ids import TopicId
+from regency.pipeline.cluster_view import ClusterView
+from regency.pipeline.offsets import EARLIEST, Offsets, named
+from regency.pipeline.options import ReadOptions
+from regency.pipeline.planning import ReadPartition, planned
+from regency.pipeline.ranges import OffsetRange
+from regency.pipeline.rates import Patience, available, limited
+
+
+class StreamPlan:
+    """The batches of one run of a query, which lives in one thread of the driver.
+
+    All that has to survive the run is in the offsets; what is remembered here beside them is the identity of topics,
+    so that a topic that was deleted and created again is noticed while the query runs.
+    """
+
+    def __init__(self, options: ReadOptions, *, view: ClusterView | None = None) -> None:
+        self._options = options
+        self._view = view or ClusterView(options)
+        self._patience = (
+            Patience(options.min_offsets, options.max_delay_ms) if options.min_offsets is not None else None
+        )
+        self._known_ids: dict[str, TopicId] = {}
+        self._freezes = False
+        self._frozen: Offsets | None = None
+        self._ends: list[Offsets] = []
+        """Ends of batches that were planned here, newest last: the log reached them."""
+        self.latest: Offsets = {}
+        """As seen last."""
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._view.close()
+
+    def initial(self) -> Offsets:
+        """Where a new query begins."""
+        partitions = self._view.partitions_of_a_new_query()
+        self._check_ids()
+        return self._view.resolved(self._options.starting, partitions, option="starting")
+
+    def freeze(self) -> None:
+        """Take what is there when the next batch is planned for all there will be.
+
+        Not what is there now: a new query that begins at the latest offsets looks these up after this.
+        """
+        self._freezes = True
+
+    def next_end(self, start: Offsets, now_ms: float, *, unlimited: bool) -> Offsets:
+        """Where the batch from `start` ends; `unlimited` where the trigger wants all there is.
+
+        `start` itself means that there is nothing, or not enough yet. Raises DataLost where what was read up to `start`
+        is not there any more, before Spark has noted anything of the batch.
+        """
+        latest = self._look(start)
+        self._check_gone(start, latest)
+        self._check_absent()
+        for name, offset in start.items():
+            if latest.get(name, offset) < offset:
+                self._view.lost(f"The log of {name} ends at {latest[name]}, but was read up to {offset} already.")
+        end = self._limited(start, latest, now_ms, unlimited=unlimited)
+        if end is not start:
+            self._ends = [*self._ends[-1:], end]
+        return end
+
+    def tasks(self, start: Offsets, end: Offsets) -> list[ReadPartition]:
+        """Tasks that read from `start` to `end`, again where the batch was planned before."""
+        there = self._view.partitions()
+        self._check_ids()
+        self._check_gone(start, end)
+        missing = end.keys() - there
+        if missing:
+            self._view.lost(f"Gone before they were read: {named(missing)}.")
+        ends = self._ends_there({name: offset for name, offset in end.items() if name in there})
+        begins = self._begins(start, ends)
+        ranges = [OffsetRange(name, begins[name], ends[name]) for name in ends if name in begins]
+        for each in ranges:
+            if each.size < 0:
+                self._view.lost(f"The log of {each.partition} went back from offset {each.start} to {each.end}.")
+        return planned(self._options, ranges, self._view.topic_ids)
+
+    def _look(self, start: Offsets) -> Offsets:
+        """The latest offsets, as of the first look where they are frozen."""
+        if self._frozen is None:
+            self.latest = self._view.latest(start)
+            self._check_ids()
+            self._frozen = self.latest if self._freezes else None
+        return self.latest
+
+    def _check_absent(self) -> None:
+        """Whether all is there that the options name; what was there once counts as lost instead."""
+        if self._view.absent and self._options.fail_on_data_loss:
+            raise self._view.unknown()
+
+    def _limited(self, start: Offsets, latest: Offsets, now_ms: float, *, unlimited: bool) -> Offsets:
+        if unlimited:
+            return latest
+        reached = self._with_new(start, latest)
+        if self._waits(available(reached, latest), now_ms):
+            return start
+        return latest if self._options.max_offsets is None else limited(self._options.max_offsets, reached, latest)
+
+    def _waits(self, offsets: int, now_ms: float) -> bool:
+        if self._patience is None or self._frozen is not None:
+            return False  # nothing more would come where all there will be is known
+        return self._patience.waits(offsets, now_ms)
+
+    def _with_new(self, start: Offsets, latest: Offsets) -> Offsets:
+        """`start`, with the earliest offsets of partitions that it does not know."""
+        new = latest.keys() - start.keys()
+        return start | self._view.at(EARLIEST, new) if new else start
+
+    def _begins(self, start: Offsets, ends: Offsets) -> Offsets:
+        new = ends.keys() - start.keys()
+        begins = self._with_new(start, ends)
+        lost = {name for name in new if name not in begins}
+        if lost:
+            self._view.lost(f"Gone before they were read: {named(lost)}.")
+        for name in sorted(new - lost):
+            if begins[name] != 0:
+                self._view.lost(f"The new partition {name} begins at {begins[name]}: the records before it are gone.")
+        return begins
+
+    def _ends_there(self, end: Offsets) -> Offsets:
+        """Ends that the logs reach. Only an end from before a restart has to be looked at."""
+        if any(planned_here.items() >= end.items() for planned_here in self._ends):
+            return end
+        latest = self._view.latest(end)
+        for name, offset in end.items():
+            if latest.get(name, offset) < offset:
+                self._view.lost(f"The log of {name} ends at {latest[name]}: the records up to {offset} are gone.")
+        return {name: min(offset, latest.get(name, offset)) for name, offset in end.items()}
+
+    def _check_gone(self, start: Offsets, end: Offsets) -> None:
+        gone = start.keys() - end.keys()
+        if gone:
+            self._view.lost(f"Gone, maybe before all was read: {named(gone)}.")
+
+    def _check_ids(self) -> None:
+        """Whether topics are those they were when this run saw them first."""
+        for topic, topic_id in self._view.topic_ids.items():
+            if self._known_ids.setdefault(topic, topic_id) != topic_id:
+                self._known_ids[topic] = topic_id
+                self._view.lost(
+                    f"Topic {topic} was deleted and created again: offsets of the old one mean nothing in the new one."
+                )
