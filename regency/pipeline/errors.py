@@ -17,7 +17,7 @@ class PipelineOptionInvalid(PipelineError):
     code = "pipeline_option_invalid"
 
     def __init__(self, option: str, reason: str, *, hint: str) -> None:
-        super().__init__(f"Option {option}: {reason}.", hint=hint)
+        super().__init__(f"Option {option}: {reason}{'' if reason.endswith('?') else '.'}", hint=hint)
         self.option = option
 
 

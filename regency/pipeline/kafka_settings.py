@@ -31,7 +31,8 @@ FORBIDDEN: Final = {
     "interceptor.classes": ("there is no Java client that could call interceptors", "Remove it."),
 }
 """Settings that no read may have, with why and what to do, by name without the prefix."""
-_SECURITY: Final = ("sasl.", "ssl.", "security.")
+_SECURITY: Final = ("sasl.", "ssl.")
+_PLAIN: Final = "Remove it, or reach the brokers over a network that needs no encryption, such as a tunnel."
 _OF_A_GROUP: Final = ("group.id", "group.instance.id")
 
 
@@ -48,11 +49,14 @@ def read_client_settings(options: Mapping[str, str]) -> ClientSettings:
     for name, (reason, hint) in FORBIDDEN.items():
         if name in given:
             raise PipelineOptionInvalid(PREFIX + name, reason, hint=hint)
+    for name in given:
+        if name.startswith(_SECURITY):
+            raise PipelineOptionInvalid(PREFIX + name, "there is no TLS and no SASL here", hint=_PLAIN)
     try:
         return client_settings(given)
     except SettingRefused as error:
         reason = error.message.removeprefix(f"{error.name}: ").rstrip(".")
-        raise PipelineOptionInvalid(PREFIX + error.name, reason, hint=error.hint or _hint(error.name)) from None
+        raise PipelineOptionInvalid(PREFIX + error.name, reason, hint=error.hint or _hint(error.name)) from error
 
 
 def warnings_about(options: Mapping[str, str]) -> list[str]:
@@ -69,6 +73,4 @@ def warnings_about(options: Mapping[str, str]) -> list[str]:
 
 
 def _hint(name: str) -> str:
-    if name.startswith(_SECURITY):
-        return "Remove it, or reach the brokers over a network that needs no encryption, such as a tunnel."
-    return "See docs/pipeline.md for the settings that reading knows."
+    return _PLAIN if name == "security.protocol" else "See docs/pipeline.md for the settings that reading knows."

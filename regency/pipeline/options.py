@@ -7,12 +7,12 @@ of query is refused, since an option that nobody reads hides a mistake.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any
 
 import msgspec
 
 from regency.clients.settings import ClientSettings
-from regency.model.settings_values import nearest
 from regency.pipeline.errors import PipelineOptionInvalid
 from regency.pipeline.kafka_settings import PREFIX, read_client_settings, warnings_about
 from regency.pipeline.limits import ByPartition, ByTimestamp, Everywhere, Limit
@@ -104,13 +104,17 @@ def _named(options: Mapping[str, str], *, stream: bool) -> dict[str, str]:
                 OF_WRITING[name.lower()], "it belongs to writing", hint="Choose what is read with subscribe."
             )
         elif not name.lower().startswith(PREFIX):
-            known = [each.name for each in READ_OPTIONS]
-            raise PipelineOptionInvalid(
-                name,
-                f"there is none of that name{nearest(name.lower(), [each.lower() for each in known])}",
-                hint=f"Options are {', '.join(known)} and {PREFIX}*.",
-            )
+            raise _unknown(name)
     return given
+
+
+def _unknown(name: str) -> PipelineOptionInvalid:
+    near = get_close_matches(name.lower()[:100], list(BY_LOWER_NAME), n=1, cutoff=0.6)
+    suggestion = f"; did you mean {BY_LOWER_NAME[near[0]].name}?" if near else ""
+    known = ", ".join(option.name for option in READ_OPTIONS)
+    return PipelineOptionInvalid(
+        name, f"there is none of that name{suggestion}", hint=f"Options are {known} and {PREFIX}*."
+    )
 
 
 def _values(given: Mapping[str, str]) -> dict[str, Any]:
