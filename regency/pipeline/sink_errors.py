@@ -1,0 +1,85 @@
+"""What goes wrong while rows are written to topics, in words for whoever wrote the query."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from regency.pipeline.errors import PipelineError
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+
+
+class SinkColumnsInvalid(PipelineError):
+    """The columns of the frame are not those a record is made of."""
+
+    code = "pipeline_sink_columns_invalid"
+
+
+class SinkModeRefused(PipelineError):
+    """A save mode that topics cannot have: records are only ever appended."""
+
+    code = "pipeline_sink_mode_refused"
+
+
+class RowRefused(PipelineError):
+    """A row says nothing a record could be made of, such as no topic."""
+
+    code = "pipeline_row_refused"
+
+
+class RowsDiffer(PipelineError):
+    """A repeated task does not have the rows its earlier attempt wrote: nothing can make that once."""
+
+    code = "pipeline_rows_differ"
+
+
+class BatchBehindSink(PipelineError):
+    """A batch older than one that was written whole: the checkpoint was set back."""
+
+    code = "pipeline_batch_behind_sink"
+
+
+class SinkStateUnusable(PipelineError):
+    """What the sink keeps beside the checkpoint cannot be read or written."""
+
+    code = "pipeline_sink_state_unusable"
+
+
+class DeliveryFailed(PipelineError):
+    """A record was not written. Names topic, partition where it is known, the broker's or the client's error."""
+
+    code = "pipeline_delivery_failed"
+
+    def __init__(self, topic: str, partition: int, error: KafkaError) -> None:
+        where = f"{topic}-{partition}" if partition >= 0 else f"Topic {topic}"
+        super().__init__(f"{where}: a record was not written: {error.str()} ({error.name()}).", hint=_hint(error))
+        self.topic = topic
+        self.partition = partition
+        self.error = error.name()
+
+    def __reduce__(self) -> tuple[type[PipelineError], tuple[str,]]:
+        """Spark's workers pickle errors; a KafkaError would not survive that."""
+        return (PipelineError, (str(self),))
+
+
+_HINTS = {
+    "MSG_SIZE_TOO_LARGE": "Raise the topic's max.message.bytes and the option kafka.max.request.size, or write smaller"
+    " rows.",
+    "_UNKNOWN_TOPIC": "Create the topic first: `regency topics create`.",
+    "UNKNOWN_TOPIC_OR_PART": "Create the topic first: `regency topics create`.",
+    "TOPIC_EXCEPTION": "The name of the topic is not valid.",
+    "_UNKNOWN_PARTITION": "The column partition names a partition the topic does not have: `regency topics describe`"
+    " shows them.",
+    "NOT_ENOUGH_REPLICAS": "Fewer replicas are in sync than min.insync.replicas: `regency status` shows which broker is"
+    " missing.",
+    "NOT_ENOUGH_REPLICAS_AFTER_APPEND": "Fewer replicas are in sync than min.insync.replicas: `regency status` shows"
+    " which broker is missing.",
+    "_MSG_TIMED_OUT": "No broker accepted it within kafka.delivery.timeout.ms: `regency status` shows whether all"
+    " brokers are up and partitions led and in sync.",
+    "INVALID_RECORD": "The topic refuses it, as when cleanup.policy=compact meets a row without key.",
+}
+
+
+def _hint(error: KafkaError) -> str:
+    return _HINTS.get(str(error.name()), "Spark repeats the task; `regency status` shows the state of the cluster.")

@@ -1,0 +1,96 @@
+"""Where reading back must begin so that nothing of a batch is missed: the ends of the topics before its first attempt.
+
+The driver keeps them beside the checkpoint (sink_state.py) before any task of the batch begins. A floor may be too low,
+which costs reading, and never too high: so a batch that finds floors of an earlier attempt keeps them. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from uuid import UUID
+
+import msgspec
+
+from regency.pipeline.sink_errors import BatchBehindSink
+from regency.pipeline.sink_identity import WriteId
+
+
+class TopicFloors(msgspec.Struct, frozen=True):
+    """Offset to read back from by partition; 0 for partitions that are not named, which were added since."""
+
+    topic_id: UUID
+    ends: dict[int, int]
+
+    def of(self, topic_id: UUID, partition: int) -> int:
+        """The floor of a partition; 0 when the topic was made anew since: an attempt may have written all of it."""
+        return self.ends.get(partition, 0) if topic_id == self.topic_id else 0
+
+
+Floors = Mapping[str, TopicFloors]
+"""By topic."""
+
+
+class DoneBatch(msgspec.Struct, frozen=True):
+    """The last batch whose tasks all finished: Spark may still repeat it, until it has noted the same."""
+
+    query: UUID
+    batch: int
+    floors: dict[str, TopicFloors]
+
+
+class SinkState(msgspec.Struct, frozen=True):
+    """What the driver keeps. `pending` are floors of the batch that began last and is not known to be done."""
+
+    number: int = 0
+    """Grows with every change."""
+    pending: dict[str, TopicFloors] | None = None
+    done: DoneBatch | None = None
+
+
+class WritePlan(msgspec.Struct, frozen=True):
+    """What the tasks of a batch are told of attempts before theirs. Travels with them."""
+
+    floors: dict[str, TopicFloors]
+    begun: bool
+    """Whether tasks of an earlier attempt may have begun under these floors."""
+    planned_ms: int
+    """Wall clock of the driver."""
+    done: DoneBatch | None = None
+
+    def for_write(self, write: WriteId) -> tuple[Floors, bool]:
+        """Floors of a batch, and whether an earlier attempt of it may have written.
+
+        Raises BatchBehindSink for a batch older than one that is done.
+        """
+        done = self.done
+        if done is None or done.query != write.query or write.batch > done.batch:
+            return self.floors, self.begun
+        if write.batch == done.batch:
+            return done.floors, True
+        raise BatchBehindSink(
+            f"Batch {write.batch} of query {write.query} was written before, and so were later ones up to {done.batch}:"
+            " the checkpoint was set back.",
+            hint="What earlier attempts wrote can only be found for the last batch. To write it all again, remove"
+            " sinks/regency from the checkpoint; readers will see those rows twice.",
+        )
+
+
+def begin(state: SinkState, ends: Floors) -> tuple[SinkState, bool]:
+    """The state when a batch begins now and topics end at `ends`, and whether an attempt of it may have begun before.
+
+    Floors that are there stay: `ends` may leave out their topics.
+    """
+    if state.pending is None:
+        return msgspec.structs.replace(state, number=state.number + 1, pending=dict(ends)), False
+    pending = {**ends, **state.pending}
+    if pending == state.pending:
+        return state, True
+    return msgspec.structs.replace(state, number=state.number + 1, pending=pending), True
+
+
+def finish(state: SinkState, write: WriteId) -> SinkState:
+    """The state when every task of `write` has finished. Of a batch that is done again the older floors stay."""
+    done = state.done
+    if done is None or done.query != write.query or done.batch != write.batch:
+        done = DoneBatch(write.query, write.batch, state.pending or {})
+    return msgspec.structs.replace(state, number=state.number + 1, pending=None, done=done)

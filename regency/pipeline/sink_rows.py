@@ -1,0 +1,121 @@
+"""Rows of a frame as records: Arrow batches cut into pieces, and the columns of a piece as plain values.
+
+Key and value become bytes without being copied row by row before that; a row becomes Python objects once, since the
+producer takes nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+
+from regency.pipeline.sink_errors import RowRefused
+from regency.pipeline.sink_identity import Headers
+from regency.pipeline.sink_producer import ANY_PARTITION
+
+PIECE_BYTES: Final = 4 << 20
+
+
+class Rows(NamedTuple):
+    """Columns of some rows, all of one length. A column that says nothing of any row is None."""
+
+    topics: list[str] | str
+    """One for all where it is a text."""
+    keys: list[bytes | None] | None
+    values: list[bytes | None]
+    headers: list[Headers | None] | None
+    partitions: list[int] | None
+    """ANY_PARTITION where the row names none."""
+    size: int
+    """Bytes, at least."""
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def topic(self, row: int) -> str:
+        """The topic of a row."""
+        return self.topics if isinstance(self.topics, str) else self.topics[row]
+
+    def key(self, row: int) -> bytes | None:
+        """The key of a row."""
+        return None if self.keys is None else self.keys[row]
+
+    def partition(self, row: int) -> int:
+        """The partition a row names, ANY_PARTITION if it names none."""
+        return ANY_PARTITION if self.partitions is None else self.partitions[row]
+
+    def headers_of(self, row: int) -> Headers | None:
+        """The headers a row brings."""
+        return None if self.headers is None else self.headers[row]
+
+
+def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The batch in pieces of about PIECE_BYTES, so that few huge rows are not all held several times at once."""
+    if batch.num_rows == 0:
+        return
+    rows = max(1, batch.num_rows * PIECE_BYTES // max(PIECE_BYTES, batch.nbytes))
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)
+
+
+def rows_of(batch: pa.RecordBatch, topic: str | None) -> Rows:
+    """The rows of a batch whose columns were checked. `topic` is that of all rows, None for the column's.
+
+    Raises RowRefused for a null topic, a partition below 0, a header without key.
+    """
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    return Rows(
+        topics=_topics(columns, topic),
+        keys=_bytes(columns["key"]) if "key" in columns and columns["key"].null_count < batch.num_rows else None,
+        values=_bytes(columns["value"]),
+        headers=_headers(columns.get("headers")),
+        partitions=_partitions(columns.get("partition")),
+        size=batch.nbytes,
+    )
+
+
+def _topics(columns: dict[str, pa.Array], topic: str | None) -> list[str] | str:
+    if topic is not None:
+        return topic
+    column = columns["topic"]
+    if column.null_count:
+        raise RowRefused(
+            "A row has null in the column topic.", hint="Set option topic for a topic of all rows, or filter such rows."
+        )
+    names: list[str] = column.to_pylist()
+    return names[0] if names and names.count(names[0]) == len(names) else names
+
+
+def _bytes(column: pa.Array) -> list[bytes | None]:
+    if pa.types.is_string(column.type):
+        column = column.cast(pa.binary())
+    elif pa.types.is_large_string(column.type):
+        column = column.cast(pa.large_binary())
+    values: list[bytes | None] = column.to_pylist()
+    return values
+
+
+def _headers(column: pa.Array | None) -> list[Headers | None] | None:
+    if column is None or column.null_count == len(column):
+        return None
+    found: list[Headers | None] = []
+    for headers in column.to_pylist():
+        if headers is None:
+            found.append(None)
+            continue
+        if any(header is None or header["key"] is None for header in headers):
+            raise RowRefused("A row has a header without key.", hint="Give every header a key, or filter them.")
+        found.append([(header["key"], header["value"]) for header in headers])
+    return found
+
+
+def _partitions(column: pa.Array | None) -> list[int] | None:
+    if column is None or column.null_count == len(column):
+        return None
+    numbers: list[int] = column.fill_null(ANY_PARTITION).to_pylist()
+    wrong = next((number for number in column.to_pylist() if number is not None and number < 0), None)
+    if wrong is not None:
+        raise RowRefused(f"A row names partition {wrong}.", hint="Partitions count from 0; null lets the key choose.")
+    return numbers

@@ -1,0 +1,178 @@
+"""Options `kafka.*` of a write: settings of the producer, in the names Kafka's Java producer gives them. Pure.
+
+What Spark's sink forbids is forbidden here; what would undo a promise of the sink is refused with the reason; settings
+that only a Java client could obey are refused or named in a warning, never dropped in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from regency.clients.settings import BOOTSTRAP_SERVERS, ClientSettings, SettingRefused, client_settings
+from regency.model.settings_values import nearest
+from regency.pipeline.errors import PipelineOptionInvalid
+
+PREFIX: Final = "kafka."
+MEBIBYTE: Final = 1 << 20
+DEFAULT_BUFFER_BYTES: Final = 32 * MEBIBYTE
+"""Of buffer.memory, as Kafka's: what waits to be delivered by one task."""
+
+_COLUMNS: Final = "Columns key and value are text or bytes; encode them with functions of Spark, such as to_json."
+FORBIDDEN: Final = {
+    "key.serializer": ("keys are always written as the bytes they are", _COLUMNS),
+    "value.serializer": ("values are always written as the bytes they are", _COLUMNS),
+    "interceptor.classes": ("there is no Java client that could call interceptors", "Remove it."),
+    "partitioner.class": (
+        "there is no Java client that could call it",
+        "Rows go where murmur2 of their key says, as Kafka's default; choose partitions with a column partition.",
+    ),
+    "partitioner.ignore.keys": ("keys choose the partition", "Choose partitions with a column partition."),
+    "transactional.id": (
+        "brokers offer no transactions",
+        "Option effectivelyOnce keeps repeated tasks and batches from writing twice (docs/pipeline-sink.md).",
+    ),
+    "sasl.jaas.config": ("SASL is not offered", "Remove it."),
+}
+"""Settings that no write may have, with why and what to do, by name without the prefix."""
+
+_PRODUCER: Final = {
+    "acks": "acks",
+    "batch.size": "batch.size",
+    "client.dns.lookup": "client.dns.lookup",
+    "client.id": "client.id",
+    "compression.type": "compression.type",
+    "connections.max.idle.ms": "connections.max.idle.ms",
+    "delivery.timeout.ms": "delivery.timeout.ms",
+    "enable.idempotence": "enable.idempotence",
+    "linger.ms": "linger.ms",
+    "max.block.ms": "topic.metadata.propagation.max.ms",
+    "max.in.flight.requests.per.connection": "max.in.flight.requests.per.connection",
+    "max.request.size": "message.max.bytes",
+    "metadata.max.age.ms": "metadata.max.age.ms",
+    "receive.buffer.bytes": "socket.receive.buffer.bytes",
+    "reconnect.backoff.max.ms": "reconnect.backoff.max.ms",
+    "reconnect.backoff.ms": "reconnect.backoff.ms",
+    "request.timeout.ms": "request.timeout.ms",
+    "retries": "retries",
+    "retry.backoff.max.ms": "retry.backoff.max.ms",
+    "retry.backoff.ms": "retry.backoff.ms",
+    "send.buffer.bytes": "socket.send.buffer.bytes",
+    "socket.connection.setup.timeout.ms": "socket.connection.setup.timeout.ms",
+}
+"""librdkafka's name by Kafka's, of settings that are obeyed."""
+WITHOUT_EFFECT: Final = frozenset(
+    {
+        "enable.metrics.push",
+        "metadata.max.idle.ms",
+        "metric.reporters",
+        "metrics.num.samples",
+        "metrics.recording.level",
+        "metrics.sample.window.ms",
+        "partitioner.adaptive.partitioning.enable",
+        "partitioner.availability.timeout.ms",
+        "socket.connection.setup.timeout.max.ms",
+    }
+)
+"""Settings of Kafka's producer that change no record and no error here."""
+_OURS: Final = (BOOTSTRAP_SERVERS, "buffer.memory", "security.protocol")
+_ALL: Final = ("all", "-1")
+
+
+class ProducerSettings(msgspec.Struct, frozen=True):
+    """What a task's producer goes by. Travels with the task."""
+
+    librdkafka: dict[str, Any]
+    buffer_bytes: int
+    client: ClientSettings
+    """For whoever reads back what was written."""
+    warnings: tuple[str, ...] = ()
+
+
+def producer_settings(options: Mapping[str, str], *, once: bool) -> ProducerSettings:
+    """Settings of the options `kafka.*` among `options`, whose names are in lower case.
+
+    `once`: the write must be able to be effectively once. Raises PipelineOptionInvalid for what is missing, forbidden,
+    unknown, malformed or contradictory.
+    """
+    given = {name.removeprefix(PREFIX): text.strip() for name, text in options.items() if name.startswith(PREFIX)}
+    if BOOTSTRAP_SERVERS not in given:
+        raise _refused(BOOTSTRAP_SERVERS, "it is missing", "Name brokers of the cluster, such as localhost:9092.")
+    for name in given:
+        _check_name(name)
+    if given.get("security.protocol", "PLAINTEXT").upper() != "PLAINTEXT":
+        raise _refused("security.protocol", "only PLAINTEXT is offered", "Remove it, or use a tunnel.")
+    conf = {_PRODUCER[name]: text for name, text in given.items() if name in _PRODUCER}
+    conf |= _acknowledged(given, once=once)
+    conf["bootstrap.servers"] = given[BOOTSTRAP_SERVERS]
+    conf.setdefault("client.id", "regency-sink")
+    conf.setdefault("delivery.timeout.ms", "120000")
+    conf.setdefault("linger.ms", "5")
+    conf.setdefault("batch.size", str(MEBIBYTE))
+    conf.setdefault("message.max.bytes", str(MEBIBYTE))
+    idle = sorted(name for name in given if name in WITHOUT_EFFECT)
+    warnings = (f"Options without effect here: {', '.join(PREFIX + name for name in idle)}.",) if idle else ()
+    return ProducerSettings(conf, _buffer(given.get("buffer.memory")), _client(given, conf["client.id"]), warnings)
+
+
+def _check_name(name: str) -> None:
+    if name in FORBIDDEN:
+        raise _refused(name, *FORBIDDEN[name])
+    if name in _PRODUCER or name in WITHOUT_EFFECT or name in _OURS:
+        return
+    if name.startswith(("sasl.", "ssl.")):
+        raise _refused(name, "TLS and SASL are not offered", "Remove it, or use a tunnel.")
+    known = [*_PRODUCER, *WITHOUT_EFFECT, *_OURS]
+    raise _refused(name, f"the producer has no such setting{nearest(name, known)}", "See docs/pipeline-sink.md.")
+
+
+def _acknowledged(given: Mapping[str, str], *, once: bool) -> dict[str, str]:
+    """acks and idempotence, each following the other where only one is given, as in Kafka's producer."""
+    acks, idempotence = given.get("acks"), given.get("enable.idempotence")
+    if idempotence is not None and idempotence.lower() not in ("true", "false"):
+        raise _refused("enable.idempotence", f"{idempotence!r} is neither true nor false", "Remove it: it is true.")
+    weak_acks = acks is not None and acks.lower() not in _ALL
+    if once and (weak_acks or (idempotence or "true").lower() == "false"):
+        name = "acks" if weak_acks else "enable.idempotence"
+        raise _refused(
+            name, f"{given[name]!r} contradicts effectivelyOnce", "Remove it: acks are all and producers idempotent."
+        )
+    if weak_acks and idempotence is not None and idempotence.lower() == "true":
+        raise _refused("acks", f"{acks!r} contradicts enable.idempotence", "Leave one of them out.")
+    chosen = "false" if weak_acks else (idempotence or "true").lower()
+    found = {"acks": acks.lower() if acks is not None else "all", "enable.idempotence": chosen}
+    if chosen == "true":
+        _check_in_flight(given)
+    return found
+
+
+def _check_in_flight(given: Mapping[str, str]) -> None:
+    name = "max.in.flight.requests.per.connection"
+    text = given.get(name, "5")
+    if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= 5):
+        raise _refused(name, f"{text!r} is not 1 to 5, which an idempotent producer needs", "Remove it: it is 5.")
+
+
+def _buffer(text: str | None) -> int:
+    if text is None:
+        return DEFAULT_BUFFER_BYTES
+    if not (text.isascii() and text.isdecimal() and MEBIBYTE <= int(text) <= 1024 * MEBIBYTE):
+        raise _refused(
+            "buffer.memory", f"{text!r} is not a number of bytes from 1 MiB to 1 GiB", "Remove it: it is 32 MiB."
+        )
+    return int(text)
+
+
+def _client(given: Mapping[str, str], client_id: str) -> ClientSettings:
+    shared = {name: given[name] for name in (BOOTSTRAP_SERVERS, "request.timeout.ms") if name in given}
+    try:
+        return client_settings({**shared, "client.id": client_id})
+    except SettingRefused as error:
+        reason = error.message.removeprefix(f"{error.name}: ").rstrip(".")
+        raise _refused(error.name, reason, error.hint or "See docs/pipeline-sink.md.") from None
+
+
+def _refused(name: str, reason: str, hint: str) -> PipelineOptionInvalid:
+    return PipelineOptionInvalid(PREFIX + name, reason, hint=hint)

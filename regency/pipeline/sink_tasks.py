@@ -1,0 +1,173 @@
+"""What one Spark task does: its rows to the topics, and for a task that was repeated only those not there yet."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+from uuid import UUID
+
+import pyarrow as pa
+from pyspark.sql.datasource import WriterCommitMessage
+
+from regency.pipeline.sink_errors import RowRefused, RowsDiffer
+from regency.pipeline.sink_floors import WritePlan
+from regency.pipeline.sink_identity import WriteId, digest
+from regency.pipeline.sink_options import ONCE_TOPICS, WriteOptions
+from regency.pipeline.sink_producer import ANY_PARTITION, TopicProducer
+from regency.pipeline.sink_rows import Rows, pieces, rows_of
+from regency.pipeline.sink_sending import send, send_named
+from regency.pipeline.sink_tail import Tail, read_tail, settle
+
+HELD_BYTES: Final = 64 << 20
+"""Rows kept back in a repeated task while records are not matched yet: what changes between attempts is found out
+before it is written, as far as that goes."""
+
+
+class TaskPlace(NamedTuple):
+    """Which attempt of which task this is."""
+
+    task: int
+    attempt: int
+
+
+class TaskWrote(WriterCommitMessage):
+    """What a task tells the driver. Every one of its rows is acknowledged."""
+
+    def __init__(
+        self, rows: int, *, query: UUID | None = None, repeated: int = 0, doubled: int = 0, highest_task: int = -1
+    ) -> None:
+        self.rows = rows
+        self.query = query
+        self.repeated = repeated
+        """Of `rows`, those that were there already."""
+        self.doubled = doubled
+        """Records that are there more often than they should be."""
+        self.highest_task = highest_task
+        """Highest Spark partition that earlier attempts of the batch had, -1 if none was looked for."""
+
+
+def write_at_least_once(batches: Iterable[pa.RecordBatch], options: WriteOptions) -> TaskWrote:
+    """Write every row. Raises RowRefused, DeliveryFailed."""
+    rows = 0
+    with TopicProducer(options.producer) as producer:
+        for batch in batches:
+            for piece in pieces(batch):
+                send(producer, rows_of(piece, options.topic))
+                rows += piece.num_rows
+        producer.finish()
+    return TaskWrote(rows)
+
+
+def write_once(
+    batches: Iterable[pa.RecordBatch], options: WriteOptions, plan: WritePlan, write: WriteId, place: TaskPlace
+) -> TaskWrote:
+    """Write every row that no earlier attempt of the task has written.
+
+    Raises RowRefused, DeliveryFailed, RowsDiffer, BatchBehindSink, and what reading back raises (read_tail).
+    """
+    floors, begun = plan.for_write(write)
+    floors = {topic: floors[topic] for topic in options.once_topics if topic in floors}
+    prefix = write.task_prefix(place.task)
+    if not begun and place.attempt == 0:
+        return _write_first(batches, options, prefix, write)
+    settle(int(time.time() * 1000) if place.attempt else plan.planned_ms)
+    tail = read_tail(options.producer.client, floors, write, place.task)
+    with TopicProducer(options.producer) as producer:
+        repetition = _Repetition(producer, options, prefix, tail)
+        for batch in batches:
+            for piece in pieces(batch):
+                repetition.take(piece)
+        repetition.end(f"Spark partition {place.task} of batch {write.batch} of query {write.query}")
+        producer.finish()
+    return TaskWrote(
+        repetition.position,
+        query=write.query,
+        repeated=repetition.repeated,
+        doubled=tail.written.doubled(),
+        highest_task=tail.highest_task,
+    )
+
+
+def _write_first(batches: Iterable[pa.RecordBatch], options: WriteOptions, prefix: bytes, write: WriteId) -> TaskWrote:
+    position = 0
+    with TopicProducer(options.producer) as producer:
+        for batch in batches:
+            for piece in pieces(batch):
+                rows = _checked(rows_of(piece, options.topic), options)
+                send_named(producer, rows, prefix, position, None)
+                position += len(rows)
+        producer.finish()
+    return TaskWrote(position, query=write.query)
+
+
+class _Repetition:
+    """A task that was attempted before. Rows not found are held until every record found has met its row."""
+
+    def __init__(self, producer: TopicProducer, options: WriteOptions, prefix: bytes, tail: Tail) -> None:
+        self._producer = producer
+        self._options = options
+        self._prefix = prefix
+        self._written = tail.written
+        self._held: list[tuple[Rows, int, list[int]]] = []
+        self._held_bytes = 0
+        self._released = not tail.written.left
+        self.position = 0
+        self.repeated = 0
+
+    def take(self, piece: pa.RecordBatch) -> None:
+        """Write, hold or pass over the rows of a piece."""
+        rows = _checked(rows_of(piece, self._options.topic), self._options)
+        missing = self._written.missing(_digests(rows))
+        self.repeated += len(rows) - len(missing)
+        if missing:
+            self._held.append((rows, self.position, missing))
+            self._held_bytes += rows.size
+        self.position += len(rows)
+        if self._released or not self._written.left or self._held_bytes > HELD_BYTES:
+            self._release()
+
+    def end(self, where: str) -> None:
+        """After the last row. Raises RowsDiffer."""
+        changed = self._written.changed()
+        if changed and self._options.fail_on_changed_rows:
+            raise RowsDiffer(
+                f"{where}: {changed} of the {self._written.records} records an earlier attempt wrote are none of the"
+                f" {self.position} rows it has now: the query does not give the same rows twice.",
+                hint="Take out what changes, such as rand(), uuid() or current_timestamp(), and keep the number of"
+                " partitions; failOnChangedRows=false writes the rows there are now beside those that were written.",
+            )
+        self._release()
+
+    def _release(self) -> None:
+        """Write what was held, and hold nothing from now on: what changes after that is told at the end."""
+        self._released = True
+        for rows, first, wanted in self._held:
+            send_named(self._producer, rows, self._prefix, first, wanted)
+        self._held.clear()
+        self._held_bytes = 0
+
+
+def _digests(rows: Rows) -> list[bytes]:
+    return [
+        digest(
+            rows.topic(row),
+            None if rows.partition(row) == ANY_PARTITION else rows.partition(row),
+            rows.key(row),
+            rows.values[row],
+            rows.headers_of(row),
+        )
+        for row in range(len(rows))
+    ]
+
+
+def _checked(rows: Rows, options: WriteOptions) -> Rows:
+    """Raise RowRefused for a topic that was not announced: nobody would know where to read back from."""
+    names = {rows.topics} if isinstance(rows.topics, str) else set(rows.topics)
+    stray = sorted(names.difference(options.once_topics))
+    if stray:
+        raise RowRefused(
+            f"A row goes to topic {stray[0]}, which option {ONCE_TOPICS} does not name.",
+            hint=f"It names {', '.join(options.once_topics)}; add what is missing before the batch begins.",
+        )
+    return rows
