@@ -1,4 +1,4 @@
-"""Streams from a real cluster: every record once, over restarts and with limits; and what happens when some are gone."""
+"""Streams from a real cluster: every record once, over restarts and with limits; what happens when some are lost."""
 
 from __future__ import annotations
 
