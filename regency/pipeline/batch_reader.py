@@ -50,8 +50,7 @@ class BatchReader(DataSourceReader):
         starts = view.resolved(self._options.starting, partitions, option="starting")
         ends = view.resolved(self._options.ending, partitions, option="ending")
         gone = partitions - (starts.keys() & ends.keys())
-        if gone:
-            view.lost(f"Gone while the read was planned: {', '.join(map(str, sorted(gone)))}.")
+        view.lost(f"{name} is gone" for name in sorted(gone))
         ranges = self._bounds.narrowed(
             OffsetRange(name, starts[name], ends[name]) for name in sorted(partitions - gone)
         )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import TypeVar
 
@@ -15,7 +15,7 @@ from regency.clients.cluster_client import ClusterClient, ClusterUnavailable, To
 from regency.model.ids import TopicId, TopicPartition
 from regency.pipeline.errors import DataLost, PipelineOptionInvalid, TopicUnknown
 from regency.pipeline.limits import ByPartition, ByTimestamp, Everywhere, Limit, named_partitions
-from regency.pipeline.offsets import EARLIEST, LATEST, Offsets, named
+from regency.pipeline.offsets import EARLIEST, LATEST, Offsets, in_short, named
 from regency.pipeline.options import ReadOptions
 from regency.pipeline.topic_choice import absent_of, chosen_of, topics_named
 
@@ -117,6 +117,7 @@ class ClusterView:
         """The offsets, none outside its log: one that is counts as lost records."""
         starts, ends = self.at(EARLIEST, limit.offsets), self.at(LATEST, limit.offsets)
         found: Offsets = {}
+        outside: list[str] = []
         for name, offset in limit.offsets.items():
             if name not in starts or name not in ends:
                 continue  # vanished since it was seen; planning tells what that means
@@ -125,10 +126,11 @@ class ClusterView:
                 continue
             found[name] = min(max(offset, starts[name]), ends[name])
             if found[name] != offset:
-                self.lost(
-                    f"Option {option}Offsets has {offset} for {name}, whose log holds offsets {starts[name]} up to but"
-                    f" without {ends[name]}."
+                outside.append(
+                    f"option {option}Offsets has {offset} for {name}, whose log holds offsets {starts[name]} up to but"
+                    f" without {ends[name]}"
                 )
+        self.lost(outside)
         return found
 
     def _resolved_times(self, limit: ByTimestamp, partitions: Collection[TopicPartition], option: str) -> Offsets:
@@ -143,11 +145,15 @@ class ClusterView:
             )
         return newer | self.at(LATEST, older)
 
-    def lost(self, what: str) -> None:
-        """Records are gone. Raises DataLost, or warns where failOnDataLoss is false."""
+    def lost(self, what: Iterable[str]) -> None:
+        """Records are gone, each of these says some. Raises DataLost, or warns where failOnDataLoss is false."""
+        losses = list(what)
+        if not losses:
+            return
+        words = in_short(losses, separator="; ")
         if self._options.fail_on_data_loss:
-            raise DataLost(what)
-        log.warning("%s failOnDataLoss is false: going on with what is left.", what)
+            raise DataLost(f"Records are or may be lost: {words}.")
+        log.warning("Records are or may be lost: %s. failOnDataLoss is false: going on with what is left.", words)
 
     def _asked(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """Offsets of those that exist; topics that go away while they are asked about are left out."""

@@ -6,7 +6,7 @@ An offset is that of the next record to read. -2 stands for the earliest and -1 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from regency.model.ids import TopicPartition
@@ -73,9 +73,13 @@ def offsets_json(offsets: Mapping[TopicPartition, int]) -> str:
 
 def named(partitions: Iterable[TopicPartition]) -> str:
     """Some partitions in words: the first few, and how many more."""
-    names = sorted(partitions)
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(str(name) for name in names[:_SHOWN]) + more
+    return in_short([str(name) for name in sorted(partitions)])
+
+
+def in_short(words: Sequence[str], *, separator: str = ", ") -> str:
+    """The first few of them, and how many more there are."""
+    more = f" and {len(words) - _SHOWN} more" if len(words) > _SHOWN else ""
+    return separator.join(words[:_SHOWN]) + more
 
 
 def _parsed(text: str) -> object:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from regency.model.ids import TopicId
 from regency.pipeline.cluster_view import ClusterView
-from regency.pipeline.offsets import EARLIEST, Offsets, named
+from regency.pipeline.offsets import EARLIEST, Offsets
 from regency.pipeline.options import ReadOptions
 from regency.pipeline.planning import ReadPartition, planned
 from regency.pipeline.ranges import OffsetRange
@@ -58,9 +58,11 @@ class StreamPlan:
         latest = self._look(start)
         self._check_gone(start, latest)
         self._check_absent()
-        for name, offset in start.items():
-            if latest.get(name, offset) < offset:
-                self._view.lost(f"The log of {name} ends at {latest[name]}, but was read up to {offset} already.")
+        self._view.lost(
+            f"the log of {name} ends at {latest[name]}, but was read up to {offset} already"
+            for name, offset in start.items()
+            if latest.get(name, offset) < offset
+        )
         end = self._limited(start, latest, now_ms, unlimited=unlimited)
         if end is not start:
             self._ends = [*self._ends[-1:], end]
@@ -71,15 +73,15 @@ class StreamPlan:
         there = self._view.partitions()
         self._check_ids()
         self._check_gone(start, end)
-        missing = end.keys() - there
-        if missing:
-            self._view.lost(f"Gone before they were read: {named(missing)}.")
+        self._view.lost(f"{name} is gone" for name in sorted(end.keys() - there))
         ends = self._ends_there({name: offset for name, offset in end.items() if name in there})
         begins = self._begins(start, ends)
         ranges = [OffsetRange(name, begins[name], ends[name]) for name in ends if name in begins]
-        for each in ranges:
-            if each.size < 0:
-                self._view.lost(f"The log of {each.partition} went back from offset {each.start} to {each.end}.")
+        self._view.lost(
+            f"the log of {each.partition} went back from offset {each.start} to {each.end}"
+            for each in ranges
+            if each.size < 0
+        )
         return planned(self._options, ranges, self._view.topic_ids)
 
     def _look(self, start: Offsets) -> Offsets:
@@ -116,12 +118,12 @@ class StreamPlan:
     def _begins(self, start: Offsets, ends: Offsets) -> Offsets:
         new = ends.keys() - start.keys()
         begins = self._with_new(start, ends)
-        lost = {name for name in new if name not in begins}
-        if lost:
-            self._view.lost(f"Gone before they were read: {named(lost)}.")
-        for name in sorted(new - lost):
-            if begins[name] != 0:
-                self._view.lost(f"The new partition {name} begins at {begins[name]}: the records before it are gone.")
+        self._view.lost(f"{name} is gone" for name in sorted(new - begins.keys()))
+        self._view.lost(
+            f"the new partition {name} begins at {begins[name]}, the records before it are gone"
+            for name in sorted(new & begins.keys())
+            if begins[name] != 0
+        )
         return begins
 
     def _ends_there(self, end: Offsets) -> Offsets:
@@ -129,21 +131,25 @@ class StreamPlan:
         if any(planned_here.items() >= end.items() for planned_here in self._ends):
             return end
         latest = self._view.latest(end)
-        for name, offset in end.items():
-            if latest.get(name, offset) < offset:
-                self._view.lost(f"The log of {name} ends at {latest[name]}: the records up to {offset} are gone.")
+        self._view.lost(
+            f"the log of {name} ends at {latest[name]}, the records up to {offset} are gone"
+            for name, offset in end.items()
+            if latest.get(name, offset) < offset
+        )
         return {name: min(offset, latest.get(name, offset)) for name, offset in end.items()}
 
     def _check_gone(self, start: Offsets, end: Offsets) -> None:
-        gone = start.keys() - end.keys()
-        if gone:
-            self._view.lost(f"Gone, maybe before all was read: {named(gone)}.")
+        self._view.lost(f"{name} is gone, maybe before all was read" for name in sorted(start.keys() - end.keys()))
 
     def _check_ids(self) -> None:
         """Whether topics are those they were when this run saw them first."""
-        for topic, topic_id in self._view.topic_ids.items():
-            if self._known_ids.setdefault(topic, topic_id) != topic_id:
-                self._known_ids[topic] = topic_id
-                self._view.lost(
-                    f"Topic {topic} was deleted and created again: offsets of the old one mean nothing in the new one."
-                )
+        other = [
+            topic
+            for topic, topic_id in sorted(self._view.topic_ids.items())
+            if self._known_ids.setdefault(topic, topic_id) != topic_id
+        ]
+        self._known_ids |= self._view.topic_ids
+        self._view.lost(
+            f"topic {topic} was deleted and created again: offsets of the old one mean nothing in the new one"
+            for topic in other
+        )

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
 
-from hypothesis import given
-from hypothesis import strategies as st
 from pyspark.sql.datasource import (
     EqualNullSafe,
     EqualTo,
@@ -77,22 +75,3 @@ def test_filters_that_nothing_matches_leave_nothing() -> None:
     whole = [OffsetRange(TopicPartition("t", 0), 0, 100)]
     assert all(each.size <= 0 for each in bounds_of([LessThan(("offset",), -4)]).narrowed(whole))
     assert bounds_of([In(("partition",), (None,))]).narrowed(whole) == []
-
-
-_KINDS = (EqualTo, EqualNullSafe, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual)
-
-
-@given(st.lists(st.tuples(st.sampled_from(_KINDS), st.integers(-3, 30)), max_size=4), st.integers(0, 29))
-def test_no_bound_drops_an_offset_that_matches(filters: list[tuple[type, int]], offset: int) -> None:
-    compare = {
-        EqualTo: int.__eq__,
-        EqualNullSafe: int.__eq__,
-        GreaterThan: int.__gt__,
-        GreaterThanOrEqual: int.__ge__,
-        LessThan: int.__lt__,
-        LessThanOrEqual: int.__le__,
-    }
-    bounds = bounds_of([kind(("offset",), value) for kind, value in filters])
-    (left,) = bounds.narrowed([OffsetRange(TopicPartition("t", 0), 0, 30)])
-    matches = all(compare[kind](offset, value) for kind, value in filters)
-    assert matches == (left.start <= offset < left.end)

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from regency.model.ids import TopicPartition
 from regency.pipeline.ranges import OffsetRange, cut
@@ -47,19 +45,6 @@ def test_more_parts_than_offsets_leave_one_offset_each() -> None:
     assert cuts(cut(ranges(3), at_least=10, max_size=None)) == [(0, 1)] * 3
 
 
-@given(
-    st.lists(st.integers(-5, 3000), max_size=8),
-    st.one_of(st.none(), st.integers(1, 40)),
-    st.one_of(st.none(), st.integers(1, 500)),
-)
-def test_cutting_keeps_every_offset_once(sizes: list[int], at_least: int | None, max_size: int | None) -> None:
-    whole = ranges(*sizes)
-    found = cut(whole, at_least=at_least, max_size=max_size)
-    covered = [(each.partition, offset) for each in found for offset in range(each.start, each.end)]
-    assert covered == [(each.partition, offset) for each in whole for offset in range(each.start, each.end)]
-    assert all(each.size > 0 and (max_size is None or each.size <= max_size) for each in found)
-
-
 def at(*offsets: int) -> dict[TopicPartition, int]:
     return {TopicPartition("t", number): offset for number, offset in enumerate(offsets)}
 
@@ -87,17 +72,6 @@ def test_a_stream_of_limited_batches_reaches_the_end() -> None:
         assert 0 < sum(where.values()) - sum(previous.values()) <= 499
         batches += 1
     assert batches == 4
-
-
-@given(st.integers(1, 2000), st.lists(st.tuples(st.integers(0, 500), st.integers(0, 500)), min_size=1, max_size=6))
-def test_a_limited_batch_moves_on_and_stays_below_limit_and_end(limit: int, pairs: list[tuple[int, int]]) -> None:
-    start = at(*[first for first, _ in pairs])
-    latest = at(*[first + more for first, more in pairs])
-    end = limited(limit, start, latest)
-    taken = sum(end[name] - start[name] for name in start)
-    assert all(start[name] <= end[name] <= latest[name] for name in start)
-    assert taken <= limit + len(pairs)
-    assert taken > 0 or start == latest
 
 
 @pytest.mark.parametrize(("start", "expected"), [(at(0, 0), 12), (at(2, 9), 3), (at(5, 7), 0), ({}, 0)])
