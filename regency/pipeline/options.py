@@ -54,7 +54,8 @@ def read_options(options: Mapping[str, str], *, stream: bool) -> ReadOptions:
     value = _values(given)
     lower = {name.lower(): text for name, text in options.items()}
     client = read_client_settings(lower)
-    if PREFIX + "client.id" not in lower:
+    names_client = PREFIX + "client.id" in lower
+    if not names_client:
         client = msgspec.structs.replace(client, client_id=value["groupIdPrefix"])
     read = ReadOptions(
         topics=topic_choice(given),
@@ -71,7 +72,7 @@ def read_options(options: Mapping[str, str], *, stream: bool) -> ReadOptions:
         poll_timeout_ms=value["kafkaConsumer.pollTimeoutMs"],
         retries=value["fetchOffset.numRetries"],
         retry_interval_ms=value["fetchOffset.retryIntervalMs"],
-        warnings=(*warnings_about(lower), *_idle(given)),
+        warnings=(*warnings_about(lower), *_idle(given, names_client=names_client)),
     )
     _check_rates(given, read)
     if not stream:
@@ -162,14 +163,18 @@ def _latest_if_none(value: Mapping[str, Any]) -> bool:
     return bool(text == "latest")
 
 
-def _idle(given: Mapping[str, str]) -> list[str]:
-    """Options that another one takes the place of."""
+def _idle(given: Mapping[str, str], *, names_client: bool) -> list[str]:
+    """What to tell of options that another one takes the place of, or that want another."""
     found = []
     for which in ("starting", "ending"):
         order = [f"{which}Timestamp", f"{which}OffsetsByTimestamp", f"{which}Offsets"]
         first, *idle = [name for name in order if name in given] or [""]
         if idle:
             found.append(f"Option {first} takes the place of {' and '.join(idle)}.")
+    if _NOTHING_TO_LOOK_UP in given and not {"startingTimestamp", "startingOffsetsByTimestamp"} & given.keys():
+        found.append(f"Option {_NOTHING_TO_LOOK_UP} has no effect without a time to begin at.")
+    if "groupIdPrefix" in given and names_client:
+        found.append("Option kafka.client.id takes the place of groupIdPrefix.")
     return found
 
 

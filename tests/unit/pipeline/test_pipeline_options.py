@@ -184,6 +184,14 @@ def test_settings_without_effect_are_told_of() -> None:
     ]
 
 
+def test_options_that_want_another_are_told_of() -> None:
+    read = batch(startingOffsetsByTimestampStrategy="latest", groupIdPrefix="a", **{"kafka.client.id": "b"})
+    assert read.warnings == (
+        "Option startingOffsetsByTimestampStrategy has no effect without a time to begin at.",
+        "Option kafka.client.id takes the place of groupIdPrefix.",
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "ms"),
     [("500", 500), ("500ms", 500), ("30s", 30_000), ("15m", 900_000), ("2 min", 120_000), ("1H", 3_600_000)],
