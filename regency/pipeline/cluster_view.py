@@ -31,7 +31,7 @@ class ClusterView:
         self._options = options
         self._client = client or ClusterClient(options.client)
         self.topic_ids: dict[str, TopicId] = {}
-        """Of the topics that were there when `partitions` looked last."""
+        """Of the topics that are read and were there when `partitions` looked last."""
         self.absent: list[str] = []
         """What the options name and was not there then, in words."""
 
@@ -43,9 +43,10 @@ class ClusterView:
         """The partitions that are to be read, of those there are now."""
         found = self._retried(partial(self._client.topics, topics_named(self._options.topics)))
         there = {name: facts.partitions for name, facts in found.items()}
-        self.topic_ids = {name: facts.topic_id for name, facts in found.items()}
+        chosen = chosen_of(self._options.topics, there)
+        self.topic_ids = {topic: found[topic].topic_id for topic in sorted({name.topic for name in chosen})}
         self.absent = absent_of(self._options.topics, there)
-        return chosen_of(self._options.topics, there)
+        return chosen
 
     def partitions_of_a_new_query(self) -> set[TopicPartition]:
         """The same, where everything that is named must be there. Raises TopicUnknown."""
