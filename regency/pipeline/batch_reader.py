@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -17,8 +16,6 @@ from regency.pipeline.ranges import OffsetRange
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
-
-_PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 class BatchReader(DataSourceReader):
@@ -69,17 +66,13 @@ class FilteringBatchReader(BatchReader):
 def batch_reader(options: Mapping[str, str], schema: StructType) -> BatchReader:
     """The reader for options of Spark. Raises PipelineOptionInvalid.
 
-    Spark refuses a reader that takes filters where spark.sql.python.filterPushdown.enabled is false, and tells nobody
-    which it is: but where it is true, another program of Spark's than usual asks for the reader.
+    One that takes filters only where filterPushdown asks for it. Spark refuses it without its own setting of that name;
+    and with both it keeps the plan with its filters for the next query of the same frame (PythonDataSourceV2 has one),
+    which may then lack rows: whoever asks for it has to load the frame for each query anew.
     """
     chosen = read_options(options, stream=False)
     check_schema(schema, chosen)
-    return FilteringBatchReader(chosen) if _is_asked_with_filters() else BatchReader(chosen)
-
-
-def _is_asked_with_filters() -> bool:
-    spec = getattr(sys.modules["__main__"], "__spec__", None)
-    return _PUSHDOWN_WORKER in sys.modules or (spec is not None and spec.name == _PUSHDOWN_WORKER)
+    return FilteringBatchReader(chosen) if chosen.takes_filters else BatchReader(chosen)
 
 
 def _later(view: ClusterView, ranges: list[OffsetRange], since: int) -> list[OffsetRange]:

@@ -20,7 +20,7 @@ class Use(Enum):
 
 
 class ReadOption(msgspec.Struct, frozen=True):
-    """An option by the name Spark's Kafka source gives it; `default` is its text, empty for none."""
+    """An option by the name Spark's Kafka source gives it, where it has it; `default` is its text, empty for none."""
 
     name: str
     kind: Kind
@@ -53,6 +53,7 @@ READ_OPTIONS: Final = (
     ReadOption("fetchOffset.numRetries", Number(1), "3"),
     ReadOption("fetchOffset.retryIntervalMs", long(), "1000"),
     ReadOption("groupIdPrefix", Text(), "spark-kafka-source"),
+    ReadOption("filterPushdown", Boolean(), "false", Use.BATCH),
 )
 """Every option of reading but kafka.*, in the order of the documentation."""
 

@@ -44,6 +44,8 @@ class ReadOptions(msgspec.Struct, frozen=True):
     poll_timeout_ms: int
     retries: int
     retry_interval_ms: int
+    takes_filters: bool
+    """filterPushdown"""
     warnings: tuple[str, ...]
     """What to tell of options that are taken and do nothing."""
 
@@ -72,6 +74,7 @@ def read_options(options: Mapping[str, str], *, stream: bool) -> ReadOptions:
         poll_timeout_ms=value["kafkaConsumer.pollTimeoutMs"],
         retries=value["fetchOffset.numRetries"],
         retry_interval_ms=value["fetchOffset.retryIntervalMs"],
+        takes_filters=value["filterPushdown"],
         warnings=(*warnings_about(lower), *_idle(given, names_client=names_client)),
     )
     _check_rates(given, read)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
@@ -86,7 +88,15 @@ def test_a_topic_that_is_not_there_is_named(source) -> None:
         source("not-there").count()
 
 
-def test_filters_change_no_result(cluster, create_topic, write, consume, source, spark) -> None:
+@pytest.fixture
+def filtering(spark) -> Iterator[None]:
+    """Spark offers filters to sources meanwhile."""
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    yield
+    spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
+def test_filters_change_no_result(cluster, create_topic, write, consume, source, filtering) -> None:
     create_topic(cluster, "filters", partitions=3)
     disorder = [5, 1, 9, 3, 7, 2, 8]
     for number in disorder:
@@ -94,13 +104,30 @@ def test_filters_change_no_result(cluster, create_topic, write, consume, source,
     expected = [tuple(record[:5]) for record in consume("filters")]
     at = {number: EPOCH + timedelta(milliseconds=BASE_MS + number) for number in range(10)}
 
-    frame = source("filters")
-    assert rows_of(frame.where("partition = 1")) == [row for row in expected if row[0] == 1]
-    assert rows_of(frame) == expected, "what one query filters, another of the same frame reads"
-    assert rows_of(frame.where("offset >= 15 and offset < 33")) == [row for row in expected if 15 <= row[1] < 33]
-    new = frame.where(F.col("timestamp") >= F.lit(at[7]))
+    def frame() -> Any:
+        return source("filters", filterPushdown="true")
+
+    assert rows_of(frame().where("partition = 1")) == [row for row in expected if row[0] == 1]
+    assert rows_of(frame().where("offset >= 15 and offset < 33")) == [row for row in expected if 15 <= row[1] < 33]
+    new = frame().where(F.col("timestamp") >= F.lit(at[7]))
     assert rows_of(new) == [row for row in expected if row[4] >= BASE_MS + 7]
-    middle = frame.where(F.col("timestamp").between(F.lit(at[3]), F.lit(at[5])))
+    middle = frame().where(F.col("timestamp").between(F.lit(at[3]), F.lit(at[5])))
     assert rows_of(middle) == [row for row in expected if BASE_MS + 3 <= row[4] <= BASE_MS + 5]
-    both = frame.where("partition = 0").alias("a").join(frame.where("partition = 2").alias("b"), "offset")
-    assert both.count() == 70, "two filters of one frame in one query"
+    both = frame().where("partition = 0").alias("a").join(frame().where("partition = 2").alias("b"), "offset")
+    assert both.count() == 70
+
+
+def test_without_the_option_a_frame_is_used_as_often_as_one_likes(
+    cluster, create_topic, write, source, filtering
+) -> None:
+    create_topic(cluster, "reused", partitions=3)
+    write("reused", [(part, None, b"x") for part in range(3) for _ in range(10)])
+    frame = source("reused")
+    assert frame.where("partition = 1").count() == 10
+    assert frame.count() == 30
+    assert frame.where("partition = 0").alias("a").join(frame.where("partition = 2").alias("b"), "offset").count() == 10
+
+
+def test_the_option_without_the_setting_of_spark_is_an_error(source) -> None:
+    with pytest.raises(PySparkException, match="filterPushdown.enabled"):
+        source("filters", filterPushdown="true").count()

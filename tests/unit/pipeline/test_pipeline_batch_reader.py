@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import logging
 import pickle
-import sys
 from datetime import UTC, datetime
 
 import pytest
@@ -129,13 +128,9 @@ def test_large_partitions_are_cut(scripted) -> None:
     assert plan(reader(maxRecordsPerPartition="10")) == [("t-0", 0, 10), ("t-0", 10, 20), ("t-1", 0, 2)]
 
 
-def filtering(**options: str) -> FilteringBatchReader:
-    return FilteringBatchReader(reader(**options)._options)
-
-
 def test_filters_narrow_the_plan_and_stay_with_spark(scripted) -> None:
     scripted.create("t", (0, 20), (0, 7))
-    read = filtering()
+    read = reader(filterPushdown="true")
     filters = [EqualTo(("partition",), 0), GreaterThanOrEqual(("offset",), 15), EqualTo(("value",), b"x")]
     assert list(read.pushFilters(filters)) == filters
     assert plan(read) == [("t-0", 15, 20)]
@@ -144,15 +139,14 @@ def test_filters_narrow_the_plan_and_stay_with_spark(scripted) -> None:
 def test_a_filter_on_time_begins_at_the_first_record_that_is_new_enough(scripted) -> None:
     scripted.create("t", (0, 20), (0, 7), (4, 4))
     scripted.times = {T0: [(1000, 4), (3000, 6), (2000, 9)], T1: [(1500, 2)]}
-    read = filtering()
+    read = reader(filterPushdown="true")
     read.pushFilters([GreaterThanOrEqual(("timestamp",), datetime.fromtimestamp(2, UTC))])
     assert plan(read) == [("t-0", 6, 20)]
 
 
-def test_spark_is_offered_filters_only_where_it_asks_with_them(scripted, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_filters_are_taken_only_where_the_options_ask_for_it() -> None:
     assert type(reader()) is BatchReader
-    monkeypatch.setitem(sys.modules, "pyspark.sql.worker.data_source_pushdown_filters", sys)
-    assert type(reader()) is FilteringBatchReader
+    assert type(reader(filterPushdown="true")) is FilteringBatchReader
 
 
 def test_a_cluster_that_does_not_answer_is_asked_again(scripted) -> None:
