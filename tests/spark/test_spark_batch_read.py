@@ -129,5 +129,5 @@ def test_without_the_option_a_frame_is_used_as_often_as_one_likes(
 
 
 def test_the_option_without_the_setting_of_spark_is_an_error(source) -> None:
-    with pytest.raises(PySparkException, match="filterPushdown.enabled"):
+    with pytest.raises(PySparkException, match=r"filterPushdown\.enabled"):
         source("filters", filterPushdown="true").count()
