@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
 from regency.clients.batch_scan import Batches
@@ -17,6 +18,7 @@ from regency.clients.settings import ClientSettings
 from regency.model.ids import Offset, TopicId, TopicPartition
 from regency.model.record_batch import HEADER_BYTES, BatchHeader
 from regency.pipeline.records import BatchMalformed, Columns, Span, decode
+from regency.pipeline.records_arrow import numbers, repeated
 from regency.pipeline.records_compression import NONE, Undecodable, decompress
 from regency.pipeline.records_headers import HEADERS
 
@@ -147,21 +149,23 @@ class _Assembly:
 
 def _arrow(task: ReadTask, columns: Columns) -> Iterator[pa.RecordBatch]:
     rows = len(columns.offset)
-    arrays = [
-        columns.key,
-        columns.value,
-        pa.repeat(pa.scalar(task.topic, pa.string()), rows),
-        pa.repeat(pa.scalar(task.partition, pa.int32()), rows),
-        pa.array(columns.offset),
-        pa.Array.from_buffers(SCHEMA.field("timestamp").type, rows, [None, pa.py_buffer(columns.timestamp_us)]),
-        pa.array(columns.timestamp_type),
-    ]
-    if columns.headers is None:
-        batch = pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
-    else:
-        batch = pa.RecordBatch.from_arrays([*arrays, columns.headers], schema=SCHEMA_WITH_HEADERS)
     for start in range(0, rows, MOST_ROWS):
-        yield batch.slice(start, MOST_ROWS)
+        piece = slice(start, min(start + MOST_ROWS, rows))
+        count = piece.stop - start
+        arrays = [
+            columns.key.slice(start, count),
+            columns.value.slice(start, count),
+            repeated(task.topic, count),
+            numbers(np.full(count, task.partition, np.int32), pa.int32()),
+            numbers(columns.offset[piece], pa.int64()),
+            numbers(columns.timestamp_us[piece], SCHEMA.field("timestamp").type),
+            numbers(columns.timestamp_type[piece], pa.int32()),
+        ]
+        if columns.headers is None:
+            yield pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+        else:
+            arrays.append(columns.headers.slice(start, count))
+            yield pa.RecordBatch.from_arrays(arrays, schema=SCHEMA_WITH_HEADERS)
 
 
 def _warn(skipped: Skipped) -> None:

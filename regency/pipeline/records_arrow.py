@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -28,10 +30,25 @@ def pick(octets: Octets, begins: Ints, ends: Ints, present: Mask) -> pa.Array:
     every = pa.Array.from_buffers(
         pa.binary(), 2 * number - 1, [None, pa.py_buffer(bounds), pa.py_buffer(octets)], null_count=0
     )
-    pieces = every.take(pa.array(np.arange(0, 2 * number, 2)))
+    pieces = every.take(numbers(np.arange(0, 2 * number, 2), pa.int64()))
     if present.all():
         return pieces
     return pa.Array.from_buffers(pa.binary(), number, [validity(present), *pieces.buffers()[1:]])
+
+
+def numbers(values: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:
+    """The same numbers as an Arrow column of the same width, not copied. (`pyarrow.array` and
+    `scalar` would import pandas.)"""
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)], null_count=0)
+
+
+def repeated(text: str, count: int) -> pa.Array:
+    """The same text in so many rows."""
+    encoded = text.encode()
+    bounds = np.arange(count + 1, dtype=np.int32) * np.int32(len(encoded))
+    return pa.Array.from_buffers(
+        pa.string(), count, [None, pa.py_buffer(bounds), pa.py_buffer(encoded * count)], null_count=0
+    )
 
 
 def validity(present: Mask) -> pa.Buffer:

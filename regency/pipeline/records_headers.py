@@ -73,7 +73,7 @@ def _pieces(octets: Octets, at: Ints, stops: Ints, counts: Ints, begins: Ints) -
         if not len(records):
             break
     for record in records.tolist():
-        _rest(octets.data, at, stops, record, range(int(begins[record]) + number, int(begins[record + 1])), pieces)
+        _rest(octets, at, stops, record, slice(int(begins[record]) + number, int(begins[record + 1])), pieces)
     unfinished = (at != stops) & (counts > 0)
     if unfinished.any():
         raise HeadersBroken(int(unfinished.argmax()))
@@ -97,32 +97,42 @@ def _one_each(octets: Octets, at: Ints, stops: Ints, records: Ints, places: Ints
     at[records] = value_ends
 
 
-def _rest(data: memoryview, at: Ints, stops: Ints, record: int, places: range, pieces: _Pieces) -> None:
+def _rest(octets: Octets, at: Ints, stops: Ints, record: int, places: slice, pieces: _Pieces) -> None:
     """All further headers of one record."""
-    position, stop = int(at[record]), int(stops[record])
-    for place in places:
-        for size_of, begins, ends in (
-            ("key", pieces.key_begins, pieces.key_ends),
-            ("value", pieces.value_begins, pieces.value_ends),
-        ):
-            size, begin = _varint(data, position, stop)
-            position = begin + max(size, 0)
-            if position > stop or (size < 0 and size_of == "key"):
-                raise HeadersBroken(record)
-            begins[place], ends[place] = begin, position
-        pieces.has_value[place] = size >= 0
-    at[record] = position
+    offset = int(at[record])
+    data = octets[offset : stops[record]].tobytes()
+    bounds: list[int] = []
+    has_value: list[bool] = []
+    position = 0
+    for _ in range(places.stop - places.start):
+        key_size, begin = _varint(data, position)
+        end = begin + key_size
+        value_size, value_begin = _varint(data, end)
+        position = value_begin + max(value_size, 0)
+        if key_size < 0 or position > len(data):
+            raise HeadersBroken(record)
+        bounds += (begin, end, value_begin, position)
+        has_value.append(value_size >= 0)
+    found = np.array(bounds, np.int64).reshape(-1, 4) + offset
+    pieces.key_begins[places], pieces.key_ends[places] = found[:, 0], found[:, 1]
+    pieces.value_begins[places], pieces.value_ends[places] = found[:, 2], found[:, 3]
+    pieces.has_value[places] = has_value
+    at[record] = position + offset
 
 
-def _varint(data: memoryview, at: int, stop: int) -> tuple[int, int]:
-    """A zigzag varint and the position after it, which lies behind `stop` where it has no end."""
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """A zigzag varint and the position after it, which lies behind the end where it has none."""
     value = 0
-    for number, byte in enumerate(data[at : min(at + INT_BYTES, stop)]):
-        value |= (byte & 0x7F) << (7 * number)
+    for shift in range(0, 7 * INT_BYTES, 7):
+        if at >= len(data):
+            break
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
         if byte < 0x80:
             value &= 0xFFFFFFFF
-            return (value >> 1) ^ -(value & 1), at + number + 1
-    return 0, stop + 1
+            return (value >> 1) ^ -(value & 1), at
+    return 0, len(data) + 1
 
 
 def _text(keys: pa.Array) -> pa.Array:
