@@ -175,7 +175,7 @@ class PartitionReader:
     def _fetch(self, leader: _Leader, offset: int, max_bytes: int) -> FetchedPartition:
         wanted = FetchPartition(self._partition, leader.topic_id, Offset(offset), max_bytes, leader.epoch)
         limits = FetcherLimits(
-            max_bytes=max(max_bytes, self._settings.fetch_max_bytes),
+            max_bytes=self._settings.fetch_max_bytes,
             partition_max_bytes=max_bytes,
             min_bytes=self._settings.fetch_min_bytes,
             max_wait_ms=self._settings.fetch_max_wait_ms,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 T = TypeVar("T")
 
 
-def read_ahead(items: Iterator[T], *, stop: Callable[[], object]) -> Iterator[T]:
+def read_ahead(items: Iterator[T], *, stop: Callable[[], object]) -> Generator[T]:
     """The same items and errors. `stop` ends a step that is under way; it is called from here, also at the end.
 
     `items` is never advanced by two threads at once, nor after this has ended.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from typing import Final
 
 import msgspec
@@ -77,8 +78,17 @@ def record_batches(task: ReadTask, *, on_skip: OnSkip | None = None) -> Iterator
     skip = None if task.fail_on_data_loss else on_skip or _warn
     wanted = Range(task.topic_partition, task.topic_id, task.start, task.end)
     reader = PartitionReader(task.client, wanted, poll_timeout_ms=task.poll_timeout_ms, on_skip=skip)
-    assembly = _Assembly(task, skip)
-    for data, spans in assembly.groups(read_ahead(iter(reader), stop=reader.close)):
+    with closing(read_ahead(iter(reader), stop=reader.close)) as answers:
+        yield from assembled(task, answers, skip)
+
+
+def assembled(task: ReadTask, answers: Iterable[Batches], on_skip: OnSkip | None = None) -> Iterator[pa.RecordBatch]:
+    """What came of a range, as Arrow batches. Without `on_skip` a batch that is malformed is an error.
+
+    Raises CorruptRecords.
+    """
+    assembly = _Assembly(task, on_skip)
+    for data, spans in assembly.groups(answers):
         columns = assembly.columns(data, spans)
         if columns is not None:
             yield from _arrow(task, columns)

@@ -1,0 +1,190 @@
+"""How fast Spark reads what is in the page cache, from brokers that share its two cores.
+
+    ./dev bench spark --records 4000000
+
+Agents with one replica of each partition; the records are written first, half of them with a key of ten bytes. Then
+Spark on local[2] reads all of them with format("regency"), in runs one after another, of which the first warms up, and
+adds up what is in every column; a sum that is wrong ends the bench. `decode_rows_per_second` is one core's work from
+what a broker sent to Arrow, and `read_rows_per_second` one task's with the brokers, both without Spark.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from confluent_kafka import Producer
+from data_plane.topics import create_topic
+from data_plane.usage import CpuWatch
+from reporting import Figures, Progress, count, medians, parser, repeat, run, say, stay_on_two_cores, write_report
+
+from regency.clients.batch_scan import Batches
+from regency.clients.cluster_client import LATEST, ClusterClient
+from regency.clients.partition_reader import PartitionReader, Range
+from regency.clients.settings import client_settings
+from regency.cluster.cluster import Cluster
+from regency.model.ids import Offset, TopicPartition
+from regency.pipeline import partition_records
+from regency.pipeline.partition_records import ReadTask, record_batches
+from regency.pipeline.session import spark_session
+
+TOPIC = "bench"
+KEY_BYTES = 10
+FLUSH_S = 120
+SETTINGS = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
+
+
+def write(servers: str, records: int, size: int, compression: str, progress: Progress) -> None:
+    """Every second record has a key; partitions are chosen by the producer. Raises RuntimeError."""
+    producer = Producer(
+        {
+            "bootstrap.servers": servers,
+            "acks": "1",
+            "linger.ms": 20,
+            "batch.size": 1 << 20,
+            "compression.type": compression,
+            "queue.buffering.max.messages": 500_000,
+        }
+    )
+    value = (b"a record of the bench, which compresses as text does, more or less %d " * size)[:size]
+    number = 0
+    while number < records:
+        try:
+            producer.produce(TOPIC, value, b"%010d" % number if number % 2 else None)
+        except BufferError:
+            producer.poll(0.01)
+            continue
+        number += 1
+        if number % 10_000 == 0:
+            producer.poll(0)
+            progress(number - len(producer))
+    if left := producer.flush(FLUSH_S):
+        raise RuntimeError(f"{left} of {records} records were not acknowledged")
+
+
+def decode_alone(tasks: list[ReadTask]) -> float:
+    """Rows a second from answers that are here already, without the network; a sample of at most 64 MB."""
+    answers: list[tuple[ReadTask, list[Batches]]] = []
+    size = rows = 0
+    for task in tasks:
+        reader = PartitionReader(
+            task.client, Range(task.topic_partition, task.topic_id, task.start, task.end), poll_timeout_ms=30_000
+        )
+        kept: list[Batches] = []
+        for batches in reader:
+            kept.append(batches)
+            size += batches.size
+            if size > 64 << 20:
+                break
+        reader.close()
+        answers.append((task, kept))
+    began = time.perf_counter()
+    for task, kept in answers:
+        rows += sum(len(batch) for batch in partition_records.assembled(task, kept))
+    return rows / (time.perf_counter() - began)
+
+
+def read_without_spark(tasks: list[ReadTask]) -> float:
+    """Rows a second, one task after another."""
+    began = time.perf_counter()
+    rows = sum(len(batch) for task in tasks for batch in record_batches(task))
+    return rows / (time.perf_counter() - began)
+
+
+def plan(servers: str, partitions: int) -> list[ReadTask]:
+    """A task per partition."""
+    settings = client_settings({"bootstrap.servers": servers})
+    with ClusterClient(settings) as client:
+        topic_id = client.topics([TOPIC])[TOPIC].topic_id
+        ends = client.offsets({TopicPartition(TOPIC, number): LATEST for number in range(partitions)})
+    return [
+        ReadTask(settings, TOPIC, topic_id, name.partition, Offset(0), end or Offset(0)) for name, end in ends.items()
+    ]
+
+
+def sums(spark: Any, servers: str) -> tuple[int, ...]:
+    """What Spark makes of every column."""
+    frame = (
+        spark.read.format("regency")
+        .option("kafka.bootstrap.servers", servers)
+        .option("subscribe", TOPIC)
+        .load()
+        .selectExpr(
+            "count(*)",
+            "sum(length(value))",
+            "sum(length(key))",
+            "sum(offset)",
+            "sum(length(topic))",
+            "sum(partition)",
+            "sum(timestampType)",
+            "count(timestamp)",
+        )
+    )
+    (row,) = frame.collect()
+    return tuple(int(value or 0) for value in row)
+
+
+def expected(tasks: list[ReadTask], size: int) -> tuple[int, ...]:
+    """The same from what was written."""
+    rows = sum(task.end for task in tasks)
+    return (
+        rows,
+        rows * size,
+        rows // 2 * KEY_BYTES,
+        sum(task.end * (task.end - 1) // 2 for task in tasks),
+        rows * len(TOPIC),
+        sum(task.end * task.partition for task in tasks),
+        0,
+        rows,
+    )
+
+
+def measured(spark: Any, cluster: Cluster, tasks: list[ReadTask], size: int) -> Iterator[Figures]:
+    """One run after another. Raises RuntimeError for a sum that is wrong."""
+    servers = cluster.bootstrap_servers
+    right = expected(tasks, size)
+    while True:
+        agents = CpuWatch(*(cluster.pid(broker) for broker in cluster.broker_ids))
+        began = time.perf_counter()
+        found = sums(spark, servers)
+        seconds = time.perf_counter() - began
+        if found != right:
+            raise RuntimeError(f"Spark's sums are {found}, and {right} was written")
+        yield {
+            "rows_per_second": round(right[0] / seconds),
+            "mb_per_second": round(right[1] / seconds / 1e6, 1),
+            "agent_cores": round(agents.share(), 2),
+            "read_rows_per_second": round(read_without_spark(tasks)),
+            "decode_rows_per_second": round(decode_alone(tasks)),
+        }
+
+
+def main() -> int:
+    """Start agents, write, start Spark, read."""
+    options = parser(__doc__, runs=5)
+    options.add_argument("--brokers", type=count, default=3)
+    options.add_argument("--partitions", type=count, default=6)
+    options.add_argument("--record-size", type=count, default=100)
+    options.add_argument("--records", type=count, default=4_000_000)
+    options.add_argument("--compression", choices=("none", "gzip", "snappy", "lz4", "zstd"), default="none")
+    arguments = options.parse_args()
+    stay_on_two_cores()
+    with Cluster(brokers=arguments.brokers) as cluster:
+        create_topic(cluster, TOPIC, arguments.partitions, 1)
+        say(f"writing {arguments.records:,} records of {arguments.record_size:,} bytes")
+        progress = Progress("written", arguments.records)
+        write(cluster.bootstrap_servers, arguments.records, arguments.record_size, arguments.compression, progress)
+        tasks = plan(cluster.bootstrap_servers, arguments.partitions)
+        say("starting Spark, and reading all of it once to warm up")
+        with spark_session("bench", master="local[2]", settings=SETTINGS) as spark:
+            reading = measured(spark, cluster, tasks, arguments.record_size)
+            next(reading)
+            runs = repeat(arguments.runs, lambda: next(reading))
+    write_report(arguments.json, vars(arguments), medians(runs), runs)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))
