@@ -46,7 +46,7 @@ def settings(cluster: Cluster, **more: str) -> ClientSettings:
 def create(cluster: Cluster, names: list[str], replicas: list[int], **config: str) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
     given = {name.replace("_", "."): value for name, value in config.items()}
-    topics = [NewTopic(name, replica_assignment=[replicas], config=given) for name in names]
+    topics = [NewTopic(name, 1, replica_assignment=[replicas], config=given) for name in names]
     for future in admin.create_topics(topics, operation_timeout=20, request_timeout=25).values():
         future.result(timeout=30)
     cluster.wait_healthy(20)
