@@ -134,7 +134,10 @@ def _places(octets: Octets, data: bytes, spans: Sequence[Span], counts: Ints) ->
 
 
 def _fields(octets: Octets, spans: Sequence[Span], counts: Ints, starts: Ints, stops: Ints) -> _Fields:
-    _, at = read_varints(octets, starts, INT_BYTES)
+    size, at = read_varints(octets, starts, INT_BYTES)
+    misled = at + size != stops
+    if misled.any():
+        raise _malformed(counts, int(misled.argmax()), "its length is not what it has")
     timestamp_delta, at = read_varints(octets, at + 1, LONG_BYTES)  # one byte of attributes, of which none is used
     offset_delta, at = read_varints(octets, at, INT_BYTES)
     key_size, key_begin = read_varints(octets, at, INT_BYTES)
