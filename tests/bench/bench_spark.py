@@ -2,14 +2,19 @@
 
     ./dev bench spark --records 4000000
 
-Agents with one replica of each partition; the records are written first, half of them with a key of ten bytes. Then
-Spark on local[2] reads all of them with format("regency"), in runs one after another, of which the first warms up, and
-adds up what is in every column; a sum that is wrong ends the bench. `decode_rows_per_second` is one core's work from
-what a broker sent to Arrow, and `read_rows_per_second` one task's with the brokers, both without Spark.
+Agents with one replica of each partition; the records are written first, each with a key of ten bytes, all values of
+one size or, with --sizes mixed, from half to one and a half of it. Then Spark on local[2] reads all of them with
+format("regency"), in runs one after another, of which the first warms up, and adds up what is in every column; a sum
+that is wrong ends the bench. `decode_rows_per_second` is one core's work from what a broker sent to Arrow, and
+`read_rows_per_second` one task's with the brokers, both without Spark. CPU is that of all processes, agents, Java and
+Python, in microseconds a row: it depends less on what else the machine does.
 """
 
 from __future__ import annotations
 
+import argparse
+import os
+import random
 import sys
 import time
 from collections.abc import Iterator
@@ -17,7 +22,7 @@ from typing import Any
 
 from confluent_kafka import Producer
 from data_plane.topics import create_topic
-from data_plane.usage import CpuWatch
+from data_plane.usage import cpu_seconds_below
 from reporting import Figures, Progress, count, medians, parser, repeat, run, say, stay_on_two_cores, write_report
 
 from regency.clients.batch_scan import Batches
@@ -36,8 +41,8 @@ FLUSH_S = 120
 SETTINGS = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
 
 
-def write(servers: str, records: int, size: int, compression: str, progress: Progress) -> None:
-    """Every second record has a key; partitions are chosen by the producer. Raises RuntimeError."""
+def write(servers: str, records: int, sizes: list[int], compression: str, progress: Progress) -> None:
+    """Values have these sizes in turn; partitions are chosen by the producer. Raises RuntimeError."""
     producer = Producer(
         {
             "bootstrap.servers": servers,
@@ -46,13 +51,15 @@ def write(servers: str, records: int, size: int, compression: str, progress: Pro
             "batch.size": 1 << 20,
             "compression.type": compression,
             "queue.buffering.max.messages": 500_000,
+            "partitioner": "random",
         }
     )
-    value = (b"a record of the bench, which compresses as text does, more or less %d " * size)[:size]
+    text = b"a record of the bench, which compresses as text does, more or less. " * (max(sizes) // 60 + 1)
+    values = [text[:size] for size in sizes]
     number = 0
     while number < records:
         try:
-            producer.produce(TOPIC, value, b"%010d" % number if number % 2 else None)
+            producer.produce(TOPIC, values[number % len(values)], b"%0*d" % (KEY_BYTES, number))
         except BufferError:
             producer.poll(0.01)
             continue
@@ -62,6 +69,14 @@ def write(servers: str, records: int, size: int, compression: str, progress: Pro
             progress(number - len(producer))
     if left := producer.flush(FLUSH_S):
         raise RuntimeError(f"{left} of {records} records were not acknowledged")
+
+
+def sizes_of(arguments: argparse.Namespace) -> list[int]:
+    """Sizes of values in turn: always the same ones, as though at random."""
+    size: int = arguments.record_size
+    if arguments.sizes == "equal":
+        return [size]
+    return random.Random(size).choices(range(size // 2, size + size // 2 + 1), k=997)
 
 
 def decode_alone(tasks: list[ReadTask]) -> float:
@@ -126,13 +141,13 @@ def sums(spark: Any, servers: str) -> tuple[int, ...]:
     return tuple(int(value or 0) for value in row)
 
 
-def expected(tasks: list[ReadTask], size: int) -> tuple[int, ...]:
+def expected(tasks: list[ReadTask], sizes: list[int]) -> tuple[int, ...]:
     """The same from what was written."""
     rows = sum(task.end for task in tasks)
     return (
         rows,
-        rows * size,
-        rows // 2 * KEY_BYTES,
+        rows // len(sizes) * sum(sizes) + sum(sizes[: rows % len(sizes)]),
+        rows * KEY_BYTES,
         sum(task.end * (task.end - 1) // 2 for task in tasks),
         rows * len(TOPIC),
         sum(task.end * task.partition for task in tasks),
@@ -141,21 +156,30 @@ def expected(tasks: list[ReadTask], size: int) -> tuple[int, ...]:
     )
 
 
-def measured(spark: Any, cluster: Cluster, tasks: list[ReadTask], size: int) -> Iterator[Figures]:
+def cpu(cluster: Cluster) -> tuple[float, float]:
+    """Seconds that the agents have used until now, and those that all else has that was started here."""
+    agents = {cluster.pid(broker) for broker in cluster.broker_ids}
+    used = cpu_seconds_below(os.getpid())
+    return sum(used[pid] for pid in agents), sum(each for pid, each in used.items() if pid not in agents)
+
+
+def measured(spark: Any, cluster: Cluster, tasks: list[ReadTask], sizes: list[int]) -> Iterator[Figures]:
     """One run after another. Raises RuntimeError for a sum that is wrong."""
     servers = cluster.bootstrap_servers
-    right = expected(tasks, size)
+    right = expected(tasks, sizes)
     while True:
-        agents = CpuWatch(*(cluster.pid(broker) for broker in cluster.broker_ids))
+        before = cpu(cluster)
         began = time.perf_counter()
         found = sums(spark, servers)
         seconds = time.perf_counter() - began
+        agents, others = (after - then for after, then in zip(cpu(cluster), before, strict=True))
         if found != right:
             raise RuntimeError(f"Spark's sums are {found}, and {right} was written")
         yield {
             "rows_per_second": round(right[0] / seconds),
             "mb_per_second": round(right[1] / seconds / 1e6, 1),
-            "agent_cores": round(agents.share(), 2),
+            "agents_cpu_us_per_row": round(agents / right[0] * 1e6, 3),
+            "spark_cpu_us_per_row": round(others / right[0] * 1e6, 3),
             "read_rows_per_second": round(read_without_spark(tasks)),
             "decode_rows_per_second": round(decode_alone(tasks)),
         }
@@ -168,6 +192,7 @@ def main() -> int:
     options.add_argument("--partitions", type=count, default=6)
     options.add_argument("--record-size", type=count, default=100)
     options.add_argument("--records", type=count, default=4_000_000)
+    options.add_argument("--sizes", choices=("equal", "mixed"), default="equal")
     options.add_argument("--compression", choices=("none", "gzip", "snappy", "lz4", "zstd"), default="none")
     arguments = options.parse_args()
     stay_on_two_cores()
@@ -175,11 +200,12 @@ def main() -> int:
         create_topic(cluster, TOPIC, arguments.partitions, 1)
         say(f"writing {arguments.records:,} records of {arguments.record_size:,} bytes")
         progress = Progress("written", arguments.records)
-        write(cluster.bootstrap_servers, arguments.records, arguments.record_size, arguments.compression, progress)
+        sizes = sizes_of(arguments)
+        write(cluster.bootstrap_servers, arguments.records, sizes, arguments.compression, progress)
         tasks = plan(cluster.bootstrap_servers, arguments.partitions)
         say("starting Spark, and reading all of it once to warm up")
         with spark_session("bench", master="local[2]", settings=SETTINGS) as spark:
-            reading = measured(spark, cluster, tasks, arguments.record_size)
+            reading = measured(spark, cluster, tasks, sizes)
             next(reading)
             runs = repeat(arguments.runs, lambda: next(reading))
     write_report(arguments.json, vars(arguments), medians(runs), runs)

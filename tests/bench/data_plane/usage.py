@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from pathlib import Path
@@ -28,6 +29,22 @@ def threads(pid: int) -> int:
 def descriptors(pid: int) -> int:
     """Files and sockets it has open now."""
     return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
+
+
+def cpu_seconds_below(pid: int) -> dict[int, float]:
+    """CPU time of each process that descends from it, with that of its own children that have ended."""
+    parents: dict[int, list[int]] = {}
+    used: dict[int, float] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with contextlib.suppress(OSError):  # it has just ended
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                parents.setdefault(int(fields[1]), []).append(int(entry.name))
+                used[int(entry.name)] = sum(map(int, fields[11:15])) / _TICKS
+    found = parents.get(pid, [])
+    for each in found:
+        found += parents.get(each, [])
+    return {each: used[each] for each in found}
 
 
 class CpuWatch:
