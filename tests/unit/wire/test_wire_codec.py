@@ -196,6 +196,18 @@ def test_the_number_of_elements_in_a_message_is_bounded() -> None:
         parse_request(frame)
 
 
+def test_an_answer_may_have_more_elements_than_a_request() -> None:
+    """Metadata of all topics has ten per partition. Replicas and ISR of one partition stand for them here."""
+    replicas = struct.pack(">i", MAX_ELEMENTS) + bytes(4 * MAX_ELEMENTS)
+    partition = struct.pack(">hiii", 0, 0, 1, 1) + replicas + struct.pack(">ii", 0, 0)
+    topic = struct.pack(">h", 0) + b"\0\1t" + b"\0" + struct.pack(">i", 1) + partition
+    frame = struct.pack(">iiihii", 5, 0, 0, -1, 1, 1) + topic
+
+    _, answer = decode_response(ApiKey.METADATA, 7, frame)
+
+    assert len(answer.topics[0].partitions[0].replica_nodes) == MAX_ELEMENTS
+
+
 def test_a_known_tag_must_have_the_length_it_claims() -> None:
     message = codec.FetchRequest(version=15, replica_state=codec.FetchRequest.ReplicaState(version=15, replica_id=1))
     frame = bytes(encode_request(15, 1, "x", message)[4:])

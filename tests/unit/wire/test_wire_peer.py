@@ -144,6 +144,24 @@ def test_an_answer_cut_short_is_a_failure(peer: Peer) -> None:
         ask(connection)
 
 
+def test_an_exchange_may_have_a_timeout_of_its_own(peer: Peer) -> None:
+    given_up = threading.Event()
+
+    def silent(accepted: socket.socket) -> None:
+        read_request(accepted)
+        given_up.wait(10)
+
+    peer.serves(silent, answer_once)
+    connection = connect(peer)
+    message = ApiVersionsRequest(version=3, client_software_name="a", client_software_version="b")
+
+    with pytest.raises(PeerUnavailable, match=r"did not answer within 0\.05 s"):
+        connection.exchange(message, 3, timeout_ms=50)
+    given_up.set()
+    assert ask(connection) == 17
+    connection.close()
+
+
 def test_the_deadline_holds_for_the_whole_exchange_however_the_bytes_trickle(peer: Peer) -> None:
     given_up = threading.Event()
 
