@@ -16,7 +16,7 @@ from regency.pipeline.records_varints import INT_BYTES, Ints, Octets
 SMALLEST_RECORD: Final = 7
 """Bytes: length, attributes, two deltas, key length, value length and number of headers, one each."""
 
-_FIRST_WINDOW: Final = 64
+_FIRST_WINDOW: Final = 128
 _LARGEST_WINDOW: Final = 1 << 16
 """Records that are taken to be of one length, at a time."""
 _WORTHWHILE: Final = 32
@@ -49,12 +49,15 @@ def fill_starts(octets: Octets, data: bytes | bytearray, start: int, stop: int, 
     done, at, patience = 0, start, _WORTHWHILE
     while done < count:
         if count - done >= _WORTHWHILE:
-            number, stride = _run(octets, at, stop, count - done)
+            number, stride = _run(octets, data, at, stop, count - done)
             if number:
-                starts[done : done + number] = at + stride * np.arange(number)
+                starts[done : done + number] = np.arange(at, at + number * stride, stride)
                 done += number
                 at += number * stride
-            patience = _WORTHWHILE if number >= _WORTHWHILE else min(2 * patience, _LONGEST_PATIENCE)
+            if number >= _WORTHWHILE:
+                patience = _WORTHWHILE
+                continue  # often another run follows: a delta has grown by a byte
+            patience = min(2 * patience, _LONGEST_PATIENCE)
         some, at = _one_by_one(data, at, stop, min(patience, count - done), done)
         starts[done : done + len(some)] = some
         done += len(some)
@@ -62,17 +65,17 @@ def fill_starts(octets: Octets, data: bytes | bytearray, start: int, stop: int, 
         raise ChainBroken(count, f"{stop - at} bytes are left over after {count} records, as many as are announced")
 
 
-def _run(octets: Octets, at: int, stop: int, most: int) -> tuple[int, int]:
+def _run(octets: Octets, data: bytes | bytearray, at: int, stop: int, most: int) -> tuple[int, int]:
     """How many records from here on are as long as the first, and how long they are; 0 where none was looked for.
 
     A record whose length has the same bytes ends as far behind as the first does, and there the next begins.
     """
     if stop - at < _WORTHWHILE * SMALLEST_RECORD:
         return 0, 0
-    first, second = int(octets[at]), int(octets[at + 1])
-    stride = 1 + (first >> 1) if first < 0x80 else 2 + ((first & 0x7F | second << 7) >> 1)
+    first, second = data[at], data[at + 1]
     if first >= 0x80 and second >= 0x80:
         return 0, 0
+    stride = _JUMP[first] + (second << 6 if first >= 0x80 else 0)
     most = min(most, (stop - at) // stride)
     found, window = 0, _FIRST_WINDOW
     while found < most:
@@ -81,10 +84,11 @@ def _run(octets: Octets, at: int, stop: int, most: int) -> tuple[int, int]:
         same = octets[begin : begin + (size - 1) * stride + 1 : stride] == first
         if first >= 0x80:
             same &= octets[begin + 1 : begin + (size - 1) * stride + 2 : stride] == second
-        if not same.all():
-            return found + int(same.argmin()), stride
+        other = same.argmin()
+        if not same[other]:
+            return found + int(other), stride
         found += size
-        window = min(4 * window, _LARGEST_WINDOW)
+        window = min(8 * window, _LARGEST_WINDOW)
     return found, stride
 
 

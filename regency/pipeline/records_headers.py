@@ -107,9 +107,11 @@ def _rest(octets: Octets, at: Ints, stops: Ints, record: int, places: slice, pie
     for _ in range(places.stop - places.start):
         key_size, begin = _varint(data, position)
         end = begin + key_size
+        if key_size < 0 or end > len(data):
+            raise HeadersBroken(record)
         value_size, value_begin = _varint(data, end)
         position = value_begin + max(value_size, 0)
-        if key_size < 0 or position > len(data):
+        if position > len(data):
             raise HeadersBroken(record)
         bounds += (begin, end, value_begin, position)
         has_value.append(value_size >= 0)
