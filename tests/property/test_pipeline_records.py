@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 import zstandard
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from regency.model.ids import LeaderEpoch, Offset
@@ -216,6 +216,7 @@ def plainly(data: bytes, header: BatchHeader) -> list[tuple[Any, ...]]:
 DAMAGES = st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.binary(min_size=1, max_size=6)), max_size=3)
 
 
+@settings(max_examples=500)
 @given(st.one_of(RECORDS, ALIKE), DAMAGES, st.integers(-3, 3), st.sampled_from([0, 0, 0, -1, 1, -30]))
 @example([Sent(NOW, None, b"", [("h", None)] * 4)] * 3, [], 0, 0)
 def test_whatever_the_bytes_are_no_row_is_wrong(
