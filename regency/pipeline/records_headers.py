@@ -141,4 +141,8 @@ def _text(keys: pa.Array) -> pa.Array:
     try:
         return keys.cast(pa.string())
     except pa.ArrowInvalid:  # one of them is not UTF-8
-        return pa.array([key.decode("utf-8", "replace") for key in keys.to_pylist()], pa.string())
+        texts = [key.decode("utf-8", "replace").encode() for key in keys.to_pylist()]
+        bounds = np.zeros(len(texts) + 1, np.int32)
+        np.cumsum([len(text) for text in texts], out=bounds[1:])
+        buffers = [None, pa.py_buffer(bounds), pa.py_buffer(b"".join(texts))]
+        return pa.Array.from_buffers(pa.string(), len(texts), buffers, null_count=0)
