@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,7 +27,8 @@ from regency.pipeline.partition_records import ReadTask, record_batches
 pytestmark = pytest.mark.integration
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-NOW = 1_700_000_000_000
+NOW = int(time.time() * 1000) - 3_600_000
+"""An hour ago: retention removes what is older than a week."""
 
 
 class Row(NamedTuple):
