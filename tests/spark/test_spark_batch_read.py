@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812  (the usual name)
 
-BASE_MS = 1_700_000_000_000
+BASE_MS = int(time.time() * 1000) - 3_600_000
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 COLUMNS = "partition, offset, key, value, unix_millis(timestamp)"
 
