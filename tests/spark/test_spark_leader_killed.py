@@ -12,7 +12,8 @@ from typing import Any
 import pyarrow as pa
 from confluent_kafka.admin import AdminClient
 
-PARTITIONS, RECORDS, SIZE = 2, 40_000, 1000
+PARTITIONS, RECORDS, SIZE = 2, 8_000, 10_000
+"""40 MB of each partition, of which a task that stands still holds three Arrow batches of 8 MB at most."""
 
 
 def _leaders(cluster: Any, topic: str) -> dict[int, int]:
@@ -22,7 +23,7 @@ def _leaders(cluster: Any, topic: str) -> dict[int, int]:
 
 
 def _held(batches: Iterator[pa.RecordBatch], gate: str) -> Iterator[pa.RecordBatch]:
-    """Counts rows by checksum columns; stands still after the first batch until the gate opens."""
+    """The batches as they come; the second comes only when the gate is open."""
     for number, batch in enumerate(batches):
         if number == 0:
             (Path(gate) / f"begun-{batch.column('partition')[0].as_py()}").touch()
@@ -40,7 +41,7 @@ def test_a_leader_killed_in_the_middle_of_a_read_changes_nothing(
     topic = "killed-leader"
     create_topic(cluster, topic, partitions=PARTITIONS)
     write(topic, [(number % PARTITIONS, b"%d" % number, b"%d" % number + b"x" * SIZE) for number in range(RECORDS)])
-    frame = source(topic, **{"kafka.max.partition.fetch.bytes": "100000"}).select("partition", "offset", "key")
+    frame = source(topic, **{"kafka.max.partition.fetch.bytes": "1000000"}).select("partition", "offset", "key")
     held = frame.mapInArrow(functools.partial(_held, gate=str(tmp_path)), frame.schema)
     found: list[Any] = []
     reading = threading.Thread(target=lambda: found.extend(held.collect()))
