@@ -22,6 +22,7 @@ from regency.pipeline.session import spark_session
 HERE = Path(__file__).parent
 SETTINGS = {
     "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # two fifths less work for short tests
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.streaming.stopTimeout": "20s",
 }

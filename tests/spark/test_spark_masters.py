@@ -18,7 +18,13 @@ import json, os, sys
 from regency.pipeline.session import spark_session
 
 servers, topic = sys.argv[1:]
-settings = {"spark.driver.memory": "1g", "spark.executor.memory": "512m"}
+quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+settings = {
+    "spark.driver.memory": "1g",
+    "spark.executor.memory": "512m",
+    "spark.driver.extraJavaOptions": quick,
+    "spark.executor.extraJavaOptions": quick,
+}
 with spark_session("masters", master="local-cluster[2,1,1024]", settings=settings) as spark:
     frame = (
         spark.read.format("regency").option("kafka.bootstrap.servers", servers).option("subscribe", topic).load()
