@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from regency.pipeline.errors import PipelineOptionInvalid
 from regency.pipeline.sink_errors import DeliveryFailed
 from regency.pipeline.sink_identity import Headers
-from regency.pipeline.sink_settings import PREFIX, ProducerSettings
+from regency.pipeline.sink_settings import PREFIX, ProducerSettings, kafka_name
 
 ANY_PARTITION: Final = -1
 RECORDS_AT_ONCE: Final = 250_000
@@ -60,7 +60,7 @@ class TopicProducer:
     ) -> None:
         if len(self._producer):
             self._producer.purge()
-            self._producer.flush(LOOK_S)
+        self._producer.close()
 
     def send_all(self, topic: str, partition: int, records: list[dict[str, Any]], size: int) -> None:
         """Queue records {key, value} of `size` bytes in their order. Raises DeliveryFailed, also for earlier ones."""
@@ -114,7 +114,24 @@ class TopicProducer:
 
 def check_settings(settings: ProducerSettings) -> None:
     """Raise PipelineOptionInvalid for a value the client refuses. Connects to nobody."""
-    _producer({**settings.librdkafka, **_FIXED})
+    try:
+        _producer({**settings.librdkafka, **_FIXED})
+    except PipelineOptionInvalid:
+        for name, value in settings.librdkafka.items():
+            _check_setting(name, value)
+        raise
+
+
+def _check_setting(name: str, value: Any) -> None:
+    """The client names what it refuses by names of its own: ask for one at a time."""
+    try:
+        _producer({name: value})
+    except PipelineOptionInvalid:
+        raise PipelineOptionInvalid(
+            PREFIX + kafka_name(name),
+            f"{str(value)[:200]!r} is no value it can have",
+            hint="See docs/pipeline-sink.md.",
+        ) from None
 
 
 def _producer(conf: dict[str, Any]) -> Producer:

@@ -117,6 +117,11 @@ def producer_settings(options: Mapping[str, str], *, once: bool) -> ProducerSett
     return ProducerSettings(conf, _buffer(given.get("buffer.memory")), _client(given, conf["client.id"]), warnings)
 
 
+def kafka_name(librdkafka: str) -> str:
+    """Kafka's name of a setting, by librdkafka's."""
+    return next((name for name, theirs in _PRODUCER.items() if theirs == librdkafka), librdkafka)
+
+
 def _check_name(name: str) -> None:
     if name in FORBIDDEN:
         raise _refused(name, *FORBIDDEN[name])

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 from uuid import UUID
 
 import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 
+from regency.clients.settings import ClientSettings
 from regency.pipeline.sink_errors import RowRefused, RowsDiffer
-from regency.pipeline.sink_floors import WritePlan
+from regency.pipeline.sink_floors import Floors, WritePlan
 from regency.pipeline.sink_identity import WriteId, digest
 from regency.pipeline.sink_options import ONCE_TOPICS, WriteOptions
 from regency.pipeline.sink_producer import ANY_PARTITION, TopicProducer
@@ -22,6 +23,9 @@ from regency.pipeline.sink_tail import Tail, read_tail, settle
 HELD_BYTES: Final = 64 << 20
 """Rows kept back in a repeated task while records are not matched yet: what changes between attempts is found out
 before it is written, as far as that goes."""
+
+
+FindTail = Callable[[ClientSettings, Floors, WriteId, int], Tail]
 
 
 class TaskPlace(NamedTuple):
@@ -60,9 +64,15 @@ def write_at_least_once(batches: Iterable[pa.RecordBatch], options: WriteOptions
 
 
 def write_once(
-    batches: Iterable[pa.RecordBatch], options: WriteOptions, plan: WritePlan, write: WriteId, place: TaskPlace
+    batches: Iterable[pa.RecordBatch],
+    options: WriteOptions,
+    plan: WritePlan,
+    write: WriteId,
+    place: TaskPlace,
+    *,
+    find: FindTail = read_tail,
 ) -> TaskWrote:
-    """Write every row that no earlier attempt of the task has written.
+    """Write every row that no earlier attempt of the task has written. `find` reads back.
 
     Raises RowRefused, DeliveryFailed, RowsDiffer, BatchBehindSink, and what reading back raises (read_tail).
     """
@@ -72,7 +82,7 @@ def write_once(
     if not begun and place.attempt == 0:
         return _write_first(batches, options, prefix, write)
     settle(int(time.time() * 1000) if place.attempt else plan.planned_ms)
-    tail = read_tail(options.producer.client, floors, write, place.task)
+    tail = find(options.producer.client, floors, write, place.task)
     with TopicProducer(options.producer) as producer:
         repetition = _Repetition(producer, options, prefix, tail)
         for batch in batches:

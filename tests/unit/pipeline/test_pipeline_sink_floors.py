@@ -1,0 +1,137 @@
+"""Where reading back begins, through every death of the driver, and the files it is kept in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from uuid import UUID, uuid4
+
+import pytest
+
+from regency.pipeline.errors import PipelineOptionInvalid
+from regency.pipeline.sink_errors import BatchBehindSink, SinkStateUnusable
+from regency.pipeline.sink_floors import SinkState, TopicFloors, WritePlan, begin, finish
+from regency.pipeline.sink_identity import WriteId
+from regency.pipeline.sink_state import StateStore
+
+QUERY, OTHER = UUID(int=1), UUID(int=2)
+TOPIC_ID, NEW_ID = UUID(int=10), UUID(int=11)
+
+
+def ends(*offsets: int, topic_id: UUID = TOPIC_ID) -> dict[str, TopicFloors]:
+    return {"t": TopicFloors(topic_id, dict(enumerate(offsets)))}
+
+
+def plan(state: SinkState, begun: bool) -> WritePlan:
+    return WritePlan(state.pending or {}, begun, 0, state.done)
+
+
+def test_the_first_attempt_of_a_batch_begins_at_the_ends_of_its_topics():
+    state, begun = begin(SinkState(), ends(5, 7))
+    assert (state.pending, begun, state.number) == (ends(5, 7), False, 1)
+    assert plan(state, begun).for_write(WriteId(QUERY, 0)) == (ends(5, 7), False)
+
+
+def test_a_batch_that_was_not_finished_keeps_its_first_floors():
+    state, _ = begin(SinkState(), ends(5, 7))
+    again, begun = begin(state, ends(90, 70))
+    assert (again, begun) == (state, True)
+    assert plan(again, begun).for_write(WriteId(QUERY, 0)) == (ends(5, 7), True)
+
+
+def test_a_topic_that_is_named_later_begins_where_it_ends_by_then():
+    state, _ = begin(SinkState(), ends(5))
+    added = {"u": TopicFloors(NEW_ID, {0: 3})}
+    again, begun = begin(state, {**ends(9), **added})
+    assert (again.pending, again.number, begun) == ({**ends(5), **added}, 2, True)
+
+
+def test_the_next_batch_begins_anew_when_the_last_one_was_finished():
+    state, _ = begin(SinkState(), ends(5))
+    state = finish(state, WriteId(QUERY, 4))
+    state, begun = begin(state, ends(9))
+    assert plan(state, begun).for_write(WriteId(QUERY, 5)) == (ends(9), False)
+
+
+def test_a_batch_that_spark_repeats_although_it_was_finished_is_read_back_from_its_first_floors():
+    state = finish(begin(SinkState(), ends(5))[0], WriteId(QUERY, 4))
+    state, begun = begin(state, ends(9))
+    assert plan(state, begun).for_write(WriteId(QUERY, 4)) == (ends(5), True)
+    state = finish(state, WriteId(QUERY, 4))
+    state, begun = begin(state, ends(11))
+    assert plan(state, begun).for_write(WriteId(QUERY, 4)) == (ends(5), True), "and once more"
+
+
+def test_a_batch_before_the_last_finished_one_is_refused():
+    state = finish(begin(SinkState(), ends(5))[0], WriteId(QUERY, 4))
+    with pytest.raises(BatchBehindSink, match=r"Batch 3 .* later ones up to 4: the checkpoint was set back"):
+        plan(state, True).for_write(WriteId(QUERY, 3))
+
+
+def test_another_query_in_the_same_place_is_not_taken_for_the_last_one():
+    state = finish(begin(SinkState(), ends(5))[0], WriteId(QUERY, 4))
+    state, begun = begin(state, ends(9))
+    assert plan(state, begun).for_write(WriteId(OTHER, 0)) == (ends(9), False)
+    done = finish(state, WriteId(OTHER, 0)).done
+    assert done is not None
+    assert (done.query, done.floors) == (OTHER, ends(9))
+
+
+def test_partitions_added_since_and_topics_made_anew_are_read_from_their_beginning():
+    floors = TopicFloors(TOPIC_ID, {0: 5})
+    assert [floors.of(TOPIC_ID, 0), floors.of(TOPIC_ID, 1), floors.of(NEW_ID, 0)] == [5, 0, 0]
+
+
+def test_states_are_kept_beside_the_checkpoint(tmp_path: Path):
+    for location in (str(tmp_path), f"file:{tmp_path}", f"file://{tmp_path}"):
+        store = StateStore(location)
+        before = store.load()
+        state = SinkState(before.number + 1, ends(5, 7), None)
+        store.save(state)
+        assert StateStore(location).load() == state
+    assert sorted(path.name for path in (tmp_path / "sinks" / "regency").iterdir()) == ["state-0.json", "state-1.json"]
+
+
+@pytest.mark.parametrize("kept", [0, 1, 20, -1])
+def test_a_torn_write_leaves_the_state_before_it(tmp_path: Path, kept: int):
+    store = StateStore(str(tmp_path))
+    store.save(SinkState(1, ends(5)))
+    store.save(SinkState(2, None))
+    newest = tmp_path / "sinks" / "regency" / "state-0.json"
+    newest.write_bytes(newest.read_bytes()[:kept])
+    assert store.load() == SinkState(1, ends(5))
+    store.save(SinkState(2, ends(6)))
+    assert store.load() == SinkState(2, ends(6))
+
+
+def test_a_state_of_a_later_release_is_refused(tmp_path: Path):
+    store = StateStore(str(tmp_path))
+    store.save(SinkState(1, ends(5)))
+    path = tmp_path / "sinks" / "regency" / "state-1.json"
+    path.write_bytes(path.read_bytes().replace(b"regency-sink 1", b"regency-sink 2", 1))
+    with pytest.raises(SinkStateUnusable, match="its version is 2, this release knows 1"):
+        store.load()
+
+
+def test_a_state_that_cannot_be_written_or_read_is_told_with_its_path(tmp_path: Path):
+    (tmp_path / "sinks").write_text("a file")
+    with pytest.raises(
+        SinkStateUnusable, match=r"sinks/regency/state-1\.json: the state of the sink cannot be written"
+    ):
+        StateStore(str(tmp_path)).save(SinkState(1))
+
+
+def test_a_location_nobody_can_reach_is_refused():
+    with pytest.raises(PipelineOptionInvalid, match="Option checkpointLocation: 'dbfs:/c' cannot be reached"):
+        StateStore("dbfs:/c")
+
+
+def test_states_grow_with_random_ids_and_stay_equal(tmp_path: Path):
+    store = StateStore(str(tmp_path))
+    state = SinkState()
+    for batch in range(5):
+        state, begun = begin(state, {"t": TopicFloors(uuid4(), {0: batch})})
+        assert not begun
+        store.save(state)
+        state = finish(store.load(), WriteId(QUERY, batch))
+        store.save(state)
+        assert store.load() == state

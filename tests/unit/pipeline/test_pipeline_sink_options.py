@@ -1,0 +1,189 @@
+"""Options, settings and columns of a write: what is taken, and what is refused before a row is written."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from regency.pipeline.errors import PipelineOptionInvalid
+from regency.pipeline.schema import source_schema
+from regency.pipeline.sink import batch_writer, stream_writer
+from regency.pipeline.sink_columns import check_columns
+from regency.pipeline.sink_errors import SinkColumnsInvalid, SinkModeRefused
+from regency.pipeline.sink_options import write_options
+
+SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
+ONCE = {"effectivelyOnce": "true", "topic": "t"}
+
+
+def options(stream: bool = False, **given: str):
+    return write_options({**SERVERS, **{name.replace("__", "."): text for name, text in given.items()}}, stream=stream)
+
+
+def test_options_are_those_of_the_kafka_sink_in_any_case():
+    written = write_options(
+        {"KAFKA.Bootstrap.Servers": "a:1", "TOPIC": " t ", "includeheaders": "TRUE", "kafka.ACKS": "1"}, stream=False
+    )
+    assert (written.topic, written.once, written.checkpoint) == ("t", False, None)
+    assert written.producer.librdkafka["bootstrap.servers"] == "a:1"
+    assert (written.producer.librdkafka["acks"], written.producer.librdkafka["enable.idempotence"]) == ("1", "false")
+
+
+def test_a_write_is_idempotent_and_acknowledged_by_all_unless_told_otherwise():
+    conf = options().producer.librdkafka
+    assert (conf["acks"], conf["enable.idempotence"], conf["delivery.timeout.ms"]) == ("all", "true", "120000")
+
+
+def test_settings_of_the_java_producer_are_translated():
+    producer = write_options(
+        {
+            **SERVERS,
+            "kafka.max.request.size": "2000000",
+            "kafka.max.block.ms": "700",
+            "kafka.buffer.memory": "2097152",
+            "kafka.compression.type": "zstd",
+            "kafka.metric.reporters": "x",
+        },
+        stream=False,
+    ).producer
+    assert producer.librdkafka["message.max.bytes"] == "2000000"
+    assert producer.librdkafka["topic.metadata.propagation.max.ms"] == "700"
+    assert producer.librdkafka["compression.type"] == "zstd"
+    assert producer.buffer_bytes == 2 << 20
+    assert producer.warnings == ("Options without effect here: kafka.metric.reporters.",)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"kafka.key.serializer": "x"}, "Option kafka.key.serializer: keys are always written as the bytes they are"),
+        ({"kafka.value.serializer": "x"}, "Option kafka.value.serializer: values are always written"),
+        ({"kafka.transactional.id": "x"}, "brokers offer no transactions. Option effectivelyOnce"),
+        ({"kafka.partitioner.class": "x"}, "choose partitions with a column partition"),
+        ({"kafka.interceptor.classes": "x"}, "no Java client"),
+        ({"kafka.lingr.ms": "1"}, "Option kafka.lingr.ms: the producer has no such setting; did you mean linger.ms?"),
+        ({"kafka.ssl.truststore.location": "x"}, "TLS and SASL are not offered"),
+        ({"kafka.security.protocol": "SSL"}, "only PLAINTEXT"),
+        ({"kafka.acks": "1", "kafka.enable.idempotence": "true"}, "kafka.acks: '1' contradicts enable.idempotence"),
+        ({"kafka.enable.idempotence": "maybe"}, "neither true nor false"),
+        ({"kafka.max.in.flight.requests.per.connection": "6"}, "'6' is not 1 to 5"),
+        ({"kafka.buffer.memory": "1k"}, "'1k' is not a number of bytes"),
+        ({"kafka.bootstrap.servers": "nowhere"}, "'nowhere' is not HOST:PORT"),
+        ({"subscribe": "t"}, "Option subscribe: it belongs to reading"),
+        ({"startingOffsets": "latest"}, "Option startingOffsets: it belongs to reading"),
+        ({"path": "t"}, "rows go to a topic, not to a path"),
+        ({"topik": "t"}, "Option topik: there is none of that name; did you mean topic?"),
+        ({"topic": "a b"}, "Option topic: 'a b' cannot be a topic's name"),
+        ({"includeHeaders": "yes"}, "Option includeHeaders: 'yes': expected true or false"),
+        ({"checkpointLocation": "/c"}, "it has no meaning in a batch write"),
+        ({"effectivelyOnce": "true"}, "must know every topic before the first row. Set topic, or name all topics"),
+        ({"effectivelyOnceTopics": "a"}, "Option effectivelyOnceTopics: it needs effectivelyOnce"),
+        ({**ONCE, "effectivelyOnceTopics": "a"}, "it contradicts topic"),
+        ({"failOnChangedRows": "false"}, "it needs effectivelyOnce"),
+        ({**ONCE, "kafka.acks": "1"}, "kafka.acks: '1' contradicts effectivelyOnce"),
+        ({**ONCE, "kafka.enable.idempotence": "false"}, "'false' contradicts effectivelyOnce"),
+    ],
+)
+def test_an_option_that_cannot_be_is_refused_by_name(given: dict[str, str], words: str):
+    with pytest.raises(PipelineOptionInvalid) as refused:
+        write_options({**SERVERS, **given}, stream=False)
+    assert words in str(refused.value)
+
+
+def test_brokers_must_be_named():
+    with pytest.raises(PipelineOptionInvalid, match=r"Option kafka\.bootstrap.servers: it is missing"):
+        write_options({"topic": "t"}, stream=False)
+
+
+def test_a_stream_that_is_effectively_once_says_where_its_checkpoint_is():
+    with pytest.raises(PipelineOptionInvalid, match="Option checkpointLocation: it is missing"):
+        write_options({**SERVERS, **ONCE}, stream=True)
+    written = write_options({**SERVERS, **ONCE, "checkpointLocation": "/c", "queryName": "q"}, stream=True)
+    assert (written.once_topics, written.checkpoint) == (("t",), "/c")
+
+
+def test_topics_of_a_column_are_named_for_effectively_once():
+    written = write_options({**SERVERS, "effectivelyOnce": "true", "effectivelyOnceTopics": "a, b,a"}, stream=False)
+    assert written.once_topics == ("a", "b")
+
+
+def test_a_value_the_client_refuses_is_refused_at_planning():
+    with pytest.raises(PipelineOptionInvalid, match=r"Option kafka\.linger\.ms: 'soon' is no value it can have"):
+        batch_writer({**SERVERS, "topic": "t", "kafka.linger.ms": "soon"}, schema(value=BinaryType()), False)
+
+
+def test_overwriting_a_topic_is_refused_and_the_output_mode_complete_is_not():
+    with pytest.raises(SinkModeRefused, match=r'Use mode\("append"\)'):
+        batch_writer({**SERVERS, "topic": "t"}, schema(value=BinaryType()), True)
+    stream_writer({**SERVERS, "topic": "t", "checkpointLocation": "/c"}, schema(value=BinaryType()), True)
+
+
+def schema(**columns) -> StructType:
+    return StructType([StructField(name, kind) for name, kind in columns.items()])
+
+
+HEADERS = ArrayType(StructType([StructField("key", StringType(), False), StructField("value", BinaryType())]), False)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"value": StringType()},
+        {"value": BinaryType(), "key": StringType(), "partition": IntegerType(), "headers": HEADERS},
+    ],
+)
+def test_columns_of_a_record_are_taken_with_a_topic(columns):
+    check_columns(schema(**columns), "t")
+    check_columns(schema(topic=StringType(), **columns), None)
+
+
+def test_a_frame_can_be_written_as_it_was_read():
+    check_columns(source_schema(True), None)
+
+
+@pytest.mark.parametrize(
+    ("columns", "topic", "words"),
+    [
+        ({"key": BinaryType()}, "t", "Required column 'value' not found among 'key'."),
+        ({"value": BinaryType()}, None, "Option topic is required where there is no column 'topic'"),
+        ({"value": LongType()}, "t", "Column 'value' has the unsupported type bigint; it must be string or binary."),
+        ({"value": BinaryType(), "key": DoubleType()}, "t", "Column 'key' has the unsupported type double"),
+        (
+            {"value": BinaryType(), "topic": BinaryType()},
+            "t",
+            "'topic' has the unsupported type binary; it must be string",
+        ),
+        (
+            {"value": BinaryType(), "partition": LongType()},
+            "t",
+            "'partition' has the unsupported type bigint; it must be int",
+        ),
+        (
+            {"value": BinaryType(), "headers": ArrayType(StringType())},
+            "t",
+            "'headers' has the unsupported type array<string>",
+        ),
+        ({"value": BinaryType(), "at": TimestampType()}, "t", "Columns 'at' are no part of a record."),
+    ],
+)
+def test_columns_that_make_no_record_are_refused(columns, topic, words):
+    with pytest.raises(SinkColumnsInvalid) as refused:
+        check_columns(schema(**columns), topic)
+    assert words in str(refused.value)
+    assert refused.value.hint
+
+
+def test_a_column_that_is_there_twice_is_refused():
+    twice = StructType([StructField("value", BinaryType()), StructField("value", BinaryType())])
+    with pytest.raises(SinkColumnsInvalid, match="Column 'value' is there twice"):
+        check_columns(twice, "t")
