@@ -154,7 +154,7 @@ def _told(messages: Sequence[WriterCommitMessage | None]) -> list[TaskWrote]:
 
 
 def _judge(messages: Sequence[TaskWrote], options: WriteOptions) -> None:
-    """Raise RowsDiffer, or warn, where earlier attempts were cut into more tasks; warn of records there twice."""
+    """Raise RowsDiffer, or warn, where earlier attempts had more tasks; warn of what else is not as it was."""
     earlier = max((message.highest_task for message in messages), default=-1)
     if earlier >= len(messages):
         error = RowsDiffer(
@@ -165,6 +165,9 @@ def _judge(messages: Sequence[TaskWrote], options: WriteOptions) -> None:
         if options.fail_on_changed_rows:
             raise error
         _warn(str(error))
+    changed = sum(message.changed for message in messages)
+    if changed:
+        _warn(f"{changed} records of earlier attempts are none of the rows of this one, and stay.")
     doubled = sum(message.doubled for message in messages)
     if doubled:
         _warn(

@@ -58,10 +58,6 @@ class DeliveryFailed(PipelineError):
         self.partition = partition
         self.error = error.name()
 
-    def __reduce__(self) -> tuple[type[PipelineError], tuple[str,]]:
-        """Spark's workers pickle errors; a KafkaError would not survive that."""
-        return (PipelineError, (str(self),))
-
 
 _HINTS = {
     "MSG_SIZE_TOO_LARGE": "Raise the topic's max.message.bytes and the option kafka.max.request.size, or write smaller"

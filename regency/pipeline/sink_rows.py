@@ -7,8 +7,9 @@ producer takes nothing else.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
+import msgspec
 import pyarrow as pa
 
 from regency.pipeline.sink_errors import RowRefused
@@ -18,7 +19,7 @@ from regency.pipeline.sink_producer import ANY_PARTITION
 PIECE_BYTES: Final = 4 << 20
 
 
-class Rows(NamedTuple):
+class Rows(msgspec.Struct, frozen=True):
     """Columns of some rows, all of one length. A column that says nothing of any row is None."""
 
     topics: list[str] | str

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from regency.pipeline.sink_identity import HEADER, Headers, row_header, without_own
 from regency.pipeline.sink_producer import ANY_PARTITION, TopicProducer
 from regency.pipeline.sink_rows import Rows
 
-HEADER_ROOM = 64
+HEADER_ROOM: Final = 64
 """Bytes of the header `regency.sink` in the producer's queue."""
 
 

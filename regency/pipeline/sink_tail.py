@@ -31,8 +31,6 @@ class Tail(NamedTuple):
     """Records of the task."""
     highest_task: int
     """Highest Spark partition that wrote to the batch; -1 for none."""
-    read: int
-    """Records looked at."""
 
 
 def topic_ends(client: ClusterClient, topics: tuple[str, ...]) -> dict[str, TopicFloors]:
@@ -70,7 +68,7 @@ def read_tail(
     for range_ in tail_ranges(settings, floors, ends):
         for batch in read(range_):
             finding.take(range_.topic, range_.partition, batch)
-    return Tail(Written(finding.digests), finding.highest_task, finding.read)
+    return Tail(Written(finding.digests), finding.highest_task)
 
 
 def tail_ranges(settings: ClientSettings, floors: Floors, ends: Mapping[str, TopicFloors]) -> list[ReadTask]:
@@ -101,11 +99,9 @@ class _Finding:
         self._task = write.task_prefix(task)
         self.digests: list[bytes] = []
         self.highest_task = -1
-        self.read = 0
 
     def take(self, topic: str, partition: int, batch: pa.RecordBatch) -> None:
         """Look at the records of a batch that has headers."""
-        self.read += batch.num_rows
         own: dict[int, bytes] = {}
         for row, value in _values(batch.column("headers")):
             if value is not None and value.startswith(self._write):

@@ -39,12 +39,21 @@ class TaskWrote(WriterCommitMessage):
     """What a task tells the driver. Every one of its rows is acknowledged."""
 
     def __init__(
-        self, rows: int, *, query: UUID | None = None, repeated: int = 0, doubled: int = 0, highest_task: int = -1
+        self,
+        rows: int,
+        *,
+        query: UUID | None = None,
+        repeated: int = 0,
+        changed: int = 0,
+        doubled: int = 0,
+        highest_task: int = -1,
     ) -> None:
         self.rows = rows
         self.query = query
         self.repeated = repeated
         """Of `rows`, those that were there already."""
+        self.changed = changed
+        """Records of earlier attempts that are none of `rows`."""
         self.doubled = doubled
         """Records that are there more often than they should be."""
         self.highest_task = highest_task
@@ -94,6 +103,7 @@ def write_once(
         repetition.position,
         query=write.query,
         repeated=repetition.repeated,
+        changed=tail.written.changed(),
         doubled=tail.written.doubled(),
         highest_task=tail.highest_task,
     )

@@ -205,7 +205,6 @@ def test_a_record_that_is_too_large_fails_the_task_by_topic_and_cause(servers, t
     assert f"Topic {topic}: a record was not written:" in str(failed.value)
     assert "MSG_SIZE_TOO_LARGE" in str(failed.value)
     assert "kafka.max.request.size" in failed.value.hint
-    assert str(pickle.loads(pickle.dumps(failed.value))) == str(failed.value)
 
 
 @pytest.mark.parametrize("headers", [False, True])
@@ -264,7 +263,7 @@ class Repeating:
     def __init__(self, servers: str, topic: str, left: list[bytes], **given: str) -> None:
         self.options = options(servers, topic, effectivelyOnce="true", **given)
         self.topic = topic
-        self.found = Tail(Written(digest(topic, None, None, value, None) for value in left), 0, len(left))
+        self.found = Tail(Written(digest(topic, None, None, value, None) for value in left), 0)
 
     def __call__(self, *batches: list[bytes]) -> TaskWrote:
         return write_once(
@@ -297,7 +296,7 @@ def test_a_repeated_task_with_other_rows_writes_none_and_says_so(servers, topic)
 
 def test_other_rows_can_be_let_pass(servers, topic):
     wrote = Repeating(servers, topic, [b"a", b"gone"], failOnChangedRows="false")([b"a", b"b"], [b"c"])
-    assert (wrote.rows, wrote.repeated) == (3, 1)
+    assert (wrote.rows, wrote.repeated, wrote.changed) == (3, 1, 1)
     assert sorted(named_values(consumed(servers, topic, 2))) == [b"b", b"c"]
 
 
