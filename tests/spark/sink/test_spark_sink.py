@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 from pyspark.errors import PySparkException
 
 from regency.pipeline.sink_identity import HEADER
@@ -19,6 +21,16 @@ HEADERS = "headers array<struct<key string, value binary>>"
 @pytest.fixture
 def write_options(cluster) -> dict[str, str]:
     return {"kafka.bootstrap.servers": cluster.bootstrap_servers}
+
+
+def ends(cluster: Any, topic: str) -> int:
+    """How many records a topic has."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
+    partitions = [
+        TopicPartition(topic, number) for number in admin.list_topics(topic, timeout=20).topics[topic].partitions
+    ]
+    asked = admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.latest()), request_timeout=20)
+    return sum(found.result().offset for found in asked.values())
 
 
 def written(frame: Any, options: dict[str, str], **more: str) -> None:
@@ -42,7 +54,7 @@ def test_every_column_of_a_record_arrives(spark, cluster, create_topic, consume,
     ]
     frame = spark.createDataFrame(rows, f"topic string, key binary, value binary, partition int, {HEADERS}")
     written(frame, write_options)
-    told = [(r.partition, r.key, r.value, r.headers or ()) for r in consume("sink-columns")]
+    told = [(r.partition, r.key, r.value, r.headers) for r in consume("sink-columns")]
     assert sorted(told) == [(0, None, b"", ()), (1, b"", None, ()), (2, b"k", b"v", (("a", b"1"), ("a", None)))]
     assert [(r.partition, r.key, r.value) for r in consume("sink-columns-2")] == [(0, b"other", b"topic")]
 
@@ -65,8 +77,14 @@ def test_a_frame_of_many_rows_arrives_whole_in_order_of_its_tasks(
         for partition in range(3):
             numbers = [int(r.value) for r in records if r.partition == partition and int(r.value) in of_task]
             assert numbers == sorted(numbers)
-    written(spark.range(60_000).selectExpr("cast(id as string) as value"), write_options, topic="sink-many")
-    assert len({record.partition for record in consume("sink-many")[-60_000:]}) == 3, "rows without key are spread"
+
+
+def test_rows_without_key_are_spread(spark, cluster, create_topic, consume, write_options) -> None:
+    create_topic(cluster, "sink-spread", partitions=3)
+    written(spark.range(100_000).selectExpr("cast(id as string) as value"), write_options, topic="sink-spread")
+    records = consume("sink-spread")
+    assert sorted(int(record.value) for record in records) == list(range(100_000))
+    assert {record.partition for record in records} == {0, 1, 2}
 
 
 def test_a_frame_can_be_written_as_it_was_read_and_once(spark, cluster, create_topic, consume, write_options) -> None:
@@ -124,7 +142,9 @@ def test_the_output_mode_complete_writes_the_whole_result_each_time(
     create_topic(cluster, "sink-complete", partitions=1)
     (tmp_path / "in").mkdir()
     for number, text in enumerate(("a\nb\na", "b\nb")):
-        (tmp_path / "in" / f"{number}.txt").write_text(text)
+        path = tmp_path / "in" / f"{number}.txt"
+        path.write_text(text)
+        os.utime(path, (number + 1, number + 1))  # files are taken by age
     counts = spark.readStream.option("maxFilesPerTrigger", 1).text(str(tmp_path / "in")).groupBy("value").count()
     query = (
         counts.selectExpr("value as key", "cast(count as string) as value")
@@ -142,27 +162,26 @@ def test_the_output_mode_complete_writes_the_whole_result_each_time(
 def test_a_leader_killed_while_a_frame_is_written_loses_nothing(
     spark, cluster, create_topic, consume, write_options, eventually
 ) -> None:
-    create_topic(cluster, "sink-killed-leader", partitions=3)
+    topic = "sink-killed-leader"
+    create_topic(cluster, topic, partitions=3)
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
-    leader = admin.list_topics("sink-killed-leader", timeout=20).topics["sink-killed-leader"].partitions[0].leader
+    leader = admin.list_topics(topic, timeout=20).topics[topic].partitions[0].leader
     rows = 200_000
     frame = spark.range(0, rows, 1, 4).selectExpr("concat(id, repeat('x', 200)) as value")
-    failed: list[BaseException] = []
+    killed_at: list[int] = []
 
-    def writing() -> None:
-        try:
-            written(frame, write_options, topic="sink-killed-leader", **{"kafka.buffer.memory": "1048576"})
-        except BaseException as error:  # noqa: BLE001 (told by the test)
-            failed.append(error)
-
-    thread = threading.Thread(target=writing)
-    thread.start()
-    try:
-        eventually(lambda: len(consume("sink-killed-leader")) > 1000, within=40, what="some rows are written")
+    def kill_in_the_middle() -> None:
+        eventually(lambda: ends(cluster, topic) > 1000, within=60, what="some rows are written")
+        killed_at.append(ends(cluster, topic))
         cluster.kill(leader)
-        assert thread.is_alive(), "killed while rows were written"
+
+    killer = threading.Thread(target=kill_in_the_middle)
+    killer.start()
+    try:
+        written(frame, write_options, topic=topic, **{"kafka.buffer.memory": "1048576"})
     finally:
-        thread.join(90)
-    assert not failed
-    found = Counter(int(record.value.rstrip(b"x")) for record in consume("sink-killed-leader"))
+        killer.join(90)
+    assert killed_at, "the killer found nothing to kill"
+    assert killed_at[0] < rows, "killed while rows were written"
+    found = Counter(int(record.value.rstrip(b"x")) for record in consume(topic))
     assert found == Counter(range(rows)), "an idempotent producer doubles nothing either"

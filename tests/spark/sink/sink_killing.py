@@ -1,12 +1,12 @@
-"""A job that writes a stream and dies where it is told to: a driver of its own for tests of the sink.
+"""Jobs that write streams and die where they are told to: a driver of its own for tests of the sink.
 
-Usage: python sink_killing.py JSON, with servers, input, checkpoint, topic, master, options, settings, and `deaths`,
-which are {"at": WHERE, "batch": N} and happen once for a folder `markers`. WHERE is one of
+Usage: python sink_killing.py JSON, a list of jobs that run one after the other, each with servers, input, checkpoint,
+topic, options, and `deaths`: {"at": WHERE, "batch": N}, each happening once for a folder `markers`. WHERE is one of
 
-    task       a task's Python worker, when "rows" of its rows went in and some are in the log
-    write      the whole job, at the same place
-    commit     the whole job, when all tasks of the batch have finished
-    committed  the whole job, when the sink knows of it and Spark has not noted it yet
+    task    a task's Python worker, when "rows" of its rows went in and some are in the log
+    write   the whole driver, at the same place
+    commit  the whole driver, when all tasks of the batch have finished
+    fail    the query, when the sink knows of the batch and Spark has not noted it yet; it is started again at once
 
 The input is a folder of text files, two for each batch.
 """
@@ -24,6 +24,8 @@ from typing import Any
 
 import confluent_kafka
 import pyarrow as pa
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from regency.pipeline import sink, source
@@ -32,17 +34,20 @@ from regency.pipeline.session import spark_session
 PLAN = "KILLING_PLAN"
 
 
-def plan() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(os.environ[PLAN])
-    return found
+TOLD_TO_FAIL = "the test told this query to fail"
+
+
+def plan(topic: str) -> dict[str, Any]:
+    jobs: list[dict[str, Any]] = json.loads(os.environ[PLAN])
+    return next(job for job in jobs if job["topic"] == topic)
 
 
 class Killing(DataSourceStreamArrowWriter):
     """The writer under test, and deaths around it."""
 
-    def __init__(self, writer: sink.StreamWriter) -> None:
+    def __init__(self, writer: sink.StreamWriter, topic: str) -> None:
         self._writer = writer
-        self._plan = plan()
+        self._plan = plan(topic)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         batch = int(str(sink.TaskContext.get().getLocalProperty(sink.BATCH_ID)))
@@ -52,9 +57,11 @@ class Killing(DataSourceStreamArrowWriter):
         return self._writer.write(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        self._die_at("commit", batchId)
+        if self._now("commit", batchId):
+            os.killpg(self._plan["group"], signal.SIGKILL)
         self._writer.commit(messages, batchId)
-        self._die_at("committed", batchId)
+        if self._now("fail", batchId):
+            raise RuntimeError(TOLD_TO_FAIL)
 
     def _dying(self, batches: Iterator[pa.RecordBatch], number: int, death: dict[str, Any]) -> Iterator[pa.RecordBatch]:
         begun = ends(self._plan["servers"], self._plan["topic"])
@@ -70,10 +77,11 @@ class Killing(DataSourceStreamArrowWriter):
                             os.killpg(self._plan["group"], signal.SIGKILL)
                         os.kill(os.getpid(), signal.SIGKILL)
 
-    def _die_at(self, at: str, batch: int) -> None:
-        for number, death in enumerate(self._plan["deaths"]):
-            if (death["at"], death["batch"]) == (at, batch) and self._mark(number):
-                os.killpg(self._plan["group"], signal.SIGKILL)
+    def _now(self, at: str, batch: int) -> bool:
+        return any(
+            (death["at"], death["batch"]) == (at, batch) and self._mark(number)
+            for number, death in enumerate(self._plan["deaths"])
+        )
 
     def _marker(self, number: int) -> Path:
         return Path(self._plan["markers"]) / str(number)
@@ -111,28 +119,48 @@ def wait_for_growth(servers: str, topic: str, before: int) -> None:
 
 class KillingSource(source.RegencyDataSource):
     def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
-        return Killing(super().streamWriter(schema, overwrite))  # type: ignore[arg-type]
+        return Killing(super().streamWriter(schema, overwrite), self.options["topic"])  # type: ignore[arg-type]
 
 
 def main() -> None:
-    told = json.loads(sys.argv[1])
-    told["group"] = os.getpgrp()
-    os.environ[PLAN] = json.dumps(told)
-    settings = {"spark.driver.memory": "512m", "spark.executorEnv." + PLAN: os.environ[PLAN], **told["settings"]}
-    with spark_session("sink", master=told["master"], settings=settings) as spark:
+    jobs = json.loads(sys.argv[1])
+    for job in jobs:
+        job["group"] = os.getpgrp()
+    os.environ[PLAN] = json.dumps(jobs)
+    settings = {
+        "spark.driver.memory": "512m",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.executorEnv." + PLAN: os.environ[PLAN],
+        **json.loads(os.environ.get("KILLING_SETTINGS", "{}")),
+    }
+    master = os.environ.get("KILLING_MASTER", "local[2,4]")
+    with spark_session("sink", master=master, settings=settings) as spark:
         spark.dataSource.register(KillingSource)
-        lines = spark.readStream.option("maxFilesPerTrigger", 2).text(told["input"])
-        query = (
-            lines.selectExpr("value", "substring_index(value, ' ', 1) AS key")
-            .writeStream.format("regency")
-            .option("kafka.bootstrap.servers", told["servers"])
-            .option("topic", told["topic"])
-            .option("checkpointLocation", told["checkpoint"])
-            .options(**told["options"])
-            .trigger(availableNow=True)
-            .start()
-        )
+        for job in jobs:
+            while not done(spark, job):
+                pass
+
+
+def done(spark: SparkSession, job: dict[str, Any]) -> bool:
+    """Run a job; False when it failed as it was told to."""
+    lines = spark.readStream.option("maxFilesPerTrigger", 2).text(job["input"])
+    query = (
+        lines.selectExpr("value", "substring_index(value, ' ', 1) AS key")
+        .writeStream.format("regency")
+        .option("kafka.bootstrap.servers", job["servers"])
+        .option("topic", job["topic"])
+        .option("checkpointLocation", job["checkpoint"])
+        .options(**job["options"])
+        .trigger(availableNow=True)
+        .start()
+    )
+    try:
         query.awaitTermination()
+    except StreamingQueryException as error:
+        if TOLD_TO_FAIL not in str(error):
+            raise
+        return False
+    return True
 
 
 if __name__ == "__main__":
