@@ -12,6 +12,7 @@ from regency.pipeline.options import ReadOptions, read_options
 from regency.pipeline.planning import ReadPartition, batches_of, check_schema, planned
 from regency.pipeline.pushdown import Bounds, bounds_of
 from regency.pipeline.ranges import OffsetRange
+from regency.pipeline.worker_log import speak_up
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,6 +31,7 @@ class BatchReader(DataSourceReader):
 
         Raises PipelineOptionInvalid, TopicUnknown, DataLost and ClusterUnavailable.
         """
+        speak_up()
         for warning in self._options.warnings:
             log.warning("%s", warning)
         view = ClusterView(self._options)

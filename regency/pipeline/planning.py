@@ -13,6 +13,7 @@ from regency.pipeline.options import ReadOptions
 from regency.pipeline.partition_records import ReadTask, record_batches
 from regency.pipeline.ranges import OffsetRange, cut
 from regency.pipeline.schema import source_schema
+from regency.pipeline.worker_log import speak_up
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,6 +53,7 @@ def planned(
 
 def batches_of(partition: InputPartition) -> Iterator[pa.RecordBatch]:
     """The records of a task; none for the empty partition that Spark makes up where nothing was planned."""
+    speak_up()
     return record_batches(partition.task) if isinstance(partition, ReadPartition) else iter(())
 
 

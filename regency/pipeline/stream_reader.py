@@ -20,6 +20,7 @@ from regency.pipeline.offsets import offsets_dict, offsets_of_checkpoint
 from regency.pipeline.options import ReadOptions, read_options
 from regency.pipeline.planning import ReadPartition, batches_of, check_schema
 from regency.pipeline.stream_plan import StreamPlan
+from regency.pipeline.worker_log import speak_up
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -82,6 +83,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _planner(self) -> StreamPlan:
         if self._plan is None:
+            speak_up()
             for warning in self._options.warnings:
                 log.warning("%s", warning)
             self._plan = StreamPlan(self._options)
