@@ -3,72 +3,49 @@
 from __future__ import annotations
 
 import errno
-import importlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import click
 
 from regency import __version__
 from regency.cli.context import cluster_options, say
 from regency.cli.exits import Exit, status_of
+from regency.cli.lazy import Lazy, LazyGroup
 from regency.cli.signals import exit_on_termination
 from regency.model.errors import RegencyError
 
-
-class _Lazy(NamedTuple):
-    where: str
-    help: str
-
-
 _COMMANDS = {
-    "up": _Lazy("regency.cli.up:up", "Start ZooKeeper and broker agents on this machine."),
-    "down": _Lazy("regency.cli.down:down", "End the cluster of a directory."),
-    "status": _Lazy("regency.cli.status:status", "Show the cluster of a directory and whether it is healthy."),
-    "top": _Lazy("regency.cli.top.command:top", "Watch brokers, controller, partitions and decisions on one screen."),
-    "demo": _Lazy("regency.cli.demo:demo", "Lose a ruling broker under load, and show that nothing else is lost."),
-    "topics": _Lazy("regency.cli.topics:topics", "Create, alter, list and describe topics."),
-    "produce": _Lazy("regency.cli.produce:produce", "Send lines to a topic."),
-    "consume": _Lazy("regency.cli.consume:consume", "Print the records of a topic."),
-    "load": _Lazy("regency.cli.load:load", "Write to a topic at a steady rate, and read along."),
-    "configs": _Lazy("regency.cli.configs:configs", "Show and change settings of topics and brokers."),
-    "leaders": _Lazy("regency.cli.leaders:leaders", "Elect preferred leaders, or any where nobody leads."),
-    "partitions": _Lazy("regency.cli.partitions:partitions", "Move partitions: plan, execute, verify, cancel, list."),
-    "brokers": _Lazy("regency.cli.brokers:brokers", "List, describe, drain, shut down and forget brokers."),
-    "log": _Lazy("regency.cli.log:log", "Log directories, moving replicas between them, and dumps of log files."),
-    "explain": _Lazy("regency.cli.explain:explain", "Tell how a partition came to its leader and its ISR."),
-    "history": _Lazy("regency.cli.explain:history", "Tell what was decided in the cluster, and why."),
-    "doctor": _Lazy("regency.cli.doctor:doctor", "Tell where ZooKeeper, the controller and the agents differ."),
-    "verify": _Lazy("regency.cli.verify.command:verify", "Compare what the replicas of a topic hold."),
-    "cluster": _Lazy("regency.cli.cluster:cluster", "Tell whether the cluster is healthy, and wait until it is."),
-    "zookeeper": _Lazy("regency.cli.daemons:zookeeper", "Run a ZooKeeper in the foreground."),
-    "agent": _Lazy("regency.cli.daemons:agent", "Run a broker agent in the foreground."),
-    "controller": _Lazy("regency.cli.controllers:controller", "Show who rules, have another rule, run one alone."),
+    "up": Lazy("regency.cli.up:up", "Start ZooKeeper and broker agents on this machine."),
+    "down": Lazy("regency.cli.down:down", "End the cluster of a directory."),
+    "status": Lazy("regency.cli.status:status", "Show the cluster of a directory and whether it is healthy."),
+    "top": Lazy("regency.cli.top.command:top", "Watch brokers, controller, partitions and decisions on one screen."),
+    "demo": Lazy("regency.cli.demo:demo", "Lose a ruling broker under load, and show that nothing else is lost."),
+    "topics": Lazy("regency.cli.topics:topics", "Create, alter, list and describe topics."),
+    "produce": Lazy("regency.cli.produce:produce", "Send lines to a topic."),
+    "consume": Lazy("regency.cli.consume:consume", "Print the records of a topic."),
+    "load": Lazy("regency.cli.load:load", "Write to a topic at a steady rate, and read along."),
+    "configs": Lazy("regency.cli.configs:configs", "Show and change settings of topics and brokers."),
+    "leaders": Lazy("regency.cli.leaders:leaders", "Elect preferred leaders, or any where nobody leads."),
+    "partitions": Lazy("regency.cli.partitions:partitions", "Move partitions: plan, execute, verify, cancel, list."),
+    "brokers": Lazy("regency.cli.brokers:brokers", "List, describe, drain, shut down and forget brokers."),
+    "log": Lazy("regency.cli.log:log", "Log directories, moving replicas between them, and dumps of log files."),
+    "explain": Lazy("regency.cli.explain:explain", "Tell how a partition came to its leader and its ISR."),
+    "history": Lazy("regency.cli.explain:history", "Tell what was decided in the cluster, and why."),
+    "doctor": Lazy("regency.cli.doctor:doctor", "Tell where ZooKeeper, the controller and the agents differ."),
+    "verify": Lazy("regency.cli.verify.command:verify", "Compare what the replicas of a topic hold."),
+    "pipeline": Lazy("regency.cli.pipeline.command:pipeline", "Audit and analyse the cluster with Spark."),
+    "cluster": Lazy("regency.cli.cluster:cluster", "Tell whether the cluster is healthy, and wait until it is."),
+    "zookeeper": Lazy("regency.cli.daemons:zookeeper", "Run a ZooKeeper in the foreground."),
+    "agent": Lazy("regency.cli.daemons:agent", "Run a broker agent in the foreground."),
+    "controller": Lazy("regency.cli.controllers:controller", "Show who rules, have another rule, run one alone."),
 }
 
 
-class RegencyGroup(click.Group):
-    """Loads a subcommand when it is called, and turns what went wrong into one line and an exit status."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  (click's signature)
-        """Names of the subcommands, in the order of help."""
-        return list(_COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The subcommand of that name, or None."""
-        if cmd_name not in _COMMANDS:
-            return super().get_command(ctx, cmd_name)
-        module, _, attribute = _COMMANDS[cmd_name].where.partition(":")
-        command = getattr(importlib.import_module(module), attribute)
-        assert isinstance(command, click.Command)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """List the subcommands without loading them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, lazy.help) for name, lazy in _COMMANDS.items()])
+class RegencyGroup(LazyGroup):
+    """Turns what went wrong in a subcommand into one line and an exit status."""
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the subcommand; a reader who closed the pipe has what he wanted."""
@@ -129,7 +106,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """What writing to a full disk fails with."""
 
 
-@click.group(cls=RegencyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=RegencyGroup, lazy=_COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @cluster_options
 @click.version_option(__version__, prog_name="regency")
 def cli() -> None:

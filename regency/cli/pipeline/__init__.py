@@ -1,0 +1,1 @@
+"""`regency pipeline`: jobs that run on Spark. No module here imports Spark before a job starts: it is an extra."""

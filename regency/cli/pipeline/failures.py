@@ -1,0 +1,58 @@
+"""What an error of Spark, of Java or of a task says, in the words of one line. Pure: texts in, a text out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+_TRACEBACK = "Traceback (most recent call last):"
+_JAVA_FRAME = re.compile(r"\s+at [\w.$<>/@-]+\(|\s+\.\.\. \d+ more")
+_END = re.compile(r"(Driver|JVM) stacktrace:|Caused by: |== |['+]|\s*\^")
+"""Begins what follows a message: another trace, the text of a query, a plan."""
+_CLASS = re.compile(r"(?P<where>(?:\w+\.)*)(?P<name>\w+)(?:: |$)")
+_QUALIFIED = re.compile(r"^(?:[a-z]\w*\.)+[A-Z]\w*: ")
+
+
+def words_of(text: str) -> str:
+    """The message in what Spark says: of the last Python traceback in it, else up to the first trace of Java.
+
+    An error of Regency is told without its class, any other with it.
+    """
+    _, found, last = text.rpartition(_TRACEBACK)
+    if found:
+        return _of_traceback(last.splitlines())
+    lines: list[str] = []
+    for line in text.splitlines():
+        if _JAVA_FRAME.match(line) or _END.match(line):
+            break
+        lines.append(line.strip())
+    return _QUALIFIED.sub("", " ".join(line for line in lines if line))
+
+
+def worst_line(output: str) -> str:
+    """What a Java that ended wrote last about it: the first line of an exception or an error, else its last line."""
+    lines = [line.strip() for line in output.splitlines() if line.strip() and not _JAVA_FRAME.match(line)]
+    for line in lines:
+        found = re.search(r"(?:Exception|Error)\b.*", line)
+        if found is not None and "WARN" not in line:
+            return re.sub(r'^(Exception in thread "[^"]*" )?(?:[a-z]\w*\.)+', "", line)
+    return lines[-1] if lines else ""
+
+
+def _of_traceback(lines: Iterable[str]) -> str:
+    """The exception behind the frames, which are indented, and its further lines up to an empty one."""
+    words: list[str] = []
+    for line in lines:
+        if not words:
+            if line.strip() and not line[0].isspace():
+                words.append(line.strip())
+        elif not line.strip() or _JAVA_FRAME.match(line) or _END.match(line):
+            break
+        else:
+            words.append(line.strip())
+    said = " ".join(words)
+    named = _CLASS.match(said)
+    if named is None:
+        return said
+    message = said[named.end() :]
+    return message if named["where"].startswith("regency.") and message else f"{named['name']}: {message}".rstrip(": ")

@@ -1,0 +1,78 @@
+"""One line out of what Spark, Java and Python tasks say when they fail."""
+
+from __future__ import annotations
+
+import pytest
+
+from regency.cli.pipeline.failures import words_of, worst_line
+
+IN_A_TASK = """\
+Job aborted due to stage failure: Task 0 in stage 0.0 failed 1 times, most recent failure: Lost task 0.0 in stage 0.0 \
+(TID 0) (vm executor driver): org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "/lib/pyspark/worker.py", line 1810, in main
+    process()
+    ~~~~~~~^^
+  File "/home/me/job.py", line 3, in read
+    raise {error}
+{said}
+
+\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:581)
+\tat java.base/java.lang.Thread.run(Thread.java:840)
+
+Driver stacktrace:
+\tat org.apache.spark.scheduler.DAGScheduler.failJobAndIndependentStages(DAGScheduler.scala:2898)
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ("ValueError: 7 is odd", "ValueError: 7 is odd"),
+        ("KeyError", "KeyError"),
+        (
+            "regency.history.operations.HistoryMalformed: t-0 has two final reads.",
+            "t-0 has two final reads.",
+        ),
+        ("json.decoder.JSONDecodeError: line 1\nand column 2", "JSONDecodeError: line 1 and column 2"),
+    ],
+)
+def test_an_error_of_a_task_is_told_without_the_traces(said: str, words: str) -> None:
+    assert words_of(IN_A_TASK.replace("{said}", said).replace("{error}", "it")) == words
+
+
+def test_of_an_error_that_followed_another_the_last_one_is_told() -> None:
+    text = (
+        "Traceback (most recent call last):\n  File 'a', line 1\nKeyError: 'x'\n\nDuring handling of the above "
+        "exception, another exception occurred:\n\nTraceback (most recent call last):\n  File 'b', line 2\n"
+        "regency.model.errors.RegencyError: topic x is gone.\n"
+    )
+    assert words_of(text) == "topic x is gone."
+
+
+def test_an_error_of_java_is_told_up_to_its_trace() -> None:
+    text = "org.apache.spark.SparkException: Java heap space\n\tat org.apache.spark.A.b(A.scala:1)\nCaused by: x"
+    assert words_of(text) == "Java heap space"
+
+
+def test_an_error_of_a_query_is_told_without_query_and_plan() -> None:
+    text = "[PATH_NOT_FOUND] Path does not exist: file:/nowhere. SQLSTATE: 42K03\n== SQL ==\nselect 1\n^^^\n'Project"
+    assert words_of(text) == "[PATH_NOT_FOUND] Path does not exist: file:/nowhere. SQLSTATE: 42K03"
+
+
+@pytest.mark.parametrize(
+    ("output", "line"),
+    [
+        ("", ""),
+        ("\nlast words\n\n", "last words"),
+        (
+            (
+                'WARNING: Using incubator modules\nException in thread "main" org.apache.spark.SparkException: no x\n'
+                "\tat org.apache.spark.deploy.SparkSubmit.main(SparkSubmit.scala)\nShutdown hook called"
+            ),
+            "SparkException: no x",
+        ),
+        ("Error occurred during initialization of VM\nToo small", "Error occurred during initialization of VM"),
+    ],
+)
+def test_of_a_java_that_ended_the_line_about_why_is_told(output: str, line: str) -> None:
+    assert worst_line(output) == line
