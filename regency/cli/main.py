@@ -36,6 +36,7 @@ _COMMANDS = {
     "history": Lazy("regency.cli.explain:history", "Tell what was decided in the cluster, and why."),
     "doctor": Lazy("regency.cli.doctor:doctor", "Tell where ZooKeeper, the controller and the agents differ."),
     "verify": Lazy("regency.cli.verify.command:verify", "Compare what the replicas of a topic hold."),
+    "judge": Lazy("regency.cli.judge:judge", "Judge what clients did and saw by what Kafka promises."),
     "pipeline": Lazy("regency.cli.pipeline.command:pipeline", "Audit and analyse the cluster with Spark."),
     "cluster": Lazy("regency.cli.cluster:cluster", "Tell whether the cluster is healthy, and wait until it is."),
     "zookeeper": Lazy("regency.cli.daemons:zookeeper", "Run a ZooKeeper in the foreground."),

@@ -2,12 +2,12 @@
 
 A timeout is neither success nor failure: its record may be there once (idempotent producer), several times (plain one),
 late, or never; where it is there, it is held to the same consistency as all others. Partitions are judged one by one.
-A history too large for one machine is judged in pieces, each with all records of its partitions and with every
-`Recreated` and `Drained`; `add_verdicts` gives the verdict on the whole. O(n log n) for n records sent and read.
+A history too large for one machine is judged in pieces, each with all records of its partitions, with every
+`Recreated` of their topics, and with the `Claims` of the whole; `add_verdicts` gives the verdict on the whole, the same
+as if it was judged at once. O(n log n) for n records sent and read.
 
 A history claims to be complete by a `Drained` or by any final read. What is missing of it then is a finding, which
-nothing allows (`UNJUDGED`, see judge_missing.py). A piece knows of the claim by what it has itself: without `Drained`,
-partitions of which none has a final read are judged like a history that claims nothing.
+nothing allows (`UNJUDGED`, see judge_missing.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from regency.history.judge_findings import DEFAULT_MOST, Findings, Verdict, add_verdicts
 from regency.history.judge_log import ReadLog, judge_log, sends_by_value
 from regency.history.judge_missing import judge_missing
-from regency.history.judge_parts import Part, split
+from regency.history.judge_parts import Claims, Part, split
 from regency.history.judge_polls import judge_polls
 from regency.history.judge_sends import judge_sends
 from regency.history.judge_table import Allowance, Anomaly
@@ -31,13 +31,20 @@ A frozenset allows its anomalies to all sends, an Allowance by the acks and the 
 """
 
 
-def judge(history: Iterable[Operation], allowed: Allowed = frozenset(), *, most: int = DEFAULT_MOST) -> Verdict:
+def judge(
+    history: Iterable[Operation],
+    allowed: Allowed = frozenset(),
+    *,
+    most: int = DEFAULT_MOST,
+    claims: Claims | None = None,
+) -> Verdict:
     """Judge a history, its records in any order; keeps the first `most` findings of each kind.
 
+    `claims` are those of the whole that it is a piece of; None = it is whole.
     Raises HistoryMalformed where a value or a number within a session was used twice, a partition has two final reads,
     or a topic id is unknown.
     """
-    parts, unplaced = split(history)
+    parts, unplaced = split(history, claims)
     return add_verdicts((_judge_part(part, allowed, most) for part in parts), unplaced=unplaced, most=most)
 
 

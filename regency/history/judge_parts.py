@@ -129,16 +129,28 @@ class _Lives:
         return first if first == last else None
 
 
-def split(history: Iterable[Operation]) -> tuple[list[Part], int]:
+class Claims(msgspec.Struct, frozen=True):
+    """What a history as a whole says of each of its partitions."""
+
+    complete: bool
+    """Whether it has all that is to be judged by: it has `Drained`, or a final read of any partition."""
+    drained: bool
+    """Whether it has `Drained`."""
+    went_on: frozenset[Session]
+    """Consumer sessions that polled any partition after the first `Drained`."""
+
+
+def split(history: Iterable[Operation], claims: Claims | None = None) -> tuple[list[Part], int]:
     """The parts of a history by topic, partition and life, and how many operations could not be placed in one.
 
-    A produce names no topic id, so sends are placed by time; an indeterminate one may also appear in every later life.
+    `claims` are those of the history that this is a piece of; None = it is whole. A produce names no topic id, so sends
+    are placed by time; an indeterminate one may also appear in every later life.
     """
     recreations: dict[str, list[Recreated]] = {}
     by_partition: dict[tuple[str, int], list[Operation]] = {}
     drained: list[int] = []
     last_polls: dict[Session, int] = {}
-    complete = False
+    final = False
     for operation in history:
         if isinstance(operation, Recreated):
             recreations.setdefault(operation.topic, []).append(operation)
@@ -149,24 +161,28 @@ def split(history: Iterable[Operation]) -> tuple[list[Part], int]:
             if isinstance(operation, Poll):
                 session = operation.client, operation.session
                 last_polls[session] = max(operation.invoked_ms, last_polls.get(session, operation.invoked_ms))
-            complete = complete or isinstance(operation, FinalRead)
-    drained_ms = min(drained, default=None)
-    went_on = frozenset(
-        session for session, last_ms in last_polls.items() if drained_ms is not None and last_ms >= drained_ms
-    )
+            final = final or isinstance(operation, FinalRead)
+    if claims is None:
+        claims = _claims(drained, last_polls, final=final)
     parts: list[Part] = []
     unplaced = 0
     for (topic, partition), operations in sorted(by_partition.items()):
         lives = _Lives(recreations.get(topic, []))
         own = [Part(topic, partition, topic_id) for topic_id in lives.ids]
         unplaced += sum(not _place(operation, own, lives) for operation in operations)
-        own[-1].claims_complete = complete or bool(drained)
-        own[-1].drained = bool(drained)
-        own[-1].drained_sessions = went_on
+        own[-1].claims_complete = claims.complete
+        own[-1].drained = claims.drained
+        own[-1].drained_sessions = claims.went_on
         for part in own:
             part.close()
         parts += own
     return parts, unplaced
+
+
+def _claims(drained: list[int], last_polls: Mapping[Session, int], *, final: bool) -> Claims:
+    since_ms = min(drained, default=None)
+    went_on = (session for session, last_ms in last_polls.items() if since_ms is not None and last_ms >= since_ms)
+    return Claims(complete=final or since_ms is not None, drained=since_ms is not None, went_on=frozenset(went_on))
 
 
 def _place(operation: Operation, parts: list[Part], lives: _Lives) -> bool:

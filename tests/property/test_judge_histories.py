@@ -12,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regency.history.judge import judge
-from regency.history.judge_parts import allowed_by_partition
+from regency.history.judge_findings import add_verdicts
+from regency.history.judge_parts import Claims, allowed_by_partition
+from regency.history.judge_pieces import judge_piece
 from regency.history.judge_table import Anomaly, Configuration
 from regency.history.operations import (
     ALL,
@@ -382,3 +384,26 @@ def test_broken_promise_is_found_in_a_long_run(
     assert judge(history).clean
 
     assert judge(breaks(history, random.Random(seed))).counts.get(anomaly), f"seed {seed}"
+
+
+@given(CONFIGURATIONS, st.lists(STEPS, min_size=2, max_size=3), st.integers(0, 1 << 16), st.integers(0, 9))
+@settings(max_examples=150)
+def test_pieces_add_up_to_the_verdict_on_the_whole(configuration, logs, seed, forgotten):
+    choose = random.Random(seed)
+    pieces: list[list[Operation]] = []
+    drained = [Drained(choose.randrange(1, 200))] * choose.randrange(2)
+    for number, steps in enumerate(logs):
+        own = [each for each in history_of(configuration, steps) if not isinstance(each, Drained)]
+        for _ in range(min(forgotten, len(own))):
+            left_out = choose.choice(own)
+            own = [each for each in own if each is not left_out or isinstance(each, Recreated)]
+        pieces.append([msgspec.structs.replace(each, topic=f"t{number}") for each in own])
+    whole = [*(each for piece in pieces for each in piece), *drained]
+    polls = [each for each in whole if isinstance(each, Poll)]
+    went_on = {(each.client, each.session) for each in polls if drained and each.invoked_ms >= drained[0].at_ms}
+    final = any(isinstance(each, FinalRead) for each in whole)
+    claims = Claims(complete=final or bool(drained), drained=bool(drained), went_on=frozenset(went_on))
+
+    verdicts = [judge_piece(choose.sample(piece, len(piece)), claims, producers=configuration) for piece in pieces]
+
+    assert add_verdicts(verdicts) == judge(whole, allowed_by_partition(whole, configuration))

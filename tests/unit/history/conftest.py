@@ -12,15 +12,19 @@ from regency.history.judge_findings import Verdict
 from regency.history.operations import (
     ALL,
     UNKNOWN,
+    Drained,
     FinalRead,
     ListedEnd,
     Operation,
     Outcome,
     Poll,
+    Recreated,
     Run,
     Seek,
     Send,
+    encode_operations,
 )
+from regency.pipeline.jobs.judge import Row, Whole, judge_rows
 
 
 class WrittenHistory:
@@ -120,10 +124,12 @@ class WrittenHistory:
         self.add(FinalRead("t", partition, start, end, runs, self._next(), topic_id))
 
     def judge(self, allowed: Allowed = frozenset()) -> Verdict:
-        """The verdict; it must not depend on the order of the records."""
+        """The verdict; it must not depend on the order of the records, nor on whether they are judged in pieces."""
         verdict = judge(self.operations, allowed)
         shuffled = random.Random(len(self.operations)).sample(self.operations, len(self.operations))
         assert judge(shuffled, allowed) == verdict
+        if isinstance(allowed, frozenset):
+            assert judge_rows(rows_of(shuffled), whole_of(shuffled), allow=allowed) == verdict
         return verdict
 
     def _next(self, takes_ms: int = 5) -> int:
@@ -134,6 +140,35 @@ class WrittenHistory:
         number = self._numbers.get(key, 0)
         self._numbers[key] = number + 1
         return number
+
+
+def whole_of(operations: Sequence[Operation]) -> Whole:
+    """What the job on Spark finds out about a history as a whole."""
+    drained = [each.at_ms for each in operations if isinstance(each, Drained)]
+    recreated: dict[str, list[Recreated]] = {}
+    for each in operations:
+        if isinstance(each, Recreated):
+            recreated.setdefault(each.topic, []).append(each)
+    final = any(isinstance(each, FinalRead) for each in operations)
+    return Whole(final or bool(drained), min(drained, default=None), recreated)
+
+
+def rows_of(operations: Sequence[Operation]) -> list[Row]:
+    """What the job on Spark hands to a task that has all partitions: sorted by partition."""
+    polls = [each for each in operations if isinstance(each, Poll)]
+    since = whole_of(operations).drained_ms
+    went_on = {(each.client, each.session) for each in polls if since is not None and each.invoked_ms >= since}
+    rows = [
+        Row(each.topic, each.partition, encode_operations([each]), None, None, None)
+        for each in operations
+        if not isinstance(each, Recreated | Drained)
+    ]
+    rows += [
+        Row(each.topic, each.partition, None, None, each.client, each.session)
+        for each in operations
+        if isinstance(each, Poll | Seek) and (each.client, each.session) in went_on
+    ]
+    return sorted(rows, key=lambda row: (row.topic or "", row.partition or 0))
 
 
 @pytest.fixture

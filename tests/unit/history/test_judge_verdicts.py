@@ -7,6 +7,8 @@ import pytest
 
 from regency.history.judge import judge
 from regency.history.judge_findings import Verdict, add_verdicts
+from regency.history.judge_parts import Claims
+from regency.history.judge_pieces import judge_piece
 from regency.history.judge_table import Anomaly
 from regency.history.operations import (
     Drained,
@@ -98,6 +100,26 @@ def test_verdicts_of_partitions_add_up_to_the_verdict_on_the_whole(history):
     parts = [judge(each for each in history.operations if each.partition == partition) for partition in (2, 0, 1)]
 
     assert add_verdicts(parts) == history.judge()
+
+
+def test_a_piece_is_judged_by_what_the_whole_history_claims(history):
+    """Partition 1 has no final read and its consumer goes on elsewhere only: each piece alone claims nothing."""
+    history.send(1, 0, partition=1)
+    history.send(2, 0)
+    history.add(Drained(history.now_ms))
+    history.poll((0, [2]))
+    history.final([2])
+    verdict = history.judge()
+    pieces = [
+        judge_piece(
+            [each for each in history.operations if getattr(each, "partition", None) == partition],
+            Claims(complete=True, drained=True, went_on=frozenset({("c", 0)})),
+        )
+        for partition in (0, 1)
+    ]
+
+    assert verdict.counts == {Anomaly.UNJUDGED: 1}
+    assert add_verdicts(pieces) == verdict
 
 
 def test_verdict_is_json(history):

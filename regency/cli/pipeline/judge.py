@@ -1,0 +1,33 @@
+"""`regency pipeline judge`: the history judge on Spark."""
+
+from __future__ import annotations
+
+import click
+
+from regency.cli.exits import Exit
+from regency.cli.judging import Rules, judging_options, tell_verdict
+from regency.cli.pipeline.spark import SparkChoice, job_session, spark_options
+from regency.pipeline.jobs.judge import judge_history
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@judging_options
+@spark_options
+def judge(paths: tuple[str, ...], rules: Rules, spark: SparkChoice) -> Exit:
+    """Judge a history of what producers were told and consumers saw that is too large for `regency judge`.
+
+    The verdict is the same. PATHs are files, directories and globs that Spark can read; together they are one history:
+    lines of JSON, an operation each, in any order. A task has the records of one partition in memory at a time.
+
+    Exit status 0: clean; 1: something was found that is not allowed, the files are no history, or Spark failed.
+
+    \b
+    Examples:
+      regency pipeline judge history.jsonl
+      regency pipeline judge 'hdfs:///histories/2026-11-*/*.jsonl.gz' --master spark://spark:7077
+      regency pipeline judge history/ --producers producers.json -o json | jq .counts
+    """
+    with job_session("regency judge", spark) as session:
+        verdict = judge_history(session, paths, allow=rules.allow, producers=rules.producers, most=rules.most)
+    return tell_verdict(verdict)

@@ -1,0 +1,1 @@
+"""The jobs of `regency pipeline`. They take a session and values, and know nothing of the command line."""
