@@ -279,6 +279,11 @@ class Controller:
         term.hand_over()
         phases.mark("hand-over")
         self.failover = phases.parts
+        term.decisions.failed_over(
+            f"broker {self._config.broker_id}, epoch {term.epoch}",
+            phases.parts,
+            f"{term.context.partition_count} partitions taken over in {phases.total_ms} ms",
+        )
         self.tallies.failovers += 1
         logger.info(
             "broker %d rules in epoch %d: %d live brokers, %d topics, %d partitions, %d offline, "

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import NamedTuple
 
+import msgspec
+
 from regency.history.records import Decision
 from regency.history.writer import HistoryWriter
 from regency.model.clock import Clock
@@ -86,6 +88,12 @@ class DecisionLog:
         """Record and log a decision about something else than a partition, at once."""
         logger.info("%s: %s (was %s): %s", subject, after, before, why)
         self._write([(subject, before, after, why)])
+
+    def failed_over(self, state: str, phases: tuple[tuple[str, int], ...], why: str) -> None:
+        """Record, without a line in the log, that a failover is over, and how long its parts took."""
+        if self._writer is not None:
+            record = self._record("controller", state, "in place", why, self._clock.wall_ms())
+            self._keep([msgspec.structs.replace(record, phases=phases)])
 
     def notes(self, subjects: Sequence[str], before: str, after: str, why: str) -> None:
         """Record the same decision about each of these; many are logged in one line."""

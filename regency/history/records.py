@@ -38,6 +38,8 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
     leader_epoch: int | None = None
     version: int | None = None
     """Of the state znode that the decision wrote."""
+    phases: tuple[tuple[str, int], ...] | None = None
+    """Of a failover that is over: its parts in order, and how many milliseconds each took."""
 
 
 _encoder = msgspec.json.Encoder()

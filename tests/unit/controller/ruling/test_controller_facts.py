@@ -295,14 +295,24 @@ def test_candidate_records_its_whole_reign(world, tmp_path):
     world.candidates[0].session.expire()
     world.settle()
 
-    told = [(each.controller_epoch, each.number, each.subject, each.to) for each in read_history([tmp_path])]
+    decisions = read_history([tmp_path])
+    told = [(each.controller_epoch, each.number, each.subject, each.to) for each in decisions]
 
     assert told == [
         (1, 1, "controller", "broker 1, epoch 1"),
-        (1, 2, "t-0", "leader 1, isr [1], leader epoch 0"),
-        (1, 3, "controller", "a candidate"),
+        (1, 2, "controller", "in place"),
+        (1, 3, "t-0", "leader 1, isr [1], leader epoch 0"),
+        (1, 4, "controller", "a candidate"),
         (2, 1, "controller", "broker 1, epoch 2"),
+        (2, 2, "controller", "in place"),
     ]
+    over = [each for each in decisions if each.phases is not None]
+    assert [(each.event, each.from_) for each in over] == [
+        ("failover", "broker 1, epoch 1"),
+        ("failover", "broker 1, epoch 2"),
+    ]
+    assert over[1].phases == world.candidates[0].controller.failover
+    assert [part for part, _ in over[1].phases][-2:] == ["requests", "hand-over"]
 
 
 # Settings
