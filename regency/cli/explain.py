@@ -15,14 +15,13 @@ from regency.cli.deletions import why_going
 from regency.cli.exits import CommandFailed
 from regency.cli.kafka_clients import admin_client
 from regency.cli.metadata import decode_topics
-from regency.cli.wire import ClusterWire, ask_controller, cluster_wire
+from regency.cli.wire import ClusterWire, cluster_wire
+from regency.clients.histories import history_lines
 from regency.history.records import Decision, decode_decision, in_order_of_states, merge_decisions
 from regency.model.ids import BrokerId
 from regency.protos import inspection_pb2 as pb
 from regency.runtime.grpc_channels import RpcFailed
-from regency.runtime.grpc_clients import InspectionClient
 
-_PAGE_TIMEOUT_MS = 20_000
 _AGO = re.compile(r"(\d+(?:\.\d+)?)(s|m|h|d)")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -158,19 +157,10 @@ def read_histories(wire: ClusterWire, request: pb.ReadHistoryRequest) -> Histori
 
 
 def _pages(address: str, request: pb.ReadHistoryRequest) -> Iterator[Decision]:
-    asked = pb.ReadHistoryRequest()
-    asked.CopyFrom(request)
-    while True:
-        page = ask_controller(
-            address, lambda channel: InspectionClient(channel).read_history, asked, timeout_ms=_PAGE_TIMEOUT_MS
-        )
-        for line in page.decisions:
-            decision = decode_decision(line)
-            if decision is not None:
-                yield decision
-        if not page.HasField("next"):
-            return
-        asked.after.CopyFrom(page.next)
+    for line in history_lines(address, request):
+        decision = decode_decision(line)
+        if decision is not None:
+            yield decision
 
 
 def _replicas(servers: str, topic: str, partition: int) -> list[BrokerId] | None:

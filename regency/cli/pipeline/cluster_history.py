@@ -1,0 +1,78 @@
+"""`regency pipeline cluster-history`: all decisions into tables and a report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from regency.cli.context import current, print_json, say
+from regency.cli.exits import CommandFailed, Exit
+from regency.cli.pipeline.spark import SparkChoice, job_session, spark_options
+from regency.cli.wire import cluster_wire
+
+if TYPE_CHECKING:
+    from regency.pipeline.jobs.cluster_history.job import Summary
+
+
+@click.command("cluster-history")
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
+@click.option("--to", required=True, metavar="DIRECTORY", help="Where tables and report are written; not there yet.")
+@click.option("--overwrite", is_flag=True, help="Replace what this job has written there before.")
+@click.option("--ask", is_flag=True, help="Ask the live brokers as well.  [default: only without PATHs]")
+@click.option(
+    "--top", type=click.IntRange(1, 1000), default=20, show_default=True, help="Rows of each list of the report."
+)
+@spark_options
+def cluster_history(paths: tuple[str, ...], to: str, overwrite: bool, ask: bool, top: int, spark: SparkChoice) -> Exit:
+    """Tell from all decisions of the controllers and leaders who led when, what failed, and which brokers are slow.
+
+    PATHs are history files (*.jsonl, also compressed), directories with such files, or globs, anywhere that Spark can
+    read; without them the live brokers are asked, as `regency history` does. Records found more than once count once.
+    DIRECTORY gets a table in Parquet in each subdirectory, and report.html. docs/pipeline-cluster-history.md says what
+    the tables and their columns mean.
+
+    Exit status 0: done; 1: failed, and nothing was written; 3: done, but some lines are no decisions or some brokers
+    could not be asked.
+
+    \b
+    Examples:
+      regency pipeline cluster-history --to /tmp/history
+      regency pipeline cluster-history '/backup/*/history' --to /tmp/history --overwrite
+      regency pipeline cluster-history s3a://logs/history/ --to s3a://reports/week-47 --master spark://spark:7077
+      regency pipeline cluster-history --to /tmp/history -o json | jq .leaderless_ms
+    """
+    _check(paths)
+    agents: dict[int, str] = {}
+    if ask or not paths:
+        with cluster_wire(current().bootstrap_servers()) as wire:
+            agents = {broker: node.address for broker, node in wire.controllers().items()}
+        if not agents and not paths:
+            raise CommandFailed("There are no live brokers to ask.", hint="Name their history files instead.")
+    with job_session("regency cluster-history", spark) as session:
+        from regency.pipeline.jobs.cluster_history.job import cluster_history as run  # noqa: PLC0415  (needs Spark)
+
+        summary = run(session, paths=paths, agents=agents, to=to, overwrite=overwrite, top=top)
+    _tell(summary)
+    return Exit.UNHEALTHY if summary.problems else Exit.DONE
+
+
+def _check(paths: tuple[str, ...]) -> None:
+    """Refuse a file by a name that would not be looked at."""
+    for path in paths:
+        if Path(path).is_file() and ".jsonl" not in Path(path).name:
+            raise click.BadParameter(f"{path}: only files *.jsonl are read; rename it.", param_hint="PATH")
+
+
+def _tell(summary: Summary) -> None:
+    if current().json:
+        print_json(summary)
+        return
+    for each in summary.problems:
+        say(f"{each.origin}: {each.why}")
+    say(
+        f"{summary.decisions} decisions about {summary.partitions} partitions: {summary.leaderless_intervals} times "
+        f"without a leader, {summary.leaderless_ms / 1000:.1f} s in all, {summary.leaderless_now} still so; "
+        f"{summary.failovers} failovers, {summary.elections} elections; report: {summary.report}"
+    )

@@ -1,0 +1,190 @@
+"""Runs the job: reads, computes the tables, writes them and the report, and publishes all of it at once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+from pyspark.sql import Row
+from pyspark.sql import functions as f
+
+from regency.model.errors import RegencyError
+from regency.pipeline.jobs.cluster_history import controllers, in_sync, leaderless, reading, report, states
+from regency.pipeline.jobs.publishing import Staging, published
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SUMMARY = "cluster-history.json"
+REPORT = "report.html"
+_RAW = "lines"
+
+
+class NoHistory(RegencyError):
+    """There are no decisions to tell of."""
+
+    code = "no_history"
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """A file or an agent that gave less than it has."""
+
+    origin: str
+    malformed: int
+    why: str
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """What `regency pipeline cluster-history -o json` prints, and SUMMARY has. Times are milliseconds since 1970."""
+
+    tables: str
+    report: str
+    begin_ms: int
+    end_ms: int
+    origins: int
+    decisions: int
+    duplicates: int
+    """Decisions found more than once, counted each time but the first."""
+    malformed: int
+    """Lines that are no decisions."""
+    partitions: int
+    leaderless_ms: int
+    """Of all partitions together."""
+    leaderless_intervals: int
+    leaderless_now: int
+    """Partitions that have no leader at the end."""
+    failovers: int
+    elections: int
+    unclean_elections: int
+    isr_absences: int
+    problems: list[Problem]
+
+
+def cluster_history(
+    session: SparkSession,
+    *,
+    paths: Sequence[str] = (),
+    agents: Mapping[int, str] | None = None,
+    to: str,
+    overwrite: bool = False,
+    top: int = 20,
+) -> Summary:
+    """Tables and report of the history in the files and of the agents, at `to`.
+
+    `agents`: addresses of controller processes by broker. `top`: rows of each list of the report. Raises NoHistory,
+    PlaceTaken, and what Spark raises.
+    """
+    with published(session, to, mark=SUMMARY, overwrite=overwrite) as staging:
+        asked_ms = int(time.time() * 1000)
+        lines = [reading.read_files(session, paths)] if paths else []
+        lines += [reading.read_agents(session, agents)] if agents else []
+        if not lines:
+            raise NoHistory("There are neither files nor agents to read decisions from.")
+        keep = _keeper(session, staging)
+        raw = keep(_RAW, reading.parsed(lines[0] if len(lines) == 1 else lines[0].unionByName(lines[1])))
+        origins = keep("origins", reading.origins(raw))
+        decisions = keep("decisions", reading.decisions(raw).withColumn("time", f.timestamp_millis("time_ms")))
+        [facts] = decisions.agg(
+            f.count("*").alias("many"),
+            f.min("at_ms").alias("begin"),
+            f.max("at_ms").alias("end"),
+            f.count_distinct("topic", "partition").alias("partitions"),
+        ).collect()
+        problems = [Problem(each.origin, each.malformed, _why(each.problem, each.malformed)) for each in _bad(origins)]
+        if not facts.many:
+            raise NoHistory(
+                f"No decisions were found{''.join(f'; {each.origin}: {each.why}' for each in problems)}.",
+                hint="They are in the directory regency.history.dir of each broker, in files *.jsonl.",
+            )
+        end_ms = max(facts.end, asked_ms) if agents else facts.end
+        tables = _tables(decisions, end_ms, keep)
+        if agents and not paths:
+            problems += _not_asked(tables["brokers"], agents)
+        totals = _totals(tables)
+        [read] = origins.agg(
+            f.count("*").alias("many"), f.sum("decisions").alias("all"), f.sum("malformed").alias("bad")
+        ).collect()
+        summary = Summary(
+            tables=to,
+            report=f"{to.rstrip('/')}/{REPORT}",
+            begin_ms=facts.begin,
+            end_ms=end_ms,
+            origins=read.many,
+            decisions=facts.many,
+            duplicates=read.all - facts.many,
+            malformed=read.bad,
+            partitions=facts.partitions,
+            problems=problems,
+            **totals,
+        )
+        staging.write(SUMMARY, msgspec.json.format(msgspec.json.encode(summary), indent=2))
+        staging.write(REPORT, report.page(summary, tables, top).encode())
+        staging.delete(_RAW)
+    return summary
+
+
+def _tables(decisions: DataFrame, end_ms: int, keep: Callable[[str, DataFrame], DataFrame]) -> dict[str, DataFrame]:
+    known = keep("states", states.states(decisions))
+    without = keep("leaderless", leaderless.intervals(known, decisions, end_ms))
+    absences = keep("isr_absences", in_sync.absences(known, end_ms))
+    return {
+        "leaderless": without,
+        "leaderless_by_partition_day": keep("leaderless_by_partition_day", leaderless.by_partition_day(without)),
+        "leaderless_by_broker_day": keep("leaderless_by_broker_day", leaderless.by_broker_day(without)),
+        "isr_absences": absences,
+        "isr_flapping": keep("isr_flapping", in_sync.flapping(absences)),
+        "brokers": keep("brokers", in_sync.brokers(absences, without, decisions, controllers.with_outcomes(known))),
+        "failovers": keep("failovers", controllers.failovers(decisions)),
+        "failover_phases": keep("failover_phases", controllers.phases(decisions)),
+        "elections": keep("elections", controllers.elections(known)),
+    }
+
+
+def _totals(tables: Mapping[str, DataFrame]) -> dict[str, int]:
+    [without] = (
+        tables["leaderless"]
+        .agg(f.sum("ms").alias("ms"), f.count("*").alias("many"), f.count_if("open").alias("open"))
+        .collect()
+    )
+    [chosen] = (
+        tables["elections"]
+        .agg(f.sum("elections").alias("all"), f.sum(f.when(f.col("unclean"), f.col("elections"))).alias("unclean"))
+        .collect()
+    )
+    return {
+        "leaderless_ms": without.ms or 0,
+        "leaderless_intervals": without.many,
+        "leaderless_now": without.open,
+        "failovers": tables["failovers"].where(f.col("won_ms").isNotNull()).count(),
+        "elections": chosen.all or 0,
+        "unclean_elections": chosen.unclean or 0,
+        "isr_absences": tables["isr_absences"].count(),
+    }
+
+
+def _keeper(session: SparkSession, staging: Staging) -> Callable[[str, DataFrame], DataFrame]:
+    """Writes a table once, and reads from there whatever is computed of it."""
+
+    def keep(name: str, table: DataFrame) -> DataFrame:
+        table.write.parquet(staging.path(name))
+        return session.read.schema(table.schema).parquet(staging.path(name))
+
+    return keep
+
+
+def _not_asked(brokers: DataFrame, agents: Mapping[int, str]) -> list[Problem]:
+    """Brokers that the history names and that are not among those asked. There are as many rows as brokers."""
+    known = [row.broker for row in brokers.where(~f.col("forgotten")).select("broker").orderBy("broker").collect()]
+    why = "not asked, because it is not live: its decisions are missing, unless others have copies of its files"
+    return [Problem(f"broker {broker}", 0, why) for broker in known if broker not in agents]
+
+
+def _bad(origins: DataFrame) -> list[Row]:
+    return origins.where(f.col("problem").isNotNull() | (f.col("malformed") > 0)).orderBy("origin").collect()
+
+
+def _why(problem: str | None, malformed: int) -> str:
+    many = f"{malformed} lines are no decisions" if malformed > 1 else "1 line is no decision" if malformed else ""
+    return "; ".join(each for each in (problem or "", many) if each)

@@ -1,0 +1,80 @@
+"""The report as one page of HTML: words, tables and plots given, a text out. No Spark, and nothing from elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from html import escape
+
+_STYLE = """
+body { font: 15px/1.45 system-ui, sans-serif; color: #222; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; border-bottom: 1px solid #ddd; }
+p.note { color: #666; font-size: 0.9rem; margin: 0.3rem 0; }
+p.problem { background: #fdecea; border-left: 4px solid #c0392b; padding: 0.4rem 0.7rem; }
+dl { display: grid; grid-template-columns: repeat(auto-fill, minmax(13rem, 1fr)); gap: 0.6rem; }
+dl div { background: #f5f6f8; padding: 0.5rem 0.7rem; border-radius: 4px; }
+dt { color: #666; font-size: 0.85rem; } dd { margin: 0; font-size: 1.2rem; font-variant-numeric: tabular-nums; }
+table { border-collapse: collapse; font-size: 0.87rem; } th { text-align: left; }
+th, td { padding: 0.15rem 0.8rem 0.15rem 0; border-bottom: 1px solid #eee; vertical-align: top; }
+td.number { text-align: right; font-variant-numeric: tabular-nums; }
+svg { max-width: 100%; height: auto; } div.wide { overflow-x: auto; }
+"""
+
+
+def document(title: str, parts: Sequence[str]) -> str:
+    """The page."""
+    body = "\n".join(parts)
+    return (
+        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{escape(title)}</title>\n'
+        f"<style>{_STYLE}</style>\n</head>\n<body>\n<h1>{escape(title)}</h1>\n{body}\n</body>\n</html>\n"
+    )
+
+
+def heading(words: str) -> str:
+    """Begins a section."""
+    return f"<h2>{escape(words)}</h2>"
+
+
+def note(words: str) -> str:
+    """A sentence about what stands below."""
+    return f'<p class="note">{escape(words)}</p>'
+
+
+def problem(words: str) -> str:
+    """A sentence that nobody shall miss."""
+    return f'<p class="problem">{escape(words)}</p>'
+
+
+def figures(pairs: Sequence[tuple[str, str]]) -> str:
+    """A few numbers in boxes, each with what it counts."""
+    return f"<dl>{''.join(f'<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>' for name, value in pairs)}</dl>"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A table; numbers stand to the right, None is a dash."""
+    top = "".join(f"<th>{escape(each)}</th>" for each in head)
+    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
+    return f'<div class="wide"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def moment(ms: int | None) -> str:
+    """A time in UTC; a dash for None."""
+    if ms is None:
+        return "–"
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.") + f"{ms % 1000:03}"
+
+
+def span(ms: float | None) -> str:
+    """A duration for people; a dash for None."""
+    if ms is None:
+        return "–"
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000)):
+        if ms >= size:
+            return f"{ms / size:,.1f} {unit}"
+    return f"{ms:,.0f} ms"
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return f'<td class="number">{value:,}</td>'
+    return f"<td>{'–' if value is None else escape(str(value))}</td>"

@@ -1,0 +1,103 @@
+"""A directory of results that appears whole or not at all, on any file system that Spark can write.
+
+Everything is written beside the place and moved there at the end: one rename, which is atomic where renames are (local
+file systems, HDFS), and not in object stores.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from regency.model.errors import RegencyError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class PlaceTaken(RegencyError):
+    """Results would take the place of something else."""
+
+    code = "place_taken"
+
+
+class Staging:
+    """Where results are written before they are published."""
+
+    def __init__(self, files: Any, path: str) -> None:
+        self._files = files
+        self._path = path
+
+    def path(self, name: str) -> str:
+        """Where to write a part of the results."""
+        return f"{self._path}/{name}"
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a file."""
+        stream = self._files.create(self.path(name))
+        try:
+            stream.write(bytearray(content))
+        finally:
+            stream.close()
+
+    def delete(self, name: str) -> None:
+        """Delete what shall not be published."""
+        self._files.delete(self.path(name))
+
+
+@contextmanager
+def published(session: SparkSession, path: str, *, mark: str, overwrite: bool) -> Iterator[Staging]:
+    """Inside, results are written to the Staging; at the end they are at `path`, and after an error nothing is.
+
+    `mark` is the name of a file that the results have: with `overwrite`, a directory that has it is replaced. Raises
+    PlaceTaken at once where there is anything else, or anything without `overwrite`.
+    """
+    files = _Files(session, path)
+    target = path.rstrip("/")
+    parent, slash, name = target.rpartition("/")
+    if not name or name in (".", ".."):
+        raise PlaceTaken(f"{path} cannot be the directory of the results.", hint="Name one that is not there yet.")
+    taken = files.exists(target)
+    if taken and not overwrite:
+        raise PlaceTaken(f"{path} is there already.", hint="Name another directory, or say --overwrite.")
+    if taken and not files.exists(f"{target}/{mark}"):
+        raise PlaceTaken(
+            f"{path} is there already, and is no result of this job: it has no {mark}.", hint="Name another directory."
+        )
+    beside = f"{parent}{slash}.{name}.{uuid.uuid4().hex[:12]}"
+    staging = Staging(files, f"{beside}.part")
+    try:
+        yield staging
+        if taken:
+            files.rename(target, f"{beside}.old")
+        files.rename(f"{beside}.part", target)
+    finally:
+        files.delete(f"{beside}.part")
+    files.delete(f"{beside}.old")
+
+
+class _Files:
+    """Hadoop's file system of a path, through Java."""
+
+    def __init__(self, session: SparkSession, path: str) -> None:
+        self._jvm: Any = session.sparkContext._jvm  # noqa: SLF001  (PySpark has no public way to Hadoop's files)
+        configuration = session.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
+        self._system = self._path(path).getFileSystem(configuration)
+
+    def exists(self, path: str) -> bool:
+        return bool(self._system.exists(self._path(path)))
+
+    def create(self, path: str) -> Any:
+        return self._system.create(self._path(path), True)
+
+    def delete(self, path: str) -> None:
+        self._system.delete(self._path(path), True)
+
+    def rename(self, path: str, to: str) -> None:
+        if not self._system.rename(self._path(path), self._path(to)):
+            raise PlaceTaken(f"{path} cannot be moved to {to}.", hint="See who else writes there, and try again.")
+
+    def _path(self, path: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(path)
