@@ -15,7 +15,8 @@ from regency.cli.context import INT32_MAX, Seconds, cluster_options, current, sa
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.metadata import TopicFacts, all_topics
 from regency.cli.refusals import refusal
-from regency.cli.wire import ClusterWire, ask_controller, cluster_wire, find
+from regency.cli.wire import ClusterWire, cluster_wire, find
+from regency.clients.controllers import ask_controller
 from regency.clients.nodes import Node
 from regency.model.ids import NO_BROKER_EPOCH, BrokerId
 from regency.model.kafka_errors import ErrorCode

@@ -9,7 +9,8 @@ from regency.cli.context import INT32_MAX, cluster_options, current, print_json,
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.plan_report import counted
 from regency.cli.refusals import refusal
-from regency.cli.wire import ask_controller, cluster_wire
+from regency.cli.wire import cluster_wire
+from regency.clients.controllers import ask_controller
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import admin_pb2
 from regency.runtime.grpc_channels import RpcFailed

@@ -12,7 +12,8 @@ from regency.cli.context import Seconds, cluster_options, current, print_json, s
 from regency.cli.daemons import become
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.refusals import refusal
-from regency.cli.wire import ClusterWire, ControllerFacts, ask_controller, cluster_wire
+from regency.cli.wire import ClusterWire, ControllerFacts, cluster_wire
+from regency.clients.controllers import ask_controller
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import admin_pb2
 from regency.runtime.grpc_channels import RpcFailed

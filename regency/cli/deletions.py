@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from regency.cli.exits import CommandFailed, Exit
-from regency.cli.wire import ask_controller, cluster_wire
+from regency.cli.wire import cluster_wire
+from regency.clients.controllers import ask_controller
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import admin_pb2
 from regency.runtime.grpc_channels import RpcFailed

@@ -8,7 +8,8 @@ import msgspec
 from regency.cli.context import Seconds, cluster_options, current, print_json, print_table, say
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.refusals import refusal
-from regency.cli.wire import ask_controller, cluster_wire
+from regency.cli.wire import cluster_wire
+from regency.clients.controllers import ask_controller
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import inspection_pb2 as pb
 from regency.runtime.grpc_channels import RpcFailed

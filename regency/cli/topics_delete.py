@@ -13,7 +13,8 @@ from regency.cli.context import TOPIC_NAME, Seconds, cluster_options, current, p
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.kafka_clients import REQUEST_TIMEOUT_MS, admin_client
 from regency.cli.refusals import refusal
-from regency.cli.wire import ClusterWire, ask_controller, cluster_wire
+from regency.cli.wire import ClusterWire, cluster_wire
+from regency.clients.controllers import ask_controller
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import admin_pb2
 from regency.runtime.grpc_channels import RpcFailed

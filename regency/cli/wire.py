@@ -5,11 +5,9 @@ That are settings of all brokers at once (it wants a number), the endpoints of c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TypeVar
 
-import grpc
 import msgspec
 
 from regency.broker_agent.wire.codec import DescribeClusterRequest, Message
@@ -17,20 +15,18 @@ from regency.broker_agent.wire.peer import PeerConnection, PeerUnavailable
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.kafka_clients import first_that_answers
 from regency.cli.refusals import refusal
+from regency.clients.controllers import ask_controller
 from regency.clients.nodes import Node
 from regency.model.ids import BrokerId
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import controller_pb2
-from regency.runtime.grpc_channels import Method, RpcFailed, call, open_channel
+from regency.runtime.grpc_channels import RpcFailed
 from regency.runtime.grpc_clients import ControllerClient
 
 CONNECT_TIMEOUT_MS = 5_000
 REQUEST_TIMEOUT_MS = 30_000
 DESCRIBE_TIMEOUT_MS = 3_000
 _BROKERS, _CONTROLLERS = 1, 2
-
-RequestT = TypeVar("RequestT")
-ReplyT = TypeVar("ReplyT")
 
 
 class ControllerFacts(msgspec.Struct, frozen=True):
@@ -120,21 +116,6 @@ def find(nodes: dict[BrokerId, Node], broker: BrokerId) -> Node:
         listed = ", ".join(map(str, nodes)) or "none"
         raise CommandFailed(f"Broker {broker} is not live; live are {listed}.")
     return nodes[broker]
-
-
-def ask_controller(
-    address: str,
-    method: Callable[[grpc.Channel], Method[RequestT, ReplyT]],
-    request: RequestT,
-    *,
-    timeout_ms: int = REQUEST_TIMEOUT_MS,
-) -> ReplyT:
-    """A controller's answer. Raises RpcFailed."""
-    channel = open_channel(address)
-    try:
-        return call(method(channel), request, timeout_ms=timeout_ms, target=f"the controller at {address}")
-    finally:
-        channel.close()
 
 
 def _facts(node: Node) -> ControllerFacts:

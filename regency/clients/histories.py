@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from regency.clients.controllers import ask_controller
 from regency.protos import inspection_pb2 as pb
-from regency.runtime.grpc_channels import call, open_channel
 from regency.runtime.grpc_clients import InspectionClient
 
 PAGE_TIMEOUT_MS = 20_000
@@ -16,15 +16,11 @@ def history_lines(address: str, request: pb.ReadHistoryRequest | None = None) ->
     asked = pb.ReadHistoryRequest()
     if request is not None:
         asked.CopyFrom(request)
-    channel = open_channel(address)
-    try:
-        client = InspectionClient(channel)
-        while True:
-            target = f"the controller at {address}"
-            page = call(client.read_history, asked, timeout_ms=PAGE_TIMEOUT_MS, target=target)
-            yield from page.decisions
-            if not page.HasField("next"):
-                return
-            asked.after.CopyFrom(page.next)
-    finally:
-        channel.close()
+    while True:
+        page = ask_controller(
+            address, lambda channel: InspectionClient(channel).read_history, asked, timeout_ms=PAGE_TIMEOUT_MS
+        )
+        yield from page.decisions
+        if not page.HasField("next"):
+            return
+        asked.after.CopyFrom(page.next)

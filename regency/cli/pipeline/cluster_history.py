@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,6 +45,8 @@ def cluster_history(paths: tuple[str, ...], to: str, overwrite: bool, ask: bool,
       regency pipeline cluster-history --to /tmp/history -o json | jq .leaderless_ms
     """
     _check(paths)
+    if importlib.util.find_spec("matplotlib") is None:
+        raise CommandFailed("The report needs matplotlib.", hint="Install it with: pip install 'regency[pipeline]'")
     agents: dict[int, str] = {}
     if ask or not paths:
         with cluster_wire(current().bootstrap_servers()) as wire:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 import os
 import sys
 import tempfile
@@ -20,12 +19,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from regency.cli.context import cluster_options, parse_pairs, stderr_is_terminal
 from regency.cli.exits import CommandFailed
 from regency.cli.pipeline.failures import words_of, worst_line
-from regency.pipeline.session import LOCAL, spark_session
+from regency.pipeline.session import LOCAL, require_packages, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_PACKAGES = ("pyspark", "pyarrow", "pandas", "numpy", "matplotlib")
 _LOOK_S = 0.3
 """How often progress looks at the tasks."""
 
@@ -59,9 +57,9 @@ def spark_options(command: Callable[..., object]) -> Callable[..., object]:
 def job_session(name: str, choice: SparkChoice) -> Iterator[SparkSession]:
     """A Spark session for a job, stopped at the end; tasks are shown on a terminal meanwhile.
 
-    Raises CommandFailed in the place of every error of Spark, of Java and of a task, and where the extra is missing.
+    Raises CommandFailed in the place of every error of Spark, of Java and of a task; SparkMissing without the extra.
     """
-    _require_extra()
+    require_packages()
     from py4j.protocol import Py4JError  # noqa: PLC0415  (an extra)
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
@@ -89,15 +87,6 @@ def _settings(conf: tuple[str, ...]) -> dict[str, str]:
         if key == "spark.master":
             raise click.BadParameter("say --master instead of spark.master.", param_hint="--conf")
     return settings
-
-
-def _require_extra() -> None:
-    missing = [package for package in _PACKAGES if importlib.util.find_spec(package) is None]
-    if missing:
-        raise CommandFailed(
-            f"Jobs need packages that are not installed: {', '.join(missing)}.",
-            hint="Install them with: pip install 'regency[pipeline]'",
-        )
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from regency.cli import doctor, explain
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.explain import Moment
 from regency.cli.wire import ControllerFacts
+from regency.clients import histories
 from regency.clients.nodes import Node
 from regency.history.records import Decision, encode_decisions
 from regency.model.ids import BrokerId, ControllerEpoch, LeaderEpoch, ZkVersion
@@ -104,6 +105,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Cluster:
 
     for module in (explain, doctor):
         monkeypatch.setattr(module, "cluster_wire", connect)
+    for module in (histories, doctor):
         monkeypatch.setattr(module, "ask_controller", made.answer)
     monkeypatch.setattr(explain, "_replicas", lambda *_: made.replicas)
     monkeypatch.setattr(explain, "why_going", lambda _, topic: made.going.get(topic))

@@ -9,9 +9,9 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from regency.cli.exits import CommandFailed
 from regency.cli.main import cli
 from regency.cli.pipeline.spark import SparkChoice, job_session, spark_options
+from regency.pipeline.session import SparkMissing
 
 
 def invoke(*words: str) -> tuple[int, str]:
@@ -64,9 +64,9 @@ def test_without_the_extra_a_job_says_how_to_install_it(monkeypatch: pytest.Monk
     real = importlib.util.find_spec
 
     def without(name: str, package: str | None = None) -> ModuleSpec | None:
-        return None if name in ("pyspark", "matplotlib") else real(name, package)
+        return None if name in ("pyspark", "pyarrow") else real(name, package)
 
     monkeypatch.setattr(importlib.util, "find_spec", without)
-    wanted = pytest.raises(CommandFailed, match=r"pyspark, matplotlib\. .*pip install 'regency\[pipeline\]'")
+    wanted = pytest.raises(SparkMissing, match=r"pyspark, pyarrow\. .*pip install 'regency\[pipeline\]'")
     with wanted, job_session("x", SparkChoice("local", {})):
         pytest.fail("a session without the packages")
