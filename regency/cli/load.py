@@ -6,6 +6,7 @@ import math
 import random
 import time
 from collections import Counter
+from typing import IO
 
 import click
 import confluent_kafka
@@ -23,6 +24,7 @@ from regency.cli.kafka_clients import (
     client_config,
     unreachable,
 )
+from regency.cli.load_history import VALUE_BYTES, LoadHistory, content_of, value_of
 from regency.cli.refusals import refusal
 from regency.model.kafka_errors import ErrorCode
 from regency.model.topic_names import validate_topic_name
@@ -68,16 +70,19 @@ class Loaded(msgspec.Struct, frozen=True):
 
 
 class _Counts:
-    def __init__(self) -> None:
+    def __init__(self, history: LoadHistory | None = None) -> None:
         self.delivered = self.read = 0
         self.errors: Counter[str] = Counter()
+        self._history = history
 
-    def __call__(self, error: confluent_kafka.KafkaError | None, _: confluent_kafka.Message) -> None:
+    def __call__(self, error: confluent_kafka.KafkaError | None, message: confluent_kafka.Message) -> None:
         """Librdkafka's delivery callback."""
         if error is None:
             self.delivered += 1
         else:
             self.errors[error.str()] += 1
+        if self._history is not None:
+            self._history.completed(value_of(message.value()), None if error is not None else message.offset())
 
 
 @click.command()
@@ -89,20 +94,42 @@ class _Counts:
 @click.option("--seconds", type=Seconds(0.1), help="End after so many.  [default: at Ctrl-C or SIGTERM]")
 @click.option("--every", type=Seconds(0.1), default=10.0, show_default=True, help="Seconds between lines about it.")
 @click.option("--no-read", is_flag=True, help="Do not read along.")
+@click.option(
+    "--history",
+    type=click.File("wb"),
+    metavar="FILE",
+    help="Write down all that was sent and read, for `regency judge`. The topic must be empty.",
+)
 @cluster_options
-def load(topic: str, rate: float, size: int, seconds: float | None, every: float, no_read: bool) -> int:
+def load(
+    topic: str,
+    rate: float,
+    size: int,
+    seconds: float | None,
+    every: float,
+    no_read: bool,
+    history: IO[bytes] | None,
+) -> int:
     """Write records to a topic at a steady rate, with acks=all, and read them along. Exit status 1 if any failed.
 
     A topic that is not there is created with the brokers' defaults, and keeps 100 MiB of each partition. What a cluster
     that stands still could not take is not made up for.
 
+    With --history everything is read once more at the end, and the file tells what became of each record
+    (docs/pipeline-judge.md).
+
     \b
     Examples:
       regency load load --rate 1000 --size 200
       regency load load --seconds 60 -o json
+      regency load trial --seconds 60 --history trial.jsonl; regency judge trial.jsonl
     """
     if math.isnan(rate):  # it is within every range
         raise click.BadParameter("nan is not a number of records.", param_hint="--rate")
+    if history is not None and no_read:
+        raise click.UsageError("--history needs what --no-read leaves out.")
+    if history is not None and size < VALUE_BYTES:
+        raise click.BadParameter(f"records of a history have {VALUE_BYTES} bytes or more.", param_hint="--size")
     validate_topic_name(topic)
     servers = current().bootstrap_servers()
     _ensure(servers, topic)
@@ -110,15 +137,17 @@ def load(topic: str, rate: float, size: int, seconds: float | None, every: float
         {**client_config(servers), **WATCHFUL, "acks": "all", "enable.idempotence": True}
     )
     check_reachable(producer, servers)
-    consumer = None if no_read else _reader(servers, topic)
-    counts = _Counts()
+    consumer = None if no_read else _reader(servers, topic, OFFSET_END if history is None else 0)
+    kept = None
+    if history is not None and consumer is not None:
+        kept = LoadHistory(history, topic, [each.partition for each in consumer.assignment()])
+        kept.refuse_if_used(consumer)
+    counts = _Counts(kept)
     started = time.monotonic()
     try:
-        _run(producer, consumer, topic, _values(size), Pace(rate, started), counts, seconds, every)
+        _run(producer, consumer, topic, _values(size), Pace(rate, started), counts, seconds, every, kept)
     finally:
         producer.flush(FLUSH_S)
-        if consumer is not None:
-            consumer.close()
         result = Loaded(
             topic,
             round(time.monotonic() - started, 3),
@@ -130,6 +159,12 @@ def load(topic: str, rate: float, size: int, seconds: float | None, every: float
         if current().json:
             print_json(result)
         say(f"Wrote {result.delivered} records to {topic} in {result.seconds:.1f} s, {result.failed} failed.")
+        if consumer is not None:
+            if kept is not None:
+                producer.purge()
+                producer.poll(0)
+                kept.close(consumer, client_config(servers))
+            consumer.close()
     return Exit.FAILED if result.failed else Exit.DONE
 
 
@@ -142,6 +177,7 @@ def _run(
     counts: _Counts,
     seconds: float | None,
     every: float,
+    history: LoadHistory | None,
 ) -> None:
     started = told = now = time.monotonic()
     number = 0
@@ -151,7 +187,14 @@ def _run(
             number += 1
             try:
                 key = b"%d" % (number % KEYS)
-                producer.produce(topic, values[number % len(values)], key, on_delivery=counts)
+                content = values[number % len(values)]
+                if history is None:
+                    producer.produce(topic, content, key, on_delivery=counts)
+                else:
+                    invoked_ms = history.now_ms()
+                    content, partition = content_of(number, content), history.partition_of(number)
+                    producer.produce(topic, content, key, partition, on_delivery=counts)
+                    history.sent(number, invoked_ms)
             except BufferError:
                 break  # the cluster takes nothing now
             except KafkaException as error:
@@ -160,7 +203,11 @@ def _run(
             producer.poll(TICK_S)
         else:
             producer.poll(0)
-            counts.read += sum(message.error() is None for message in consumer.consume(READ_AT_ONCE, TICK_S))
+            begun = 0 if history is None else history.now_ms()
+            messages = consumer.consume(READ_AT_ONCE, TICK_S)
+            counts.read += sum(message.error() is None for message in messages)
+            if history is not None:
+                history.polled(messages, begun)
         now = time.monotonic()
         if now - told >= every:
             after = (counts.delivered, counts.read, counts.errors.total())
@@ -175,7 +222,7 @@ def _values(size: int) -> list[bytes]:
     return [source.randbytes(size) for _ in range(16)]
 
 
-def _reader(servers: str, topic: str) -> confluent_kafka.Consumer:
+def _reader(servers: str, topic: str, begin: int) -> confluent_kafka.Consumer:
     consumer = confluent_kafka.Consumer(
         {
             **client_config(servers),
@@ -189,7 +236,7 @@ def _reader(servers: str, topic: str) -> confluent_kafka.Consumer:
         partitions = consumer.list_topics(topic, timeout=CONNECT_TIMEOUT_S).topics[topic].partitions
     except KafkaException as error:
         raise unreachable(servers) from error
-    consumer.assign([TopicPartition(topic, partition, OFFSET_END) for partition in sorted(partitions)])
+    consumer.assign([TopicPartition(topic, partition, begin) for partition in sorted(partitions)])
     return consumer
 
 

@@ -1,0 +1,138 @@
+"""The judge on Spark: the verdict of the local one, on sound, broken and real histories."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from correct_log import (
+    ACTIONS,
+    deny_one,
+    exchange_two,
+    forge_one,
+    forget_a_poll,
+    history_of,
+    long_run,
+    lose_the_last,
+    write_twice,
+)
+
+from regency.cluster.cluster import Cluster
+from regency.history.judge_pieces import judge_piece
+from regency.history.judge_table import Anomaly, Configuration
+from regency.history.operations import (
+    Drained,
+    LeaderChanged,
+    Operation,
+    Outcome,
+    Poll,
+    Recreated,
+    Send,
+    decode_operations,
+    encode_operations,
+)
+from regency.pipeline.jobs.judge import judge_history
+
+PLAIN = Configuration(idempotent=False, acks=1, in_flight=1)
+BREAKS = (lose_the_last, write_twice, exchange_two, forge_one, forget_a_poll, deny_one)
+
+
+def topic_of(name: str, operations: list[Operation]) -> list[Operation]:
+    """The same in a topic of its own; the history as a whole says when it is over."""
+    return [msgspec.structs.replace(each, topic=name) for each in operations if not isinstance(each, Drained)]
+
+
+def many_histories() -> list[Operation]:
+    """Sound ones, broken ones, torn ones, topics that are created again; consumers have the same names everywhere."""
+    choose = random.Random(7)
+    found: list[Operation] = [Drained(150)]
+    for number in range(60):
+        steps = [(choose.choice(ACTIONS), choose.randrange(256)) for _ in range(choose.randrange(200))]
+        own = topic_of(f"random-{number}", history_of(Configuration() if number % 2 else PLAIN, steps))
+        torn = choose.sample(own, len(own) // 10) if number % 3 == 0 else []
+        found += [each for each in own if each not in torn or isinstance(each, Recreated)]
+    for number, breaks in enumerate(BREAKS):
+        found += topic_of(f"broken-{number}", breaks(long_run(number), choose))
+    choose.shuffle(found)
+    return found
+
+
+def in_files(directory: Path, operations: list[Operation], files: int) -> list[str]:
+    for number in range(files):
+        lines = encode_operations(operations[number::files])
+        (directory / f"{number}.jsonl").write_bytes(lines + b"\n  \n")
+    return [str(directory)]
+
+
+def test_the_verdict_on_many_histories_is_that_of_the_local_judge(spark: Any, tmp_path: Path) -> None:
+    operations = many_histories()
+    paths = in_files(tmp_path, operations, 5)
+    local = judge_piece(operations, most=4)
+    assert len(local.counts) > 8 and local.unplaced > 0
+    assert judge_history(spark, paths, most=4) == local
+    producers = (Configuration(), PLAIN)
+    allowed = judge_piece(operations, producers=producers)
+    assert allowed.tolerated and allowed.counts != local.counts
+    assert judge_history(spark, paths, producers=producers) == allowed
+    some = frozenset({Anomaly.LOST_WRITE, Anomaly.UNREAD_TAIL})
+    assert judge_history(spark, paths, allow=some) == judge_piece(operations, allow=some)
+
+
+def test_a_history_that_claims_nothing_is_judged_so(spark: Any, tmp_path: Path) -> None:
+    operations = [each for each in many_histories() if isinstance(each, Send | Poll | LeaderChanged)]
+    local = judge_piece(operations)
+    assert Anomaly.UNJUDGED not in local.counts
+    assert judge_history(spark, in_files(tmp_path, operations, 2)) == local
+    (tmp_path / "none").mkdir()
+    (tmp_path / "none" / "empty.jsonl").touch()
+    assert judge_history(spark, [str(tmp_path / "none")]) == judge_piece([])
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (b'{"op":"send","client":"p","topic":"t","partition":3', r"torn\.jsonl: JSON is malformed.*The line begins: "),
+        (b'{"op":"send","topic":"t","partition":3}', r"t-3: Object missing required field"),
+        (b'{"op":"poll","client":"\xff","topic":"t","partition":3}', r"t-3: "),
+        (b"hello", r"torn\.jsonl: JSON is malformed"),
+    ],
+)
+def test_a_line_that_is_no_operation_is_an_error_that_names_it(
+    spark: Any, tmp_path: Path, line: bytes, why: str
+) -> None:
+    (tmp_path / "torn.jsonl").write_bytes(encode_operations(long_run(1)) + line)
+    with pytest.raises(Exception, match=why):
+        judge_history(spark, [str(tmp_path / "torn.jsonl")])
+
+
+def test_a_real_load_while_leaders_die_is_clean_and_a_forged_one_is_not(
+    spark: Any, cluster: Cluster, tmp_path: Path, eventually: Any
+) -> None:
+    file = tmp_path / "load.jsonl"
+    words = ["load", "judged", "--rate", "400", "--seconds", "6", "--size", "40", "--history", str(file)]
+    command = [sys.executable, "-m", "regency.cli.main", *words, "--bootstrap-server", cluster.bootstrap_servers]
+    with subprocess.Popen([*command, "-o", "json"], stdout=subprocess.PIPE, text=True) as running:
+        eventually(lambda: file.exists() and file.stat().st_size > 0, within=30)
+        cluster.kill(cluster.wait_controller())
+        told, _ = running.communicate(timeout=90)
+        assert running.returncode == 0
+    operations = decode_operations(file.read_bytes().splitlines())
+    delivered = [each for each in operations if isinstance(each, Send) and each.outcome is Outcome.ACKNOWLEDGED]
+    assert len(delivered) == json.loads(told)["delivered"] > 1000
+    librdkafka = Configuration(sees_epoch_bumps=False)
+    local = judge_piece(operations, producers=librdkafka)
+    assert local.clean, local.summary()
+    assert local.polls > 10 and local.records_read >= 2 * len(delivered)
+    assert judge_history(spark, [str(file)], producers=librdkafka) == local
+    lost = max(delivered, key=lambda send: send.offset)
+    forged = [msgspec.structs.replace(each, offset=each.offset + 1) if each is lost else each for each in operations]
+    (tmp_path / "forged").mkdir()
+    verdict = judge_history(spark, in_files(tmp_path / "forged", forged, 2), producers=librdkafka)
+    assert verdict == judge_piece(forged, producers=librdkafka)
+    assert Anomaly.MISPLACED_WRITE in verdict.counts
