@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from regency.history.records import Decision, encode_decisions
+from regency.history.records import Decision, decode_decision, encode_decisions
 from regency.model.ids import BrokerId, ControllerEpoch, LeaderEpoch, ZkVersion
 from regency.pipeline.jobs.publishing import PlaceTaken
 
@@ -248,6 +248,55 @@ def test_slow_brokers_are_known_by_their_replicas(spark: Any, results: Any) -> N
         (2, 1, 2, 19_000, 9500.0, 2, 1250.0, 1500, 75_040, 7),
         (3, 0, 0, 0, None, 0, None, None, 80, 2),
     ]
+
+
+def test_what_is_a_decision_is_as_explain_has_it(spark: Any, tmp_path: Path) -> None:
+    from regency.pipeline.jobs.cluster_history import reading
+
+    teller = Teller(1)
+    teller.reign(1, 0)
+    teller.state(1, "e", "t-0", None, (1, [1, 2], 0), 0)
+    teller.state(1, "e", 't-0 "} {"', None, (-1, [], 0), 1)
+    note, state, strange = (line.decode() for line in encode_decisions(teller.told).splitlines())
+    lines = [
+        note,
+        state,
+        strange,
+        f"  {state}  ",
+        state.replace("{", '{"new":{"a":[1]},', 1),
+        state.replace('"why":"why"', '"why":""'),
+    ]
+    lines += [state[:size] for size in range(1, len(state), 7)]
+    lines += [
+        state + "}",
+        state + state,
+        f"{state} {state}",
+        f"[{state}]",
+        "null",
+        "1",
+        '"x"',
+        "{}",
+        "\0\0",
+        f"\0{state}",
+    ]
+    lines += [
+        state.replace(old, new)
+        for old, new in (
+            ('"number":2', '"number":"2"'),
+            ('"number":2', '"number":2.5'),
+            ('"number":2', '"number":null'),
+            ('"isr":[1,2]', '"isr":[1,"2"]'),
+            ('"isr":[1,2]', '"isr":3'),
+            ('"leader":1', '"leader":"1"'),
+            ('"leader":1', '"leader":null'),
+            ('"time_ms"', '"time"'),
+            ('"from":"nothing",', ""),
+        )
+    ]
+    (tmp_path / "agent.jsonl").write_text("\n".join(lines) + "\n")
+    frame = reading.parsed(reading.read_files(spark, [str(tmp_path)]))
+    bad = {row.line: row.malformed for row in frame.select("line", "malformed").collect()}
+    assert bad == {line: decode_decision(line) is None for line in lines}
 
 
 def test_the_report_stands_by_itself(results: tuple[Any, Path]) -> None:

@@ -57,7 +57,7 @@ def published(session: SparkSession, path: str, *, mark: str, overwrite: bool) -
     files = _Files(session, path)
     target = path.rstrip("/")
     parent, slash, name = target.rpartition("/")
-    if not name or name in (".", ".."):
+    if not name or name in (".", "..") or parent.endswith(":/"):
         raise PlaceTaken(f"{path} cannot be the directory of the results.", hint="Name one that is not there yet.")
     taken = files.exists(target)
     if taken and not overwrite:
@@ -72,7 +72,12 @@ def published(session: SparkSession, path: str, *, mark: str, overwrite: bool) -
         yield staging
         if taken:
             files.rename(target, f"{beside}.old")
-        files.rename(f"{beside}.part", target)
+        try:
+            files.rename(f"{beside}.part", target)
+        except Exception:
+            if taken:
+                files.rename(f"{beside}.old", target)
+            raise
     finally:
         files.delete(f"{beside}.part")
     files.delete(f"{beside}.old")
