@@ -19,6 +19,19 @@ T0 = 1_777_939_190_000
 """2026-05-04 23:59:50 UTC: midnight is 10 s later."""
 FIRST_DAY, SECOND_DAY = date(2026, 5, 4), date(2026, 5, 5)
 BIG = 150
+CHANGES = (
+    ('"number":2', '"number":"2"'),
+    ('"number":2', '"number":2.5'),
+    ('"number":2', '"number":null'),
+    ('"isr":[1,2]', '"isr":[1,"2"]'),
+    ('"isr":[1,2]', '"isr":3'),
+    ('"leader":1', '"leader":"1"'),
+    ('"leader":1', '"leader":null'),
+    ('"time_ms"', '"time"'),
+    ('"from":"nothing",', ""),
+    ('"why":"why"', '"why":""'),
+)
+"""Of a sound record: some leave it sound."""
 
 
 class Teller:
@@ -258,41 +271,11 @@ def test_what_is_a_decision_is_as_explain_has_it(spark: Any, tmp_path: Path) -> 
     teller.state(1, "e", "t-0", None, (1, [1, 2], 0), 0)
     teller.state(1, "e", 't-0 "} {"', None, (-1, [], 0), 1)
     note, state, strange = (line.decode() for line in encode_decisions(teller.told).splitlines())
-    lines = [
-        note,
-        state,
-        strange,
-        f"  {state}  ",
-        state.replace("{", '{"new":{"a":[1]},', 1),
-        state.replace('"why":"why"', '"why":""'),
-    ]
+    lines = [note, state, strange, f"  {state}  ", state.replace("{", '{"new":{"a":[1]},', 1)]
     lines += [state[:size] for size in range(1, len(state), 7)]
-    lines += [
-        state + "}",
-        state + state,
-        f"{state} {state}",
-        f"[{state}]",
-        "null",
-        "1",
-        '"x"',
-        "{}",
-        "\0\0",
-        f"\0{state}",
-    ]
-    lines += [
-        state.replace(old, new)
-        for old, new in (
-            ('"number":2', '"number":"2"'),
-            ('"number":2', '"number":2.5'),
-            ('"number":2', '"number":null'),
-            ('"isr":[1,2]', '"isr":[1,"2"]'),
-            ('"isr":[1,2]', '"isr":3'),
-            ('"leader":1', '"leader":"1"'),
-            ('"leader":1', '"leader":null'),
-            ('"time_ms"', '"time"'),
-            ('"from":"nothing",', ""),
-        )
-    ]
+    lines += [state + "}", state + state, f"{state} {state}", f"[{state}]", f"\0{state}", "\0\0"]
+    lines += ["null", "1", '"x"', "{}"]
+    lines += [state.replace(old, new) for old, new in CHANGES]
     (tmp_path / "agent.jsonl").write_text("\n".join(lines) + "\n")
     frame = reading.parsed(reading.read_files(spark, [str(tmp_path)]))
     bad = {row.line: row.malformed for row in frame.select("line", "malformed").collect()}
