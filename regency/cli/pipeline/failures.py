@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 _TRACEBACK = "Traceback (most recent call last):"
 _JAVA_FRAME = re.compile(r"\s+at [\w.$<>/@-]+\(|\s+\.\.\. \d+ more")
-_END = re.compile(r"(Driver|JVM) stacktrace:|Caused by: |== |['+]|\s*\^")
-"""Begins what follows a message: another trace, the text of a query, a plan."""
+_END = re.compile(r"(Driver|JVM) stacktrace:|Caused by: |== |['+]|\s*\^|\s*SQLSTATE: ")
+"""Begins what follows a message: another trace, the text of a query, a plan, a code."""
 _CLASS = re.compile(r"(?P<where>(?:\w+\.)*)(?P<name>\w+)(?:: |$)")
 _QUALIFIED = re.compile(r"^(?:[a-z]\w*\.)+[A-Z]\w*: ")
 

@@ -45,7 +45,8 @@ def failovers(decisions: DataFrame) -> DataFrame:
         .withColumn(
             "vacant_ms",
             f.when(
-                f.col("before.controller_epoch") == f.col("controller_epoch") - 1,
+                (f.col("before.controller_epoch") == f.col("controller_epoch") - 1)
+                & f.col("before.resigned_ms").isNotNull(),
                 f.greatest(f.col("won_ms") - f.col("before.resigned_ms"), f.lit(0)),
             ),
         )

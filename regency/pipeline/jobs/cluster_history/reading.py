@@ -57,8 +57,8 @@ def parsed(lines: DataFrame) -> DataFrame:
     lacks = f.lit(False)
     for name in _REQUIRED:
         lacks = lacks | f.col(f"`{name}`").isNull()
-    two = f.col("line").rlike(r'\}\s*\{\s*"') | ~f.col("line").rlike(r"\}\s*$")
-    bad = f.col("line").isNotNull() & (f.col("malformed").isNotNull() | lacks | two)
+    alone = f.json_array_length(f.concat(f.lit("["), f.col("line"), f.lit("]"))) == 1
+    bad = f.col("line").isNotNull() & (f.col("malformed").isNotNull() | lacks | ~f.coalesce(alone, f.lit(False)))
     return fields.withColumn("malformed", bad).withColumn("role", f.coalesce("role", f.lit("controller")))
 
 

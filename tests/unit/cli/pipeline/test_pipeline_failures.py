@@ -15,7 +15,7 @@ Job aborted due to stage failure: Task 0 in stage 0.0 failed 1 times, most recen
   File "/home/me/job.py", line 3, in read
     raise {error}
 {said}
-
+ SQLSTATE: 38000
 \tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:581)
 \tat java.base/java.lang.Thread.run(Thread.java:840)
 
