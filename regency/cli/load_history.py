@@ -97,6 +97,7 @@ class LoadHistory:
         self._write(Drained(self.now_ms()))
         ends = {partition: high for partition, (_, high) in self._ends(consumer).items()}
         self._read(consumer, ends, self._positions, self.polled)
+        self._poll_at_the_end(consumer)
         reader = confluent_kafka.Consumer({**settings, "group.id": "regency-load", "enable.auto.commit": False})
         try:
             bounds = self._ends(reader)
@@ -141,6 +142,16 @@ class LoadHistory:
 
     def _ends(self, consumer: confluent_kafka.Consumer) -> dict[int, tuple[int, int]]:
         return {each: ends_of(consumer, TopicPartition(self._topic, each), _ENDS_S) for each in self._partitions}
+
+    def _poll_at_the_end(self, consumer: confluent_kafka.Consumer) -> None:
+        """One poll of every partition that gives nothing: it tells that the consumer went on, and saw no more."""
+        begun = self.now_ms()
+        self.polled(consumer.consume(_READ_AT_ONCE, 0.5), begun)
+        for each in self._partitions:
+            at = self._positions[each]
+            number = self._polls[each]
+            self._write(Poll(_NAME, 0, number, self._topic, each, at, at, (), begun, self.now_ms()))
+            self._polls[each] += 1
 
     def now_ms(self) -> int:
         """The history's clock."""

@@ -282,6 +282,13 @@ def test_what_is_a_decision_is_as_explain_has_it(spark: Any, tmp_path: Path) -> 
     assert bad == {line: decode_decision(line) is None for line in lines}
 
 
+def test_brokers_that_are_known_and_not_asked_are_named(spark: Any, results: tuple[Any, Path]) -> None:
+    from regency.pipeline.jobs.cluster_history.job import not_asked
+
+    brokers = spark.read.parquet(str(results[1] / "brokers"))
+    assert [each.origin for each in not_asked(brokers, {1: "h:1", 9: "h:9"})] == ["broker 2", "broker 3"]
+
+
 def test_the_report_stands_by_itself(results: tuple[Any, Path]) -> None:
     text = (results[1] / "report.html").read_text()
     assert "<dd>1.3 min</dd>" in text

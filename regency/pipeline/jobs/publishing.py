@@ -41,6 +41,7 @@ class Staging:
             stream.write(bytearray(content))
         finally:
             stream.close()
+        self._files.delete(self.path(f".{name}.crc"))  # Hadoop's, beside files of this machine: nobody looks at it
 
     def delete(self, name: str) -> None:
         """Delete what shall not be published."""

@@ -104,6 +104,8 @@ def test_sends_polls_and_the_end_make_a_sound_history(log: Log) -> None:
         (1, 0, 1, (Run(0, (1,)),)),
         (0, 0, 1, (Run(0, (2,)),)),
         (1, 1, 2, (Run(1, (3,)),)),
+        (0, 1, 1, ()),
+        (1, 2, 2, ()),
     ]
     log.records.pop(2)
     lost = [each for each in operations if not isinstance(each, Poll)][:-2]

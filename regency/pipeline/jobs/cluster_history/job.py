@@ -101,7 +101,7 @@ def cluster_history(
         end_ms = max(facts.end, asked_ms) if agents else facts.end
         tables = _tables(decisions, end_ms, keep)
         if agents and not paths:
-            problems += _not_asked(tables["brokers"], agents)
+            problems += not_asked(tables["brokers"], agents)
         totals = _totals(tables)
         [read] = origins.agg(
             f.count("*").alias("many"), f.sum("decisions").alias("all"), f.sum("malformed").alias("bad")
@@ -174,7 +174,7 @@ def _keeper(session: SparkSession, staging: Staging) -> Callable[[str, DataFrame
     return keep
 
 
-def _not_asked(brokers: DataFrame, agents: Mapping[int, str]) -> list[Problem]:
+def not_asked(brokers: DataFrame, agents: Mapping[int, str]) -> list[Problem]:
     """Brokers that the history names and that are not among those asked. There are as many rows as brokers."""
     known = [row.broker for row in brokers.where(~f.col("forgotten")).select("broker").orderBy("broker").collect()]
     why = "not asked, because it is not live: its decisions are missing, unless others have copies of its files"
