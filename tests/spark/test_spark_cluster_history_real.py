@@ -27,9 +27,6 @@ class Seen:
     def __init__(self, before_ms: int, after_ms: int) -> None:
         self.before_ms, self.after_ms = before_ms, after_ms
 
-    def __contains__(self, ms: int) -> bool:
-        return self.before_ms <= ms <= self.after_ms + 1
-
 
 def now_ms() -> int:
     return int(time.time() * 1000)
@@ -98,9 +95,11 @@ def test_what_the_records_tell_is_what_the_znodes_said(
     [alone] = [row for row in rows if row.topic == ALONE.topic]
     [three, *_] = sorted((row for row in rows if row.topic == THREE.topic), key=lambda row: row.began_ms)
     assert killed_ms <= alone.began_ms <= gone.after_ms
-    assert alone.ended_ms in back
+    assert back.before_ms <= alone.ended_ms <= deposed_ms, (
+        "noted once the brokers are told, after the znode was written"
+    )
     assert (alone.broker, alone.new_leader, alone.open, alone.complete) == (victim, victim, False, True)
-    assert killed_ms <= three.began_ms <= three.ended_ms <= moved_ms + 1
+    assert killed_ms <= three.began_ms <= three.ended_ms <= deposed_ms and three.began_ms <= moved_ms
     assert (three.broker, three.new_leader, three.began_by) == (victim, other, "broker_change")
 
     rows = tables["failovers"].where(f"controller_epoch > {epoch}").collect()
