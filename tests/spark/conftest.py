@@ -140,7 +140,7 @@ def consume(cluster: Cluster) -> Consume:
                 consumer.assign([confluent_kafka.TopicPartition(topic, number, low)])
                 at = low
                 while at < high:
-                    for message in consumer.consume(5000, timeout=20):
+                    for message in consumer.consume(min(high - at, 5000), timeout=20):
                         assert message.error() is None, message.error()
                         at = message.offset() + 1
                         headers = message.headers()
