@@ -86,6 +86,8 @@ class CheckpointRules:
         self._decided: dict[LogDirectory, int] = {}
         self._marks: dict[LogDirectory, dict[TopicPartition, Offset]] = {}
         self._logs: dict[LogDirectory, dict[TopicPartition, PartitionLog]] = {}
+        self._too_early: set[LogDirectory] = set()
+        """Whose high watermarks were decided, since the last look, while cuts were being synced."""
 
     def look(self) -> None:
         """A step of the process is over."""
@@ -95,14 +97,28 @@ class CheckpointRules:
             return
         for directory, held in logs._directories.items():
             decided = directory.high_watermarks._decided
+            if directory not in self._decided:
+                self._watch(directory, logs)
             if decided == self._decided.get(directory):
                 continue
             self._decided[directory] = decided
             before, marks = self._marks.get(directory), dict(held.high_watermarks)
             self._marks[directory] = marks
             self._check_kept(directory, before or {}, held)
-            if before is not None and logs._services.cuts._running:
+            if before is not None and directory in self._too_early:
                 self._check_not_raised(before, marks)
+        self._too_early.clear()
+
+    def _watch(self, directory: LogDirectory, logs: LogManager) -> None:
+        """What counts is the moment of the decision: later in the same step a cut may begin that is none of its."""
+        decide = directory.high_watermarks.decide
+
+        def deciding() -> int:
+            if logs._services.cuts._running:
+                self._too_early.add(directory)
+            return decide()
+
+        directory.high_watermarks.decide = deciding  # type: ignore[method-assign]
 
     def over(self) -> None:
         """The process has no logs open any more, or it died in the step that is over."""
