@@ -16,6 +16,8 @@ QUIET = "dim"
 GOOD, WARN, BAD = "green", "yellow", "bold red"
 LEAST_NAME = 20
 """Columns that the name of a partition has at least, where names are long."""
+LEAST_FOLDED = 40
+"""Narrower screens show the begin of what is too long; others go on in a second line."""
 OLD_S = 5.0
 """What is older is said to be."""
 _STATES = {"live": GOOD, "leaving": WARN, "silent": WARN, "dead": BAD}
@@ -26,6 +28,17 @@ class _Cell(NamedTuple):
     text: str
     style: str = ""
     right: bool = False
+
+
+class _Row(NamedTuple):
+    """`told` stands behind the last cell, or in a line of its own where that leaves no room for it."""
+
+    cells: Sequence[_Cell]
+    told: str = ""
+
+
+_Block = list[Text]
+"""The lines of a heading, a row or a decision: one or two."""
 
 
 def render(snapshot: Snapshot, width: int, height: int | None = None, *, hint: str = "") -> Group:
@@ -40,15 +53,19 @@ def render(snapshot: Snapshot, width: int, height: int | None = None, *, hint: s
     if snapshot.controller is not None:
         lines.append(_controller(snapshot.controller, snapshot.records_per_s, width))
     if snapshot.partitions is not None:
-        lines += _table(_PARTITIONS, [_counted(snapshot.partitions)], width)
+        (heads, counts) = _table(_PARTITIONS, [_Row(_counted(snapshot.partitions))], width)
+        lines += [*heads, *counts]
         if snapshot.partitions.topics_to_count:
             words = f"counting: {snapshot.partitions.topics_to_count:,} topics are not in these numbers yet"
             lines.append(_fit(Text(words, style=WARN), width))
     left = None if height is None else max(0, height - len(lines))
-    brokers, worst, decisions = _shares(snapshot, left)
-    lines += _section(_BROKERS, [_broker(each) for each in by_trouble(snapshot.brokers)], brokers, "brokers", width)
-    lines += _section(_WORST, [_trouble(each) for each in snapshot.worst], worst, "of those named", width)
-    lines += _decisions(snapshot.decisions, decisions, width)
+    brokers = _table(_BROKERS, [_broker(each) for each in by_trouble(snapshot.brokers)], width)
+    worst = _table(_WORST, [_Row(_trouble(each)) for each in snapshot.worst], width)
+    decisions = _decisions(snapshot.decisions, width)
+    for_brokers, for_worst, for_decisions = _shares([_lines_of(each) for each in (brokers, worst, decisions)], left)
+    lines += _first(brokers, for_brokers, "brokers", width)
+    lines += _first(worst, for_worst, "of those named", width)
+    lines += _newest(decisions, for_decisions, width)
     return Group(*_cut(lines, height))
 
 
@@ -60,37 +77,47 @@ def by_trouble(brokers: Iterable[BrokerLine]) -> list[BrokerLine]:
 # How the lines are shared out
 
 
-def _shares(snapshot: Snapshot, left: int | None) -> tuple[int | None, int | None, int | None]:
-    """Lines for brokers, partitions and decisions, headings included: each a third, and what one leaves the others."""
-    wanted = [_lines_of(snapshot.brokers), _lines_of(snapshot.worst), _lines_of(snapshot.decisions)]
+def _shares(wanted: Sequence[int], left: int | None) -> list[int]:
+    """Lines for each part, headings included: alike for all, and what one leaves the others."""
     if left is None:
-        return None, None, None
-    given = [0, 0, 0]
+        return list(wanted)
+    given = [0] * len(wanted)
     for _ in range(left):
-        open_ones = [place for place in range(3) if given[place] < wanted[place]]
+        open_ones = [place for place, lines in enumerate(wanted) if given[place] < lines]
         if not open_ones:
             break
         least = min(open_ones, key=lambda place: given[place])
         given[least] += 1
-    return given[0], given[1], given[2]
+    return given
 
 
-def _lines_of(rows: Sequence[object]) -> int:
-    return len(rows) + 1 if rows else 0
+def _lines_of(blocks: Sequence[_Block]) -> int:
+    return sum(map(len, blocks))
 
 
-def _section(
-    heads: Sequence[_Cell], rows: Sequence[Sequence[_Cell]], lines: int | None, what: str, width: int
-) -> list[Text]:
-    """A table in so many lines; the last says what did not fit."""
-    if not rows or lines == 0:
+def _first(table: Sequence[_Block], lines: int, what: str, width: int) -> list[Text]:
+    """A table in so many lines, heading first; the last says what did not fit."""
+    if lines >= _lines_of(table):
+        return [line for block in table for line in block]
+    shown: list[Text] = []
+    for place, block in enumerate(table):
+        if len(shown) + len(block) >= lines:
+            more = _fit(Text(f"and {len(table) - max(place, 1)} more {what}", style=QUIET), width)
+            return [*(shown or table[0]), more][:lines]
+        shown += block
+    return shown
+
+
+def _newest(blocks: Sequence[_Block], lines: int, width: int) -> list[Text]:
+    """A heading and the last of what follows, in so many lines. Of the first one shown perhaps not all."""
+    if lines == 0 or not blocks:
         return []
-    if lines is None or lines > len(rows):
-        return _table(heads, rows, width)
-    shown = max(0, lines - 2)
-    table = _table(heads, rows[:shown], width)
-    more = Text(f"and {len(rows) - shown} more {what}", style=QUIET)
-    return [*table, _fit(more, width)][:lines]
+    told = [line for block in blocks[1:] for line in block]
+    first = len(told) - min(lines - 1, len(told))
+    starts = {sum(map(len, blocks[1:place])) for place in range(1, len(blocks))}
+    if first < len(told) and first not in starts:  # the second line of one
+        told[first] = _fit(Text.assemble(told[first - 1], " …"), width)
+    return [*blocks[0], *told[first:]]
 
 
 # Parts
@@ -149,13 +176,11 @@ def _counted(counts: PartitionCounts) -> list[_Cell]:
     ]
 
 
-def _broker(line: BrokerLine) -> list[_Cell]:
-    address = line.address or "-"
-    failure = f": {line.failure}" if line.failure else ""
-    waits = f", waits {_span(line.waiting_s)}" if line.waiting_s >= 1 else ""
+def _broker(line: BrokerLine) -> _Row:
+    waits = f"waits {_span(line.waiting_s)}" if line.waiting_s >= 1 else ""
     used = "-" if line.disk_used is None else f"{line.disk_used:.0%}"
     full = BAD if (line.disk_used or 0) >= 0.95 else WARN if (line.disk_used or 0) >= 0.85 else ""
-    return [
+    cells = [
         _Cell(str(line.broker), right=True),
         _Cell(line.state + (" *" if line.rules else ""), _STATES.get(line.state, "")),
         _number(line.leads),
@@ -164,8 +189,9 @@ def _broker(line: BrokerLine) -> list[_Cell]:
         _Cell("-" if line.records_per_s is None else _rate(line.records_per_s), right=True),
         _Cell(used, full, right=True),
         _number(line.unacknowledged, WARN),
-        _Cell(f"{address}{waits}{failure}", BAD if failure else ""),
+        _Cell(line.address or "-", BAD if line.failure else ""),
     ]
+    return _Row(cells, ": ".join(filter(None, (waits, line.failure))))
 
 
 def _trouble(line: TroubleLine) -> list[_Cell]:
@@ -179,17 +205,18 @@ def _trouble(line: TroubleLine) -> list[_Cell]:
     ]
 
 
-def _decisions(decisions: Sequence[DecisionLine], lines: int | None, width: int) -> list[Text]:
-    """The newest last, so that it stands where the eye comes to rest."""
-    if not decisions or lines == 0:
+def _decisions(decisions: Sequence[DecisionLine], width: int) -> list[_Block]:
+    """The newest last, so that it stands where the eye comes to rest; reasons in a second line, where they are long."""
+    if not decisions:
         return []
-    shown = decisions if lines is None else decisions[len(decisions) - max(0, lines - 1) :]
-    told = [_fit(Text("LAST DECISIONS", style=HEAD), width)]
-    for each in shown:
+    told = [[_fit(Text("LAST DECISIONS", style=HEAD), width)]]
+    for each in decisions:
         text = Text(f"{_time(each.time_ms)} ", style=QUIET)
+        indent = len(text)
         text.append(_shortened(_clean(each.subject), max(LEAST_NAME, width // 2 - 10)), style="not dim bold")
-        text.append(_clean(f": {each.decided} ({each.why})"), style="not dim")
-        told.append(_fit(text, width))
+        text.append(_clean(f": {each.decided}"), style="not dim")
+        why = Text(_clean(f"({each.why})"))
+        told.append(_folded(text, why, indent, width))
     return told
 
 
@@ -216,25 +243,39 @@ def _time(time_ms: int) -> str:
     return datetime.fromtimestamp(time_ms / 1000).astimezone().strftime("%H:%M:%S")
 
 
-def _table(heads: Sequence[_Cell], rows: Sequence[Sequence[_Cell]], width: int) -> list[Text]:
-    """A line of headings and one per row: columns as wide as they have to be, the last as wide as there is room.
+def _table(heads: Sequence[_Cell], rows: Sequence[_Row], width: int) -> list[_Block]:
+    """A block of headings and one per row: columns as wide as they have to be, the last as wide as there is room.
 
-    Where names are so long that columns would not be seen, the middle of the names is left out.
+    Where names are so long that columns would not be seen, the middle of the names is left out; of addresses as well.
     """
-    widths = [max(len(row[place].text) for row in (heads, *rows)) for place in range(len(heads))]
-    if not heads[0].right:
-        beyond = sum(widths) + 2 * (len(widths) - 1) - width
-        widths[0] = max(min(widths[0], LEAST_NAME), widths[0] - max(0, beyond))
+    if not rows:
+        return []
+    all_cells = [heads, *(row.cells for row in rows)]
+    widths = [max(len(cells[place].text) for cells in all_cells) for place in range(len(heads))]
+    beyond = max(0, sum(widths) + 2 * (len(widths) - 1) - width)
+    place, least = (-1, len(heads[-1].text)) if heads[0].right else (0, LEAST_NAME)
+    widths[place] = max(min(widths[place], least), widths[place] - beyond)
     table = []
-    for row, whole in [(heads, HEAD), *((row, "") for row in rows)]:
+    for row, whole in [(_Row(heads), HEAD), *((row, "") for row in rows)]:
         text = Text(style=whole)
-        for cell, room in zip(row, widths, strict=True):
+        for cell, room in zip(row.cells, widths, strict=True):
             shown = _shortened(_clean(cell.text), room)
             text.append(shown.rjust(room) if cell.right else shown.ljust(room), style=cell.style)
             text.append("  ")
         text.rstrip()
-        table.append(_fit(text, width))
+        told = Text(_clean(row.told), style=row.cells[-1].style)
+        table.append(_folded(text, told, widths[0] + 2, width))
     return table
+
+
+def _folded(text: Text, rest: Text, indent: int, width: int) -> _Block:
+    """`text` and `rest` in one line; where that is too long, `rest` in a second, indented one."""
+    if not rest:
+        return [_fit(text, width)]
+    together = Text.assemble(text, " ", rest)
+    if len(together) <= width or width < LEAST_FOLDED:
+        return [_fit(together, width)]
+    return [_fit(text, width), _fit(Text.assemble(" " * indent, rest), width)]
 
 
 def _shortened(words: str, room: int) -> str:

@@ -122,7 +122,7 @@ def test_the_longest_names_leave_room_for_what_is_said_of_them():
     assert row.split()[1:] == ["offline", "none", "1,2,3", "2"]
     (row,) = [line for line in text if "flights-4 " in line]
     assert row.split() == ["flights-4", "lacks", "ISR", "1", "1,2,3", "1,2"]
-    assert "..z-17: leader 1" in text[-1]
+    assert "..z-17: leader 1" in text[-2]
 
 
 def test_a_disaster_at_80_by_24_shows_of_everything_the_worst():
@@ -135,8 +135,46 @@ def test_a_disaster_at_80_by_24_shows_of_everything_the_worst():
     assert [line.split()[:2] for line in lines[brokers + 1 : brokers + 3]] == [["60", "leaving"], ["61", "silent"]]
     assert any(line.startswith("and ") and line.endswith("more brokers") for line in lines)
     assert any(line.startswith("flights-0") and "offline" in line and "none" in line for line in lines)
-    assert lines[-1].split(" ", 1)[1].startswith("flights-49: leader 1, isr [1, 3], leader epoch 1 (first live")
+    assert lines[-2].split(" ", 1)[1] == "flights-49: leader 1, isr [1, 3], leader epoch 1"
+    assert lines[-1] == " " * 9 + "(first live replica of [2, 1, 3] that is in sync)"
     assert len(lines) == 24
+
+
+def test_the_whole_reason_is_told_at_80_by_24():
+    why = "[1] went offline; 1 is kept as the last known to be in sync"
+    told = [msgspec.structs.replace(decision(number), why=why) for number in range(3)]
+    lines = shown(msgspec.structs.replace(CALM, decisions=told), SMALL)
+    assert sum(line == f"         ({why})" for line in lines) == 3
+    lines = shown(msgspec.structs.replace(CALM, decisions=told), (80, 8 + 1 + 5))
+    assert [line.partition(": ")[0][9:] for line in (lines[-5], lines[-4], lines[-2])] == [
+        "flights-0",
+        "flights-1",
+        "flights-2",
+    ]
+    assert lines[-5].endswith("leader epoch 1 …")
+    assert sum(line == f"         ({why})" for line in lines) == 2
+
+
+def test_what_fits_into_a_line_is_in_one():
+    told = msgspec.structs.replace(decision(1), why="[2] went offline")
+    lines = shown(msgspec.structs.replace(CALM, decisions=[told]), SMALL)
+    assert lines[-1].endswith("flights-1: leader 1, isr [1, 3], leader epoch 1 ([2] went offline)")
+
+
+def test_why_a_broker_takes_nothing_is_told_at_80_by_24():
+    failure = "No answer from kafka-2.example:9093: deadline exceeded"
+    stuck = broker(2, unacknowledged=3, waiting_s=75.0, failure=failure)
+    lines = shown(msgspec.structs.replace(CALM, brokers=[broker(1), stuck]), SMALL)
+    (place,) = [number for number, line in enumerate(lines) if line.split()[:2] == ["2", "live"]]
+    assert lines[place + 1] == f"        waits 75 s: {failure}"
+    lines = shown(msgspec.structs.replace(CALM, brokers=[broker(1), stuck]), LARGE)
+    assert lines[place].endswith(f"kafka-2.example:9092 waits 75 s: {failure}")
+
+
+def test_ports_are_seen_where_addresses_are_long():
+    lines = shown(msgspec.structs.replace(CALM, brokers=[broker(1, address="broker-1.kafka.example:19092")]), SMALL)
+    address = lines[5].split()[-1]
+    assert address.startswith("broker") and address.endswith("19092") and "…" in address
 
 
 def test_a_disaster_at_200_by_60_shows_more_of_it():
