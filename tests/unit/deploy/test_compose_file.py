@@ -7,7 +7,7 @@ import re
 import pytest
 import yaml
 from compose_test import files
-from compose_test.files import ROOT, agents, mounts, published, seconds, services, settings
+from compose_test.files import ROOT, agents, instructions, mounts, published, seconds, services, settings
 
 from regency.cli.load import load
 from regency.model.endpoints import format_endpoint
@@ -93,6 +93,14 @@ def test_everything_an_agent_keeps_is_in_its_volume(name: str) -> None:
     for directory in (*read.log_dirs, read.regency_history_dir):
         assert directory.startswith(f"{STATE}/")
     assert service["read_only"]
+    assert image_s("REGENCY_PROBE_FILE").startswith(f"{STATE}/"), "all else is read-only, and HEALTHCHECK finds nothing"
+    assert "REGENCY_PROBE_FILE" not in service["environment"]
+
+
+def image_s(name: str) -> str:
+    """A variable of the image."""
+    [value] = [word.partition("=")[2] for words in instructions("ENV") for word in words if word.startswith(f"{name}=")]
+    return value
 
 
 def test_volumes_are_declared_and_nobody_shares_one() -> None:

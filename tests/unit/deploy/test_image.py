@@ -84,6 +84,15 @@ def test_what_the_command_names_is_copied_there() -> None:
     assert copied[health[-1]] == "deploy/healthcheck.py"
 
 
+def test_what_is_copied_from_a_checkout_of_any_umask_is_readable_for_the_user() -> None:
+    places = {words[-1] for words in instructions("COPY") if words[0].startswith("deploy/")}
+    [chmod] = [words for words in instructions("RUN") if words[0] == "chmod"]
+    assert chmod[1] == "0644"
+    assert set(chmod[2:]) == places
+    names = [line.split()[0] for line in (ROOT / "deploy/Dockerfile").read_text().splitlines() if line.strip()]
+    assert names.index("USER") > len(names) - 1 - names[::-1].index("RUN"), "root's to do"
+
+
 def test_everything_that_is_copied_is_let_through() -> None:
     let = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     needed = {name for words in instructions("COPY") if not words[0].startswith("--") for name in words[:-1]}
