@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from compose_test import image
 from compose_test.clients import Clients, answers
 from compose_test.project import AGENTS, ZOOKEEPERS, Project
 from compose_test.stream import Stream
@@ -32,6 +33,7 @@ class Faults:
             successor = self._clients.ruling()
             expect(successor != victim, f"{victim} still rules")
         self._clients.wait_healthy()
+        image.wait_healthy(project, [victim])  # the file that its HEALTHCHECK reads is the killed one's until it serves
         return f"{victim} killed, {successor} rules, all partitions served after {took_s:.1f} s"
 
     def pause_another(self) -> str:
