@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 
-from regency.controller.controller import Controller
+from regency.controller.controller import Controller, View
 from regency.controller.election import ELECTED_BECAUSE
 from regency.controller.event_loop import EventLoop, EventQueue
 from regency.controller.meters import EventMeter, RequestMeter
@@ -54,13 +54,16 @@ class ControllerMetrics:
 
     def collect(self, wanted: Wanted) -> Iterable[Family]:
         """Everything at this moment."""
-        term = self._controller.term
+        view = (
+            self._controller.view
+        )  # one for all: who resigns meanwhile must not be told as ruling with nothing offline
+        term = self._controller.term if view.ruling else None
         ruling = term is not None
         copies = Copies() if term is None else term.copies.take()
-        yield from self._of_controller(copies, ruling=ruling)
+        yield from self._of_controller(copies, view, ruling=ruling)
         yield from self._of_events()
         yield from self._of_channels()
-        yield from self._our_own(ruling=ruling)
+        yield from self._our_own(view, ruling=ruling)
         if ruling:
             reports, most = self._controller.reports, self._max_partitions
             if copies.partitions > most and not self._warned:
@@ -68,9 +71,9 @@ class ControllerMetrics:
                 logger.warning(LEFT_OUT, copies.partitions, most)
             yield from topic_families(copies, reports, wanted, max_partitions=most)
 
-    def _of_controller(self, copies: Copies, *, ruling: bool) -> Iterator[Family]:
+    def _of_controller(self, copies: Copies, view: View, *, ruling: bool) -> Iterator[Family]:
         yield value(names.ACTIVE_CONTROLLER_COUNT, ruling)
-        yield value(names.OFFLINE_PARTITIONS_COUNT, self._controller.view.offline_partitions if ruling else 0)
+        yield value(names.OFFLINE_PARTITIONS_COUNT, view.offline_partitions if ruling else 0)
         yield value(names.PREFERRED_REPLICA_IMBALANCE_COUNT, copies.imbalanced)
         yield value(names.CONTROLLER_STATE, self._loop.state.gauge)
         yield value(names.GLOBAL_TOPIC_COUNT, copies.topic_count)
@@ -105,9 +108,9 @@ class ControllerMetrics:
             names.OLDEST_UNACKNOWLEDGED, [((broker,), each.oldest_ms / 1000) for broker, each in standings.items()]
         )
 
-    def _our_own(self, *, ruling: bool) -> Iterator[Family]:
+    def _our_own(self, view: View, *, ruling: bool) -> Iterator[Family]:
         controller, tallies = self._controller, self._controller.tallies
-        yield value(names.CONTROLLER_EPOCH, controller.view.epoch if ruling else 0)
+        yield value(names.CONTROLLER_EPOCH, view.epoch if ruling else 0)
         yield value(names.FAILOVERS, tallies.failovers)
         phases = controller.failover if ruling else ()
         yield values(names.FAILOVER_SECONDS, [((phase,), spent_ms / 1000) for phase, spent_ms in phases])

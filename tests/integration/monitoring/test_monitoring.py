@@ -196,9 +196,9 @@ def test_partitions_without_a_leader_fire_on_while_nobody_rules(watched: Any, fi
 
         watched.wait(nobody_rules, 60, firing)
         assert all("KafkaOfflinePartitions" in alerts for alerts in seen), seen
-    finally:
+    finally:  # for the tests after this one
         cluster.resume_zookeeper()
-    cluster.start(3)
+        cluster.start(3)
     cluster.wait_healthy(60)
     watched.wait(lambda: not firing().keys() & {"KafkaOfflinePartitions", "KafkaNoActiveController"}, 60, firing)
 

@@ -185,6 +185,30 @@ def test_deletions_are_counted_and_reset_when_their_controller_resigns(two, worl
     assert other.of(KAFKA) == {"activecontrollercount": 1, "activebrokercount": 3}
 
 
+def test_a_scrape_during_a_resignation_does_not_tell_of_a_ruler_with_nothing_offline(two, world, monkeypatch):
+    # KafkaOfflinePartitions keeps for an hour what the last one who ruled has said
+    ruler, _ = two
+    world.write_topic("alone", {0: [3]})
+    world.kill_broker(3)
+    before = ruler.of(KAFKA)
+    copies = ruler.candidate.controller.term.copies
+    take = copies.take
+
+    def resign_meanwhile():
+        taken = take()
+        ruler.candidate.session.expire()
+        ruler.candidate.loop.process(ruler.candidate.queue.poll())
+        assert ruler.candidate.controller.term is None
+        return taken
+
+    monkeypatch.setattr(copies, "take", resign_meanwhile)
+    during = ruler.of(KAFKA)
+
+    assert (before["activecontrollercount"], before["offlinepartitionscount"]) == (1, 1)
+    assert (during["activecontrollercount"], during["offlinepartitionscount"]) == (1, 1)
+    assert "activecontrollercount" not in ruler.of(KAFKA)
+
+
 def test_who_does_not_rule_tells_nothing_of_what_it_knew(two, world):
     ruler, other = two
     world.write_topic("t", {0: [1, 2, 3]})
