@@ -184,6 +184,9 @@ def test_rules_for_single_events_find_the_age_of_each_process(watched: Any, coun
 
 def test_partitions_without_a_leader_fire_on_while_nobody_rules(watched: Any, firing: Alerts) -> None:
     cluster = watched.cluster
+    watched.wait(
+        lambda: "KafkaOfflinePartitions" not in firing(), 60, firing
+    )  # what earlier tests stopped is led again
     cluster.kill(3)
     watched.wait(lambda: "KafkaOfflinePartitions" in firing(), 60, firing)
     cluster.pause_zookeeper()
