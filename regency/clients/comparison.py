@@ -50,7 +50,8 @@ class _Replica:
 
     def covers(self, batch: Batch) -> bool:
         """Whether it should have a batch at these offsets."""
-        return self.start <= batch.last_offset and (not self.ended or batch.base_offset < self.next_offset)
+        first = max(self.start, batch.base_offset)
+        return first <= batch.last_offset and (not self.ended or first < self.next_offset)
 
 
 class Comparison:

@@ -6,6 +6,7 @@ Holds no records: of each batch only what is compared, after its checksum was wo
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 
@@ -13,11 +14,11 @@ import msgspec
 
 from regency.broker_agent.replication.api import FetchedPartition, FetchPartition
 from regency.clients.comparison import Batch, Comparison, Divergence
-from regency.clients.pace import Pace
+from regency.clients.pace import Pacing
 from regency.clients.replica_wire import Place, Replica, ReplicaWire, Unanswered
 from regency.model.ids import BrokerId, Offset, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
-from regency.model.record_batch import CorruptBatch, crc_matches, iter_batches
+from regency.model.record_batch import BatchHeader, CorruptBatch, crc_matches, iter_batches
 
 AT_ONCE = 32
 """Partitions that are read side by side."""
@@ -40,6 +41,8 @@ _STATES = {
     ErrorCode.KAFKA_STORAGE_ERROR: (OFFLINE, "its log or its log directory is offline"),
     ErrorCode.NOT_LEADER_OR_FOLLOWER: (MISSING, "its broker does not host it now"),
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: (MISSING, "its broker does not know it"),
+    ErrorCode.UNKNOWN_TOPIC_ID: (MISSING, "its broker does not know the topic: it was perhaps deleted meanwhile"),
+    ErrorCode.INCONSISTENT_TOPIC_ID: (MISSING, "its broker has another topic of that name"),
 }
 
 
@@ -52,12 +55,18 @@ class Damaged(msgspec.Struct, frozen=True):
 
 
 class Partition(msgspec.Struct, frozen=True):
-    """A partition that is to be read; `places` has every assigned replica."""
+    """A partition that is to be read; `places` has every assigned replica.
+
+    Of a piece of it those batches are read whose last offset is from `begin` on and below `end` (None: all up to the
+    `bound`): so each batch belongs to one piece, whichever replicas have it, and whatever they have at the borders.
+    """
 
     name: TopicPartition
     topic_id: TopicId
     leader: int | None
     places: Mapping[BrokerId, Place | ErrorCode | Unanswered]
+    begin: int = 0
+    end: int | None = None
 
     @property
     def bound(self) -> int:
@@ -66,6 +75,11 @@ class Partition(msgspec.Struct, frozen=True):
         if self.leader is not None and (led := known.get(BrokerId(self.leader))) is not None:
             return led.high_watermark
         return max((place.high_watermark for place in known.values()), default=0)
+
+    @property
+    def read_end(self) -> int:
+        """Where reading ends: at the `bound`, or before."""
+        return self.bound if self.end is None else min(self.bound, self.end)
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -105,7 +119,7 @@ class _Reading:
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
-        self.bound = partition.bound
+        self.bound = partition.read_end
         self.read: dict[BrokerId, Place] = {}
         self.outcome: dict[BrokerId, tuple[str, str]] = {}
         """State and detail of the replicas that could not be read to the end."""
@@ -121,7 +135,8 @@ class _Reading:
                     self.outcome[broker] = (OFFLINE, place.why)
                 case _:
                     self.outcome[broker] = _state(place)
-        self.comparison = Comparison({broker: place.log_start for broker, place in self.read.items()})
+        starts = {broker: max(place.log_start, partition.begin) for broker, place in self.read.items()}
+        self.comparison = Comparison(starts)
         for broker in self.read:
             self.end_if_done(broker)
 
@@ -169,7 +184,7 @@ class _Reading:
         passed = False
         try:
             for at, header in iter_batches(fetched.records):
-                passed = passed or header.base_offset >= self.bound
+                passed = passed or self._is_beyond(header)
                 if passed or header.last_offset < self.comparison.next_offset(broker):
                     continue
                 if not crc_matches(fetched.records, header, at):
@@ -189,6 +204,11 @@ class _Reading:
             self.fail(broker, DAMAGED, f"its broker shows other offsets at {self.comparison.next_offset(broker)}")
         self.end_if_done(broker)
 
+    def _is_beyond(self, header: BatchHeader) -> bool:
+        """Whether it is the first batch that is not read: above the high watermark, or the next piece's."""
+        offset = header.last_offset if self.bound < self.partition.bound else header.base_offset
+        return offset >= self.bound
+
     def _corrupt(self, broker: BrokerId) -> None:
         """The replica's broker refuses what it has: look where exactly, and end there."""
         if broker not in self.careful:
@@ -202,7 +222,7 @@ class _Reading:
         since = self.waits_since.setdefault(broker, time.monotonic())
         if time.monotonic() - since >= patience_s:
             mark = fetched.high_watermark
-            self.fail(broker, BEHIND, f"its high watermark is {mark}, the partition's is {self.bound}")
+            self.fail(broker, BEHIND, f"its high watermark is {mark}, the partition's is {self.partition.bound}")
         return _Went.NOWHERE
 
     def result(self) -> PartitionResult:
@@ -226,7 +246,7 @@ def read_and_compare(
     *,
     patience_s: float,
     on_progress: Callable[[int], object],
-    pace: Pace | None = None,
+    pace: Pacing | None = None,
 ) -> Iterable[PartitionResult]:
     """Results in order. `on_progress` gets the offsets that were read, of all replicas together.
 
@@ -245,7 +265,7 @@ def _read(
     readings: Mapping[TopicPartition, _Reading],
     patience_s: float,
     on_progress: Callable[[int], object],
-    pace: Pace | None,
+    pace: Pacing | None,
 ) -> None:
     starved: dict[Replica, None] = {}
     while wanted := _wanted(readings, starved):
@@ -269,7 +289,7 @@ def _read(
 
 
 def _fetch(
-    wire: ReplicaWire, wanted: Mapping[BrokerId, Sequence[FetchPartition]], pace: Pace | None
+    wire: ReplicaWire, wanted: Mapping[BrokerId, Sequence[FetchPartition]], pace: Pacing | None
 ) -> Mapping[Replica, FetchedPartition | Unanswered]:
     if pace is None:
         return wire.fetch(wanted, max_bytes=RESPONSE_BYTES)
@@ -277,7 +297,11 @@ def _fetch(
         wire.hang_up()
     pace.wait()
     answers = wire.fetch(wanted, max_bytes=min(RESPONSE_BYTES, pace.answer_bytes(len(wanted))))
-    pace.pay(sum(len(fetched.records) for fetched in answers.values() if isinstance(fetched, FetchedPartition)))
+    came = Counter[BrokerId]()
+    for (broker, _), fetched in answers.items():
+        if isinstance(fetched, FetchedPartition):
+            came[broker] += len(fetched.records)
+    pace.pay(came)
     return answers
 
 
@@ -310,7 +334,8 @@ def _begin_later(
         elif listed.error is not ErrorCode.NONE:
             reading.fail(broker, *_state(listed.error))
         elif listed.offset <= at:
-            reading.fail(broker, BEHIND, f"its log ends below offset {at}, the high watermark is {reading.bound}")
+            mark = reading.partition.bound
+            reading.fail(broker, BEHIND, f"its log ends below offset {at}, the high watermark is {mark}")
         else:
             reading.comparison.skip_to(broker, listed.offset)
             reading.end_if_done(broker)

@@ -23,12 +23,14 @@ from regency.broker_agent.replication.fetch_wire import (
     offsets_reply,
     offsets_request,
 )
+from regency.broker_agent.wire.codec import DescribeLogDirsRequest
 from regency.broker_agent.wire.peer import PeerConnection, PeerUnavailable
 from regency.clients.nodes import Node
 from regency.model.ids import NO_BROKER_EPOCH, NO_LEADER_EPOCH, BrokerId, Offset, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 
 EARLIEST, LATEST = -2, -1
+LOG_DIRS_VERSION = 4
 PARTITIONS_AT_ONCE = 2_000
 CONNECT_TIMEOUT_MS = 3_000
 REQUEST_TIMEOUT_MS = 10_000
@@ -98,6 +100,11 @@ class ReplicaWire:
         return self._ask_all(
             wanted, lambda peer, some: _fetch(peer, some, max_bytes), name=lambda one: one.topic_partition
         )
+
+    def sizes(self, wanted: Mapping[BrokerId, Sequence[TopicPartition]]) -> dict[Replica, int]:
+        """Bytes of each replica's log; those whose brokers do not tell are left out."""
+        answers = self._ask_all(wanted, _sizes)
+        return {replica: size for replica, size in answers.items() if isinstance(size, int)}
 
     def _ask_all(
         self,
@@ -170,6 +177,22 @@ def _places(
             place = Place(fetched.log_start_offset, there[name], fetched.high_watermark)
             found[name] = place if fetched.error is ErrorCode.NONE else fetched.error
     return found
+
+
+def _sizes(peer: PeerConnection, wanted: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+    numbers: dict[str, list[int]] = {}
+    for name in wanted:
+        numbers.setdefault(name.topic, []).append(name.partition)
+    described = DescribeLogDirsRequest.DescribableLogDirTopic
+    topics = [described(version=LOG_DIRS_VERSION, topic=topic, partitions=some) for topic, some in numbers.items()]
+    answer = peer.exchange(DescribeLogDirsRequest(version=LOG_DIRS_VERSION, topics=topics), LOG_DIRS_VERSION)
+    return {
+        TopicPartition(topic.name, each.partition_index): each.partition_size
+        for directory in answer.results
+        for topic in directory.topics
+        for each in topic.partitions
+        if not each.is_future_key
+    }
 
 
 def _fetch(

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import click
-import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -16,88 +15,20 @@ from regency.cli.context import (
     Seconds,
     cluster_options,
     current,
-    print_json,
-    print_table,
-    say,
     stderr_is_terminal,
 )
 from regency.cli.deletions import refuse_if_going
-from regency.cli.exits import CommandFailed, Exit
+from regency.cli.exits import CommandFailed
 from regency.cli.kafka_clients import admin_client, check_partition
 from regency.cli.metadata import TopicFacts, decode_topics
 from regency.cli.refusals import refusal
+from regency.cli.verify.report import report
 from regency.cli.wire import cluster_wire
-from regency.clients.comparison import Batch, Divergence
 from regency.clients.pace import Pace
-from regency.clients.reading import (
-    BEHIND,
-    DAMAGED,
-    DIVERGES,
-    FAILED,
-    MISSING,
-    OFFLINE,
-    Damaged,
-    Partition,
-    PartitionResult,
-    read_and_compare,
-)
+from regency.clients.reading import Partition, PartitionResult, read_and_compare
 from regency.clients.replica_wire import REQUEST_TIMEOUT_MS, Place, ReplicaWire, replica_wire
 from regency.model.ids import BrokerId, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
-
-_WRONG = (DIVERGES, DAMAGED, FAILED)
-_NOT_COMPARED = (BEHIND, OFFLINE, MISSING)
-
-
-class ReplicaFacts(msgspec.Struct, frozen=True):
-    """A replica; offsets are None where it could not be asked. `state` is one of seven stable words."""
-
-    broker: int
-    state: str
-    detail: str
-    log_start: int | None
-    read_to: int | None
-    log_end: int | None
-    high_watermark: int | None
-
-
-class BatchFacts(msgspec.Struct, frozen=True):
-    """What a broker has where replicas begin to differ."""
-
-    broker: int
-    base_offset: int | None
-    last_offset: int | None
-    leader_epoch: int | None
-    crc: int | None
-    size: int | None
-
-
-class DivergenceFacts(msgspec.Struct, frozen=True):
-    """Offsets on which replicas differ, both ends included."""
-
-    from_offset: int
-    to_offset: int
-    there: list[BatchFacts]
-
-
-class PartitionFacts(msgspec.Struct, frozen=True):
-    """A partition."""
-
-    topic: str
-    partition: int
-    leader: int | None
-    high_watermark: int
-    replicas: list[ReplicaFacts]
-    divergences: list[DivergenceFacts]
-    damaged: list[Damaged]
-
-
-class Verification(msgspec.Struct, frozen=True):
-    """What `regency verify replicas -o json` prints. `complete`: no replica was behind or out of reach."""
-
-    agrees: bool
-    complete: bool
-    partitions: list[PartitionFacts]
 
 
 @click.group()
@@ -165,18 +96,7 @@ def replicas(topic: str, numbers: tuple[int, ...], wait: float, timeout: float, 
             held = {BrokerId(broker): places[BrokerId(broker), name] for broker in each.replica_nodes}
             partitions.append(Partition(name, topic_id, each.leader_id if each.leader_id >= 0 else None, held))
         results = _read(wire, partitions, wait, Pace(throttle) if throttle is not None else None)
-    found = Verification(
-        agrees=not any(verdict.state in _WRONG for result in results for verdict in result.replicas),
-        complete=not any(verdict.state in _NOT_COMPARED for result in results for verdict in result.replicas),
-        partitions=[_facts(result) for result in results],
-    )
-    if current().json:
-        print_json(found)
-    else:
-        _tell(found)
-    if not found.agrees:
-        return Exit.FAILED
-    return Exit.DONE if found.complete else Exit.UNHEALTHY
+    return report(results)
 
 
 def _describe(servers: str, topic: str) -> tuple[TopicFacts, TopicId]:
@@ -219,76 +139,3 @@ def _progress() -> Iterator[Progress]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True, disable=not stderr_is_terminal()) as bar:
         yield bar
-
-
-def _facts(result: PartitionResult) -> PartitionFacts:
-    partition = result.partition
-    rows = []
-    for verdict in result.replicas:
-        place = partition.places[BrokerId(verdict.broker)]
-        end, mark = (place.log_end, place.high_watermark) if isinstance(place, Place) else (None, None)
-        rows.append(
-            ReplicaFacts(verdict.broker, verdict.state, verdict.detail, verdict.log_start, verdict.read_to, end, mark)
-        )
-    return PartitionFacts(
-        partition.name.topic,
-        partition.name.partition,
-        partition.leader,
-        partition.bound,
-        rows,
-        [_divergence(each) for each in result.divergences],
-        result.damages,
-    )
-
-
-def _divergence(divergence: Divergence) -> DivergenceFacts:
-    there = [
-        BatchFacts(broker, None, None, None, None, None) if batch is None else BatchFacts(broker, *batch)
-        for broker, batch in sorted(divergence.first.items())
-    ]
-    return DivergenceFacts(divergence.from_offset, divergence.to_offset, there)
-
-
-def _tell(found: Verification) -> None:
-    table = [["PARTITION", "BROKER", "ROLE", "LOG-START", "READ-TO", "HW", "LEO", "STATE", "DETAIL"]]
-    for partition in found.partitions:
-        for replica in partition.replicas:
-            offsets = (replica.log_start, replica.read_to, replica.high_watermark, replica.log_end)
-            table.append(
-                [
-                    f"{partition.topic}-{partition.partition}",
-                    str(replica.broker),
-                    "leader" if replica.broker == partition.leader else "follower",
-                    *("-" if offset is None else str(offset) for offset in offsets),
-                    replica.state,
-                    replica.detail or "-",
-                ]
-            )
-    print_table(table)
-    for partition in found.partitions:
-        for divergence in partition.divergences:
-            _tell_divergence(f"{partition.topic}-{partition.partition}", divergence)
-        for damage in partition.damaged:
-            where = f"{partition.topic}-{partition.partition}, offset {damage.offset}, broker {damage.broker}"
-            click.echo(f"\n{where}: {damage.what}.")
-    _sum_up(found)
-
-
-def _tell_divergence(name: str, divergence: DivergenceFacts) -> None:
-    click.echo(f"\n{name}, offsets {divergence.from_offset} to {divergence.to_offset}: the replicas differ.")
-    for each in divergence.there:
-        if each.base_offset is None or each.last_offset is None:
-            click.echo(f"  broker {each.broker}: nothing there")
-        else:
-            assert each.leader_epoch is not None and each.crc is not None and each.size is not None
-            batch = Batch(each.base_offset, each.last_offset, each.leader_epoch, each.crc, each.size)
-            click.echo(f"  broker {each.broker}: {batch}")
-
-
-def _sum_up(found: Verification) -> None:
-    states = [replica.state for partition in found.partitions for replica in partition.replicas]
-    counted = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(sorted(states)))
-    many = "partition" if len(found.partitions) == 1 else "partitions"
-    say(f"{len(found.partitions)} {many}, replicas: {counted or 'none'}.")
-    if not found.agrees:
-        say("docs/tools.md tells how a replica is mended.")

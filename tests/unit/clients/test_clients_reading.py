@@ -11,7 +11,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from regency.broker_agent.replication.api import FetchedPartition, FetchPartition, ListedOffset
 from regency.clients import reading
-from regency.clients.pace import Pace
+from regency.clients.pace import BrokerPace, Pace
 from regency.clients.reading import Partition, PartitionResult, read_and_compare
 from regency.clients.replica_wire import Place, Unanswered
 from regency.model.clock import ManualClock
@@ -369,13 +369,13 @@ def test_no_more_is_read_than_is_allowed_and_not_much_less(rate: int) -> None:
 def test_time_in_which_nothing_was_read_is_not_saved_up() -> None:
     clock = ManualClock()
     pace = Pace(100, clock=clock)
-    pace.pay(50)
+    pace.pay({BrokerId(1): 50})
     assert pace.pause_s == 0.5
     clock.advance(60_000)
     assert pace.pause_s == 0
-    pace.pay(200)
+    pace.pay({BrokerId(1): 200})
     assert pace.pause_s == 2
-    pace.pay(1)
+    pace.pay({BrokerId(1): 1})
     assert pace.pause_s == 2.01
 
 
@@ -387,3 +387,25 @@ def test_connections_do_not_rest_longer_than_brokers_let_them() -> None:
 
 def test_a_throttle_below_one_byte_for_each_broker_still_asks_for_something() -> None:
     assert [Pace(rate).answer_bytes(3) for rate in (1, 3, 9)] == [1, 1, 3]
+
+
+def test_each_broker_has_a_pace_of_its_own_and_all_wait_for_the_slowest() -> None:
+    clock = ManualClock()
+    slow, fast = BrokerId(1), BrokerId(2)
+    pace = BrokerPace({slow: 100, fast: 1_000}, clock=clock, sleep=lambda seconds: clock.advance(round(seconds * 1000)))
+    assert pace.answer_bytes(2) == 100
+    pace.pay({fast: 500})
+    assert pace.pause_s == 0.5
+    pace.pay({slow: 200, fast: 100})
+    assert pace.pause_s == 2
+    pace.wait()
+    assert (clock.monotonic_ms(), pace.pause_s) == (2_000, 0)
+
+
+def test_a_topic_that_was_deleted_meanwhile_is_missing() -> None:
+    wire = three()
+    for log in wire.logs.values():
+        log.error, log.error_at = ErrorCode.UNKNOWN_TOPIC_ID, 10
+    [result] = verify(wire)
+    assert states([result]) == [dict.fromkeys((1, 2, 3), "missing")]
+    assert "perhaps deleted meanwhile" in result.replicas[0].detail

@@ -1,0 +1,246 @@
+"""Partitions read in pieces come out as if they had been read in one, whatever the borders cut."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from functools import cache
+from itertools import pairwise
+from typing import Any
+from uuid import UUID
+
+import pytest
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from msgspec.structs import replace
+
+from regency.broker_agent.replication.api import FetchedPartition, FetchPartition, ListedOffset
+from regency.clients import reading
+from regency.clients.reading import Partition, PartitionResult, read_and_compare
+from regency.clients.replica_wire import Place, Unanswered
+from regency.model.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
+from regency.model.kafka_errors import ErrorCode
+from regency.model.record_batch import read_header, stamp
+from regency.pipeline.jobs.audit_merge import is_worth_another_look, merged
+
+TOPIC_ID = TopicId(UUID(int=9))
+T0 = TopicPartition("t", 0)
+END = 40
+
+
+@cache
+def records(count: int, value: bytes) -> bytes:
+    builder = DefaultRecordBatchBuilder(
+        magic=2, compression_type=0, is_transactional=0, producer_id=-1, producer_epoch=-1, base_sequence=-1,
+        batch_size=1 << 20,
+    )  # fmt: skip
+    for number in range(count):
+        assert builder.append(number, timestamp=1_000 + number, key=None, value=value, headers=[])
+    return bytes(builder.build())
+
+
+def a_batch(offset: int, count: int, *, epoch: int = 0, value: bytes = b"v") -> bytes:
+    batch = bytearray(records(count, value))
+    stamp(batch, Offset(offset), LeaderEpoch(epoch))
+    return bytes(batch)
+
+
+class Replica:
+    """Batches of some records each, told up to the high watermark, `most` at a time."""
+
+    def __init__(self, batches: Sequence[bytes], *, start: int = 0, mark: int = END, most: int = 2) -> None:
+        self.batches = list(batches)
+        self.start, self.mark, self.most = start, mark, most
+        self.refused_at = -1
+
+    @property
+    def end(self) -> int:
+        return max((read_header(batch).next_offset for batch in self.batches), default=self.start)
+
+    def place(self) -> Place:
+        return Place(Offset(self.start), Offset(self.end), Offset(self.mark))
+
+    def fetch(self, offset: int, most_bytes: int) -> FetchedPartition:
+        if not self.start <= offset <= self.end:
+            return FetchedPartition(ErrorCode.OFFSET_OUT_OF_RANGE)
+        headers = [(read_header(batch), batch) for batch in self.batches]
+        there = [one for one in headers if one[0].last_offset >= offset and one[0].base_offset < self.mark]
+        shown = there[: 1 if most_bytes == 1 else self.most]
+        if any(header.base_offset <= self.refused_at <= header.last_offset for header, _ in shown):
+            return FetchedPartition(ErrorCode.CORRUPT_MESSAGE)
+        return FetchedPartition(
+            ErrorCode.NONE, Offset(self.mark), Offset(self.start), b"".join(batch for _, batch in shown)
+        )
+
+
+class FakeWire:
+    def __init__(self, replicas: Mapping[int, Replica]) -> None:
+        self.replicas = replicas
+
+    def fetch(self, wanted: Mapping[BrokerId, Sequence[FetchPartition]], *, max_bytes: int) -> dict[Any, Any]:
+        assert max_bytes > 0
+        return {
+            (broker, one.topic_partition): self.replicas[broker].fetch(one.fetch_offset, one.max_bytes)
+            for broker, some in wanted.items()
+            for one in some
+        }
+
+    def starts(self, wanted: Mapping[BrokerId, Sequence[TopicPartition]]) -> dict[Any, Any]:
+        return {
+            (broker, name): ListedOffset(ErrorCode.NONE, -1, Offset(self.replicas[broker].start))
+            for broker, some in wanted.items()
+            for name in some
+        }
+
+
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "_PAUSE_S", 0)
+
+
+def partition_of(replicas: Mapping[int, Replica], **silent: str) -> Partition:
+    places: dict[BrokerId, Any] = {BrokerId(broker): replica.place() for broker, replica in replicas.items()}
+    places |= {BrokerId(int(broker[1:])): Unanswered(why) for broker, why in silent.items()}
+    return Partition(T0, TOPIC_ID, 1, places)
+
+
+def read(replicas: Mapping[int, Replica], partition: Partition) -> PartitionResult:
+    wire: Any = FakeWire(replicas)
+    [result] = read_and_compare(wire, [partition], patience_s=0, on_progress=lambda _: None)
+    return result
+
+
+def read_in_pieces(replicas: Mapping[int, Replica], partition: Partition, borders: Sequence[int]) -> PartitionResult:
+    edges = [0, *borders, partition.bound]
+    pieces = [replace(partition, begin=begin, end=end) for begin, end in pairwise(edges)]
+    return merged(partition, [read(replicas, piece) for piece in pieces])
+
+
+def told(result: PartitionResult) -> Any:
+    return (
+        [(verdict.broker, verdict.state, verdict.log_start, verdict.read_to) for verdict in result.replicas],
+        [(each.from_offset, each.to_offset, each.first) for each in result.divergences],
+        [(damage.broker, damage.offset, damage.what) for damage in result.damages],
+    )
+
+
+def a_log(choose: random.Random, end: int = END) -> list[bytes]:
+    batches = []
+    offset = 0
+    while offset < end:
+        count = min(choose.randint(1, 7), end - offset)
+        batches.append(a_batch(offset, count))
+        offset += count
+    return batches
+
+
+def changed(log: Sequence[bytes], choose: random.Random) -> list[bytes]:
+    """A batch of the log is another, flipped in one bit, of another epoch, or in two."""
+    at = choose.randrange(len(log))
+    header = read_header(log[at])
+    count = header.last_offset_delta + 1
+    match choose.choice(("value", "flip", "epoch", "two")):
+        case "value":
+            there = [a_batch(header.base_offset, count, value=b"another")]
+        case "flip":
+            there = [log[at][:-1] + bytes([log[at][-1] ^ 1])]
+        case "epoch":
+            there = [a_batch(header.base_offset, count, epoch=1)]
+        case _:
+            first = choose.randint(1, count)
+            there = [a_batch(header.base_offset, first)]
+            there += [a_batch(header.base_offset + first, count - first)] if first < count else []
+    return [*log[:at], *there, *log[at + 1 :]]
+
+
+def a_cluster(choose: random.Random) -> dict[int, Replica]:
+    log = a_log(choose)
+    replicas = {broker: Replica(log, most=choose.randint(1, 4)) for broker in (1, 2, 3)}
+    for broker in choose.sample((1, 2, 3), choose.randint(0, 2)):
+        replicas[broker].batches = changed(log, choose)
+    if choose.random() < 0.4:  # retention, in the middle of a batch too, as DeleteRecords leaves it
+        late = replicas[choose.choice((2, 3))]
+        late.start = choose.randrange(END)
+        late.batches = [batch for batch in late.batches if read_header(batch).last_offset >= late.start]
+    return replicas
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_in_pieces_replicas_come_out_as_in_one(seed: int) -> None:
+    choose = random.Random(seed)
+    for _ in range(5):
+        replicas = a_cluster(choose)
+        partition = partition_of(replicas)
+        borders = sorted(choose.sample(range(1, END), choose.randint(1, 6)))
+        assert told(read_in_pieces(replicas, partition, borders)) == told(read(replicas, partition)), borders
+
+
+def test_the_seeds_reach_every_kind_of_finding() -> None:
+    states: set[str] = set()
+    joined = 0
+    for seed in range(60):
+        choose = random.Random(seed)
+        result = read(replicas := a_cluster(choose), partition_of(replicas))
+        states |= {verdict.state for verdict in result.replicas}
+        joined += sum(each.to_offset > each.from_offset for each in result.divergences)
+    assert states == {"agrees", "diverges", "damaged"}
+    assert joined > 5
+
+
+def test_a_replica_that_lags_is_read_as_far_as_it_goes() -> None:
+    log = a_log(random.Random(1))
+    replicas = {broker: Replica(log) for broker in (1, 2, 3)}
+    replicas[2].batches = [batch for batch in log if read_header(batch).next_offset <= 21]
+    replicas[2].mark = replicas[2].end
+    partition = partition_of(replicas, b4="broker 4 is not live")
+    result = read_in_pieces(replicas, partition, [5, 13, 22, 30])
+    assert [(each.broker, each.state, each.read_to) for each in result.replicas] == [
+        (1, "agrees", END),
+        (2, "behind", replicas[2].end),
+        (3, "agrees", END),
+        (4, "offline", None),
+    ]
+    assert result.divergences == []
+    assert f"its high watermark is {replicas[2].end}, the partition's is {END}" in result.replicas[1].detail
+
+
+def test_damage_in_one_piece_does_not_hide_what_is_behind_it() -> None:
+    log = [a_batch(offset, 5) for offset in range(0, END, 5)]
+    replicas = {broker: Replica(log) for broker in (1, 2, 3)}
+    replicas[3].refused_at = 12
+    replicas[3].batches[6] = a_batch(30, 5, value=b"another")
+    partition = partition_of(replicas)
+    result = read_in_pieces(replicas, partition, [20])
+    assert [(each.broker, each.state, each.read_to) for each in result.replicas] == [
+        (1, "agrees", END),
+        (2, "agrees", END),
+        (3, "damaged", 10),
+    ]
+    assert result.replicas[2].detail == "it cannot be read beyond offset 10"
+    assert [(damage.broker, damage.offset) for damage in result.damages] == [(3, 10)]
+    assert [(each.from_offset, each.to_offset) for each in result.divergences] == [(30, 34)]
+
+
+def test_another_look_is_worth_it_where_a_replica_is_there_by_now() -> None:
+    log = a_log(random.Random(2))
+    replicas = {broker: Replica(log) for broker in (1, 2, 3)}
+    whole = partition_of(replicas)
+    away = replace(partition_of({1: replicas[1], 3: replicas[3]}, b2="it does not answer"), end=END)
+    out_of_reach = read({1: replicas[1], 3: replicas[3]}, away)
+    assert is_worth_another_look(out_of_reach, whole)
+    assert not is_worth_another_look(out_of_reach, away), "it is still away"
+
+    replicas[2].batches = [*log[:-1], a_batch(read_header(log[-1]).base_offset, 1, value=b"another")]
+    replicas[2].batches[-1] = a_batch(
+        read_header(log[-1]).base_offset, read_header(log[-1]).last_offset_delta + 1, value=b"another"
+    )
+    different = read(replicas, replace(whole, end=END))
+    assert [verdict.state for verdict in different.replicas] == ["agrees", "diverges", "agrees"]
+    assert is_worth_another_look(different, whole)
+
+    cut = {broker: Replica(log[:3], mark=read_header(log[2]).next_offset) for broker in (1, 2, 3)}
+    assert not is_worth_another_look(different, partition_of(cut)), "the log was cut: there is nothing to look at"
+
+    replicas[2].batches = [log[0][:-1] + bytes([log[0][-1] ^ 1]), *log[1:]]
+    damaged = read(replicas, replace(whole, end=END))
+    assert [verdict.state for verdict in damaged.replicas] == ["agrees", "damaged", "agrees"]
+    assert not is_worth_another_look(damaged, whole), "damage on a disk stays"
