@@ -12,21 +12,17 @@ import click
 import confluent_kafka
 import msgspec
 from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
-from kafka.errors import KafkaTimeoutError
 
 from regency.cli.context import TOPIC_NAME, Seconds, cluster_options, current, print_json, say
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.kafka_clients import (
     CONNECT_TIMEOUT_S,
-    REQUEST_TIMEOUT_MS,
-    admin_client,
     check_reachable,
     client_config,
     unreachable,
 )
 from regency.cli.load_history import VALUE_BYTES, LoadHistory, content_of, value_of
-from regency.cli.refusals import refusal
-from regency.model.kafka_errors import ErrorCode
+from regency.cli.topic_making import ensure_topic
 from regency.model.topic_names import validate_topic_name
 
 TICK_S = 0.02
@@ -132,7 +128,7 @@ def load(
         raise click.BadParameter(f"records of a history have {VALUE_BYTES} bytes or more.", param_hint="--size")
     validate_topic_name(topic)
     servers = current().bootstrap_servers()
-    _ensure(servers, topic)
+    ensure_topic(servers, topic, configs=OWN_TOPIC)
     producer = confluent_kafka.Producer(
         {**client_config(servers), **WATCHFUL, "acks": "all", "enable.idempotence": True}
     )
@@ -238,22 +234,3 @@ def _reader(servers: str, topic: str, begin: int) -> confluent_kafka.Consumer:
         raise unreachable(servers) from error
     consumer.assign([TopicPartition(topic, partition, begin) for partition in sorted(partitions)])
     return consumer
-
-
-def _ensure(servers: str, topic: str) -> None:
-    """Create the topic where it is not there, and wait for its leaders. Raises CommandFailed."""
-    wanted = {"num_partitions": -1, "replication_factor": -1, "assignments": {}, "configs": OWN_TOPIC}
-    with admin_client(servers) as client:
-        answer = client.create_topics({topic: wanted}, timeout_ms=REQUEST_TIMEOUT_MS, raise_errors=False)["topics"][0]
-        if answer["error_code"] == ErrorCode.NONE:
-            say(f"Created topic {topic}.")
-        elif answer["error_code"] != ErrorCode.TOPIC_ALREADY_EXISTS:
-            raise refusal(f"topic {topic}", answer["error_code"], answer.get("error_message"))
-        try:
-            client.wait_for_topics([topic], timeout_ms=REQUEST_TIMEOUT_MS)
-        except KafkaTimeoutError as error:
-            raise CommandFailed(
-                f"Not every partition of {topic} has a leader: {error}.",
-                hint="`regency topics describe` shows which; try again when brokers are back.",
-                status=Exit.IN_PROGRESS,
-            ) from error

@@ -31,6 +31,12 @@ def names(session: SparkSession, directory: str) -> list[str]:
     return sorted(status.getPath().getName() for status in system.listStatus(path) if status.isFile())
 
 
+def make_directory(session: SparkSession, directory: str) -> None:
+    """Make a directory, and those above it, where they do not exist."""
+    path, system = _located(session, directory)
+    system.mkdirs(path)
+
+
 def delete(session: SparkSession, directory: str, name: str) -> None:
     """Delete one file of a directory."""
     path, system = _located(session, f"{directory}/{name}")

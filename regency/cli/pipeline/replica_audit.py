@@ -30,7 +30,7 @@ MOST_ROWS = 100
     metavar="BYTES_PER_S",
     help="Read no more than that of each broker, all tasks together.  [default: as fast as brokers answer]",
 )
-@click.option("--output", "directory", metavar="DIR", help="Write a row per replica there, as Parquet, too.")
+@click.option("--to", "directory", metavar="DIR", help="Write a row per replica there, as Parquet, too.")
 @spark_options
 def replica_audit(
     topics: tuple[str, ...],
@@ -52,7 +52,7 @@ def replica_audit(
     \b
     Examples:
       regency pipeline replica-audit flights
-      regency pipeline replica-audit --master spark://host:7077 --throttle 20000000 --output /tmp/audit
+      regency pipeline replica-audit --master spark://host:7077 --throttle 20000000 --to /tmp/audit
       regency pipeline replica-audit -o json | jq '.partitions[].divergences'
     """
     servers = current().bootstrap_servers()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from regency.chaos import flights as module
-from regency.chaos.flights import FlightsMissing, archive, flights
+from regency.chaos.flights import Flight, FlightsMissing, airlines, archive, flights, flights_by_hour
 
 
 def test_a_flight_is_keyed_by_its_carrier_and_keeps_every_column() -> None:
@@ -53,3 +53,24 @@ def test_an_archive_with_other_content_is_named(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(module, "archive", lambda: odd)
     with pytest.raises(FlightsMissing, match="is not the flights archive"):
         list(flights())
+
+
+def test_flights_by_hour_are_in_the_order_of_the_year(monkeypatch: pytest.MonkeyPatch) -> None:
+    def shuffled() -> list[Flight]:
+        hours = ("2013-10-01T05:00:00Z", "2013-02-01T23:00:00Z", "2013-02-01T05:00:00Z", "2013-10-01T05:00:00Z")
+        return [Flight(b"%d" % at, json.dumps({"time_hour": hour}).encode()) for at, hour in enumerate(hours)]
+
+    monkeypatch.setattr(module, "flights", shuffled)
+    assert [flight.key for flight in flights_by_hour()] == [b"2", b"1", b"0", b"3"]
+    assert [flight.key for flight in flights_by_hour(2)] == [b"2", b"1"]
+
+
+def test_every_carrier_has_a_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    named = dict(airlines())
+    assert (len(named), named["UA"]) == (16, "United Air Lines Inc.")
+    monkeypatch.setattr(module, "archive", lambda: tmp_path / "flights.csv.zip")
+    with pytest.raises(FlightsMissing, match=r"airlines\.csv is not the table of airlines"):
+        airlines()
+    (tmp_path / "airlines.csv").write_text("code,name\nUA,United\n")
+    with pytest.raises(FlightsMissing, match=r"airlines\.csv is not the table of airlines"):
+        airlines()

@@ -80,7 +80,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[FakeProducer]:
 
     monkeypatch.setattr(load.confluent_kafka, "Producer", make)
     monkeypatch.setattr(load, "check_reachable", lambda *_: None)
-    monkeypatch.setattr(load, "_ensure", lambda *_: None)
+    monkeypatch.setattr(load, "ensure_topic", lambda *_, **__: None)
     return producers
 
 

@@ -1,0 +1,122 @@
+"""The command `regency pipeline flights`."""
+
+from __future__ import annotations
+
+import click
+
+from regency.chaos.flights import FLIGHTS, airlines
+from regency.cli.context import TOPIC_NAME, Seconds, current, print_json, say
+from regency.cli.exits import Exit
+from regency.cli.pipeline.flights_input import produce_flights
+from regency.cli.pipeline.spark import SparkChoice, job_session, spark_options
+from regency.cli.topic_making import ensure_topic
+from regency.model.topic_names import validate_topic_name
+from regency.pipeline.jobs.flights import FlightsOptions, FlightsRun
+
+_SHUFFLE = "spark.sql.shuffle.partitions"
+_CHECKPOINT = "_checkpoint"
+"""In the output directory: readers of Parquet pass over names that begin so."""
+
+
+@click.command(short_help="Follow the demo's topic: delays by carrier and hour.")
+@click.option("--to", metavar="DIR", required=True, help="Directory of the Parquet files, made if need be.")
+@click.option("--topic", type=TOPIC_NAME, default="flights", show_default=True, help="Topic to read.")
+@click.option("--to-topic", type=TOPIC_NAME, help="Topic to write the results to.  [default: TOPIC-delays]")
+@click.option("--no-topic", is_flag=True, help="Write Parquet only.")
+@click.option("--checkpoint", metavar="DIR", help=f"What a restart goes on from.  [default: {_CHECKPOINT} in --to]")
+@click.option("--once", is_flag=True, help="End when everything is done that is there now.  [default: go on for ever]")
+@click.option(
+    "--every", type=Seconds(0.1), default=5.0, show_default=True, help="Without --once: seconds between batches."
+)
+@click.option(
+    "--watermark",
+    default="2 days",
+    show_default=True,
+    metavar="TIME",
+    help="How much later than the latest flight one may come and still be counted.",
+)
+@click.option(
+    "--bad-records",
+    type=click.Choice(["fail", "skip"]),
+    default="fail",
+    show_default=True,
+    help="What becomes of a record that is no flight.",
+)
+@click.option("--max-offsets", type=click.IntRange(min=1), help="Most records of a batch.  [default: what there is]")
+@click.option("--ignore-data-loss", is_flag=True, help="Go on with what is left where records are gone.")
+@click.option("--produce", is_flag=True, help="First write the flights to the topic, which must not have records.")
+@click.option(
+    "--flights", "count", type=click.IntRange(1, FLIGHTS), help="With --produce: so many of them.  [default: all]"
+)
+@spark_options
+def flights(
+    to: str,
+    topic: str,
+    to_topic: str | None,
+    checkpoint: str | None,
+    every: float,
+    watermark: str,
+    bad_records: str,
+    max_offsets: int | None,
+    count: int | None,
+    spark: SparkChoice,
+    *,
+    no_topic: bool,
+    once: bool,
+    ignore_data_loss: bool,
+    produce: bool,
+) -> Exit:
+    """Follow a topic of flights, such as the demo's, and write delays by carrier and hour, on Spark.
+
+    A row comes out for each carrier and hour once the watermark has passed it, to Parquet files and to a topic, each
+    once, also where this command or a broker is killed on the way: the same command goes on where it was.
+
+    Exit status 0: done; 1: a record was no flight (see --bad-records), records are gone, or Spark failed.
+
+    \b
+    Examples:
+      regency pipeline flights --produce --once --to delays
+      regency pipeline flights --to delays --every 10
+      regency pipeline flights --once --to delays --bad-records skip -o json
+    """
+    if count is not None and not produce:
+        raise click.UsageError("--flights says how many --produce writes.")
+    if to_topic is not None and no_topic:
+        raise click.UsageError("--to-topic and --no-topic contradict each other.")
+    target = None if no_topic else to_topic or f"{topic}-delays"
+    for name in (topic, target):
+        if name is not None:
+            validate_topic_name(name)
+    if target == topic:
+        raise click.UsageError("--to-topic is the topic that is read.")
+    options = FlightsOptions(
+        servers=current().bootstrap_servers(),
+        topic=topic,
+        output=to,
+        checkpoint=checkpoint or f"{to.rstrip('/')}/{_CHECKPOINT}",
+        to=target,
+        airlines=airlines(),
+        watermark=watermark,
+        every_s=None if once else every,
+        skip_bad=bad_records == "skip",
+        fail_on_data_loss=not ignore_data_loss,
+        max_offsets_per_trigger=max_offsets,
+    )
+    if produce:
+        produce_flights(options.servers, topic, count)
+    if target is not None:
+        ensure_topic(options.servers, target, configs={})
+    with job_session("regency flights", spark) as session:
+        if _SHUFFLE not in spark.settings:  # 200, the default, is for large clusters: each is a task with its own state
+            session.conf.set(_SHUFFLE, str(max(2, session.sparkContext.defaultParallelism)))
+        run = FlightsRun(session, options)
+        try:
+            run.run(tell=say)
+        finally:
+            found = run.counts
+            if current().json:
+                print_json(found)
+            if found.open:
+                say(f"{found.open} hours of carriers are open: they close as flights come that are {watermark} later.")
+            say(found.line)
+    return Exit.DONE

@@ -1,0 +1,105 @@
+"""From records of the demo's topic to delays by carrier and hour: the frames of the job flights, and nothing else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+FLIGHT = "carrier string, time_hour string, dep_delay double, arr_delay double, _malformed string"
+"""What is read of a record's value. `time_hour` is text here: as a timestamp any number would pass for seconds."""
+DELAYS = """
+    hour timestamp, carrier string, airline string, flights bigint, cancelled bigint,
+    mean_dep_delay double, max_dep_delay double, mean_arr_delay double
+"""
+"""Results: a row for each carrier and hour in which it had flights. Delays: minutes; null where none departed."""
+INPUT, OUTPUT = "input", "output"
+"""Names of the observed metrics: `rows` and `bad` of what is read, `windows` of what comes out."""
+
+_TIME = r"^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}"
+
+
+def flights_of(records: DataFrame, *, skip_bad: bool) -> DataFrame:
+    """Flights with `carrier`, `hour` and delays, of records as `format("regency")` reads them.
+
+    A record that is no flight ends the query with an error that begins with BAD, or is left out and counted.
+    """
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415  (the name everybody gives it)
+
+    value = F.col("value").cast("string")
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_malformed"}
+    parsed = records.select(
+        F.concat_ws("", "topic", F.lit("-"), "partition", F.lit(", offset "), "offset").alias("place"),
+        value.alias("text"),
+        F.from_json(value, FLIGHT, options).alias("flight"),
+    )
+    timed = parsed.withColumn(
+        "hour", F.when(F.col("flight.time_hour").rlike(_TIME), F.try_to_timestamp(F.col("flight.time_hour")))
+    )
+    judged = timed.withColumn("wrong", _wrong()).observe(
+        INPUT, F.count(F.lit(1)).alias("rows"), F.count(F.col("wrong")).alias("bad")
+    )
+    sound = F.col("wrong").isNull()
+    if not skip_bad:
+        told = F.concat(F.lit(BAD), F.col("place"), F.lit(": "), F.col("wrong"), F.lit("."))
+        sound = F.when(sound, F.lit(True)).otherwise(F.raise_error(told).cast("boolean"))
+    return judged.filter(sound).select("flight.carrier", "hour", "flight.dep_delay", "flight.arr_delay")
+
+
+BAD = "no flight: "
+
+
+def _wrong() -> Column:
+    """Why a record is no flight; null where it is one."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415
+
+    return (
+        F.when(F.col("text").isNull(), "the record has no value")
+        .when(F.col("flight").isNull() | F.col("flight._malformed").isNotNull(), "it is no JSON object of a flight")
+        .when(F.col("flight.carrier").isNull(), "carrier is missing")
+        .when(F.col("flight.time_hour").isNull(), "time_hour is missing")
+        .when(F.col("hour").isNull(), "time_hour is no time such as 2013-01-01T10:00:00Z")
+    )
+
+
+def delays_of(flights: DataFrame, airlines: DataFrame, watermark: str) -> DataFrame:
+    """Rows of DELAYS, of hours that ended more than `watermark` (such as "2 days") before the latest flight."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415
+
+    hours = (
+        flights.withWatermark("hour", watermark)
+        .groupBy(F.window("hour", "1 hour"), "carrier")
+        .agg(
+            F.count(F.lit(1)).alias("flights"),
+            F.count_if(F.col("dep_delay").isNull()).alias("cancelled"),
+            F.avg("dep_delay").alias("mean_dep_delay"),
+            F.max("dep_delay").alias("max_dep_delay"),
+            F.avg("arr_delay").alias("mean_arr_delay"),
+        )
+    )
+    named = hours.join(F.broadcast(airlines), "carrier", "left")
+    return named.select(
+        F.col("window.start").alias("hour"),
+        "carrier",
+        "airline",
+        "flights",
+        "cancelled",
+        "mean_dep_delay",
+        "max_dep_delay",
+        "mean_arr_delay",
+    ).observe(OUTPUT, F.count(F.lit(1)).alias("windows"))
+
+
+def records_of(delays: DataFrame) -> DataFrame:
+    """Rows of DELAYS as records: the carrier as the key, the row as JSON, in one task and in order.
+
+    So a batch that is written again after a crash has the same rows in the same places, however many cores there are.
+    """
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415
+
+    return (
+        delays.coalesce(1)
+        .sortWithinPartitions("hour", "carrier")
+        .select(F.col("carrier").alias("key"), F.to_json(F.struct(*delays.columns)).alias("value"))
+    )
