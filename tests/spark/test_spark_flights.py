@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pandas
+import pandas as pd
 import pytest
 from confluent_kafka.admin import AdminClient
 
@@ -64,7 +64,7 @@ def _statistics(minutes: list[float | None]) -> tuple[float | None, float | None
 
 def in_files(directory: Path) -> Delays:
     """The Parquet files as anybody reads them who knows nothing of Spark."""
-    frame = pandas.read_parquet(directory).astype(object)
+    frame = pd.read_parquet(directory).astype(object)
     frame = frame.where(frame.notna(), None)
     return sorted(
         (row[0].to_pydatetime().astimezone(datetime.fromisoformat("2013-01-01T00:00:00Z").tzinfo).isoformat(), *row[1:])
