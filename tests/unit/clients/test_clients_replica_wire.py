@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from regency.broker_agent.wire.codec import FetchRequest, ListOffsetsRequest
+from regency.broker_agent.wire.codec import DescribeLogDirsRequest, FetchRequest, ListOffsetsRequest
 from regency.broker_agent.wire.peer import PeerUnavailable
 from regency.clients import replica_wire
 from regency.clients.nodes import Node
@@ -45,6 +45,8 @@ class FakePeer:
             )
             self.after_listing()
             return SimpleNamespace(topics=[SimpleNamespace(name="t", partitions=rows)])
+        if isinstance(message, DescribeLogDirsRequest):
+            return self._described([(each.topic, each.partitions) for each in message.topics])
         assert isinstance(message, FetchRequest)
         assert (message.replica_state.replica_id, message.session_epoch, message.max_wait_ms) == (-2, -1, 0)
         wanted = message.topics[0].partitions
@@ -53,6 +55,17 @@ class FakePeer:
         return SimpleNamespace(
             error_code=0, session_id=0, responses=[SimpleNamespace(topic_id=TOPIC_ID, partitions=rows)]
         )
+
+    def _described(self, wanted: list[tuple[str, list[int]]]) -> Any:
+        """Of each partition 100 bytes for each of its numbers, and a future log that is no replica yet."""
+        self.asked.append(("describe", 0, [number for _, numbers in wanted for number in numbers]))
+        logs = [
+            SimpleNamespace(partition_index=number, partition_size=size, is_future_key=future)
+            for _, numbers in wanted
+            for number in numbers
+            for size, future in ((100 * number, False), (7, True))
+        ]
+        return SimpleNamespace(results=[SimpleNamespace(topics=[SimpleNamespace(name="t", partitions=logs)])])
 
     def _listed(self, partition: int, timestamp: int) -> Any:
         error = self.errors.get(partition, ErrorCode.NONE)
@@ -147,3 +160,11 @@ def test_nothing_is_asked_about_nothing(peers: dict[str, FakePeer]) -> None:
     assert wire.starts({}) == wire.places({BrokerId(1): []}, IDS) == wire.fetch({}, max_bytes=1) == {}
     wire.close()
     assert peers["broker-1"].asked == []
+
+
+def test_sizes_are_those_of_logs_that_are_replicas_and_of_brokers_that_answer(peers: dict[str, FakePeer]) -> None:
+    with replica_wire.replica_wire(nodes(1, 2)) as wire:
+        peers["broker-2"].dead = True
+        sizes = wire.sizes({BrokerId(1): NAMES[1:3], BrokerId(2): NAMES[:1]})
+    assert sizes == {(BrokerId(1), NAMES[1]): 100, (BrokerId(1), NAMES[2]): 200}
+    assert peers["broker-1"].asked == [("describe", 0, [1, 2])]
