@@ -56,7 +56,7 @@ def test_a_batch_that_is_damaged_on_disk_ends_a_stream_with_its_place_or_is_left
     assert f"{topic}-0" in words
     assert str(offset) in words
     assert "docs/damage.md" in words
-    assert spark.read.parquet(str(tmp_path / "strict")).count() == 0 if list((tmp_path / "strict").glob("*")) else True
+    assert not list((tmp_path / "strict").glob("*.parquet"))
 
     run("lenient", failOnDataLoss="false")
     rows = spark.read.parquet(str(tmp_path / "lenient")).orderBy("offset").collect()
