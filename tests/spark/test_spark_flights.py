@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient
 from regency.chaos.flights import airlines, flights_by_hour
 from regency.cli.pipeline.flights_input import produce_flights
 from regency.cluster.cluster import Cluster
-from regency.pipeline.jobs.flight_delays import flights_of
+from regency.pipeline.jobs.flight_delays import flights_of, judged
 from regency.pipeline.jobs.flights import BadRecord, FlightsOptions, FlightsRun, OutputUnusable
 
 COUNT = 12_000
@@ -239,10 +239,7 @@ def test_what_counts_as_a_flight(spark: Any) -> None:
         ("UA", None, None),
     ]
     assert len({row.hour for row in good}) == 1, "all of one hour, whatever zone it was told in"
-    for offset, why in enumerate(said.values()):
-        frame = flights_of(records.where(f"offset = {offset}"), skip_bad=False)
-        if why is None:
-            assert len(frame.collect()) == 1
-        else:
-            with pytest.raises(Exception, match=f"t-0, offset {offset}: {why}"):
-                frame.collect()
+    told = dict(judged(records).select("place", "wrong").collect())
+    assert told == {f"t-0, offset {offset}": why for offset, why in enumerate(said.values())}
+    with pytest.raises(Exception, match="no flight: t-0, offset 3: the record has no value"):
+        flights_of(records.where("offset < 4"), skip_bad=False).collect()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from kafka import TopicPartition as ClientPartition
 from kafka.admin import KafkaAdminClient
 
+from regency.chaos.workload import careful_producer
 from regency.cli.main import cli
 from regency.cluster.cluster import Cluster
 from regency.model.record_batch import compute_crc, iter_batches, read_header
@@ -24,7 +24,7 @@ from regency.pipeline.jobs.audit_rows import write_parquet
 from regency.pipeline.jobs.replica_audit import Audit, AuditOptions, audit
 
 RECORD = b"x" * 200
-SMALL = 20_000
+SMALL = 8_000
 """Bytes of a piece: some pieces for each partition."""
 
 
@@ -86,6 +86,15 @@ def states(found: Audit) -> list[dict[int, str]]:
     return [{one.broker: one.state for one in each.replicas} for each in found.partitions]
 
 
+def write_batches(cluster: Cluster, topic: str, count: int, *, partitions: int, value: bytes = RECORD) -> None:
+    """So many batches of five records for each partition."""
+    producer = careful_producer(cluster.bootstrap_servers, {"linger.ms": 0, "sticky.partitioning.linger.ms": 0})
+    for _ in range(count):
+        for number in range(5 * partitions):
+            producer.produce(topic, value, partition=number % partitions)
+        assert producer.flush(30) == 0
+
+
 def segment(cluster: Cluster, broker: int, topic: str, partition: int) -> Path:
     [path] = (cluster.log_dirs(broker)[0] / f"{topic}-{partition}").glob("*.log")
     return path
@@ -105,14 +114,11 @@ def rewrite(path: Path, number: int, *, sound: bool) -> None:
 
 
 @pytest.fixture
-def sound(
-    cluster: Cluster, create_topic: Callable[..., None], write: Callable[..., None], eventually: Any, request: Any
-) -> Iterator[str]:
-    """A topic of three partitions with a hundred batches each, everywhere the same; gone at the end."""
+def sound(cluster: Cluster, create_topic: Callable[..., None], eventually: Any, request: Any) -> Iterator[str]:
+    """A topic of three partitions with many batches each, everywhere the same; gone at the end."""
     topic = f"audit-{request.node.name[:60]}"
     create_topic(cluster, topic, partitions=3)
-    for some in range(0, 1_500, 15):
-        write(topic, [(number % 3, b"%d" % number, RECORD) for number in range(some, some + 15)])
+    write_batches(cluster, topic, 30, partitions=3)
     eventually(lambda: verified(cluster, topic)[0] == 0, what="every replica has come up to the high watermark")
     yield topic
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
@@ -131,8 +137,8 @@ def test_sound_and_damaged_replicas_come_out_as_in_verify(
     assert (told_by_audit(throttled), throttled.tasks) == (told_by_audit(found), 2)
 
     brokers = list(cluster.broker_ids)
-    rewrite(segment(cluster, brokers[0], sound, 0), 40, sound=True)
-    rewrite(segment(cluster, brokers[1], sound, 1), 70, sound=False)
+    rewrite(segment(cluster, brokers[0], sound, 0), 14, sound=True)
+    rewrite(segment(cluster, brokers[1], sound, 1), 25, sound=False)
     status, partitions = verified(cluster, sound)
     found = audit(spark, options(cluster, sound), tell=lambda _: None)
     fine = dict.fromkeys(brokers, "agrees")
@@ -154,13 +160,12 @@ def test_sound_and_damaged_replicas_come_out_as_in_verify(
 
 
 def test_a_replica_that_lags_is_behind_and_nothing_else(
-    cluster: Cluster, spark: Any, create_topic: Callable[..., None], write: Callable[..., None], eventually: Any
+    cluster: Cluster, spark: Any, create_topic: Callable[..., None], eventually: Any
 ) -> None:
     """It is being added, and may copy no more than a little at a time."""
     topic = "audit-lag"
     create_topic(cluster, topic, partitions=1, replication=2)
-    for _ in range(8):
-        write(topic, [(0, None, b"y" * 1_000)] * 1_000)
+    write_batches(cluster, topic, 16, partitions=1, value=b"y" * 100_000)
     [partition] = verified(cluster, topic)[1]
     here = [each["broker"] for each in partition["replicas"]]
     [late] = set(cluster.broker_ids) - set(here)
@@ -181,10 +186,14 @@ def test_a_replica_that_lags_is_behind_and_nothing_else(
         assert client.alter_partition_reassignments({ClientPartition(topic, 0): [*here, late]})
     finally:
         client.close()
-    eventually(lambda: segment(cluster, late, topic, 0).stat().st_size > 0, what="it has begun")
-
-    status, [partition] = verified(cluster, topic)
-    found = audit(spark, options(cluster, topic, piece_bytes=1 << 20), tell=lambda _: None)
+    [data] = cluster.log_dirs(late)
+    begun = lambda: any(path.stat().st_size for path in data.glob(f"{topic}-0/*.log"))  # noqa: E731
+    try:
+        eventually(begun, what="it has begun")
+        status, [partition] = verified(cluster, topic)
+        found = audit(spark, options(cluster, topic, piece_bytes=1 << 20), tell=lambda _: None)
+    finally:
+        change(ResourceType.BROKER, str(late), "follower.replication.throttled.rate", None)
     assert status == 3
     assert {one["broker"]: one["state"] for one in partition["replicas"]} == states(found)[0]
     assert states(found) == [dict.fromkeys(here, "agrees") | {late: "behind"}]
@@ -192,7 +201,6 @@ def test_a_replica_that_lags_is_behind_and_nothing_else(
     assert f"the partition's is {found.partitions[0].partition.bound}" in verdict.detail
     assert (found.partitions[0].divergences, found.again) == ([], 0)
 
-    change(ResourceType.BROKER, str(late), "follower.replication.throttled.rate", None)
     eventually(lambda: verified(cluster, topic)[0] == 0, within=40, what="it has caught up")
     assert states(audit(spark, options(cluster, topic), tell=lambda _: None)) == [
         dict.fromkeys([*here, late], "agrees")
@@ -257,19 +265,11 @@ def test_the_command_on_executors_of_their_own(cluster: Cluster, sound: str, tmp
         "spark.executor.memory=512m",
     ]
     words = command(cluster, "pipeline", "replica-audit", sound, "--to", str(tmp_path / "rows"), *spark)
-    done: list[subprocess.CompletedProcess[str]] = []
-    run = threading.Thread(
-        target=lambda: done.append(
-            subprocess.run(
-                [sys.executable, "-m", "regency", *words],
-                capture_output=True, text=True, cwd=tmp_path, timeout=90, check=False,
-            )
-        )
+    result = subprocess.run(
+        [sys.executable, "-m", "regency", *words],
+        capture_output=True, text=True, cwd=tmp_path, timeout=180, check=False,
     )  # fmt: skip
-    run.start()
     status, partitions = verified(cluster, sound)
-    run.join()
-    [result] = done
     assert (result.returncode, status) == (1, 1), result.stderr
     assert json.loads(result.stdout)["partitions"] == partitions
     assert "3 partitions, replicas: 8 agrees, 1 diverges;" in result.stderr

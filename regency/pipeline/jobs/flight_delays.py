@@ -20,11 +20,8 @@ INPUT, OUTPUT = "input", "output"
 _TIME = r"^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}"
 
 
-def flights_of(records: DataFrame, *, skip_bad: bool) -> DataFrame:
-    """Flights with `carrier`, `hour` and delays, of records as `format("regency")` reads them.
-
-    A record that is no flight ends the query with an error that begins with BAD, or is left out and counted.
-    """
+def judged(records: DataFrame) -> DataFrame:
+    """Records as `format("regency")` reads them with `place`, `flight`, `hour`, and in `wrong` why one is no flight."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415  (the name everybody gives it)
 
     value = F.col("value").cast("string")
@@ -34,17 +31,24 @@ def flights_of(records: DataFrame, *, skip_bad: bool) -> DataFrame:
         value.alias("text"),
         F.from_json(value, FLIGHT, options).alias("flight"),
     )
-    timed = parsed.withColumn(
-        "hour", F.when(F.col("flight.time_hour").rlike(_TIME), F.try_to_timestamp(F.col("flight.time_hour")))
-    )
-    judged = timed.withColumn("wrong", _wrong()).observe(
-        INPUT, F.count(F.lit(1)).alias("rows"), F.count(F.col("wrong")).alias("bad")
-    )
+    time = F.col("flight.time_hour")
+    hour = F.when(time.rlike(_TIME), F.try_to_timestamp(time))
+    return parsed.withColumn("hour", hour).withColumn("wrong", _wrong())
+
+
+def flights_of(records: DataFrame, *, skip_bad: bool) -> DataFrame:
+    """Flights with `carrier`, `hour` and delays, of records.
+
+    A record that is no flight ends the query with an error that begins with BAD, or is left out and counted.
+    """
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415
+
+    counted = judged(records).observe(INPUT, F.count(F.lit(1)).alias("rows"), F.count(F.col("wrong")).alias("bad"))
     sound = F.col("wrong").isNull()
     if not skip_bad:
         told = F.concat(F.lit(BAD), F.col("place"), F.lit(": "), F.col("wrong"), F.lit("."))
         sound = F.when(sound, F.lit(True)).otherwise(F.raise_error(told).cast("boolean"))
-    return judged.filter(sound).select("flight.carrier", "hour", "flight.dep_delay", "flight.arr_delay")
+    return counted.filter(sound).select("flight.carrier", "hour", "flight.dep_delay", "flight.arr_delay")
 
 
 BAD = "no flight: "
@@ -92,14 +96,11 @@ def delays_of(flights: DataFrame, airlines: DataFrame, watermark: str) -> DataFr
 
 
 def records_of(delays: DataFrame) -> DataFrame:
-    """Rows of DELAYS as records: the carrier as the key, the row as JSON, in one task and in order.
+    """Rows of DELAYS as records: the carrier as the key, the row as JSON, in one task.
 
     So a batch that is written again after a crash has the same rows in the same places, however many cores there are.
     """
     from pyspark.sql import functions as F  # noqa: N812, PLC0415
 
-    return (
-        delays.coalesce(1)
-        .sortWithinPartitions("hour", "carrier")
-        .select(F.col("carrier").alias("key"), F.to_json(F.struct(*delays.columns)).alias("value"))
-    )
+    value = F.to_json(F.struct(*delays.columns)).alias("value")
+    return delays.coalesce(1).select(F.col("carrier").alias("key"), value)
