@@ -198,7 +198,7 @@ def test_a_replica_that_lags_is_behind_and_nothing_else(
     assert {one["broker"]: one["state"] for one in partition["replicas"]} == states(found)[0]
     assert states(found) == [dict.fromkeys(here, "agrees") | {late: "behind"}]
     [verdict] = [one for one in found.partitions[0].replicas if one.broker == late]
-    assert f"the partition's is {found.partitions[0].partition.bound}" in verdict.detail
+    assert verdict.detail.endswith(f" is {found.partitions[0].partition.bound}")
     assert (found.partitions[0].divergences, found.again) == ([], 0)
 
     eventually(lambda: verified(cluster, topic)[0] == 0, within=40, what="it has caught up")
@@ -216,6 +216,8 @@ def test_brokers_that_die_and_come_back_and_topics_that_go_meanwhile(
     eventually: Any,
 ) -> None:
     create_topic(cluster, "audit-goes", partitions=2)
+    write_batches(cluster, "audit-goes", 2, partitions=2)
+    eventually(lambda: verified(cluster, "audit-goes")[0] == 0, what="every replica has come up to the high watermark")
     victim = next(broker for broker in cluster.broker_ids if broker != cluster.controller_id())
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
     others = dict.fromkeys([broker for broker in cluster.broker_ids if broker != victim], "agrees")
@@ -235,7 +237,6 @@ def test_brokers_that_die_and_come_back_and_topics_that_go_meanwhile(
     by_topic = {each.partition.name.topic: state for each, state in zip(found.partitions, states(found), strict=True)}
     assert by_topic[sound] == others | {victim: "offline"}
     assert by_topic["audit-goes"] in (missing, missing | {victim: "offline"})
-    assert told_by_verify(verified(cluster, sound)[1])[0][1][0][1] in ("agrees", "offline")
 
     cluster.restart(victim)
     cluster.wait_healthy(30)
@@ -248,7 +249,9 @@ def test_brokers_that_die_and_come_back_and_topics_that_go_meanwhile(
 
     monkeypatch.setattr(replica_audit, "_worth_another_look", after_it_is_back)
     found = audit(
-        spark, options(cluster, sound), tell=lambda words: cluster.kill(victim) if "read by" in words else None
+        spark,
+        options(cluster, sound, wait_s=10.0),
+        tell=lambda words: cluster.kill(victim) if "read by" in words else None,
     )
     assert states(found) == [others | {victim: "agrees"}] * 3
     assert found.again == found.pieces

@@ -238,7 +238,7 @@ def _worth_another_look(
         described.nodes, {name: each for name, each in described.partitions.items() if name in names}
     )
     with replica_wire(described.nodes, timeout_ms=options.timeout_ms) as wire:
-        now = {partition.name: partition for partition in _places(wire, described, 0)}
+        now = {partition.name: partition for partition in _places(wire, described, options.wait_s)}
     again: dict[int, Partition] = {}
     for number, result in doubtful.items():
         before = result.partition
