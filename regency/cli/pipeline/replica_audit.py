@@ -8,11 +8,13 @@ import click
 
 from regency.cli.context import TOPIC_NAME, Seconds, current, say
 from regency.cli.exits import Exit
+from regency.cli.kafka_clients import first_that_answers
 from regency.cli.pipeline.spark import SparkChoice, job_session, spark_options
 from regency.cli.verify.report import report
+from regency.clients.assignments import assignments
 from regency.pipeline.files import refuse_existing
 from regency.pipeline.jobs.audit_rows import write_parquet
-from regency.pipeline.jobs.replica_audit import AuditOptions, audit
+from regency.pipeline.jobs.replica_audit import AuditOptions, audit, refuse_unknown
 
 MOST_ROWS = 100
 """Replicas that a table shows in full."""
@@ -57,6 +59,9 @@ def replica_audit(
     """
     servers = current().bootstrap_servers()
     options = AuditOptions(servers, topics or None, wait, int(timeout * 1000), throttle)
+    first_that_answers(servers)  # in the words of every command, and before Spark has taken its seconds to start
+    if topics:
+        refuse_unknown(assignments(servers, topics, timeout_ms=options.timeout_ms), topics)
     with job_session("regency replica-audit", spark) as session:
         if directory is not None:
             refuse_existing(session, directory)

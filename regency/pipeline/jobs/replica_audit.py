@@ -86,7 +86,7 @@ def audit(session: SparkSession, options: AuditOptions, *, tell: Callable[[str],
     Raises NobodyAnswers, TopicUnknown, and what Spark raises where tasks cannot run.
     """
     described = assignments(options.servers, options.topics, timeout_ms=options.timeout_ms)
-    _refuse_unknown(described, options.topics)
+    refuse_unknown(described, options.topics)
     with replica_wire(described.nodes, timeout_ms=options.timeout_ms) as wire:
         partitions = _places(wire, described, options.wait_s)
         sizes = wire.sizes(_replicas(partitions))
@@ -111,7 +111,8 @@ def audit(session: SparkSession, options: AuditOptions, *, tell: Callable[[str],
     )
 
 
-def _refuse_unknown(described: Assignments, topics: Collection[str] | None) -> None:
+def refuse_unknown(described: Assignments, topics: Collection[str] | None) -> None:
+    """Raises TopicUnknown for topics that are named and not there."""
     unknown = sorted(set(topics or ()) - described.topics)
     if unknown:
         raise TopicUnknown(
