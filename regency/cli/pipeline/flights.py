@@ -102,10 +102,10 @@ def flights(
         fail_on_data_loss=not ignore_data_loss,
         max_offsets_per_trigger=max_offsets,
     )
-    if produce:
-        produce_flights(options.servers, topic, count)
     if target is not None:
         ensure_topic(options.servers, target, configs={})
+    if produce:
+        produce_flights(options.servers, topic, count)
     with job_session("regency flights", spark) as session:
         if _SHUFFLE not in spark.settings:  # 200, the default, is for large clusters: each is a task with its own state
             session.conf.set(_SHUFFLE, str(max(2, session.sparkContext.defaultParallelism)))
