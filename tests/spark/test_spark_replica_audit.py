@@ -166,6 +166,7 @@ def test_a_replica_that_lags_is_behind_and_nothing_else(
     topic = "audit-lag"
     create_topic(cluster, topic, partitions=1, replication=2)
     write_batches(cluster, topic, 16, partitions=1, value=b"y" * 100_000)
+    eventually(lambda: verified(cluster, topic)[0] == 0, what="both replicas have come up to the high watermark")
     [partition] = verified(cluster, topic)[1]
     here = [each["broker"] for each in partition["replicas"]]
     [late] = set(cluster.broker_ids) - set(here)
