@@ -36,7 +36,16 @@ LAST_LINES = 30
 NewCluster = Callable[..., Cluster]
 CreateTopic = Callable[..., None]
 REPORT = pytest.StashKey[dict[str, pytest.TestReport]]()
-LONG = frozenset({"test_repeated_kills.py", "test_agent_metrics.py", "test_log_directories.py", "test_top.py"})
+LONG = frozenset(
+    {
+        "test_repeated_kills.py",
+        "test_agent_metrics.py",
+        "test_log_directories.py",
+        "test_top.py",
+        "test_spark_flights.py",
+        "test_spark_sink_once.py",
+    }
+)
 """Whose tests take up to a minute each. They come last, where idle workers take them over first: begun by one that has
 much else to do, one of them would be all that is left in the end.
 """

@@ -180,7 +180,7 @@ def ci(_: list[str]) -> int:
     stages: list[tuple[str, list[str | Path], int]] = [
         ("monitoring", [sys.executable, "-m", "pytest", "-q", *MONITORING], 240),
         ("documents", [sys.executable, "-m", "pytest", "-q", *DOCUMENTS], 240),
-        ("spark", [sys.executable, "-m", "pytest", "-q", *SUITES["spark"]], 420),
+        ("spark", [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "worksteal", *SUITES["spark"]], 420),
         ("demo", [sys.executable, "-m", "regency.cli.main", "demo", "--no-progress"], 180),
         ("paused", [sys.executable, "-m", "simulation.paused"], 720),
         ("defects", [sys.executable, "-m", "simulation.defects", "--known"], 720),
