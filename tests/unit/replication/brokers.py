@@ -81,12 +81,7 @@ def values_in(records: bytes | memoryview) -> list[str]:
 
 class InlineWorker:
     def submit(self, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
-        outcome: T | BaseException
-        try:
-            outcome = work()
-        except OSError as error:
-            outcome = error
-        done(outcome)
+        done(work())
 
 
 class ManualTimer:
