@@ -93,7 +93,9 @@ def test_the_unit_may_write_where_the_sample_keeps_data(unit, sample):
 @pytest.fixture
 def installed(tmp_path: Path) -> Path:
     """The unit, with a program that is there: systemd looks for it."""
-    text = UNIT.read_text("utf-8").replace("/opt/regency/bin/regency", sys.executable)
+    program = tmp_path / "regency"  # the interpreter's own path may have a space in it
+    program.symlink_to(sys.executable)
+    text = UNIT.read_text("utf-8").replace("/opt/regency/bin/regency", str(program))
     copy = tmp_path / UNIT.name
     copy.write_text(text, "utf-8")
     return copy
