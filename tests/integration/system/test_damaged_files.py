@@ -171,6 +171,9 @@ def test_one_replica_lost_its_tail_another_went_on_alone_and_both_come_back_to_w
     batch = bytes(alone.build())
     segments[longer].write_bytes(content + place[0] + batch[8:12] + place[1] + batch[16:])
     eventually(lambda: look(cluster).isrs()[0] == (leader,), what="the leader is alone")
+    # It writes on in its new epoch only when it has heard of it; in the old one nobody could tell both ends apart.
+    epochs = cluster.log_dirs(leader)[0] / "t-0" / "leader-epoch-checkpoint"
+    eventually(lambda: epochs.read_text("utf-8").splitlines()[1] == "2", what="the leader leads in its new epoch")
     kept.write(COUNT)
     cluster.restart(cut)
     cluster.restart(longer)
