@@ -16,6 +16,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from regency.pipeline.cluster_view import log
+from regency.pipeline.errors import PipelineOptionInvalid
 from regency.pipeline.offsets import offsets_dict, offsets_of_checkpoint
 from regency.pipeline.options import ReadOptions, read_options
 from regency.pipeline.planning import ReadPartition, batches_of, check_schema
@@ -90,8 +91,49 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._plan
 
 
-def stream_reader(options: Mapping[str, str], schema: StructType) -> StreamReader:
-    """The reader for options of Spark. Raises PipelineOptionInvalid."""
-    chosen = read_options(options, stream=True)
-    check_schema(schema, chosen)
+class RefusedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Stands for a stream whose options are wrong, and says so when Spark asks for its first offsets.
+
+    Spark (up to 4.3, python_streaming_source_runner) cannot bear an error of `streamReader` itself: on its way out it
+    stops the reader it did not get, and an UnboundLocalError of its own is the last that is told.
+    """
+
+    def __init__(self, error: PipelineOptionInvalid) -> None:
+        self._error = error
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Raises what is wrong."""
+        raise self._error
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Raises what is wrong."""
+        raise self._error
+
+    def initialOffset(self) -> dict[str, dict[str, int]]:  # noqa: N802
+        """Raises what is wrong."""
+        raise self._error
+
+    def latestOffset(self, start: dict[str, dict[str, int]], limit: ReadLimit) -> dict[str, dict[str, int]]:  # noqa: N802
+        """Raises what is wrong."""
+        del start, limit
+        raise self._error
+
+    def partitions(self, start: dict[str, dict[str, int]], end: dict[str, dict[str, int]]) -> list[ReadPartition]:
+        """Raises what is wrong: a query that is restarted plans its last batch again first."""
+        del start, end
+        raise self._error
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Never asked for, as nothing is planned. Raises what is wrong."""
+        del partition
+        raise self._error
+
+
+def stream_reader(options: Mapping[str, str], schema: StructType) -> StreamReader | RefusedReader:
+    """The reader for options of Spark; where they are wrong, one whose every answer is PipelineOptionInvalid."""
+    try:
+        chosen = read_options(options, stream=True)
+        check_schema(schema, chosen)
+    except PipelineOptionInvalid as error:
+        return RefusedReader(error)
     return StreamReader(chosen)

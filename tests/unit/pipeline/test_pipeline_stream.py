@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
 from regency.model.ids import TopicPartition
-from regency.pipeline.errors import DataLost, OffsetsMalformed, TopicUnknown
+from regency.pipeline.errors import DataLost, OffsetsMalformed, PipelineOptionInvalid, TopicUnknown
 from regency.pipeline.schema import source_schema
 from regency.pipeline.stream_reader import StreamReader, stream_reader
 
@@ -17,7 +17,9 @@ T0 = TopicPartition("t", 0)
 
 def reader(**options: str) -> StreamReader:
     choice = {} if "subscribePattern" in options or "assign" in options else {"subscribe": "t"}
-    return stream_reader({**SERVERS, **choice, **options}, source_schema(include_headers=False))
+    made = stream_reader({**SERVERS, **choice, **options}, source_schema(include_headers=False))
+    assert isinstance(made, StreamReader)
+    return made
 
 
 def plan(read: StreamReader, start: dict, end: dict) -> list[tuple[str, int, int]]:
@@ -200,3 +202,16 @@ def test_a_copy_for_a_task_has_no_connection(scripted) -> None:
     assert copy.getDefaultReadLimit() == ReadMaxRows(3)
     read.stop()
     assert scripted.closed
+
+
+def test_wrong_options_are_told_whatever_spark_asks_first() -> None:
+    read = stream_reader({**SERVERS, "subscribe": "t", "subscibe": "u"}, source_schema(include_headers=False))
+    for ask in (
+        read.getDefaultReadLimit,
+        read.initialOffset,
+        lambda: read.latestOffset({}, ALL),
+        lambda: read.partitions({}, {"t": {"0": 1}}),
+    ):
+        with pytest.raises(PipelineOptionInvalid, match="Option subscibe"):
+            ask()
+    read.stop()
