@@ -10,6 +10,8 @@ _JAVA_FRAME = re.compile(r"\s+at [\w.$<>/@-]+\(|\s+\.\.\. \d+ more")
 _END = re.compile(r"(Driver|JVM) stacktrace:|Caused by: |== |['+]|\s*\^|\s*SQLSTATE: ")
 """Begins what follows a message: another trace, the text of a query, a plan, a code."""
 _CLASS = re.compile(r"(?P<where>(?:\w+\.)*)(?P<name>\w+)(?:: |$)")
+_LOGGED = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [A-Z]+ \S+: ")
+"""Before what Spark logs in its session's pattern: time, level and class."""
 _QUALIFIED = re.compile(r"^(?:[a-z]\w*\.)+[A-Z]\w*: ")
 
 
@@ -36,7 +38,7 @@ def worst_line(output: str) -> str:
         found = re.search(r"(?:Exception|Error)\b.*", line)
         if found is not None and "WARN" not in line:
             return re.sub(r'^(Exception in thread "[^"]*" )?(?:[a-z]\w*\.)+', "", line)
-    return lines[-1] if lines else ""
+    return _LOGGED.sub("", lines[-1]) if lines else ""
 
 
 def _of_traceback(lines: Iterable[str]) -> str:

@@ -92,7 +92,8 @@ def _settings(conf: tuple[str, ...]) -> dict[str, str]:
 @contextmanager
 def _started(name: str, choice: SparkChoice) -> Iterator[SparkSession]:
     """The session; what Java says beside it is kept from the terminal, unless a log level was asked for."""
-    from pyspark.errors import PySparkException  # noqa: PLC0415  (an extra)
+    from py4j.protocol import Py4JError  # noqa: PLC0415  (an extra)
+    from pyspark.errors import PySparkException  # noqa: PLC0415
 
     with ExitStack() as stack:
         opening = spark_session(name, master=choice.master, settings=choice.settings)
@@ -103,12 +104,15 @@ def _started(name: str, choice: SparkChoice) -> Iterator[SparkSession]:
             try:
                 with _stderr_into(words):
                     session = stack.enter_context(opening)
-            except PySparkException as error:
+            except (PySparkException, Py4JError) as error:
                 words.seek(0)
                 said = worst_line(words.read().decode(errors="replace"))
                 if not said:
                     raise
-                raise CommandFailed(f"Spark does not start: {_ended(said)}") from error
+                raise CommandFailed(
+                    f"Spark does not start on {choice.master}: {_ended(said)}",
+                    hint="Look at --master, and at what --conf gives it.",
+                ) from error
         yield session
 
 

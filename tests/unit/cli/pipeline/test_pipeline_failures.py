@@ -76,3 +76,8 @@ def test_an_error_of_a_query_is_told_without_query_and_plan() -> None:
 )
 def test_of_a_java_that_ended_the_line_about_why_is_told(output: str, line: str) -> None:
     assert worst_line(output) == line
+
+
+def test_what_spark_logs_is_told_without_its_time_level_and_class() -> None:
+    logged = "2026-11-22 16:53:21 ERROR StandaloneSchedulerBackend: Application has been killed. Reason: Giving up."
+    assert worst_line(logged) == "Application has been killed. Reason: Giving up."
