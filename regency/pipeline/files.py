@@ -16,11 +16,30 @@ class OutputExists(RegencyError):
     code = "output_exists"
 
 
-def refuse_existing(session: SparkSession, directory: str) -> None:
-    """Raises OutputExists, before a job begins that would only find it in the end."""
-    path, system = _located(session, directory)
-    if system.exists(path):
-        raise OutputExists(f"{directory} exists already.", hint="Name a directory that does not, or remove it.")
+class OutputUnwritable(RegencyError):
+    """A job may not write where it was to write."""
+
+    code = "output_unwritable"
+
+
+def refuse_unfit(session: SparkSession, directory: str) -> None:
+    """Raises OutputExists and OutputUnwritable, before a job begins that would only find it in the end.
+
+    The directory is made and removed again; what was missing above it stays.
+    """
+    from py4j.protocol import Py4JJavaError  # noqa: PLC0415  (an extra)
+
+    try:
+        path, system = _located(session, directory)
+        if system.exists(path):
+            raise OutputExists(f"{directory} exists already.", hint="Name a directory that does not, or remove it.")
+        made, why = system.mkdirs(path) and system.delete(path, False), ""
+    except Py4JJavaError as error:
+        made, why = False, f": {error.java_exception.getMessage()}"
+    if not made:
+        raise OutputUnwritable(
+            f"{directory} cannot be made{why}.", hint="Name a directory in a place where Spark's driver may write."
+        )
 
 
 def names(session: SparkSession, directory: str) -> list[str]:

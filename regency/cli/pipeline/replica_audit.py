@@ -12,7 +12,7 @@ from regency.cli.kafka_clients import first_that_answers
 from regency.cli.pipeline.spark import SparkChoice, job_session, spark_options
 from regency.cli.verify.report import report
 from regency.clients.assignments import assignments
-from regency.pipeline.files import refuse_existing
+from regency.pipeline.files import refuse_unfit
 from regency.pipeline.jobs.audit_rows import write_parquet
 from regency.pipeline.jobs.replica_audit import AuditOptions, audit, refuse_unknown
 
@@ -64,7 +64,7 @@ def replica_audit(
         refuse_unknown(assignments(servers, topics, timeout_ms=options.timeout_ms), topics)
     with job_session("regency replica-audit", spark) as session:
         if directory is not None:
-            refuse_existing(session, directory)
+            refuse_unfit(session, directory)
         started = time.monotonic()
         found = audit(session, options, tell=say)
         seconds = time.monotonic() - started
