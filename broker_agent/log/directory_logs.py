@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -119,6 +120,34 @@ class DirectoryLogs:
         self.high_watermarks.update(changed)
         self._write_later(self.directory.high_watermarks, dict(self.high_watermarks))
         crash_point("log.high_watermarks.after_decision")
+
+    def look_later(self) -> None:
+        """Look, soon, whether all logs are where they were: the directory may be emptied, or another be in its place.
+
+        Files that are open would take records all the same, and the next start find none of them.
+        """
+        path, disk = self.directory.path, self.directory.disk
+        looked_for = [(log, log.directory) for log in self.logs.values()]
+
+        def look() -> list[tuple[PartitionLog, Path]]:
+            names = set(disk.names_in(path))
+            return [(log, at) for log, at in looked_for if at.name not in names]
+
+        def looked(outcome: list[tuple[PartitionLog, Path]] | BaseException) -> None:
+            if isinstance(outcome, OSError):
+                self.directory.fail(outcome)
+            elif isinstance(outcome, BaseException):
+                logger.error("could not look into %s", path, exc_info=outcome)
+            else:
+                gone = [at for log, at in outcome if self._is_at(log, at)]
+                if gone:
+                    self.directory.fail(FileNotFoundError(errno.ENOENT, "The directory of a log is gone", str(gone[0])))
+
+        self._worker.submit(look, looked)
+
+    def _is_at(self, log: PartitionLog, at: Path) -> bool:
+        """Whether the log is still in use, and was not renamed."""
+        return self.logs.get(log.topic_partition) is log and log.directory == at
 
     def close(self, unsynced: Iterable[Path] = ()) -> None:
         """Flush and close every log, write the checkpoints, and only then the clean-shutdown marker.

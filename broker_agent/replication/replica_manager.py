@@ -47,7 +47,6 @@ from regency.model.ids import (
     NO_LEADER_EPOCH,
     BrokerId,
     LeaderEpoch,
-    Offset,
     TopicId,
     TopicPartition,
     ZkVersion,
@@ -95,7 +94,6 @@ class ReplicaManager:
         self._fetchers = fetchers
         self._moves = DirectoryMoves(self._hosting, throttles.moves)
         self._complete = False
-        self._checkpointed: Mapping[TopicPartition, Offset] = {}
         self._schedule = self._make_schedule(settings, clock.monotonic_ms())
         self._wake_for_schedule()
 
@@ -292,6 +290,7 @@ class ReplicaManager:
         schedule = Schedule(now_ms)
         schedule.every(max(1, settings.replica_lag_time_max_ms // 2), lambda _: self._isr.start_sweep())
         schedule.every(settings.replica_high_watermark_checkpoint_interval_ms, self._checkpoint_high_watermarks)
+        schedule.every(settings.replica_high_watermark_checkpoint_interval_ms, self._look_at_directories)
         schedule.every(settings.log_retention_check_interval_ms, lambda _: logs.run_retention(clock.wall_ms()))
         schedule.every(
             settings.producer_id_expiration_check_interval_ms, lambda _: logs.expire_producers(clock.wall_ms())
@@ -310,18 +309,25 @@ class ReplicaManager:
             self._hosting.wake_by(due_ms)
 
     def _checkpoint_high_watermarks(self, _: int) -> None:
-        """Write every high watermark, if any moved; not before the first full LeaderAndIsr has named them all."""
+        """Write every high watermark; not before the first full LeaderAndIsr has named them all.
+
+        Also where none has moved: that is how a broker with nothing to do finds out that a disk takes no more writes.
+        """
         if not self._complete:
             return
-        current = {
-            name: partition.log.high_watermark
-            for name, partition in self._hosting.partitions.items()
-            if partition.role is not Role.OFFLINE
-        }
-        if current != self._checkpointed:
-            crash_point("replication.high_watermarks.before_checkpoint")
-            self._checkpointed = current
-            self._hosting.logs.checkpoint_high_watermarks(current)
+        crash_point("replication.high_watermarks.before_checkpoint")
+        self._hosting.logs.checkpoint_high_watermarks(
+            {
+                name: partition.log.high_watermark
+                for name, partition in self._hosting.partitions.items()
+                if partition.role is not Role.OFFLINE
+            }
+        )
+
+    def _look_at_directories(self, _: int) -> None:
+        for logs in self._hosting.logs.directories:
+            if logs.is_working:
+                logs.look_later()
 
 
 def _described(partition: Partition, role: HostedRole) -> ReplicaDescription:

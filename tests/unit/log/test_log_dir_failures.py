@@ -153,6 +153,48 @@ def test_a_failing_checkpoint_takes_the_directory_offline(disk, monkeypatch):
     disk.manager.flush_dirty_logs()
 
 
+def remove(path: Path) -> None:
+    shutil.rmtree(path)
+
+
+def replace(path: Path) -> None:
+    shutil.rmtree(path)
+    path.mkdir()
+
+
+def empty(path: Path) -> None:
+    for each in path.iterdir():
+        if each.is_dir():
+            shutil.rmtree(each)
+
+
+@pytest.mark.parametrize("harm", [remove, replace, empty])
+def test_a_directory_whose_logs_are_gone_is_offline_once_somebody_looks(disk, batch, harm):
+    """Files that are open would take records all the same."""
+    disk.dirs = [disk.root / "a", disk.root / "b"]
+    gone, other = disk.log(), disk.log(TopicPartition("other", 0))
+    gone.append_as_leader(batch(1), 0, NOW)
+    harm(gone.home.path)
+    for directory in disk.manager.directories:
+        directory.look_later()
+    assert [path for path, _ in disk.failures] == [gone.home.path]
+    assert dict(disk.manager.all()) == {other.topic_partition: other}
+
+
+def test_a_log_that_is_put_aside_or_made_while_somebody_looks_is_not_missed(disk):
+    disk.log()
+    disk.worker.inline = False
+    (logs,) = disk.manager.directories
+    logs.look_later()
+    disk.manager.delete_async(TP)
+    disk.worker.run()
+    logs.look_later()
+    look = disk.worker.queue.pop()
+    disk.log()
+    look()
+    assert disk.failures == []
+
+
 def test_a_new_log_goes_elsewhere_when_a_directory_fails_under_it(disk, monkeypatch):
     disk.dirs = [disk.root / "a", disk.root / "b"]
     disk.open()

@@ -81,7 +81,12 @@ def values_in(records: bytes | memoryview) -> list[str]:
 
 class InlineWorker:
     def submit(self, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
-        done(work())
+        outcome: T | BaseException
+        try:
+            outcome = work()
+        except OSError as error:
+            outcome = error
+        done(outcome)
 
 
 class ManualTimer:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch
 
@@ -215,3 +219,35 @@ def test_a_clock_that_steps_back_lets_nothing_expire_and_one_that_is_right_again
     cluster.run()
     assert log.delete_old_segments(cluster.clock.wall_ms()) > 0
     assert cluster[1].consume(12)[0].error is ErrorCode.NONE
+
+
+def take_away(path: Path) -> None:
+    shutil.rmtree(path)
+
+
+def put_another_in_its_place(path: Path) -> None:
+    shutil.rmtree(path)
+    path.mkdir()
+
+
+def write_protect(path: Path) -> None:
+    """As a kernel does that remounts a file system read-only; root may write whatever the mode is."""
+    checkpoint = path / "replication-offset-checkpoint"
+    checkpoint.unlink()
+    checkpoint.mkdir()
+    (checkpoint / "in-the-way").touch()
+
+
+@pytest.mark.parametrize("harm", [take_away, put_another_in_its_place, write_protect])
+def test_a_broker_with_nothing_to_do_finds_out_within_seconds_that_its_directory_is_lost(
+    cluster, harm: Callable[[Path], None]
+) -> None:
+    written(cluster)
+    broker = cluster[1]
+    broker.manager.first_full_request_done()
+    cluster.advance(11_000)
+    assert broker.dir_failures == []
+    harm(broker.dir)
+    cluster.advance(5_000)
+    assert [path for path, _ in broker.dir_failures] == [broker.dir]
+    assert broker.produce("late")[0].error is ErrorCode.KAFKA_STORAGE_ERROR
