@@ -23,12 +23,14 @@ FOUND = (
     "isr-in-any-session",
     "own-znode-is-enough",
     "unreachable-is-done",
+    "watermarks-early",
 )
 """Defects that hardly anything else shows."""
 
 SCRIPTS = (
     "stale join",
     "write of a lost session",
+    "half told",
     "contact lost again and again",
     "returning together",
 )

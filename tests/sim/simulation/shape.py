@@ -167,6 +167,10 @@ def directories_of(shape: Shape, broker: BrokerId) -> tuple[str, ...]:
     return (first, f"/more-{broker}") if shape.storage.directories > 1 and broker % 2 else (first,)
 
 
+MARKS_MS = 2_000
+"""How often a broker writes its high watermarks down."""
+
+
 def settings_of(shape: Shape, broker: BrokerId) -> BrokerSettings:
     """Settings of a broker: Kafka's, with times that fit into a minute."""
     storage = shape.storage
@@ -179,7 +183,7 @@ def settings_of(shape: Shape, broker: BrokerId) -> BrokerSettings:
         replica_fetch_wait_max_ms=1_000,
         replica_fetch_backoff_ms=300,
         replica_socket_timeout_ms=4_000,
-        replica_high_watermark_checkpoint_interval_ms=2_000,
+        replica_high_watermark_checkpoint_interval_ms=MARKS_MS,
         controller_socket_timeout_ms=4_000,
         controlled_shutdown_retry_backoff_ms=500,
         log_segment_bytes=storage.segment_bytes,

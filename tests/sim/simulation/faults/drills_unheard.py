@@ -19,7 +19,10 @@ from simulation.faults.plan import SECOND_US, Fault, Kind
 from simulation.faults.scripts import Led, Script, Scripts
 from simulation.faults.stage import Deed, Stage
 from simulation.kernel.scheduler import Process
+from simulation.shape import MARKS_MS
 
+ENOUGH = 4
+"""Records that are not synced, so that a power cut hardly leaves them all."""
 WITHOUT_ADDRESS_US = 2 * SECOND_US
 """How long a leader is registered without the listener that followers use, at most."""
 
@@ -36,7 +39,7 @@ class _Drills(Scripts):
         order = (
             self.stale_join,
             self.write_of_a_lost_session,
-            self.stale_join,
+            self.half_told,
             self.contact_lost_again_and_again,
             self.returning_together,
         )
@@ -57,12 +60,18 @@ class _Drills(Scripts):
             self._world.zookeeper.delete_as_admin(paths.CONTROLLER)
             yield 0.3
             yield lambda: bool(self._joinable())
-        led, joins = fault.chance().choice(self._joinable())
+        yield lambda: bool(self._losing())
+        led, joins = fault.chance().choice(self._losing())
         leader = led.state.leader
         self._expire(joins)
         yield lambda: joins not in self._isr(led.partition)
-        write = self._stalled(f"agent-{leader}", "agent.isr.after_guards_read", undone)
-        yield lambda: write.reached
+        write = self._stalled(
+            f"agent-{leader}",
+            "agent.isr.after_guards_read",
+            undone,
+            when=lambda: self._is_taken_in(joins, leader, led.partition),
+        )
+        yield lambda: write.reached and self._unsynced(joins, led.partition) >= ENOUGH
         down = undone.enter_context(self._end_agent(joins, lossy=True))
         yield lambda: bool(self._known()) and joins not in self._known()
         news = self._stalled(f"agent-{leader}", "agent.isr_notification.before_write", undone)
@@ -91,6 +100,20 @@ class _Drills(Scripts):
         safe = {topic.name for topic in self._world.shape.topics if topic.min_insync > 1 and not topic.unclean}
         return [each for each in found if each[0].partition.topic in safe] or found
 
+    def _is_taken_in(self, joins: BrokerId, leader: BrokerId, partition: TopicPartition) -> bool:
+        """Whether the leader counts it as in sync."""
+        held = self._held(leader, partition)
+        return held is not None and joins in held.isr.maximal
+
+    def _losing(self) -> list[tuple[Led, BrokerId]]:
+        """Those of them where a power cut takes what is acknowledged from who joins."""
+        return [each for each in self._joinable() if self._unsynced(each[1], each[0].partition) > 0]
+
+    def _unsynced(self, broker: BrokerId, partition: TopicPartition) -> int:
+        """How many records of a replica are committed and not synced."""
+        held = self._held(broker, partition)
+        return 0 if held is None else held.log.high_watermark - held.log.recovery_point
+
     def write_of_a_lost_session(self, fault: Fault, undone: ExitStack) -> Script:
         """A leader is about to write an ISR when it takes its session for lost, which lives on, and gets another.
 
@@ -118,6 +141,25 @@ class _Drills(Scripts):
     def _session_of(self, broker: BrokerId) -> int:
         session = self._world.agents[broker].session
         return 0 if session is None else session.session_id
+
+    def half_told(self, fault: Fault, undone: ExitStack) -> Script:
+        """A broker that died is back, and is told of some of its partitions seconds before it is told of the others."""
+        yield lambda: bool(self._known())
+        broker = fault.chance().choice([each for each in self._world.hosts if each != self._ruler()])
+        down = undone.enter_context(self._end_agent(broker))
+        yield lambda: bool(self._known()) and broker not in self._known()
+        rest = self._stalled(
+            f"agent-{broker}", "agent.control.before_slice", undone, when=lambda: self._hosts_some(broker)
+        )
+        down.close()
+        yield lambda: rest.reached
+        yield 1.5 * MARKS_MS / 1000
+        rest.end()
+        yield 0.3
+
+    def _hosts_some(self, broker: BrokerId) -> bool:
+        agent = self._world.agents[broker]
+        return agent.replicas is not None and bool(agent.replicas.partitions)
 
     # Controllers
 

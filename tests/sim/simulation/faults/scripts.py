@@ -220,13 +220,17 @@ class Scripts:
         self._stage.points.arm([f"agent-{broker}"], [point], struck)
         return lambda: bool(done)
 
-    def _stalled(self, process: str, point: str, undone: ExitStack) -> Stall:
-        """Have a thread stand still at a point where it is next; at the end of the script it goes on."""
+    def _stalled(
+        self, process: str, point: str, undone: ExitStack, *, when: Callable[[], bool] = lambda: True
+    ) -> Stall:
+        """Have a thread stand still at a point where it is next while `when`; at the end of the script it goes on."""
         stall, scheduler = Stall(), self._world.scheduler
         undone.callback(stall.end)
 
         def stand(process: Process) -> None:
-            del process
+            if not stall.over and not when():
+                self._stage.points.arm([process.name], [point], stand)
+                return
             stall.reached = True
             while not stall.over and not self._stage.closed and scheduler.current is not None:
                 scheduler.sleep_us(LOOK_US)
