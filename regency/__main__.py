@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from regency.cli.main import main
+from regency.cli.program import main
 
 if __name__ == "__main__":
     main()

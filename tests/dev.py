@@ -181,7 +181,7 @@ def ci(_: list[str]) -> int:
         ("monitoring", [sys.executable, "-m", "pytest", "-q", *MONITORING], 240),
         ("documents", [sys.executable, "-m", "pytest", "-q", *DOCUMENTS], 240),
         ("spark", [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "worksteal", *SUITES["spark"]], 420),
-        ("demo", [sys.executable, "-m", "regency.cli.main", "demo", "--no-progress"], 180),
+        ("demo", [sys.executable, "-m", "regency", "demo", "--no-progress"], 180),
         ("paused", [sys.executable, "-m", "simulation.paused"], 720),
         ("defects", [sys.executable, "-m", "simulation.defects", "--known"], 720),
     ]
@@ -202,7 +202,7 @@ def cli(*words: str) -> Callable[[list[str]], int]:
     """A command that is one call of the command line."""
 
     def call(arguments: list[str]) -> int:
-        command = [sys.executable, "-m", "regency.cli.main", *words, *arguments]
+        command = [sys.executable, "-m", "regency", *words, *arguments]
         os.chdir(ROOT)
         os.execv(command[0], command)
 

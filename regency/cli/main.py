@@ -137,7 +137,3 @@ def _forget_stdout() -> None:
 def main() -> NoReturn:
     """Entry point of the command `regency`."""
     cli.main(prog_name="regency")
-
-
-if __name__ == "__main__":
-    main()

@@ -121,7 +121,7 @@ def tell_all(cluster: Cluster, out: Path) -> tuple[dict[str, Any], Path]:
     words += ["--bootstrap-server", cluster.bootstrap_servers, "--master", "local[2]"]
     for setting in ("driver.memory=1g", "sql.shuffle.partitions=2", f"driver.extraJavaOptions={LIGHT_JAVA}"):
         words += ["--conf", f"spark.{setting}"]
-    command = [sys.executable, "-m", "regency.cli.main", *words]
+    command = [sys.executable, "-m", "regency", *words]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_S, check=False)
     assert (ended.returncode, ended.stderr) == (0, ""), ended.stderr
     return json.loads(ended.stdout), out

@@ -115,7 +115,7 @@ def test_a_real_load_while_leaders_die_is_clean_and_a_forged_one_is_not(
 ) -> None:
     file = tmp_path / "load.jsonl"
     words = ["load", "judged", "--rate", "400", "--seconds", "6", "--size", "40", "--history", str(file)]
-    command = [sys.executable, "-m", "regency.cli.main", *words, "--bootstrap-server", cluster.bootstrap_servers]
+    command = [sys.executable, "-m", "regency", *words, "--bootstrap-server", cluster.bootstrap_servers]
     with subprocess.Popen([*command, "-o", "json"], stdout=subprocess.PIPE, text=True) as running:
         eventually(lambda: file.exists() and file.stat().st_size > 0, within=30)
         cluster.kill(cluster.wait_controller())

@@ -31,7 +31,7 @@ class Shell:
 
     def __call__(self, *words: str, given: str = "", status: int = 0) -> str:
         """stdout of a command that ends with `status`."""
-        command = [sys.executable, "-m", "regency.cli.main", *words]
+        command = [sys.executable, "-m", "regency", *words]
         done = subprocess.run(
             command, input=given, capture_output=True, text=True, cwd=self.directory, env=self._environment, check=False
         )
@@ -41,7 +41,7 @@ class Shell:
 
     def begin(self, *words: str) -> subprocess.Popen[bytes]:
         """A command that goes on, as in another terminal."""
-        command = [sys.executable, "-m", "regency.cli.main", *words]
+        command = [sys.executable, "-m", "regency", *words]
         nowhere = subprocess.DEVNULL
         return subprocess.Popen(command, cwd=self.directory, env=self._environment, stdout=nowhere, stderr=nowhere)
 

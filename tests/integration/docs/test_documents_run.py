@@ -148,7 +148,7 @@ class Shell:
         programs.mkdir()
         root = Path(__file__).parents[3]
         python = shlex.quote(sys.executable)  # also in a path with a space in it
-        for name, arguments in (("regency", "-m regency.cli.main"), ("ssh", f"-c {shlex.quote(SSH)} {port}")):
+        for name, arguments in (("regency", "-m regency"), ("ssh", f"-c {shlex.quote(SSH)} {port}")):
             program = programs / name
             program.write_text(f'#!/bin/sh\nexec {python} {arguments} "$@"\n', "utf-8")
             program.chmod(program.stat().st_mode | stat.S_IXUSR)

@@ -54,7 +54,7 @@ def test_who_dies_or_starts_while_zookeeper_is_away(
         [
             sys.executable,
             "-m",
-            "regency.cli.main",
+            "regency",
             "agent",
             "--config",
             tmp_path / "cluster-1/agent-3/server.properties",

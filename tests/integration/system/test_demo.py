@@ -17,7 +17,7 @@ from regency.cluster import processes
 
 pytestmark = pytest.mark.integration
 
-COMMAND = [sys.executable, "-m", "regency.cli.main", "demo"]
+COMMAND = [sys.executable, "-m", "regency", "demo"]
 LAST_LINE = re.compile(r"demo: acked=(\d+) consumed=(\d+) lost=(\d+) duplicated=(\d+) unavailable_ms=(\d+)")
 
 

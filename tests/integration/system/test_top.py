@@ -172,7 +172,7 @@ def test_once_for_scripts_in_a_pipe_and_until_sigterm(watched, eventually):
 
     eventually(leads, what="that agents have reported what they lead")
 
-    command = [sys.executable, "-m", "regency.cli.main", "top", "--bootstrap-server", watched.bootstrap_servers]
+    command = [sys.executable, "-m", "regency", "top", "--bootstrap-server", watched.bootstrap_servers]
     told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert told.stdout.startswith("regency top  ")
     assert "\x1b" not in told.stdout + told.stderr

@@ -39,7 +39,7 @@ def by_command(cluster: Cluster, topic: str) -> subprocess.CompletedProcess[str]
 
 
 def regency(cluster: Cluster, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "regency.cli.main", *words, "--bootstrap-server", cluster.bootstrap_servers]
+    command = [sys.executable, "-m", "regency", *words, "--bootstrap-server", cluster.bootstrap_servers]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 

@@ -195,7 +195,7 @@ def test_demo_says_at_once_that_its_result_cannot_be_written(run: Run) -> None:
 def test_a_full_disk_is_one_line_and_no_traceback() -> None:
     with Path("/dev/full").open("wb") as full:
         ended = subprocess.run(
-            [sys.executable, "-m", "regency.cli.main", "--help"], stdout=full, stderr=subprocess.PIPE, check=False
+            [sys.executable, "-m", "regency", "--help"], stdout=full, stderr=subprocess.PIPE, check=False
         )
     assert ended.returncode == 1
     assert ended.stderr.decode().startswith("Error: No space left on device")
@@ -204,7 +204,7 @@ def test_a_full_disk_is_one_line_and_no_traceback() -> None:
 
 def test_a_command_without_a_stdout_ends_as_any_other() -> None:
     done = subprocess.run(
-        ["sh", "-c", '"$0" -m regency.cli.main down --dir /no/such/lab >&-', sys.executable],
+        ["sh", "-c", '"$0" -m regency down --dir /no/such/lab >&-', sys.executable],
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -218,7 +218,7 @@ def test_closed_pipe_is_quiet() -> None:
     os.close(reader)
     with os.fdopen(writer, "w") as closed:
         done = subprocess.run(
-            [sys.executable, "-m", "regency.cli.main", "down", "-o", "json", "--dir", "/no/such/lab"],
+            [sys.executable, "-m", "regency", "down", "-o", "json", "--dir", "/no/such/lab"],
             stdout=closed,
             stderr=subprocess.PIPE,
             text=True,

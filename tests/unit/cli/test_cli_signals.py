@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.abc
 import signal
+import sys
 
 import confluent_kafka
 import pytest
 
+from regency.cli import program
 from regency.cli.signals import exit_on_termination
 
 
@@ -42,3 +45,22 @@ def test_a_hangup_that_is_ignored_as_under_nohup_stays_ignored() -> None:
             assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+class InterruptedImport(importlib.abc.MetaPathFinder):
+    """Ctrl-C while a module is being looked for."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
+        if fullname == self._name:
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_ctrl_c_while_the_commands_are_imported_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "regency.cli.main", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [InterruptedImport("regency.cli.main"), *sys.meta_path])
+    with pytest.raises(SystemExit) as ended:
+        program.main()
+    assert ended.value.code == 130
