@@ -12,6 +12,7 @@ from regency.broker_agent.log.batch_check import EpochSpan
 from regency.broker_agent.log.damage import CorruptFile, KnownDamage
 from regency.broker_agent.log.disk import Disk
 from regency.broker_agent.log.errors import LogDamaged
+from regency.broker_agent.log.file_names import SNAPSHOT, offset_file
 from regency.broker_agent.log.flusher import LogFlusher
 from regency.broker_agent.log.leader_epoch_cache import LeaderEpochCache
 from regency.broker_agent.log.log_directory import LogDirectory
@@ -218,7 +219,11 @@ class LogCore:
         crash_point("log.roll.before_segment")
         self._segments.create(self._log_end, self.config, now_ms)
         crash_point("log.roll.before_flush")
-        self._flusher.flush_in_background(self._log_end)
+        self._flush_with_snapshot(self._log_end)
+
+    def _flush_with_snapshot(self, end: Offset) -> None:
+        """Sync what is below `end`, soon, and who produced it: that is all that is left of it when it has expired."""
+        self._flusher.flush_with_snapshot(offset_file(self.directory, end, SNAPSHOT), end)
 
     def _restart_at(self, offset: Offset) -> None:
         crash_point("log.restart.before_drop")

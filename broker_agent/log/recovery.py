@@ -140,6 +140,8 @@ class _Opening:
         epochs = self._load_epochs(chain, log_start, log_end)
         crash_point("log.recovery.before_producers")
         synced = log_end if self._trusts_files else min(self._found.recovery_point, log_end)
+        # Nothing else tells who wrote what was before the first segment; no cut leaves a snapshot behind.
+        trusted = max(synced, chain.first.base_offset)
         return LogParts(
             topic_partition=self._found.topic_partition,
             topic_id=self._topic_id(),
@@ -147,7 +149,7 @@ class _Opening:
             config=self._config,
             segments=chain,
             epochs=epochs,
-            producers=restore(self._disk, self._directory, chain, trusted=synced, log_end=log_end),
+            producers=restore(self._disk, self._directory, chain, trusted=trusted, log_end=log_end),
             log_start=log_start,
             log_end=log_end,
             recovery_point=synced,

@@ -129,6 +129,59 @@ def test_a_producer_outlives_its_records(disk, batch):
     assert log.append_as_leader(batch(NOW, producer=(9, 0, 1)), 0, NOW).base_offset == 2
 
 
+@pytest.mark.parametrize("checkpointed", [False, True])
+def test_a_producer_outlives_its_records_and_a_crash(disk, batch, checkpointed):
+    """Nothing but the snapshot at the beginning of the first segment tells of it, wherever recovery begins."""
+    disk.config = LogConfig(segment_bytes=len(batch(NOW)), retention_ms=1000)
+    log = disk.log()
+    sent = batch(NOW, producer=(9, 0, 0))
+    log.append_as_leader(sent, 0, NOW)
+    log.set_high_watermark(1)
+    if checkpointed:
+        disk.manager.checkpoint_recovery_points()
+    disk.manager.run_retention(NOW + 2_000)
+    assert (log.log_start_offset, log.log_end_offset) == (1, 1)
+    log = disk.reopen(clean=False)
+    assert (log.log_start_offset, log.log_end_offset) == (1, 1)
+    assert log.append_as_leader(sent, 0, NOW).duplicate
+
+
+def test_nothing_expires_before_the_disk_knows_who_produced_it(disk, batch):
+    disk.config = LogConfig(segment_bytes=len(batch(NOW)), retention_ms=1000)
+    log = disk.log()
+    for number in range(3):
+        log.append_as_leader(batch(NOW, producer=(9, 0, number)), 0, NOW)
+    log.set_high_watermark(3)
+    disk.worker.inline = False
+    disk.manager.run_retention(NOW + 2_000)
+    assert (log.segment_base_offsets, log.log_start_offset) == ((0, 1, 2, 3), 0)
+    disk.worker.run()
+    disk.manager.run_retention(NOW + 2_000)
+    assert (log.segment_base_offsets, log.log_start_offset) == ((3,), 3)
+
+
+def test_a_snapshot_of_what_was_cut_off_counts_for_nothing(disk, batch):
+    disk.config = LogConfig(segment_bytes=len(batch(NOW)), retention_ms=1000)
+    log = disk.log()
+    for number in range(2):
+        log.append_as_leader(batch(NOW, producer=(9, 0, number)), 0, NOW)
+    disk.worker.inline = False
+    log.roll()
+    log.truncate_to(1)
+    disk.worker.run()
+    log.append_as_leader(batch(NOW, producer=(8, 0, 0)), 1, NOW)
+    log.set_high_watermark(2)
+    disk.manager.run_retention(NOW + 2_000)
+    assert log.segment_base_offsets == (0, 1, 2)
+    disk.worker.run()
+    disk.manager.run_retention(NOW + 2_000)
+    assert log.segment_base_offsets == (2,)
+    disk.worker.run()
+    log = disk.reopen(clean=False)
+    assert log.append_as_leader(batch(NOW, producer=(8, 0, 0)), 1, NOW).duplicate
+    assert log.append_as_leader(batch(NOW, producer=(9, 0, 1)), 1, NOW).base_offset == 2
+
+
 def test_idle_producers_are_forgotten(disk, batch):
     log = disk.log()
     log.append_as_leader(batch(NOW, producer=(9, 0, 0)), 0, NOW)
@@ -222,14 +275,15 @@ def test_the_name_of_a_new_segment_is_synced_before_the_recovery_point_passes_it
     log.flush()
     assert (synced, log.recovery_point) == ([log.directory, disk.dirs[0]], 1)  # the log itself is new, too
     log.append_as_leader(batch(2), 0, NOW)
-    assert (log.segment_base_offsets, log.recovery_point, len(synced)) == ((0, 1), 1, 2)
+    assert (log.segment_base_offsets, log.recovery_point) == ((0, 1), 1)
+    assert synced[2:] == [log.directory]  # for the snapshot of producers
     synced.clear()
     log.flush_in_background()
     assert (synced, log.recovery_point) == ([log.directory], 2)
     log.append_as_leader(batch(3), 0, NOW)
     log.flush()
     log.flush()
-    assert (synced, log.recovery_point) == ([log.directory] * 2, 3)
+    assert (synced, log.recovery_point) == ([log.directory] * 3, 3)
 
 
 def test_flush_messages_syncs_within_the_append(disk, batch):
