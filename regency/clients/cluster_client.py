@@ -5,7 +5,7 @@ For one thread at a time. Every question ends within `api_timeout_ms`, whoever i
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Final, Self
@@ -55,9 +55,16 @@ class TopicFacts(msgspec.Struct, frozen=True):
 class ClusterClient:
     """Connects with the first question, and again to whoever leads by then."""
 
-    def __init__(self, settings: ClientSettings, *, connections: Connections | None = None) -> None:
+    def __init__(
+        self,
+        settings: ClientSettings,
+        *,
+        connections: Connections | None = None,
+        on_silence: Callable[[ClusterUnavailable], object] | None = None,
+    ) -> None:
+        """`on_silence` is told while nobody answers, as by Connections; not with `connections` of one's own."""
         self._settings = settings
-        self._connections = Connections(settings) if connections is None else connections
+        self._connections = Connections(settings, on_silence=on_silence) if connections is None else connections
 
     def __enter__(self) -> Self:
         return self

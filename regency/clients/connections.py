@@ -20,6 +20,8 @@ from regency.model.clock import Clock, SystemClock
 FIRST_PATIENCE_MS: Final = 2_000
 """How long a broker may take when all are asked for the first time; twice as long with each round. A paused broker
 takes connections, but never answers: it must not use up the whole time."""
+TOLD_AFTER_MS: Final = 5_000
+"""How long nobody may answer until someone is told."""
 
 Address = tuple[str, int]
 
@@ -33,8 +35,11 @@ class Connections:
         *,
         clock: Clock = SystemClock(),  # noqa: B008 - has no state
         sleep: Callable[[float], object] | None = None,
+        on_silence: Callable[[ClusterUnavailable], object] | None = None,
     ) -> None:
+        """`on_silence` is told, once for each question, when no broker has answered it for TOLD_AFTER_MS."""
         self._settings = settings
+        self._on_silence = on_silence
         self._clock = clock
         self._ended = threading.Event()
         self._sleep = self._ended.wait if sleep is None else sleep
@@ -90,6 +95,8 @@ class Connections:
         patience = FIRST_PATIENCE_MS
         failures: dict[Address, str] = {}
         rounds = 0
+        tell = self._on_silence
+        tell_ms = self.now_ms + TOLD_AFTER_MS
         while True:
             for address in list(self._order):
                 timeout = min(patience, self._settings.request_timeout_ms, deadline_ms - self.now_ms)
@@ -101,6 +108,9 @@ class Connections:
                     failures[address] = error.message
                     self._order.remove(address)
                     self._order.append(address)
+                if tell is not None and self.now_ms >= tell_ms and not self.closed:
+                    tell(self._unavailable(failures))
+                    tell = None
             rounds += 1
             patience = min(patience * 2, self._settings.request_timeout_ms)
             self.back_off(rounds, deadline_ms)
@@ -123,4 +133,5 @@ class Connections:
         return ClusterUnavailable(
             f"No broker of the cluster at {self._settings.servers} answers. {told}",
             hint="Check kafka.bootstrap.servers, and with `regency status` whether the brokers are up.",
+            silent=True,
         )

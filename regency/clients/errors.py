@@ -12,6 +12,11 @@ class ClusterUnavailable(RegencyError):
     code = "cluster_unavailable"
     retriable = True
 
+    def __init__(self, message: str, *, hint: str = "", silent: bool = False) -> None:
+        super().__init__(message, hint=hint)
+        self.silent = silent
+        """No broker at all has answered, however often each was asked."""
+
 
 class TopicGone(RegencyError):
     """A topic or a partition of it does not exist, or not any more under the id it had. `topic` is its name."""

@@ -29,7 +29,8 @@ class ClusterView:
 
     def __init__(self, options: ReadOptions, *, client: ClusterClient | None = None) -> None:
         self._options = options
-        self._client = client or ClusterClient(options.client)
+        self._client = client or ClusterClient(options.client, on_silence=self._silence)
+        self._answered = False
         self.topic_ids: dict[str, TopicId] = {}
         """Of the topics that are read and were there when `partitions` looked last."""
         self.absent: list[str] = []
@@ -173,16 +174,27 @@ class ClusterView:
         return {}
 
     def _retried(self, ask: Callable[[], T]) -> T:
-        """What the cluster answers, asked fetchOffset.numRetries times. Raises ClusterUnavailable."""
+        """What the cluster answers, asked fetchOffset.numRetries times. Raises ClusterUnavailable.
+
+        Where no broker has ever answered the first question is the last, with all the time and all the attempts it has
+        in itself: the address is more likely to be wrong than the cluster to be back.
+        """
         for attempt in range(1, self._options.retries + 1):
             try:
-                return ask()
+                answer = ask()
             except ClusterUnavailable as error:
-                if attempt == self._options.retries:
+                if attempt == self._options.retries or (error.silent and not self._answered):
                     raise
                 log.warning("%s Asking again, attempt %d of %d.", error, attempt + 1, self._options.retries)
                 self._pause()
+            else:
+                self._answered = True
+                return answer
         raise AssertionError("fetchOffset.numRetries is at least 1")
+
+    def _silence(self, error: ClusterUnavailable) -> None:
+        limit_ms = self._options.client.api_timeout_ms
+        log.warning("%s Asking for %d ms in all (kafka.default.api.timeout.ms).", error, limit_ms)
 
     def _pause(self) -> None:
         time.sleep(self._options.retry_interval_ms / 1000)

@@ -83,6 +83,33 @@ def test_an_unreachable_cluster_is_an_error_that_names_all_it_tried(
     assert "kafka.bootstrap.servers" in said
     assert 60_000 <= clock.monotonic_ms() - began <= 61_000
     assert len(cluster.asked) < 100
+    assert failed.value.silent
+
+
+def test_that_nobody_answers_is_told_after_some_seconds_and_once_for_each_question(
+    cluster: Any, clock: ManualClock, settings: ClientSettings, log: Any
+) -> None:
+    told: list[tuple[int, str]] = []
+    began = clock.monotonic_ms()
+
+    def note(error: ClusterUnavailable) -> None:
+        told.append((clock.monotonic_ms() - began, str(error)))
+
+    def sleep(seconds: float) -> None:
+        clock.advance(max(1, round(seconds * 1000)))
+        if clock.monotonic_ms() - began > 20_000:
+            cluster.dead = {}
+
+    links = Connections(settings, clock=clock, sleep=sleep, on_silence=note)
+    cluster.add("t", log(1, 7))
+    cluster.dead = dict.fromkeys((1, 2, 3), "connection refused")
+    with ClusterClient(settings, connections=links) as client:
+        assert list(client.topics(["t"])) == ["t"]
+        client.topics(["t"])
+    [(at_ms, words)] = told
+    assert 5_000 <= at_ms < 8_000
+    assert "No broker of the cluster at broker-1:9092,broker-2:9092,broker-3:9092 answers" in words
+    assert "connection refused" in words
 
 
 def test_offsets_are_asked_of_each_leader_once(cluster: Any, client: ClusterClient, log: Any) -> None:

@@ -22,6 +22,8 @@ class ScriptedCluster:
         """Timestamp and offset of records by partition; none has a later one."""
         self.failures = 0
         """How many questions fail."""
+        self.silent = False
+        """Whether they fail since no broker answers at all."""
         self.asked = 0
         self.closed = False
 
@@ -64,11 +66,11 @@ class ScriptedCluster:
         self.asked += 1
         if self.failures:
             self.failures -= 1
-            raise ClusterUnavailable("nobody answers.")
+            raise ClusterUnavailable("nobody answers.", silent=self.silent)
 
 
 @pytest.fixture
 def scripted(monkeypatch: pytest.MonkeyPatch) -> ScriptedCluster:
     cluster = ScriptedCluster()
-    monkeypatch.setattr("regency.pipeline.cluster_view.ClusterClient", lambda settings: cluster)
+    monkeypatch.setattr("regency.pipeline.cluster_view.ClusterClient", lambda settings, **_: cluster)
     return cluster

@@ -11,7 +11,9 @@ from pyspark.sql.types import StructType
 from regency.clients.cluster_client import ClusterUnavailable
 from regency.model.ids import TopicPartition
 from regency.pipeline.batch_reader import BatchReader, FilteringBatchReader, batch_reader
+from regency.pipeline.cluster_view import ClusterView
 from regency.pipeline.errors import DataLost, PipelineOptionInvalid, TopicUnknown
+from regency.pipeline.options import read_options
 from regency.pipeline.schema import source_schema
 from regency.pipeline.source import RegencyDataSource
 
@@ -156,6 +158,26 @@ def test_a_cluster_that_does_not_answer_is_asked_again(scripted) -> None:
     scripted.failures = 3
     with pytest.raises(ClusterUnavailable):
         reader().partitions()
+
+
+def test_a_cluster_that_was_never_heard_of_is_not_asked_anew(scripted) -> None:
+    scripted.create("t", (0, 20))
+    scripted.failures, scripted.silent = 1, True
+    with pytest.raises(ClusterUnavailable):
+        reader().partitions()
+    assert scripted.asked == 1
+    view = ClusterView(read_options({**SERVERS, "subscribe": "t"}, stream=True))
+    view.partitions()
+    scripted.failures = 2
+    assert view.partitions() == {TopicPartition("t", 0)}, "it has answered before: it may well come back"
+
+
+def test_a_cluster_that_is_silent_is_told_by_its_address_within_seconds(caplog: pytest.LogCaptureFixture) -> None:
+    view = ClusterView(read_options({**SERVERS, "subscribe": "t"}, stream=True))
+    view._silence(ClusterUnavailable("No broker of the cluster at localhost:9092 answers."))
+    assert [record.getMessage() for record in caplog.records] == [
+        "No broker of the cluster at localhost:9092 answers. Asking for 60000 ms in all (kafka.default.api.timeout.ms)."
+    ]
 
 
 def test_a_schema_of_ones_own_is_refused() -> None:
