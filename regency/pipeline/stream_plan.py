@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from regency.model.ids import TopicId
+from collections.abc import Set
+from typing import Final
+
+from regency.model.ids import TopicId, TopicPartition
 from regency.pipeline.cluster_view import ClusterView
-from regency.pipeline.offsets import EARLIEST, Offsets
+from regency.pipeline.offsets import EARLIEST, Offsets, named
 from regency.pipeline.options import ReadOptions
 from regency.pipeline.planning import ReadPartition, planned
 from regency.pipeline.ranges import OffsetRange
 from regency.pipeline.rates import Patience, available, limited
+from regency.pipeline.topic_choice import chooses, option_of
+
+_GONE: Final = "gone, maybe before all was read: not in the cluster any more"
+_NOT_CHOSEN: Final = "not chosen any more by option {}, maybe before all was read"
 
 
 class StreamPlan:
@@ -29,6 +36,8 @@ class StreamPlan:
         self._frozen: Offsets | None = None
         self._ends: list[Offsets] = []
         """Ends of batches that were planned here, newest last: the log reached them."""
+        self._told: set[TopicPartition] = set()
+        """That they are not read any more; until they are again."""
         self.latest: Offsets = {}
         """As seen last."""
 
@@ -56,7 +65,8 @@ class StreamPlan:
         is not there any more, before Spark has noted anything of the batch.
         """
         latest = self._look(start)
-        self._check_gone(start, latest)
+        self._told -= latest.keys()
+        self._not_read(start.keys() - latest.keys())
         self._check_absent()
         self._view.lost(
             f"the log of {name} ends at {latest[name]}, but was read up to {offset} already"
@@ -72,8 +82,7 @@ class StreamPlan:
         """Tasks that read from `start` to `end`, again where the batch was planned before."""
         there = self._view.partitions()
         self._check_ids()
-        self._check_gone(start, end)
-        self._view.lost(f"{name} is gone" for name in sorted(end.keys() - there))
+        self._not_read((start.keys() - end.keys()) | (end.keys() - there))
         ends = self._ends_there({name: offset for name, offset in end.items() if name in there})
         begins = self._begins(start, ends)
         ranges = [OffsetRange(name, begins[name], ends[name]) for name in ends if name in begins]
@@ -118,7 +127,7 @@ class StreamPlan:
     def _begins(self, start: Offsets, ends: Offsets) -> Offsets:
         new = ends.keys() - start.keys()
         begins = self._with_new(start, ends)
-        self._view.lost(f"{name} is gone" for name in sorted(new - begins.keys()))
+        self._not_read(new - begins.keys())
         self._view.lost(
             f"the new partition {name} begins at {begins[name]}, the records before it are gone"
             for name in sorted(new & begins.keys())
@@ -138,8 +147,19 @@ class StreamPlan:
         )
         return {name: min(offset, latest.get(name, offset)) for name, offset in end.items()}
 
-    def _check_gone(self, start: Offsets, end: Offsets) -> None:
-        self._view.lost(f"{name} is gone, maybe before all was read" for name in sorted(start.keys() - end.keys()))
+    def _not_read(self, partitions: Set[TopicPartition]) -> None:
+        """Partitions of the offsets are not read any more, since they are gone or not chosen: a loss, told once.
+
+        Spark's Kafka source makes no difference between the two. Raises DataLost.
+        """
+        new = partitions if self._options.fail_on_data_loss else partitions - self._told
+        self._told |= new
+        chosen = {name for name in new if chooses(self._options.topics, name)}
+        self._view.lost(
+            f"{named(some)} {'is' if len(some) == 1 else 'are'} {why}"
+            for some, why in ((chosen, _GONE), (new - chosen, _NOT_CHOSEN.format(option_of(self._options.topics))))
+            if some
+        )
 
     def _check_ids(self) -> None:
         """Whether topics are those they were when this run saw them first."""

@@ -70,6 +70,22 @@ def topics_named(choice: TopicChoice) -> tuple[str, ...] | None:
     return tuple(sorted({name.topic for name in choice.partitions}))
 
 
+def option_of(choice: TopicChoice) -> str:
+    """The option a choice was made by."""
+    if isinstance(choice, Assigned):
+        return "assign"
+    return "subscribe" if isinstance(choice, Subscribed) else "subscribePattern"
+
+
+def chooses(choice: TopicChoice, name: TopicPartition) -> bool:
+    """Whether a partition is of a choice, were it there."""
+    if isinstance(choice, Assigned):
+        return name in choice.partitions
+    if isinstance(choice, Subscribed):
+        return name.topic in choice.topics
+    return name.topic not in INTERNAL and re.fullmatch(choice.pattern, name.topic) is not None
+
+
 def chosen_of(choice: TopicChoice, found: Mapping[str, tuple[int, ...]]) -> set[TopicPartition]:
     """The partitions of a choice among those of the topics that were found."""
     if isinstance(choice, Assigned):

@@ -134,6 +134,54 @@ def test_a_topic_that_vanished_is_data_loss(scripted) -> None:
     assert lenient.latestOffset({"t": {"0": 10}}, ALL) == {"t": {"0": 10}}, "and it goes on"
 
 
+def test_a_topic_that_is_not_subscribed_any_more_is_told_as_such_and_once(
+    scripted, caplog: pytest.LogCaptureFixture
+) -> None:
+    scripted.create("old", (0, 10), (0, 10))
+    scripted.create("new", (0, 5))
+    start = {"old": {"0": 10, "1": 4}}
+    with pytest.raises(DataLost) as lost:
+        reader(subscribe="new").latestOffset(start, ALL)
+    assert "old-0, old-1 are not chosen any more by option subscribe, maybe before all was read" in str(lost.value)
+    assert "gone" not in str(lost.value)
+    with pytest.raises(DataLost, match="old-1 is not chosen any more by option assign"):
+        reader(assign='{"old":[0]}').latestOffset(start, ALL)
+    with pytest.raises(DataLost, match="not chosen any more by option subscribePattern"):
+        reader(subscribePattern="n.*").latestOffset(start, ALL)
+
+    lenient = reader(subscribe="new", failOnDataLoss="false")
+    for _ in range(2):
+        end = lenient.latestOffset(start, ALL)
+        assert plan(lenient, start, end) == [("new-0", 0, 5)]
+    [record] = caplog.records
+    assert record.getMessage() == (
+        "Records are or may be lost: old-0, old-1 are not chosen any more by option subscribe, maybe before all was"
+        " read. failOnDataLoss is false: going on with what is left."
+    )
+
+
+def test_a_topic_that_is_gone_and_one_that_is_not_subscribed_are_told_apart(scripted) -> None:
+    scripted.create("t", (0, 10))
+    with pytest.raises(DataLost) as lost:
+        reader(subscribe="t,gone").latestOffset({"t": {"0": 1}, "gone": {"0": 1}, "other": {"0": 1}}, ALL)
+    assert "gone-0 is gone, maybe before all was read: not in the cluster any more; other-0 is not chosen any more" in (
+        str(lost.value)
+    )
+
+
+def test_a_topic_that_comes_back_and_goes_again_is_told_again(scripted, caplog: pytest.LogCaptureFixture) -> None:
+    scripted.create("t", (0, 10))
+    scripted.create("u", (0, 10))
+    lenient = reader(subscribe="t,u", failOnDataLoss="false")
+    both = lenient.latestOffset({"t": {"0": 0}, "u": {"0": 0}}, ALL)
+    for told in (1, 2):
+        scripted.delete("u")
+        assert lenient.latestOffset(both, ALL) == lenient.latestOffset(both, ALL) == {"t": {"0": 10}}
+        assert sum("u-0 is gone" in record.getMessage() for record in caplog.records) == told
+        scripted.create("u", (0, 10))
+        assert lenient.latestOffset({"t": {"0": 10}}, ALL) == both
+
+
 def test_a_topic_that_was_never_there_is_no_silence(scripted) -> None:
     scripted.create("t", (0, 10))
     with pytest.raises(TopicUnknown, match="no topic typo"):
