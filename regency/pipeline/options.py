@@ -21,7 +21,7 @@ from regency.pipeline.option_table import BY_LOWER_NAME, OF_WRITING, READ_OPTION
 from regency.pipeline.topic_choice import TopicChoice, topic_choice
 
 _NOTHING_TO_LOOK_UP = "startingOffsetsByTimestampStrategy"
-_OFFSETS_EXAMPLE = 'Expected earliest, latest, or offsets by partition, such as {"t":{"0":23,"1":-2}}.'
+_OFFSETS_EXAMPLE = 'By partition it is such as {"t":{"0":23,"1":-2}}.'
 _TIMESTAMPS_EXAMPLE = 'Expected wall milliseconds by partition, such as {"t":{"0":1700000000000}}.'
 
 
@@ -149,14 +149,21 @@ def _limit(given: Mapping[str, str], value: Mapping[str, Any], which: str, defau
         try:
             return ByTimestamp(parse_offsets(text, low=0), latest_if_none)
         except ValueError as error:
-            raise PipelineOptionInvalid(by_timestamp, f"{text[:200]!r}: {error}", hint=_TIMESTAMPS_EXAMPLE) from error
+            raise _no_object(by_timestamp, text, "it must be a JSON object", error, _TIMESTAMPS_EXAMPLE) from error
     text = given.get(offsets, "").strip()
     if text.lower() in ("earliest", "latest", ""):
         return Everywhere({"earliest": EARLIEST, "latest": LATEST, "": default}[text.lower()])
     try:
         return ByPartition(parse_offsets(text, low=EARLIEST))
     except ValueError as error:
-        raise PipelineOptionInvalid(offsets, f"{text[:200]!r}: {error}", hint=_OFFSETS_EXAMPLE) from error
+        expected = "it must be earliest, latest or a JSON object"
+        raise _no_object(offsets, text, expected, error, _OFFSETS_EXAMPLE) from error
+
+
+def _no_object(option: str, text: str, expected: str, error: ValueError, hint: str) -> PipelineOptionInvalid:
+    """What is expected comes first; what is wrong in the JSON is of interest only where the text is to be some."""
+    wrong = f"; {error}" if text.lstrip().startswith("{") else ""
+    return PipelineOptionInvalid(option, f"{text[:200]!r}: {expected}{wrong}", hint=hint)
 
 
 def _latest_if_none(value: Mapping[str, Any]) -> bool:

@@ -59,6 +59,21 @@ def test_names_are_compared_without_regard_to_case() -> None:
     assert read.min_partitions == 8
 
 
+@pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets"])
+def test_what_is_expected_of_offsets_comes_first_and_what_is_wrong_in_the_json_only_where_it_is_to_be_some(
+    option: str,
+) -> None:
+    said = str(refused({**BASE, option: "newest"}))
+    assert said.startswith(f"Option {option}: 'newest': it must be earliest, latest or a JSON object. By partition")
+    assert "no JSON" not in said
+    said = str(refused({**BASE, option: '{"t":{"0":}}'}))
+    assert "it must be earliest, latest or a JSON object; it is no JSON (Expecting value: line 1 column 11" in said
+    said = str(refused({**BASE, option: '{"t":[0]}'}))
+    assert "it must be earliest, latest or a JSON object; topic t is no JSON object" in said
+    said = str(refused({**BASE, f"{option}ByTimestamp": "newest"}))
+    assert said.startswith(f"Option {option}ByTimestamp: 'newest': it must be a JSON object. Expected wall")
+
+
 def test_exactly_one_choice_of_topics() -> None:
     servers = {"kafka.bootstrap.servers": "localhost:9092"}
     assert read_options({**servers, "subscribe": " b, a,,a "}, stream=False).topics == Subscribed(("a", "b"))
