@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from uuid import UUID, uuid4
 
+import msgspec
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
@@ -114,7 +115,9 @@ def _checked(options: Mapping[str, str], schema: StructType, *, stream: bool) ->
 
 
 def _ends(options: WriteOptions) -> dict[str, TopicFloors]:
-    with ClusterClient(options.producer.client) as client:
+    """Asked of the cluster before the first row is written, so that max.block.ms bounds it."""
+    producer = options.producer
+    with ClusterClient(msgspec.structs.replace(producer.client, api_timeout_ms=producer.max_block_ms)) as client:
         return topic_ends(client, options.once_topics)
 
 

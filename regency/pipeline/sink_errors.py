@@ -47,13 +47,19 @@ class SinkStateUnusable(PipelineError):
 
 
 class DeliveryFailed(PipelineError):
-    """A record was not written. Names topic, partition where it is known, the broker's or the client's error."""
+    """A record was not written. Names topic, partition where it is known, the broker's or the client's error.
+
+    `servers`: the cluster as the options name it.
+    """
 
     code = "pipeline_delivery_failed"
 
-    def __init__(self, topic: str, partition: int, error: KafkaError) -> None:
+    def __init__(self, topic: str, partition: int, error: KafkaError, servers: str) -> None:
         where = f"{topic}-{partition}" if partition >= 0 else f"Topic {topic}"
-        super().__init__(f"{where}: a record was not written: {error.str()} ({error.name()}).", hint=_hint(error))
+        super().__init__(
+            f"{where}: a record was not written to the cluster at {servers}: {error.str()} ({error.name()}).",
+            hint=_hint(error),
+        )
         self.topic = topic
         self.partition = partition
         self.error = error.name()

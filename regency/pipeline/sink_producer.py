@@ -7,11 +7,14 @@ into it: waiting for room otherwise needs a report of every single record.
 
 from __future__ import annotations
 
+import sys
+import time
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from regency.clients.errors import ClusterUnavailable
 from regency.pipeline.errors import PipelineOptionInvalid
 from regency.pipeline.sink_errors import DeliveryFailed
 from regency.pipeline.sink_identity import Headers
@@ -24,15 +27,20 @@ BYTES_PER_RECORD: Final = 128
 """Kept for a record beside its bytes."""
 LOOK_S: Final = 1.0
 """How long a wait goes on before a failure is looked for."""
+FIRST_PATIENCE_S: Final = 2.0
+"""How long a broker may take when the cluster is looked for; twice as long each time."""
+TOLD_AFTER_S: Final = 5.0
+"""How long nothing may be learned of the cluster until a line says so."""
 
 _FIXED: Final = {
     "partitioner": "murmur2_random",
     "delivery.report.only.error": True,
     "queue.buffering.max.messages": 4 * RECORDS_AT_ONCE,
     "queue.buffering.max.kbytes": 2_097_151,
-    "log_level": 3,
+    "log_level": 2,
 }
-"""Java's partitioner, and limits that are never met since the queue is emptied before."""
+"""Java's partitioner, limits that are never met since the queue is emptied before, and no line for every connection
+that fails: what is wrong comes with the error that ends the task."""
 
 
 class _Sent(Protocol):
@@ -47,10 +55,15 @@ class TopicProducer:
 
     def __init__(self, settings: ProducerSettings) -> None:
         self._failure: DeliveryFailed | None = None
+        self._servers = settings.client.servers
+        self._max_block_ms = settings.max_block_ms
+        self._reached = False
+        self._trouble = ""
         self._buffer_bytes = settings.buffer_bytes
         self._bytes = 0
         self._records = 0
-        self._producer = _producer({**settings.librdkafka, **_FIXED, "on_delivery": self._reported})
+        callbacks = {"on_delivery": self._reported, "error_cb": self._told}
+        self._producer = Producer({**settings.librdkafka, **_FIXED, **callbacks})
 
     def __enter__(self) -> Self:
         return self
@@ -63,20 +76,25 @@ class TopicProducer:
         self._producer.close()
 
     def send_all(self, topic: str, partition: int, records: list[dict[str, Any]], size: int) -> None:
-        """Queue records {key, value} of `size` bytes in their order. Raises DeliveryFailed, also for earlier ones."""
+        """Queue records {key, value} of `size` bytes in their order.
+
+        Raises DeliveryFailed, also for earlier ones, and ClusterUnavailable.
+        """
+        self._reach(topic)
         self._make_room(size, len(records))
         queued = self._producer.produce_batch(topic, records, partition=partition)
         if queued != len(records):
             refused = next(record["_error"] for record in records if "_error" in record)
-            raise DeliveryFailed(topic, partition, refused)
+            raise DeliveryFailed(topic, partition, refused, self._servers)
         self._look()
 
     def send(self, topic: str, partition: int, key: bytes | None, value: bytes | None, headers: Headers) -> None:
-        """Queue one record. The caller has made room. Raises DeliveryFailed."""
+        """Queue one record. The caller has made room. Raises DeliveryFailed, ClusterUnavailable."""
+        self._reach(topic)
         try:
             self._producer.produce(topic, value, key, partition, headers=headers)  # type: ignore[arg-type]
         except KafkaException as error:
-            raise DeliveryFailed(topic, partition, error.args[0]) from None
+            raise DeliveryFailed(topic, partition, error.args[0], self._servers) from None
 
     def make_room(self, size: int, records: int) -> None:
         """Wait until `records` of `size` bytes fit; call before `send`. Raises DeliveryFailed."""
@@ -89,6 +107,39 @@ class TopicProducer:
             self._raise_failure()
         self._raise_failure()
         self._bytes = self._records = 0
+
+    def _reach(self, topic: str) -> None:
+        """Before the first record: wait until some broker answers, at most max.block.ms. Raises ClusterUnavailable.
+
+        Records would wait for the cluster as long as for their delivery, and then be all that is told.
+        """
+        if self._reached:
+            return
+        began = time.monotonic()
+        deadline = began + self._max_block_ms / 1000
+        patience = FIRST_PATIENCE_S
+        told = False
+        while (left := deadline - time.monotonic()) > 0:
+            try:
+                self._producer.list_topics(topic, timeout=max(0.001, min(patience, left)))
+            except KafkaException as error:
+                self._producer.poll(0)  # for the errors of connections, which say more
+                self._trouble = self._trouble or error.args[0].str()
+            else:
+                self._reached = True
+                return
+            patience *= 2
+            if not told and time.monotonic() - began >= TOLD_AFTER_S:
+                told = True
+                sys.stderr.write(f"regency sink: {self._silence(began)} Waiting for {self._max_block_ms} ms in all.\n")
+        raise ClusterUnavailable(
+            f"{self._silence(began)} That is as long as kafka.max.block.ms allows.",
+            hint="Check kafka.bootstrap.servers, and with `regency status` whether the brokers are up.",
+        )
+
+    def _silence(self, began: float) -> str:
+        waited_s = time.monotonic() - began
+        return f"No broker of the cluster at {self._servers} has answered for {waited_s:.1f} s: {self._trouble}."
 
     def _make_room(self, size: int, records: int) -> None:
         size += records * BYTES_PER_RECORD
@@ -105,7 +156,13 @@ class TopicProducer:
     def _reported(self, error: KafkaError | None, sent: _Sent) -> None:
         if error is not None and self._failure is None:
             partition = sent.partition()
-            self._failure = DeliveryFailed(sent.topic() or "?", -1 if partition is None else partition, error)
+            where = -1 if partition is None else partition
+            self._failure = DeliveryFailed(sent.topic() or "?", where, error, self._servers)
+
+    def _told(self, error: KafkaError) -> None:
+        """The client cannot reach a broker, or all of them: the latter says no more than that."""
+        if error.code() != KafkaError._ALL_BROKERS_DOWN or not self._trouble:
+            self._trouble = error.str()
 
     def _raise_failure(self) -> None:
         if self._failure is not None:
@@ -113,31 +170,38 @@ class TopicProducer:
 
 
 def check_settings(settings: ProducerSettings) -> None:
-    """Raise PipelineOptionInvalid for a value the client refuses. Connects to nobody."""
+    """Raise PipelineOptionInvalid, with the option, for what the client refuses. Connects to nobody, says nothing."""
+    chosen = settings.librdkafka
+    why = _refusal(chosen)
+    if why is None:
+        return
+    # the client names what it refuses by names of its own, and not always: ask for one at a time
+    for name, value in chosen.items():
+        alone = _refusal({name: value})
+        if alone is not None:
+            _, contradicts, rule = alone.partition(_CONTRADICTION)
+            raise _refused(
+                PREFIX + kafka_name(name), f"{str(value)[:200]!r} is no value it can have{contradicts and ': '}{rule}"
+            )
+    for name, value in chosen.items():
+        if _refusal({other: text for other, text in chosen.items() if other != name}) is None:
+            rule = why.removeprefix(_CONTRADICTION)
+            raise _refused(PREFIX + kafka_name(name), f"{str(value)[:200]!r} does not go with the others: {rule}")
+    raise _refused(PREFIX + "*", f"the client refuses its settings: {why}")
+
+
+_CONTRADICTION: Final = "Failed to create producer: "
+"""Begins what the client says of values that are sound, each for itself; what follows tells the rule."""
+
+
+def _refusal(conf: dict[str, Any]) -> str | None:
+    """What the client has against settings, None for nothing."""
     try:
-        _producer({**settings.librdkafka, **_FIXED})
-    except PipelineOptionInvalid:
-        for name, value in settings.librdkafka.items():
-            _check_setting(name, value)
-        raise
-
-
-def _check_setting(name: str, value: Any) -> None:
-    """The client names what it refuses by names of its own: ask for one at a time."""
-    try:
-        _producer({name: value})
-    except PipelineOptionInvalid:
-        raise PipelineOptionInvalid(
-            PREFIX + kafka_name(name),
-            f"{str(value)[:200]!r} is no value it can have",
-            hint="See docs/pipeline-sink.md.",
-        ) from None
-
-
-def _producer(conf: dict[str, Any]) -> Producer:
-    try:
-        return Producer(conf)
+        Producer({"bootstrap.servers": "localhost:1", **conf, **_FIXED, "log_level": 0})
     except KafkaException as error:
-        raise PipelineOptionInvalid(
-            PREFIX + "*", f"the client refuses its settings: {error.args[0].str()}", hint="See docs/pipeline-sink.md."
-        ) from None
+        return str(error.args[0].str()).strip().rstrip(".")
+    return None
+
+
+def _refused(option: str, reason: str) -> PipelineOptionInvalid:
+    return PipelineOptionInvalid(option, reason, hint="See docs/pipeline-sink.md.")

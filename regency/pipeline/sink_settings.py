@@ -19,6 +19,12 @@ PREFIX: Final = "kafka."
 MEBIBYTE: Final = 1 << 20
 DEFAULT_BUFFER_BYTES: Final = 32 * MEBIBYTE
 """Of buffer.memory, as Kafka's: what waits to be delivered by one task."""
+DEFAULT_MAX_BLOCK_MS: Final = 60_000
+"""Of max.block.ms, as Kafka's."""
+LONGEST_BLOCK_MS: Final = 3_600_000
+"""librdkafka waits no longer for a topic."""
+DEFAULT_LINGER_MS: Final = 5
+DEFAULT_DELIVERY_MS: Final = 120_000
 
 _COLUMNS: Final = "Columns key and value are text or bytes; encode them with functions of Spark, such as to_json."
 FORBIDDEN: Final = {
@@ -86,6 +92,8 @@ class ProducerSettings(msgspec.Struct, frozen=True):
 
     librdkafka: dict[str, Any]
     buffer_bytes: int
+    max_block_ms: int
+    """How long nothing may be learned of the cluster, and how long a topic may be unknown to it."""
     client: ClientSettings
     """For whoever reads back what was written."""
     warnings: tuple[str, ...] = ()
@@ -108,13 +116,17 @@ def producer_settings(options: Mapping[str, str], *, once: bool) -> ProducerSett
     conf |= _acknowledged(given, once=once)
     conf["bootstrap.servers"] = given[BOOTSTRAP_SERVERS]
     conf.setdefault("client.id", "regency-sink")
-    conf.setdefault("delivery.timeout.ms", "120000")
-    conf.setdefault("linger.ms", "5")
+    conf.setdefault("delivery.timeout.ms", str(DEFAULT_DELIVERY_MS))
+    conf.setdefault("linger.ms", str(DEFAULT_LINGER_MS))
     conf.setdefault("batch.size", str(MEBIBYTE))
     conf.setdefault("message.max.bytes", str(MEBIBYTE))
+    _check_delivery_time(conf["delivery.timeout.ms"], conf["linger.ms"])
+    block_ms = _block_ms(given.get("max.block.ms"))
+    conf["topic.metadata.propagation.max.ms"] = str(block_ms)
     idle = sorted(name for name in given if name in WITHOUT_EFFECT)
     warnings = (f"Options without effect here: {', '.join(PREFIX + name for name in idle)}.",) if idle else ()
-    return ProducerSettings(conf, _buffer(given.get("buffer.memory")), _client(given, conf["client.id"]), warnings)
+    buffer_bytes = _buffer(given.get("buffer.memory"))
+    return ProducerSettings(conf, buffer_bytes, block_ms, _client(given, conf["client.id"]), warnings)
 
 
 def kafka_name(librdkafka: str) -> str:
@@ -150,6 +162,7 @@ def _acknowledged(given: Mapping[str, str], *, once: bool) -> dict[str, str]:
     found = {"acks": acks.lower() if acks is not None else "all", "enable.idempotence": chosen}
     if chosen == "true":
         _check_in_flight(given)
+        _check_retries(given, once=once)
     return found
 
 
@@ -158,6 +171,44 @@ def _check_in_flight(given: Mapping[str, str]) -> None:
     text = given.get(name, "5")
     if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= 5):
         raise _refused(name, f"{text!r} is not 1 to 5, which an idempotent producer needs", "Remove it: it is 5.")
+
+
+def _check_retries(given: Mapping[str, str], *, once: bool) -> None:
+    text = given.get("retries", "")
+    if text.isascii() and text.isdecimal() and int(text) == 0:
+        without = "" if once else ", or set kafka.enable.idempotence to false and lose records"
+        raise _refused(
+            "retries",
+            f"{text!r} contradicts {'effectivelyOnce' if once else 'enable.idempotence, which is true'}: a request that"
+            " is lost has to be sent again",
+            f"Remove it{without}; how long is tried is kafka.delivery.timeout.ms.",
+        )
+
+
+def _check_delivery_time(delivery: str, linger: str) -> None:
+    """A record waits for others of its batch before it is sent. What is no number is told by the client."""
+    if not all(text.isascii() and text.replace(".", "", 1).isdigit() for text in (delivery, linger)):
+        return
+    if float(delivery) <= float(linger):
+        raise _refused(
+            "delivery.timeout.ms",
+            f"{delivery!r} is not more than kafka.linger.ms, which is {linger}: a record would be given up before it is"
+            " sent",
+            f"Remove it: it is {DEFAULT_DELIVERY_MS}. Kafka asks for linger.ms and request.timeout.ms together at"
+            " least.",
+        )
+
+
+def _block_ms(text: str | None) -> int:
+    if text is None:
+        return DEFAULT_MAX_BLOCK_MS
+    if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= LONGEST_BLOCK_MS):
+        raise _refused(
+            "max.block.ms",
+            f"{text!r} is not a number of milliseconds from 1 to {LONGEST_BLOCK_MS}",
+            f"Remove it: it is {DEFAULT_MAX_BLOCK_MS}.",
+        )
+    return int(text)
 
 
 def _buffer(text: str | None) -> int:

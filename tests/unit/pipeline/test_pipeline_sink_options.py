@@ -41,6 +41,7 @@ def test_options_are_those_of_the_kafka_sink_in_any_case():
 
 def test_a_write_is_idempotent_and_acknowledged_by_all_unless_told_otherwise():
     conf = options().producer.librdkafka
+    assert options().producer.max_block_ms == 60_000
     assert (conf["acks"], conf["enable.idempotence"], conf["delivery.timeout.ms"]) == ("all", "true", "120000")
 
 
@@ -57,7 +58,7 @@ def test_settings_of_the_java_producer_are_translated():
         stream=False,
     ).producer
     assert producer.librdkafka["message.max.bytes"] == "2000000"
-    assert producer.librdkafka["topic.metadata.propagation.max.ms"] == "700"
+    assert (producer.max_block_ms, producer.librdkafka["topic.metadata.propagation.max.ms"]) == (700, "700")
     assert producer.librdkafka["compression.type"] == "zstd"
     assert producer.buffer_bytes == 2 << 20
     assert producer.warnings == ("Options without effect here: kafka.metric.reporters.",)
@@ -78,6 +79,13 @@ def test_settings_of_the_java_producer_are_translated():
         ({"kafka.enable.idempotence": "maybe"}, "neither true nor false"),
         ({"kafka.max.in.flight.requests.per.connection": "6"}, "'6' is not 1 to 5"),
         ({"kafka.buffer.memory": "1k"}, "'1k' is not a number of bytes"),
+        ({"kafka.retries": "0"}, "Option kafka.retries: '0' contradicts enable.idempotence, which is true: a request"),
+        ({"kafka.retries": "0"}, "Remove it, or set kafka.enable.idempotence to false and lose records; how long"),
+        ({**ONCE, "kafka.retries": "0"}, "Option kafka.retries: '0' contradicts effectivelyOnce"),
+        ({"kafka.delivery.timeout.ms": "1"}, "Option kafka.delivery.timeout.ms: '1' is not more than kafka.linger.ms"),
+        ({"kafka.delivery.timeout.ms": "0", "kafka.linger.ms": "0.0"}, "which is 0.0: a record would be given up"),
+        ({"kafka.max.block.ms": "0"}, "Option kafka.max.block.ms: '0' is not a number of milliseconds from 1 to"),
+        ({"kafka.max.block.ms": "3600001"}, "Remove it: it is 60000."),
         ({"kafka.bootstrap.servers": "nowhere"}, "'nowhere' is not HOST:PORT"),
         ({"subscribe": "t"}, "Option subscribe: it belongs to reading"),
         ({"startingOffsets": "latest"}, "Option startingOffsets: it belongs to reading"),
@@ -120,6 +128,24 @@ def test_topics_of_a_column_are_named_for_effectively_once():
 def test_a_value_the_client_refuses_is_refused_at_planning():
     with pytest.raises(PipelineOptionInvalid, match=r"Option kafka\.linger\.ms: 'soon' is no value it can have"):
         batch_writer({**SERVERS, "topic": "t", "kafka.linger.ms": "soon"}, schema(value=BinaryType()), False)
+
+
+def test_values_that_contradict_each_other_are_refused_by_name_and_nothing_is_said_beside(capfd):
+    backoff = {"kafka.reconnect.backoff.ms": "20000"}
+    rule = "`reconnect.backoff.max.ms` must be >= `reconnect.backoff.ms`"
+    with pytest.raises(PipelineOptionInvalid) as refused:
+        batch_writer({**SERVERS, "topic": "t", **backoff}, schema(value=BinaryType()), False)
+    assert f"Option kafka.reconnect.backoff.ms: '20000' is no value it can have: {rule}." in str(refused.value)
+    backoff |= {"kafka.reconnect.backoff.max.ms": "15000"}
+    with pytest.raises(PipelineOptionInvalid) as refused:
+        batch_writer({**SERVERS, "topic": "t", **backoff}, schema(value=BinaryType()), False)
+    assert f": {rule}." in str(refused.value)
+    assert "Option kafka.reconnect.backoff." in str(refused.value)
+    for wrong in ({"kafka.linger.ms": "soon"}, {"kafka.retries": "-1"}, {"kafka.retries": "0"}):
+        with pytest.raises(PipelineOptionInvalid, match=next(iter(wrong))):
+            batch_writer({**SERVERS, "topic": "t", **wrong}, schema(value=BinaryType()), False)
+    batch_writer({**SERVERS, "topic": "t", "kafka.retries": "0", "kafka.acks": "1"}, schema(value=BinaryType()), False)
+    assert capfd.readouterr() == ("", "")
 
 
 def test_overwriting_a_topic_is_refused_and_the_output_mode_complete_is_not():

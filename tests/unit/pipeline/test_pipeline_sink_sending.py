@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from itertools import count
@@ -14,6 +15,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 
+from regency.clients.errors import ClusterUnavailable
 from regency.pipeline import sink_producer, sink_tasks
 from regency.pipeline.sink_errors import DeliveryFailed, RowRefused, RowsDiffer
 from regency.pipeline.sink_floors import TopicFloors, WritePlan
@@ -202,7 +204,7 @@ def test_a_record_that_is_too_large_fails_the_task_by_topic_and_cause(servers, t
     settings = options(servers, topic, **{"kafka.max.request.size": "1000"})
     with pytest.raises(DeliveryFailed) as failed:
         write_at_least_once([frame(**columns)], settings)
-    assert f"Topic {topic}: a record was not written:" in str(failed.value)
+    assert f"Topic {topic}: a record was not written to the cluster at {servers}:" in str(failed.value)
     assert "MSG_SIZE_TOO_LARGE" in str(failed.value)
     assert "kafka.max.request.size" in failed.value.hint
 
@@ -218,17 +220,66 @@ def test_a_partition_that_does_not_exist_fails_the_task_by_its_number(servers, t
     assert "column partition" in failed.value.hint
 
 
-def test_rows_nobody_accepts_in_time_fail_the_task_and_a_broken_task_waits_for_nobody(topic):
-    nobody = options("127.0.0.1:1", topic, **{"kafka.delivery.timeout.ms": "300"})
-    with pytest.raises(DeliveryFailed, match="_MSG_TIMED_OUT"):
-        write_at_least_once([frame(value=pa.array(["x"] * 10))], nobody)
+class Passing:
+    """A cluster of its own that dies when it is told to."""
 
-    def breaking() -> Iterator[pa.RecordBatch]:
+    def __init__(self) -> None:
+        self._keeper: Any = confluent_kafka.Producer(
+            {"test.mock.num.brokers": 1, "bootstrap.servers": "", "log_level": 0}
+        )
+        [broker] = self._keeper.list_topics(timeout=5).brokers.values()
+        self.servers = f"{broker.host}:{broker.port}"
+
+    def die(self) -> None:
+        self._keeper = None
+
+    def dying(self, after: BaseException | None = None) -> Iterator[pa.RecordBatch]:
+        """Rows that are written, its death, and more rows."""
         yield frame(value=pa.array(["x"] * 10))
-        raise RuntimeError("the rows ended badly")
+        self.die()
+        yield frame(value=pa.array(["y"] * 10))
+        if after is not None:
+            raise after
 
+
+def test_rows_nobody_accepts_in_time_fail_the_task_with_the_address(topic):
+    cluster = Passing()
+    with pytest.raises(DeliveryFailed, match="_MSG_TIMED_OUT") as failed:
+        write_at_least_once(cluster.dying(), options(cluster.servers, topic, **{"kafka.delivery.timeout.ms": "300"}))
+    assert f"to the cluster at {cluster.servers}" in str(failed.value)
+
+
+def test_a_broken_task_waits_for_nobody(topic):
+    cluster = Passing()
     with pytest.raises(RuntimeError, match="the rows ended badly"):
-        write_at_least_once(breaking(), options("127.0.0.1:1", topic))
+        write_at_least_once(cluster.dying(RuntimeError("the rows ended badly")), options(cluster.servers, topic))
+
+
+@pytest.mark.parametrize("headers", [False, True])
+def test_a_cluster_nothing_can_be_learned_of_fails_the_task_after_max_block_ms_with_address_and_cause(
+    topic, headers, capfd, monkeypatch
+):
+    monkeypatch.setattr(sink_producer, "TOLD_AFTER_S", 0.1)
+    monkeypatch.setattr(sink_producer, "FIRST_PATIENCE_S", 0.2)
+    columns: dict[str, Any] = {"value": pa.array(["x"] * 10)}
+    if headers:
+        columns["headers"] = pa.array([[{"key": "a", "value": b""}]] * 10, HEADERS)
+    began = time.monotonic()
+    with pytest.raises(ClusterUnavailable) as failed:
+        write_at_least_once([frame(**columns)], options("127.0.0.1:1", topic, **{"kafka.max.block.ms": "1000"}))
+    assert 1.0 <= time.monotonic() - began < 15
+    said = str(failed.value)
+    assert "No broker of the cluster at 127.0.0.1:1 has answered for " in said
+    assert "Connection refused" in said
+    assert "kafka.max.block.ms" in said
+    assert "Check kafka.bootstrap.servers" in failed.value.hint
+    [line] = capfd.readouterr().err.splitlines()
+    assert line.startswith("regency sink: No broker of the cluster at 127.0.0.1:1 has answered for 0.")
+    assert line.endswith("Waiting for 1000 ms in all.")
+
+
+def test_a_task_without_rows_needs_no_cluster(topic):
+    assert write_at_least_once([], options("127.0.0.1:1", topic)).rows == 0
 
 
 def plan(topic: str, *, begun: bool) -> WritePlan:
