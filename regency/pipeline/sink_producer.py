@@ -161,7 +161,7 @@ class TopicProducer:
 
     def _told(self, error: KafkaError) -> None:
         """The client cannot reach a broker, or all of them: the latter says no more than that."""
-        if error.code() != KafkaError._ALL_BROKERS_DOWN or not self._trouble:
+        if error.name() != "_ALL_BROKERS_DOWN" or not self._trouble:
             self._trouble = error.str()
 
     def _raise_failure(self) -> None:

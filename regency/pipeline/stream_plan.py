@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 from regency.model.ids import TopicId, TopicPartition
@@ -147,7 +147,7 @@ class StreamPlan:
         )
         return {name: min(offset, latest.get(name, offset)) for name, offset in end.items()}
 
-    def _not_read(self, partitions: Set[TopicPartition]) -> None:
+    def _not_read(self, partitions: AbstractSet[TopicPartition]) -> None:
         """Partitions of the offsets are not read any more, since they are gone or not chosen: a loss, told once.
 
         Spark's Kafka source makes no difference between the two. Raises DataLost.

@@ -6,6 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+_NO_WATERMARK = "1970-01-01T00:00:00.000Z"
+"""What Spark tells in the place of a watermark until a batch with times is done."""
+
 
 class BatchCounts:
     """Takes progress reports, the same ones again and again if need be, and sums up each batch once."""
@@ -20,7 +23,7 @@ class BatchCounts:
         self.held = 0
         """Rows in state after the last batch."""
         self.watermark: str | None = None
-        """The last batch's."""
+        """The last batch's; None while there is none."""
 
     def take(self, reports: Iterable[Mapping[str, Any]]) -> bool:
         """Reports as `StreamingQuery.recentProgress` has them, in order; those of idle triggers are left out.
@@ -48,4 +51,5 @@ class BatchCounts:
         operators = report.get("stateOperators") or ()
         self.late += sum(operator["numRowsDroppedByWatermark"] for operator in operators)
         self.held = sum(operator["numRowsTotal"] for operator in operators)
-        self.watermark = (report.get("eventTime") or {}).get("watermark", self.watermark)
+        watermark = (report.get("eventTime") or {}).get("watermark", self.watermark)
+        self.watermark = None if watermark == _NO_WATERMARK else watermark

@@ -79,6 +79,13 @@ class FlightsCounts(msgspec.Struct, frozen=True):
     sent: int
     batches: int
     watermark: str | None
+    """Of the last batch; None while none was done, and in the first, which sets it for the next."""
+
+    @property
+    def progress(self) -> str:
+        """What is told on the way."""
+        watermark = "no watermark yet" if self.watermark is None else f"watermark {self.watermark}"
+        return f"{self.rows} rows, {self.windows} windows, {watermark}, {self.sent} sent"
 
     @property
     def line(self) -> str:
@@ -141,7 +148,7 @@ class FlightsRun:
                 return
             if self.counts != told and time.monotonic() - told_s >= _TELL_S:
                 told, told_s = self.counts, time.monotonic()
-                tell(f"{told.rows} rows, {told.windows} windows, watermark {told.watermark}, {told.sent} sent")
+                tell(told.progress)
             time.sleep(_LOOK_S)
 
     def _look(self, query: StreamingQuery, counts: BatchCounts) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 from pyspark.sql.types import Row
 
 from regency.pipeline.jobs.batch_counts import BatchCounts
+from regency.pipeline.jobs.flights import FlightsCounts
 
 
 def report(batch: int, rows: int, *, late: int = 0, held: int = 0, idle: bool = False, day: int = 1) -> dict[str, Any]:
@@ -27,6 +28,21 @@ def test_each_batch_counts_once_however_often_it_is_reported() -> None:
     assert not counts.take([first, second])
     assert (counts.batches, counts.observed("input", "rows"), counts.observed("input", "bad")) == (2, 17, 0)
     assert (counts.late, counts.held, counts.watermark) == (3, 3, "2013-01-04T00:00:00.000Z")
+
+
+def test_there_is_no_watermark_until_a_batch_with_times_is_done() -> None:
+    counts = BatchCounts()
+    first = report(0, 10) | {"eventTime": {"watermark": "1970-01-01T00:00:00.000Z"}}
+    assert counts.take([first])
+    assert counts.watermark is None
+    assert (
+        FlightsCounts(10, 0, 0, 0, 3, 0, 1, counts.watermark).progress == "10 rows, 0 windows, no watermark yet, 0 sent"
+    )
+    assert counts.take([first, report(1, 5)])
+    assert counts.watermark == "2013-01-01T00:00:00.000Z"
+    assert FlightsCounts(15, 0, 2, 0, 3, 1, 2, counts.watermark).progress == (
+        "15 rows, 2 windows, watermark 2013-01-01T00:00:00.000Z, 1 sent"
+    )
 
 
 def test_idle_triggers_are_no_batches_and_a_query_may_go_on_anywhere() -> None:
