@@ -229,6 +229,10 @@ def test_what_counts_as_a_flight(spark: Any) -> None:
         GOOD.replace('"2013-01-01T10:00:00Z"', "1356998400"): "time_hour is no time such as 2013-01-01T10:00:00Z",
         GOOD.replace("2013-01-01T10", "2013-13-01T10"): "time_hour is no time such as 2013-01-01T10:00:00Z",
         GOOD.replace("2013-01-01T10:00:00Z", "noon"): "time_hour is no time such as 2013-01-01T10:00:00Z",
+        GOOD.replace('"2013-01-01T10:00:00Z"', "0"): "time_hour is no time such as 2013-01-01T10:00:00Z",
+        GOOD.replace('"2013-01-01T10:00:00Z"', "null"): "time_hour is missing",
+        GOOD.replace("2013-01-01T10:00:00Z", "1970-01-01T00:00:00Z"): "time_hour is not after 1970-01-01T00:00:00Z",
+        GOOD.replace("2013-01-01T10", "1969-07-20T20"): "time_hour is not after 1970-01-01T00:00:00Z",
     }
     rows = [(None if text is None else bytearray(text.encode()), "t", 0, number) for number, text in enumerate(said)]
     records = spark.createDataFrame(rows, "value binary, topic string, partition int, offset bigint")
