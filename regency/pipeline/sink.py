@@ -17,7 +17,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from regency.clients.cluster_client import ClusterClient
+from regency.clients.cluster_client import ClusterClient, ClusterUnavailable
 from regency.pipeline.errors import PipelineError
 from regency.pipeline.sink_columns import check_columns
 from regency.pipeline.sink_errors import RowsDiffer, SinkModeRefused
@@ -117,7 +117,12 @@ def _checked(options: Mapping[str, str], schema: StructType, *, stream: bool) ->
 def _ends(options: WriteOptions) -> dict[str, TopicFloors]:
     """Asked of the cluster before the first row is written, so that max.block.ms bounds it."""
     producer = options.producer
-    with ClusterClient(msgspec.structs.replace(producer.client, api_timeout_ms=producer.max_block_ms)) as client:
+
+    def silent(error: ClusterUnavailable) -> None:
+        _warn(f"{error} Asking for {producer.max_block_ms} ms in all (kafka.max.block.ms).")
+
+    settings = msgspec.structs.replace(producer.client, api_timeout_ms=producer.max_block_ms)
+    with ClusterClient(settings, on_silence=silent) as client:
         return topic_ends(client, options.once_topics)
 
 
