@@ -170,9 +170,9 @@ def parse_pairs(pairs: Sequence[str], option: str) -> dict[str, str]:
     parsed: dict[str, str] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
+        key = key.strip()
         if not equals or not key:
             raise click.BadParameter(f"{pair!r} is not KEY=VALUE.", param_hint=option)
-        key = key.strip()
         if key in parsed:
             raise click.BadParameter(f"{key} is said twice.", param_hint=option)
         parsed[key] = value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,15 +45,14 @@ def cluster_history(paths: tuple[str, ...], to: str, overwrite: bool, ask: bool,
       regency pipeline cluster-history --to /tmp/history -o json | jq .leaderless_ms
     """
     _check(paths)
-    if importlib.util.find_spec("matplotlib") is None:
-        raise CommandFailed("The report needs matplotlib.", hint="Install it with: pip install 'regency[pipeline]'")
+    _check_plots()
     agents: dict[int, str] = {}
     if ask or not paths:
         with cluster_wire(current().bootstrap_servers()) as wire:
             agents = {broker: node.address for broker, node in wire.controllers().items()}
         if not agents and not paths:
             raise CommandFailed("There are no live brokers to ask.", hint="Name their history files instead.")
-    with job_session("regency cluster-history", spark) as session:
+    with job_session("regency cluster-history", spark, stopped=f"Nothing was written to {to}.") as session:
         from regency.pipeline.jobs.cluster_history.job import cluster_history as run  # noqa: PLC0415  (needs Spark)
 
         summary = run(session, paths=paths, agents=agents, to=to, overwrite=overwrite, top=top)
@@ -66,6 +65,16 @@ def _check(paths: tuple[str, ...]) -> None:
     for path in paths:
         if Path(path).is_file() and ".jsonl" not in Path(path).name:
             raise click.BadParameter(f"{path}: only files *.jsonl are read; rename it.", param_hint="PATH")
+
+
+def _check_plots() -> None:
+    """Refuse before Spark starts what would be found out with the first plot."""
+    try:
+        importlib.import_module("matplotlib.figure")
+    except ImportError as error:
+        raise CommandFailed(
+            f"The report needs matplotlib: {error}.", hint="Install it with: pip install 'regency[pipeline]'"
+        ) from error
 
 
 def _tell(summary: Summary) -> None:

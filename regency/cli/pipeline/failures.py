@@ -12,6 +12,14 @@ _END = re.compile(r"(Driver|JVM) stacktrace:|Caused by: |== |['+]|\s*\^|\s*SQLST
 _CLASS = re.compile(r"(?P<where>(?:\w+\.)*)(?P<name>\w+)(?:: |$)")
 _LOGGED = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [A-Z]+ \S+: ")
 """Before what Spark logs in its session's pattern: time, level and class."""
+_JAVA_ENDS = re.compile(
+    r"Error: (Could not create the Java Virtual Machine|A fatal exception has occurred)|Error occurred during init"
+)
+"""Beside the reason a Java has not to start, which is in a line of its own."""
+_AN_EXCEPTION = re.compile(r"\w(?:Exception|Error)\b")
+_SOME_ERROR = re.compile(r"(?:Exception|Error)\b")
+_CAUSE = re.compile(r"^(?:Caused by)?: ")
+"""Begins a cause in a trace of Java's; without the words after what Py4J says of the call."""
 _QUALIFIED = re.compile(r"^(?:[a-z]\w*\.)+[A-Z]\w*: ")
 
 
@@ -34,11 +42,25 @@ def words_of(text: str) -> str:
 def worst_line(output: str) -> str:
     """What a Java that ended wrote last about it: the first line of an exception or an error, else its last line."""
     lines = [line.strip() for line in output.splitlines() if line.strip() and not _JAVA_FRAME.match(line)]
-    for line in lines:
-        found = re.search(r"(?:Exception|Error)\b.*", line)
-        if found is not None and "WARN" not in line:
-            return re.sub(r'^(Exception in thread "[^"]*" )?(?:[a-z]\w*\.)+', "", line)
+    lines = [line for line in lines if not _JAVA_ENDS.match(line)] or lines
+    for kind in (_AN_EXCEPTION, _SOME_ERROR):
+        for line in lines:
+            if kind.search(line) is not None and "WARN" not in line:
+                return re.sub(r'^(Exception in thread "[^"]*" )?(?:[a-z]\w*\.)+', "", line)
     return _LOGGED.sub("", lines[-1]) if lines else ""
+
+
+def cause_of(trace: str) -> str:
+    """The message of the last cause in a trace of Java's, without its class, its code and its SQLSTATE."""
+    lines = trace.splitlines()
+    causes = [number for number, line in enumerate(lines) if _CAUSE.match(line)]
+    told: list[str] = []
+    for line in lines[causes[-1] if causes else 0 :]:
+        if told and (_JAVA_FRAME.match(line) or _END.match(line)):
+            break
+        told.append(_CAUSE.sub("", line).strip())
+    words = _QUALIFIED.sub("", " ".join(line for line in told if line))
+    return re.sub(r" SQLSTATE: \w+\.?$", "", re.sub(r"^\[[A-Z_.]+\] ", "", words))
 
 
 def _of_traceback(lines: Iterable[str]) -> str:

@@ -7,6 +7,7 @@ import click
 from regency.chaos.flights import FLIGHTS, airlines
 from regency.cli.context import TOPIC_NAME, Seconds, current, print_json, say
 from regency.cli.exits import Exit
+from regency.cli.kafka_clients import first_that_answers
 from regency.cli.pipeline.flights_input import produce_flights
 from regency.cli.pipeline.spark import SparkChoice, job_session, spark_options
 from regency.cli.topic_making import ensure_topic
@@ -102,11 +103,14 @@ def flights(
         fail_on_data_loss=not ignore_data_loss,
         max_offsets_per_trigger=max_offsets,
     )
+    first_that_answers(
+        options.servers
+    )  # in the words of every command, and before Spark has taken its seconds to start
     if target is not None:
         ensure_topic(options.servers, target, configs={})
     if produce:
         produce_flights(options.servers, topic, count)
-    with job_session("regency flights", spark) as session:
+    with job_session("regency flights", spark, stopped="The same command goes on from there.") as session:
         if _SHUFFLE not in spark.settings:  # 200, the default, is for large clusters: each is a task with its own state
             session.conf.set(_SHUFFLE, str(max(2, session.sparkContext.defaultParallelism)))
         run = FlightsRun(session, options)

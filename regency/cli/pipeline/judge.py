@@ -28,6 +28,6 @@ def judge(paths: tuple[str, ...], rules: Rules, spark: SparkChoice) -> Exit:
       regency pipeline judge 'hdfs:///histories/2026-11-*/*.jsonl.gz' --master spark://spark:7077
       regency pipeline judge history/ --producers producers.json -o json | jq .counts
     """
-    with job_session("regency judge", spark) as session:
+    with job_session("regency judge", spark, stopped="There is no verdict.") as session:
         verdict = judge_history(session, paths, allow=rules.allow, producers=rules.producers, most=rules.most)
     return tell_verdict(verdict)

@@ -62,7 +62,7 @@ def replica_audit(
     first_that_answers(servers)  # in the words of every command, and before Spark has taken its seconds to start
     if topics:
         refuse_unknown(assignments(servers, topics, timeout_ms=options.timeout_ms), topics)
-    with job_session("regency replica-audit", spark) as session:
+    with job_session("regency replica-audit", spark, stopped="There is no result.") as session:
         if directory is not None:
             refuse_unfit(session, directory)
         started = time.monotonic()

@@ -8,7 +8,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -18,7 +18,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from regency.cli.context import cluster_options, parse_pairs, stderr_is_terminal
 from regency.cli.exits import CommandFailed
-from regency.cli.pipeline.failures import words_of, worst_line
+from regency.cli.pipeline.failures import cause_of, words_of, worst_line
+from regency.cli.pipeline.interrupts import handlers_now, orderly_interrupts
+from regency.cli.pipeline.spark_settings import blamed
 from regency.pipeline.session import LOCAL, require_packages, spark_session
 
 if TYPE_CHECKING:
@@ -54,8 +56,10 @@ def spark_options(command: Callable[..., object]) -> Callable[..., object]:
 
 
 @contextmanager
-def job_session(name: str, choice: SparkChoice) -> Iterator[SparkSession]:
+def job_session(name: str, choice: SparkChoice, *, stopped: str) -> Iterator[SparkSession]:
     """A Spark session for a job, stopped at the end; tasks are shown on a terminal meanwhile.
+
+    `stopped` says what it means that the job is stopped by Ctrl-C or SIGTERM.
 
     Raises CommandFailed in the place of every error of Spark, of Java and of a task; SparkMissing without the extra.
     """
@@ -63,9 +67,11 @@ def job_session(name: str, choice: SparkChoice) -> Iterator[SparkSession]:
     from py4j.protocol import Py4JError  # noqa: PLC0415  (an extra)
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
+    handlers = handlers_now()
     try:
         with ExitStack() as stack:
             session = stack.enter_context(_started(name, choice))
+            stack.enter_context(orderly_interrupts(session, handlers, stopped=stopped))
             stack.enter_context(_shown_tasks(session))
             yield session
     except PySparkException as error:
@@ -91,42 +97,58 @@ def _settings(conf: tuple[str, ...]) -> dict[str, str]:
 
 @contextmanager
 def _started(name: str, choice: SparkChoice) -> Iterator[SparkSession]:
-    """The session; what Java says beside it is kept from the terminal, unless a log level was asked for."""
+    """The session; what Java says beside it is kept from the terminal, unless a log level was asked for.
+
+    On stdout is the job's result and nothing of Java's, which writes warnings of its own there.
+    """
     from py4j.protocol import Py4JError  # noqa: PLC0415  (an extra)
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
     with ExitStack() as stack:
         opening = spark_session(name, master=choice.master, settings=choice.settings)
-        if "spark.log.level" in choice.settings:
-            session = stack.enter_context(opening)
-        else:
-            words = stack.enter_context(tempfile.TemporaryFile())
-            try:
-                with _stderr_into(words):
-                    session = stack.enter_context(opening)
-            except (PySparkException, Py4JError) as error:
-                words.seek(0)
-                said = worst_line(words.read().decode(errors="replace"))
-                if not said:
-                    raise
-                raise CommandFailed(
-                    f"Spark does not start on {choice.master}: {_ended(said)}",
-                    hint="Look at --master, and at what --conf gives it.",
-                ) from error
+        words = None if "spark.log.level" in choice.settings else stack.enter_context(tempfile.TemporaryFile())
+        try:
+            with _output_into(2 if words is None else words.fileno()):
+                session = stack.enter_context(opening)
+        except (PySparkException, Py4JError) as error:
+            raise _not_started(choice, error, words) from error
         yield session
 
 
+def _not_started(choice: SparkChoice, error: Exception, words: BinaryIO | None) -> Exception:
+    """The error for a session that there is not; `words`: what Java said meanwhile, None where that was seen."""
+    told = cause_of(getattr(error, "_stackTrace", None) or str(error))
+    said = ""
+    if words is not None:
+        words.seek(0)
+        said = worst_line(words.read().decode(errors="replace"))
+    for text in (said, told):
+        wrong = blamed(text, choice.master, choice.settings)
+        if wrong is not None:
+            return wrong
+    return CommandFailed(
+        f"Spark does not start on {choice.master}: {_ended(said or told)}",
+        hint="Look at --master, and at what --conf gives it.",
+    )
+
+
 @contextmanager
-def _stderr_into(file: BinaryIO) -> Iterator[None]:
-    """Processes started inside, such as Spark's Java, have the file as their stderr for all their life."""
-    sys.stderr.flush()
-    kept = os.dup(2)
-    os.dup2(file.fileno(), 2)
+def _output_into(descriptor: int) -> Iterator[None]:
+    """Processes started inside, such as Spark's Java, have it as their stdout and stderr for all their life."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+    kept: dict[int, int] = {}
+    for number in (1, 2):
+        with suppress(OSError):  # closed by whoever started this command
+            kept[number] = os.dup(number)
+            os.dup2(descriptor, number)
     try:
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        for number, before in kept.items():
+            os.dup2(before, number)
+            os.close(before)
 
 
 @contextmanager

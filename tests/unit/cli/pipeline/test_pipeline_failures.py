@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from regency.cli.pipeline.failures import words_of, worst_line
+from regency.cli.pipeline.failures import cause_of, words_of, worst_line
 
 IN_A_TASK = """\
 Job aborted due to stage failure: Task 0 in stage 0.0 failed 1 times, most recent failure: Lost task 0.0 in stage 0.0 \
@@ -71,7 +71,22 @@ def test_an_error_of_a_query_is_told_without_query_and_plan() -> None:
             ),
             "SparkException: no x",
         ),
-        ("Error occurred during initialization of VM\nToo small", "Error occurred during initialization of VM"),
+        ("Error occurred during initialization of VM\nToo small maximum heap", "Too small maximum heap"),
+        (
+            (
+                "Invalid maximum heap size: -Xmxlots\nError: Could not create the Java Virtual Machine.\n"
+                "Error: A fatal exception has occurred. Program will exit.\n"
+            ),
+            "Invalid maximum heap size: -Xmxlots",
+        ),
+        (
+            (
+                "2026-11-22 18:14:06 ERROR SparkContext: Error initializing SparkContext.\n"
+                "java.lang.ClassNotFoundException: nope\n\tat java.base/java.lang.Class.forName(Class.java:467)\n"
+            ),
+            "ClassNotFoundException: nope",
+        ),
+        ("Error: Could not create the Java Virtual Machine.", "Error: Could not create the Java Virtual Machine."),
     ],
 )
 def test_of_a_java_that_ended_the_line_about_why_is_told(output: str, line: str) -> None:
@@ -81,3 +96,32 @@ def test_of_a_java_that_ended_the_line_about_why_is_told(output: str, line: str)
 def test_what_spark_logs_is_told_without_its_time_level_and_class() -> None:
     logged = "2026-11-22 16:53:21 ERROR StandaloneSchedulerBackend: Application has been killed. Reason: Giving up."
     assert worst_line(logged) == "Application has been killed. Reason: Giving up."
+
+
+@pytest.mark.parametrize(
+    ("trace", "why"),
+    [
+        ("", ""),
+        ("it is over", "it is over"),
+        (
+            (
+                "java.lang.IllegalArgumentException: Error while instantiating 'org.apache.spark.sql.internal.X':\n"
+                "\tat org.apache.spark.sql.classic.SparkSession$.instantiate(SparkSession.scala:1)\n"
+                "Caused by: org.apache.spark.SparkIllegalArgumentException: [INVALID_CONF_VALUE.TYPE_MISMATCH] The "
+                "value 'abc' in the config \"spark.sql.shuffle.partitions\" is invalid. It should be a/an 'int' value. "
+                "SQLSTATE: 22022\n\tat org.apache.spark.A.b(A.scala:1)\n\t... 17 more\n"
+            ),
+            "The value 'abc' in the config \"spark.sql.shuffle.partitions\" is invalid. It should be a/an 'int' value.",
+        ),
+        (
+            (
+                "An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.\n"
+                ": org.apache.spark.SparkException: Could not parse Master URL: 'local[abc]'\n"
+                "\tat org.apache.spark.A.b(A.scala:1)\n"
+            ),
+            "Could not parse Master URL: 'local[abc]'",
+        ),
+    ],
+)
+def test_of_an_error_of_java_the_last_cause_is_told(trace: str, why: str) -> None:
+    assert cause_of(trace) == why

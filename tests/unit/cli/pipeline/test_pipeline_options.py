@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from regency.cli.main import cli
 from regency.cli.pipeline.spark import SparkChoice, job_session, spark_options
+from regency.cli.pipeline.spark_settings import blamed
 from regency.pipeline.session import SparkMissing
 
 
@@ -49,6 +50,7 @@ def test_master_and_settings_reach_the_job() -> None:
     [
         (["nothing"], "'nothing' is not KEY=VALUE."),
         (["=x"], "'=x' is not KEY=VALUE."),
+        ([" =x"], "' =x' is not KEY=VALUE."),
         (["driver.memory=1g"], "driver.memory is no setting of Spark: their names begin with spark."),
         (["spark.a=1", "spark.a=2"], "spark.a is said twice."),
         (["spark.master=local"], "say --master instead of spark.master."),
@@ -60,6 +62,52 @@ def test_a_setting_of_bad_form_is_refused(conf: list[str], why: str) -> None:
     assert why in output
 
 
+@pytest.mark.parametrize(
+    ("said", "about"),
+    [
+        (
+            "Invalid maximum heap size: -Xmxlots",
+            "driver.memory=lots: Invalid maximum heap size: -Xmxlots. Say for example spark.driver.memory=4g.",
+        ),
+        ("Too small maximum heap", "--conf: spark.driver.memory=lots: Too small maximum heap. Say"),
+        ("Could not reserve enough space for 9KB object heap", "--conf: spark.driver.memory=lots: Could not reserve"),
+        (
+            "The value 'abc' in the config \"spark.sql.shuffle.partitions\" is invalid. It should be a/an 'int' value.",
+            "'int' value. Say for example spark.sql.shuffle.partitions=8.",
+        ),
+        ("Executor memory must be a positive number", "--conf: spark.executor.memory=much: Executor memory must be"),
+        ("ClassNotFoundException: nope", "--conf: spark.serializer=nope: ClassNotFoundException: nope."),
+        (
+            "Could not parse Master URL: 'm'",
+            "--master: 'm' is no master of Spark: Could not parse Master URL: 'm'. Say for",
+        ),
+        (
+            "Master must either be yarn or start with spark, k8s, or local",
+            "Say for example local[2] or spark://host:7077.",
+        ),
+    ],
+)
+def test_what_spark_does_not_start_with_is_told_by_its_name_and_value(said: str, about: str) -> None:
+    settings = {
+        "spark.driver.memory": "lots",
+        "spark.executor.memory": "much",
+        "spark.sql.shuffle.partitions": "abc",
+        "spark.sql.shuffle": "x",
+        "spark.serializer": "nope",
+        "spark.empty": "",
+    }
+    error = blamed(said, "m", settings)
+    assert error is not None
+    assert about in error.format_message()
+    assert error.exit_code == 2
+
+
+@pytest.mark.parametrize("said", ["All masters are unresponsive! Giving up.", "it lacks nope somewhere", ""])
+def test_what_is_about_none_of_them_blames_none(said: str) -> None:
+    assert blamed(said, "spark://h:7077", {"spark.serializer": "nope", "spark.b": ""}) is None
+    assert blamed("Too small maximum heap", "local", {}) is None
+
+
 def test_without_the_extra_a_job_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     real = importlib.util.find_spec
 
@@ -68,5 +116,5 @@ def test_without_the_extra_a_job_says_how_to_install_it(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(importlib.util, "find_spec", without)
     wanted = pytest.raises(SparkMissing, match=r"pyspark, pyarrow\. .*pip install 'regency\[pipeline\]'")
-    with wanted, job_session("x", SparkChoice("local", {})):
+    with wanted, job_session("x", SparkChoice("local", {}), stopped=""):
         pytest.fail("a session without the packages")

@@ -1,0 +1,90 @@
+"""Ctrl-C and SIGTERM while Spark works: what the main thread waits for is let go of, and a line says where it stood."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from regency.cli.context import say
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Handler = Callable[[int, FrameType | None], Any]
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_CANCEL_S = 5.0
+"""How long Java may take to hear that its jobs are to end."""
+
+
+def handlers_now() -> dict[int, Handler]:
+    """Who is called for which signal; ask before Spark starts, which puts a handler of its own for Ctrl-C there.
+
+    Spark's asks Java to cancel all jobs, over the very connection whose answer is waited for.
+    """
+    found = {int(number): signal.getsignal(number) for number in _SIGNALS}
+    return {number: handler for number, handler in found.items() if callable(handler)}
+
+
+@contextmanager
+def orderly_interrupts(session: SparkSession, handlers: Mapping[int, Handler], *, stopped: str) -> Iterator[None]:
+    """Inside, `handlers` are called again, once jobs are cancelled and the main thread's connection to Java is hung up.
+
+    A signal leaves an answer of Java behind that nobody takes: the next call, such as to stop the session, would wait
+    for it, and take it for its own. With KeyboardInterrupt or SystemExit a line says where it stood; `stopped` is what
+    that means for the job.
+    """
+    context: Any = session.sparkContext
+    client = context._gateway._gateway_client  # noqa: SLF001  (Py4J has no public way to hang up)
+
+    standing: list[str] = []
+
+    def cancel() -> None:
+        with suppress(Exception):  # Java is gone: there is nothing to end
+            standing.append(_standing(context))
+            context.cancelAllJobs()
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        client.thread_connection.connection = None
+        other = threading.Thread(target=cancel, name="cancel", daemon=True)  # with a connection of its own
+        other.start()
+        other.join(_CANCEL_S)
+        handlers[number](number, frame)
+
+    began = time.monotonic()
+    try:
+        with _handled(dict.fromkeys(handlers, leave), handlers):
+            yield
+    except (KeyboardInterrupt, SystemExit):
+        say(f"Stopped after {time.monotonic() - began:.0f} s{''.join(standing[:1])}. {stopped}")
+        raise
+
+
+@contextmanager
+def _handled(inside: Mapping[int, Handler], after: Mapping[int, Handler]) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    for number, handler in inside.items():
+        signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        for number, handler in after.items():
+            signal.signal(number, handler)
+
+
+def _standing(context: Any) -> str:
+    """How far the stages are that run now, in words; nothing where none does."""
+    tracker = context.statusTracker()
+    running = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+    stages = [stage for stage in running if stage is not None]
+    if not stages:
+        return ""
+    done, of = sum(stage.numCompletedTasks for stage in stages), sum(stage.numTasks for stage in stages)
+    return f", with {done} of {of} tasks done of what was running"

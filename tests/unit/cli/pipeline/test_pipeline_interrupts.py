@@ -1,0 +1,77 @@
+"""Ctrl-C and SIGTERM while a job waits for Java, with a Java that only notes what it is told."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from regency.cli.pipeline.interrupts import handlers_now, orderly_interrupts
+from regency.cli.signals import exit_on_termination
+
+
+class Java:
+    """Two stages of which one knows how far it is, and a connection that waits for an answer."""
+
+    def __init__(self, *, gone: bool = False) -> None:
+        self.gone = gone
+        self.cancelled: list[bool] = []
+        self.waiting = SimpleNamespace(connection="that waits for an answer")
+        self._gateway = SimpleNamespace(_gateway_client=SimpleNamespace(thread_connection=self.waiting))
+        self.sparkContext = self
+
+    def statusTracker(self) -> Any:  # noqa: N802
+        if self.gone:
+            raise ConnectionError("Java is gone")
+        stages = {1: SimpleNamespace(numCompletedTasks=3, numTasks=8), 2: None}
+        return SimpleNamespace(getActiveStageIds=lambda: list(stages), getStageInfo=stages.get)
+
+    def cancelAllJobs(self) -> None:  # noqa: N802
+        assert self.waiting.connection is None, "nobody takes the answer that is still to come"
+        self.cancelled.append(threading.current_thread() is threading.main_thread())
+
+
+@pytest.mark.parametrize(
+    ("number", "raised"),
+    [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit), (signal.SIGHUP, SystemExit)],
+)
+def test_a_signal_hangs_up_cancels_all_jobs_and_says_where_it_stood(
+    number: signal.Signals, raised: type[BaseException], capsys: pytest.CaptureFixture[str]
+) -> None:
+    java: Any = Java()
+    with exit_on_termination() as ending:
+        handlers = handlers_now()
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # as Spark, which puts another there
+        with pytest.raises(raised), orderly_interrupts(java, handlers, stopped="Nothing was written."):
+            os.kill(os.getpid(), number)
+            pytest.fail("the signal was not heard")
+        assert ending.status in (130, 143)
+        assert handlers_now() == handlers
+    assert java.cancelled == [False], "by a thread with a connection of its own"
+    assert capsys.readouterr() == (
+        "",
+        "Stopped after 0 s, with 3 of 8 tasks done of what was running. Nothing was written.\n",
+    )
+
+
+def test_a_java_that_is_gone_is_in_nobodys_way(capsys: pytest.CaptureFixture[str]) -> None:
+    java: Any = Java(gone=True)
+    with pytest.raises(KeyboardInterrupt), orderly_interrupts(java, {}, stopped="There is no verdict."):
+        raise KeyboardInterrupt
+    with exit_on_termination():
+        handlers = handlers_now()
+        with pytest.raises(KeyboardInterrupt), orderly_interrupts(java, handlers, stopped="There is no verdict."):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert capsys.readouterr().err == "Stopped after 0 s. There is no verdict.\n" * 2
+
+
+def test_errors_pass_without_a_word(capsys: pytest.CaptureFixture[str]) -> None:
+    java: Any = Java()
+    with pytest.raises(ValueError, match="7"), orderly_interrupts(java, handlers_now(), stopped=""):
+        raise ValueError("7")
+    assert java.cancelled == []
+    assert capsys.readouterr() == ("", "")
