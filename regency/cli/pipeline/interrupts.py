@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from subprocess import Popen, TimeoutExpired
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ Handler = Callable[[int, FrameType | None], Any]
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _CANCEL_S = 5.0
 """How long Java may take to hear that its jobs are to end."""
+_END_S = 5.0
+"""How long it may take to end."""
 
 
 def handlers_now() -> dict[int, Handler]:
@@ -63,6 +66,42 @@ def orderly_interrupts(session: SparkSession, handlers: Mapping[int, Handler], *
     except (KeyboardInterrupt, SystemExit):
         say(f"Stopped after {time.monotonic() - began:.0f} s{''.join(standing[:1])}. {stopped}")
         raise
+
+
+@contextmanager
+def java_ended() -> Iterator[None]:
+    """Every Java that PySpark launches inside has ended afterwards, and with it its Python workers.
+
+    Else it goes some seconds after this command, and never where Ctrl-C came while it started: then PySpark has told
+    nobody of it yet, so that the place where it makes the process is looked at.
+    """
+    from pyspark import java_gateway  # noqa: PLC0415  (an extra)
+
+    launched: list[Popen[bytes]] = []
+    launch: Any = java_gateway.Popen  # type: ignore[attr-defined]
+
+    def noted(*words: Any, **named: Any) -> Popen[bytes]:
+        java: Popen[bytes] = launch(*words, **named)
+        launched.append(java)
+        return java
+
+    java_gateway.Popen = noted  # type: ignore[assignment,attr-defined]
+    try:
+        yield
+    finally:
+        java_gateway.Popen = launch  # type: ignore[attr-defined]
+        for java in launched:
+            _end(java)
+
+
+def _end(java: Popen[bytes]) -> None:
+    if java.stdin is not None:
+        java.stdin.close()  # which it takes for the end
+    try:
+        java.wait(_END_S)
+    except TimeoutExpired:
+        java.kill()
+        java.wait()
 
 
 @contextmanager

@@ -16,10 +16,10 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from regency.cli.context import cluster_options, parse_pairs, stderr_is_terminal
+from regency.cli.context import cluster_options, parse_pairs, say, stderr_is_terminal
 from regency.cli.exits import CommandFailed
 from regency.cli.pipeline.failures import cause_of, words_of, worst_line
-from regency.cli.pipeline.interrupts import handlers_now, orderly_interrupts
+from regency.cli.pipeline.interrupts import handlers_now, java_ended, orderly_interrupts
 from regency.cli.pipeline.spark_settings import blamed
 from regency.pipeline.session import LOCAL, require_packages, spark_session
 
@@ -70,7 +70,11 @@ def job_session(name: str, choice: SparkChoice, *, stopped: str) -> Iterator[Spa
     handlers = handlers_now()
     try:
         with ExitStack() as stack:
-            session = stack.enter_context(_started(name, choice))
+            try:
+                session = stack.enter_context(_started(name, choice))
+            except (KeyboardInterrupt, SystemExit):
+                say(f"Stopped before Spark was there. {stopped}")
+                raise
             stack.enter_context(orderly_interrupts(session, handlers, stopped=stopped))
             stack.enter_context(_shown_tasks(session))
             yield session
@@ -105,6 +109,7 @@ def _started(name: str, choice: SparkChoice) -> Iterator[SparkSession]:
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
     with ExitStack() as stack:
+        stack.enter_context(java_ended())  # after the session, or what there was of it
         opening = spark_session(name, master=choice.master, settings=choice.settings)
         words = None if "spark.log.level" in choice.settings else stack.enter_context(tempfile.TemporaryFile())
         try:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import threading
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark import java_gateway
 
-from regency.cli.pipeline.interrupts import handlers_now, orderly_interrupts
+from regency.cli.pipeline import interrupts
+from regency.cli.pipeline.interrupts import handlers_now, java_ended, orderly_interrupts
 from regency.cli.signals import exit_on_termination
 
 
@@ -75,3 +78,17 @@ def test_errors_pass_without_a_word(capsys: pytest.CaptureFixture[str]) -> None:
         raise ValueError("7")
     assert java.cancelled == []
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("script", ["cat", "trap '' TERM; exec sleep 600 < /dev/null"])
+def test_a_java_that_was_launched_has_ended_afterwards_whether_or_not_it_listens(
+    script: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(interrupts, "_END_S", 0.5)
+    launch = java_gateway.Popen
+    launched: list[subprocess.Popen[bytes]] = []
+    with pytest.raises(KeyboardInterrupt), java_ended():
+        launched.append(java_gateway.Popen(["sh", "-c", script], stdin=subprocess.PIPE))
+        raise KeyboardInterrupt  # while PySpark waits for it
+    assert launched[0].poll() is not None
+    assert java_gateway.Popen is launch
