@@ -38,11 +38,12 @@ def test_a_job_that_is_interrupted_is_cancelled_and_the_session_answers_what_it_
         handlers = handlers_now()
         other = threading.Thread(target=interrupt)
         other.start()
-        with pytest.raises(KeyboardInterrupt), orderly_interrupts(spark, handlers, stopped="There is no result."):
+        with pytest.raises(SystemExit), orderly_interrupts(spark, handlers, stopped="There is no result."):
             spark.range(0, 3, 1, 3).mapInArrow(endless, "id long").collect()
         other.join()
         assert spark.range(7).count() == 7
     said = capsys.readouterr().err
+    assert "Traceback" not in said
     assert said.startswith("Stopped after ")
     assert said.endswith(" s, with 0 of 3 tasks done of what was running. There is no result.\n")
     eventually(lambda: not running(), within=30, what="the tasks end")

@@ -12,6 +12,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from regency.cli.context import say
+from regency.cli.exits import Exit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,7 +40,7 @@ def orderly_interrupts(session: SparkSession, handlers: Mapping[int, Handler], *
     """Inside, `handlers` are called again, once jobs are cancelled and the main thread's connection to Java is hung up.
 
     A signal leaves an answer of Java behind that nobody takes: the next call, such as to stop the session, would wait
-    for it, and take it for its own. With KeyboardInterrupt or SystemExit a line says where it stood; `stopped` is what
+    for it, and take it for its own. With what they raise, as SystemExit, a line says where it stood; `stopped` is what
     that means for the job.
     """
     context: Any = session.sparkContext
@@ -57,7 +58,7 @@ def orderly_interrupts(session: SparkSession, handlers: Mapping[int, Handler], *
         other = threading.Thread(target=cancel, name="cancel", daemon=True)  # with a connection of its own
         other.start()
         other.join(_CANCEL_S)
-        handlers[number](number, frame)
+        _raise(handlers[number], number, frame)
 
     began = time.monotonic()
     try:
@@ -66,6 +67,27 @@ def orderly_interrupts(session: SparkSession, handlers: Mapping[int, Handler], *
     except (KeyboardInterrupt, SystemExit):
         say(f"Stopped after {time.monotonic() - began:.0f} s{''.join(standing[:1])}. {stopped}")
         raise
+
+
+@contextmanager
+def interrupts_as_exits(handlers: Mapping[int, Handler]) -> Iterator[None]:
+    """Inside, `handlers` are called, and a KeyboardInterrupt they raise becomes SystemExit.
+
+    Py4J prints a traceback for KeyboardInterrupt, and closes more connections than the one that waits.
+    """
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        _raise(handlers[number], number, frame)
+
+    with _handled(dict.fromkeys(handlers, leave), handlers):
+        yield
+
+
+def _raise(handler: Handler, number: int, frame: FrameType | None) -> None:
+    try:
+        handler(number, frame)
+    except KeyboardInterrupt:
+        raise SystemExit(Exit.INTERRUPTED) from None
 
 
 @contextmanager

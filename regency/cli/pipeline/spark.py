@@ -19,7 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from regency.cli.context import cluster_options, parse_pairs, say, stderr_is_terminal
 from regency.cli.exits import CommandFailed
 from regency.cli.pipeline.failures import cause_of, words_of, worst_line
-from regency.cli.pipeline.interrupts import handlers_now, java_ended, orderly_interrupts
+from regency.cli.pipeline.interrupts import handlers_now, interrupts_as_exits, java_ended, orderly_interrupts
 from regency.cli.pipeline.spark_settings import blamed
 from regency.pipeline.session import LOCAL, require_packages, spark_session
 
@@ -71,7 +71,8 @@ def job_session(name: str, choice: SparkChoice, *, stopped: str) -> Iterator[Spa
     try:
         with ExitStack() as stack:
             try:
-                session = stack.enter_context(_started(name, choice))
+                with interrupts_as_exits(handlers):
+                    session = stack.enter_context(_started(name, choice))
             except (KeyboardInterrupt, SystemExit):
                 say(f"Stopped before Spark was there. {stopped}")
                 raise

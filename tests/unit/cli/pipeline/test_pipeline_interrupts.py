@@ -13,7 +13,7 @@ import pytest
 from pyspark import java_gateway
 
 from regency.cli.pipeline import interrupts
-from regency.cli.pipeline.interrupts import handlers_now, java_ended, orderly_interrupts
+from regency.cli.pipeline.interrupts import handlers_now, interrupts_as_exits, java_ended, orderly_interrupts
 from regency.cli.signals import exit_on_termination
 
 
@@ -38,21 +38,18 @@ class Java:
         self.cancelled.append(threading.current_thread() is threading.main_thread())
 
 
-@pytest.mark.parametrize(
-    ("number", "raised"),
-    [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit), (signal.SIGHUP, SystemExit)],
-)
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)])
 def test_a_signal_hangs_up_cancels_all_jobs_and_says_where_it_stood(
-    number: signal.Signals, raised: type[BaseException], capsys: pytest.CaptureFixture[str]
+    number: signal.Signals, status: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     java: Any = Java()
     with exit_on_termination() as ending:
         handlers = handlers_now()
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # as Spark, which puts another there
-        with pytest.raises(raised), orderly_interrupts(java, handlers, stopped="Nothing was written."):
+        with pytest.raises(SystemExit) as raised, orderly_interrupts(java, handlers, stopped="Nothing was written."):
             os.kill(os.getpid(), number)
             pytest.fail("the signal was not heard")
-        assert ending.status in (130, 143)
+        assert raised.value.code == ending.status == status, "Py4J prints a traceback for KeyboardInterrupt"
         assert handlers_now() == handlers
     assert java.cancelled == [False], "by a thread with a connection of its own"
     assert capsys.readouterr() == (
@@ -67,7 +64,7 @@ def test_a_java_that_is_gone_is_in_nobodys_way(capsys: pytest.CaptureFixture[str
         raise KeyboardInterrupt
     with exit_on_termination():
         handlers = handlers_now()
-        with pytest.raises(KeyboardInterrupt), orderly_interrupts(java, handlers, stopped="There is no verdict."):
+        with pytest.raises(SystemExit), orderly_interrupts(java, handlers, stopped="There is no verdict."):
             os.kill(os.getpid(), signal.SIGINT)
     assert capsys.readouterr().err == "Stopped after 0 s. There is no verdict.\n" * 2
 
@@ -92,3 +89,12 @@ def test_a_java_that_was_launched_has_ended_afterwards_whether_or_not_it_listens
         raise KeyboardInterrupt  # while PySpark waits for it
     assert launched[0].poll() is not None
     assert java_gateway.Popen is launch
+
+
+def test_while_spark_starts_ctrl_c_is_an_exit_too() -> None:
+    with exit_on_termination() as ending:
+        handlers = handlers_now()
+        with pytest.raises(SystemExit) as raised, interrupts_as_exits(handlers):
+            os.kill(os.getpid(), signal.SIGINT)
+        assert raised.value.code == ending.status == 130
+        assert handlers_now() == handlers
