@@ -9,10 +9,12 @@ import sys
 from pathlib import Path
 
 import pandas as pd
+import pytest
 
 PAGE = (Path(__file__).parents[3] / "docs" / "pipeline-flights.md").read_text()
 
 
+@pytest.mark.timeout(60)  # a process of its own, which imports pandas
 def test_the_command_with_pandas_prints_what_the_page_shows(tmp_path: Path) -> None:
     [command] = re.findall(r"^python3 -c .*$", PAGE, re.MULTILINE)
     [printed] = re.findall(r"^ +hour carrier +airline .*\n(?:\d.*\n)+", PAGE, re.MULTILINE)
