@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 import msgspec
 
@@ -31,6 +31,8 @@ EARLIEST: Final = -2
 
 LIST_OFFSETS_VERSION: Final = 7
 CONSUMER: Final = -1
+DEBUGGING: Final = -2
+"""Replica ids of who asks: a consumer is told of high watermarks, a debugger of log ends."""
 PARTITIONS_AT_ONCE: Final = 2_000
 """In one request: a broker answers other clients in between."""
 BROKERS_AT_ONCE: Final = 16
@@ -50,6 +52,13 @@ class TopicFacts(msgspec.Struct, frozen=True):
 
     topic_id: TopicId
     partitions: tuple[int, ...]
+
+
+class LogEnd(NamedTuple):
+    """An end of a log, and the leader epoch it was told in."""
+
+    offset: Offset
+    epoch: LeaderEpoch
 
 
 class ClusterClient:
@@ -111,8 +120,41 @@ class ClusterClient:
         None where no record has. LATEST and EARLIEST are timestamps too. Raises TopicGone for a partition that does not
         exist, OffsetRefused for one whose leader refuses to tell, ClusterUnavailable where one does not answer in time.
         """
+        found = self._listed(wanted, CONSUMER)
+        return {name: found.offsets[name] for name in wanted}
+
+    def committed_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Offset]:
+        """Where the logs end now, once all below is committed: what is in a log by now does not come to light later.
+
+        A high watermark alone does not say that: what was appended above it becomes visible when replicas have it, or
+        are out of the ISR. Waits for that, and begins again where another leads by then, whose log may end elsewhere.
+        Raises as `offsets`, and ClusterUnavailable where it takes longer than the time of a question.
+        """
         deadline = self._connections.now_ms + self._settings.api_timeout_ms
-        listing = _Listing(wanted)
+        ends: dict[TopicPartition, LogEnd] = {}
+        waiting = set(partitions)
+        rounds = 0
+        while waiting:
+            ends |= self._ends(waiting - ends.keys(), DEBUGGING)
+            visible = self._ends(waiting, CONSUMER)
+            for name, (offset, epoch) in visible.items():
+                if epoch != ends[name].epoch:
+                    del ends[name]
+                elif offset >= ends[name].offset:
+                    waiting.remove(name)
+            rounds += 1
+            if waiting and not self._connections.back_off(rounds, deadline):
+                raise _uncommitted(min(waiting), visible, ends)
+        return {name: ends[name].offset for name in partitions}
+
+    def _ends(self, partitions: Collection[TopicPartition], replica: int) -> dict[TopicPartition, LogEnd]:
+        found = self._listed(dict.fromkeys(partitions, LATEST), replica)
+        return {name: LogEnd(found.offsets[name] or Offset(0), found.epochs[name]) for name in partitions}
+
+    def _listed(self, wanted: Mapping[TopicPartition, int], replica: int) -> _Listing:
+        """Everything that was asked for, answered by leaders."""
+        deadline = self._connections.now_ms + self._settings.api_timeout_ms
+        listing = _Listing(wanted, replica)
         patience = min(deadline, self._connections.now_ms + MISSING_PATIENCE_MS)
         rounds = 0
         while listing.left:
@@ -128,7 +170,7 @@ class ClusterClient:
                 raise gone
             if not self._connections.back_off(rounds, deadline):
                 raise listing.unavailable(self._settings.servers)
-        return {name: listing.found[name] for name in wanted}
+        return listing
 
     def _ask_all(self, listing: _Listing, deadline_ms: int) -> None:
         """Ask every leader at once, each in pieces."""
@@ -137,7 +179,9 @@ class ClusterClient:
             return
         timeout = max(1, min(self._settings.request_timeout_ms, deadline_ms - self._connections.now_ms))
         with ThreadPoolExecutor(min(BROKERS_AT_ONCE, len(asked)), thread_name_prefix="offsets") as pool:
-            answers = pool.map(lambda one: _ask(self._connections.peer(one[0]), one[1], timeout), asked)
+            answers = pool.map(
+                lambda one: _ask(self._connections.peer(one[0]), one[1], listing.replica, timeout), asked
+            )
             for told in answers:
                 listing.take(told)
 
@@ -145,9 +189,12 @@ class ClusterClient:
 class _Listing:
     """A question for offsets while it is answered."""
 
-    def __init__(self, wanted: Mapping[TopicPartition, int]) -> None:
+    def __init__(self, wanted: Mapping[TopicPartition, int], replica: int) -> None:
+        self.replica = replica
         self.left: dict[TopicPartition, int] = dict(wanted)
-        self.found: dict[TopicPartition, Offset | None] = {}
+        self.offsets: dict[TopicPartition, Offset | None] = {}
+        self.epochs: dict[TopicPartition, LeaderEpoch] = {}
+        """In which its leader was asked last."""
         self.asked: list[tuple[Node, list[Asked]]] = []
         self._why: dict[TopicPartition, str] = {}
         """Of those that are left: what came in place of an offset last."""
@@ -162,6 +209,7 @@ class _Listing:
             led = told.leader(name)
             if led is not None:
                 node, epoch = led
+                self.epochs[name] = epoch
                 by_leader.setdefault(node, []).append((name, epoch, timestamp))
             elif topic is not None and name.partition in topic.partitions:
                 self._why[name] = "it has no leader"
@@ -182,7 +230,7 @@ class _Listing:
             elif isinstance(value, str):
                 self._why[name] = value
             elif name in self.left:
-                self.found[name] = value
+                self.offsets[name] = value
                 del self.left[name]
 
     def gone(self) -> TopicGone | None:
@@ -206,6 +254,16 @@ class _Listing:
         )
 
 
+def _uncommitted(
+    name: TopicPartition, visible: Mapping[TopicPartition, LogEnd], ends: Mapping[TopicPartition, LogEnd]
+) -> ClusterUnavailable:
+    end = f"its log ends at {ends[name].offset}" if name in ends else "another leads by now"
+    return ClusterUnavailable(
+        f"{name}: its high watermark stays at {visible[name].offset}, {end}: nobody can say yet what will stay.",
+        hint="Replicas that are in sync do not follow any more; `regency status` shows which.",
+    )
+
+
 def _facts(told: ClusterMetadata) -> dict[str, TopicFacts]:
     return {
         name: TopicFacts(topic.topic_id or ZERO_TOPIC_ID, tuple(sorted(topic.partitions)))
@@ -213,13 +271,13 @@ def _facts(told: ClusterMetadata) -> dict[str, TopicFacts]:
     }
 
 
-def _ask(peer: PeerConnection, wanted: Sequence[Asked], timeout_ms: int) -> dict[TopicPartition, Answer]:
+def _ask(peer: PeerConnection, wanted: Sequence[Asked], replica: int, timeout_ms: int) -> dict[TopicPartition, Answer]:
     """What one leader answers; in words where it gives no answer."""
     told: dict[TopicPartition, Answer] = {name: "its leader has left it out" for name, _, _ in wanted}
     for start in range(0, len(wanted), PARTITIONS_AT_ONCE):
         some = wanted[start : start + PARTITIONS_AT_ONCE]
         try:
-            answer = peer.exchange(_request(some), LIST_OFFSETS_VERSION, timeout_ms=timeout_ms)
+            answer = peer.exchange(_request(some, replica), LIST_OFFSETS_VERSION, timeout_ms=timeout_ms)
         except PeerUnavailable as error:
             told.update({name: error.message for name, _, _ in wanted[start:]})
             break
@@ -238,7 +296,7 @@ def _offset(row: Message) -> Offset | ErrorCode | None:
     return None if row.offset < 0 else Offset(row.offset)
 
 
-def _request(wanted: Sequence[Asked]) -> Message:
+def _request(wanted: Sequence[Asked], replica: int) -> Message:
     topic_class = ListOffsetsRequest.ListOffsetsTopic
     by_topic: dict[str, list[Message]] = {}
     for name, epoch, timestamp in wanted:
@@ -248,7 +306,7 @@ def _request(wanted: Sequence[Asked]) -> Message:
         by_topic.setdefault(name.topic, []).append(row)
     return ListOffsetsRequest(
         version=LIST_OFFSETS_VERSION,
-        replica_id=CONSUMER,
+        replica_id=replica,
         isolation_level=0,
         topics=[topic_class(name=topic, partitions=rows) for topic, rows in by_topic.items()],
     )

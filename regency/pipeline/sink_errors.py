@@ -40,6 +40,19 @@ class BatchBehindSink(PipelineError):
     code = "pipeline_batch_behind_sink"
 
 
+class TailGone(PipelineError):
+    """Records that an earlier attempt may have written are gone from the topic: nobody can tell what is missing."""
+
+    code = "pipeline_sink_tail_gone"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(
+            f"{message} An earlier attempt of the batch may have written them.",
+            hint="Retention has to be longer than a query stands still. To go on with a stream, remove sinks/regency"
+            " from its checkpoint: the batch is written whole, and readers may see rows twice.",
+        )
+
+
 class SinkStateUnusable(PipelineError):
     """What the sink keeps beside the checkpoint cannot be read or written."""
 

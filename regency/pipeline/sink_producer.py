@@ -19,14 +19,15 @@ from regency.pipeline.errors import PipelineOptionInvalid
 from regency.pipeline.sink_errors import DeliveryFailed
 from regency.pipeline.sink_identity import Headers
 from regency.pipeline.sink_settings import PREFIX, ProducerSettings, kafka_name
+from regency.pipeline.task_life import TaskLife
 
 ANY_PARTITION: Final = -1
 RECORDS_AT_ONCE: Final = 250_000
 """In the queue, whatever their size."""
 BYTES_PER_RECORD: Final = 128
 """Kept for a record beside its bytes."""
-LOOK_S: Final = 1.0
-"""How long a wait goes on before a failure is looked for."""
+LOOK_S: Final = 0.2
+"""How long a wait goes on before it is looked for failures, and whether Spark still wants the task."""
 FIRST_PATIENCE_S: Final = 2.0
 """How long a broker may take when the cluster is looked for; twice as long each time."""
 TOLD_AFTER_S: Final = 5.0
@@ -51,9 +52,13 @@ class _Sent(Protocol):
 
 
 class TopicProducer:
-    """For one thread. Leave it without `finish`, as an error does, and what waits is dropped, not sent."""
+    """For one thread. Leave it without `finish`, as an error does, and what waits is dropped, not sent.
 
-    def __init__(self, settings: ProducerSettings) -> None:
+    So it is when Spark gives up the task (`life`), which is looked for wherever it waits.
+    """
+
+    def __init__(self, settings: ProducerSettings, life: TaskLife | None = None) -> None:
+        self._life = life or TaskLife.of_this_task()
         self._failure: DeliveryFailed | None = None
         self._servers = settings.client.servers
         self._max_block_ms = settings.max_block_ms
@@ -102,9 +107,11 @@ class TopicProducer:
         self._look()
 
     def finish(self) -> None:
-        """Return when every record was acknowledged. Raises DeliveryFailed."""
+        """Return when every record was acknowledged. Raises DeliveryFailed, TaskGivenUp."""
+        self._life.check()
         while self._producer.flush(LOOK_S):
             self._raise_failure()
+            self._life.check()
         self._raise_failure()
         self._bytes = self._records = 0
 
@@ -120,6 +127,7 @@ class TopicProducer:
         patience = FIRST_PATIENCE_S
         told = False
         while (left := deadline - time.monotonic()) > 0:
+            self._life.check()
             try:
                 self._producer.list_topics(topic, timeout=max(0.001, min(patience, left)))
             except KafkaException as error:
@@ -149,7 +157,8 @@ class TopicProducer:
         self._records += records
 
     def _look(self) -> None:
-        """Learn of failures so far, without waiting."""
+        """Learn of failures so far, and whether the task is still wanted, without waiting."""
+        self._life.check()
         self._producer.poll(0)
         self._raise_failure()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -11,9 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from regency.clients.cluster_client import LATEST, ClusterClient, TopicGone
+from regency.clients.errors import DataLoss
 from regency.clients.settings import ClientSettings
 from regency.model.ids import Offset, TopicPartition
 from regency.pipeline.partition_records import ReadTask, record_batches
+from regency.pipeline.sink_errors import TailGone
 from regency.pipeline.sink_floors import Floors, TopicFloors
 from regency.pipeline.sink_identity import HEADER, WriteId, digest, named_its_partition, task_of
 from regency.pipeline.sink_written import Written
@@ -22,6 +24,7 @@ SETTLE_S: Final = 1.0
 """How long what a dead producer has sent may still be on its way to a log: time in which its successor waits."""
 
 ReadRange = Callable[[ReadTask], Iterator[pa.RecordBatch]]
+AskEnds = Callable[[Sequence[TopicPartition]], Mapping[TopicPartition, Offset | None]]
 
 
 class Tail(NamedTuple):
@@ -38,6 +41,10 @@ def topic_ends(client: ClusterClient, topics: tuple[str, ...]) -> dict[str, Topi
 
     Raises TopicGone for a topic that does not exist, ClusterUnavailable.
     """
+    return _topic_ends(client, topics, lambda names: client.offsets(dict.fromkeys(names, LATEST)))
+
+
+def _topic_ends(client: ClusterClient, topics: tuple[str, ...], ask: AskEnds) -> dict[str, TopicFloors]:
     facts = client.topics(topics)
     missing = [topic for topic in topics if topic not in facts]
     if missing:
@@ -45,7 +52,7 @@ def topic_ends(client: ClusterClient, topics: tuple[str, ...]) -> dict[str, Topi
             f"Topic {missing[0]} does not exist.", missing[0], hint="Create it first: `regency topics create`."
         )
     names = [TopicPartition(topic, partition) for topic in topics for partition in facts[topic].partitions]
-    ends = client.offsets(dict.fromkeys(names, LATEST))
+    ends = ask(names)
     return {
         topic: TopicFloors(
             facts[topic].topic_id,
@@ -58,37 +65,70 @@ def topic_ends(client: ClusterClient, topics: tuple[str, ...]) -> dict[str, Topi
 def read_tail(
     settings: ClientSettings, floors: Floors, write: WriteId, task: int, *, read: ReadRange = record_batches
 ) -> Tail:
-    """The records of `task` of `write` at or above the floors.
+    """The records of `task` of `write` at or above the floors: all that are in a log by now, also those that are not
+    committed yet, such as the last ones of a killed task while a replica is away.
 
-    Raises DataLoss where retention has removed what would have to be read, ClusterUnavailable, ReadTimedOut.
+    Raises TailGone where the log does not have all of what would have to be read, ClusterUnavailable, ReadTimedOut.
     """
     with ClusterClient(settings) as client:
-        ends = topic_ends(client, tuple(floors))
+        ends = _topic_ends(client, tuple(floors), client.committed_ends)
     finding = _Finding(write, task)
     for range_ in tail_ranges(settings, floors, ends):
-        for batch in read(range_):
-            finding.take(range_.topic, range_.partition, batch)
+        try:
+            for batch in read(range_):
+                finding.take(range_.topic, range_.partition, batch)
+        except DataLoss as error:
+            raise TailGone(error.message) from error
     return Tail(Written(finding.digests), finding.highest_task)
 
 
 def tail_ranges(settings: ClientSettings, floors: Floors, ends: Mapping[str, TopicFloors]) -> list[ReadTask]:
-    """What is to be read: every partition from its floor to its end, where there is anything."""
+    """What is to be read: every partition from its floor to its end, where there is anything.
+
+    Raises TailGone for a log that ends below its floor.
+    """
     found: list[ReadTask] = []
     for topic, now in ends.items():
         for partition, end in sorted(now.ends.items()):
             start = floors[topic].of(now.topic_id, partition)
+            if start > end:
+                raise TailGone(
+                    f"{topic}-{partition}: its log ends at {end}, and had records up to {start} when the batch began:"
+                    " it was cut off."
+                )
             if start < end:
                 found.append(_range(settings, topic, now.topic_id, partition, start, end))
     return found
 
 
-def settle(
-    since_ms: int, *, clock: Callable[[], float] = time.time, sleep: Callable[[float], None] = time.sleep
-) -> None:
-    """Wait until SETTLE_S after wall time `since_ms` by this machine's clock, at most SETTLE_S in all."""
-    left = since_ms / 1000 + SETTLE_S - clock()
-    if left > 0:
-        sleep(min(left, SETTLE_S))
+def settle(settings: ClientSettings, topics: Iterable[str]) -> None:
+    """Wait until what a dead predecessor has sent is in the logs, as far as waiting helps.
+
+    First every leader answers: one that stood still goes on by then, or another leads. What had come to it before is
+    read and appended in the time that follows. Raises as `read_tail`.
+    """
+    with ClusterClient(settings) as client:
+        topic_ends(client, tuple(topics))
+    time.sleep(SETTLE_S)
+
+
+class Settled:
+    """Spares the tasks of a plan to wait one by one: who died before the plan was made had died for all of them."""
+
+    def __init__(self, wait: Callable[[ClientSettings, Iterable[str]], None] = settle) -> None:
+        self._wait = wait
+        self._for: tuple[ClientSettings, tuple[str, ...], int] | None = None
+
+    def wait(self, settings: ClientSettings, topics: Iterable[str], planned_ms: int | None) -> None:
+        """`settle`, once for the tasks of one plan that this process runs one after the other.
+
+        `planned_ms` None: the predecessor was of the same plan, and died just now. Raises as `settle`.
+        """
+        names = tuple(topics)
+        wanted = None if planned_ms is None else (settings, names, planned_ms)
+        if wanted is None or self._for != wanted:
+            self._wait(settings, names)
+            self._for = wanted or self._for
 
 
 class _Finding:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -18,13 +17,17 @@ from regency.pipeline.sink_options import ONCE_TOPICS, WriteOptions
 from regency.pipeline.sink_producer import ANY_PARTITION, TopicProducer
 from regency.pipeline.sink_rows import Rows, pieces, rows_of
 from regency.pipeline.sink_sending import send, send_named
-from regency.pipeline.sink_tail import Tail, read_tail, settle
+from regency.pipeline.sink_tail import Settled, Tail, read_tail
 
 HELD_BYTES: Final = 64 << 20
 """Rows kept back in a repeated task while records are not matched yet: what changes between attempts is found out
 before it is written, as far as that goes."""
 
 
+_settled = Settled()
+"""Of this process, which runs one task after another."""
+
+Wait = Callable[[ClientSettings, Iterable[str], int | None], None]
 FindTail = Callable[[ClientSettings, Floors, WriteId, int], Tail]
 
 
@@ -79,9 +82,10 @@ def write_once(
     write: WriteId,
     place: TaskPlace,
     *,
+    wait: Wait = _settled.wait,
     find: FindTail = read_tail,
 ) -> TaskWrote:
-    """Write every row that no earlier attempt of the task has written. `find` reads back.
+    """Write every row that no earlier attempt of the task has written. `wait` lets these settle, `find` reads back.
 
     Raises RowRefused, DeliveryFailed, RowsDiffer, BatchBehindSink, and what reading back raises (read_tail).
     """
@@ -90,7 +94,7 @@ def write_once(
     prefix = write.task_prefix(place.task)
     if not begun and place.attempt == 0:
         return _write_first(batches, options, prefix, write)
-    settle(int(time.time() * 1000) if place.attempt else plan.planned_ms)
+    wait(options.producer.client, floors, None if place.attempt else plan.planned_ms)
     tail = find(options.producer.client, floors, write, place.task)
     with TopicProducer(options.producer) as producer:
         repetition = _Repetition(producer, options, prefix, tail)

@@ -167,7 +167,7 @@ class FakeCluster:
         return ErrorCode.NONE
 
     def _list_offsets(self, broker: int, message: Any, version: int) -> Any:
-        assert message.replica_id == -1
+        assert message.replica_id in (-1, -2)
         topic_class = ListOffsetsResponse.ListOffsetsTopicResponse
         topics = []
         for topic in message.topics:
@@ -177,9 +177,8 @@ class FakeCluster:
                 error = self._error(broker, log, asked.current_leader_epoch)
                 offset = -1
                 if log is not None and error is ErrorCode.NONE:
-                    offset = {-1: log.high_watermark, -2: log.start}.get(
-                        asked.timestamp, log.timestamps.get(asked.timestamp, -1)
-                    )
+                    end = log.high_watermark if message.replica_id == -1 else log.end
+                    offset = {-1: end, -2: log.start}.get(asked.timestamp, log.timestamps.get(asked.timestamp, -1))
                 rows.append(
                     topic_class.ListOffsetsPartitionResponse(
                         version=version,

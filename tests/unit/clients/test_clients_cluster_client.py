@@ -216,3 +216,52 @@ def test_nothing_is_asked_after_the_end(cluster: Any, settings: ClientSettings, 
     with pytest.raises(ClusterUnavailable):
         client.topics(["t"])
     assert len(cluster.asked) == 1
+
+
+def test_a_committed_end_is_told_when_replicas_have_what_is_in_the_log(
+    cluster: Any, client: ClusterClient, log: Any, clock: ManualClock
+) -> None:
+    cluster.add("t", log(1, 7), log(2, 8))
+    zero, one = names(0, 1)
+    behind = cluster.logs["t", 0]
+    behind.end = 12
+    asked_of_1: list[int] = []
+
+    def follow(broker: int, message: Any) -> None:
+        if isinstance(message, ListOffsetsRequest) and broker == 1:
+            asked_of_1.append(message.replica_id)
+            behind.end += 1  # others write on: what came after the first question is not waited for
+            behind.high_watermark += 2
+
+    cluster.before = follow
+    assert client.committed_ends([zero, one]) == {zero: 13, one: 8}
+    assert asked_of_1 == [-2, -1, -1]
+    assert clock.monotonic_ms() > 0
+
+
+def test_where_another_leads_by_then_its_log_counts(cluster: Any, client: ClusterClient, log: Any) -> None:
+    cluster.add("t", log(1, 7))
+    (zero,) = names(0)
+    moving = cluster.logs["t", 0]
+    moving.end = 12
+
+    def move(broker: int, message: Any) -> None:
+        if isinstance(message, ListOffsetsRequest) and message.replica_id == -1 and broker == 1:
+            moving.leader, moving.epoch, moving.end = 2, 4, 9  # it never had the last three
+            moving.high_watermark = 9
+
+    cluster.before = move
+    assert client.committed_ends([zero]) == {zero: 9}
+
+
+def test_what_nobody_commits_is_an_error_that_tells_both_ends(
+    cluster: Any, client: ClusterClient, log: Any, clock: ManualClock
+) -> None:
+    cluster.add("t", log(1, 7))
+    cluster.logs["t", 0].end = 9
+    began = clock.monotonic_ms()
+    with pytest.raises(ClusterUnavailable, match=r"t-0: its high watermark stays at 7, its log ends at 9") as failed:
+        client.committed_ends(names(0))
+    assert "regency status" in str(failed.value)
+    assert 60_000 <= clock.monotonic_ms() - began <= 61_000
+    assert client.committed_ends([]) == {}

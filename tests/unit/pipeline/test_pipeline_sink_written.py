@@ -8,8 +8,9 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
+from regency.clients.errors import ClusterUnavailable
 from regency.clients.settings import client_settings
-from regency.pipeline.sink_errors import RowRefused
+from regency.pipeline.sink_errors import RowRefused, TailGone
 from regency.pipeline.sink_floors import TopicFloors
 from regency.pipeline.sink_identity import (
     HEADER,
@@ -22,7 +23,7 @@ from regency.pipeline.sink_identity import (
     without_own,
 )
 from regency.pipeline.sink_rows import PIECE_BYTES, pieces, rows_of
-from regency.pipeline.sink_tail import SETTLE_S, _Finding, settle, tail_ranges
+from regency.pipeline.sink_tail import Settled, _Finding, tail_ranges
 from regency.pipeline.sink_written import Written
 
 QUERY = UUID(int=77)
@@ -165,11 +166,38 @@ def test_only_what_lies_above_the_floors_is_read():
     assert [range_.topic_id for range_ in ranges] == [old, old, new]
 
 
-@pytest.mark.parametrize(("now", "slept"), [(100.25, [0.75]), (101.0, []), (500.0, []), (50.0, [SETTLE_S])])
-def test_settling_ends_a_second_after_the_earlier_attempt_and_never_takes_longer(now: float, slept: list[float]):
-    pauses: list[float] = []
-    settle(100_000, clock=lambda: now, sleep=pauses.append)
-    assert pauses == slept
+def test_a_log_that_ends_below_its_floor_is_no_tail_to_go_by():
+    topic = UUID(int=1)
+    with pytest.raises(TailGone, match=r"t-0: its log ends at 4, and had records up to 5 .*remove sinks/regency"):
+        tail_ranges(
+            client_settings({"bootstrap.servers": "localhost:1"}),
+            {"t": TopicFloors(topic, {0: 5})},
+            {"t": TopicFloors(topic, {0: 4})},
+        )
+
+
+def test_tasks_of_one_plan_wait_once_in_a_process():
+    waits: list[tuple[str, ...]] = []
+    settled = Settled(lambda _, topics: waits.append(tuple(topics)))
+    client = client_settings({"bootstrap.servers": "localhost:1"})
+    for topics, planned_ms in ((["t"], 1), (["t"], 1), (["t"], 2), (["t", "u"], 2), (["v"], 3), (["v"], 3)):
+        settled.wait(client, topics, planned_ms)
+    assert waits == [("t",), ("t",), ("t", "u"), ("v",)]
+    for _ in range(2):
+        settled.wait(client, ["v"], None)
+    assert waits[4:] == [("v",), ("v",)], "a repeated task waits for its own predecessor"
+    settled.wait(client, ["v"], 3)
+    assert len(waits) == 6
+
+
+def test_a_wait_that_failed_is_repeated():
+    def fail(*_: object) -> None:
+        raise ClusterUnavailable("nobody answers")
+
+    settled = Settled(fail)
+    for _ in range(2):
+        with pytest.raises(ClusterUnavailable):
+            settled.wait(client_settings({"bootstrap.servers": "localhost:1"}), ["t"], 1)
 
 
 def frame(**columns: pa.Array) -> pa.RecordBatch:

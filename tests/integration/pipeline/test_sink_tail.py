@@ -1,0 +1,162 @@
+"""What a repeated task of the effectively-once sink finds in real logs: all that is there, or an error."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from uuid import UUID
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError
+from confluent_kafka import TopicPartition as Assigned
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from regency.clients.cluster_client import DEBUGGING, EARLIEST, ClusterClient
+from regency.clients.settings import ClientSettings
+from regency.cluster.cluster import Cluster
+from regency.model.ids import TopicPartition
+from regency.pipeline.sink_errors import TailGone
+from regency.pipeline.sink_floors import WritePlan
+from regency.pipeline.sink_identity import WriteId
+from regency.pipeline.sink_options import WriteOptions, write_options
+from regency.pipeline.sink_producer import TopicProducer
+from regency.pipeline.sink_rows import rows_of
+from regency.pipeline.sink_sending import send_named
+from regency.pipeline.sink_tail import topic_ends
+from regency.pipeline.sink_tasks import TaskPlace, TaskWrote, write_once
+
+pytestmark = pytest.mark.integration
+
+WRITE = WriteId(UUID(int=5), 3)
+TOPIC = "t"
+PARTITION = TopicPartition(TOPIC, 0)
+ROWS = 300
+
+
+def options(cluster: Cluster) -> WriteOptions:
+    given = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "topic": TOPIC, "effectivelyOnce": "true"}
+    return write_options(given, stream=False)
+
+
+def batch() -> pa.RecordBatch:
+    return pa.record_batch([pa.array([b"%d".ljust(200, b".") % row for row in range(ROWS)])], names=["value"])
+
+
+def planned(settings: ClientSettings, *, begun: bool = False) -> WritePlan:
+    with ClusterClient(settings) as client:
+        return WritePlan(topic_ends(client, (TOPIC,)), begun=begun, planned_ms=int(time.time() * 1000))
+
+
+def attempt(given: WriteOptions, plan: WritePlan, number: int) -> TaskWrote:
+    return write_once([batch()], given, plan, WRITE, TaskPlace(0, number))
+
+
+def log_end(settings: ClientSettings) -> int:
+    """What the leader's log ends with, committed or not."""
+    with ClusterClient(settings) as client:
+        return client._ends([PARTITION], DEBUGGING)[PARTITION].offset
+
+
+def log_start(settings: ClientSettings) -> int:
+    with ClusterClient(settings) as client:
+        return client.offsets({PARTITION: EARLIEST})[PARTITION] or 0
+
+
+def values(cluster: Cluster) -> Counter[bytes]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "group.id": "g",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+        }
+    )
+
+    def consumed() -> Iterator[bytes]:
+        consumer.assign([Assigned(TOPIC, 0, OFFSET_BEGINNING)])
+        while True:
+            message = consumer.poll(20)
+            assert message is not None, "nothing came"
+            error = message.error()
+            if error is not None:
+                assert error.code() == KafkaError._PARTITION_EOF, error
+                return
+            yield message.value() or b""
+
+    with closing(consumer):
+        return Counter(consumed())
+
+
+def delete_below(cluster: Cluster, offset: int) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
+    told = admin.delete_records([Assigned(TOPIC, 0, offset)], operation_timeout=20, request_timeout=25)
+    for future in told.values():
+        future.result(timeout=30)
+
+
+def test_what_a_killed_attempt_left_above_the_high_watermark_is_found(
+    new_cluster: Callable[..., Cluster], create_topic, eventually
+) -> None:
+    cluster = new_cluster(settings={"replica.lag.time.max.ms": "4000"})
+    create_topic(cluster, TOPIC, partitions=1, min_insync_replicas="1")
+    given = options(cluster)
+    settings = given.producer.client
+    plan = planned(settings)
+    leader = cluster.snapshot().partitions[PARTITION].leadership.leader
+    cluster.pause(next(broker for broker in cluster.broker_ids if broker != leader))
+    try:
+        with pytest.raises(KeyboardInterrupt), TopicProducer(given.producer) as producer:
+            send_named(producer, rows_of(batch(), TOPIC), WRITE.task_prefix(0), 0, None)
+            eventually(lambda: log_end(settings) == ROWS, what="all of it is in the leader's log")
+            raise KeyboardInterrupt
+        with ClusterClient(settings) as client:
+            assert topic_ends(client, (TOPIC,))[TOPIC].ends == {0: 0}, "a consumer sees none of it yet"
+        wrote = attempt(given, plan, 1)
+    finally:
+        cluster.resume(next(broker for broker in cluster.broker_ids if broker != leader))
+    assert (wrote.rows, wrote.repeated) == (ROWS, ROWS)
+    assert values(cluster) == Counter(batch().column("value").to_pylist())
+
+
+def test_a_tail_that_is_gone_ends_the_write_and_says_what_is_gone(
+    new_cluster: Callable[..., Cluster], create_topic, eventually
+) -> None:
+    cluster = new_cluster(
+        brokers=1, settings={"default.replication.factor": "1", "log.retention.check.interval.ms": "200"}
+    )
+    create_topic(cluster, TOPIC, partitions=1, replication=1, segment_bytes="20000", retention_bytes="-1")
+    given = options(cluster)
+    settings = given.producer.client
+    attempt(given, planned(settings), 0)
+
+    plan = planned(settings)
+    delete_below(cluster, ROWS)
+    attempt(given, plan, 0)
+    assert attempt(given, plan, 1).repeated == ROWS, "what is gone lies below the floor: nothing is missing"
+
+    delete_below(cluster, ROWS + 10)
+    with pytest.raises(
+        TailGone, match=rf"t-0: offsets {ROWS} to {ROWS + 9} cannot be read any more: the log begins at"
+    ):
+        attempt(given, plan, 1)
+    assert log_end(settings) == 2 * ROWS, "nothing was written"
+
+    small = planned(settings)
+    attempt(given, small, 0)
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
+    change_retention(admin, "1")
+    eventually(lambda: log_start(settings) > 2 * ROWS, what="retention removes what the attempt wrote")
+    with pytest.raises(TailGone, match=rf"t-0: offsets {2 * ROWS} to .* An earlier attempt") as gone:
+        attempt(given, small, 1)
+    assert "remove sinks/regency" in gone.value.hint
+    assert log_end(settings) == 3 * ROWS, "nothing was written"
+
+
+def change_retention(admin: AdminClient, size: str) -> None:
+    entry = ConfigEntry("retention.bytes", size, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, TOPIC, incremental_configs=[entry])
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(timeout=30)
