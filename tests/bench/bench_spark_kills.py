@@ -46,8 +46,8 @@ def arguments() -> argparse.Namespace:
     flags.add_argument("--seeds", type=count, default=10, help="how many (default %(default)s)")
     flags.add_argument("--minutes", type=float, help="begin no other seed after so long")
     flags.add_argument("--kind", choices=("write", "read", "both"), default="both", help="(default %(default)s)")
-    flags.add_argument("--kills", type=count, default=4, help="how many of each seed (default %(default)s)")
-    flags.add_argument("--rows", type=count, default=150_000, help="of each job (default %(default)s)")
+    flags.add_argument("--kills", type=count, default=8, help="how many of each seed (default %(default)s)")
+    flags.add_argument("--rows", type=count, default=60_000, help="of each job (default %(default)s)")
     flags.add_argument("--size", type=count, default=120, help="bytes of a row's value (default %(default)s)")
     return flags.parse_args()
 

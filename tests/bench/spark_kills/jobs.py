@@ -28,8 +28,8 @@ class Job(msgspec.Struct, frozen=True):
     """Where checkpoint and results are."""
     keyed: bool = True
     shuffled: bool = False
-    task_rows: int = 10_000
-    batch_rows: int = 40_000
+    task_rows: int = 5_000
+    batch_rows: int = 20_000
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -66,8 +66,9 @@ def chosen_job(seed: int, kind: Kind, *, servers: str, source: str, folder: str)
 
 
 def chosen_faults(seed: int, job: Job, count: int, rows: int) -> list[Fault]:
-    """The faults of a seed, in their order. `rows`: how many the job has in all."""
+    """The faults of a seed, in their order. `rows`: how many the job has in all; a write has each go by twice."""
     choice = random.Random(f"faults {seed}")
+    rows *= 2 if job.kind == "write" else 1
     kinds = [who for who in FAULTS if who != "executor" or job.master == CLUSTER]
     if not job.stream:
         kinds.remove("stop")
@@ -76,7 +77,7 @@ def chosen_faults(seed: int, job: Job, count: int, rows: int) -> list[Fault]:
     found = []
     for _ in range(count):
         (who,) = choice.choices(kinds, [FAULTS[each] for each in kinds])
-        gap = int(choice.uniform(0.01, 1.5) * rows / count)
+        gap = int(choice.uniform(0.01, 1.4) * rows / count)
         found.append(Fault(who, gap, choice.choice((0.0, choice.uniform(0, 1.5))), choice.uniform(0.3, 4)))
     if job.kind == "write" and not job.stream and choice.random() < 0.5:
         found.insert(choice.randrange(len(found) + 1), Fault("driver", rows // count, 0.0, 0.0))

@@ -26,7 +26,9 @@ from spark_kills.jobs import Fault, Job
 from spark_kills.notes import FOLDER, now_ms, rows_by_process
 from spark_kills.victims import Application, Process, application, wait_gone
 
-LOOK_S = 0.02
+LOOK_S = 0.05
+SCAN_S = 1.0
+"""Between looks at all processes there are."""
 BUSY_S = 1.0
 """A worker whose rows grew within this time is in the middle of a task."""
 JOB_S = 420.0
@@ -117,20 +119,26 @@ class Killer:
         plan = list(faults)
         rows_then = 0
         seen: dict[int, Process] = {}
+        scanned = 0.0
         driver = self._start()
         try:
             while True:
                 if time.monotonic() - began > JOB_S:
                     raise TimeoutError(f"the job has not ended in {JOB_S:g} s: {driver.failures}")
                 self._bring_back()
-                running = application(driver.process.pid)
-                seen |= {each.pid: each for each in running.all}
+                if time.monotonic() - scanned > SCAN_S:
+                    seen |= {each.pid: each for each in application(driver.process.pid).all}
+                    scanned = time.monotonic()
                 rows = self._look()
                 if plan and rows - rows_then >= plan[0].after_rows:
                     time.sleep(plan[0].delay_s)
-                    if driver.up and not driver.ended() and self._strike(plan[0], driver.process.pid):
-                        plan.pop(0)
-                        rows_then = self._look()
+                    rows = self._look()
+                    if driver.up and not driver.ended():
+                        fault = plan.pop(0)
+                        if self._strike(fault, driver.process.pid):
+                            rows_then = rows
+                        else:
+                            plan.append(fault)  # nobody was there to be killed: others first
                 if driver.ended():
                     self._note_end(driver)
                     if driver.done:
