@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from spark_kills.jobs import CLUSTER, Fault, Job
 from spark_kills.trial import create, fill, run_job
 
 ROWS = 16_000
 
 
+@pytest.mark.timeout(300)
 def test_a_stream_whose_executor_and_worker_are_killed_writes_every_row_once_and_in_order(
     cluster, tmp_path: Path
 ) -> None:

@@ -97,6 +97,8 @@ class _Driver:
         """After its end: what it wrote to stderr."""
         self.process.wait(30)
         self._reader.join(10)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
         return self._said.read_text(errors="replace")
 
 
@@ -245,7 +247,7 @@ class Killer:
         if not driver.ended():
             for each in application(driver.process.pid).driver:
                 each.kill()
-            driver.process.wait(10)
+        driver.finish()
         for each in wait_gone(seen, GONE_S):
             self.story.left.append(f"{each.pid} {each.command[:80]}")
             each.kill()
