@@ -112,8 +112,21 @@ def java_ended() -> Iterator[None]:
         yield
     finally:
         java_gateway.Popen = launch  # type: ignore[attr-defined]
+        if launched:
+            _hang_up()
         for java in launched:
             _end(java)
+
+
+def _hang_up() -> None:
+    """Close Py4J's connections: else what Python collects later is reported to a Java that is not there any more."""
+    from pyspark import SparkContext  # noqa: PLC0415  (an extra)
+
+    gateway: Any = SparkContext._gateway  # noqa: SLF001  (PySpark has no public way either)
+    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
+    if gateway is not None:
+        with suppress(Exception):  # Java is gone
+            gateway.shutdown()
 
 
 def _end(java: Popen[bytes]) -> None:

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from pyspark import java_gateway
+from pyspark import SparkContext, java_gateway
 
 from regency.cli.pipeline import interrupts
 from regency.cli.pipeline.interrupts import handlers_now, interrupts_as_exits, java_ended, orderly_interrupts
@@ -89,6 +89,26 @@ def test_a_java_that_was_launched_has_ended_afterwards_whether_or_not_it_listens
         raise KeyboardInterrupt  # while PySpark waits for it
     assert launched[0].poll() is not None
     assert java_gateway.Popen is launch
+
+
+def test_nothing_is_said_to_java_once_it_is_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Objects of Java that are collected afterwards were told to it, which printed a traceback now and then."""
+    order: list[str] = []
+
+    class Gateway:
+        def shutdown(self) -> None:
+            order.append("hung up" if launched[0].poll() is None else "too late")
+
+    monkeypatch.setattr(SparkContext, "_gateway", Gateway())
+    monkeypatch.setattr(SparkContext, "_jvm", object())
+    launched: list[subprocess.Popen[bytes]] = []
+    with java_ended():
+        launched.append(java_gateway.Popen(["cat"], stdin=subprocess.PIPE))
+    assert order == ["hung up"]
+    assert SparkContext._gateway is SparkContext._jvm is None
+    with java_ended():
+        pass  # another's gateway, say of the tests: nothing was launched here
+    assert order == ["hung up"]
 
 
 def test_while_spark_starts_ctrl_c_is_an_exit_too() -> None:
