@@ -54,7 +54,6 @@ class LogFlusher:
         self._epochs_unsynced = is_recovered
         self._cut_before = recovery_point if is_recovered else None
         """Where the log was cut off and that may not be on the disk: the segment before must be synced, too."""
-        self._snapshots: set[Offset] = set()
         self._truncations = 0
         self._seals = 0
         self._last_flush_ms = clock.monotonic_ms()
@@ -95,35 +94,15 @@ class LogFlusher:
         self.recovery_point = max(self.recovery_point, log_end)
         self._last_flush_ms = self._clock.monotonic_ms()
 
-    def flush_in_background(self, log_end: Offset) -> None:
-        """Sync what is below `log_end` now, soon; the recovery point follows when that is done."""
-        if self.recovery_point < log_end:
-            self._flush_soon(log_end, [], lambda _: None)
-
-    def flush_with_snapshot(self, snapshot: Path, end: Offset) -> None:
-        """Sync what is below `end`, soon, and the snapshot of producers there, if there is any."""
-        truncations = self._truncations
-
-        def then(_: bool) -> None:
-            if self._truncations == truncations:
-                self._snapshots.add(end)
-
-        self._flush_soon(end, [snapshot], then)
-
-    def has_snapshot(self, end: Offset) -> bool:
-        """Whether the snapshot of producers at `end` was synced since the log was opened."""
-        return end in self._snapshots
-
-    def begins_at(self, log_start: Offset) -> None:
-        """Note that the log begins there: what is told of snapshots at or below is not asked any more."""
-        self._snapshots = {each for each in self._snapshots if each > log_start}
-
-    def _flush_soon(self, log_end: Offset, also: Sequence[Path], then: Callable[[bool], None]) -> None:
+    def flush_in_background(self, log_end: Offset, also: Sequence[Path] = ()) -> None:
+        """Sync what is below `log_end` now, and the files `also`, soon; then the recovery point follows."""
+        if self.recovery_point >= log_end and not also:
+            return
         self._last_flush_ms = self._clock.monotonic_ms()
         paths = [self._epochs.path, *also] if self._epochs_unsynced else also
         segments = [segment for segment in self._unsynced_segments() if segment.base_offset < log_end]
-        names = [*self._unsynced_names(segments), *(path.parent for path in also)]
-        self._submit(log_end, paths, segments, names, then)
+        names = list(dict.fromkeys([*self._unsynced_names(segments), *(path.parent for path in also)]))
+        self._submit(log_end, paths, segments, names, lambda _: None)
 
     def flush_all_in_background(self, log_end: Offset, also: Sequence[Path], then: Callable[[bool], None]) -> None:
         """Sync everything below `log_end`, every name, and the files `also`, whatever is believed to be synced.
@@ -172,7 +151,6 @@ class LogFlusher:
     def ends_at(self, log_end: Offset) -> bool:
         """Note that the log was cut off at `log_end`; returns whether the recovery point had to go back."""
         self._truncations += 1
-        self._snapshots = {each for each in self._snapshots if each <= log_end}
         self._cut_before = log_end if self._cut_before is None else min(self._cut_before, log_end)
         lowered = self.recovery_point > log_end
         self.recovery_point = min(self.recovery_point, log_end)
@@ -186,7 +164,6 @@ class LogFlusher:
     def restarts_at(self, log_end: Offset) -> None:
         """Note that the log is empty and begins at `log_end`, and that the disk knows."""
         self._truncations += 1
-        self._snapshots.clear()
         self._cut_before = None
         self.recovery_point = log_end
 

@@ -219,11 +219,9 @@ class LogCore:
         crash_point("log.roll.before_segment")
         self._segments.create(self._log_end, self.config, now_ms)
         crash_point("log.roll.before_flush")
-        self._flush_with_snapshot(self._log_end)
-
-    def _flush_with_snapshot(self, end: Offset) -> None:
-        """Sync what is below `end`, soon, and who produced it: that is all that is left of it when it has expired."""
-        self._flusher.flush_with_snapshot(offset_file(self.directory, end, SNAPSHOT), end)
+        # who produced it, too: when it has expired, nothing else is left of it
+        snapshot = offset_file(self.directory, self._log_end, SNAPSHOT)
+        self._flusher.flush_in_background(self._log_end, [snapshot])
 
     def _restart_at(self, offset: Offset) -> None:
         crash_point("log.restart.before_drop")

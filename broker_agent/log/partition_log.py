@@ -259,8 +259,7 @@ class PartitionLog(LogCore):
     def delete_old_segments(self, now_ms: int) -> int:
         """Take expired segments out of use, oldest first and only below the high watermark; returns how many.
 
-        `now_ms` is wall time. The log start rises before the first is gone. None goes before the disk has the snapshot
-        of producers that is taken at its end: it cannot be made again, and a retry would count as new.
+        `now_ms` is wall time. The log start rises before the first is gone.
         """
         while True:
             facts = [
@@ -279,15 +278,10 @@ class PartitionLog(LogCore):
         if expired.segments == len(self._segments):
             self._roll(now_ms)
         start = facts[expired.segments - 1].upper_bound
-        if not self._flusher.has_snapshot(start):
-            self._flush_with_snapshot(start)
-        if not self._flusher.has_snapshot(start):
-            return 0  # until the next look
         crash_point("log.retention.before_log_start")
         self.maybe_increment_log_start(start)
         crash_point("log.retention.before_drop")
         removed = self._segments.drop_first(expired.segments)
-        self._flusher.begins_at(start)
         crash_point("log.retention.after_drop")
         self._services.trash.put(removed, self.config.file_delete_delay_ms)
         logger.info(

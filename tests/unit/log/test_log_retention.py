@@ -146,40 +146,22 @@ def test_a_producer_outlives_its_records_and_a_crash(disk, batch, checkpointed):
     assert log.append_as_leader(sent, 0, NOW).duplicate
 
 
-def test_nothing_expires_before_the_disk_knows_who_produced_it(disk, batch):
-    disk.config = LogConfig(segment_bytes=len(batch(NOW)), retention_ms=1000)
-    log = disk.log()
-    for number in range(3):
-        log.append_as_leader(batch(NOW, producer=(9, 0, number)), 0, NOW)
-    log.set_high_watermark(3)
-    disk.worker.inline = False
-    disk.manager.run_retention(NOW + 2_000)
-    assert (log.segment_base_offsets, log.log_start_offset) == ((0, 1, 2, 3), 0)
-    disk.worker.run()
-    disk.manager.run_retention(NOW + 2_000)
-    assert (log.segment_base_offsets, log.log_start_offset) == ((3,), 3)
+def test_who_produced_a_segment_is_on_the_disk_soon_after_it_is_full(disk, batch, monkeypatch):
+    synced: list[str] = []
+    sync_path = OsDisk.sync_path
 
+    def note(self: OsDisk, path: Path) -> None:
+        synced.append(path.name)
+        sync_path(self, path)
 
-def test_a_snapshot_of_what_was_cut_off_counts_for_nothing(disk, batch):
-    disk.config = LogConfig(segment_bytes=len(batch(NOW)), retention_ms=1000)
+    disk.config = LogConfig(segment_bytes=len(batch(NOW)))
     log = disk.log()
-    for number in range(2):
-        log.append_as_leader(batch(NOW, producer=(9, 0, number)), 0, NOW)
-    disk.worker.inline = False
+    log.append_as_leader(batch(NOW, producer=(9, 0, 0)), 0, NOW)
+    monkeypatch.setattr(OsDisk, "sync_path", note)
     log.roll()
-    log.truncate_to(1)
-    disk.worker.run()
-    log.append_as_leader(batch(NOW, producer=(8, 0, 0)), 1, NOW)
-    log.set_high_watermark(2)
-    disk.manager.run_retention(NOW + 2_000)
-    assert log.segment_base_offsets == (0, 1, 2)
-    disk.worker.run()
-    disk.manager.run_retention(NOW + 2_000)
-    assert log.segment_base_offsets == (2,)
-    disk.worker.run()
-    log = disk.reopen(clean=False)
-    assert log.append_as_leader(batch(NOW, producer=(8, 0, 0)), 1, NOW).duplicate
-    assert log.append_as_leader(batch(NOW, producer=(9, 0, 1)), 1, NOW).base_offset == 2
+    name = f"{1:020d}.snapshot"
+    assert name in synced
+    assert log.directory.name in synced[synced.index(name) :]
 
 
 def test_idle_producers_are_forgotten(disk, batch):
