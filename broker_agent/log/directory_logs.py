@@ -33,6 +33,7 @@ class DirectoryLogs:
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.high_watermarks = dict(high_watermarks)
         self._worker = worker
+        self._looking = False
         self._deleted: set[TopicPartition] = set()
         """Logs that are gone and whose offsets may still be in a checkpoint on the disk."""
 
@@ -126,6 +127,9 @@ class DirectoryLogs:
 
         Files that are open would take records all the same, and the next start find none of them.
         """
+        if self._looking:
+            return
+        self._looking = True
         path, disk = self.directory.path, self.directory.disk
         looked_for = [(log, log.directory) for log in self.logs.values()]
 
@@ -134,12 +138,14 @@ class DirectoryLogs:
             return [(log, at) for log, at in looked_for if at.name not in names]
 
         def looked(outcome: list[tuple[PartitionLog, Path]] | BaseException) -> None:
+            self._looking = False
             if isinstance(outcome, OSError):
                 self.directory.fail(outcome)
             elif isinstance(outcome, BaseException):
                 logger.error("could not look into %s", path, exc_info=outcome)
             else:
-                gone = [at for log, at in outcome if self._is_at(log, at)]
+                # again, here where logs are renamed: one may have been away for the moment of the look
+                gone = [at for log, at in outcome if self._is_at(log, at) and self._is_missing(at)]
                 if gone:
                     self.directory.fail(FileNotFoundError(errno.ENOENT, "The directory of a log is gone", str(gone[0])))
 
@@ -148,6 +154,12 @@ class DirectoryLogs:
     def _is_at(self, log: PartitionLog, at: Path) -> bool:
         """Whether the log is still in use, and was not renamed."""
         return self.logs.get(log.topic_partition) is log and log.directory == at
+
+    def _is_missing(self, at: Path) -> bool:
+        try:
+            return not self.directory.disk.exists(at)
+        except OSError:
+            return True
 
     def close(self, unsynced: Iterable[Path] = ()) -> None:
         """Flush and close every log, write the checkpoints, and only then the clean-shutdown marker.

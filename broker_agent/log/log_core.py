@@ -90,6 +90,7 @@ class LogCore:
         self._high_watermark = parts.log_start
         self._damage = KnownDamage(parts.topic_partition)
         self._snapshots_kept_from = parts.segments.first.base_offset
+        self._checkpointed_recovery_point = parts.recovery_point
         self._segments.move_to(services.files)
         self._flusher = LogFlusher(
             services.disk,

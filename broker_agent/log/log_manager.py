@@ -264,10 +264,11 @@ class LogManager:
     def checkpoint_recovery_points(self) -> None:
         """Checkpoint up to where each log was synced, soon, and remove snapshots that no recovery would begin with."""
         for logs in self._working():
-            logs.write_recovery_points_later()
             for log in list(logs.logs.values()):
                 if not self._tried(log.remove_old_snapshots):
                     break
+            else:
+                logs.write_recovery_points_later()
 
     def checkpoint_log_start_offsets(self) -> None:
         """Checkpoint, soon, log starts that do not follow from the segments."""

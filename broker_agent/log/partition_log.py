@@ -350,8 +350,12 @@ class PartitionLog(LogCore):
 
     @_on_disk
     def remove_old_snapshots(self) -> None:
-        """Remove snapshots of producers that no recovery would begin with."""
-        kept_from = min(self._segments.floor(self.recovery_point).base_offset, self._segments.second_newest.base_offset)
+        """Remove snapshots of producers that no recovery and no truncation would begin with. Call it before each
+        checkpoint of recovery points: one counts when the next is decided, as by then it is on the disk.
+        """
+        begins = min(self._checkpointed_recovery_point, self.recovery_point, self._high_watermark)
+        self._checkpointed_recovery_point = self.recovery_point
+        kept_from = min(self._segments.floor(begins).base_offset, self._segments.second_newest.base_offset)
         if kept_from > self._snapshots_kept_from:
             remove_snapshots(self._services.disk, self.directory, below=kept_from)
             self._snapshots_kept_from = kept_from

@@ -195,6 +195,41 @@ def test_a_log_that_is_put_aside_or_made_while_somebody_looks_is_not_missed(disk
     assert disk.failures == []
 
 
+def test_a_log_that_is_away_for_the_moment_of_a_look_is_not_missed(disk):
+    """As one that gives way to its copy in another directory, and has to come back."""
+    log = disk.log()
+    disk.worker.inline = False
+    (logs,) = disk.manager.directories
+    logs.look_later()
+    away = log.directory.with_name("away")
+    log.directory.rename(away)
+    look, back = disk.worker.queue.pop(), log.directory
+
+    def listed(self: OsDisk, directory: Path) -> list[str]:
+        found = names_in(self, directory)
+        away.rename(back)
+        return found
+
+    names_in = OsDisk.names_in
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(OsDisk, "names_in", listed)
+        look()
+    assert disk.failures == []
+
+
+def test_looks_do_not_pile_up(disk):
+    disk.log()
+    disk.worker.inline = False
+    (logs,) = disk.manager.directories
+    queued = len(disk.worker.queue)
+    for _ in range(3):
+        logs.look_later()
+    assert len(disk.worker.queue) == queued + 1
+    disk.worker.run()
+    logs.look_later()
+    assert len(disk.worker.queue) == 1
+
+
 def test_a_new_log_goes_elsewhere_when_a_directory_fails_under_it(disk, monkeypatch):
     disk.dirs = [disk.root / "a", disk.root / "b"]
     disk.open()

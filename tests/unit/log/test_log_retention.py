@@ -104,13 +104,38 @@ def test_only_snapshots_that_a_recovery_may_need_are_kept(disk, log):
     def snapshots():
         return [int(path.name[:20]) for path in sorted(log.directory.glob("*.snapshot"))]
 
+    log.set_high_watermark(6)
     assert snapshots() == [2, 4]
-    disk.manager.checkpoint_recovery_points()
-    assert snapshots() == [2, 4]
+    for _ in range(2):
+        disk.manager.checkpoint_recovery_points()
+        assert snapshots() == [2, 4]
     log.roll()
     log.flush()
     disk.manager.checkpoint_recovery_points()
     assert snapshots() == [4, 6]
+
+
+@pytest.mark.parametrize("harm", ["killed", "cut back"])
+def test_no_snapshot_goes_that_may_have_to_tell_of_what_has_expired(disk, batch, harm):
+    """Killed before the newer recovery point is on the disk, or cut back to the high watermark."""
+    disk.config = LogConfig(segment_bytes=len(batch(NOW)), retention_ms=1000)
+    log = disk.log()
+    sent = batch(NOW, producer=(9, 0, 0))
+    log.append_as_leader(sent, 0, NOW)
+    log.set_high_watermark(1)
+    disk.manager.run_retention(NOW + 2_000)
+    for number in range(4):
+        log.append_as_leader(batch(NOW, producer=(8, 0, number)), 0, NOW)
+    if harm == "killed":
+        log.set_high_watermark(5)
+        disk.worker.inline = False
+        disk.manager.checkpoint_recovery_points()
+        log = disk.reopen(clean=False)
+    else:
+        for _ in range(3):
+            disk.manager.checkpoint_recovery_points()
+        log.truncate_to(2)
+    assert log.append_as_leader(sent, 0, NOW).duplicate
 
 
 def test_a_producer_outlives_its_records(disk, batch):
