@@ -25,7 +25,10 @@ class Subscribed(msgspec.Struct, frozen=True):
 
 
 class Matching(msgspec.Struct, frozen=True):
-    """All partitions of the topics whose whole name a regular expression matches; there may be none."""
+    """All partitions of the topics in whose name a regular expression is found; there may be none.
+
+    Found anywhere, as Spark's Kafka source does it: `light` chooses flights, `^light` does not.
+    """
 
     pattern: str
 
@@ -83,7 +86,7 @@ def chooses(choice: TopicChoice, name: TopicPartition) -> bool:
         return name in choice.partitions
     if isinstance(choice, Subscribed):
         return name.topic in choice.topics
-    return name.topic not in INTERNAL and re.fullmatch(choice.pattern, name.topic) is not None
+    return name.topic not in INTERNAL and re.search(choice.pattern, name.topic) is not None
 
 
 def chosen_of(choice: TopicChoice, found: Mapping[str, tuple[int, ...]]) -> set[TopicPartition]:
@@ -94,7 +97,7 @@ def chosen_of(choice: TopicChoice, found: Mapping[str, tuple[int, ...]]) -> set[
         chosen = [topic for topic in choice.topics if topic in found]
     else:
         pattern = re.compile(choice.pattern)
-        chosen = [topic for topic in found if topic not in INTERNAL and pattern.fullmatch(topic)]
+        chosen = [topic for topic in found if topic not in INTERNAL and pattern.search(topic)]
     return {TopicPartition(topic, partition) for topic in chosen for partition in found[topic]}
 
 

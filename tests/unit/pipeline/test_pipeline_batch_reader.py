@@ -58,12 +58,13 @@ def test_nothing_to_read_reads_nothing(scripted) -> None:
     assert list(read.read(InputPartition(None))) == []
 
 
-def test_a_pattern_may_match_nothing_and_never_matches_internal_topics(scripted) -> None:
+def test_a_pattern_is_found_anywhere_in_a_name_but_for_internal_topics(scripted) -> None:
     scripted.create("t-1", (0, 2))
     scripted.create("at-1", (0, 2))
     scripted.create("__consumer_offsets", (0, 2))
-    assert plan(reader(subscribePattern="t.*")) == [("t-1-0", 0, 2)]
-    assert plan(reader(subscribePattern="x")) == []
+    assert plan(reader(subscribePattern="^t.*")) == [("t-1-0", 0, 2)]
+    assert plan(reader(subscribePattern="t")) == [("at-1-0", 0, 2), ("t-1-0", 0, 2)]
+    assert plan(reader(subscribePattern="t$")) == []
     assert len(plan(reader(subscribePattern=".*"))) == 2
 
 

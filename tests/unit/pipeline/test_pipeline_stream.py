@@ -220,7 +220,7 @@ def test_a_topic_that_was_deleted_and_created_again_is_data_loss(scripted) -> No
 def test_what_becomes_of_topics_that_are_not_read_is_no_loss(scripted) -> None:
     scripted.create("t", (0, 10))
     scripted.create("other", (0, 10))
-    read = reader(subscribePattern="t")
+    read = reader(subscribePattern="^t$")
     start = read.latestOffset({"t": {"0": 4}}, ALL)
     scripted.delete("other")
     scripted.create("other", (0, 30))
