@@ -120,7 +120,7 @@ class ClusterClient:
         None where no record has. LATEST and EARLIEST are timestamps too. Raises TopicGone for a partition that does not
         exist, OffsetRefused for one whose leader refuses to tell, ClusterUnavailable where one does not answer in time.
         """
-        found = self._listed(wanted, CONSUMER)
+        found = self._listed(wanted, CONSUMER, self._connections.now_ms + self._settings.api_timeout_ms)
         return {name: found.offsets[name] for name in wanted}
 
     def committed_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Offset]:
@@ -128,6 +128,7 @@ class ClusterClient:
 
         A high watermark alone does not say that: what was appended above it becomes visible when replicas have it, or
         are out of the ISR. Waits for that, and begins again where another leads by then, whose log may end elsewhere.
+        The two questions go by what two brokers know: one that was deposed and has not heard of it agrees with itself.
         Raises as `offsets`, and ClusterUnavailable where it takes longer than the time of a question.
         """
         deadline = self._connections.now_ms + self._settings.api_timeout_ms
@@ -135,8 +136,8 @@ class ClusterClient:
         waiting = set(partitions)
         rounds = 0
         while waiting:
-            ends |= self._ends(waiting - ends.keys(), DEBUGGING)
-            visible = self._ends(waiting, CONSUMER)
+            ends |= self._ends(waiting - ends.keys(), DEBUGGING, deadline)
+            visible = self._ends(waiting, CONSUMER, deadline)
             for name, (offset, epoch) in visible.items():
                 if epoch != ends[name].epoch:
                     del ends[name]
@@ -147,19 +148,22 @@ class ClusterClient:
                 raise _uncommitted(min(waiting), visible, ends)
         return {name: ends[name].offset for name in partitions}
 
-    def _ends(self, partitions: Collection[TopicPartition], replica: int) -> dict[TopicPartition, LogEnd]:
-        found = self._listed(dict.fromkeys(partitions, LATEST), replica)
+    def _ends(
+        self, partitions: Collection[TopicPartition], replica: int, deadline: int
+    ) -> dict[TopicPartition, LogEnd]:
+        found = self._listed(dict.fromkeys(partitions, LATEST), replica, deadline, turn=True)
         return {name: LogEnd(found.offsets[name] or Offset(0), found.epochs[name]) for name in partitions}
 
-    def _listed(self, wanted: Mapping[TopicPartition, int], replica: int) -> _Listing:
-        """Everything that was asked for, answered by leaders."""
-        deadline = self._connections.now_ms + self._settings.api_timeout_ms
+    def _listed(
+        self, wanted: Mapping[TopicPartition, int], replica: int, deadline: int, *, turn: bool = False
+    ) -> _Listing:
+        """Everything that was asked for, answered by leaders; `turn`: as another broker names them than last time."""
         listing = _Listing(wanted, replica)
         patience = min(deadline, self._connections.now_ms + MISSING_PATIENCE_MS)
         rounds = 0
         while listing.left:
             names = {name.topic for name in listing.left}
-            told = self._connections.metadata(names, deadline, turn=rounds > 0)
+            told = self._connections.metadata(names, deadline, turn=turn or rounds > 0)
             rounds += 1
             for node, asked in listing.by_leader(told):
                 listing.asked.append((node, asked))

@@ -86,8 +86,10 @@ class Connections:
         if turn:
             self._order.append(self._order.pop(0))
         found = metadata_reply(self._ask_any(metadata_request(names), METADATA_VERSION, deadline_ms))
+        asked = self._order[0]
         known = [(node.host, node.port) for node in found.brokers.values()]
-        self._order = list(dict.fromkeys([self._order[0], *known, *self._order]))
+        after = known.index(asked) + 1 if asked in known else 0
+        self._order = list(dict.fromkeys([asked, *known[after:], *known[:after], *self._order]))
         return found
 
     def _ask_any(self, message: Message, version: int, deadline_ms: int) -> Message:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
@@ -237,6 +238,24 @@ def test_a_committed_end_is_told_when_replicas_have_what_is_in_the_log(
     assert client.committed_ends([zero, one]) == {zero: 13, one: 8}
     assert asked_of_1 == [-2, -1, -1]
     assert clock.monotonic_ms() > 0
+
+
+def test_brokers_are_asked_in_turn(cluster: Any, links: Connections) -> None:
+    for number in range(7):
+        links.metadata([], 60_000, turn=number > 0)
+    asked = [broker for broker, _ in cluster.questions(MetadataRequest)]
+    assert [asked.count(broker) for broker in (1, 2, 3)] in ([3, 2, 2], [2, 3, 2], [2, 2, 3])
+    assert all(before != after for before, after in pairwise(asked))
+
+
+def test_who_was_deposed_and_does_not_know_is_not_asked_about_itself_alone(
+    cluster: Any, client: ClusterClient, log: Any
+) -> None:
+    """It tells of itself as the leader, and what it has not committed will never be."""
+    cluster.add("t", log(1, 7))
+    client.committed_ends(names(0))
+    told_by = [broker for broker, _ in cluster.questions(MetadataRequest)]
+    assert len(told_by) == len(set(told_by)) == 2
 
 
 def test_where_another_leads_by_then_its_log_counts(cluster: Any, client: ClusterClient, log: Any) -> None:
