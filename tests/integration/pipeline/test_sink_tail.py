@@ -57,7 +57,7 @@ def attempt(given: WriteOptions, plan: WritePlan, number: int) -> TaskWrote:
 def log_end(settings: ClientSettings) -> int:
     """What the leader's log ends with, committed or not."""
     with ClusterClient(settings) as client:
-        return client._ends([PARTITION], DEBUGGING)[PARTITION].offset
+        return client._ends([PARTITION], DEBUGGING, client._connections.now_ms + 10_000)[PARTITION].offset
 
 
 def log_start(settings: ClientSettings) -> int:
@@ -111,8 +111,8 @@ def test_what_a_killed_attempt_left_above_the_high_watermark_is_found(
 
     seen: list[int] = []
 
-    def seen_by_consumers(client: ClusterClient, partitions: list[TopicPartition], replica: int) -> dict:
-        found = asked(client, partitions, replica)
+    def seen_by_consumers(client: ClusterClient, partitions: list[TopicPartition], replica: int, deadline: int) -> dict:
+        found = asked(client, partitions, replica, deadline)
         if replica == CONSUMER:
             seen.append(found[PARTITION].offset)
             if len(seen) == 1:

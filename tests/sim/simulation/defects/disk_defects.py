@@ -37,7 +37,7 @@ def _epochs_not_synced(patch: Patch) -> None:
     patch.edit(
         LogFlusher,
         "flush_in_background",
-        ("[self._epochs.path] if self._epochs_unsynced else []", "[]"),
+        ("[self._epochs.path, *also] if self._epochs_unsynced else also", "also"),
     )
     patch.edit(LogFlusher, "_unsynced_names", ("if made or self._epochs_unsynced", "if made"))
     patch.edit(LogFlusher, "_epochs_written", ("self._syncs.later(self._epochs.path, self._home.failed)", "pass"))
