@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -184,14 +185,14 @@ def test_rules_for_single_events_find_the_age_of_each_process(watched: Any, coun
 
 def test_partitions_without_a_leader_fire_on_while_nobody_rules(watched: Any, firing: Alerts) -> None:
     cluster = watched.cluster
-    watched.wait(
-        lambda: "KafkaOfflinePartitions" not in firing(), 60, firing
-    )  # what earlier tests stopped is led again
+    cluster.wait_healthy(30)
+    brokers = "kafka_controller_kafkacontroller_activebrokercount"
+    offline = "sum(kafka_controller_kafkacontroller_offlinepartitionscount)"
+    # what was scraped while an earlier test restarted a broker looks just like the death that is to come
+    whole = f"sum({brokers}) == 3 and {offline} == 0 and min(timestamp({brokers})) > {time.time()}"
+    watched.wait(lambda: watched.prometheus.query(whole) and "KafkaOfflinePartitions" not in firing(), 60, firing)
     cluster.kill(3)
-    counted = (
-        "sum(kafka_controller_kafkacontroller_offlinepartitionscount) > 0 "
-        "and sum(kafka_controller_kafkacontroller_activebrokercount) == 2"
-    )  # else what fires may be the restart of an earlier test, and ZooKeeper be paused before this death is known
+    counted = f"sum({brokers}) == 2 and {offline} > 0"
     watched.wait(lambda: watched.prometheus.query(counted) and "KafkaOfflinePartitions" in firing(), 60, firing)
     cluster.pause_zookeeper()
     try:
