@@ -121,5 +121,15 @@ def check_epochs(broker: BrokerId, log: PartitionLog) -> None:
         before = entry
 
 
+def check_cut(broker: BrokerId, log: PartitionLog) -> None:
+    """A follower that was cut off knows no epoch that begins at its end: it has been nobody's leader since."""
+    if any(start >= log.log_end_offset for _, start in log.epoch_entries):
+        raise broken(
+            "epochs-fit",
+            f"broker {broker}, {log.topic_partition}: cut off to {log.log_end_offset}, and epochs begin at "
+            f"{log.epoch_entries}",
+        )
+
+
 def _told(place: Place) -> str:
     return f"{place[0]} in leader epoch {place[1]}"

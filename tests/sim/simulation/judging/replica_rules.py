@@ -20,7 +20,7 @@ from simulation.judging.facts import Digest, Facts
 from simulation.judging.hosted_rows import HostedRows, Row
 from simulation.judging.invariants import broken
 from simulation.judging.log_digests import LogCursor, Peek
-from simulation.judging.log_rules import LogRules, Reader
+from simulation.judging.log_rules import LogRules, Reader, check_cut
 from simulation.judging.retention_rules import RetentionRules
 from simulation.judging.zookeeper_rules import ZookeeperRules
 
@@ -209,7 +209,7 @@ class ReplicaRules:
         began = role is Role.LEADER and (epoch != row.epoch or row.role is not Role.LEADER)
         shrunk = end < row.log_end
         if shrunk:
-            row.cursor.go_back_to(end)
+            _was_cut(broker, row)
         self._remember(row)
         if role is Role.LEADER and row.log_start != row.told_start:
             row.told_start = row.log_start
@@ -370,3 +370,9 @@ def _checkpointed(agent: SimAgent, log: PartitionLog) -> Offset | None:
     """The high watermark of a log that its directory's checkpoint has; None where it has none."""
     directory = None if agent.logs is None else agent.logs._directories.get(log.home)
     return None if directory is None else directory.high_watermarks.get(log.topic_partition)
+
+
+def _was_cut(broker: BrokerId, row: Row) -> None:
+    row.cursor.go_back_to(row.log._log_end)
+    if row.partition.role is not Role.LEADER:
+        check_cut(broker, row.log)
