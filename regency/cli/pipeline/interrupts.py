@@ -54,6 +54,7 @@ def orderly_interrupts(session: SparkSession, handlers: Mapping[int, Handler], *
             context.cancelAllJobs()
 
     def leave(number: int, frame: FrameType | None) -> None:
+        _take_no_more_counts()
         client.thread_connection.connection = None
         other = threading.Thread(target=cancel, name="cancel", daemon=True)  # with a connection of its own
         other.start()
@@ -67,6 +68,16 @@ def orderly_interrupts(session: SparkSession, handlers: Mapping[int, Handler], *
     except (KeyboardInterrupt, SystemExit):
         say(f"Stopped after {time.monotonic() - began:.0f} s{''.join(standing[:1])}. {stopped}")
         raise
+
+
+def _take_no_more_counts() -> None:
+    """PySpark's thread that takes tasks' counts prints a traceback when Java hangs up; nobody wants counts any more."""
+    from pyspark import accumulators  # noqa: PLC0415  (an extra)
+
+    for name in ("AccumulatorTCPServer", "AccumulatorUnixServer"):
+        server = getattr(accumulators, name, None)
+        if server is not None:
+            server.handle_error = lambda *_: None
 
 
 @contextmanager
