@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import socketserver
 import subprocess
 import threading
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from pyspark import SparkContext, java_gateway
+from pyspark import SparkContext, accumulators, java_gateway
 
 from regency.cli.pipeline import interrupts
 from regency.cli.pipeline.interrupts import handlers_now, interrupts_as_exits, java_ended, orderly_interrupts
@@ -109,6 +110,22 @@ def test_nothing_is_said_to_java_once_it_is_to_end(monkeypatch: pytest.MonkeyPat
     with java_ended():
         pass  # another's gateway, say of the tests: nothing was launched here
     assert order == ["hung up"]
+
+
+def test_after_ctrl_c_the_end_of_tasks_counts_prints_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """PySpark's server for them, of whichever kind, takes the end of Java for an error of its own."""
+    kinds = (accumulators.AccumulatorTCPServer, accumulators.AccumulatorUnixServer)
+    for kind in kinds:
+        monkeypatch.setattr(kind, "handle_error", socketserver.BaseServer.handle_error)  # an earlier test changed it
+    with exit_on_termination(), pytest.raises(SystemExit), orderly_interrupts(Java(), handlers_now(), stopped=""):
+        os.kill(os.getpid(), signal.SIGINT)
+    capsys.readouterr()
+    for kind in kinds:
+        server: Any = object.__new__(kind)
+        server.handle_error(None, ("127.0.0.1", 1))
+    assert capsys.readouterr() == ("", "")
 
 
 def test_while_spark_starts_ctrl_c_is_an_exit_too() -> None:
