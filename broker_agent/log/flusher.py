@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +19,8 @@ from regency.model.clock import Clock
 from regency.model.crash_points import crash_point
 from regency.model.ids import Offset
 from regency.runtime.metrics.recent import RecentTimes
+
+logger = logging.getLogger(__name__)
 
 
 class LogFlusher:
@@ -141,6 +144,8 @@ class LogFlusher:
                     self._cut_before = None
                     self.recovery_point = max(self.recovery_point, log_end)
                 then(holds)
+            else:
+                logger.error("could not sync %s", self._epochs.path.parent, exc_info=outcome)
 
         self._worker.submit(sync, done)
 

@@ -369,7 +369,10 @@ class PartitionLog(LogCore):
         self._segments.active.seal()
         crash_point("log.closing.before_snapshot")
         write_snapshot(self._services.disk, self.directory, self._producers)
-        return self._flusher.unsynced(self._log_end)
+        # nothing but the snapshot knows of producers whose batches have expired
+        snapshot = offset_file(self.directory, self._log_end, SNAPSHOT)
+        also = [snapshot, self.directory] if len(self._producers) else []
+        return list(dict.fromkeys([*self._flusher.unsynced(self._log_end), *also]))
 
     def close(self) -> None:
         """Give up the files of a log that takes no more records, after `finish_files`: all of it has been synced."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+from regency.broker_agent.log.checkpoints import replace_file
 from regency.broker_agent.log.disk import Disk
 from regency.broker_agent.log.errors import CheckpointMalformed
 from regency.broker_agent.log.file_names import SNAPSHOT, offset_file, parse_offset_file
@@ -23,9 +24,15 @@ def snapshot_offsets(disk: Disk, directory: Path) -> list[Offset]:
 
 
 def write_snapshot(disk: Disk, directory: Path, producers: ProducerStates) -> None:
-    """Take a snapshot at the states' end offset."""
+    """Take a snapshot at the states' end offset. One that says the same is left as it is, and on the disk if it was."""
+    path = offset_file(directory, producers.end_offset, SNAPSHOT)
+    content = producers.encode()
+    is_there = disk.exists(path)
+    if is_there and disk.read_file(path) == content:
+        return
     crash_point("log.snapshot.before_write")
-    producers.write_snapshot(disk, offset_file(directory, producers.end_offset, SNAPSHOT))
+    # what is there may be on the disk: after a power cut, half of the new one must not stand in its place
+    replace_file(disk, path, content, sync=is_there)
     crash_point("log.snapshot.after_write")
 
 

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from regency.broker_agent.log.checkpoints import replace_file
 from regency.broker_agent.log.disk import Disk
 from regency.broker_agent.log.errors import CheckpointMalformed, RecordsRejected
 from regency.model.ids import Offset
@@ -181,10 +180,6 @@ class ProducerStates:
                 )
         count = struct.pack(">i", len(entries) // _ENTRY.size)
         return struct.pack(">hI", _VERSION, crc32c(count + entries)) + count + entries
-
-    def write_snapshot(self, disk: Disk, path: Path) -> None:
-        """Write what is known now; a torn file is recognized by its checksum."""
-        replace_file(disk, path, self.encode(), sync=False)
 
     def load_snapshot(self, disk: Disk, path: Path, end_offset: Offset) -> None:
         """Replace everything by the snapshot at `path`, taken at `end_offset`. Raises CheckpointMalformed."""

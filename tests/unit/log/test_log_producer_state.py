@@ -9,6 +9,7 @@ from crc32c import crc32c
 
 from regency.broker_agent.log.disk import OsDisk
 from regency.broker_agent.log.errors import CheckpointMalformed, RecordsRejected
+from regency.broker_agent.log.producer_snapshots import write_snapshot
 from regency.broker_agent.log.producer_state import ProducerStates, decode_snapshot
 from regency.model.kafka_errors import ErrorCode
 from regency.model.record_batch import MAX_SEQUENCE, read_header
@@ -108,7 +109,7 @@ def test_a_snapshot_holds_each_remembered_batch_in_46_bytes(states, produced, tm
     assert states.encode() == expected
 
     path = tmp_path / "00000000000000000015.snapshot"
-    states.write_snapshot(OsDisk(), path)
+    write_snapshot(OsDisk(), tmp_path, states)
     loaded = ProducerStates()
     loaded.load_snapshot(OsDisk(), path, 15)
     assert (loaded.encode(), loaded.end_offset) == (expected, 15)

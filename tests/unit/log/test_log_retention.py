@@ -171,22 +171,47 @@ def test_a_producer_outlives_its_records_and_a_crash(disk, batch, checkpointed):
     assert log.append_as_leader(sent, 0, NOW).duplicate
 
 
-def test_who_produced_a_segment_is_on_the_disk_soon_after_it_is_full(disk, batch, monkeypatch):
-    synced: list[str] = []
+@pytest.fixture
+def synced(monkeypatch):
+    """Names of the files and directories that are synced from now on."""
+    names: list[str] = []
     sync_path = OsDisk.sync_path
 
     def note(self: OsDisk, path: Path) -> None:
-        synced.append(path.name)
+        names.append(path.name)
         sync_path(self, path)
 
+    monkeypatch.setattr(OsDisk, "sync_path", note)
+    return names
+
+
+def test_who_produced_a_segment_is_on_the_disk_soon_after_it_is_full(disk, batch, synced):
     disk.config = LogConfig(segment_bytes=len(batch(NOW)))
     log = disk.log()
     log.append_as_leader(batch(NOW, producer=(9, 0, 0)), 0, NOW)
-    monkeypatch.setattr(OsDisk, "sync_path", note)
+    del synced[:]
     log.roll()
     name = f"{1:020d}.snapshot"
     assert name in synced
     assert log.directory.name in synced[synced.index(name) :]
+
+
+def test_who_produced_what_has_expired_is_on_the_disk_before_a_stop_counts_as_clean(disk, batch, synced):
+    disk.config = LogConfig(segment_bytes=len(batch(NOW)), retention_ms=1000)
+    log = disk.log()
+    sent = batch(NOW, producer=(9, 0, 0))
+    log.append_as_leader(sent, 0, NOW)
+    log.append_as_leader(batch(NOW, producer=(9, 0, 1)), 0, NOW)
+    log.set_high_watermark(2)
+    disk.manager.run_retention(NOW + 2_000)
+    snapshot = log.directory / f"{2:020d}.snapshot"
+    del synced[:]
+    log = disk.reopen(clean=True)
+    assert {snapshot.name, log.directory.name} <= set(synced)
+    before = snapshot.stat().st_ino
+    log = disk.reopen(clean=True)
+    assert snapshot.stat().st_ino == before, "one that is on the disk was replaced by one that may not be"
+    assert log.append_as_leader(sent, 0, NOW).duplicate
 
 
 def test_idle_producers_are_forgotten(disk, batch):
