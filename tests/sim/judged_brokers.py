@@ -59,6 +59,7 @@ class Judged:
             process=SimpleNamespace(alive=True, clock=self.cluster.clock),
             replicas=broker.manager,
             logs=broker.logs,
+            leaving=False,
         )
         self.agents[broker.id] = agent
         self.hosted[number] = HostedRows(agent)  # type: ignore[arg-type]
@@ -78,9 +79,12 @@ class Judged:
         """As after a step of every process."""
         self.copy_state()
         for number, hosted in self.hosted.items():
-            self.agents[BrokerId(number)].process.alive = self.cluster[number].up
-            if self.cluster[number].up:
+            process, is_up = self.agents[BrokerId(number)].process, self.cluster[number].up
+            if is_up:
                 self.rules.look(hosted)
+            elif process.alive:
+                self.rules.died(hosted)
+            process.alive = is_up
         self.rules.look_at([TP])
         unlooked, self.facts.unlooked = self.facts.unlooked, []
         self.rules.check_promises(unlooked)

@@ -63,6 +63,22 @@ def test_what_was_synced_must_be_there_after_a_restart(judged: Judged) -> None:
         restart(judged, lose=lose_records, learn=as_it_is)
 
 
+def test_a_log_that_was_removed_when_its_process_died_may_begin_anew(judged: Judged) -> None:
+    judged[3].log().flush()
+    judged.facts.lossy_crash(BrokerId(3))
+    for process in ("finds the log and does not host it", "finds none"):
+        judged.cluster.crash(3)
+        judged.look()
+        judged.cluster.restart(3)
+        judged.start(3)
+        judged.look()
+        if process != "finds none":
+            judged[3].logs.delete_async(TP)  # and before anybody looks, the process is dead
+    judged.cluster.tell(3)
+    judged.look()
+    assert judged[3].log().log_end_offset == 0
+
+
 def test_how_new_an_older_segment_is_must_be_known_after_a_restart(judged: Judged) -> None:
     log = judged[3].log()
     log.flush()

@@ -103,9 +103,8 @@ def flights(
         fail_on_data_loss=not ignore_data_loss,
         max_offsets_per_trigger=max_offsets,
     )
-    first_that_answers(
-        options.servers
-    )  # in the words of every command, and before Spark has taken its seconds to start
+    # in the words of every command, and before Spark has taken its seconds to start
+    first_that_answers(options.servers)
     if target is not None:
         ensure_topic(options.servers, target, configs={})
     if produce:

@@ -104,6 +104,7 @@ class ReplicaRules:
 
     def died(self, hosted: HostedRows) -> None:
         """The process died in the step that is over: what it had just committed may have been acknowledged."""
+        self._durability.look(hosted.agent.broker_id, hosted.agent.logs)
         for row in hosted.rows:
             self._note_unseen(row)
             self._note_unseen_start(hosted.agent.broker_id, row)
@@ -157,7 +158,8 @@ class ReplicaRules:
     def _moved(self, agent: SimAgent, row: Row) -> None:
         """The replica is in another directory: all of it is looked at."""
         row.take_moved(agent.broker_id, self._peek)
-        self._durability.opened(agent.broker_id, row.key, row.log, _checkpointed(agent, row.log))
+        # its mark is that of before, which may have gone back to a new leader's since the future log's was checkpointed
+        self._durability.opened(agent.broker_id, row.key, row.log, None)
         row.log_end = -1
 
     def _look_at_start(self, agent: SimAgent, row: Row) -> None:
