@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -22,8 +23,10 @@ Handler = Callable[[int, FrameType | None], Any]
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _CANCEL_S = 5.0
 """How long Java may take to hear that its jobs are to end."""
+_HEAR_S = 1.0
+"""How long it may take to notice that nobody talks to it any more, which it does not while it starts."""
 _END_S = 5.0
-"""How long it may take to end."""
+"""How long it may take to end once it is told to."""
 
 
 def handlers_now() -> dict[int, Handler]:
@@ -53,17 +56,18 @@ def orderly_interrupts(session: SparkSession, handlers: Mapping[int, Handler], *
             standing.append(_standing(context))
             context.cancelAllJobs()
 
+    leaving = _Leaving(handlers)
+
     def leave(number: int, frame: FrameType | None) -> None:
-        _take_no_more_counts()
         client.thread_connection.connection = None
         other = threading.Thread(target=cancel, name="cancel", daemon=True)  # with a connection of its own
         other.start()
         other.join(_CANCEL_S)
-        _raise(handlers[number], number, frame)
+        leaving(number, frame)
 
     began = time.monotonic()
     try:
-        with _handled(dict.fromkeys(handlers, leave), handlers):
+        with leaving.prevails(), _handled(dict.fromkeys(handlers, leave), handlers):
             yield
     except (KeyboardInterrupt, SystemExit):
         say(f"Stopped after {time.monotonic() - began:.0f} s{''.join(standing[:1])}. {stopped}")
@@ -72,8 +76,7 @@ def orderly_interrupts(session: SparkSession, handlers: Mapping[int, Handler], *
 
 def _take_no_more_counts() -> None:
     """PySpark's thread that takes tasks' counts prints a traceback when Java hangs up; nobody wants counts any more."""
-    from pyspark import accumulators  # noqa: PLC0415  (an extra)
-
+    accumulators = sys.modules.get("pyspark.accumulators")  # an extra, and it may be imported this very moment
     for name in ("AccumulatorTCPServer", "AccumulatorUnixServer"):
         server = getattr(accumulators, name, None)
         if server is not None:
@@ -87,18 +90,38 @@ def interrupts_as_exits(handlers: Mapping[int, Handler]) -> Iterator[None]:
     Py4J prints a traceback for KeyboardInterrupt, and closes more connections than the one that waits.
     """
 
-    def leave(number: int, frame: FrameType | None) -> None:
-        _raise(handlers[number], number, frame)
-
-    with _handled(dict.fromkeys(handlers, leave), handlers):
+    leaving = _Leaving(handlers)
+    with leaving.prevails(), _handled(dict.fromkeys(handlers, leaving), handlers):
         yield
 
 
-def _raise(handler: Handler, number: int, frame: FrameType | None) -> None:
-    try:
-        handler(number, frame)
-    except KeyboardInterrupt:
-        raise SystemExit(Exit.INTERRUPTED) from None
+class _Leaving:
+    """Calls the handler of a signal, and raises SystemExit for the KeyboardInterrupt of one."""
+
+    def __init__(self, handlers: Mapping[int, Handler]) -> None:
+        self._handlers = handlers
+        self._exit: SystemExit | None = None
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        _take_no_more_counts()
+        try:
+            self._handlers[number](number, frame)
+        except KeyboardInterrupt:
+            self._exit = SystemExit(Exit.INTERRUPTED)
+            raise self._exit from None
+        except SystemExit as ended:
+            self._exit = ended
+            raise
+
+    @contextmanager
+    def prevails(self) -> Iterator[None]:
+        """Inside, the exit of a signal is kept: who undoes things on the way out may fail, as Java was cut short."""
+        try:
+            yield
+        except Exception as error:
+            if self._exit is None:
+                raise
+            raise self._exit from error
 
 
 @contextmanager
@@ -143,11 +166,15 @@ def _hang_up() -> None:
 def _end(java: Popen[bytes]) -> None:
     if java.stdin is not None:
         java.stdin.close()  # which it takes for the end
-    try:
+    with suppress(TimeoutExpired):
+        java.wait(_HEAR_S)
+        return
+    java.terminate()
+    with suppress(TimeoutExpired):
         java.wait(_END_S)
-    except TimeoutExpired:
-        java.kill()
-        java.wait()
+        return
+    java.kill()
+    java.wait()
 
 
 @contextmanager

@@ -17,6 +17,8 @@ from regency.cli.pipeline import interrupts
 from regency.cli.pipeline.interrupts import handlers_now, interrupts_as_exits, java_ended, orderly_interrupts
 from regency.cli.signals import exit_on_termination
 
+WHENEVER = pytest.mark.parametrize("inside", ["while Spark starts", "while it works"])
+
 
 class Java:
     """Two stages of which one knows how far it is, and a connection that waits for an answer."""
@@ -78,17 +80,28 @@ def test_errors_pass_without_a_word(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("script", ["cat", "trap '' TERM; exec sleep 600 < /dev/null"])
+@pytest.mark.parametrize(
+    ("script", "ended_by"),
+    [
+        ("cat", 0),
+        ("exec sleep 600 < /dev/null", -signal.SIGTERM),
+        ("trap '' TERM; echo; exec sleep 600 < /dev/null", -signal.SIGKILL),
+    ],
+    ids=["who listens", "who starts", "who is stuck"],
+)
 def test_a_java_that_was_launched_has_ended_afterwards_whether_or_not_it_listens(
-    script: str, monkeypatch: pytest.MonkeyPatch
+    script: str, ended_by: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(interrupts, "_END_S", 0.5)
     launch = java_gateway.Popen
     launched: list[subprocess.Popen[bytes]] = []
     with pytest.raises(KeyboardInterrupt), java_ended():
-        launched.append(java_gateway.Popen(["sh", "-c", script], stdin=subprocess.PIPE))
+        launched.append(java_gateway.Popen(["sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+        if ended_by == -signal.SIGKILL:
+            launched[0].stdout.read(1)  # type: ignore[union-attr]  (it does not hear SIGTERM any more)
         raise KeyboardInterrupt  # while PySpark waits for it
-    assert launched[0].poll() is not None
+    launched[0].stdout.close()  # type: ignore[union-attr]
+    assert launched[0].poll() == ended_by
     assert java_gateway.Popen is launch
 
 
@@ -112,20 +125,40 @@ def test_nothing_is_said_to_java_once_it_is_to_end(monkeypatch: pytest.MonkeyPat
     assert order == ["hung up"]
 
 
+def during(inside: str, handlers: dict[int, Any]) -> Any:
+    if inside == "while Spark starts":
+        return interrupts_as_exits(handlers)
+    return orderly_interrupts(Java(), handlers, stopped="")  # type: ignore[arg-type]
+
+
+@WHENEVER
 def test_after_ctrl_c_the_end_of_tasks_counts_prints_nothing(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    inside: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """PySpark's server for them, of whichever kind, takes the end of Java for an error of its own."""
     kinds = (accumulators.AccumulatorTCPServer, accumulators.AccumulatorUnixServer)
     for kind in kinds:
         monkeypatch.setattr(kind, "handle_error", socketserver.BaseServer.handle_error)  # an earlier test changed it
-    with exit_on_termination(), pytest.raises(SystemExit), orderly_interrupts(Java(), handlers_now(), stopped=""):
+    with exit_on_termination(), pytest.raises(SystemExit), during(inside, handlers_now()):
         os.kill(os.getpid(), signal.SIGINT)
     capsys.readouterr()
     for kind in kinds:
         server: Any = object.__new__(kind)
         server.handle_error(None, ("127.0.0.1", 1))
     assert capsys.readouterr() == ("", "")
+
+
+@WHENEVER
+def test_what_fails_on_the_way_out_is_not_the_reason(inside: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """PySpark undoes what it began over the connection that was cut off, and fails at it."""
+    with exit_on_termination():
+        with pytest.raises(SystemExit) as raised, during(inside, handlers_now()):
+            try:
+                os.kill(os.getpid(), signal.SIGTERM)
+            finally:
+                raise ConnectionError("SparkSession does not exist in the JVM")
+        assert raised.value.code == 143
+    assert "does not exist" not in capsys.readouterr().err
 
 
 def test_while_spark_starts_ctrl_c_is_an_exit_too() -> None:
