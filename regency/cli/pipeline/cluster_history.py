@@ -56,7 +56,7 @@ def cluster_history(paths: tuple[str, ...], to: str, overwrite: bool, ask: bool,
         from regency.pipeline.jobs.cluster_history.job import cluster_history as run  # noqa: PLC0415  (needs Spark)
 
         summary = run(session, paths=paths, agents=agents, to=to, overwrite=overwrite, top=top)
-    _tell(summary)
+        _tell(summary)
     return Exit.UNHEALTHY if summary.problems else Exit.DONE
 
 

@@ -84,15 +84,16 @@ def _take_no_more_counts() -> None:
 
 
 @contextmanager
-def interrupts_as_exits(handlers: Mapping[int, Handler]) -> Iterator[None]:
-    """Inside, `handlers` are called, and a KeyboardInterrupt they raise becomes SystemExit.
+def interrupts_as_exits(handlers: Mapping[int, Handler]) -> Iterator[Mapping[int, Handler]]:
+    """Inside, `handlers` are called, by those that are yielded, and a KeyboardInterrupt they raise becomes SystemExit.
 
     Py4J prints a traceback for KeyboardInterrupt, and closes more connections than the one that waits.
     """
 
     leaving = _Leaving(handlers)
-    with leaving.prevails(), _handled(dict.fromkeys(handlers, leaving), handlers):
-        yield
+    exits: dict[int, Handler] = dict.fromkeys(handlers, leaving)
+    with leaving.prevails(), _handled(exits, handlers):
+        yield exits
 
 
 class _Leaving:

@@ -30,4 +30,4 @@ def judge(paths: tuple[str, ...], rules: Rules, spark: SparkChoice) -> Exit:
     """
     with job_session("regency judge", spark, stopped="There is no verdict.") as session:
         verdict = judge_history(session, paths, allow=rules.allow, producers=rules.producers, most=rules.most)
-    return tell_verdict(verdict)
+        return tell_verdict(verdict)

@@ -70,5 +70,5 @@ def replica_audit(
         seconds = time.monotonic() - started
         if directory is not None:
             write_parquet(session, found.partitions, directory)
-    effort = f"{found.bytes / 1e6:.1f} MB by {found.tasks} tasks in {seconds:.1f} s"
-    return report(found.partitions, most_rows=MOST_ROWS, effort=effort)
+        effort = f"{found.bytes / 1e6:.1f} MB by {found.tasks} tasks in {seconds:.1f} s"
+        return report(found.partitions, most_rows=MOST_ROWS, effort=effort)

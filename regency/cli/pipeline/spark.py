@@ -69,14 +69,13 @@ def job_session(name: str, choice: SparkChoice, *, stopped: str) -> Iterator[Spa
 
     handlers = handlers_now()
     try:
-        with ExitStack() as stack:
+        with interrupts_as_exits(handlers) as exits, ExitStack() as stack:
             try:
-                with interrupts_as_exits(handlers):
-                    session = stack.enter_context(_started(name, choice))
+                session = stack.enter_context(_started(name, choice))
             except (KeyboardInterrupt, SystemExit):
                 say(f"Stopped before Spark was there. {stopped}")
                 raise
-            stack.enter_context(orderly_interrupts(session, handlers, stopped=stopped))
+            stack.enter_context(orderly_interrupts(session, exits, stopped=stopped))
             stack.enter_context(_shown_tasks(session))
             yield session
     except PySparkException as error:

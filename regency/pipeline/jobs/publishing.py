@@ -68,20 +68,31 @@ def published(session: SparkSession, path: str, *, mark: str, overwrite: bool) -
             f"{path} is there already, and is no result of this job: it has no {mark}.", hint="Name another directory."
         )
     beside = f"{parent}{slash}.{name}.{uuid.uuid4().hex[:12]}"
-    staging = Staging(files, f"{beside}.part")
+    part, old = f"{beside}.part", f"{beside}.old"
+    # after Ctrl-C tasks that are cancelled may still write, and make again what is deleted below
+    files.make(part)
+    files.delete_when_java_ends(part)
     try:
-        yield staging
+        yield Staging(files, part)
         if taken:
-            files.rename(target, f"{beside}.old")
-        try:
-            files.rename(f"{beside}.part", target)
-        except Exception:
-            if taken:
-                files.rename(f"{beside}.old", target)
-            raise
+            _replace(files, target, part, old)
+        else:
+            files.rename(part, target)
     finally:
-        files.delete(f"{beside}.part")
-    files.delete(f"{beside}.old")
+        files.delete(part)
+
+
+def _replace(files: _Files, target: str, part: str, old: str) -> None:
+    """Put `part` in the place of `target`, which is in its place afterwards if that fails."""
+    try:
+        files.rename(target, old)
+        files.rename(part, target)
+    finally:
+        if not files.exists(target):
+            files.rename(old, target)
+        elif files.exists(old):
+            files.delete_when_java_ends(old)  # and now, unless somebody interrupts that
+            files.delete(old)
 
 
 class _Files:
@@ -100,6 +111,14 @@ class _Files:
 
     def delete(self, path: str) -> None:
         self._system.delete(self._path(path), True)
+
+    def make(self, path: str) -> None:
+        if not self._system.mkdirs(self._path(path)):
+            raise PlaceTaken(f"{path} cannot be made.", hint="Name a directory where Spark's driver may write.")
+
+    def delete_when_java_ends(self, path: str) -> None:
+        """Delete what is there now, by then if it is there still."""
+        self._system.deleteOnExit(self._path(path))
 
     def rename(self, path: str, to: str) -> None:
         if not self._system.rename(self._path(path), self._path(to)):
