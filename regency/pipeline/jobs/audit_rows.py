@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from regency.clients.reading import PartitionResult
 from regency.clients.replica_wire import Place
 from regency.model.ids import BrokerId
+from regency.pipeline.jobs.publishing import published
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,8 +26,9 @@ SCHEMA = """
 
 
 def write_parquet(session: SparkSession, results: Iterable[PartitionResult], directory: str) -> None:
-    """Write the rows into a directory that must not be there yet. Raises what Spark raises."""
-    session.createDataFrame(list(rows(results)), SCHEMA).coalesce(1).write.mode("errorifexists").parquet(directory)
+    """Write the rows into a directory that must not be there yet. Raises PlaceTaken, and what Spark raises."""
+    with published(session, directory) as staging:
+        session.createDataFrame(list(rows(results)), SCHEMA).coalesce(1).write.mode("append").parquet(staging.directory)
 
 
 def rows(results: Iterable[PartitionResult]) -> Iterator[tuple[Any, ...]]:

@@ -28,11 +28,12 @@ class Staging:
 
     def __init__(self, files: Any, path: str) -> None:
         self._files = files
-        self._path = path
+        self.directory = path
+        """It is there, and empty at first."""
 
     def path(self, name: str) -> str:
         """Where to write a part of the results."""
-        return f"{self._path}/{name}"
+        return f"{self.directory}/{name}"
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file."""
@@ -49,11 +50,11 @@ class Staging:
 
 
 @contextmanager
-def published(session: SparkSession, path: str, *, mark: str, overwrite: bool) -> Iterator[Staging]:
+def published(session: SparkSession, path: str, *, mark: str = "", overwrite: bool = False) -> Iterator[Staging]:
     """Inside, results are written to the Staging; at the end they are at `path`, and after an error nothing is.
 
-    `mark` is the name of a file that the results have: with `overwrite`, a directory that has it is replaced. Raises
-    PlaceTaken at once where there is anything else, or anything without `overwrite`.
+    `mark` is the name of a file that the results have, if they may be replaced: with `overwrite`, a directory that has
+    it is. Raises PlaceTaken at once where there is anything else, or anything without `overwrite`.
     """
     files = _Files(session, path)
     target = path.rstrip("/")
@@ -62,7 +63,9 @@ def published(session: SparkSession, path: str, *, mark: str, overwrite: bool) -
         raise PlaceTaken(f"{path} cannot be the directory of the results.", hint="Name one that is not there yet.")
     taken = files.exists(target)
     if taken and not overwrite:
-        raise PlaceTaken(f"{path} is there already.", hint="Name another directory, or say --overwrite.")
+        raise PlaceTaken(
+            f"{path} is there already.", hint=f"Name another directory{', or say --overwrite' * bool(mark)}."
+        )
     if taken and not files.exists(f"{target}/{mark}"):
         raise PlaceTaken(
             f"{path} is there already, and is no result of this job: it has no {mark}.", hint="Name another directory."
