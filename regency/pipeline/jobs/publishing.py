@@ -124,8 +124,19 @@ class _Files:
         self._system.deleteOnExit(self._path(path))
 
     def rename(self, path: str, to: str) -> None:
+        """Raises PlaceTaken where there is something, also if it appears this very moment."""
+        inside = f"{to}/{path.rpartition('/')[2]}"
+        if self.exists(to):
+            raise _made_meanwhile(to)
         if not self._system.rename(self._path(path), self._path(to)):
             raise PlaceTaken(f"{path} cannot be moved to {to}.", hint="See who else writes there, and try again.")
+        if self.exists(inside):  # Hadoop moves a directory into one that is there
+            self.delete(inside)
+            raise _made_meanwhile(to)
 
     def _path(self, path: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(path)
+
+
+def _made_meanwhile(path: str) -> PlaceTaken:
+    return PlaceTaken(f"{path} was made by somebody else meanwhile.", hint="Name another directory.")
