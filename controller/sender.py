@@ -17,8 +17,9 @@ import msgspec
 
 from regency.controller import messages
 from regency.controller.desired_state import DesiredState, retry_delay_ms
-from regency.controller.metadata_log import CHUNK_BYTES, MetadataLog, Snapshot
+from regency.controller.metadata_log import CHUNK_BYTES, MetadataLog
 from regency.controller.wanted import Host, Stop, TopicRows
+from regency.controller.whole_metadata import MetadataPart, WholeMetadata
 from regency.model.facts import Broker
 from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
@@ -39,14 +40,6 @@ STOPS_WAIT = 8
 Message = pb.LeaderAndIsrRequest | pb.UpdateMetadataRequest | pb.StopReplicaRequest
 
 
-class _Metadata(msgspec.Struct, frozen=True):
-    first_delta: int
-    deltas: tuple[bytes, ...]
-    snapshot: bool = False
-    first_chunk: bool = False
-    last_chunk: bool = False
-
-
 class Outgoing(msgspec.Struct, frozen=True):
     """Content of one request, not yet encoded."""
 
@@ -58,7 +51,7 @@ class Outgoing(msgspec.Struct, frozen=True):
     full: bool = False
     last_chunk: bool = False
     stops: Mapping[TopicPartition, Stop] = {}
-    metadata: _Metadata | None = None
+    metadata: MetadataPart | None = None
 
 
 class Trouble(msgspec.Struct, frozen=True):
@@ -120,8 +113,7 @@ class Sender:
         self._awaiting = False
         self._hold_until_ms = 0
         self._cursor: int | None = None
-        self._snapshot: Snapshot | None = None
-        self._piece = 0
+        self._whole: WholeMetadata | None = None
         self._last_rpc = Rpc.UPDATE_METADATA
         self._deleted: dict[TopicPartition, TopicId] = {}
         self._chosen_ms = 0
@@ -213,7 +205,7 @@ class Sender:
         self._hold(f"{_name(answer.error_code)} {answer.message}".strip(), now_ms)
         if sent.rpc is Rpc.UPDATE_METADATA and answer.error_code == ErrorCode.INVALID_REQUEST:
             self._in_flight = None
-            self._cursor = self._snapshot = None
+            self._cursor = self._whole = None
             return None
         if sent.full or sent.metadata is not None:
             self._in_flight = msgspec.structs.replace(sent, seq=self._next_seq())
@@ -280,25 +272,16 @@ class Sender:
         if self._cursor is not None:
             deltas = self._metadata.read(self._cursor)
             if deltas is not None:
-                return self._metadata_request(_Metadata(self._cursor, tuple(deltas))) if deltas else None
+                return self._metadata_request(MetadataPart(self._cursor, tuple(deltas))) if deltas else None
             self._cursor = None
-        if self._snapshot is None:
-            self._snapshot, self._piece = self._metadata.snapshot(), 0
-        self.snapshot_wanted = self._snapshot is None
-        if self._snapshot is None:
-            return None
-        pieces = self._snapshot.pieces
-        return self._metadata_request(
-            _Metadata(
-                self._snapshot.as_of + 1,
-                (pieces[self._piece],),
-                snapshot=True,
-                first_chunk=self._piece == 0,
-                last_chunk=self._piece == len(pieces) - 1,
-            )
-        )
+        part = None if self._whole is None else self._whole.next_part(self._metadata)
+        if part is None:
+            self._whole = WholeMetadata.begin(self._metadata)
+            part = None if self._whole is None else self._whole.next_part(self._metadata)
+        self.snapshot_wanted = part is None
+        return None if part is None else self._metadata_request(part)
 
-    def _metadata_request(self, metadata: _Metadata) -> Outgoing:
+    def _metadata_request(self, metadata: MetadataPart) -> Outgoing:
         return Outgoing(Rpc.UPDATE_METADATA, self._next_seq(), metadata=metadata)
 
     def _accepted(self, sent: Outgoing, answer: pb.ControlResponse, now_ms: int) -> Trouble | None:
@@ -323,13 +306,14 @@ class Sender:
             unknown=verdict.unknown,
         )
 
-    def _advance(self, sent: _Metadata) -> None:
+    def _advance(self, sent: MetadataPart) -> None:
         if not sent.snapshot:
             self._cursor = sent.first_delta + len(sent.deltas)
         elif sent.last_chunk:
-            self._cursor, self._snapshot = sent.first_delta, None
+            self._cursor, self._whole = sent.first_delta, None
         else:
-            self._piece += 1
+            assert self._whole is not None, "an answer to a part of nothing"
+            self._whole.taken(sent)
 
     def _hold(self, why: str, now_ms: int) -> None:
         self.failures += 1

@@ -240,13 +240,45 @@ def test_metadata_follows_every_leader_and_isr(sender, metadata):
     assert rpcs == [Rpc.LEADER_AND_ISR, Rpc.UPDATE_METADATA, Rpc.LEADER_AND_ISR]
 
 
-def test_metadata_starts_with_the_snapshot_and_goes_on_with_deltas(sender, metadata):
+def test_a_snapshot_and_what_has_changed_since_count_only_together(sender, metadata):
+    """A broker that is told of the cluster as it was once, of no topics say, would tell its clients."""
     metadata.append([b"delta 1", b"delta 2"])
-    first, second, deltas = (each.metadata for each in drain(sender)[1:])
+    parts = []
+    for _ in range(2):
+        parts.append(sender.next(0))
+        sender.on_answer(OK, 0)
+    metadata.append([b"delta 3"])
+    parts += drain(sender)
+    first, second, since, later = (each.metadata for each in parts[1:])
 
-    assert (first.snapshot, first.first_chunk, first.last_chunk, first.first_delta) == (True, True, False, 1)
-    assert (second.snapshot, second.first_chunk, second.last_chunk, second.deltas) == (True, False, True, (b"two",))
-    assert (deltas.snapshot, deltas.first_delta, deltas.deltas) == (False, 1, (b"delta 1", b"delta 2"))
+    assert [each.snapshot for each in (first, second, since, later)] == [True, True, True, False]
+    assert [each.first_chunk for each in (first, second, since)] == [True, False, False]
+    assert [each.last_chunk for each in (first, second, since)] == [False, False, True]
+    assert [each.deltas for each in (first, second)] == [(b"one",), (b"two",)]
+    assert (since.deltas, later.deltas) == ((b"delta 1", b"delta 2"), (b"delta 3",))
+    assert later.first_delta == since.first_delta == 3
+
+
+def test_a_snapshot_alone_is_whole_where_nothing_has_changed_since(sender):
+    _, first, second = (each.metadata for each in drain(sender))
+    assert (first.last_chunk, second.last_chunk, second.first_delta) == (False, True, 1)
+
+
+def test_what_is_forgotten_before_it_was_sent_makes_it_begin_anew(monkeypatch):
+    metadata = MetadataLog(retained_bytes=20)
+    metadata.set_snapshot([b"old"])
+    metadata.append([b"0123456789"])
+    sender = Sender(Origin(1, 7, "h:1"), 2, 55, metadata)
+    sender.start()
+    for _ in range(2):
+        sender.next(0)
+        sender.on_answer(OK, 0)
+    metadata.append([b"0123456789"] * 2)
+    assert sender.next(0) is None
+    assert sender.snapshot_wanted
+    metadata.set_snapshot([b"new"])
+    part = sender.next(0).metadata
+    assert (part.deltas, part.first_chunk, part.last_chunk, part.first_delta) == ((b"new",), True, True, 4)
 
 
 def test_broker_that_misses_a_delta_gets_the_snapshot_again(sender, metadata):

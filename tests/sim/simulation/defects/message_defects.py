@@ -11,13 +11,14 @@ from regency.controller.channel_manager import ControllerChannelManager
 from regency.controller.channels import Channels
 from regency.controller.context import ControllerContext
 from regency.controller.desired_state import DesiredState
-from regency.controller.metadata_log import MetadataLog
+from regency.controller.metadata_log import MetadataLog, Snapshot
 from regency.controller.request_batch import RequestBatch
 from regency.controller.row_pool import RowPool
-from regency.controller.sender import Sender, _Metadata
+from regency.controller.sender import Sender
 from regency.controller.term import Term
 from regency.controller.topic_entry import TopicEntry
 from regency.controller.wanted import Host, Rows, TopicRows, Wanted
+from regency.controller.whole_metadata import WholeMetadata
 from regency.model.facts import Broker, LeaderIsrAndControllerEpoch
 from regency.model.ids import BrokerId, TopicPartition
 from simulation.defects.patching import Defect, Patch
@@ -116,14 +117,11 @@ def _brokers_instead_of_partitions(patch: Patch) -> None:
 
 
 def _old_snapshot_is_newest(patch: Patch) -> None:
-    update = Sender._advance
+    def begin(log: MetadataLog) -> WholeMetadata | None:
+        snapshot = log.snapshot()
+        return None if snapshot is None else WholeMetadata(Snapshot(log.last, snapshot.pieces), log.last)
 
-    def ahead(self: Sender, sent: _Metadata) -> None:
-        update(self, sent)
-        if sent.snapshot and sent.last_chunk:
-            self._cursor = self._metadata.last + 1
-
-    patch.set(Sender, "_advance", ahead)
+    patch.set(WholeMetadata, "begin", staticmethod(begin))
 
 
 def _metadata_as_it_comes(patch: Patch) -> None:

@@ -162,8 +162,12 @@ def test_starting_broker_without_partitions_still_gets_a_full_request(ruled):
 
     (request,) = ruled.agents[4].of(pb.LeaderAndIsrRequest)
     assert request.full and request.last_chunk and not request.topics
-    (metadata, *_) = ruled.agents[4].of(pb.UpdateMetadataRequest)
-    assert metadata.snapshot and metadata.first_chunk and metadata.last_chunk
+    parts = ruled.agents[4].of(pb.UpdateMetadataRequest)
+    assert parts[0].snapshot and parts[0].first_chunk
+    last = next(index for index, part in enumerate(parts) if part.last_chunk)
+    deltas = [pb.MetadataDelta.FromString(each) for part in parts[: last + 1] for each in part.deltas]
+    named = [each.broker_id for each in [delta for delta in deltas if delta.brokers_present][-1].live_brokers]
+    assert 4 in named, "it shows its clients a cluster of an earlier time"
 
 
 def test_leader_and_isr_names_where_the_leader_is_reached(ruled):
