@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any
 
 import pytest
 
+from regency.clients.connections import Connections
+from regency.clients.settings import client_settings
 from regency.cluster.cluster import Cluster
 
 pytestmark = pytest.mark.integration
@@ -92,6 +96,25 @@ def test_the_ruling_controller_alone_dies_and_no_client_notices(
     assert look(cluster).leaders() == leaders
     create_topic(cluster, "after", partitions=3)
     kept.assert_nothing_lost()
+
+
+def test_a_broker_that_comes_back_tells_nobody_of_the_time_before_there_were_topics(
+    cluster: Cluster, create_topic: Callable[..., None]
+) -> None:
+    """Who asks as soon as it listens is told by the first metadata that it has."""
+    create_topic(cluster, partitions=3)
+    victim = other_than(cluster, cluster.controller_id())
+    address = cluster.bootstrap_servers.split(",")[cluster.broker_ids.index(victim)]
+    cluster.kill(victim)
+    asking = Connections(
+        client_settings({"bootstrap.servers": address, "retry.backoff.ms": "1", "retry.backoff.max.ms": "1"})
+    )
+    with ThreadPoolExecutor(1) as pool, closing(asking):
+        first = pool.submit(asking.metadata, None, asking.now_ms + 60_000)
+        cluster.restart(victim)
+        told = first.result()
+    assert len(told.topics["t"].partitions) == 3
+    assert victim in told.brokers
 
 
 def test_everything_stops_and_starts_again_with_nothing_lost(
