@@ -8,6 +8,7 @@ in the topic is what stands in the files. Each has its checkpoint, and goes on f
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -29,6 +30,10 @@ _LOOK_S = 0.5
 _TELL_S = 5.0
 """How often a line about batches is worth reading."""
 _SENT = "sent"
+_REFUSED = re.compile(
+    rf"\[USER_RAISED_EXCEPTION\] {re.escape(BAD)}(?P<words>[\w.-]+-\d+, offset \d+: .*?\.)(?: SQLSTATE|\s*$)",
+    re.MULTILINE,
+)
 _ANY_AGE = "100000d"
 """Files are read however long they waited: by default Spark's file source passes over those of more than a week."""
 
@@ -260,10 +265,18 @@ def _told() -> Iterator[None]:
 
 
 def _refuse_bad_record(error: PySparkException) -> None:
-    _, found, rest = str(error).partition(BAD)
-    if found:
-        words = rest.splitlines()[0].partition(" SQLSTATE")[0].strip()
+    words = bad_record_in(str(error))
+    if words is not None:
         raise BadRecord(
             f"A record is no flight: {words}",
             hint="Nothing of its batch was written. --bad-records skip counts such records and goes on.",
         ) from error
+
+
+def bad_record_in(told: str) -> str | None:
+    """Place and reason of a bad record, if Spark tells of one.
+
+    With whatever ended a query it tells the query's plan, in which BAD stands too, but before no place.
+    """
+    found = _REFUSED.search(told)
+    return None if found is None else found["words"]
