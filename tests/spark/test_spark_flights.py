@@ -223,6 +223,23 @@ def test_what_counts_as_a_flight(spark: Any) -> None:
         GOOD.replace('"dep_delay":2', '"dep_delay":"2"'): "it is no JSON object of a flight",
         GOOD.replace('"dep_delay":2', '"dep_delay":true'): "it is no JSON object of a flight",
         GOOD.replace('"dep_delay":2', '"dep_delay":{}'): "it is no JSON object of a flight",
+        GOOD.replace('"dep_delay":2', '"dep_delay":NaN'): "it is no JSON object of a flight",
+        GOOD.replace('"dep_delay":2', '"dep_delay":-Infinity'): "it is no JSON object of a flight",
+        GOOD.replace('"dep_delay":2', '"dep_delay":"NaN"'): "it is no JSON object of a flight",
+        GOOD.replace('"dep_delay":2', '"other":NaN'): "it is no JSON object of a flight",
+        GOOD.replace('"dep_delay":2', '"dep_delay":1e400'): "dep_delay is too large a number",
+        GOOD.replace('"arr_delay":-11.5', '"arr_delay":-1e308'): "arr_delay is too large a number",
+        GOOD.replace('"', "'"): "it is no JSON object of a flight",
+        GOOD + GOOD: "it is no JSON object of a flight",
+        f"{GOOD}\n{GOOD}": "it is no JSON object of a flight",
+        f"{GOOD},{GOOD}": "it is no JSON object of a flight",
+        GOOD + " and more": "it is no JSON object of a flight",
+        GOOD + "}": "it is no JSON object of a flight",
+        GOOD + "] and more": "it is no JSON object of a flight",
+        GOOD + ",1] and more": "it is no JSON object of a flight",
+        f"[{GOOD}]": "it is no JSON object of a flight",
+        GOOD.replace("UA", "U\udcff"): "it is no JSON object of a flight",
+        f' {GOOD[:-1]},"other":["]",[{{}}],"é"]}}\n': None,
         GOOD.replace('"UA"', "null"): "carrier is missing",
         GOOD.replace("carrier", "airline"): "carrier is missing",
         GOOD.replace("time_hour", "hour"): "time_hour is missing",
@@ -234,13 +251,15 @@ def test_what_counts_as_a_flight(spark: Any) -> None:
         GOOD.replace("2013-01-01T10:00:00Z", "1970-01-01T00:00:00Z"): "time_hour is not after 1970-01-01T00:00:00Z",
         GOOD.replace("2013-01-01T10", "1969-07-20T20"): "time_hour is not after 1970-01-01T00:00:00Z",
     }
-    rows = [(None if text is None else bytearray(text.encode()), "t", 0, number) for number, text in enumerate(said)]
+    values = [None if text is None else bytearray(text.encode(errors="surrogateescape")) for text in said]
+    rows = [(value, "t", 0, number) for number, value in enumerate(values)]
     records = spark.createDataFrame(rows, "value binary, topic string, partition int, offset bigint")
     good = flights_of(records, skip_bad=True).collect()
     assert [(row.carrier, row.dep_delay, row.arr_delay) for row in good] == [
         ("UA", 2.0, -11.5),
         ("UA", None, None),
         ("UA", None, None),
+        ("UA", 2.0, -11.5),
     ]
     assert len({row.hour for row in good}) == 1, "all of one hour, whatever zone it was told in"
     told = dict(judged(records).select("place", "wrong").collect())

@@ -25,7 +25,12 @@ def judged(records: DataFrame) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812, PLC0415  (the name everybody gives it)
 
     value = F.col("value").cast("string")
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_malformed"}
+    options = {
+        "mode": "PERMISSIVE",
+        "columnNameOfCorruptRecord": "_malformed",
+        "allowNonNumericNumbers": "false",
+        "allowSingleQuotes": "false",
+    }
     parsed = records.select(
         F.concat_ws("", "topic", F.lit("-"), "partition", F.lit(", offset "), "offset").alias("place"),
         value.alias("text"),
@@ -52,6 +57,9 @@ def flights_of(records: DataFrame, *, skip_bad: bool) -> DataFrame:
 
 
 BAD = "no flight: "
+_TOO_MANY = 2.0**53
+"""Minutes. Doubles below tell whole numbers apart, and no sum of them becomes infinite."""
+_NO_OBJECT = "it is no JSON object of a flight"
 
 
 def _wrong() -> Column:
@@ -60,13 +68,35 @@ def _wrong() -> Column:
 
     return (
         F.when(F.col("text").isNull(), "the record has no value")
-        .when(F.col("flight").isNull() | F.col("flight._malformed").isNotNull(), "it is no JSON object of a flight")
+        .when(~_is_a_document(F.col("text")), _NO_OBJECT)
+        .when(F.col("flight").isNull() | F.col("flight._malformed").isNotNull(), _NO_OBJECT)
+        .when(~_is_countable("flight.dep_delay"), "dep_delay is too large a number")
+        .when(~_is_countable("flight.arr_delay"), "arr_delay is too large a number")
         .when(F.col("flight.carrier").isNull(), "carrier is missing")
         .when(F.col("flight.time_hour").isNull(), "time_hour is missing")
         .when(F.col("hour").isNull(), "time_hour is no time such as 2013-01-01T10:00:00Z")
         # Spark's watermark begins there: hours before it count as late at once, and the first is what 0 becomes as text
         .when(F.col("hour") <= F.timestamp_seconds(F.lit(0)), "time_hour is not after 1970-01-01T00:00:00Z")
     )
+
+
+def _is_a_document(text: Column) -> Column:
+    """Whether a text is JSON in UTF-8, and one document: `from_json` reads the first, and passes over what follows."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415
+
+    def beside(more: str) -> Column:
+        return F.json_array_length(F.concat(F.lit("["), text, F.lit(f"{more}]")))
+
+    # Who counts ends where the array does. A bracket too many ends it within the text, so that what is added is missed.
+    whole = F.when(text.contains("]"), beside(",0") == 2).otherwise(F.lit(True))
+    return F.is_valid_utf8(text) & F.coalesce((beside("") == 1) & whole, F.lit(False))
+
+
+def _is_countable(number: str) -> Column:
+    """Whether a number, or null, adds up with others. 1e400 is read as infinity, which would be its hour's mean."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415
+
+    return F.coalesce(F.abs(F.col(number)) < F.lit(_TOO_MANY), F.lit(True))
 
 
 def delays_of(flights: DataFrame, airlines: DataFrame, watermark: str) -> DataFrame:
