@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from regency.model.errors import RegencyError
 
 
@@ -44,3 +46,16 @@ class DataLost(PipelineError):
             hint="To go on with what is left and a warning in the log, set failOnDataLoss to false; to begin anew,"
             " give the query another checkpoint.",
         )
+
+
+_NO_CLASS = re.compile(r"Class \S+ not found|ClassNotFoundException|NoClassDefFoundError")
+
+
+def package_hint(said: str) -> str:
+    """What to do where Java `said` that it lacks a class; empty where it said something else."""
+    if _NO_CLASS.search(said) is None:
+        return ""
+    return (
+        "Spark needs the package that has this class: --conf spark.jars.packages=GROUP:NAME:VERSION"
+        " (for s3a:// it is org.apache.hadoop:hadoop-aws, in the version of Spark's Hadoop)."
+    )

@@ -5,9 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from regency.pipeline.errors import package_hint
+
+_NO_MEMORY = re.compile(r"OutOfMemoryError|Java heap space|GC overhead limit exceeded")
+_STREAM = re.compile(r"^\[STREAM_FAILED\] Query \[[^\]]*\] terminated with exception: ")
+_STATES = re.compile(r"( SQLSTATE: \w+\.?)+$")
 _TRACEBACK = "Traceback (most recent call last):"
 _JAVA_FRAME = re.compile(r"\s+at [\w.$<>/@-]+\(|\s+\.\.\. \d+ more")
-_END = re.compile(r"(Driver|JVM) stacktrace:|Caused by: |== |['+]|\s*\^|\s*SQLSTATE: ")
+_END = re.compile(r"(Driver|JVM) stacktrace:|Caused by: |={2,3} |['+]|\s*\^|\s*SQLSTATE: ")
 """Begins what follows a message: another trace, the text of a query, a plan, a code."""
 _CLASS = re.compile(r"(?P<where>(?:\w+\.)*)(?P<name>\w+)(?:: |$)")
 _LOGGED = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [A-Z]+ \S+: ")
@@ -37,6 +42,30 @@ def words_of(text: str) -> str:
             break
         lines.append(line.strip())
     return _QUALIFIED.sub("", " ".join(line for line in lines if line))
+
+
+def why_failed(text: str, trace: str = "") -> str:
+    """The message of a failed query or call, and behind it that of its first cause, where the message does not have it.
+
+    `text` is what Spark or Py4J says; `trace` that of Java, where it is not in the text.
+    """
+    if _TRACEBACK in text:
+        return words_of(text)
+    told = _STATES.sub("", _STREAM.sub("", words_of(text)))
+    called = told.startswith("An error occurred while calling ")
+    cause = cause_of(trace or text) if called or trace or "Caused by: " in text else ""
+    if called:
+        return cause or told
+    if not cause or cause in told:
+        return told
+    return f"{told}{'' if told.endswith('.') else '.'} Its cause: {cause}"
+
+
+def what_to_do(text: str, *, java_is_gone: bool) -> str:
+    """A hint for what Spark or Java says, traces and all; empty where nothing is known about it."""
+    if java_is_gone or _NO_MEMORY.search(text) is not None:
+        return "Where it ended for want of memory, give it more: --conf spark.driver.memory=4g."
+    return package_hint(text)
 
 
 def worst_line(output: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import select
 import sys
 import tempfile
 import threading
@@ -18,7 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from regency.cli.context import cluster_options, parse_pairs, say, stderr_is_terminal
 from regency.cli.exits import CommandFailed
-from regency.cli.pipeline.failures import cause_of, words_of, worst_line
+from regency.cli.pipeline.failures import cause_of, what_to_do, why_failed, worst_line
 from regency.cli.pipeline.interrupts import handlers_now, interrupts_as_exits, java_ended, orderly_interrupts
 from regency.cli.pipeline.spark_settings import blamed
 from regency.pipeline.session import LOCAL, require_packages, spark_session
@@ -64,7 +65,7 @@ def job_session(name: str, choice: SparkChoice, *, stopped: str) -> Iterator[Spa
     Raises CommandFailed in the place of every error of Spark, of Java and of a task; SparkMissing without the extra.
     """
     require_packages()
-    from py4j.protocol import Py4JError  # noqa: PLC0415  (an extra)
+    from py4j.protocol import Py4JError, Py4JJavaError  # noqa: PLC0415  (an extra)
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
     handlers = handlers_now()
@@ -79,11 +80,16 @@ def job_session(name: str, choice: SparkChoice, *, stopped: str) -> Iterator[Spa
             stack.enter_context(_shown_tasks(session))
             yield session
     except PySparkException as error:
-        raise CommandFailed(f"Spark failed: {_ended(words_of(str(error)))}") from error
-    except (Py4JError, ConnectionError) as error:
+        text, trace = str(error), getattr(error, "_stackTrace", None) or ""
         raise CommandFailed(
-            f"Spark's Java failed: {_ended(words_of(str(error)))}",
-            hint="Where it ended for want of memory, give it more: --conf spark.driver.memory=4g.",
+            f"Spark failed: {_ended(why_failed(text, trace))}", hint=what_to_do(text + trace, java_is_gone=False)
+        ) from error
+    except (Py4JError, ConnectionError) as error:
+        if isinstance(error, BrokenPipeError) and output_closed():
+            raise  # whoever read the result has seen enough; Java talks through sockets, which Py4J wraps
+        text, gone = str(error), not isinstance(error, Py4JJavaError)
+        raise CommandFailed(
+            f"Spark's Java failed: {_ended(why_failed(text))}", hint=what_to_do(text, java_is_gone=gone)
         ) from error
 
 
@@ -189,6 +195,15 @@ def _shown_tasks(session: SparkSession) -> Iterator[None]:
         finally:
             ended.set()
             watcher.join()
+
+
+def output_closed() -> bool:
+    """Whether nobody reads what this command prints any more."""
+    poll = select.poll()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, OSError, ValueError):  # no stream, or none with a descriptor
+            poll.register(stream.fileno(), 0)  # which tells of an end that was closed, whatever is asked for
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 
 def _ended(words: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from regency.cli.pipeline.failures import cause_of, words_of, worst_line
+from regency.cli.pipeline.failures import cause_of, what_to_do, why_failed, words_of, worst_line
 
 IN_A_TASK = """\
 Job aborted due to stage failure: Task 0 in stage 0.0 failed 1 times, most recent failure: Lost task 0.0 in stage 0.0 \
@@ -125,3 +125,62 @@ def test_what_spark_logs_is_told_without_its_time_level_and_class() -> None:
 )
 def test_of_an_error_of_java_the_last_cause_is_told(trace: str, why: str) -> None:
     assert cause_of(trace) == why
+
+
+CALL = "An error occurred while calling o439.start.\n: "
+FRAMES = "\tat org.apache.hadoop.fs.FileSystem.primitiveMkdir(FileSystem.java:1414)\n\t... 23 more\n"
+NO_S3 = "java.lang.ClassNotFoundException: Class org.apache.hadoop.fs.s3a.S3AFileSystem not found\n"
+STREAM = "[STREAM_FAILED] Query [id = a-1, runId = b-2] terminated with exception: "
+PLAN = "\n=== Streaming Query ===\nIdentifier: [id = a-1, runId = b-2]\n\nLogical Plan:\n~Project [a#1]\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "trace", "why"),
+    [
+        (
+            f"{CALL}java.io.IOException: mkdir of file:/proc/x/_spark_metadata failed\n{FRAMES}",
+            "",
+            "mkdir of file:/proc/x/_spark_metadata failed",
+        ),
+        (
+            f"{CALL}java.lang.RuntimeException: {NO_S3}{FRAMES}Caused by: {NO_S3}{FRAMES}",
+            "",
+            "Class org.apache.hadoop.fs.s3a.S3AFileSystem not found",
+        ),
+        ("An error occurred while calling o42.start", "", "An error occurred while calling o42.start"),
+        ("[Errno 111] Connection refused", "", "[Errno 111] Connection refused"),
+        (
+            f"{STREAM}Job aborted. SQLSTATE: XXKST{PLAN}",
+            (
+                f"org.apache.spark.SparkException: Job aborted.\n{FRAMES}Caused by: java.io.IOException: No space left "
+                f"on device\n{FRAMES}"
+            ),
+            "Job aborted. Its cause: No space left on device",
+        ),
+        (
+            f"{STREAM}No space left on device SQLSTATE: XXKST{PLAN}",
+            f"java.io.IOException: No space left on device\n{FRAMES}",
+            "No space left on device",
+        ),
+        (IN_A_TASK.replace("{said}", "ValueError: 7 is odd"), "java.io.IOException: other", "ValueError: 7 is odd"),
+    ],
+)
+def test_a_failure_is_told_with_its_first_cause_and_without_call_plan_and_query(
+    text: str, trace: str, why: str
+) -> None:
+    assert why_failed(text, trace) == why
+
+
+@pytest.mark.parametrize(
+    ("text", "gone", "hint"),
+    [
+        ("An error occurred while calling o42.start", True, "for want of memory, give it more: --conf spark.driver"),
+        ("java.lang.OutOfMemoryError: Java heap space", False, "for want of memory, give it more: --conf spark.driver"),
+        (f"{CALL}java.lang.RuntimeException: {NO_S3}", False, "Spark needs the package that has this class: --conf"),
+        ("java.io.IOException: No space left on device", False, ""),
+    ],
+)
+def test_memory_is_advised_where_it_may_have_lacked(text: str, gone: bool, hint: str) -> None:
+    told = what_to_do(text, java_is_gone=gone)
+    assert hint in told
+    assert bool(hint) == bool(told)

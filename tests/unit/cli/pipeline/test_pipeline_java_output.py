@@ -1,13 +1,18 @@
-"""What Spark's Java writes beside a job's result."""
+"""What Spark's Java writes beside a job's result, and a result that nobody reads."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from regency.cli.pipeline.spark import _output_into
+from regency.cli.exits import CommandFailed
+from regency.cli.pipeline import spark
+from regency.cli.pipeline.spark import SparkChoice, _output_into, job_session
 
 SPEAK = ["sh", "-c", "echo result-like; echo words >&2"]
 
@@ -27,3 +32,29 @@ def test_where_a_log_was_asked_for_all_of_it_is_on_stderr(capfd: pytest.CaptureF
         subprocess.run(SPEAK, check=True, timeout=30)
     print("result")
     assert capfd.readouterr() == ("result\n", "result-like\nwords\n")
+
+
+@pytest.fixture
+def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_started", "_shown_tasks", "orderly_interrupts"):
+        monkeypatch.setattr(spark, name, lambda *_, **__: contextlib.nullcontext())
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_a_reader_who_closed_the_pipe_is_no_failure_of_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "w") as pipe:  # noqa: PTH123  (a descriptor)
+        monkeypatch.setattr(sys, "stdout", pipe)
+        with pytest.raises(BrokenPipeError), job_session("job", SparkChoice("local", {}), stopped=""):
+            print("{}", flush=True)
+        monkeypatch.undo()
+        with contextlib.suppress(BrokenPipeError):
+            pipe.close()
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_a_pipe_to_java_that_broke_is_a_failure_though_someone_reads() -> None:
+    session = job_session("job", SparkChoice("local", {}), stopped="")
+    with pytest.raises(CommandFailed, match=r"Spark's Java failed: .*Broken pipe"), session:
+        raise BrokenPipeError(32, "Broken pipe")
