@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from regency.model.errors import RegencyError
+from regency.pipeline.errors import package_hint
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,24 +25,73 @@ class OutputUnwritable(RegencyError):
     code = "output_unwritable"
 
 
+_GLOB = "{}[]*?\\"
+"""Characters that make a pattern of a path where Spark reads it (SparkHadoopUtil.isGlobPath), but not where it writes.
+
+Escaping does not help: the backslash is one of them, and where there is a pattern Spark's streams do not look for the
+log that says which files count (FileStreamSource).
+"""
+_PROBE = "_regency_probe"
+"""Readers of Parquet pass over names that begin so."""
+
+
+def glob_characters(path: str) -> str:
+    """Those of a path that Spark would take for a pattern, each once, in order."""
+    return "".join(dict.fromkeys(character for character in path if character in _GLOB))
+
+
 def refuse_unfit(session: SparkSession, directory: str) -> None:
     """Raises OutputExists and OutputUnwritable, before a job begins that would only find it in the end.
 
     The directory is made and removed again; what was missing above it stays.
     """
-    from py4j.protocol import Py4JJavaError  # noqa: PLC0415  (an extra)
-
-    try:
+    with _told(directory):
         path, system = _located(session, directory)
         if system.exists(path):
             raise OutputExists(f"{directory} exists already.", hint="Name a directory that does not, or remove it.")
-        made, why = system.mkdirs(path) and system.delete(path, False), ""
+        _try_to_make(path, system, directory)
+
+
+def refuse_unwritable(session: SparkSession, directory: str) -> None:
+    """Raises OutputUnwritable for a directory, there or not, in which nothing can be written. Leaves it as it was."""
+    with _told(directory):
+        path, system = _located(session, directory)
+        if system.exists(path):
+            path, system = _located(session, f"{directory}/{_PROBE}")
+        _try_to_make(path, system, directory)
+
+
+def _try_to_make(path: Any, system: Any, directory: str) -> None:
+    if not (system.mkdirs(path) and system.delete(path, False)):
+        raise _unwritable(directory, "")
+
+
+@contextmanager
+def _told(directory: str) -> Iterator[None]:
+    """Raises OutputUnwritable in the place of what Java says."""
+    from py4j.protocol import Py4JJavaError  # noqa: PLC0415  (an extra)
+    from pyspark.errors.exceptions.captured import CapturedException  # noqa: PLC0415
+
+    try:
+        yield
     except Py4JJavaError as error:
-        made, why = False, f": {error.java_exception.getMessage()}"
-    if not made:
-        raise OutputUnwritable(
-            f"{directory} cannot be made{why}.", hint="Name a directory in a place where Spark's driver may write."
-        )
+        raise _unwritable(directory, _root(error.java_exception)) from error
+    except CapturedException as error:  # of classes that PySpark has a name for, such as IllegalArgumentException
+        raise _unwritable(directory, _root(error._origin) if error._origin is not None else str(error)) from error  # noqa: SLF001
+
+
+def _root(exception: Any) -> str:
+    """The words of the first cause."""
+    while exception.getCause() is not None:
+        exception = exception.getCause()
+    return str(exception.getMessage() or exception.getClass().getName())
+
+
+def _unwritable(directory: str, why: str) -> OutputUnwritable:
+    return OutputUnwritable(
+        f"{directory} cannot be made{why and f': {why}'}{'' if why.endswith('.') else '.'}",
+        hint=package_hint(why) or "Name a directory in a place where Spark's driver may write.",
+    )
 
 
 def names(session: SparkSession, directory: str) -> list[str]:
@@ -60,6 +112,38 @@ def delete(session: SparkSession, directory: str, name: str) -> None:
     """Delete one file of a directory."""
     path, system = _located(session, f"{directory}/{name}")
     system.delete(path, False)
+
+
+def read_text(session: SparkSession, path: str) -> str | None:
+    """What is in a small file; None where there is none."""
+    located, system = _located(session, path)
+    if not system.exists(located):
+        return None
+    stream = system.open(located)
+    try:
+        jvm: Any = session._jvm  # noqa: SLF001
+        return str(jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+    finally:
+        stream.close()
+
+
+def write_text(session: SparkSession, path: str, text: str) -> None:
+    """Make a small file that is not there, whole or not at all, on disk when this returns. Raises OutputUnwritable."""
+    with _told(path):
+        located, system = _located(session, path)
+        if system.getScheme() == "file":  # the one that adds checksums cannot flush to the disk
+            jvm: Any = session._jvm  # noqa: SLF001
+            system = jvm.org.apache.hadoop.fs.FileSystem.getLocal(system.getConf()).getRaw()
+        beside = located.suffix(".new")
+        stream = system.create(beside, True)
+        try:
+            stream.write(bytearray(text.encode()))
+            if stream.hasCapability("hsync"):
+                stream.hsync()
+        finally:
+            stream.close()
+        if not system.rename(beside, located):
+            raise _unwritable(path, "")
 
 
 def _located(session: SparkSession, path: str) -> tuple[Any, Any]:

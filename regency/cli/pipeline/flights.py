@@ -8,11 +8,13 @@ from regency.chaos.flights import FLIGHTS, airlines
 from regency.cli.context import TOPIC_NAME, Seconds, current, print_json, say
 from regency.cli.exits import Exit
 from regency.cli.kafka_clients import first_that_answers
-from regency.cli.pipeline.flights_input import produce_flights
+from regency.cli.pipeline.flights_input import produce_flights, refuse_records
 from regency.cli.pipeline.spark import SparkChoice, job_session, spark_options
 from regency.cli.topic_making import ensure_topic
-from regency.model.topic_names import validate_topic_name
+from regency.model.topic_names import InvalidTopicName, validate_topic_name
+from regency.pipeline.files import glob_characters
 from regency.pipeline.jobs.flights import FlightsOptions, FlightsRun
+from regency.pipeline.jobs.watermark import why_no_delay
 
 _SHUFFLE = "spark.sql.shuffle.partitions"
 _CHECKPOINT = "_checkpoint"
@@ -85,9 +87,7 @@ def flights(
     if to_topic is not None and no_topic:
         raise click.UsageError("--to-topic and --no-topic contradict each other.")
     target = None if no_topic else to_topic or f"{topic}-delays"
-    for name in (topic, target):
-        if name is not None:
-            validate_topic_name(name)
+    _refuse_wrong_words(to, checkpoint, topic, target, watermark)
     if target == topic:
         raise click.UsageError("--to-topic is the topic that is read.")
     options = FlightsOptions(
@@ -105,14 +105,19 @@ def flights(
     )
     # in the words of every command, and before Spark has taken its seconds to start
     first_that_answers(options.servers)
-    if target is not None:
-        ensure_topic(options.servers, target, configs={})
     if produce:
-        produce_flights(options.servers, topic, count)
-    with job_session("regency flights", spark, stopped="The same command goes on from there.") as session:
+        refuse_records(options.servers, topic)
+    less = ", without --produce if it wrote flights" if produce else ""
+    stopped = f"The same command goes on from there{less}."
+    with job_session("regency flights", spark, stopped=stopped) as session:
         if _SHUFFLE not in spark.settings:  # 200, the default, is for large clusters: each is a task with its own state
             session.conf.set(_SHUFFLE, str(max(2, session.sparkContext.defaultParallelism)))
         run = FlightsRun(session, options)
+        run.check()  # before anything is made or written
+        if target is not None:
+            ensure_topic(options.servers, target, configs={})
+        if produce:
+            produce_flights(options.servers, topic, count)
         try:
             run.run(tell=say)
         finally:
@@ -123,3 +128,25 @@ def flights(
                 say(f"{found.open} hours of carriers are open: they close as flights come that are {watermark} later.")
             say(found.line)
     return Exit.DONE
+
+
+def _refuse_wrong_words(to: str, checkpoint: str | None, topic: str, target: str | None, watermark: str) -> None:
+    """Raises BadParameter that names the option, for what can be told without a cluster and without Spark."""
+    for option, directory in (("--to", to), ("--checkpoint", checkpoint)):
+        if directory is not None and not directory.strip():
+            raise click.BadParameter("a directory's name is not empty.", param_hint=option)
+    glob = glob_characters(to)
+    if glob:
+        raise click.BadParameter(
+            f"{to} has {' '.join(glob)}: where Spark reads, that is a pattern of names. Name a directory without.",
+            param_hint="--to",
+        )
+    for option, name in (("--topic", topic), ("--to-topic", target)):
+        if name is not None:
+            try:
+                validate_topic_name(name)
+            except InvalidTopicName as error:
+                raise click.BadParameter(str(error), param_hint=option) from error
+    why = why_no_delay(watermark)
+    if why is not None:
+        raise click.BadParameter(f"{watermark!r}: {why}. Say for example '2 days'.", param_hint="--watermark")

@@ -28,13 +28,7 @@ def produce_flights(servers: str, topic: str, count: int | None) -> None:
     replicas = min(REPLICATION_FACTOR, live)
     configs = {"min.insync.replicas": str(max(1, replicas - 1))}
     ensure_topic(servers, topic, configs=configs, partitions=PARTITIONS, replication_factor=replicas)
-    held = _records_in(servers, topic)
-    if held:
-        raise CommandFailed(
-            f"Topic {topic} has {held} records already; --produce would write the flights a second time.",
-            hint="Leave it out, or name another --topic.",
-            status=Exit.REFUSED,
-        )
+    _refuse_held(servers, topic)
     ledger = Ledger()
     produce(careful_producer(servers), topic, records, ledger, on_sent=lambda _: None)
     if ledger.acked_count < len(records):
@@ -44,6 +38,22 @@ def produce_flights(servers: str, topic: str, count: int | None) -> None:
             hint=f"`regency topics describe {topic}` shows how it is; begin again with another --topic.",
         )
     say(f"Wrote {ledger.acked_count} flights to {topic}.")
+
+
+def refuse_records(servers: str, topic: str) -> None:
+    """Raises CommandFailed for a topic that has records; one that is not there has none. Makes nothing."""
+    if topic in assignments(servers, (topic,), timeout_ms=REQUEST_TIMEOUT_MS).topics:
+        _refuse_held(servers, topic)
+
+
+def _refuse_held(servers: str, topic: str) -> None:
+    held = _records_in(servers, topic)
+    if held:
+        raise CommandFailed(
+            f"Topic {topic} has {held} records already; --produce would write the flights a second time.",
+            hint="Leave it out, or name another --topic.",
+            status=Exit.REFUSED,
+        )
 
 
 def _records_in(servers: str, topic: str) -> int:

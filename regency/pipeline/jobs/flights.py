@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from regency.model.errors import RegencyError
-from regency.pipeline.files import delete, make_directory, names
+from regency.pipeline.files import delete, make_directory, names, refuse_unwritable
 from regency.pipeline.jobs.batch_counts import BatchCounts
 from regency.pipeline.jobs.flight_delays import BAD, DELAYS, INPUT, OUTPUT, delays_of, flights_of, records_of
 
@@ -126,12 +126,20 @@ class FlightsRun:
             self._read.watermark,
         )
 
+    def check(self) -> None:
+        """Raises OutputUnwritable and OutputUnusable where the job cannot work; writes nothing."""
+        session, options = self._session, self._options
+        refuse_unwritable(session, options.output)
+        if not options.checkpoint.startswith(f"{options.output.rstrip('/')}/"):
+            refuse_unwritable(session, options.checkpoint)
+        self._before = _leftovers(session, options)
+
     def run(self, *, tell: Callable[[str], object]) -> None:
         """Until what is there is done, or for ever; leaves no query running. `tell` gets a line now and then.
 
-        Raises BadRecord, OutputUnusable, and what Spark raises.
+        Raises BadRecord, what `check` raises, and what Spark raises.
         """
-        self._before = _leftovers(self._session, self._options)
+        self.check()
         try:
             if self._options.every_s is None:  # what the first has written, all of it, is there for the second
                 for start in (self._start_reading, self._start_sending):

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from types import SimpleNamespace
+
 import pytest
 from click.testing import CliRunner
 
 from regency.cli.main import cli
+from regency.cli.pipeline import flights as module
+from regency.cli.pipeline import flights_input
+from regency.clients.assignments import Assignments
+from regency.pipeline.files import OutputUnwritable
 
 
 @pytest.mark.parametrize(
@@ -26,8 +33,71 @@ def test_words_that_contradict_are_refused(words: list[str], said: str) -> None:
     assert said in done.stderr
 
 
-def test_a_name_that_no_topic_may_have_is_refused() -> None:
-    words = ["pipeline", "flights", "--to", "d", "--to-topic", "a b"]
+@pytest.mark.parametrize(
+    ("words", "option", "said"),
+    [
+        (["--to", ""], "--to", "a directory's name is not empty"),
+        (["--to", " "], "--to", "a directory's name is not empty"),
+        (["--to", "d", "--checkpoint", ""], "--checkpoint", "a directory's name is not empty"),
+        (["--to", "x/g[1]"], "--to", "x/g[1] has [ ]: where Spark reads, that is a pattern of names."),
+        (["--to", "x/h{2}"], "--to", "x/h{2} has { }: where"),
+        (["--to", "x/*?\\"], "--to", "has * ? \\: where"),
+        (["--to", "d", "--topic", "a b"], "--topic", "topic name 'a b' is not allowed: it contains ' '."),
+        (["--to", "d", "--to-topic", "a b"], "--to-topic", "topic name 'a b' is not allowed: it contains ' '."),
+        (["--to", "d", "--topic", "t" * 249], "--to-topic", "it has 256 characters, 249 are allowed"),
+        (["--to", "d", "--watermark", "2 moons"], "--watermark", "'2 moons': it is no number with a unit of"),
+        (
+            ["--to", "d", "--watermark", "-2 days"],
+            "--watermark",
+            "'-2 days': it is negative. Say for example '2 days'.",
+        ),
+        (["--to", "d", "--watermark", ""], "--watermark", "'': it is no number with a unit of"),
+    ],
+)
+def test_a_word_that_cannot_be_meant_is_wrong_use_of_its_option(words: list[str], option: str, said: str) -> None:
+    command = ["pipeline", "flights", *words, "--bootstrap-server", "127.0.0.1:1"]
+    done = CliRunner().invoke(cli, command, prog_name="regency")
+    assert done.exit_code == 2, "before a broker is asked"
+    assert f"Invalid value for {option}: " in done.stderr
+    assert said in done.stderr
+
+
+class NowhereToWrite:
+    """A job whose directory cannot be made."""
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def check(self) -> None:
+        raise OutputUnwritable("/proc/x cannot be made: mkdir failed.", hint="Name another.")
+
+
+def test_a_directory_that_cannot_be_made_is_told_before_a_topic_is_made_or_a_record_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[object] = []
+    session = SimpleNamespace(
+        conf=SimpleNamespace(set=lambda *_: None), sparkContext=SimpleNamespace(defaultParallelism=2)
+    )
+    monkeypatch.setattr(module, "first_that_answers", lambda _: "h:1")
+    monkeypatch.setattr(flights_input, "assignments", lambda *_, **__: Assignments({}, {}))
+    monkeypatch.setattr(module, "job_session", lambda *_, **__: nullcontext(session))
+    monkeypatch.setattr(module, "FlightsRun", NowhereToWrite)
+    for name in ("ensure_topic", "produce_flights"):
+        monkeypatch.setattr(module, name, lambda *words, **_: made.append(words))
+    words = ["pipeline", "flights", "--to", "/proc/x", "--produce", "--bootstrap-server", "h:1"]
     done = CliRunner().invoke(cli, words, prog_name="regency")
-    assert done.exit_code == 1
-    assert "a b" in done.stderr
+    assert (done.exit_code, made) == (1, [])
+    assert "Error: /proc/x cannot be made: mkdir failed. Name another." in done.stderr
+
+
+def test_a_topic_with_records_is_told_before_spark_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = SimpleNamespace(topics={"flights"})
+    monkeypatch.setattr(module, "first_that_answers", lambda _: "h:1")
+    monkeypatch.setattr(flights_input, "assignments", lambda *_, **__: there)
+    monkeypatch.setattr(flights_input, "_records_in", lambda *_: 7)
+    monkeypatch.setattr(module, "job_session", lambda *_, **__: pytest.fail("Spark is started"))
+    words = ["pipeline", "flights", "--to", "d", "--produce", "--bootstrap-server", "h:1"]
+    done = CliRunner().invoke(cli, words, prog_name="regency")
+    assert done.exit_code == 6
+    assert "Topic flights has 7 records already" in done.stderr
