@@ -60,13 +60,14 @@ class WritePlan(msgspec.Struct, frozen=True):
     def for_write(self, write: WriteId) -> tuple[Floors, bool]:
         """Floors of a batch, and whether an earlier attempt of it may have written.
 
-        Raises BatchBehindSink for a batch older than one that is done.
+        A done batch that is repeated has the floors it was done with, and for topics that were chosen since those of
+        this repetition. Raises BatchBehindSink for a batch older than one that is done.
         """
         done = self.done
         if done is None or done.query != write.query or write.batch > done.batch:
             return self.floors, self.begun
         if write.batch == done.batch:
-            return done.floors, True
+            return {**self.floors, **done.floors}, True
         raise BatchBehindSink(
             f"Batch {write.batch} of query {write.query} was written before, and so were later ones up to {done.batch}:"
             " the checkpoint was set back.",
@@ -89,8 +90,13 @@ def begin(state: SinkState, ends: Floors) -> tuple[SinkState, bool]:
 
 
 def finish(state: SinkState, write: WriteId) -> SinkState:
-    """The state when every task of `write` has finished. Of a batch that is done again the older floors stay."""
-    done = state.done
-    if done is None or done.query != write.query or done.batch != write.batch:
-        done = DoneBatch(write.query, write.batch, state.pending or {})
+    """The state when every task of `write` has finished.
+
+    Of a batch that is done again the older floors stay, and those of topics that were chosen since come to them: it may
+    be repeated once more.
+    """
+    done, floors = state.done, state.pending or {}
+    if done is not None and done.query == write.query and done.batch == write.batch:
+        floors = {**floors, **done.floors}
+    done = DoneBatch(write.query, write.batch, floors)
     return msgspec.structs.replace(state, number=state.number + 1, pending=None, done=done)

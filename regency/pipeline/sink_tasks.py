@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 
 from regency.clients.settings import ClientSettings
-from regency.pipeline.sink_errors import RowRefused, RowsDiffer
+from regency.pipeline.sink_errors import RowRefused, RowsDiffer, SinkStateUnusable
 from regency.pipeline.sink_floors import Floors, WritePlan
 from regency.pipeline.sink_identity import WriteId, digest
 from regency.pipeline.sink_options import ONCE_TOPICS, WriteOptions
@@ -87,10 +87,11 @@ def write_once(
 ) -> TaskWrote:
     """Write every row that no earlier attempt of the task has written. `wait` lets these settle, `find` reads back.
 
-    Raises RowRefused, DeliveryFailed, RowsDiffer, BatchBehindSink, and what reading back raises (read_tail).
+    Raises RowRefused, DeliveryFailed, RowsDiffer, BatchBehindSink, SinkStateUnusable for a topic without a floor, and
+    what reading back raises (read_tail).
     """
-    floors, begun = plan.for_write(write)
-    floors = {topic: floors[topic] for topic in options.once_topics if topic in floors}
+    known, begun = plan.for_write(write)
+    floors = _floors_of(options.once_topics, known)
     prefix = write.task_prefix(place.task)
     if not begun and place.attempt == 0:
         return _write_first(batches, options, prefix, write)
@@ -111,6 +112,19 @@ def write_once(
         doubled=tail.written.doubled(),
         highest_task=tail.highest_task,
     )
+
+
+def _floors_of(topics: Iterable[str], known: Floors) -> Floors:
+    """Raise SinkStateUnusable where a topic has none: what an attempt writes to it could not be found again."""
+    found = {topic: known[topic] for topic in topics if topic in known}
+    absent = [topic for topic in topics if topic not in found]
+    if absent:
+        raise SinkStateUnusable(
+            f"The state of the sink does not say where topic {absent[0]} ended when the batch began.",
+            hint="Nothing was written. Start the query again; if it says so again, remove sinks/regency from the"
+            " checkpoint: the batch is written whole, and readers may see rows twice.",
+        )
+    return found
 
 
 def _write_first(batches: Iterable[pa.RecordBatch], options: WriteOptions, prefix: bytes, write: WriteId) -> TaskWrote:

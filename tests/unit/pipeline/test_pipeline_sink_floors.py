@@ -61,6 +61,19 @@ def test_a_batch_that_spark_repeats_although_it_was_finished_is_read_back_from_i
     assert plan(state, begun).for_write(WriteId(QUERY, 4)) == (ends(5), True), "and once more"
 
 
+def test_a_topic_that_is_new_to_a_repeated_batch_is_read_back_from_where_it_ended_before_that():
+    new, later = {"u": TopicFloors(NEW_ID, {0: 3})}, {"u": TopicFloors(NEW_ID, {0: 8})}
+    done = finish(begin(SinkState(), ends(5))[0], WriteId(QUERY, 4))
+    state, begun = begin(done, {**ends(9), **new})
+    assert plan(state, begun).for_write(WriteId(QUERY, 4)) == ({**ends(5), **new}, True)
+    state, begun = begin(state, {**ends(9), **later})
+    assert plan(state, begun).for_write(WriteId(QUERY, 4)) == ({**ends(5), **new}, True), "the driver died meanwhile"
+    state = finish(state, WriteId(QUERY, 4))
+    state, begun = begin(state, later)
+    assert plan(state, begun).for_write(WriteId(QUERY, 4)) == ({**ends(5), **new}, True), "and once more"
+    assert plan(state, begun).for_write(WriteId(QUERY, 5)) == (later, False)
+
+
 def test_a_batch_before_the_last_finished_one_is_refused():
     state = finish(begin(SinkState(), ends(5))[0], WriteId(QUERY, 4))
     with pytest.raises(BatchBehindSink, match=r"Batch 3 .* later ones up to 4: the checkpoint was set back"):

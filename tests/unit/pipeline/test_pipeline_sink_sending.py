@@ -17,8 +17,8 @@ import pytest
 
 from regency.clients.errors import ClusterUnavailable
 from regency.pipeline import sink_producer, sink_tasks
-from regency.pipeline.sink_errors import DeliveryFailed, RowRefused, RowsDiffer
-from regency.pipeline.sink_floors import TopicFloors, WritePlan
+from regency.pipeline.sink_errors import DeliveryFailed, RowRefused, RowsDiffer, SinkStateUnusable
+from regency.pipeline.sink_floors import DoneBatch, Floors, TopicFloors, WritePlan
 from regency.pipeline.sink_identity import HEADER, WriteId, digest, row_header
 from regency.pipeline.sink_options import WriteOptions, write_options
 from regency.pipeline.sink_producer import ANY_PARTITION, TopicProducer
@@ -306,6 +306,29 @@ def test_first_attempts_name_their_rows_and_read_nothing_back(servers, topic):
         [("a", b"1"), (HEADER, row_header(prefix, 0, explicit_partition=True))],
         [(HEADER, row_header(prefix, 1, explicit_partition=True))],
     ]
+
+
+@pytest.mark.parametrize("attempt", [0, 1])
+def test_no_row_is_written_to_a_topic_that_could_not_be_read_back(topic, attempt):
+    settings = options("127.0.0.1:1", None, effectivelyOnce="true", effectivelyOnceTopics=f"{topic},other")
+    with pytest.raises(SinkStateUnusable, match="does not say where topic other ended"):
+        write_once([], settings, plan(topic, begun=False), WRITE, TaskPlace(0, attempt))
+
+
+def test_a_task_of_a_batch_that_was_done_reads_back_what_is_new_to_it(servers, topic):
+    old, batch = topic, frame(value=pa.array(["0"]))
+    new = f"t{next(_names)}"
+    floors = {old: TopicFloors(UUID(int=1), {0: 5})}, {new: TopicFloors(UUID(int=2), {0: 3})}
+    told = WritePlan(floors[1], begun=True, planned_ms=0, done=DoneBatch(WRITE.query, WRITE.batch, floors[0]))
+    asked: list[Floors] = []
+
+    def find(settings: object, wanted: Floors, *_: object) -> Tail:
+        asked.append(wanted)
+        return Tail(Written([digest(new, None, None, b"0", None)]), 0)
+
+    settings = options(servers, new, effectivelyOnce="true")
+    wrote = write_once([batch], settings, told, WRITE, TaskPlace(0, 1), wait=lambda *_: None, find=find)
+    assert (wrote.repeated, asked) == (1, [floors[1]])
 
 
 class Repeating:
