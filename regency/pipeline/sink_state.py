@@ -1,11 +1,16 @@
 """The sink's state beside a query's checkpoint: two small files written in turn, in whatever file system it is in.
 
-A torn write leaves the other file, which is older: its floors are lower, or its batch had not begun. So nothing more is
-asked of the file system than that a closed file can be read whole.
+A torn write leaves the other file, which is older: its floors are lower, or its batch had not begun. On local and
+mounted file systems a file is synced before it takes its name, and its name after that, so that a power cut tears none.
+Elsewhere nothing more is asked than that a closed file can be read whole; where neither can, nobody knows what was
+written, and that is told.
 """
 
 from __future__ import annotations
 
+import errno
+import os
+from pathlib import Path
 from typing import Final
 from zlib import crc32
 
@@ -30,32 +35,46 @@ class StateStore:
     def __init__(self, location: str) -> None:
         self._location = location
         self._files, self._root = _open(location)
+        self._paths = [f"{self._root}/{FOLDER}/state-{slot}.json" for slot in range(_SLOTS)]
 
     def load(self) -> SinkState:
-        """The newest state that is whole; an empty one where there is none. Raises SinkStateUnusable."""
-        found = [state for slot in range(_SLOTS) if (state := self._read(slot)) is not None]
+        """The newest state that is whole; an empty one where there is no file.
+
+        Raises SinkStateUnusable, also where there are files and none is whole.
+        """
+        contents = {path: content for path in self._paths if (content := self._read(path)) is not None}
+        found = [state for path, content in contents.items() if (state := _parsed(path, content)) is not None]
+        if contents and not found:
+            raise SinkStateUnusable(
+                f"{', '.join(contents)}: not whole, so that nobody can tell what earlier attempts have written.",
+                hint="Nothing was written. Restore one of these files; or remove sinks/regency from the checkpoint: a"
+                " batch that is repeated is written whole then, and readers may see rows twice.",
+            )
         return max(found, key=lambda state: state.number, default=SinkState())
 
     def save(self, state: SinkState) -> None:
         """Keep `state`, whose number is higher than that of every one before. Raises SinkStateUnusable."""
         content = msgspec.json.encode(state)
         head = f"regency-sink {_VERSION} {crc32(content):08x}\n".encode()
-        path = self._path(state.number % _SLOTS)
+        path = self._paths[state.number % _SLOTS]
         try:
-            self._files.create_dir(f"{self._root}/{FOLDER}", recursive=True)
-            with self._files.open_output_stream(path) as stream:
-                stream.write(head + content)
+            if isinstance(self._files, fs.LocalFileSystem):
+                _write_durably(Path(path), head + content)
+            else:
+                self._files.create_dir(f"{self._root}/{FOLDER}", recursive=True)
+                with self._files.open_output_stream(path) as stream:
+                    stream.write(head + content)
         except (OSError, pa.ArrowException) as error:
             raise SinkStateUnusable(
                 f"{path}: the state of the sink cannot be written: {error}.",
                 hint="The driver needs to write beside the query's checkpoint.",
             ) from error
 
-    def _read(self, slot: int) -> SinkState | None:
-        path = self._path(slot)
+    def _read(self, path: str) -> bytes | None:
+        """What is in a file; None where it does not exist."""
         try:
             with self._files.open_input_stream(path) as stream:
-                content = stream.read()
+                content: bytes = stream.read()
         except FileNotFoundError:
             return None
         except (OSError, pa.ArrowException) as error:
@@ -63,10 +82,7 @@ class StateStore:
                 f"{path}: the state of the sink cannot be read: {error}.",
                 hint="The driver needs to read beside the query's checkpoint.",
             ) from error
-        return _parsed(path, content)
-
-    def _path(self, slot: int) -> str:
-        return f"{self._root}/{FOLDER}/state-{slot}.json"
+        return content
 
 
 def _parsed(path: str, content: bytes) -> SinkState | None:
@@ -86,6 +102,34 @@ def _parsed(path: str, content: bytes) -> SinkState | None:
         raise SinkStateUnusable(
             f"{path}: {error}.", hint="It was edited; remove sinks/regency, or the checkpoint."
         ) from error
+
+
+def _write_durably(path: Path, content: bytes) -> None:
+    """Write a file that is there whole or as it was, also after a power cut. Its folders are made."""
+    folder = path.parent
+    made = [each for each in (folder, *folder.parents) if not each.is_dir()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for each in made:
+        _sync_folder(each.parent)
+    new = path.with_name(f".{path.name}.new")
+    with new.open("wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+    new.replace(path)
+    _sync_folder(folder)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make names in a folder last. Some mounted file systems cannot, and have names of files last with the files."""
+    found = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(found)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EBADF):
+            raise
+    finally:
+        os.close(found)
 
 
 def _open(location: str) -> tuple[fs.FileSystem, str]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 from uuid import UUID, uuid4
 
 import pytest
+from pyarrow import fs
 
 from regency.pipeline.errors import PipelineOptionInvalid
 from regency.pipeline.sink_errors import BatchBehindSink, SinkStateUnusable
@@ -104,6 +107,18 @@ def test_states_are_kept_beside_the_checkpoint(tmp_path: Path):
     assert sorted(path.name for path in (tmp_path / "sinks" / "regency").iterdir()) == ["state-0.json", "state-1.json"]
 
 
+def test_states_are_kept_in_file_systems_that_only_close_files(tmp_path: Path, monkeypatch):
+    elsewhere = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
+    monkeypatch.setattr("regency.pipeline.sink_state._open", lambda _: (elsewhere, "c"))
+    for number in (1, 2):
+        StateStore("s3://bucket/c").save(SinkState(number, ends(number)))
+    assert StateStore("s3://bucket/c").load() == SinkState(2, ends(2))
+    assert sorted(path.name for path in (tmp_path / "c" / "sinks" / "regency").iterdir()) == [
+        "state-0.json",
+        "state-1.json",
+    ]
+
+
 @pytest.mark.parametrize("kept", [0, 1, 20, -1])
 def test_a_torn_write_leaves_the_state_before_it(tmp_path: Path, kept: int):
     store = StateStore(str(tmp_path))
@@ -114,6 +129,60 @@ def test_a_torn_write_leaves_the_state_before_it(tmp_path: Path, kept: int):
     assert store.load() == SinkState(1, ends(5))
     store.save(SinkState(2, ends(6)))
     assert store.load() == SinkState(2, ends(6))
+
+
+@pytest.mark.parametrize("left", [b"", b"garbage", b"regency-sink 1 00000000\n{}"])
+@pytest.mark.parametrize("files", [1, 2])
+def test_files_of_which_none_is_whole_are_no_empty_state(tmp_path: Path, files: int, left: bytes):
+    store = StateStore(str(tmp_path))
+    for number in range(files):
+        store.save(SinkState(number + 1, ends(5)))
+    kept = sorted((tmp_path / "sinks" / "regency").iterdir())
+    assert len(kept) == files
+    for path in kept:
+        path.write_bytes(left)
+    with pytest.raises(SinkStateUnusable, match="not whole, so that nobody can tell") as refused:
+        store.load()
+    assert all(str(path) in refused.value.message for path in kept)
+    assert "remove sinks/regency from the checkpoint" in refused.value.hint
+    for path in kept:
+        path.unlink()
+    assert store.load() == SinkState()
+
+
+def test_a_state_is_synced_before_it_takes_its_name_and_its_name_after_that(tmp_path: Path, monkeypatch):
+    told: list[str] = []
+    folder = tmp_path / "c" / "sinks" / "regency"
+
+    def synced(number: int) -> None:
+        path = Path(f"/proc/self/fd/{number}").resolve()
+        told.append(f"{path.relative_to(tmp_path)}: {sorted(each.name for each in folder.iterdir())}")
+
+    monkeypatch.setattr(os, "fsync", synced)
+    for number in (1, 2):
+        StateStore(str(tmp_path / "c")).save(SinkState(number))
+    assert told == [
+        "c/sinks: []",
+        "c: []",
+        ".: []",
+        "c/sinks/regency/.state-1.json.new: ['.state-1.json.new']",
+        "c/sinks/regency: ['state-1.json']",
+        "c/sinks/regency/.state-0.json.new: ['.state-0.json.new', 'state-1.json']",
+        "c/sinks/regency: ['state-0.json', 'state-1.json']",
+    ]
+
+
+def test_a_folder_that_cannot_be_synced_is_no_error(tmp_path: Path, monkeypatch):
+    sync = os.fsync
+
+    def refusing(number: int) -> None:
+        if Path(f"/proc/self/fd/{number}").resolve().is_dir():
+            raise OSError(errno.EINVAL, "no folders")
+        sync(number)
+
+    monkeypatch.setattr(os, "fsync", refusing)
+    StateStore(str(tmp_path)).save(SinkState(1, ends(5)))
+    assert StateStore(str(tmp_path)).load() == SinkState(1, ends(5))
 
 
 def test_a_state_of_a_later_release_is_refused(tmp_path: Path):
