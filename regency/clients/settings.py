@@ -17,17 +17,23 @@ WITHOUT_EFFECT: Final = frozenset(
     {
         "allow.auto.create.topics",
         "auto.commit.interval.ms",
+        "auto.include.jmx.reporter",
         "client.dns.lookup",
         "client.rack",
+        "config.providers",
         "connections.max.idle.ms",
         "enable.metrics.push",
         "exclude.internal.topics",
         "group.id",
         "group.instance.id",
+        "group.protocol",
+        "group.remote.assignor",
         "heartbeat.interval.ms",
         "max.poll.interval.ms",
         "max.poll.records",
         "metadata.max.age.ms",
+        "metadata.recovery.rebootstrap.trigger.ms",
+        "metadata.recovery.strategy",
         "metric.reporters",
         "metrics.num.samples",
         "metrics.recording.level",
@@ -36,6 +42,7 @@ WITHOUT_EFFECT: Final = frozenset(
         "receive.buffer.bytes",
         "reconnect.backoff.max.ms",
         "reconnect.backoff.ms",
+        "security.providers",
         "send.buffer.bytes",
         "session.timeout.ms",
         "socket.connection.setup.timeout.max.ms",
@@ -95,7 +102,7 @@ def client_settings(given: Mapping[str, str]) -> ClientSettings:
     for name, text in given.items():
         if name in _NUMBERS:
             field, lowest = _NUMBERS[name]
-            chosen[field] = _number(name, text, lowest)
+            chosen[field] = max(_number(name, text, lowest), _AT_LEAST.get(name, lowest))
         elif name in _WORDS:
             field, words = _WORDS[name]
             if text.lower() not in words:
@@ -106,9 +113,14 @@ def client_settings(given: Mapping[str, str]) -> ClientSettings:
         elif name == "security.protocol":
             if text.upper() != "PLAINTEXT":
                 raise SettingRefused(name, f"{text!r} is not supported, only PLAINTEXT is (no TLS, no SASL)")
-        elif name != BOOTSTRAP_SERVERS and name not in WITHOUT_EFFECT:
+        elif name != BOOTSTRAP_SERVERS and not is_idle(name):
             raise SettingRefused(name, "is no setting that reading knows", hint="Remove it, or check its spelling.")
     return ClientSettings(**chosen)  # type: ignore[arg-type]
+
+
+def is_idle(name: str) -> bool:
+    """Whether a setting is taken and does nothing."""
+    return name in WITHOUT_EFFECT or name.startswith("config.providers.")
 
 
 def bootstrap_servers(text: str) -> tuple[tuple[str, int], ...]:
@@ -129,16 +141,20 @@ def bootstrap_servers(text: str) -> tuple[tuple[str, int], ...]:
 
 _NUMBERS: Final = {
     "default.api.timeout.ms": ("api_timeout_ms", 1),
-    "fetch.max.bytes": ("fetch_max_bytes", 1),
+    "fetch.max.bytes": ("fetch_max_bytes", 0),
     "fetch.max.wait.ms": ("fetch_max_wait_ms", 0),
     "fetch.min.bytes": ("fetch_min_bytes", 0),
-    "max.partition.fetch.bytes": ("partition_fetch_bytes", 1),
+    "max.partition.fetch.bytes": ("partition_fetch_bytes", 0),
     "request.timeout.ms": ("request_timeout_ms", 1),
-    "retry.backoff.max.ms": ("retry_backoff_max_ms", 1),
-    "retry.backoff.ms": ("retry_backoff_ms", 1),
+    "retry.backoff.max.ms": ("retry_backoff_max_ms", 0),
+    "retry.backoff.ms": ("retry_backoff_ms", 0),
     "socket.connection.setup.timeout.ms": ("connect_timeout_ms", 1),
 }
 """Field and lowest value by name; the highest of all is that of an int32."""
+_AT_LEAST: Final = dict.fromkeys(
+    ("fetch.max.bytes", "max.partition.fetch.bytes", "retry.backoff.max.ms", "retry.backoff.ms"), 1
+)
+"""Where 0 stands for as little as there can be: one batch of records, or a pause that is none but lets others run."""
 _WORDS: Final = {
     "check.crcs": ("check_crcs", {"true": True, "false": False}),
     "isolation.level": ("read_committed", {"read_uncommitted": False, "read_committed": True}),

@@ -7,10 +7,10 @@ from typing import Final
 
 from regency.clients.settings import (
     BOOTSTRAP_SERVERS,
-    WITHOUT_EFFECT,
     ClientSettings,
     SettingRefused,
     client_settings,
+    is_idle,
 )
 from regency.pipeline.errors import PipelineOptionInvalid
 
@@ -62,7 +62,7 @@ def read_client_settings(options: Mapping[str, str]) -> ClientSettings:
 def warnings_about(options: Mapping[str, str]) -> list[str]:
     """What to tell about options `kafka.*` that are taken and do nothing."""
     given = [name.removeprefix(PREFIX) for name in options if name.startswith(PREFIX)]
-    idle = sorted(name for name in given if name in WITHOUT_EFFECT and name not in _OF_A_GROUP)
+    idle = sorted(name for name in given if is_idle(name) and name not in _OF_A_GROUP)
     found = [f"Options without effect here: {', '.join(PREFIX + name for name in idle)}."] if idle else []
     if any(name in given for name in _OF_A_GROUP):
         found.append(

@@ -14,6 +14,7 @@ import msgspec
 from regency.clients.settings import BOOTSTRAP_SERVERS, ClientSettings, SettingRefused, client_settings
 from regency.model.settings_values import nearest
 from regency.pipeline.errors import PipelineOptionInvalid
+from regency.pipeline.sink_ranges import RANGES
 
 PREFIX: Final = "kafka."
 MEBIBYTE: Final = 1 << 20
@@ -21,10 +22,12 @@ DEFAULT_BUFFER_BYTES: Final = 32 * MEBIBYTE
 """Of buffer.memory, as Kafka's: what waits to be delivered by one task."""
 DEFAULT_MAX_BLOCK_MS: Final = 60_000
 """Of max.block.ms, as Kafka's."""
-LONGEST_BLOCK_MS: Final = 3_600_000
-"""librdkafka waits no longer for a topic."""
 DEFAULT_LINGER_MS: Final = 5
 DEFAULT_DELIVERY_MS: Final = 120_000
+DEFAULT_REQUEST_MS: Final = 30_000
+"""Of request.timeout.ms, as Kafka's."""
+_DEFAULT_RECONNECT_MAX_MS: Final = 10_000
+_LONGEST_LINGER_MS: Final = 900_000
 
 _COLUMNS: Final = "Columns key and value are text or bytes; encode them with functions of Spark, such as to_json."
 FORBIDDEN: Final = {
@@ -43,6 +46,8 @@ FORBIDDEN: Final = {
     "sasl.jaas.config": ("SASL is not offered", "Remove it."),
 }
 """Settings that no write may have, with why and what to do, by name without the prefix."""
+_HARMLESS: Final = {"interceptor.classes": "", "partitioner.ignore.keys": "false"}
+"""Values of them that ask for nothing, in lower case."""
 
 _PRODUCER: Final = {
     "acks": "acks",
@@ -71,19 +76,26 @@ _PRODUCER: Final = {
 """librdkafka's name by Kafka's, of settings that are obeyed."""
 WITHOUT_EFFECT: Final = frozenset(
     {
+        "auto.include.jmx.reporter",
+        "config.providers",
         "enable.metrics.push",
         "metadata.max.idle.ms",
+        "metadata.recovery.rebootstrap.trigger.ms",
+        "metadata.recovery.strategy",
         "metric.reporters",
         "metrics.num.samples",
         "metrics.recording.level",
         "metrics.sample.window.ms",
         "partitioner.adaptive.partitioning.enable",
         "partitioner.availability.timeout.ms",
+        "security.providers",
         "socket.connection.setup.timeout.max.ms",
+        "transaction.timeout.ms",
     }
 )
 """Settings of Kafka's producer that change no record and no error here."""
-_OURS: Final = (BOOTSTRAP_SERVERS, "buffer.memory", "security.protocol")
+_LEVELS: Final = {f"compression.{codec}.level": codec for codec in ("gzip", "lz4", "zstd")}
+_OURS: Final = (BOOTSTRAP_SERVERS, "buffer.memory", "security.protocol", *_LEVELS)
 _ALL: Final = ("all", "-1")
 
 
@@ -108,11 +120,12 @@ def producer_settings(options: Mapping[str, str], *, once: bool) -> ProducerSett
     given = {name.removeprefix(PREFIX): text.strip() for name, text in options.items() if name.startswith(PREFIX)}
     if BOOTSTRAP_SERVERS not in given:
         raise _refused(BOOTSTRAP_SERVERS, "it is missing", "Name brokers of the cluster, such as localhost:9092.")
-    for name in given:
-        _check_name(name)
+    for name, text in given.items():
+        _check_name(name, text)
     if given.get("security.protocol", "PLAINTEXT").upper() != "PLAINTEXT":
         raise _refused("security.protocol", "only PLAINTEXT is offered", "Remove it, or use a tunnel.")
-    conf = {_PRODUCER[name]: text for name, text in given.items() if name in _PRODUCER}
+    numbers, clamped = _numbers(given)
+    conf = {_PRODUCER[name]: text for name, text in (given | numbers).items() if name in _PRODUCER}
     conf |= _acknowledged(given, once=once)
     conf["bootstrap.servers"] = given[BOOTSTRAP_SERVERS]
     conf.setdefault("client.id", "regency-sink")
@@ -120,13 +133,22 @@ def producer_settings(options: Mapping[str, str], *, once: bool) -> ProducerSett
     conf.setdefault("linger.ms", str(DEFAULT_LINGER_MS))
     conf.setdefault("batch.size", str(MEBIBYTE))
     conf.setdefault("message.max.bytes", str(MEBIBYTE))
-    _check_delivery_time(conf["delivery.timeout.ms"], conf["linger.ms"])
-    block_ms = _block_ms(given.get("max.block.ms"))
+    # request.timeout.ms of the client is how long a broker waits for replicas: the other is how long it is waited for
+    conf["socket.timeout.ms"] = numbers.get("request.timeout.ms", str(DEFAULT_REQUEST_MS))
+    _check_delivery_time(conf["delivery.timeout.ms"], given.get("linger.ms", conf["linger.ms"]))
+    if "reconnect.backoff.ms" in numbers and "reconnect.backoff.max.ms" not in numbers:
+        highest = max(int(numbers["reconnect.backoff.ms"]), _DEFAULT_RECONNECT_MAX_MS)
+        conf["reconnect.backoff.max.ms"] = str(highest)
+    conf |= _compression_level(given, numbers)
+    block_ms = int(numbers.get("max.block.ms", DEFAULT_MAX_BLOCK_MS))
     conf["topic.metadata.propagation.max.ms"] = str(block_ms)
-    idle = sorted(name for name in given if name in WITHOUT_EFFECT)
-    warnings = (f"Options without effect here: {', '.join(PREFIX + name for name in idle)}.",) if idle else ()
-    buffer_bytes = _buffer(given.get("buffer.memory"))
-    return ProducerSettings(conf, buffer_bytes, block_ms, _client(given, conf["client.id"]), warnings)
+    return ProducerSettings(
+        conf,
+        int(numbers.get("buffer.memory", DEFAULT_BUFFER_BYTES)),
+        block_ms,
+        _client(given | numbers, conf["client.id"]),
+        _warnings(given, clamped),
+    )
 
 
 def kafka_name(librdkafka: str) -> str:
@@ -134,15 +156,57 @@ def kafka_name(librdkafka: str) -> str:
     return next((name for name, theirs in _PRODUCER.items() if theirs == librdkafka), librdkafka)
 
 
-def _check_name(name: str) -> None:
-    if name in FORBIDDEN:
+def _check_name(name: str, text: str) -> None:
+    if name in FORBIDDEN and _HARMLESS.get(name) != text.lower():
         raise _refused(name, *FORBIDDEN[name])
-    if name in _PRODUCER or name in WITHOUT_EFFECT or name in _OURS:
+    if name in _PRODUCER or _is_idle(name) or name in _OURS or name in FORBIDDEN:
         return
     if name.startswith(("sasl.", "ssl.")):
         raise _refused(name, "TLS and SASL are not offered", "Remove it, or use a tunnel.")
     known = [*_PRODUCER, *WITHOUT_EFFECT, *_OURS]
     raise _refused(name, f"the producer has no such setting{nearest(name, known)}", "See docs/pipeline-sink.md.")
+
+
+def _is_idle(name: str) -> bool:
+    return name in WITHOUT_EFFECT or name.startswith("config.providers.")
+
+
+def _numbers(given: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """Numbers as the client takes them, and in words which of them it cannot have as they were given."""
+    numbers: dict[str, str] = {}
+    clamped: list[str] = []
+    for name, text in given.items():
+        if name not in RANGES:
+            continue
+        try:
+            number, other = RANGES[name].parse(text)
+        except ValueError as error:
+            raise _refused(
+                name, f"{text[:200]!r} is no value it can have: {error}", "See docs/pipeline-sink.md."
+            ) from None
+        numbers[name] = str(number)
+        if other:
+            clamped.append(f"{PREFIX}{name}={text} counts as {number}")
+    linger = given.get("linger.ms", "")
+    if linger.isascii() and linger.isdecimal() and int(linger) > _LONGEST_LINGER_MS:
+        numbers["linger.ms"] = str(_LONGEST_LINGER_MS)
+        clamped.append(f"{PREFIX}linger.ms={linger} counts as {_LONGEST_LINGER_MS}")
+    return numbers, clamped
+
+
+def _compression_level(given: Mapping[str, str], numbers: Mapping[str, str]) -> dict[str, str]:
+    """The level of the codec that is chosen: the client has one for all."""
+    level = numbers.get(f"compression.{given.get('compression.type', '').lower()}.level")
+    return {} if level is None else {"compression.level": level}
+
+
+def _warnings(given: Mapping[str, str], clamped: list[str]) -> tuple[str, ...]:
+    codec = given.get("compression.type", "none").lower()
+    idle = sorted(name for name in given if _is_idle(name) or _LEVELS.get(name, codec) != codec)
+    found = [f"Options without effect here: {', '.join(PREFIX + name for name in idle)}."] if idle else []
+    if clamped:
+        found.append(f"Options beyond what the client here can do: {', '.join(clamped)}.")
+    return tuple(found)
 
 
 def _acknowledged(given: Mapping[str, str], *, once: bool) -> dict[str, str]:
@@ -197,28 +261,6 @@ def _check_delivery_time(delivery: str, linger: str) -> None:
             f"Remove it: it is {DEFAULT_DELIVERY_MS}. Kafka asks for linger.ms and request.timeout.ms together at"
             " least.",
         )
-
-
-def _block_ms(text: str | None) -> int:
-    if text is None:
-        return DEFAULT_MAX_BLOCK_MS
-    if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= LONGEST_BLOCK_MS):
-        raise _refused(
-            "max.block.ms",
-            f"{text!r} is not a number of milliseconds from 1 to {LONGEST_BLOCK_MS}",
-            f"Remove it: it is {DEFAULT_MAX_BLOCK_MS}.",
-        )
-    return int(text)
-
-
-def _buffer(text: str | None) -> int:
-    if text is None:
-        return DEFAULT_BUFFER_BYTES
-    if not (text.isascii() and text.isdecimal() and MEBIBYTE <= int(text) <= 1024 * MEBIBYTE):
-        raise _refused(
-            "buffer.memory", f"{text!r} is not a number of bytes from 1 MiB to 1 GiB", "Remove it: it is 32 MiB."
-        )
-    return int(text)
 
 
 def _client(given: Mapping[str, str], client_id: str) -> ClientSettings:

@@ -51,6 +51,14 @@ def test_every_setting_that_is_read_arrives() -> None:
 
 def test_what_has_no_effect_is_taken() -> None:
     assert client_settings({**SERVERS, **dict.fromkeys(WITHOUT_EFFECT, "anything")}) == client_settings(SERVERS)
+    assert client_settings({**SERVERS, "config.providers.file.class": "x"}) == client_settings(SERVERS)
+
+
+def test_nought_is_as_little_as_there_can_be_where_kafka_takes_it() -> None:
+    names = ("fetch.max.bytes", "max.partition.fetch.bytes", "retry.backoff.max.ms", "retry.backoff.ms")
+    read = client_settings({**SERVERS, **dict.fromkeys(names, "0")})
+    assert (read.fetch_max_bytes, read.partition_fetch_bytes) == (1, 1)
+    assert (read.retry_backoff_max_ms, read.retry_backoff_ms) == (1, 1)
 
 
 @pytest.mark.parametrize(

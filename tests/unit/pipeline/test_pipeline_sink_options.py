@@ -21,6 +21,8 @@ from regency.pipeline.sink import batch_writer, stream_writer
 from regency.pipeline.sink_columns import check_columns
 from regency.pipeline.sink_errors import SinkColumnsInvalid, SinkModeRefused
 from regency.pipeline.sink_options import write_options
+from regency.pipeline.sink_producer import check_settings
+from regency.pipeline.sink_ranges import RANGES
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 ONCE = {"effectivelyOnce": "true", "topic": "t"}
@@ -71,6 +73,7 @@ def test_settings_of_the_java_producer_are_translated():
         ({"kafka.value.serializer": "x"}, "Option kafka.value.serializer: values are always written"),
         ({"kafka.transactional.id": "x"}, "brokers offer no transactions. Option effectivelyOnce"),
         ({"kafka.partitioner.class": "x"}, "choose partitions with a column partition"),
+        ({"kafka.partitioner.ignore.keys": "true"}, "Choose partitions with a column partition"),
         ({"kafka.interceptor.classes": "x"}, "no Java client"),
         ({"kafka.lingr.ms": "1"}, "Option kafka.lingr.ms: the producer has no such setting; did you mean linger.ms?"),
         ({"kafka.ssl.truststore.location": "x"}, "TLS and SASL are not offered"),
@@ -78,14 +81,21 @@ def test_settings_of_the_java_producer_are_translated():
         ({"kafka.acks": "1", "kafka.enable.idempotence": "true"}, "kafka.acks: '1' contradicts enable.idempotence"),
         ({"kafka.enable.idempotence": "maybe"}, "neither true nor false"),
         ({"kafka.max.in.flight.requests.per.connection": "6"}, "'6' is not 1 to 5"),
-        ({"kafka.buffer.memory": "1k"}, "'1k' is not a number of bytes"),
+        ({"kafka.buffer.memory": "1k"}, "'1k' is no value it can have: a whole number from 0 to 9223372036854775807"),
+        ({"kafka.max.request.size": "2147483648"}, "'2147483648' is no value it can have: a whole number from 0 to 21"),
+        ({"kafka.send.buffer.bytes": "-2"}, "Option kafka.send.buffer.bytes: '-2' is no value it can have: a whole"),
+        ({"kafka.compression.zstd.level": "23"}, "a whole number from -131072 to 22 is expected"),
+        ({"kafka.retries": "-1"}, "a whole number from 0 to 2147483647 is expected"),
         ({"kafka.retries": "0"}, "Option kafka.retries: '0' contradicts enable.idempotence, which is true: a request"),
         ({"kafka.retries": "0"}, "Remove it, or set kafka.enable.idempotence to false and lose records; how long"),
         ({**ONCE, "kafka.retries": "0"}, "Option kafka.retries: '0' contradicts effectivelyOnce"),
         ({"kafka.delivery.timeout.ms": "1"}, "Option kafka.delivery.timeout.ms: '1' is not more than kafka.linger.ms"),
         ({"kafka.delivery.timeout.ms": "0", "kafka.linger.ms": "0.0"}, "which is 0.0: a record would be given up"),
-        ({"kafka.max.block.ms": "0"}, "Option kafka.max.block.ms: '0' is not a number of milliseconds from 1 to"),
-        ({"kafka.max.block.ms": "3600001"}, "Remove it: it is 60000."),
+        ({"kafka.linger.ms": "900001"}, "which is 900001: a record would be given up"),
+        (
+            {"kafka.max.block.ms": "-1"},
+            "Option kafka.max.block.ms: '-1' is no value it can have: a whole number from 0",
+        ),
         ({"kafka.bootstrap.servers": "nowhere"}, "'nowhere' is not HOST:PORT"),
         ({"subscribe": "t"}, "Option subscribe: it belongs to reading"),
         ({"startingOffsets": "latest"}, "Option startingOffsets: it belongs to reading"),
@@ -131,12 +141,8 @@ def test_a_value_the_client_refuses_is_refused_at_planning():
 
 
 def test_values_that_contradict_each_other_are_refused_by_name_and_nothing_is_said_beside(capfd):
-    backoff = {"kafka.reconnect.backoff.ms": "20000"}
     rule = "`reconnect.backoff.max.ms` must be >= `reconnect.backoff.ms`"
-    with pytest.raises(PipelineOptionInvalid) as refused:
-        batch_writer({**SERVERS, "topic": "t", **backoff}, schema(value=BinaryType()), False)
-    assert f"Option kafka.reconnect.backoff.ms: '20000' is no value it can have: {rule}." in str(refused.value)
-    backoff |= {"kafka.reconnect.backoff.max.ms": "15000"}
+    backoff = {"kafka.reconnect.backoff.ms": "20000", "kafka.reconnect.backoff.max.ms": "15000"}
     with pytest.raises(PipelineOptionInvalid) as refused:
         batch_writer({**SERVERS, "topic": "t", **backoff}, schema(value=BinaryType()), False)
     assert f": {rule}." in str(refused.value)
@@ -146,6 +152,102 @@ def test_values_that_contradict_each_other_are_refused_by_name_and_nothing_is_sa
             batch_writer({**SERVERS, "topic": "t", **wrong}, schema(value=BinaryType()), False)
     batch_writer({**SERVERS, "topic": "t", "kafka.retries": "0", "kafka.acks": "1"}, schema(value=BinaryType()), False)
     assert capfd.readouterr() == ("", "")
+
+
+TAKEN = [
+    ("acks", "-1", {"acks": "-1"}),
+    ("batch.size", "0", {"batch.size": "1"}),
+    ("connections.max.idle.ms", "-1", {"connections.max.idle.ms": "0"}),
+    ("delivery.timeout.ms", "2147483647", {"delivery.timeout.ms": "2147483647"}),
+    ("interceptor.classes", "", {}),
+    ("partitioner.ignore.keys", "false", {}),
+    ("receive.buffer.bytes", "-1", {"socket.receive.buffer.bytes": "0"}),
+    ("reconnect.backoff.ms", "0", {"reconnect.backoff.ms": "0", "reconnect.backoff.max.ms": "10000"}),
+    ("reconnect.backoff.ms", "20000", {"reconnect.backoff.ms": "20000", "reconnect.backoff.max.ms": "20000"}),
+    ("request.timeout.ms", "5000", {"request.timeout.ms": "5000", "socket.timeout.ms": "5000"}),
+    ("retries", "2147483647", {"retries": "2147483647"}),
+    ("send.buffer.bytes", "-1", {"socket.send.buffer.bytes": "0"}),
+]
+"""Values Kafka's producer takes, and what is said to the client here."""
+CLAMPED = [
+    ("buffer.memory", "0", {}, "1048576"),
+    ("buffer.memory", "2147483648", {}, "1073741824"),
+    ("linger.ms", "900001", {"linger.ms": "900000"}, "900000"),
+    ("max.block.ms", "0", {"topic.metadata.propagation.max.ms": "1"}, "1"),
+    ("max.block.ms", "9223372036854775807", {"topic.metadata.propagation.max.ms": "3600000"}, "3600000"),
+    ("max.request.size", "0", {"message.max.bytes": "1000"}, "1000"),
+    ("max.request.size", "2147483647", {"message.max.bytes": "1000000000"}, "1000000000"),
+    ("metadata.max.age.ms", "0", {"metadata.max.age.ms": "1"}, "1"),
+    ("request.timeout.ms", "0", {"socket.timeout.ms": "10"}, "10"),
+    ("request.timeout.ms", "3600000", {"request.timeout.ms": "300000", "socket.timeout.ms": "300000"}, "300000"),
+    ("retry.backoff.ms", "0", {"retry.backoff.ms": "1"}, "1"),
+    ("retry.backoff.ms", "600000", {"retry.backoff.ms": "300000"}, "300000"),
+    ("socket.connection.setup.timeout.ms", "1", {"socket.connection.setup.timeout.ms": "1000"}, "1000"),
+]
+"""Values Kafka's producer takes and the client here does not."""
+
+
+@pytest.mark.parametrize(("name", "text", "conf"), TAKEN)
+def test_what_kafkas_producer_takes_is_taken_and_means_the_same(name: str, text: str, conf: dict[str, str]):
+    producer = write_options({**SERVERS, f"kafka.{name}": text}, stream=False).producer
+    assert producer.librdkafka | conf == producer.librdkafka
+    assert producer.warnings == ()
+    check_settings(producer)
+
+
+@pytest.mark.parametrize(("name", "text", "conf", "counts"), CLAMPED)
+def test_what_the_client_cannot_do_comes_as_near_as_it_can_with_a_warning(name, text, conf, counts):
+    room = {"kafka.delivery.timeout.ms": "1000000"}
+    producer = write_options({**SERVERS, **room, f"kafka.{name}": text}, stream=False).producer
+    assert producer.librdkafka | conf == producer.librdkafka
+    assert producer.warnings == (
+        f"Options beyond what the client here can do: kafka.{name}={text} counts as {counts}.",
+    )
+    check_settings(producer)
+
+
+@pytest.mark.parametrize("value", range(2))
+@pytest.mark.parametrize("name", sorted(RANGES))
+def test_the_client_takes_the_ends_of_every_range(name: str, value: int):
+    end = (RANGES[name].lowest, RANGES[name].highest)[value]
+    given = {f"kafka.{name}": str(end), "kafka.acks": "1", "kafka.reconnect.backoff.max.ms": "3600000"}
+    for codec in ("gzip", "lz4", "zstd"):
+        check_settings(write_options({**SERVERS, "kafka.compression.type": codec, **given}, stream=False).producer)
+
+
+def test_levels_of_compression_count_for_the_codec_that_is_chosen():
+    levels = {"kafka.compression.gzip.level": "9", "kafka.compression.lz4.level": "17"}
+    conf = {codec: options(**levels, kafka__compression__type=codec).producer for codec in ("gzip", "lz4", "none")}
+    assert [conf[codec].librdkafka.get("compression.level") for codec in conf] == ["9", "12", None]
+    idle = "Options without effect here: kafka.compression"
+    clamped = "Options beyond what the client here can do: kafka.compression.lz4.level=17 counts as 12."
+    assert [conf[codec].warnings for codec in conf] == [
+        (f"{idle}.lz4.level.", clamped),
+        (f"{idle}.gzip.level.", clamped),
+        (f"{idle}.gzip.level, kafka.compression.lz4.level.", clamped),
+    ]
+
+
+def test_what_is_waited_for_an_answer_is_request_timeout_ms_for_writing_and_for_reading_back():
+    assert options().producer.librdkafka["socket.timeout.ms"] == "30000"
+    given = options(kafka__request__timeout__ms="3600000").producer
+    assert given.client.request_timeout_ms == 300_000
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "auto.include.jmx.reporter",
+        "config.providers",
+        "config.providers.file.class",
+        "metadata.recovery.strategy",
+        "security.providers",
+        "transaction.timeout.ms",
+    ],
+)
+def test_what_changes_no_record_is_taken_with_a_warning(name: str):
+    producer = write_options({**SERVERS, f"kafka.{name}": "x"}, stream=False).producer
+    assert producer.warnings == (f"Options without effect here: kafka.{name}.",)
 
 
 def test_overwriting_a_topic_is_refused_and_the_output_mode_complete_is_not():
