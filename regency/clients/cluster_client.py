@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Self
 
 import msgspec
 
-from regency.broker_agent.wire.codec import ListOffsetsRequest, Message
+from regency.broker_agent.wire.codec import DescribeConfigsRequest, ListOffsetsRequest, Message
 from regency.broker_agent.wire.peer import PeerConnection, PeerUnavailable
 from regency.clients.cluster_metadata import MISSING, ClusterMetadata, error_code
 from regency.clients.connections import Connections
@@ -30,6 +30,9 @@ EARLIEST: Final = -2
 """Timestamp that stands for where the log begins."""
 
 LIST_OFFSETS_VERSION: Final = 7
+DESCRIBE_CONFIGS_VERSION: Final = 4
+TOPIC_RESOURCE: Final = 2
+MAX_MESSAGE_BYTES: Final = "max.message.bytes"
 CONSUMER: Final = -1
 DEBUGGING: Final = -2
 """Replica ids of who asks: a consumer is told of high watermarks, a debugger of log ends."""
@@ -147,6 +150,39 @@ class ClusterClient:
             if waiting and not self._connections.back_off(rounds, deadline):
                 raise _uncommitted(min(waiting), visible, ends)
         return {name: ends[name].offset for name in partitions}
+
+    def largest_batches(self, topics: Collection[str]) -> dict[str, int]:
+        """Bytes of the largest batch each topic takes (max.message.bytes), where the cluster tells it.
+
+        Left out are topics that do not exist and those whose settings one may not see; all where no broker answers
+        the first time it is asked. Creates no topic, raises nothing.
+        """
+        resource = DescribeConfigsRequest.DescribeConfigsResource
+        request = DescribeConfigsRequest(
+            version=DESCRIBE_CONFIGS_VERSION,
+            resources=[
+                resource(
+                    version=DESCRIBE_CONFIGS_VERSION,
+                    resource_type=TOPIC_RESOURCE,
+                    resource_name=topic,
+                    configuration_keys=[MAX_MESSAGE_BYTES],
+                )
+                for topic in topics
+            ],
+            include_synonyms=False,
+            include_documentation=False,
+        )
+        try:
+            results = self._connections.ask_once(request, DESCRIBE_CONFIGS_VERSION).results
+        except ClusterUnavailable:
+            return {}
+        return {
+            result.resource_name: int(each.value)
+            for result in results
+            if result.error_code == ErrorCode.NONE
+            for each in result.configs
+            if each.name == MAX_MESSAGE_BYTES and (each.value or "").isdecimal()
+        }
 
     def _ends(
         self, partitions: Collection[TopicPartition], replica: int, deadline: int

@@ -92,6 +92,24 @@ class Connections:
         self._order = list(dict.fromkeys([asked, *known[after:], *known[:after], *self._order]))
         return found
 
+    def ask_once(self, message: Message, version: int) -> Message:
+        """The answer of any broker, each asked once and shortly: for what one can do without.
+
+        Raises ClusterUnavailable.
+        """
+        failures: dict[Address, str] = {}
+        timeout = min(FIRST_PATIENCE_MS, self._settings.request_timeout_ms)
+        for address in list(self._order):
+            if self.closed:
+                break
+            try:
+                return self._at(address).exchange(message, version, timeout_ms=timeout)
+            except PeerUnavailable as error:
+                failures[address] = error.message
+                self._order.remove(address)
+                self._order.append(address)
+        raise self._unavailable(failures)
+
     def _ask_any(self, message: Message, version: int, deadline_ms: int) -> Message:
         """The answer of the first that gives one; who does not is asked last from then on."""
         patience = FIRST_PATIENCE_MS

@@ -80,7 +80,7 @@ class DeliveryFailed(PipelineError):
 
 _HINTS = {
     "MSG_SIZE_TOO_LARGE": "Raise the topic's max.message.bytes and the option kafka.max.request.size, or write smaller"
-    " rows.",
+    " rows; where rows are smaller, lower kafka.batch.size to the topic's max.message.bytes.",
     "_UNKNOWN_TOPIC": "Create the topic first: `regency topics create`.",
     "UNKNOWN_TOPIC_OR_PART": "Create the topic first: `regency topics create`.",
     "TOPIC_EXCEPTION": "The name of the topic is not valid.",

@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol, Self
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from regency.clients.cluster_client import ClusterClient
 from regency.clients.errors import ClusterUnavailable
 from regency.pipeline.errors import PipelineOptionInvalid
 from regency.pipeline.sink_errors import DeliveryFailed
@@ -63,12 +64,15 @@ class TopicProducer:
         self._servers = settings.client.servers
         self._max_block_ms = settings.max_block_ms
         self._reached = False
+        self._fitted: set[str] = set()
+        self._cluster = ClusterClient(settings.client)
         self._trouble = ""
         self._buffer_bytes = settings.buffer_bytes
         self._bytes = 0
         self._records = 0
         callbacks = {"on_delivery": self._reported, "error_cb": self._told}
-        self._producer = Producer({**settings.librdkafka, **_FIXED, **callbacks})
+        self._conf = {**settings.librdkafka, **_FIXED, **callbacks}
+        self._producer = Producer(self._conf)
 
     def __enter__(self) -> Self:
         return self
@@ -79,13 +83,14 @@ class TopicProducer:
         if len(self._producer):
             self._producer.purge()
         self._producer.close()
+        self._cluster.close()
 
     def send_all(self, topic: str, partition: int, records: list[dict[str, Any]], size: int) -> None:
         """Queue records {key, value} of `size` bytes in their order.
 
         Raises DeliveryFailed, also for earlier ones, and ClusterUnavailable.
         """
-        self._reach(topic)
+        self._prepare(topic)
         self._make_room(size, len(records))
         queued = self._producer.produce_batch(topic, records, partition=partition)
         if queued != len(records):
@@ -95,7 +100,7 @@ class TopicProducer:
 
     def send(self, topic: str, partition: int, key: bytes | None, value: bytes | None, headers: Headers) -> None:
         """Queue one record. The caller has made room. Raises DeliveryFailed, ClusterUnavailable."""
-        self._reach(topic)
+        self._prepare(topic)
         try:
             self._producer.produce(topic, value, key, partition, headers=headers)  # type: ignore[arg-type]
         except KafkaException as error:
@@ -114,6 +119,28 @@ class TopicProducer:
             self._life.check()
         self._raise_failure()
         self._bytes = self._records = 0
+
+    def _prepare(self, topic: str) -> None:
+        """Before the first record of a topic. Raises ClusterUnavailable, DeliveryFailed for records of others."""
+        if topic not in self._fitted:
+            self._reach(topic)
+            self._fit(topic)
+            self._fitted.add(topic)
+
+    def _fit(self, topic: str) -> None:
+        """Make no batch that is larger than the topic takes.
+
+        Kafka's producer cuts a batch that a broker finds too large; this one would fail.
+        """
+        largest = self._cluster.largest_batches((topic,)).get(topic)
+        if largest is None or largest >= int(self._conf["batch.size"]):
+            return
+        room = self._bytes, self._records
+        self.finish()
+        self._bytes, self._records = room  # of the record that is about to be sent, too
+        self._producer.close()
+        self._conf["batch.size"] = str(max(1, largest))
+        self._producer = Producer(self._conf)
 
     def _reach(self, topic: str) -> None:
         """Before the first record: wait until some broker answers, at most max.block.ms. Raises ClusterUnavailable.

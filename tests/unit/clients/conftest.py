@@ -11,6 +11,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from regency.broker_agent.wire.apis import ApiKey
 from regency.broker_agent.wire.codec import (
+    DescribeConfigsResponse,
     FetchResponse,
     ListOffsetsResponse,
     MetadataResponse,
@@ -83,6 +84,8 @@ class FakeCluster:
         self.asked: list[tuple[int, Any]] = []
         self.timeouts: list[int | None] = []
         self.closed: set[int] = set()
+        self.largest: dict[str, int] = {}
+        """max.message.bytes of topics."""
         self.poll_ms = 0
         """How long an answer without records takes."""
 
@@ -107,6 +110,7 @@ class FakeCluster:
             ApiKey.METADATA: self._metadata,
             ApiKey.LIST_OFFSETS: self._list_offsets,
             ApiKey.FETCH: self._fetch,
+            ApiKey.DESCRIBE_CONFIGS: self._describe_configs,
         }
         answer = answers[request.api_key](broker, request.message, version)
         return decode_response(request.api_key, version, encode_response(request.api_key, version, 1, answer)[4:])[1]
@@ -191,6 +195,36 @@ class FakeCluster:
                 )
             topics.append(topic_class(version=version, name=topic.name, partitions=rows))
         return ListOffsetsResponse(version=version, topics=topics)
+
+    def _describe_configs(self, broker: int, message: Any, version: int) -> Any:
+        result = DescribeConfigsResponse.DescribeConfigsResult
+        found = []
+        for asked in message.resources:
+            assert (asked.resource_type, asked.configuration_keys) == (2, ["max.message.bytes"])
+            known = asked.resource_name in self.largest
+            error = ErrorCode.NONE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            config = result.DescribeConfigsResourceResult(
+                version=version,
+                name="max.message.bytes",
+                value=str(self.largest.get(asked.resource_name)),
+                read_only=False,
+                config_source=1,
+                is_sensitive=False,
+                synonyms=[],
+                config_type=3,
+                documentation=None,
+            )
+            found.append(
+                result(
+                    version=version,
+                    error_code=int(error),
+                    error_message=None,
+                    resource_type=2,
+                    resource_name=asked.resource_name,
+                    configs=[config] if known else [],
+                )
+            )
+        return DescribeConfigsResponse(version=version, throttle_time_ms=0, results=found)
 
     def _fetch(self, broker: int, message: Any, version: int) -> Any:
         assert (message.replica_state.replica_id, message.session_epoch, message.isolation_level) == (-1, -1, 0)

@@ -284,3 +284,23 @@ def test_what_nobody_commits_is_an_error_that_tells_both_ends(
     assert "regency status" in str(failed.value)
     assert 60_000 <= clock.monotonic_ms() - began <= 61_000
     assert client.committed_ends([]) == {}
+
+
+def test_the_largest_batch_of_a_topic_is_asked_of_any_broker_and_each_once(cluster: Any, client: ClusterClient) -> None:
+    cluster.largest = {"t": 2_000, "u": 1_048_588}
+    cluster.dead = {1: "paused"}
+    assert client.largest_batches(["t", "nosuch", "u"]) == cluster.largest
+    assert client.largest_batches(["t"]) == {"t": 2_000}
+    assert [broker for broker, _ in cluster.asked] == [1, 2, 2], "who answered is asked first"
+    assert cluster.timeouts == [2_000] * 3
+
+
+def test_a_cluster_that_does_not_tell_its_largest_batches_is_asked_no_more(
+    cluster: Any, client: ClusterClient, clock: ManualClock
+) -> None:
+    cluster.largest = {"t": 2_000}
+    cluster.dead = dict.fromkeys((1, 2, 3), "paused")
+    began = clock.monotonic_ms()
+    assert client.largest_batches(["t"]) == {}
+    assert clock.monotonic_ms() - began == 6_000
+    assert len(cluster.asked) == 3

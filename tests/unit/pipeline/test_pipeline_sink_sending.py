@@ -15,6 +15,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 
+from regency.clients.cluster_client import ClusterClient
 from regency.clients.errors import ClusterUnavailable
 from regency.pipeline import sink_producer, sink_tasks
 from regency.pipeline.sink_errors import DeliveryFailed, RowRefused, RowsDiffer, SinkStateUnusable
@@ -207,6 +208,37 @@ def test_a_record_that_is_too_large_fails_the_task_by_topic_and_cause(servers, t
     assert f"Topic {topic}: a record was not written to the cluster at {servers}:" in str(failed.value)
     assert "MSG_SIZE_TOO_LARGE" in str(failed.value)
     assert "kafka.max.request.size" in failed.value.hint
+    assert "kafka.batch.size" in failed.value.hint
+
+
+@pytest.mark.parametrize("headers", [False, True])
+def test_no_batch_is_larger_than_the_smallest_topic_so_far_takes(servers, monkeypatch, headers):
+    large, small, other = (f"t{next(_names)}" for _ in range(3))
+    takes = {large: 1_048_588, small: 2_000, other: 90_000}
+    sizes: list[str] = []
+    batches: list[str] = []
+
+    def largest(client: ClusterClient, topics: tuple[str, ...]) -> dict[str, int]:
+        batches.extend(topics)
+        return {topic: takes[topic] for topic in topics}
+
+    finish = TopicProducer.finish
+    monkeypatch.setattr(ClusterClient, "largest_batches", largest)
+    monkeypatch.setattr(TopicProducer, "finish", lambda self: (sizes.append(self._conf["batch.size"]), finish(self))[1])
+    topics = [large] * 10 + [small] * 10 + [other] * 10 + [large] * 10
+    columns: dict[str, Any] = {
+        "topic": pa.array(topics),
+        "value": pa.array([b"%d" % row for row in range(40)]),
+        "partition": pa.array([0] * 40, pa.int32()),
+    }
+    if headers:
+        columns["headers"] = pa.array([[{"key": "a", "value": b""}]] * 40, HEADERS)
+    write_at_least_once([frame(**columns)] * 2, options(servers, None))
+    assert batches == [large, small, other]
+    assert sizes == ["1048576", "2000"], "what is queued is sent before batches become smaller"
+    rows = [b"%d" % row for row in [*range(10), *range(30, 40)]]
+    assert [record.value for record in consumed(servers, large, 40)] == rows * 2
+    assert [record.value for record in consumed(servers, small, 20)] == [b"%d" % row for row in range(10, 20)] * 2
 
 
 @pytest.mark.parametrize("headers", [False, True])
