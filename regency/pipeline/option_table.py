@@ -59,5 +59,16 @@ READ_OPTIONS: Final = (
 
 BY_LOWER_NAME: Final = {option.name.lower(): option for option in READ_OPTIONS}
 
-OF_WRITING: Final = {"topic": "topic"}
-"""Options of Spark's Kafka sink that are none of its source, by name in lower case."""
+_OF_THE_QUERY: Final = "it belongs to the query, not to its source"
+
+OF_ELSEWHERE: Final = {
+    "topic": ("topic", "it belongs to writing", "Choose what is read with subscribe."),
+    "path": (
+        "path",
+        "what is read are topics, not a path",
+        "Name topics with option subscribe, and call load() bare.",
+    ),
+    "checkpointlocation": ("checkpointLocation", _OF_THE_QUERY, "Set it on writeStream."),
+    "queryname": ("queryName", _OF_THE_QUERY, "Set it on writeStream, with queryName(...)."),
+}
+"""Options that users of Spark look for here in vain, by name in lower case: name, why not, and what to do."""

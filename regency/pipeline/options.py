@@ -17,7 +17,7 @@ from regency.pipeline.errors import PipelineOptionInvalid
 from regency.pipeline.kafka_settings import PREFIX, read_client_settings, warnings_about
 from regency.pipeline.limits import ByPartition, ByTimestamp, Everywhere, Limit
 from regency.pipeline.offsets import EARLIEST, LATEST, Offsets, named, parse_offsets
-from regency.pipeline.option_table import BY_LOWER_NAME, OF_WRITING, READ_OPTIONS, Use
+from regency.pipeline.option_table import BY_LOWER_NAME, OF_ELSEWHERE, READ_OPTIONS, Use
 from regency.pipeline.topic_choice import TopicChoice, topic_choice
 
 _NOTHING_TO_LOOK_UP = "startingOffsetsByTimestampStrategy"
@@ -103,10 +103,9 @@ def _named(options: Mapping[str, str], *, stream: bool) -> dict[str, str]:
                     hint=f"Remove it; it belongs to a {option.use.value} query.",
                 )
             given[option.name] = text
-        elif name.lower() in OF_WRITING:
-            raise PipelineOptionInvalid(
-                OF_WRITING[name.lower()], "it belongs to writing", hint="Choose what is read with subscribe."
-            )
+        elif name.lower() in OF_ELSEWHERE:
+            known, reason, hint = OF_ELSEWHERE[name.lower()]
+            raise PipelineOptionInvalid(known, reason, hint=hint)
         elif not name.lower().startswith(PREFIX):
             raise _unknown(name)
     return given

@@ -7,11 +7,12 @@ producer takes nothing else.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
 
+from regency.model.topic_names import InvalidTopicName, validate_topic_name
 from regency.pipeline.sink_errors import RowRefused
 from regency.pipeline.sink_identity import Headers
 from regency.pipeline.sink_producer import ANY_PARTITION
@@ -64,7 +65,8 @@ def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 def rows_of(batch: pa.RecordBatch, topic: str | None) -> Rows:
     """The rows of a batch whose columns were checked. `topic` is that of all rows, None for the column's.
 
-    Raises RowRefused for a null topic, a partition below 0, a header without key.
+    Raises RowRefused for a null topic, a name no topic can have, a partition below 0, a header without key, and for
+    what is no UTF-8 in names and keys of headers.
     """
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     return Rows(
@@ -85,8 +87,27 @@ def _topics(columns: dict[str, pa.Array], topic: str | None) -> list[str] | str:
         raise RowRefused(
             "A row has null in the column topic.", hint="Set option topic for a topic of all rows, or filter such rows."
         )
-    names: list[str] = column.to_pylist()
-    return names[0] if names and names.count(names[0]) == len(names) else names
+    names: list[str] = _texts(column, "topic")
+    different = set(names)
+    for name in different:
+        try:
+            validate_topic_name(name)
+        except InvalidTopicName as error:
+            raise RowRefused(f"A row goes to no topic: {error.message}", hint=error.hint) from None
+    return names[0] if len(different) == 1 else names
+
+
+def _texts(column: pa.Array, name: str) -> list[Any]:
+    """The values of a column that has texts. Raises RowRefused."""
+    try:
+        values: list[Any] = column.to_pylist()
+    except UnicodeDecodeError as error:
+        what = "a key that is" if name == "headers" else "what is"
+        raise RowRefused(
+            f"A row has in the column {name} {what} no UTF-8: {error.object[:100]!r}.",
+            hint="Such texts come from CAST(... AS STRING) of other bytes: decode these, or leave them out.",
+        ) from None
+    return values
 
 
 def _bytes(column: pa.Array) -> list[bytes | None]:
@@ -102,7 +123,7 @@ def _headers(column: pa.Array | None) -> list[Headers | None] | None:
     if column is None or column.null_count == len(column):
         return None
     found: list[Headers | None] = []
-    for headers in column.to_pylist():
+    for headers in _texts(column, "headers"):
         if headers is None:
             found.append(None)
             continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Mapping
 from typing import TypeAlias
 
@@ -126,7 +127,16 @@ def _matching(text: str) -> Matching:
     if not text:
         raise PipelineOptionInvalid("subscribePattern", "it is empty", hint="Give a pattern such as flights-.*")
     try:
-        re.compile(text)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", FutureWarning)
+            re.compile(text)
+    except FutureWarning as error:
+        # Java has sets of sets, such as [a-z&&[^g]]; Python only warns that it may have them one day, and finds nothing
+        raise PipelineOptionInvalid(
+            "subscribePattern",
+            f"{text[:200]!r} has sets of sets, which Python's re does not know ({error})",
+            hint="Write it without, such as (?![g])[a-z]; a backslash makes [, &, -, | and ~ plain.",
+        ) from error
     except (re.error, RecursionError, OverflowError) as error:
         raise PipelineOptionInvalid(
             "subscribePattern",

@@ -87,6 +87,32 @@ def test_exactly_one_choice_of_topics() -> None:
         assert refused({**servers, "assign": text}).option == "assign", text
 
 
+@pytest.mark.parametrize("pattern", ["[a-z&&[^g]]", "[[:alpha:]]", "[a--b]", "[a||b]"])
+def test_a_pattern_that_means_another_thing_in_java_is_refused(pattern: str) -> None:
+    error = refused({"kafka.bootstrap.servers": "localhost:9092", "subscribePattern": pattern})
+    assert error.option == "subscribePattern"
+    assert f"{pattern!r} has sets of sets, which Python's re does not know" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("path", "Option path: what is read are topics, not a path. Name topics with option subscribe"),
+        (
+            "checkpointLocation",
+            "Option checkpointLocation: it belongs to the query, not to its source. Set it on write",
+        ),
+        ("queryName", "Option queryName: it belongs to the query"),
+        ("topic", "Option topic: it belongs to writing. Choose what is read with subscribe"),
+    ],
+)
+def test_options_that_belong_elsewhere_are_told_where(name: str, words: str) -> None:
+    assert words in str(refused({**BASE, name.upper(): "x"}))
+    with pytest.raises(PipelineOptionInvalid) as error:
+        read_options({**BASE, name: "x"}, stream=True)
+    assert words in str(error.value)
+
+
 def test_a_time_for_all_comes_before_one_for_each_before_offsets() -> None:
     offsets, times = '{"t":{"0":7,"1":-2}}', '{"t":{"0":1000,"1":2000}}'
     assert batch(startingOffsets=offsets).starting == ByPartition({T0: 7, T1: -2})
