@@ -6,26 +6,26 @@ from pathlib import Path
 
 import click
 
-from regency.cli.context import output_option
+from regency.cli.context import output_option, say
 from regency.cli.exits import Exit
 from regency.cli.judging import Rules, judging_options, tell_verdict
+from regency.history.files import file_lines, find_files, nothing_read, told_others
 from regency.history.judge_pieces import judge_piece
 from regency.history.operations import HistoryMalformed, Operation, decode_operations
 
 
 @click.command()
-@click.argument(
-    "files", nargs=-1, required=True, metavar="FILE...", type=click.Path(exists=True, dir_okay=False, path_type=Path)
-)
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(exists=True, path_type=Path))
 @judging_options
 @output_option
-def judge(files: tuple[Path, ...], rules: Rules) -> Exit:
+def judge(paths: tuple[Path, ...], rules: Rules) -> Exit:
     """Judge a history of what producers were told and consumers saw: does it fit one log per partition?
 
-    The files together are one history: lines of JSON, an operation each, in any order (docs/pipeline-judge.md has the
+    PATHs are files, also compressed (*.gz), and directories, of which all *.jsonl and *.jsonl.gz below are read.
+    Together they are one history: lines of JSON, an operation each, in any order (docs/pipeline-judge.md has the
     operations). All of it is kept in memory; `regency pipeline judge` gives the same verdict on larger ones.
 
-    Exit status 0: clean; 1: something was found that is not allowed, or the files are no history.
+    Exit status 0: clean; 1: something was found that is not allowed, or the files are no history, or an empty one.
 
     \b
     Examples:
@@ -33,11 +33,15 @@ def judge(files: tuple[Path, ...], rules: Rules) -> Exit:
       regency judge history.jsonl --allow retry-duplicate --allow retry-reordered
       regency judge history.jsonl --producers producers.json -o json | jq .counts
     """
+    found = find_files(paths)
+    if found.others:
+        say(told_others(found.others))
     operations: list[Operation] = []
-    for file in files:
-        with file.open("rb") as lines:
-            try:
-                operations += decode_operations(lines)
-            except HistoryMalformed as error:
-                raise HistoryMalformed(f"{file}: {error}") from error
+    for file in found.files:
+        try:
+            operations += decode_operations(file_lines(file))
+        except HistoryMalformed as error:
+            raise HistoryMalformed(f"{file}: {error.message}", hint=error.hint) from error
+    if not operations:
+        raise nothing_read(paths)
     return tell_verdict(judge_piece(operations, allow=rules.allow, producers=rules.producers, most=rules.most))

@@ -246,6 +246,6 @@ def decode_operations(lines: Iterable[bytes | str]) -> list[Operation]:
             continue
         try:
             operations.append(_decoder.decode(line))
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise HistoryMalformed(f"line {number} of the history is no operation: {error}.") from error
     return operations

@@ -55,7 +55,7 @@ def decode_decision(line: bytes | str) -> Decision | None:
     """The decision on a line; None where the line is torn or is not a decision."""
     try:
         return _decoder.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 

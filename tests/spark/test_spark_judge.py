@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
 import subprocess
@@ -28,6 +29,7 @@ from regency.history.judge_pieces import judge_piece
 from regency.history.judge_table import Anomaly, Configuration
 from regency.history.operations import (
     Drained,
+    HistoryMalformed,
     LeaderChanged,
     Operation,
     Outcome,
@@ -37,7 +39,8 @@ from regency.history.operations import (
     decode_operations,
     encode_operations,
 )
-from regency.pipeline.jobs.judge import judge_history
+from regency.pipeline.history_files import FilesUnreadable, damaged, find_files, text_of
+from regency.pipeline.jobs.judge import judge_files, judge_history
 
 PLAIN = Configuration(idempotent=False, acks=1, in_flight=1)
 BREAKS = (lose_the_last, write_twice, exchange_two, forge_one, forget_a_poll, deny_one)
@@ -64,9 +67,15 @@ def many_histories() -> list[Operation]:
 
 
 def in_files(directory: Path, operations: list[Operation], files: int) -> list[str]:
+    """Some in directories of hidden names, one compressed, with a byte order mark where others have none."""
     for number in range(files):
-        lines = encode_operations(operations[number::files])
-        (directory / f"{number}.jsonl").write_bytes(lines + b"\n  \n")
+        lines = b"\xef\xbb\xbf" * (number % 2) + encode_operations(operations[number::files]) + b"\n  \n\t\r\n"
+        own = directory / ("", ".run", "_old/[1]")[number % 3]
+        own.mkdir(parents=True, exist_ok=True)
+        if number == 4:
+            (own / f"{number}.jsonl.gz").write_bytes(gzip.compress(lines))
+        else:
+            (own / f"{number}.jsonl").write_bytes(lines)
     return [str(directory)]
 
 
@@ -87,9 +96,36 @@ def test_a_history_that_claims_nothing_is_judged_so(spark: Any, tmp_path: Path) 
     local = judge_piece(operations)
     assert Anomaly.UNJUDGED not in local.counts
     assert judge_history(spark, in_files(tmp_path, operations, 2)) == local
-    (tmp_path / "none").mkdir()
-    (tmp_path / "none" / "empty.jsonl").touch()
-    assert judge_history(spark, [str(tmp_path / "none")]) == judge_piece([])
+
+
+def test_what_spark_would_leave_out_is_refused_or_found_by_name(spark: Any, tmp_path: Path) -> None:
+    for name in ("d/_hidden.jsonl", "d/.run/a.jsonl", "d/.run/.empty.jsonl", "d/b.jsonl.bak", "[c].jsonl", "x"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("" if "empty" in name else " \n")
+    found = find_files(spark, [str(tmp_path / each) for each in ("d", "[c].jsonl", "?", "d/.run/a.jsonl")])
+    places = [[each.removeprefix(f"file:{tmp_path}/") for each in names] for names in found]
+    assert places == [["d/.run/a.jsonl", "[c].jsonl", "x"], ["d/_hidden.jsonl"], ["d/b.jsonl.bak"]]
+    with pytest.raises(FilesUnreadable, match=r"_hidden\.jsonl would not be read"):
+        judge_history(spark, [str(tmp_path)])
+    with pytest.raises(FilesUnreadable, match="There is no "):
+        judge_history(spark, [str(tmp_path / "nothing*")])
+    with pytest.raises(FilesUnreadable, match="Spark reads 1 of 2 files"):
+        text_of(spark, [found.files[0], found.hidden[0]])
+    for files in ([], found.files):
+        with pytest.raises(HistoryMalformed, match="d holds no operations: there is nothing to judge"):
+            judge_files(spark, ["d"], files)
+
+
+def test_a_torn_file_is_an_error_that_names_it_and_says_why(spark: Any, tmp_path: Path) -> None:
+    good, torn = tmp_path / "good.jsonl.gz", tmp_path / "torn [1].jsonl.gz"
+    packed = gzip.compress(encode_operations(long_run(1)))
+    good.write_bytes(packed)
+    torn.write_bytes(packed[:-20])
+    with pytest.raises(HistoryMalformed, match=r"torn \[1\]\.jsonl\.gz: it is cut off"):
+        judge_history(spark, [str(tmp_path)])
+    torn.write_bytes(b"hello, no gzip at all\n")
+    wrong = damaged(spark, [str(good), str(torn), "no.jsonl"])
+    assert list(wrong) == [str(torn)] and wrong[str(torn)].startswith("it is no gzip file, or damaged (")
 
 
 @pytest.mark.parametrize(

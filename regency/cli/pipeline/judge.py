@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import click
 
+from regency.cli.context import say
 from regency.cli.exits import Exit
 from regency.cli.judging import Rules, judging_options, tell_verdict
 from regency.cli.pipeline.spark import SparkChoice, job_session, spark_options
-from regency.pipeline.jobs.judge import judge_history
+from regency.history.files import told_others
+from regency.pipeline.history_files import find_files
+from regency.pipeline.jobs.judge import judge_files, readable
 
 
 @click.command()
@@ -17,10 +20,12 @@ from regency.pipeline.jobs.judge import judge_history
 def judge(paths: tuple[str, ...], rules: Rules, spark: SparkChoice) -> Exit:
     """Judge a history of what producers were told and consumers saw that is too large for `regency judge`.
 
-    The verdict is the same. PATHs are files, directories and globs that Spark can read; together they are one history:
-    lines of JSON, an operation each, in any order. A task has the records of one partition in memory at a time.
+    The verdict is the same. PATHs are files, directories, of which all *.jsonl and *.jsonl.gz below are read, and
+    globs, anywhere that Spark can read; together they are one history: lines of JSON, an operation each, in any order.
+    A task has the records of one partition in memory at a time.
 
-    Exit status 0: clean; 1: something was found that is not allowed, the files are no history, or Spark failed.
+    Exit status 0: clean; 1: something was found that is not allowed, the files are no history, or an empty one, or
+    Spark failed.
 
     \b
     Examples:
@@ -29,5 +34,9 @@ def judge(paths: tuple[str, ...], rules: Rules, spark: SparkChoice) -> Exit:
       regency pipeline judge history/ --producers producers.json -o json | jq .counts
     """
     with job_session("regency judge", spark, stopped="There is no verdict.") as session:
-        verdict = judge_history(session, paths, allow=rules.allow, producers=rules.producers, most=rules.most)
+        found = find_files(session, paths)
+        if found.others:
+            say(told_others(found.others))
+        files = readable(found)
+        verdict = judge_files(session, paths, files, allow=rules.allow, producers=rules.producers, most=rules.most)
         return tell_verdict(verdict)

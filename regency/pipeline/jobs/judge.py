@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from regency.history.files import TORN_HINT, nothing_read
 from regency.history.judge_findings import DEFAULT_MOST, Verdict, add_verdicts
 from regency.history.judge_parts import Claims, Session
 from regency.history.judge_pieces import Producers, judge_piece
 from regency.history.judge_table import Anomaly
 from regency.history.operations import Drained, HistoryMalformed, Operation, Recreated, decode_operations
+from regency.pipeline.history_files import HIDDEN, FilesUnreadable, Found, damaged, find_files, text_of, unread
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 _ROUTE = "op string, topic string, partition long, client string, session long, invoked_ms long"
 _WHOLE = ("recreated", "drained")
 """Operations that are about no single partition."""
+_BLANKS = " \t\r\v\f"
+"""What `bytes.strip` takes off a line."""
 
 
 class Row(NamedTuple):
@@ -57,12 +61,59 @@ def judge_history(
     producers: Producers | None = None,
     most: int = DEFAULT_MOST,
 ) -> Verdict:
-    """The verdict on the operations in the files, which may be globs and anywhere that Spark can read.
+    """The verdict on the operations in the files below `paths`, which may be globs and anywhere that Spark can read.
 
-    Raises what Spark raises; a HistoryMalformed of a task arrives as Spark's PythonException.
+    Raises FilesUnreadable; HistoryMalformed for files that cannot be unpacked or hold no operations; and what Spark
+    raises. A HistoryMalformed of a task arrives as Spark's PythonException.
     """
-    lines = _lines(session, paths)
+    return judge_files(
+        session, paths, readable(find_files(session, paths)), allow=allow, producers=producers, most=most
+    )
+
+
+def readable(found: Found) -> list[str]:
+    """The files, all of which Spark reads. Raises FilesUnreadable for one it would leave out: it may hold anything."""
+    for name in found.hidden:
+        raise FilesUnreadable(f"{name} would not be read. {HIDDEN}.")
+    return found.files
+
+
+def judge_files(
+    session: SparkSession,
+    paths: Sequence[str],
+    files: Sequence[str],
+    *,
+    allow: frozenset[Anomaly] = frozenset(),
+    producers: Producers | None = None,
+    most: int = DEFAULT_MOST,
+) -> Verdict:
+    """As `judge_history`, of `files` that were found by `paths`."""
+    from py4j.protocol import Py4JJavaError  # noqa: PLC0415  (an extra)
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
+    if not files:
+        raise nothing_read(paths)
+    try:
+        return _verdict(session, paths, files, allow, producers, most)
+    except (PySparkException, Py4JJavaError) as error:
+        if unread(error):
+            for name, why in damaged(session, files).items():
+                raise HistoryMalformed(f"{name}: {why}.", hint=TORN_HINT) from error
+        raise
+
+
+def _verdict(
+    session: SparkSession,
+    paths: Sequence[str],
+    files: Sequence[str],
+    allow: frozenset[Anomaly],
+    producers: Producers | None,
+    most: int,
+) -> Verdict:
+    lines = _lines(session, files)
     whole = _whole(lines)
+    if whole is None:
+        raise nothing_read(paths)
     rows = _rows(lines, whole)
     verdicts = rows.repartition("topic", "partition").sortWithinPartitions("topic", "partition", "client", "session")
     judge_one = partial(_judged, whole=whole, allow=allow, producers=producers, most=most)
@@ -101,7 +152,7 @@ def _judge_piece(
     operations: list[Operation] = []
     for row in rows:
         if row.line is not None:
-            operations += _decode(row)
+            operations += _decode(row.line, row.file or f"{row.topic}-{row.partition}")
         elif row.client is not None and row.session is not None:
             went_on.add((row.client, row.session))
     if topic is None and operations:
@@ -111,43 +162,55 @@ def _judge_piece(
     return judge_piece([*operations, *recreated], claims, allow=allow, producers=producers, most=most)
 
 
-def _decode(row: Row) -> list[Operation]:
-    assert row.line is not None
+def _decode(line: bytes, where: str) -> list[Operation]:
     try:
-        return decode_operations([row.line])
+        return decode_operations([line])
     except HistoryMalformed as error:
-        where = f"{row.topic}-{row.partition}" if row.file is None else row.file
-        shown = row.line[:200].decode(errors="replace")
+        shown = line[:200].decode(errors="replace")
         raise HistoryMalformed(f"{where}: {error.__cause__ or error}. The line begins: {shown}") from error
 
 
-def _lines(session: SparkSession, paths: Sequence[str]) -> DataFrame:
+def _lines(session: SparkSession, files: Sequence[str]) -> DataFrame:
     from pyspark.sql import functions as f  # noqa: PLC0415  (an extra)
 
-    text = session.read.text(list(paths), lineSep="\n")
-    read = text.where(f.length("value") > 0).select(
-        f.col("value").cast("binary").alias("line"),
-        f.col("_metadata.file_path").alias("file"),
-        f.from_json("value", _ROUTE).alias("route"),
+    read = (
+        text_of(session, files)
+        .where(f.btrim("value", f.lit(_BLANKS)) != "")
+        .select(
+            f.col("value").cast("binary").alias("line"),
+            f.col("_metadata.file_path").alias("file"),
+            f.from_json("value", _ROUTE).alias("route"),
+        )
     )
     return read.select("line", "file", "route.*")
 
 
-def _whole(lines: DataFrame) -> Whole:
-    """One pass over everything for what concerns every partition."""
+def _whole(lines: DataFrame) -> Whole | None:
+    """One pass over everything for what concerns every partition; None where there are no lines at all."""
     from pyspark.sql import functions as f  # noqa: PLC0415  (an extra)
 
     [row] = lines.agg(
+        f.count("*").alias("many"),
         f.coalesce(f.max(f.col("op") == "final_read"), f.lit(False)).alias("final"),
-        f.collect_list(f.when(f.col("op").isin(*_WHOLE), f.col("line"))).alias("whole"),
+        f.collect_list(f.when(f.col("op").isin(*_WHOLE), f.struct("file", "line"))).alias("whole"),
     ).collect()
-    operations = decode_operations(bytes(line) for line in row.whole)
+    if not row.many:
+        return None
+    return whole_of(bool(row.final), ((each.file, bytes(each.line)) for each in row.whole))
+
+
+def whole_of(final: bool, lines: Iterable[tuple[str, bytes]]) -> Whole:
+    """What lines of _WHOLE say of the history, each with its file. `final`: it has a final read. Pure.
+
+    Raises HistoryMalformed that names the file and the line.
+    """
+    operations = [each for file, line in lines for each in _decode(line, file)]
     drained = [each.at_ms for each in operations if isinstance(each, Drained)]
     recreated: dict[str, list[Recreated]] = {}
     for each in operations:
         if isinstance(each, Recreated):
             recreated.setdefault(each.topic, []).append(each)
-    return Whole(bool(row.final) or bool(drained), min(drained, default=None), recreated)
+    return Whole(final or bool(drained), min(drained, default=None), recreated)
 
 
 def _rows(lines: DataFrame, whole: Whole) -> DataFrame:

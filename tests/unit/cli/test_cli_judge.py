@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -96,3 +97,31 @@ def test_a_line_that_is_no_operation_is_named(run: Command, tmp_path: Path) -> N
     result = run("judge", str(file))
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith(f"Error: {file}: line 2 of the history is no operation: ")
+
+
+def test_a_directory_is_read_with_all_below_whatever_the_names(run: Command, tmp_path: Path) -> None:
+    write(tmp_path / "good.jsonl", Drained(50))
+    (tmp_path / "_deep" / ".run").mkdir(parents=True)
+    write(tmp_path / "_deep" / ".run" / "_bad.jsonl", sent(0, 0), final())
+    write(tmp_path / "_deep" / "bad.json", sent(1, 1), final())
+    result = run("judge", str(tmp_path))
+    assert (result.exit_code, "found: 1 lost-write" in result.stderr) == (1, True)
+    assert f"Not read, because of their names (not *.jsonl or *.jsonl.gz): {tmp_path / '_deep' / 'bad.json'}." in (
+        result.stderr
+    )
+
+
+@pytest.mark.parametrize("content", [None, b"", b" \n\r\n\n"])
+def test_a_history_without_operations_is_not_clean(run: Command, tmp_path: Path, content: bytes | None) -> None:
+    if content is not None:
+        (tmp_path / "h.jsonl").write_bytes(content)
+    result = run("judge", str(tmp_path))
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith(f"Error: {tmp_path} holds no operations: there is nothing to judge.")
+
+
+def test_a_torn_file_is_named(run: Command, tmp_path: Path) -> None:
+    file = tmp_path / "h.jsonl.gz"
+    file.write_bytes(gzip.compress(encode_operations([sent(0, 0)] * 100))[:-20])
+    result = run("judge", str(file))
+    assert (result.exit_code, result.stderr.startswith(f"Error: {file}: it is cut off")) == (1, True)

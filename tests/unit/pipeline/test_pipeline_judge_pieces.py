@@ -1,0 +1,45 @@
+"""What the judge on Spark does with lines, without Spark."""
+
+from __future__ import annotations
+
+import pytest
+
+from regency.history.operations import Drained, HistoryMalformed, Recreated, encode_operations
+from regency.pipeline.history_files import escaped, is_hidden
+from regency.pipeline.jobs.judge import whole_of
+
+
+def test_what_concerns_the_whole_history_is_put_together() -> None:
+    again = Recreated("t", 5, 9, "old", "new")
+    lines = [("a", line) for line in encode_operations([Drained(7), again, Drained(3)]).splitlines()]
+    whole = whole_of(False, lines)
+    assert (whole.complete, whole.drained_ms, whole.recreated) == (True, 3, {"t": [again]})
+    assert not whole_of(False, lines[1:2]).complete and whole_of(True, []).complete
+
+
+@pytest.mark.parametrize("line", [b'{"op":"recreated","topic":"t"}', b'{"op":"drained","at_ms":"x"}'])
+def test_a_malformed_one_of_them_is_told_with_its_file_and_how_it_begins(line: bytes) -> None:
+    sound = encode_operations([Drained(7)])
+    with pytest.raises(HistoryMalformed) as raised:
+        whole_of(True, [("file:/h/a.jsonl", sound), ("file:/h/b.jsonl", line)])
+    assert str(raised.value).startswith("file:/h/b.jsonl: ")
+    assert f"The line begins: {line.decode()}" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "hidden"),
+    [
+        ("/.run/_x/a.jsonl", False),
+        ("/x/_a", True),
+        ("/.a", True),
+        ("a._COPYING_", True),
+        ("/x/a:b", True),
+        ("a_b.", False),
+    ],
+)
+def test_which_names_spark_leaves_out(name: str, hidden: bool) -> None:
+    assert is_hidden(name) is hidden
+
+
+def test_a_path_is_escaped_where_a_glob_would_mean_something_else() -> None:
+    assert escaped("/h[1]/{a,b}*?\\") == "/h\\[1\\]/\\{a,b\\}\\*\\?\\\\"
