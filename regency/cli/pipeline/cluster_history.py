@@ -12,6 +12,8 @@ from regency.cli.context import current, print_json, say
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.pipeline.spark import SparkChoice, job_session, spark_options
 from regency.cli.wire import cluster_wire
+from regency.history.files import SUFFIXES
+from regency.pipeline.jobs.cluster_history.page import many
 
 if TYPE_CHECKING:
     from regency.pipeline.jobs.cluster_history.job import Summary
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 def cluster_history(paths: tuple[str, ...], to: str, overwrite: bool, ask: bool, top: int, spark: SparkChoice) -> Exit:
     """Tell from all decisions of the controllers and leaders who led when, what failed, and which brokers are slow.
 
-    PATHs are history files (*.jsonl, also compressed), directories with such files, or globs, anywhere that Spark can
+    PATHs are history files (*.jsonl, *.jsonl.gz), directories with such files, or globs, anywhere that Spark can
     read; without them the live brokers are asked, as `regency history` does. Records found more than once count once.
     DIRECTORY gets a table in Parquet in each subdirectory, and report.html. docs/pipeline-cluster-history.md says what
     the tables and their columns mean.
@@ -61,10 +63,13 @@ def cluster_history(paths: tuple[str, ...], to: str, overwrite: bool, ask: bool,
 
 
 def _check(paths: tuple[str, ...]) -> None:
-    """Refuse a file by a name that would not be looked at."""
+    """Refuse a file of this machine by a name that would not be looked at."""
     for path in paths:
-        if Path(path).is_file() and ".jsonl" not in Path(path).name:
-            raise click.BadParameter(f"{path}: only files *.jsonl are read; rename it.", param_hint="PATH")
+        if Path(path).is_file() and not path.endswith(SUFFIXES):
+            raise click.BadParameter(
+                f"{path}: only files {' and '.join('*' + each for each in SUFFIXES)} are read; rename it.",
+                param_hint="PATH",
+            )
 
 
 def _check_plots() -> None:
@@ -83,8 +88,16 @@ def _tell(summary: Summary) -> None:
         return
     for each in summary.problems:
         say(f"{each.origin}: {each.why}")
-    say(
-        f"{summary.decisions} decisions about {summary.partitions} partitions: {summary.leaderless_intervals} times "
-        f"without a leader, {summary.leaderless_ms / 1000:.1f} s in all, {summary.leaderless_now} still so; "
-        f"{summary.failovers} failovers, {summary.elections} elections; report: {summary.report}"
+    say(told(summary))
+
+
+def told(summary: Summary) -> str:
+    """The summary in one line."""
+    times = many(summary.leaderless_intervals, "time", "times")
+    return (
+        f"{many(summary.decisions, 'decision', 'decisions')} about "
+        f"{many(summary.partitions, 'partition', 'partitions')}: {times} without a leader, "
+        f"{summary.leaderless_ms / 1000:.1f} s in all, {summary.leaderless_now} still so; "
+        f"{many(summary.failovers, 'failover', 'failovers')}, {many(summary.elections, 'election', 'elections')}; "
+        f"report: {summary.report}"
     )

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from regency.history.files import file_lines, find_files, nothing_read, told_others
-from regency.history.operations import HistoryMalformed
+from regency.history.operations import HistoryMalformed, decode_operations
+from regency.history.records import decode_decision
 
 MARK = b"\xef\xbb\xbf"
 
@@ -56,3 +57,10 @@ def test_a_file_that_cannot_be_unpacked_is_an_error(tmp_path: Path, content: byt
     (tmp_path / "x.gz").write_bytes(content)
     with pytest.raises(HistoryMalformed, match=why):
         list(file_lines(tmp_path / "x.gz"))
+
+
+def test_brackets_without_end_are_no_record_of_any_kind() -> None:
+    deep = b'{"op":"drained","at_ms":5,"new":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    assert decode_decision(deep) is None
+    with pytest.raises(HistoryMalformed, match="line 1 of the history is no operation"):
+        decode_operations([deep])

@@ -34,6 +34,10 @@ def test_durations_are_for_people(ms: float | None, words: str) -> None:
     assert page.span(ms) == words
 
 
+def test_one_is_no_plural() -> None:
+    assert [page.many(number, "file", "files") for number in (0, 1, 2000)] == ["0 files", "1 file", "2000 files"]
+
+
 def test_moments_are_utc() -> None:
     assert page.moment(1_777_939_190_007) == "2026-05-04 23:59:50.007"
 

@@ -57,6 +57,11 @@ def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     return f'<div class="wide"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
+def many(number: int, one: str, more: str) -> str:
+    """A number with what it counts: `1 file`, `2 files`."""
+    return f"{number} {one if number == 1 else more}"
+
+
 def moment(ms: int | None) -> str:
     """A time in UTC; a dash for None."""
     if ms is None:

@@ -26,7 +26,8 @@ def page(summary: Summary, tables: Mapping[str, DataFrame], top: int) -> str:
     parts = [
         html.note(
             f"Decisions from {html.moment(summary.begin_ms)} to {html.moment(summary.end_ms)} (UTC), from "
-            f"{summary.origins} files and agents. Lists show the first {top}; the tables beside this file have all."
+            f"{html.many(summary.origins, 'file or agent', 'files and agents')}. Lists show the first {top}; the "
+            "tables beside this file have all."
         ),
         *(html.problem(f"{each.origin}: {each.why}") for each in summary.problems[:top]),
         html.figures(_figures(summary)),
@@ -38,7 +39,8 @@ def page(summary: Summary, tables: Mapping[str, DataFrame], top: int) -> str:
     ]
     if len(summary.problems) > top:
         parts.insert(
-            1, html.problem(f"{len(summary.problems)} files and agents gave less than they have; {top} follow.")
+            1,
+            html.problem(f"{len(summary.problems)} files and agents gave less than they have; of these, {top} below."),
         )
     return html.document("History of the cluster", parts)
 
@@ -84,7 +86,7 @@ def _leaderless(tables: Mapping[str, DataFrame], top: int) -> list[str]:
     rows = worst.orderBy(f.desc("ms"), "topic", "partition").limit(top).collect()
     names = [f"{row.topic}-{row.partition}" for row in rows]
     parts += [
-        html.note(f"The {len(rows)} partitions that were without a leader longest."),
+        html.note(f"{html.many(len(rows), 'partition', 'partitions')} without a leader, the longest first."),
         plots.bars("worst-partitions", names, {"seconds": [row.ms / 1000 for row in rows]}, "seconds"),
     ]
     longest = tables["leaderless"].orderBy(f.desc("ms"), "topic", "partition", "began_ms").limit(top).collect()
@@ -103,7 +105,11 @@ def _leaderless(tables: Mapping[str, DataFrame], top: int) -> list[str]:
         ]
         for row in longest
     ]
-    return [*parts, html.note(f"The {len(rows)} longest times."), html.table(head, cells)]
+    return [
+        *parts,
+        html.note(f"{html.many(len(longest), 'time', 'times')} without a leader, the longest first."),
+        html.table(head, cells),
+    ]
 
 
 def _failovers(tables: Mapping[str, DataFrame], top: int) -> list[str]:
@@ -120,7 +126,7 @@ def _failovers(tables: Mapping[str, DataFrame], top: int) -> list[str]:
         series = {kind: [of.get((epoch, kind), 0.0) for epoch in shown] for kind in kinds}
         labels = [f"epoch {epoch}" for epoch in shown]
         parts += [
-            html.note(f"Parts of the last {len(shown)} failovers."),
+            html.note(f"Parts of {html.many(len(shown), 'failover', 'failovers')}, the last first."),
             plots.bars("failovers", labels, series, "milliseconds"),
         ]
     head = ["epoch", "broker", "elected", "took", "decided for", "of them without a leader", "resigned", "why"]
@@ -183,7 +189,11 @@ def _in_sync(tables: Mapping[str, DataFrame], top: int) -> list[str]:
         ]
         for row in rows
     ]
-    return [*parts, html.note(f"The {len(rows)} replicas that left most often."), html.table(head, cells)]
+    return [
+        *parts,
+        html.note(f"{html.many(len(rows), 'replica', 'replicas')}, those that left most often first."),
+        html.table(head, cells),
+    ]
 
 
 def _brokers(tables: Mapping[str, DataFrame], top: int) -> list[str]:
