@@ -66,6 +66,12 @@ def find_files(session: SparkSession, paths: Sequence[str]) -> Found:
     )
 
 
+def by_names(found: Found) -> Found:
+    """Only those whose names are of histories, however they were found. Pure."""
+    files, hidden = ([name for name in names if name.endswith(SUFFIXES)] for names in (found.files, found.hidden))
+    return Found(files, hidden, [])
+
+
 def is_hidden(name: str) -> bool:
     """Whether Spark leaves a file out because of its name, or cannot open it. Pure."""
     last = name.rpartition("/")[2]
@@ -82,7 +88,8 @@ def text_of(session: SparkSession, files: Sequence[str], **options: bool) -> Dat
 
     Raises FilesUnreadable where Spark would leave one of them out.
     """
-    text = session.read.text([escaped(each) for each in files], lineSep="\n", recursiveFileLookup=True, **options)
+    reader = session.read.options(**options)
+    text = reader.text([escaped(each) for each in files], lineSep="\n", recursiveFileLookup=True)
     found = len(text.inputFiles())
     if found != len(files):
         raise FilesUnreadable(

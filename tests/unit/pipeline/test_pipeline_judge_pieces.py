@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from regency.history.operations import Drained, HistoryMalformed, Recreated, encode_operations
-from regency.pipeline.history_files import escaped, is_hidden
+from regency.pipeline.history_files import Found, by_names, escaped, is_hidden
 from regency.pipeline.jobs.judge import whole_of
 
 
@@ -43,3 +43,8 @@ def test_which_names_spark_leaves_out(name: str, hidden: bool) -> None:
 
 def test_a_path_is_escaped_where_a_glob_would_mean_something_else() -> None:
     assert escaped("/h[1]/{a,b}*?\\") == "/h\\[1\\]/\\{a,b\\}\\*\\?\\\\"
+
+
+def test_names_say_what_is_a_history() -> None:
+    found = Found(["a.jsonl", "b.jsonl.bak", "c.jsonl.gz", "d"], ["_a.jsonl", ".b"], ["e"])
+    assert by_names(found) == Found(["a.jsonl", "c.jsonl.gz"], ["_a.jsonl"], [])

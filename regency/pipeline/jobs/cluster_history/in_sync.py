@@ -70,7 +70,7 @@ def brokers(found: DataFrame, leaderless: DataFrame, decisions: DataFrame, chose
     registration until a replica was back that had left because it was dead or shutting down. `chosen`: states with
     outcomes.
     """
-    notes = decisions.where((f.col("role") == "controller") & f.col("subject").rlike(r"^broker \d+$")).withColumn(
+    notes = decisions.where((f.col("role") == "controller") & f.col("subject").rlike(r"^broker \d{1,10}$")).withColumn(
         "broker", f.substring_index("subject", " ", -1).cast("long")
     )
     lives = notes.groupBy("broker").agg(

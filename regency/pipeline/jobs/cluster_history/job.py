@@ -7,10 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import Row
 from pyspark.sql import functions as f
 
 from regency.model.errors import RegencyError
+from regency.pipeline.history_files import Found, by_names, damaged, escaped, find_files, unread
 from regency.pipeline.jobs.cluster_history import controllers, in_sync, leaderless, reading, report, states
 from regency.pipeline.jobs.publishing import Staging, published
 
@@ -74,16 +77,14 @@ def cluster_history(
     """Tables and report of the history in the files and of the agents, at `to`.
 
     `agents`: addresses of controller processes by broker. `top`: rows of each list of the report. Raises NoHistory,
-    PlaceTaken, and what Spark raises.
+    FilesUnreadable, PlaceTaken, and what Spark raises.
     """
     with published(session, to, mark=SUMMARY, overwrite=overwrite) as staging:
         asked_ms = int(time.time() * 1000)
-        lines = [reading.read_files(session, paths)] if paths else []
-        lines += [reading.read_agents(session, agents)] if agents else []
-        if not lines:
+        if not paths and not agents:
             raise NoHistory("There are neither files nor agents to read decisions from.")
         keep = _keeper(session, staging)
-        raw = keep(_RAW, reading.parsed(lines[0] if len(lines) == 1 else lines[0].unionByName(lines[1])))
+        raw = _read(session, by_names(find_files(session, paths)), agents, keep)
         origins = keep("origins", reading.origins(raw))
         decisions = keep("decisions", reading.decisions(raw).withColumn("time", f.timestamp_millis("time_ms")))
         [facts] = decisions.agg(
@@ -123,6 +124,24 @@ def cluster_history(
         staging.write(REPORT, report.page(summary, tables, top).encode())
         staging.delete(_RAW)
     return summary
+
+
+def _read(
+    session: SparkSession, found: Found, agents: Mapping[int, str] | None, keep: Callable[[str, DataFrame], DataFrame]
+) -> DataFrame:
+    """All lines, parsed. Where a file cannot be read to its end, all are read again, and that one as far as it goes."""
+
+    def parsed(wrong: Mapping[str, str]) -> DataFrame:
+        lines = reading.read_files(session, found, wrong)
+        return keep(_RAW, reading.parsed(lines.unionByName(reading.read_agents(session, agents)) if agents else lines))
+
+    try:
+        return parsed({})
+    except (PySparkException, Py4JJavaError) as error:
+        wrong = damaged(session, found.files) if unread(error) else {}
+        if not wrong:
+            raise
+    return parsed(wrong)
 
 
 def _tables(decisions: DataFrame, end_ms: int, keep: Callable[[str, DataFrame], DataFrame]) -> dict[str, DataFrame]:
@@ -168,8 +187,9 @@ def _keeper(session: SparkSession, staging: Staging) -> Callable[[str, DataFrame
     """Writes a table once, and reads from there whatever is computed of it."""
 
     def keep(name: str, table: DataFrame) -> DataFrame:
-        table.write.parquet(staging.path(name))
-        return session.read.schema(table.schema).parquet(staging.path(name))
+        path = staging.path(name)
+        table.write.mode("overwrite").parquet(path)  # what an attempt left that came upon a file it could not read
+        return session.read.schema(table.schema).parquet(escaped(path))
 
     return keep
 

@@ -102,7 +102,7 @@ def _parts(states: DataFrame, decisions: DataFrame) -> DataFrame:
 def _deaths(decisions: DataFrame) -> DataFrame:
     """When a controller noted a broker dead, and with which number it noted it alive again in the same epoch."""
     notes = (
-        decisions.where((f.col("role") == "controller") & f.col("subject").rlike(r"^broker \d+$"))
+        decisions.where((f.col("role") == "controller") & f.col("subject").rlike(r"^broker \d{1,10}$"))
         .where((f.col("to") == "dead") | f.col("to").startswith("live, epoch"))
         .withColumn("death_broker", f.substring_index("subject", " ", -1).cast("long"))
     )

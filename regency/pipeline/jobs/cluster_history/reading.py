@@ -9,27 +9,36 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from regency.clients.histories import history_lines
+from regency.pipeline.history_files import HIDDEN, Found, text_of
+from regency.pipeline.jobs.cluster_history.lines import PARTITION, RECORD, parsed_batch
 from regency.runtime.grpc_channels import RpcFailed
 
-RECORD = (
-    "controller_epoch long, number long, event string, subject string, `from` string, `to` string, why string, "
-    "time_ms long, source long, role string, leader long, isr array<long>, leader_epoch long, version long, "
-    "phases array<array<string>>, malformed string"
-)
-"""The fields of `regency.history.records.Decision`."""
-_REQUIRED = ("controller_epoch", "number", "event", "subject", "from", "to", "why", "time_ms", "source")
-_LINES = "origin string, line string, problem string"
+_LINES = "origin string, line binary, problem string"
 _BATCH = 1_000
 EXCERPT = 200
 """Characters of a malformed line that are kept."""
 
 
-def read_files(session: SparkSession, paths: Sequence[str]) -> DataFrame:
-    """Lines of the files as (origin, line, problem)."""
-    text = session.read.text(list(paths), lineSep="\n", recursiveFileLookup=True, pathGlobFilter="*.jsonl*")
+def read_files(session: SparkSession, found: Found, damaged: Mapping[str, str]) -> DataFrame:
+    """Lines of the files, and what is wrong with those that cannot be read: (origin, line, problem), one of the two.
+
+    `damaged`: those that cannot be unpacked to their end, and why; of these what can be unpacked is read.
+    """
+    sound = [name for name in found.files if name not in damaged]
+    parts = [_lines(text_of(session, sound))] if sound else []
+    parts += [_lines(text_of(session, list(damaged), ignoreCorruptFiles=True))] if damaged else []
+    wrong = [*damaged.items(), *((name, f"not read: {HIDDEN}") for name in found.hidden)]
+    parts += [session.createDataFrame([(name, None, why) for name, why in wrong], _LINES)] if wrong else []
+    read = parts[0] if parts else session.createDataFrame([], _LINES)
+    for more in parts[1:]:
+        read = read.unionByName(more)
+    return read
+
+
+def _lines(text: DataFrame) -> DataFrame:
     return text.select(
         f.col("_metadata.file_path").alias("origin"),
-        f.col("value").alias("line"),
+        f.col("value").cast("binary").alias("line"),
         f.lit(None).cast("string").alias("problem"),
     )
 
@@ -51,15 +60,11 @@ def read_agents(session: SparkSession, addresses: Mapping[int, str]) -> DataFram
 
 def parsed(lines: DataFrame) -> DataFrame:
     """The fields of each line, and `origin`, `line`, `problem`; `malformed` is set where it is no decision."""
-    read = lines.where(f.col("problem").isNotNull() | (f.trim("line") != ""))
-    record = f.from_json("line", RECORD, {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "malformed"})
-    fields = read.withColumn("record", record).select("origin", "line", "problem", "record.*")
-    lacks = f.lit(False)
-    for name in _REQUIRED:
-        lacks = lacks | f.col(f"`{name}`").isNull()
-    alone = f.json_array_length(f.concat(f.lit("["), f.col("line"), f.lit("]"))) == 1
-    bad = f.col("line").isNotNull() & (f.col("malformed").isNotNull() | lacks | ~f.coalesce(alone, f.lit(False)))
-    return fields.withColumn("malformed", bad).withColumn("role", f.coalesce("role", f.lit("controller")))
+
+    def parse(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return map(parsed_batch, batches)
+
+    return lines.mapInArrow(parse, RECORD)
 
 
 def origins(read: DataFrame) -> DataFrame:
@@ -86,13 +91,12 @@ def decisions(read: DataFrame) -> DataFrame:
         "max(time_ms) over (partition by role, source, controller_epoch order by number "
         "rows between unbounded preceding and current row)"
     )
-    about = r"^(.*)-(\d+)$"
-    partition = f.regexp_extract("subject", about, 2)
+    partition = f.regexp_extract("subject", PARTITION, 2)
     placed = f.col("version").isNotNull() & f.col("leader").isNotNull() & (partition != "")
     return (
         once.drop("origin")
         .withColumn("at_ms", own)
-        .withColumn("topic", f.when(placed, f.regexp_extract("subject", about, 1)))
+        .withColumn("topic", f.when(placed, f.regexp_extract("subject", PARTITION, 1)))
         .withColumn("partition", f.when(placed, partition.cast("int")))
     )
 
@@ -106,11 +110,11 @@ _IDENTITY = ("role", "source", "controller_epoch", "number")
 
 
 def _told(origin: str, address: str) -> Iterator[pa.RecordBatch]:
-    lines: list[str] = []
+    lines: list[bytes] = []
     problem: list[str] = []
     try:
         for line in history_lines(address):
-            lines.append(line.decode(errors="replace"))
+            lines.append(line)
             if len(lines) == _BATCH:
                 yield _batch(origin, lines, None)
                 lines = []
@@ -121,7 +125,12 @@ def _told(origin: str, address: str) -> Iterator[pa.RecordBatch]:
         yield _batch(origin, [None], each)
 
 
-def _batch(origin: str, lines: Sequence[str | None], problem: str | None) -> pa.RecordBatch:
+def _batch(origin: str, lines: Sequence[bytes | None], problem: str | None) -> pa.RecordBatch:
     many = len(lines)
-    columns = {"origin": [origin] * many, "line": list(lines), "problem": [problem] * many}
-    return pa.RecordBatch.from_pydict({name: pa.array(values, pa.string()) for name, values in columns.items()})
+    return pa.RecordBatch.from_pydict(
+        {
+            "origin": pa.array([origin] * many, pa.string()),
+            "line": pa.array(lines, pa.binary()),
+            "problem": pa.array([problem] * many, pa.string()),
+        }
+    )

@@ -9,6 +9,8 @@ NOBODY = -1
 _MERGED = ("controller_epoch", "at_ms", "role", "source", "number")
 """The order of `merge_decisions`."""
 _PARTITION = ("topic", "partition")
+_NUMBER = r"\d{1,10}"
+"""In words that say what was before: what is none, or longer than any id or epoch, is not known."""
 
 
 def states(decisions: DataFrame) -> DataFrame:
@@ -27,9 +29,9 @@ def states(decisions: DataFrame) -> DataFrame:
     placed = (
         known.withColumn("life", f.greatest(created, f.lit(1)))
         .withColumn("place", f.row_number().over(merged))
-        .withColumn("was_leader", _was(r"^leader (-?\d+),").cast("long"))
-        .withColumn("was_isr", _isr(_was(r"isr \[([^\]]*)\]")))
-        .withColumn("was_epoch", _was(r"leader epoch (\d+)$").cast("long"))
+        .withColumn("was_leader", _was(rf"^leader (-?{_NUMBER}),").cast("long"))
+        .withColumn("was_isr", _isr(_was(rf"isr \[((?:{_NUMBER}(?:, *{_NUMBER})*)?)\]")))
+        .withColumn("was_epoch", _was(rf"leader epoch ({_NUMBER})$").cast("long"))
     )
     by_agent = f.col("role") == "agent"
     told = placed.withColumn("was_leader", f.when(by_agent, f.col("leader")).otherwise(f.col("was_leader"))).withColumn(
