@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from regency.model.errors import RegencyError
-from regency.pipeline.files import delete, make_directory, names, refuse_unwritable
+from regency.pipeline.files import delete, make_directory, names, read_text, refuse_unwritable, write_text
 from regency.pipeline.jobs.batch_counts import BatchCounts
 from regency.pipeline.jobs.flight_delays import BAD, DELAYS, INPUT, OUTPUT, delays_of, flights_of, records_of
 
@@ -30,6 +30,8 @@ _LOOK_S = 0.5
 _TELL_S = 5.0
 """How often a line about batches is worth reading."""
 _SENT = "sent"
+_SENT_TO = "sent-to"
+"""File in the checkpoint: the topic that the second query writes to. Older checkpoints lack it."""
 _REFUSED = re.compile(
     rf"\[USER_RAISED_EXCEPTION\] {re.escape(BAD)}(?P<words>[\w.-]+-\d+, offset \d+: .*?\.)(?: SQLSTATE|\s*$)",
     re.MULTILINE,
@@ -133,6 +135,7 @@ class FlightsRun:
         if not options.checkpoint.startswith(f"{options.output.rstrip('/')}/"):
             refuse_unwritable(session, options.checkpoint)
         self._before = _leftovers(session, options)
+        _refuse_other_topic(session, options)
 
     def run(self, *, tell: Callable[[str], object]) -> None:
         """Until what is there is done, or for ever; leaves no query running. `tell` gets a line now and then.
@@ -190,6 +193,8 @@ class FlightsRun:
         options = self._options
         if options.to is None:
             return
+        if not names(self._session, f"{options.checkpoint}/topic/offsets"):
+            _note_topic(self._session, options.checkpoint, options.to)
         make_directory(self._session, options.output)  # the source wants it before the first batch makes it
         written = self._session.readStream.schema(DELAYS).option("maxFileAge", _ANY_AGE).parquet(options.output)
         sink = records_of(_counted(written)).writeStream.format("regency")
@@ -250,6 +255,27 @@ def _leftovers(session: SparkSession, options: FlightsOptions) -> frozenset[str]
             hint="Name the directory it belongs to, or another --checkpoint to begin anew.",
         )
     return files
+
+
+def _refuse_other_topic(session: SparkSession, options: FlightsOptions) -> None:
+    """Raises OutputUnusable where files were sent to another topic before: this one would get only the new ones."""
+    if options.to is None:
+        return
+    known = read_text(session, f"{options.checkpoint}/{_SENT_TO}")
+    if known is not None and known.strip() != options.to:
+        raise OutputUnusable(
+            f"{options.checkpoint} says that the results in {options.output} go to the topic {known.strip()}: "
+            f"{options.to} would lack those that were sent.",
+            hint=f"Say --to-topic {known.strip()}, or name another --to, and another --checkpoint where you named one.",
+        )
+
+
+def _note_topic(session: SparkSession, checkpoint: str, topic: str) -> None:
+    """Before the first batch is planned, so that no record is sent that the checkpoint does not tell the topic of."""
+    path = f"{checkpoint}/{_SENT_TO}"
+    if read_text(session, path) is None:
+        make_directory(session, checkpoint)
+        write_text(session, path, f"{topic}\n")
 
 
 def _committed(session: SparkSession, directory: str) -> frozenset[str]:
