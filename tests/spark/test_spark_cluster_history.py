@@ -126,7 +126,7 @@ def write_history(directory: Path) -> list[str]:
         "copy/controller.1.jsonl.gz": gzip.compress(b"".join(lines[:20])),
         "3/controller.jsonl": b"hello\n" + encode_decisions(three.told) + b'{"controller_epoch":2,"number":"x"}\n\n',
         "3/agent.jsonl": encode_decisions(leader.told) + lines[0].strip() * 2 + b"\n",
-        "3/odd [1].jsonl": b"\n".join(json.dumps(each).encode() for each in odd),
+        "3/odd+ [1].jsonl": b"\n".join(json.dumps(each).encode() for each in odd),
         "3/torn %20.jsonl.gz": gzip.compress(encode_decisions(leader.told))[:-9],
         "3/no.jsonl.gz": b"not compressed at all\n",
         "3/_hidden.jsonl": encode_decisions(leader.told),
@@ -176,7 +176,7 @@ def test_the_summary_counts_what_was_read_and_what_could_not_be(results: tuple[A
         ".run/_1/controller.jsonl": (1, "1 line is no decision"),
         "3/agent.jsonl": (1, "1 line is no decision"),
         "3/controller.jsonl": (2, "2 lines are no decisions"),
-        "3/odd [1].jsonl": (len(ODD), f"{len(ODD)} lines are no decisions"),
+        "3/odd+ [1].jsonl": (len(ODD), f"{len(ODD)} lines are no decisions"),
         "3/torn %20.jsonl.gz": (0, "it is cut off: its compressed data have no end"),
         "3/_hidden.jsonl": (0, f"not read: {HIDDEN}"),
     }

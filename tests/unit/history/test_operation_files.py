@@ -44,14 +44,18 @@ def test_lines_are_those_of_the_content_without_its_byte_order_mark(tmp_path: Pa
     assert list(file_lines(tmp_path / name)) == [b"one\n", MARK + b"two\n", b"\n", b"three"]
 
 
+WHOLE = gzip.compress(b"line\n" * 1000)
+
+
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (gzip.compress(b"line\n" * 1000)[:-9], "it is cut off"),
+        (WHOLE[:-9], "it is cut off"),
         (b"no gzip at all", "it is no gzip file, or damaged"),
-        (gzip.compress(b"line\n" * 1000)[:-8] + b"12345678", "it is no gzip file, or damaged"),
-        (gzip.compress(b"line\n" * 1000)[:12] + b"\xff" * 30, "it is no gzip file, or damaged"),
+        (WHOLE[:-8] + b"12345678", "it is no gzip file, or damaged"),
+        (WHOLE[:12] + b"\xff" * 30, "it is no gzip file, or damaged"),
     ],
+    ids=["cut off", "another kind", "a wrong length", "no data"],
 )
 def test_a_file_that_cannot_be_unpacked_is_an_error(tmp_path: Path, content: bytes, why: str) -> None:
     (tmp_path / "x.gz").write_bytes(content)

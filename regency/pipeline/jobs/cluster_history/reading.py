@@ -36,8 +36,9 @@ def read_files(session: SparkSession, found: Found, damaged: Mapping[str, str]) 
 
 
 def _lines(text: DataFrame) -> DataFrame:
+    as_uri = f.replace(f.col("_metadata.file_path"), f.lit("+"), f.lit("%2B"))  # which in a form would be a space
     return text.select(
-        f.col("_metadata.file_path").alias("origin"),
+        f.url_decode(as_uri).alias("origin"),
         f.col("value").cast("binary").alias("line"),
         f.lit(None).cast("string").alias("problem"),
     )
