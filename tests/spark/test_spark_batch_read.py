@@ -61,6 +61,15 @@ def test_ranges_times_and_cut_partitions(cluster, create_topic, write, consume, 
     assert everything.select(F.spark_partition_id().alias("task")).distinct().count() == 8
 
 
+def test_a_session_that_nobody_has_told_knows_the_format(spark, cluster, create_topic, write) -> None:
+    create_topic(cluster, "untold", partitions=1)
+    write("untold", [(0, None, b"x")] * 3)
+    session = spark.newSession()
+    options = f"`kafka.bootstrap.servers` '{cluster.bootstrap_servers}', subscribe 'untold'"
+    session.sql(f"CREATE TEMPORARY VIEW untold USING regency OPTIONS ({options})")
+    assert session.table("untold").count() == 3
+
+
 def test_an_empty_topic_has_no_rows(cluster, create_topic, source) -> None:
     create_topic(cluster, "empty", partitions=2)
     assert source("empty").count() == 0
