@@ -80,8 +80,10 @@ def test_a_frame_of_many_rows_arrives_whole_in_order_of_its_tasks(
 
 
 def test_rows_without_key_are_spread(spark, cluster, create_topic, consume, write_options) -> None:
+    """They go to one partition for twice kafka.linger.ms, then to another by lot: with 1 ms nobody is left out."""
     create_topic(cluster, "sink-spread", partitions=3)
-    written(spark.range(100_000).selectExpr("cast(id as string) as value"), write_options, topic="sink-spread")
+    rows = spark.range(100_000).selectExpr("cast(id as string) as value")
+    written(rows, write_options, topic="sink-spread", **{"kafka.linger.ms": "1"})
     records = consume("sink-spread")
     assert sorted(int(record.value) for record in records) == list(range(100_000))
     assert {record.partition for record in records} == {0, 1, 2}
