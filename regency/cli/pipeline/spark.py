@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import select
 import sys
@@ -27,6 +28,8 @@ from regency.pipeline.session import LOCAL, require_packages, spark_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_PYSPARKS_ERRORS = "SQLQueryContextLogger"
+"""A logger of PySpark's that tells of errors with Java's whole stack, beside raising them."""
 _LOOK_S = 0.3
 """How often progress looks at the tasks."""
 
@@ -65,20 +68,27 @@ def job_session(name: str, choice: SparkChoice, *, stopped: str) -> Iterator[Spa
     Raises CommandFailed in the place of every error of Spark, of Java and of a task; SparkMissing without the extra.
     """
     require_packages()
+    handlers = handlers_now()
+    with _errors_told(), interrupts_as_exits(handlers) as exits, ExitStack() as stack:
+        try:
+            session = stack.enter_context(_started(name, choice))
+        except (KeyboardInterrupt, SystemExit):
+            say(f"Stopped before Spark was there. {stopped}")
+            raise
+        stack.enter_context(orderly_interrupts(session, exits, stopped=stopped))
+        stack.enter_context(_shown_tasks(session))
+        with _errors_told():  # an exception of Spark's asks Java for its words, which ends further out
+            yield session
+
+
+@contextmanager
+def _errors_told() -> Iterator[None]:
+    """Raises CommandFailed in the place of what Spark and Java raise."""
     from py4j.protocol import Py4JError, Py4JJavaError  # noqa: PLC0415  (an extra)
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
-    handlers = handlers_now()
     try:
-        with interrupts_as_exits(handlers) as exits, ExitStack() as stack:
-            try:
-                session = stack.enter_context(_started(name, choice))
-            except (KeyboardInterrupt, SystemExit):
-                say(f"Stopped before Spark was there. {stopped}")
-                raise
-            stack.enter_context(orderly_interrupts(session, exits, stopped=stopped))
-            stack.enter_context(_shown_tasks(session))
-            yield session
+        yield
     except PySparkException as error:
         text, trace = str(error), getattr(error, "_stackTrace", None) or ""
         raise CommandFailed(
@@ -117,7 +127,9 @@ def _started(name: str, choice: SparkChoice) -> Iterator[SparkSession]:
     with ExitStack() as stack:
         stack.enter_context(java_ended())  # after the session, or what there was of it
         opening = spark_session(name, master=choice.master, settings=choice.settings)
-        words = None if "spark.log.level" in choice.settings else stack.enter_context(tempfile.TemporaryFile())
+        is_quiet = "spark.log.level" not in choice.settings
+        words = stack.enter_context(tempfile.TemporaryFile()) if is_quiet else None
+        logging.getLogger(_PYSPARKS_ERRORS).disabled = is_quiet
         try:
             with _output_into(2 if words is None else words.fileno()):
                 session = stack.enter_context(opening)
