@@ -102,12 +102,9 @@ class Connections:
         for address in list(self._order):
             if self.closed:
                 break
-            try:
-                return self._at(address).exchange(message, version, timeout_ms=timeout)
-            except PeerUnavailable as error:
-                failures[address] = error.message
-                self._order.remove(address)
-                self._order.append(address)
+            answer = self._ask(address, message, version, timeout, failures)
+            if answer is not None:
+                return answer
         raise self._unavailable(failures)
 
     def _ask_any(self, message: Message, version: int, deadline_ms: int) -> Message:
@@ -122,18 +119,27 @@ class Connections:
                 timeout = min(patience, self._settings.request_timeout_ms, deadline_ms - self.now_ms)
                 if timeout <= 0 or self.closed:
                     raise self._unavailable(failures)
-                try:
-                    return self._at(address).exchange(message, version, timeout_ms=timeout)
-                except PeerUnavailable as error:
-                    failures[address] = error.message
-                    self._order.remove(address)
-                    self._order.append(address)
+                answer = self._ask(address, message, version, timeout, failures)
+                if answer is not None:
+                    return answer
                 if tell is not None and self.now_ms >= tell_ms and not self.closed:
                     tell(self._unavailable(failures))
                     tell = None
             rounds += 1
             patience = min(patience * 2, self._settings.request_timeout_ms)
             self.back_off(rounds, deadline_ms)
+
+    def _ask(
+        self, address: Address, message: Message, version: int, timeout_ms: int, failures: dict[Address, str]
+    ) -> Message | None:
+        """The answer of one; None, and the reason in `failures`, for one that gives none, who is asked last next."""
+        try:
+            return self._at(address).exchange(message, version, timeout_ms=timeout_ms)
+        except PeerUnavailable as error:
+            failures[address] = error.message
+            self._order.remove(address)
+            self._order.append(address)
+            return None
 
     def _at(self, address: Address) -> PeerConnection:
         with self._lock:
