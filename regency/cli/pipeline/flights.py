@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import click
 
 from regency.chaos.flights import FLIGHTS, airlines
@@ -13,10 +15,11 @@ from regency.cli.pipeline.spark import SparkChoice, job_session, spark_options
 from regency.cli.topic_making import ensure_topic
 from regency.model.topic_names import InvalidTopicName, validate_topic_name
 from regency.pipeline.files import glob_characters
-from regency.pipeline.jobs.flights import FlightsOptions, FlightsRun
+from regency.pipeline.jobs.flights import FlightsCounts, FlightsOptions, FlightsRun
 from regency.pipeline.jobs.watermark import why_no_delay
 
 _SHUFFLE = "spark.sql.shuffle.partitions"
+"""200, the default, is for large clusters: each is a task with its own state."""
 _CHECKPOINT = "_checkpoint"
 """In the output directory: readers of Parquet pass over names that begin so."""
 
@@ -110,7 +113,7 @@ def flights(
     less = ", without --produce if it wrote flights" if produce else ""
     stopped = f"The same command goes on from there{less}."
     with job_session("regency flights", spark, stopped=stopped) as session:
-        if _SHUFFLE not in spark.settings:  # 200, the default, is for large clusters: each is a task with its own state
+        if _SHUFFLE not in spark.settings:
             session.conf.set(_SHUFFLE, str(max(2, session.sparkContext.defaultParallelism)))
         run = FlightsRun(session, options)
         run.check()  # before anything is made or written
@@ -120,14 +123,20 @@ def flights(
             produce_flights(options.servers, topic, count)
         try:
             run.run(tell=say)
-        finally:
-            found = run.counts
-            if current().json:
-                print_json(found)
-            if found.open:
-                say(f"{found.open} hours of carriers are open: they close as flights come that are {watermark} later.")
-            say(found.line)
+        except BaseException:
+            with suppress(BrokenPipeError):  # nobody reads the counts; that it failed is said all the same
+                _tell(run.counts, watermark)
+            raise
+        _tell(run.counts, watermark)
     return Exit.DONE
+
+
+def _tell(found: FlightsCounts, watermark: str) -> None:
+    if current().json:
+        print_json(found)
+    if found.open:
+        say(f"{found.open} hours of carriers are open: they close as flights come that are {watermark} later.")
+    say(found.line)
 
 
 def _refuse_wrong_words(to: str, checkpoint: str | None, topic: str, target: str | None, watermark: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import nullcontext
 from types import SimpleNamespace
 
@@ -13,6 +14,7 @@ from regency.cli.pipeline import flights as module
 from regency.cli.pipeline import flights_input
 from regency.clients.assignments import Assignments
 from regency.pipeline.files import OutputUnwritable
+from regency.pipeline.jobs.flights import BadRecord, FlightsCounts
 
 
 @pytest.mark.parametrize(
@@ -62,6 +64,16 @@ def test_a_word_that_cannot_be_meant_is_wrong_use_of_its_option(words: list[str]
     assert said in done.stderr
 
 
+def run_as(monkeypatch: pytest.MonkeyPatch, job: type) -> None:
+    """The command has a cluster and a session, and runs this."""
+    session = SimpleNamespace(
+        conf=SimpleNamespace(set=lambda *_: None), sparkContext=SimpleNamespace(defaultParallelism=2)
+    )
+    monkeypatch.setattr(module, "first_that_answers", lambda _: "h:1")
+    monkeypatch.setattr(module, "job_session", lambda *_, **__: nullcontext(session))
+    monkeypatch.setattr(module, "FlightsRun", job)
+
+
 class NowhereToWrite:
     """A job whose directory cannot be made."""
 
@@ -76,19 +88,43 @@ def test_a_directory_that_cannot_be_made_is_told_before_a_topic_is_made_or_a_rec
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made: list[object] = []
-    session = SimpleNamespace(
-        conf=SimpleNamespace(set=lambda *_: None), sparkContext=SimpleNamespace(defaultParallelism=2)
-    )
-    monkeypatch.setattr(module, "first_that_answers", lambda _: "h:1")
+    run_as(monkeypatch, NowhereToWrite)
     monkeypatch.setattr(flights_input, "assignments", lambda *_, **__: Assignments({}, {}))
-    monkeypatch.setattr(module, "job_session", lambda *_, **__: nullcontext(session))
-    monkeypatch.setattr(module, "FlightsRun", NowhereToWrite)
     for name in ("ensure_topic", "produce_flights"):
         monkeypatch.setattr(module, name, lambda *words, **_: made.append(words))
     words = ["pipeline", "flights", "--to", "/proc/x", "--produce", "--bootstrap-server", "h:1"]
     done = CliRunner().invoke(cli, words, prog_name="regency")
     assert (done.exit_code, made) == (1, [])
     assert "Error: /proc/x cannot be made: mkdir failed. Name another." in done.stderr
+
+
+class Fails:
+    """A job that finds a bad record."""
+
+    counts = FlightsCounts(rows=3, bad=1, windows=0, late=0, open=0, sent=0, batches=1, watermark=None)
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def check(self) -> None:
+        pass
+
+    def run(self, **_: object) -> None:
+        raise BadRecord("A record is no flight: f-0, offset 7: carrier is missing.", hint="Skip it.")
+
+
+def test_a_failure_is_told_although_nobody_reads_the_counts_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(_: object) -> None:
+        raise BrokenPipeError
+
+    run_as(monkeypatch, Fails)
+    words = ["pipeline", "flights", "--to", "d", "--no-topic", "-o", "json", "--bootstrap-server", "h:1"]
+    done = CliRunner().invoke(cli, words, prog_name="regency")
+    assert (done.exit_code, json.loads(done.stdout)["rows"]) == (1, 3)
+    monkeypatch.setattr(module, "print_json", closed)
+    done = CliRunner().invoke(cli, words, prog_name="regency")
+    assert done.exit_code == 1
+    assert "Error: A record is no flight: f-0, offset 7" in done.stderr
 
 
 def test_a_topic_with_records_is_told_before_spark_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
