@@ -1,4 +1,4 @@
-"""Directories that a job writes to, wherever they are: asked through Hadoop, as Spark itself does."""
+"""Files and directories of a job, wherever they are: asked for and made through Hadoop, as Spark itself does."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def refuse_unfit(session: SparkSession, directory: str) -> None:
     The directory is made and removed again; what was missing above it stays.
     """
     with _told(directory):
-        path, system = _located(session, directory)
+        path, system = located(session, directory)
         if system.exists(path):
             raise OutputExists(f"{directory} exists already.", hint="Name a directory that does not, or remove it.")
         _try_to_make(path, system, directory)
@@ -55,9 +55,9 @@ def refuse_unfit(session: SparkSession, directory: str) -> None:
 def refuse_unwritable(session: SparkSession, directory: str) -> None:
     """Raises OutputUnwritable for a directory, there or not, in which nothing can be written. Leaves it as it was."""
     with _told(directory):
-        path, system = _located(session, directory)
+        path, system = located(session, directory)
         if system.exists(path):
-            path, system = _located(session, f"{directory}/{_PROBE}")
+            path, system = located(session, f"{directory}/{_PROBE}")
         _try_to_make(path, system, directory)
 
 
@@ -96,7 +96,7 @@ def _unwritable(directory: str, why: str) -> OutputUnwritable:
 
 def names(session: SparkSession, directory: str) -> list[str]:
     """Names of the files in a directory, in order; none where it does not exist."""
-    path, system = _located(session, directory)
+    path, system = located(session, directory)
     if not system.exists(path):
         return []
     return sorted(status.getPath().getName() for status in system.listStatus(path) if status.isFile())
@@ -104,22 +104,22 @@ def names(session: SparkSession, directory: str) -> list[str]:
 
 def make_directory(session: SparkSession, directory: str) -> None:
     """Make a directory, and those above it, where they do not exist."""
-    path, system = _located(session, directory)
+    path, system = located(session, directory)
     system.mkdirs(path)
 
 
 def delete(session: SparkSession, directory: str, name: str) -> None:
     """Delete one file of a directory."""
-    path, system = _located(session, f"{directory}/{name}")
+    path, system = located(session, f"{directory}/{name}")
     system.delete(path, False)
 
 
 def read_text(session: SparkSession, path: str) -> str | None:
     """What is in a small file; None where there is none."""
-    located, system = _located(session, path)
-    if not system.exists(located):
+    place, system = located(session, path)
+    if not system.exists(place):
         return None
-    stream = system.open(located)
+    stream = system.open(place)
     try:
         jvm: Any = session._jvm  # noqa: SLF001
         return str(jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
@@ -130,11 +130,11 @@ def read_text(session: SparkSession, path: str) -> str | None:
 def write_text(session: SparkSession, path: str, text: str) -> None:
     """Make a small file that is not there, whole or not at all, on disk when this returns. Raises OutputUnwritable."""
     with _told(path):
-        located, system = _located(session, path)
+        place, system = located(session, path)
         if system.getScheme() == "file":  # the one that adds checksums cannot flush to the disk
             jvm: Any = session._jvm  # noqa: SLF001
             system = jvm.org.apache.hadoop.fs.FileSystem.getLocal(system.getConf()).getRaw()
-        beside = located.suffix(".new")
+        beside = place.suffix(".new")
         stream = system.create(beside, True)
         try:
             stream.write(bytearray(text.encode()))
@@ -142,13 +142,13 @@ def write_text(session: SparkSession, path: str, text: str) -> None:
                 stream.hsync()
         finally:
             stream.close()
-        if not system.rename(beside, located):
+        if not system.rename(beside, place):
             raise _unwritable(path, "")
 
 
-def _located(session: SparkSession, path: str) -> tuple[Any, Any]:
+def located(session: SparkSession, path: str) -> tuple[Any, Any]:
     """Hadoop's path and file system of it."""
     jvm: Any = session._jvm  # noqa: SLF001  (there is no public way to Hadoop's files from Python)
-    located = jvm.org.apache.hadoop.fs.Path(path)
+    place = jvm.org.apache.hadoop.fs.Path(path)
     configuration = session.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
-    return located, located.getFileSystem(configuration)
+    return place, place.getFileSystem(configuration)

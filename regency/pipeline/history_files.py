@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from regency.history.files import CUT_OFF, SUFFIXES, no_gzip
 from regency.model.errors import RegencyError
+from regency.pipeline.files import located
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 HIDDEN = "Spark reads no file whose name begins with . or _, or has a colon: rename it"
 _GLOB = frozenset("\\[]{}*?")
@@ -98,6 +99,14 @@ def text_of(session: SparkSession, files: Sequence[str], **options: bool) -> Dat
     return text
 
 
+def file_name() -> Column:
+    """Of each line of `text_of`, the file it is from, called as in Found. Spark has its URI."""
+    from pyspark.sql import functions as f  # noqa: PLC0415  (an extra)
+
+    uri = f.replace(f.col("_metadata.file_path"), f.lit("+"), f.lit("%2B"))  # which in a form would be a space
+    return f.url_decode(uri)
+
+
 def unread(error: Exception) -> bool:
     """Whether an error of Spark, or of its Java, says that a file cannot be read to its end."""
     return "FAILED_READ_FILE" in str(error)
@@ -122,11 +131,11 @@ def damaged(session: SparkSession, files: Sequence[str]) -> dict[str, str]:
 
 def _standing_for(session: SparkSession, path: str) -> Iterator[tuple[str, int, bool]]:
     """Name and size of each file, and whether it was named itself, or matched by a glob, and not found below."""
-    located, system = _located(session, path)
-    if system.exists(located):
-        matched = [system.getFileStatus(located)]
+    place, system = located(session, path)
+    if system.exists(place):
+        matched = [system.getFileStatus(place)]
     else:
-        matched = list(system.globStatus(located) or ())
+        matched = list(system.globStatus(system.makeQualified(place)) or ())
         if not matched:
             raise FilesUnreadable(f"There is no {path}.", hint="Name files, directories, or globs that match some.")
     for status in matched:
@@ -147,20 +156,12 @@ def _named(status: JavaObject) -> tuple[str, int]:
 
 def _unpack(session: SparkSession, name: str) -> None:
     """Read a compressed file to its end, as Spark does, and keep nothing."""
-    located, system = _located(session, name)
+    place, system = located(session, name)
     jvm: Any = session._jvm  # noqa: SLF001  (there is no public way to Hadoop's files from Python)
     codecs = jvm.org.apache.hadoop.io.compress.CompressionCodecFactory(system.getConf())
-    stream = system.open(located)
+    stream = system.open(place)
     try:
-        unpacked = codecs.getCodec(located).createInputStream(stream)
+        unpacked = codecs.getCodec(place).createInputStream(stream)
         jvm.org.apache.hadoop.io.IOUtils.copyBytes(unpacked, jvm.java.io.OutputStream.nullOutputStream(), _BUFFER)
     finally:
         stream.close()
-
-
-def _located(session: SparkSession, path: str) -> tuple[Any, Any]:
-    """Hadoop's path, whole, and file system of it."""
-    jvm: Any = session._jvm  # noqa: SLF001
-    located = jvm.org.apache.hadoop.fs.Path(path)
-    system = located.getFileSystem(session.sparkContext._jsc.hadoopConfiguration())  # noqa: SLF001
-    return system.makeQualified(located), system

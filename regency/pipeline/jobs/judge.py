@@ -19,7 +19,16 @@ from regency.history.judge_parts import Claims, Session
 from regency.history.judge_pieces import Producers, judge_piece
 from regency.history.judge_table import Anomaly
 from regency.history.operations import Drained, HistoryMalformed, Operation, Recreated, decode_operations
-from regency.pipeline.history_files import HIDDEN, FilesUnreadable, Found, damaged, find_files, text_of, unread
+from regency.pipeline.history_files import (
+    HIDDEN,
+    FilesUnreadable,
+    Found,
+    damaged,
+    file_name,
+    find_files,
+    text_of,
+    unread,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -178,7 +187,7 @@ def _lines(session: SparkSession, files: Sequence[str]) -> DataFrame:
         .where(f.btrim("value", f.lit(_BLANKS)) != "")
         .select(
             f.col("value").cast("binary").alias("line"),
-            f.col("_metadata.file_path").alias("file"),
+            file_name().alias("file"),
             f.from_json("value", _ROUTE).alias("route"),
         )
     )

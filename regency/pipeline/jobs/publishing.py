@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from regency.model.errors import RegencyError
+from regency.pipeline.files import located
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -102,9 +103,8 @@ class _Files:
     """Hadoop's file system of a path, through Java."""
 
     def __init__(self, session: SparkSession, path: str) -> None:
-        self._jvm: Any = session.sparkContext._jvm  # noqa: SLF001  (PySpark has no public way to Hadoop's files)
-        configuration = session.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
-        self._system = self._path(path).getFileSystem(configuration)
+        self._session = session
+        _, self._system = located(session, path)
 
     def exists(self, path: str) -> bool:
         return bool(self._system.exists(self._path(path)))
@@ -135,7 +135,7 @@ class _Files:
             raise _made_meanwhile(to)
 
     def _path(self, path: str) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(path)
+        return located(self._session, path)[0]
 
 
 def _made_meanwhile(path: str) -> PlaceTaken:

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from regency.clients.histories import history_lines
-from regency.pipeline.history_files import HIDDEN, Found, text_of
+from regency.pipeline.history_files import HIDDEN, Found, file_name, text_of
 from regency.pipeline.jobs.cluster_history.lines import PARTITION, RECORD, parsed_batch
 from regency.runtime.grpc_channels import RpcFailed
 
@@ -36,9 +36,8 @@ def read_files(session: SparkSession, found: Found, damaged: Mapping[str, str]) 
 
 
 def _lines(text: DataFrame) -> DataFrame:
-    as_uri = f.replace(f.col("_metadata.file_path"), f.lit("+"), f.lit("%2B"))  # which in a form would be a space
     return text.select(
-        f.url_decode(as_uri).alias("origin"),
+        file_name().alias("origin"),
         f.col("value").cast("binary").alias("line"),
         f.lit(None).cast("string").alias("problem"),
     )
