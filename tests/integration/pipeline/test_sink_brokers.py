@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
 from regency.cluster.cluster import Cluster
 from regency.cluster.zookeeper import EmbeddedZooKeeper
@@ -33,35 +32,9 @@ def cluster(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFacto
         yield made
 
 
-def values(cluster: Cluster, topic: str) -> list[bytes]:
-    """Of partition 0."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": cluster.bootstrap_servers,
-            "group.id": "g",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-        }
-    )
-
-    def consumed() -> Iterator[bytes]:
-        consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
-        while True:
-            message = consumer.poll(20)
-            assert message is not None, "nothing came"
-            error = message.error()
-            if error is not None:
-                assert error.code() == KafkaError._PARTITION_EOF, error
-                return
-            yield message.value() or b""
-
-    with closing(consumer):
-        return list(consumed())
-
-
 @pytest.mark.parametrize("headers", [False, True])
 def test_a_topic_that_takes_small_batches_alone_is_written_to_beside_others(
-    cluster: Cluster, create_topic, headers: bool
+    cluster: Cluster, create_topic, values: Callable[[Cluster, str], list[bytes]], headers: bool
 ) -> None:
     names = ["large", "small"] if not headers else ["small-too", "large-too"]
     for name in names:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Callable
 from uuid import UUID
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError
-from confluent_kafka import TopicPartition as Assigned
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from regency.clients.cluster_client import CONSUMER, DEBUGGING, EARLIEST, ClusterClient
@@ -65,33 +62,12 @@ def log_start(settings: ClientSettings) -> int:
         return client.offsets({PARTITION: EARLIEST})[PARTITION] or 0
 
 
-def values(cluster: Cluster) -> Counter[bytes]:
-    consumer = Consumer(
-        {
-            "bootstrap.servers": cluster.bootstrap_servers,
-            "group.id": "g",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-        }
-    )
-
-    def consumed() -> Iterator[bytes]:
-        consumer.assign([Assigned(TOPIC, 0, OFFSET_BEGINNING)])
-        while True:
-            message = consumer.poll(20)
-            assert message is not None, "nothing came"
-            error = message.error()
-            if error is not None:
-                assert error.code() == KafkaError._PARTITION_EOF, error
-                return
-            yield message.value() or b""
-
-    with closing(consumer):
-        return Counter(consumed())
-
-
 def test_what_a_killed_attempt_left_above_the_high_watermark_is_found(
-    new_cluster: Callable[..., Cluster], create_topic, eventually, monkeypatch: pytest.MonkeyPatch
+    new_cluster: Callable[..., Cluster],
+    create_topic,
+    eventually,
+    values: Callable[[Cluster, str], list[bytes]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """While a follower in the ISR stands still nothing is committed, and consumers see nothing."""
     cluster = new_cluster(settings={"replica.lag.time.max.ms": "60000"}, session_timeout_ms=20_000)
@@ -124,7 +100,7 @@ def test_what_a_killed_attempt_left_above_the_high_watermark_is_found(
     wrote = attempt(given, plan, 1)
     assert (seen[0], seen[-1]) == (0, left), "what consumers saw when it began to read back, and when it did"
     assert (wrote.rows, wrote.repeated) == (ROWS, left)
-    assert values(cluster) == Counter(batch().column("value").to_pylist())
+    assert Counter(values(cluster, TOPIC)) == Counter(batch().column("value").to_pylist())
 
 
 def test_a_tail_that_is_gone_ends_the_write_and_says_what_is_gone(
