@@ -1,11 +1,12 @@
-"""A cluster of a few dictionaries for the rules of planning."""
+"""A cluster of a few dictionaries for the rules of planning, and librdkafka's for producers."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import pytest
+from mock_cluster import MockCluster, new_topic
 
 from regency.clients.cluster_client import ClusterUnavailable, TopicFacts, TopicGone
 from regency.model.ids import Offset, TopicId, TopicPartition
@@ -74,3 +75,16 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> ScriptedCluster:
     cluster = ScriptedCluster()
     monkeypatch.setattr("regency.pipeline.cluster_view.ClusterClient", lambda settings, **_: cluster)
     return cluster
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[str]:
+    """Addresses of a cluster inside of this process. It makes any topic, with four partitions."""
+    cluster = MockCluster()
+    yield cluster.servers
+    cluster.die()
+
+
+@pytest.fixture
+def topic() -> str:
+    return new_topic()

@@ -2,95 +2,22 @@
 
 from __future__ import annotations
 
-import pickle
 import time
 from collections.abc import Iterator
-from contextlib import closing
-from itertools import count
-from typing import Any, NamedTuple
-from uuid import UUID
+from typing import Any
 
-import confluent_kafka
-import msgspec
 import pyarrow as pa
 import pytest
+from mock_cluster import HEADERS, PARTITIONS, MockCluster, consumed, frame, new_topic, options
 
 from regency.clients.cluster_client import ClusterClient
 from regency.clients.errors import ClusterUnavailable
-from regency.pipeline import sink_producer, sink_tasks
-from regency.pipeline.sink_errors import DeliveryFailed, RowRefused, RowsDiffer, SinkStateUnusable
-from regency.pipeline.sink_floors import DoneBatch, Floors, TopicFloors, WritePlan
-from regency.pipeline.sink_identity import HEADER, WriteId, digest, row_header
-from regency.pipeline.sink_options import WriteOptions, write_options
-from regency.pipeline.sink_producer import ANY_PARTITION, TopicProducer
-from regency.pipeline.sink_rows import rows_of
-from regency.pipeline.sink_tail import Tail
-from regency.pipeline.sink_tasks import TaskPlace, TaskWrote, write_at_least_once, write_once
-from regency.pipeline.sink_written import Written
+from regency.pipeline import sink_producer
+from regency.pipeline.sink_errors import DeliveryFailed
+from regency.pipeline.sink_producer import TopicProducer
+from regency.pipeline.sink_tasks import write_at_least_once
 
 pytestmark = pytest.mark.timeout(30)  # threads and sockets of a real client, on a machine that has other work
-
-HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-WRITE = WriteId(UUID(int=5), 2)
-PARTITIONS = 4
-_names = count()
-
-
-class Record(NamedTuple):
-    partition: int
-    key: bytes | None
-    value: bytes | None
-    headers: list[tuple[str, bytes | None]] | None
-
-
-@pytest.fixture(scope="module")
-def servers() -> Iterator[str]:
-    """Addresses of a cluster inside of this process. It makes any topic, with four partitions."""
-    keeper = confluent_kafka.Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "", "log_level": 0})
-    brokers = keeper.list_topics(timeout=5).brokers.values()
-    yield ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
-    del keeper
-
-
-@pytest.fixture
-def topic() -> str:
-    return f"t{next(_names)}"
-
-
-def options(servers: str, topic: str | None, **given: str) -> WriteOptions:
-    named = {} if topic is None else {"topic": topic}
-    return write_options({"kafka.bootstrap.servers": servers, "kafka.linger.ms": "1", **named, **given}, stream=False)
-
-
-def frame(**columns: pa.Array) -> pa.RecordBatch:
-    return pa.record_batch(list(columns.values()), names=list(columns))
-
-
-def consumed(servers: str, topic: str, expected: int) -> list[Record]:
-    consumer = confluent_kafka.Consumer(
-        {
-            "bootstrap.servers": servers,
-            "group.id": "g",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "fetch.wait.max.ms": 10,
-            "log_level": 0,
-        }
-    )
-    found: list[Record] = []
-    at_end = 0
-    with closing(consumer):
-        consumer.assign([confluent_kafka.TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
-        while at_end < PARTITIONS:
-            message = consumer.poll(10)
-            assert message is not None, f"{len(found)} of {expected} records of {topic} came"
-            if message.error() is None:
-                found.append(Record(message.partition(), message.key(), message.value(), message.headers()))
-            else:
-                assert message.error().code() == confluent_kafka.KafkaError._PARTITION_EOF
-                at_end += 1
-    assert len(found) == expected
-    return found
 
 
 def test_keys_go_where_the_java_producer_sends_them(servers, topic):
@@ -148,7 +75,7 @@ def test_rows_that_name_a_partition_and_rows_whose_key_leads_there_stay_in_order
 
 
 def test_rows_go_to_the_topics_they_name(servers):
-    one, other = f"t{next(_names)}", f"t{next(_names)}"
+    one, other = new_topic(), new_topic()
     batch = frame(topic=pa.array([one, other, one]), value=pa.array(["a", "b", "c"]))
     write_at_least_once([batch], options(servers, None))
     assert sorted(record.value for record in consumed(servers, one, 2)) == [b"a", b"c"]
@@ -214,7 +141,7 @@ def test_a_record_that_is_too_large_fails_the_task_by_topic_and_cause(servers, t
 
 @pytest.mark.parametrize("headers", [False, True])
 def test_no_batch_is_larger_than_the_smallest_topic_so_far_takes(servers, monkeypatch, headers):
-    large, small, other = (f"t{next(_names)}" for _ in range(3))
+    large, small, other = (new_topic() for _ in range(3))
     takes = {large: 1_048_588, small: 2_000, other: 90_000}
     sizes: list[str] = []
     batches: list[str] = []
@@ -253,39 +180,26 @@ def test_a_partition_that_does_not_exist_fails_the_task_by_its_number(servers, t
     assert "column partition" in failed.value.hint
 
 
-class Passing:
-    """A cluster of its own that dies when it is told to."""
-
-    def __init__(self) -> None:
-        self._keeper: Any = confluent_kafka.Producer(
-            {"test.mock.num.brokers": 1, "bootstrap.servers": "", "log_level": 0}
-        )
-        [broker] = self._keeper.list_topics(timeout=5).brokers.values()
-        self.servers = f"{broker.host}:{broker.port}"
-
-    def die(self) -> None:
-        self._keeper = None
-
-    def dying(self, after: BaseException | None = None) -> Iterator[pa.RecordBatch]:
-        """Rows that are written, its death, and more rows."""
-        yield frame(value=pa.array(["x"] * 10))
-        self.die()
-        yield frame(value=pa.array(["y"] * 10))
-        if after is not None:
-            raise after
+def dying(cluster: MockCluster, after: BaseException | None = None) -> Iterator[pa.RecordBatch]:
+    """Rows that are written, the cluster's death, and more rows."""
+    yield frame(value=pa.array(["x"] * 10))
+    cluster.die()
+    yield frame(value=pa.array(["y"] * 10))
+    if after is not None:
+        raise after
 
 
 def test_rows_nobody_accepts_in_time_fail_the_task_with_the_address(topic):
-    cluster = Passing()
+    cluster = MockCluster()
     with pytest.raises(DeliveryFailed, match="_MSG_TIMED_OUT") as failed:
-        write_at_least_once(cluster.dying(), options(cluster.servers, topic, **{"kafka.delivery.timeout.ms": "300"}))
+        write_at_least_once(dying(cluster), options(cluster.servers, topic, **{"kafka.delivery.timeout.ms": "300"}))
     assert f"to the cluster at {cluster.servers}" in str(failed.value)
 
 
 def test_a_broken_task_waits_for_nobody(topic):
-    cluster = Passing()
+    cluster = MockCluster()
     with pytest.raises(RuntimeError, match="the rows ended badly"):
-        write_at_least_once(cluster.dying(RuntimeError("the rows ended badly")), options(cluster.servers, topic))
+        write_at_least_once(dying(cluster, RuntimeError("the rows ended badly")), options(cluster.servers, topic))
 
 
 @pytest.mark.parametrize("headers", [False, True])
@@ -313,162 +227,3 @@ def test_a_cluster_nothing_can_be_learned_of_fails_the_task_after_max_block_ms_w
 
 def test_a_task_without_rows_needs_no_cluster(topic):
     assert write_at_least_once([], options("127.0.0.1:1", topic)).rows == 0
-
-
-def plan(topic: str, *, begun: bool) -> WritePlan:
-    return WritePlan({topic: TopicFloors(UUID(int=1), {0: 0})}, begun, 0)
-
-
-def named_values(records: list[Record]) -> list[bytes | None]:
-    return [record.value for record in records]
-
-
-def test_first_attempts_name_their_rows_and_read_nothing_back(servers, topic):
-    def find(*_: object) -> Tail:
-        raise AssertionError("nothing was written before")
-
-    old = [{"key": "a", "value": b"1"}, {"key": HEADER, "value": b"of another write"}]
-    batch = frame(
-        value=pa.array(["0", "1"]), partition=pa.array([0, 0], pa.int32()), headers=pa.array([old, None], HEADERS)
-    )
-    settings = options(servers, topic, effectivelyOnce="true")
-    wrote = write_once([batch], settings, plan(topic, begun=False), WRITE, TaskPlace(7, 0), find=find)
-    assert (wrote.rows, wrote.repeated, wrote.query) == (2, 0, WRITE.query)
-    prefix = WRITE.task_prefix(7)
-    assert [record.headers for record in consumed(servers, topic, 2)] == [
-        [("a", b"1"), (HEADER, row_header(prefix, 0, explicit_partition=True))],
-        [(HEADER, row_header(prefix, 1, explicit_partition=True))],
-    ]
-
-
-@pytest.mark.parametrize("attempt", [0, 1])
-def test_no_row_is_written_to_a_topic_that_could_not_be_read_back(topic, attempt):
-    settings = options("127.0.0.1:1", None, effectivelyOnce="true", effectivelyOnceTopics=f"{topic},other")
-    with pytest.raises(SinkStateUnusable, match="does not say where topic other ended"):
-        write_once([], settings, plan(topic, begun=False), WRITE, TaskPlace(0, attempt))
-
-
-def test_a_task_of_a_batch_that_was_done_reads_back_what_is_new_to_it(servers, topic):
-    old, batch = topic, frame(value=pa.array(["0"]))
-    new = f"t{next(_names)}"
-    floors = {old: TopicFloors(UUID(int=1), {0: 5})}, {new: TopicFloors(UUID(int=2), {0: 3})}
-    told = WritePlan(floors[1], begun=True, planned_ms=0, done=DoneBatch(WRITE.query, WRITE.batch, floors[0]))
-    asked: list[Floors] = []
-
-    def find(settings: object, wanted: Floors, *_: object) -> Tail:
-        asked.append(wanted)
-        return Tail(Written([digest(new, None, None, b"0", None)]), 0)
-
-    settings = options(servers, new, effectivelyOnce="true")
-    wrote = write_once([batch], settings, told, WRITE, TaskPlace(0, 1), wait=lambda *_: None, find=find)
-    assert (wrote.repeated, asked) == (1, [floors[1]])
-
-
-class Repeating:
-    """A task that is repeated, and what earlier attempts left of it."""
-
-    def __init__(self, servers: str, topic: str, left: list[bytes], **given: str) -> None:
-        self.options = options(servers, topic, effectivelyOnce="true", **given)
-        self.topic = topic
-        self.found = Tail(Written(digest(topic, None, None, value, None) for value in left), 0)
-
-    def __call__(self, *batches: list[bytes]) -> TaskWrote:
-        return write_once(
-            [frame(value=pa.array(values)) for values in batches],
-            self.options,
-            plan(self.topic, begun=True),
-            WRITE,
-            TaskPlace(0, 0),
-            wait=lambda *_: None,
-            find=lambda *_: self.found,
-        )
-
-
-def test_a_repeated_task_writes_what_is_missing_whatever_the_order(servers, topic):
-    repeat = Repeating(servers, topic, [b"d", b"a", b"a"])
-    wrote = repeat([b"a", b"b", b"a"], [b"c", b"a", b"d"])
-    assert (wrote.rows, wrote.repeated, wrote.doubled) == (6, 3, 0)
-    assert sorted(named_values(consumed(servers, topic, 3))) == [b"a", b"b", b"c"]
-
-
-def test_a_repeated_task_with_other_rows_writes_none_and_says_so(servers, topic):
-    repeat = Repeating(servers, topic, [b"a", b"gone"])
-    with pytest.raises(
-        RowsDiffer, match=r"Spark partition 0 of batch 2 .* 1 of the 2 records .* none of the 3 rows"
-    ) as e:
-        repeat([b"a", b"b"], [b"c"])
-    assert "failOnChangedRows=false" in e.value.hint
-    write_at_least_once([frame(value=pa.array([b"only this"]))], repeat.options)
-    assert named_values(consumed(servers, topic, 1)) == [b"only this"]
-
-
-def test_other_rows_can_be_let_pass(servers, topic):
-    wrote = Repeating(servers, topic, [b"a", b"gone"], failOnChangedRows="false")([b"a", b"b"], [b"c"])
-    assert (wrote.rows, wrote.repeated, wrote.changed) == (3, 1, 1)
-    assert sorted(named_values(consumed(servers, topic, 2))) == [b"b", b"c"]
-
-
-def test_a_repeated_task_of_many_new_rows_does_not_hold_them_all(servers, topic, monkeypatch):
-    monkeypatch.setattr(sink_tasks, "HELD_BYTES", 100)
-    with pytest.raises(RowsDiffer):
-        Repeating(servers, topic, [b"gone"])(*[[b"%03d" % row] * 20 for row in range(20)])
-
-
-def test_records_that_two_attempts_wrote_at_once_are_told(servers, topic):
-    wrote = Repeating(servers, topic, [b"a", b"a", b"b"])([b"a", b"b", b"c"])
-    assert (wrote.rows, wrote.repeated, wrote.doubled) == (3, 2, 1)
-    assert named_values(consumed(servers, topic, 1)) == [b"c"]
-
-
-def test_a_row_for_a_topic_that_was_not_announced_is_refused(servers, topic):
-    settings = options(servers, None, effectivelyOnce="true", effectivelyOnceTopics=topic)
-    batch = frame(topic=pa.array([topic, "elsewhere"]), value=pa.array(["0", "1"]))
-    with pytest.raises(RowRefused, match="goes to topic elsewhere, which option effectivelyOnceTopics does not name"):
-        write_once([batch], settings, plan(topic, begun=False), WRITE, TaskPlace(0, 0))
-
-
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("", "topic name '' is not allowed: it is empty"),
-        ("a b", "topic name 'a b' is not allowed: it contains ' '"),
-        ("x" * 300, "it has 300 characters, 249 are allowed"),
-    ],
-)
-def test_a_row_for_a_topic_that_nobody_could_create_is_refused_by_the_rule_of_names(name, words):
-    batch = frame(topic=pa.array(["t", name]), value=pa.array(["0", "1"]))
-    with pytest.raises(RowRefused, match="A row goes to no topic: ") as refused:
-        rows_of(batch, None)
-    assert words in refused.value.message
-    assert rows_of(batch, "other").topics == "other", "where the column is not asked"
-
-
-def broken_text() -> pa.Array:
-    """A text that is no UTF-8, as CAST(x'fffe' AS STRING) makes it."""
-    return pa.Array.from_buffers(pa.string(), 1, pa.array([b"\xff\xfe"]).buffers())
-
-
-def test_what_is_no_utf8_is_refused_by_its_column():
-    value = pa.array([b""])
-    headers = pa.ListArray.from_arrays(
-        pa.array([0, 1], pa.int32()), pa.StructArray.from_arrays([broken_text(), value], names=["key", "value"])
-    )
-    with pytest.raises(RowRefused, match=r"the column headers a key that is no UTF-8: b'\\xff\\xfe'"):
-        rows_of(frame(value=value, headers=headers), "t")
-    with pytest.raises(RowRefused, match="the column topic what is no UTF-8"):
-        rows_of(frame(value=value, topic=broken_text()), None)
-    assert rows_of(frame(value=broken_text()), "t").values == [b"\xff\xfe"]
-
-
-def test_no_rows_are_a_task_as_any_other(servers, topic):
-    assert write_at_least_once([], options(servers, topic)).rows == 0
-    assert Repeating(servers, topic, [])().rows == 0
-    settings = options(servers, topic, effectivelyOnce="true")
-    assert write_once([], settings, plan(topic, begun=False), WRITE, TaskPlace(0, 0)).rows == 0
-
-
-def test_settings_and_plans_travel_with_the_task(servers, topic):
-    settings = options(servers, topic, effectivelyOnce="true")
-    assert pickle.loads(pickle.dumps((settings, plan(topic, begun=True)))) == (settings, plan(topic, begun=True))
-    assert msgspec.structs.asdict(settings)["once_topics"] == (topic,)
-    assert ANY_PARTITION == -1
