@@ -22,7 +22,7 @@ from regency.cli.kafka_clients import (
     unreachable,
 )
 from regency.cli.load_history import VALUE_BYTES, LoadHistory, content_of, value_of
-from regency.cli.topic_making import ensure_topic
+from regency.cli.topic_making import WantedTopic, ensure_topic
 from regency.model.topic_names import validate_topic_name
 
 TICK_S = 0.02
@@ -128,7 +128,7 @@ def load(
         raise click.BadParameter(f"records of a history have {VALUE_BYTES} bytes or more.", param_hint="--size")
     validate_topic_name(topic)
     servers = current().bootstrap_servers()
-    ensure_topic(servers, topic, configs=OWN_TOPIC)
+    ensure_topic(servers, topic, WantedTopic(configs=OWN_TOPIC))
     producer = confluent_kafka.Producer(
         {**client_config(servers), **WATCHFUL, "acks": "all", "enable.idempotence": True}
     )

@@ -7,15 +7,14 @@ from uuid import UUID
 
 import click
 import msgspec
-from kafka.errors import KafkaTimeoutError
 
 from regency.cli.config_requests import note_what_is_vain
 from regency.cli.context import INT32_MAX, TOPIC_NAME, cluster_options, current, parse_pairs, print_json, say, show
 from regency.cli.deletions import refuse_if_going
-from regency.cli.exits import CommandFailed, Exit
-from regency.cli.kafka_clients import REQUEST_TIMEOUT_MS, admin_client
+from regency.cli.kafka_clients import admin_client
 from regency.cli.refusals import refusal
 from regency.cli.replica_lists import parse_assignment
+from regency.cli.topic_making import BROKERS_DEFAULT, WantedTopic, create_topic, refusal_of, wait_for_leaders
 from regency.cli.topics_alter import alter_topic
 from regency.cli.topics_delete import delete_topics
 from regency.cli.topics_live import Asked, LiveReplica, ask_replicas
@@ -23,7 +22,6 @@ from regency.cli.topics_set_rf import set_rf
 from regency.model.ids import TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 
-_UNDECIDED = -1
 _LEADERS_TIMEOUT_MS = 15_000
 
 
@@ -100,15 +98,6 @@ class _TopicReply(msgspec.Struct):
         return max((len(partition.replica_nodes) for partition in self.partitions), default=0)
 
 
-class _CreatedReply(msgspec.Struct):
-    name: str
-    error_code: int
-    error_message: str | None = None
-    num_partitions: int = _UNDECIDED
-    replication_factor: int = _UNDECIDED
-    topic_id: object = None
-
-
 class CreatedRow(msgspec.Struct, frozen=True):
     """What `regency topics create -o json` prints. `created` is false where it was there already."""
 
@@ -154,38 +143,29 @@ def create(
     """
     if assignment is not None and (partitions is not None or replication_factor is not None):
         raise click.UsageError("--assignment says how many partitions and replicas; leave the numbers out.")
-    wanted = {
-        "num_partitions": _UNDECIDED if partitions is None else partitions,
-        "replication_factor": _UNDECIDED if replication_factor is None else replication_factor,
-        "assignments": {} if assignment is None else parse_assignment(assignment),
-        "configs": parse_pairs(pairs, "--config"),
-    }
-    with admin_client(current().bootstrap_servers()) as client:
-        answer = client.create_topics({name: wanted}, timeout_ms=REQUEST_TIMEOUT_MS, raise_errors=False)
-        reply = msgspec.convert(answer["topics"][0], _CreatedReply)
-        exists = reply.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
-        if exists:
-            refuse_if_going(current().bootstrap_servers(), name)
-        if reply.error_code != ErrorCode.NONE and not (exists and if_not_exists):
-            raise refusal(f"topic {name}", reply.error_code, reply.error_message)
+    wanted = WantedTopic(
+        num_partitions=BROKERS_DEFAULT if partitions is None else partitions,
+        replication_factor=BROKERS_DEFAULT if replication_factor is None else replication_factor,
+        assignments={} if assignment is None else parse_assignment(assignment),
+        configs=parse_pairs(pairs, "--config"),
+    )
+    servers = current().bootstrap_servers()
+    with admin_client(servers) as client:
+        reply = create_topic(client, servers, name, wanted)
+        if reply.existed and not if_not_exists:
+            raise refusal_of(reply)
         if not no_wait:
-            try:
-                client.wait_for_topics([name], timeout_ms=_LEADERS_TIMEOUT_MS)
-            except KafkaTimeoutError as error:
-                raise CommandFailed(
-                    f"Topic {name} is created, but not every partition got a leader: {error}.",
-                    hint="`regency topics describe` and `regency status` show more.",
-                    status=Exit.IN_PROGRESS,
-                ) from error
-        if exists and current().json:
+            wait_for_leaders(client, name, _LEADERS_TIMEOUT_MS)
+        numbers = reply.num_partitions, reply.replication_factor, reply.topic_id
+        if reply.existed and current().json:
             [there] = _convert(client.describe_topics([name]))
-            reply = _CreatedReply(name, 0, None, len(there.partitions), there.replication_factor, there.topic_id)
-    say(f"Topic {name} is there already." if exists else f"Created topic {name}.")
-    if not exists:
-        note_what_is_vain(parse_pairs(pairs, "--config"))
+            numbers = len(there.partitions), there.replication_factor, there.topic_id
+    say(f"Topic {name} is there already." if reply.existed else f"Created topic {name}.")
+    if not reply.existed:
+        note_what_is_vain(wanted.configs)
     if current().json:
-        row = CreatedRow(name, _id_text(reply.topic_id), reply.num_partitions, reply.replication_factor, not exists)
-        print_json(row)
+        partitions, replication_factor, topic_id = numbers
+        print_json(CreatedRow(name, _id_text(topic_id), partitions, replication_factor, not reply.existed))
 
 
 topics.add_command(alter_topic)

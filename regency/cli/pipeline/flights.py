@@ -12,7 +12,7 @@ from regency.cli.exits import Exit
 from regency.cli.kafka_clients import first_that_answers
 from regency.cli.pipeline.flights_input import produce_flights, refuse_records
 from regency.cli.pipeline.spark import SparkChoice, job_session, spark_options
-from regency.cli.topic_making import ensure_topic
+from regency.cli.topic_making import WantedTopic, ensure_topic
 from regency.model.topic_names import InvalidTopicName, validate_topic_name
 from regency.pipeline.files import glob_characters
 from regency.pipeline.jobs.flights import FlightsCounts, FlightsOptions, FlightsRun
@@ -118,7 +118,7 @@ def flights(
         run = FlightsRun(session, options)
         run.check()  # before anything is made or written
         if target is not None:
-            ensure_topic(options.servers, target, configs={})
+            ensure_topic(options.servers, target, WantedTopic())
         if produce:
             produce_flights(options.servers, topic, count)
         try:

@@ -11,7 +11,7 @@ from regency.chaos.workload import careful_producer, produce
 from regency.cli.context import say
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.kafka_clients import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_MS, client_config
-from regency.cli.topic_making import ensure_topic
+from regency.cli.topic_making import WantedTopic, ensure_topic
 from regency.clients.assignments import assignments
 
 PARTITIONS = 6
@@ -27,7 +27,7 @@ def produce_flights(servers: str, topic: str, count: int | None) -> None:
     live = len(assignments(servers, (), timeout_ms=REQUEST_TIMEOUT_MS).nodes)
     replicas = min(REPLICATION_FACTOR, live)
     configs = {"min.insync.replicas": str(max(1, replicas - 1))}
-    ensure_topic(servers, topic, configs=configs, partitions=PARTITIONS, replication_factor=replicas)
+    ensure_topic(servers, topic, WantedTopic(configs=configs, num_partitions=PARTITIONS, replication_factor=replicas))
     _refuse_held(servers, topic)
     ledger = Ledger()
     produce(careful_producer(servers), topic, records, ledger, on_sent=lambda _: None)

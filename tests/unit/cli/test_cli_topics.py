@@ -153,7 +153,7 @@ def test_topic_without_leaders_is_still_in_progress(run: Run, admin: FakeAdmin) 
     admin.never_ready = True
     result = run("topics", "create", "flights", *AT)
     assert result.exit_code == 4
-    assert "Topic flights is created, but not every partition got a leader" in result.stderr
+    assert "Topic flights is there, but not every partition got a leader" in result.stderr
     assert run("topics", "create", "flights", *AT, "--no-wait").exit_code == 0
 
 
