@@ -36,7 +36,7 @@ def write(cluster: Cluster, count: int, acks: str = "all", partitions: int = 1) 
 
 def read(cluster: Cluster, count: int, partitions: int = 3) -> None:
     """Read that many records of t from the start."""
-    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "g"})
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "g", "enable.auto.commit": False})
     consumer.assign([TopicPartition("t", partition, 0) for partition in range(partitions)])
     left = count
     while left > 0:
