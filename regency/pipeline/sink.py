@@ -102,7 +102,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         if query is None:
             return
         store = StateStore(self._options.checkpoint)
-        store.save(finish(store.load(), WriteId(query, batchId)))
+        store.save(finish(store.load().state, WriteId(query, batchId)))
 
 
 def _checked(options: Mapping[str, str], schema: StructType, *, stream: bool) -> WriteOptions:
@@ -128,9 +128,12 @@ def _ends(options: WriteOptions) -> dict[str, TopicFloors]:
 
 def _begun(store: StateStore, options: WriteOptions) -> WritePlan:
     """The plan of the batch that begins, once its floors are kept. Asked again, as to commit, it changes nothing."""
-    before = store.load()
+    store.check_place()
+    before, doubt = store.load()
+    if doubt:
+        _warn(f"{doubt} Rows that are written again are looked for from the beginning of the batch before.")
     known = before.pending is not None and before.pending.keys() >= set(options.once_topics)
-    state, repeated = begin(before, {} if known else _ends(options))
+    state, repeated = begin(before, {} if known else _ends(options), doubtful=bool(doubt))
     if state.number != before.number:
         store.save(state)
     return WritePlan(state.pending or {}, begun=repeated, planned_ms=_now_ms(), done=state.done)

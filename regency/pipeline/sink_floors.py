@@ -1,7 +1,8 @@
 """Where reading back must begin so that nothing of a batch is missed: the ends of the topics before its first attempt.
 
 The driver keeps them beside the checkpoint (sink_state.py) before any task of the batch begins. A floor may be too low,
-which costs reading, and never too high: so a batch that finds floors of an earlier attempt keeps them. Pure.
+which costs reading, and never too high: so a batch that finds floors of an earlier attempt keeps them, and one that
+cannot tell whether there were any takes those of the batch before. Pure.
 """
 
 from __future__ import annotations
@@ -61,11 +62,15 @@ class WritePlan(msgspec.Struct, frozen=True):
         """Floors of a batch, and whether an earlier attempt of it may have written.
 
         A done batch that is repeated has the floors it was done with, and for topics that were chosen since those of
-        this repetition. Raises BatchBehindSink for a batch older than one that is done.
+        this repetition. Batches come one after another: where the one before this is not the one that is done, the
+        state is older than the checkpoint, and this one may have been attempted since. Raises BatchBehindSink for a
+        batch older than one that is done.
         """
         done = self.done
-        if done is None or done.query != write.query or write.batch > done.batch:
+        if done is None or done.query != write.query or write.batch == done.batch + 1:
             return self.floors, self.begun
+        if write.batch > done.batch:
+            return (self.floors if self.begun else _not_above(done, self.floors)), True
         if write.batch == done.batch:
             return {**self.floors, **done.floors}, True
         raise BatchBehindSink(
@@ -76,17 +81,25 @@ class WritePlan(msgspec.Struct, frozen=True):
         )
 
 
-def begin(state: SinkState, ends: Floors) -> tuple[SinkState, bool]:
+def begin(state: SinkState, ends: Floors, *, doubtful: bool = False) -> tuple[SinkState, bool]:
     """The state when a batch begins now and topics end at `ends`, and whether an attempt of it may have begun before.
 
-    Floors that are there stay: `ends` may leave out their topics.
+    Floors that are there stay: `ends` may leave out their topics. `doubtful`: a state after this one may be lost, which
+    may have been that of a batch that had begun.
     """
     if state.pending is None:
-        return msgspec.structs.replace(state, number=state.number + 1, pending=dict(ends)), False
+        floors = _not_above(state.done, ends) if doubtful else dict(ends)
+        return msgspec.structs.replace(state, number=state.number + 1, pending=floors), doubtful
     pending = {**ends, **state.pending}
     if pending == state.pending:
         return state, True
     return msgspec.structs.replace(state, number=state.number + 1, pending=pending), True
+
+
+def _not_above(done: DoneBatch | None, ends: Floors) -> dict[str, TopicFloors]:
+    """Floors of the topics of `ends` for a batch after `done`: where that began, else the beginning of the topic."""
+    before = {} if done is None else done.floors
+    return {topic: before.get(topic, TopicFloors(now.topic_id, {})) for topic, now in ends.items()}
 
 
 def finish(state: SinkState, write: WriteId) -> SinkState:

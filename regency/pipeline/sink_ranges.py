@@ -50,6 +50,8 @@ RANGES: Final = {
     "compression.lz4.level": Range(1, 17, 1, 12),
     "compression.zstd.level": Range(-131_072, 22, 1, 12, {0: -1}),
     "connections.max.idle.ms": Range(-1, LONG, 0, INT, {-1: 0}),
+    "delivery.timeout.ms": Range(1, INT, 1, INT),
+    "linger.ms": Range(0, LONG, 0, 900_000),
     "max.block.ms": Range(0, LONG, 1, 3_600_000),
     "max.in.flight.requests.per.connection": Range(1, INT, 1, 1_000_000),
     "max.request.size": Range(0, INT, 1_000, 1_000_000_000),
@@ -64,4 +66,4 @@ RANGES: Final = {
     "send.buffer.bytes": _BUFFER,
     "socket.connection.setup.timeout.ms": Range(0, LONG, 1_000, INT),
 }
-"""By Kafka's name. linger.ms and delivery.timeout.ms are compared with each other, and left to the client."""
+"""By Kafka's name."""

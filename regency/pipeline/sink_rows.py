@@ -65,8 +65,8 @@ def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 def rows_of(batch: pa.RecordBatch, topic: str | None) -> Rows:
     """The rows of a batch whose columns were checked. `topic` is that of all rows, None for the column's.
 
-    Raises RowRefused for a null topic, a name no topic can have, a partition below 0, a header without key, and for
-    what is no UTF-8 in names and keys of headers.
+    Raises RowRefused for a null topic, a name no topic can have, a partition below 0, a header without key or with a
+    NUL in it, and for what is no UTF-8 in names and keys of headers.
     """
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     return Rows(
@@ -129,7 +129,13 @@ def _headers(column: pa.Array | None) -> list[Headers | None] | None:
             continue
         if any(header is None or header["key"] is None for header in headers):
             raise RowRefused("A row has a header without key.", hint="Give every header a key, or filter them.")
-        found.append([(header["key"], header["value"]) for header in headers])
+        named = [(header["key"], header["value"]) for header in headers]
+        if any("\0" in name for name, _ in named):
+            raise RowRefused(
+                f"A row has a header whose key has a NUL: {next(name for name, _ in named if chr(0) in name)[:100]!r}.",
+                hint="The producer would cut it there; take such characters out of keys of headers.",
+            )
+        found.append(named)
     return found
 
 

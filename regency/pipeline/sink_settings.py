@@ -26,8 +26,8 @@ DEFAULT_LINGER_MS: Final = 5
 DEFAULT_DELIVERY_MS: Final = 120_000
 DEFAULT_REQUEST_MS: Final = 30_000
 """Of request.timeout.ms, as Kafka's."""
+_DEFAULT_RECONNECT_MS: Final = 100
 _DEFAULT_RECONNECT_MAX_MS: Final = 10_000
-_LONGEST_LINGER_MS: Final = 900_000
 
 _COLUMNS: Final = "Columns key and value are text or bytes; encode them with functions of Spark, such as to_json."
 FORBIDDEN: Final = {
@@ -97,6 +97,7 @@ WITHOUT_EFFECT: Final = frozenset(
 _LEVELS: Final = {f"compression.{codec}.level": codec for codec in ("gzip", "lz4", "zstd")}
 _OURS: Final = (BOOTSTRAP_SERVERS, "buffer.memory", "security.protocol", *_LEVELS)
 _ALL: Final = ("all", "-1")
+_ACKS: Final = (*_ALL, "0", "1")
 
 
 class ProducerSettings(msgspec.Struct, frozen=True):
@@ -129,17 +130,18 @@ def producer_settings(options: Mapping[str, str], *, once: bool) -> ProducerSett
     conf |= _acknowledged(given, once=once)
     conf["bootstrap.servers"] = given[BOOTSTRAP_SERVERS]
     conf.setdefault("client.id", "regency-sink")
-    conf.setdefault("delivery.timeout.ms", str(DEFAULT_DELIVERY_MS))
     conf.setdefault("linger.ms", str(DEFAULT_LINGER_MS))
     conf.setdefault("batch.size", str(MEBIBYTE))
     conf.setdefault("message.max.bytes", str(MEBIBYTE))
     # request.timeout.ms of the client is how long a broker waits for replicas: the other is how long it is waited for
     conf["socket.timeout.ms"] = numbers.get("request.timeout.ms", str(DEFAULT_REQUEST_MS))
-    _check_delivery_time(conf["delivery.timeout.ms"], given.get("linger.ms", conf["linger.ms"]))
-    if "reconnect.backoff.ms" in numbers and "reconnect.backoff.max.ms" not in numbers:
-        highest = max(int(numbers["reconnect.backoff.ms"]), _DEFAULT_RECONNECT_MAX_MS)
-        conf["reconnect.backoff.max.ms"] = str(highest)
+    least_ms = int(conf["linger.ms"]) + int(conf["socket.timeout.ms"])
+    conf.setdefault("delivery.timeout.ms", str(max(DEFAULT_DELIVERY_MS, least_ms)))
+    _check_delivery_time(int(conf["delivery.timeout.ms"]), int(conf["linger.ms"]))
+    conf |= _reconnect_pauses(numbers)
     conf |= _compression_level(given, numbers)
+    if once:  # where a batch begins is noted of topics that are there: one that is made later has no such place
+        conf["allow.auto.create.topics"] = "false"
     block_ms = int(numbers.get("max.block.ms", DEFAULT_MAX_BLOCK_MS))
     conf["topic.metadata.propagation.max.ms"] = str(block_ms)
     return ProducerSettings(
@@ -187,11 +189,17 @@ def _numbers(given: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
         numbers[name] = str(number)
         if other:
             clamped.append(f"{PREFIX}{name}={text} counts as {number}")
-    linger = given.get("linger.ms", "")
-    if linger.isascii() and linger.isdecimal() and int(linger) > _LONGEST_LINGER_MS:
-        numbers["linger.ms"] = str(_LONGEST_LINGER_MS)
-        clamped.append(f"{PREFIX}linger.ms={linger} counts as {_LONGEST_LINGER_MS}")
     return numbers, clamped
+
+
+def _reconnect_pauses(numbers: Mapping[str, str]) -> dict[str, str]:
+    """The first and the longest pause, each following the other where only one is given; the longest counts."""
+    names = "reconnect.backoff.ms", "reconnect.backoff.max.ms"
+    first, longest = (None if name not in numbers else int(numbers[name]) for name in names)
+    if longest is None:
+        longest = max(first or 0, _DEFAULT_RECONNECT_MAX_MS)
+    first = min(_DEFAULT_RECONNECT_MS if first is None else first, longest)
+    return dict(zip(names, (str(first), str(longest)), strict=True))
 
 
 def _compression_level(given: Mapping[str, str], numbers: Mapping[str, str]) -> dict[str, str]:
@@ -214,6 +222,8 @@ def _acknowledged(given: Mapping[str, str], *, once: bool) -> dict[str, str]:
     acks, idempotence = given.get("acks"), given.get("enable.idempotence")
     if idempotence is not None and idempotence.lower() not in ("true", "false"):
         raise _refused("enable.idempotence", f"{idempotence!r} is neither true nor false", "Remove it: it is true.")
+    if acks is not None and acks.lower() not in _ACKS:
+        raise _refused("acks", f"{acks[:200]!r} is none of {', '.join(_ACKS)}", "Remove it: it is all.")
     weak_acks = acks is not None and acks.lower() not in _ALL
     if once and (weak_acks or (idempotence or "true").lower() == "false"):
         name = "acks" if weak_acks else "enable.idempotence"
@@ -225,16 +235,21 @@ def _acknowledged(given: Mapping[str, str], *, once: bool) -> dict[str, str]:
     chosen = "false" if weak_acks else (idempotence or "true").lower()
     found = {"acks": acks.lower() if acks is not None else "all", "enable.idempotence": chosen}
     if chosen == "true":
-        _check_in_flight(given)
+        _check_in_flight(given, once=once)
         _check_retries(given, once=once)
     return found
 
 
-def _check_in_flight(given: Mapping[str, str]) -> None:
+def _check_in_flight(given: Mapping[str, str], *, once: bool) -> None:
     name = "max.in.flight.requests.per.connection"
     text = given.get(name, "5")
-    if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= 5):
-        raise _refused(name, f"{text!r} is not 1 to 5, which an idempotent producer needs", "Remove it: it is 5.")
+    if not 1 <= int(text) <= 5:
+        without = "" if once else ", or set kafka.enable.idempotence to false and have records twice or out of order"
+        raise _refused(
+            name,
+            f"{text!r} is not 1 to 5, as {'effectivelyOnce' if once else 'enable.idempotence, which is true,'} needs",
+            f"Remove it: it is 5{without}.",
+        )
 
 
 def _check_retries(given: Mapping[str, str], *, once: bool) -> None:
@@ -249,17 +264,14 @@ def _check_retries(given: Mapping[str, str], *, once: bool) -> None:
         )
 
 
-def _check_delivery_time(delivery: str, linger: str) -> None:
-    """A record waits for others of its batch before it is sent. What is no number is told by the client."""
-    if not all(text.isascii() and text.replace(".", "", 1).isdigit() for text in (delivery, linger)):
-        return
-    if float(delivery) <= float(linger):
+def _check_delivery_time(delivery_ms: int, linger_ms: int) -> None:
+    """A record waits for others of its batch before it is sent."""
+    if delivery_ms <= linger_ms:
         raise _refused(
             "delivery.timeout.ms",
-            f"{delivery!r} is not more than kafka.linger.ms, which is {linger}: a record would be given up before it is"
-            " sent",
-            f"Remove it: it is {DEFAULT_DELIVERY_MS}. Kafka asks for linger.ms and request.timeout.ms together at"
-            " least.",
+            f"'{delivery_ms}' is not more than kafka.linger.ms, which is {linger_ms}: a record would be given up before"
+            " it is sent",
+            "Remove it. Kafka asks for linger.ms and request.timeout.ms together at least.",
         )
 
 

@@ -1,17 +1,18 @@
 """The sink's state beside a query's checkpoint: two small files written in turn, in whatever file system it is in.
 
-A torn write leaves the other file, which is older: its floors are lower, or its batch had not begun. On local and
-mounted file systems a file is synced before it takes its name, and its name after that, so that a power cut tears none.
-Elsewhere nothing more is asked than that a closed file can be read whole; where neither can, nobody knows what was
-written, and that is told.
+Their numbers follow each other, so that a file that was torn, damaged or lost is noticed: then the other one counts,
+and a state that was newer may be gone, which whoever loads is told. On local and mounted file systems a file is synced
+before it takes its name, and its name after that, so that a power cut tears none. Elsewhere nothing more is asked than
+that a closed file can be read whole; where neither can, nobody knows what was written, and that is told.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 from zlib import crc32
 
 import msgspec
@@ -24,9 +25,20 @@ from regency.pipeline.sink_floors import SinkState
 from regency.pipeline.sink_options import CHECKPOINT
 
 FOLDER: Final = "sinks/regency"
+_METADATA: Final = "metadata"
+"""The file that Spark writes into a checkpoint before anything else: the query's id."""
 _VERSION: Final = 1
 _SLOTS: Final = 2
 _HADOOP_NAMES: Final = {"s3a": "s3", "s3n": "s3"}
+
+
+class KeptState(NamedTuple):
+    """What is in the two files."""
+
+    state: SinkState
+    """The newest that is whole; an empty one where there is no file."""
+    doubt: str = ""
+    """Why a newer one may be lost; empty: none is."""
 
 
 class StateStore:
@@ -37,20 +49,41 @@ class StateStore:
         self._files, self._root = _open(location)
         self._paths = [f"{self._root}/{FOLDER}/state-{slot}.json" for slot in range(_SLOTS)]
 
-    def load(self) -> SinkState:
-        """The newest state that is whole; an empty one where there is no file.
+    def check_place(self) -> None:
+        """Raise SinkStateUnusable unless Spark has begun its checkpoint where this looks for it.
 
-        Raises SinkStateUnusable, also where there are files and none is whole.
+        Spark takes a location without scheme for one in its default file system, which no worker of Python is told.
         """
+        path = f"{self._root}/{_METADATA}"
+        try:
+            there = self._files.get_file_info(path).is_file
+        except (OSError, pa.ArrowException) as error:
+            raise _unreadable(path, error) from error
+        if not there:
+            raise SinkStateUnusable(
+                f"{path} does not exist: Spark keeps the query's checkpoint at another place than {self._location!r}"
+                " means here.",
+                hint=f"Nothing was written. Give {CHECKPOINT} with its scheme, such as hdfs://host/path or file:/path.",
+            )
+
+    def load(self) -> KeptState:
+        """The newest state that is whole. Raises SinkStateUnusable, also where there are files and none is whole."""
         contents = {path: content for path in self._paths if (content := self._read(path)) is not None}
-        found = [state for path, content in contents.items() if (state := _parsed(path, content)) is not None]
+        found = {path: state for path, content in contents.items() if (state := _parsed(path, content)) is not None}
         if contents and not found:
             raise SinkStateUnusable(
                 f"{', '.join(contents)}: not whole, so that nobody can tell what earlier attempts have written.",
                 hint="Nothing was written. Restore one of these files; or remove sinks/regency from the checkpoint: a"
                 " batch that is repeated is written whole then, and readers may see rows twice.",
             )
-        return max(found, key=lambda state: state.number, default=SinkState())
+        torn = [path for path in contents if path not in found]
+        if torn:
+            return KeptState(_newest(found.values()), f"{torn[0]}: not whole.")
+        newest = _newest(found.values())
+        if newest.number > 1 and newest.number - 1 not in {state.number for state in found.values()}:
+            other = self._paths[(newest.number + 1) % _SLOTS]
+            return KeptState(newest, f"{other}: {'older than it was' if other in found else 'lost'}.")
+        return KeptState(newest)
 
     def save(self, state: SinkState) -> None:
         """Keep `state`, whose number is higher than that of every one before. Raises SinkStateUnusable."""
@@ -78,11 +111,19 @@ class StateStore:
         except FileNotFoundError:
             return None
         except (OSError, pa.ArrowException) as error:
-            raise SinkStateUnusable(
-                f"{path}: the state of the sink cannot be read: {error}.",
-                hint="The driver needs to read beside the query's checkpoint.",
-            ) from error
+            raise _unreadable(path, error) from error
         return content
+
+
+def _newest(states: Iterable[SinkState]) -> SinkState:
+    return max(states, key=lambda state: state.number, default=SinkState())
+
+
+def _unreadable(path: str, error: Exception) -> SinkStateUnusable:
+    return SinkStateUnusable(
+        f"{path}: the state of the sink cannot be read: {error}.",
+        hint="The driver needs to read beside the query's checkpoint.",
+    )
 
 
 def _parsed(path: str, content: bytes) -> SinkState | None:
@@ -100,7 +141,9 @@ def _parsed(path: str, content: bytes) -> SinkState | None:
         return msgspec.json.decode(body, type=SinkState)
     except msgspec.DecodeError as error:
         raise SinkStateUnusable(
-            f"{path}: {error}.", hint="It was edited; remove sinks/regency, or the checkpoint."
+            f"{path}: {error}.",
+            hint="It was edited. Restore it; or remove sinks/regency from the checkpoint: a batch that is repeated is"
+            " written whole then, and readers may see rows twice.",
         ) from error
 
 

@@ -43,6 +43,11 @@ def new_topic() -> str:
     return f"t{next(_names)}"
 
 
+def create(servers: str, topic: str) -> None:
+    """Make a topic, as asking for it does."""
+    confluent_kafka.Producer({"bootstrap.servers": servers}).list_topics(topic, timeout=5)
+
+
 def options(servers: str, topic: str | None, **given: str) -> WriteOptions:
     """The sink's, with `topic` unless rows name theirs."""
     named = {} if topic is None else {"topic": topic}

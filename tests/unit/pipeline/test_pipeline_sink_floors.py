@@ -77,6 +77,25 @@ def test_a_topic_that_is_new_to_a_repeated_batch_is_read_back_from_where_it_ende
     assert plan(state, begun).for_write(WriteId(QUERY, 5)) == (later, False)
 
 
+def test_a_batch_that_may_have_begun_under_a_lost_state_is_read_back_from_where_the_one_before_began():
+    added = {"u": TopicFloors(NEW_ID, {0: 3})}
+    state = finish(begin(SinkState(), ends(5))[0], WriteId(QUERY, 4))
+    state, begun = begin(state, {**ends(9), **added}, doubtful=True)
+    floors = {**ends(5), "u": TopicFloors(NEW_ID, {})}
+    assert (state.pending, state.number, begun) == (floors, 3, True)
+    assert plan(state, begun).for_write(WriteId(QUERY, 5)) == (floors, True)
+    assert floors["u"].of(NEW_ID, 0) == 0, "nobody knows where a new topic ended"
+    assert begin(state, ends(9), doubtful=True) == (state, True), "once it is kept it stays"
+
+
+def test_a_batch_that_does_not_follow_the_last_finished_one_is_read_back_from_where_that_began():
+    state = finish(begin(SinkState(), ends(5))[0], WriteId(QUERY, 4))
+    state, begun = begin(state, {**ends(9), "u": TopicFloors(NEW_ID, {0: 3})})
+    assert not begun
+    assert plan(state, begun).for_write(WriteId(QUERY, 6)) == ({**ends(5), "u": TopicFloors(NEW_ID, {})}, True)
+    assert plan(state, True).for_write(WriteId(QUERY, 6)) == (state.pending, True)
+
+
 def test_a_batch_before_the_last_finished_one_is_refused():
     state = finish(begin(SinkState(), ends(5))[0], WriteId(QUERY, 4))
     with pytest.raises(BatchBehindSink, match=r"Batch 3 .* later ones up to 4: the checkpoint was set back"):
@@ -100,10 +119,9 @@ def test_partitions_added_since_and_topics_made_anew_are_read_from_their_beginni
 def test_states_are_kept_beside_the_checkpoint(tmp_path: Path):
     for location in (str(tmp_path), f"file:{tmp_path}", f"file://{tmp_path}"):
         store = StateStore(location)
-        before = store.load()
-        state = SinkState(before.number + 1, ends(5, 7), None)
+        state = SinkState(store.load().state.number + 1, ends(5, 7), None)
         store.save(state)
-        assert StateStore(location).load() == state
+        assert StateStore(location).load() == (state, "")
     assert sorted(path.name for path in (tmp_path / "sinks" / "regency").iterdir()) == ["state-0.json", "state-1.json"]
 
 
@@ -112,23 +130,70 @@ def test_states_are_kept_in_file_systems_that_only_close_files(tmp_path: Path, m
     monkeypatch.setattr("regency.pipeline.sink_state._open", lambda _: (elsewhere, "c"))
     for number in (1, 2):
         StateStore("s3://bucket/c").save(SinkState(number, ends(number)))
-    assert StateStore("s3://bucket/c").load() == SinkState(2, ends(2))
+    assert StateStore("s3://bucket/c").load() == (SinkState(2, ends(2)), "")
     assert sorted(path.name for path in (tmp_path / "c" / "sinks" / "regency").iterdir()) == [
         "state-0.json",
         "state-1.json",
     ]
 
 
-@pytest.mark.parametrize("kept", [0, 1, 20, -1])
-def test_a_torn_write_leaves_the_state_before_it(tmp_path: Path, kept: int):
+def damage(path: Path, how: int | None) -> None:
+    """Cut a file, flip one of its bits, or remove it."""
+    content = path.read_bytes()
+    if how is None:
+        path.unlink()
+    elif how == FLIPPED:
+        path.write_bytes(content[:-9] + bytes([content[-9] ^ 1]) + content[-8:])
+    else:
+        path.write_bytes(content[:how])
+
+
+FLIPPED = 1 << 20
+
+
+@pytest.mark.parametrize("how", [0, 1, 20, -1, FLIPPED, None])
+@pytest.mark.parametrize("newest", [True, False])
+def test_a_file_that_is_damaged_or_lost_leaves_the_other_in_doubt(tmp_path: Path, how: int | None, newest: bool):
     store = StateStore(str(tmp_path))
+    for number in (1, 2, 3):
+        store.save(SinkState(number, ends(number)))
+    damaged = tmp_path / "sinks" / "regency" / f"state-{1 if newest else 0}.json"
+    damage(damaged, how)
+    state, doubt = store.load()
+    assert state == SinkState(2 if newest else 3, ends(2 if newest else 3))
+    assert doubt == f"{damaged}: {'lost' if how is None else 'not whole'}."
+    for number in (state.number + 1, state.number + 2):
+        store.save(SinkState(number))
+    assert store.load().doubt == ""
+
+
+def test_a_file_that_was_set_back_leaves_the_other_in_doubt(tmp_path: Path):
+    store = StateStore(str(tmp_path))
+    kept = tmp_path / "sinks" / "regency" / "state-0.json"
+    for number in (1, 2):
+        store.save(SinkState(number))
+    old = kept.read_bytes()
+    for number in (3, 4, 5):
+        store.save(SinkState(number))
+    kept.write_bytes(old)
+    assert store.load() == (SinkState(5), f"{kept}: older than it was.")
+
+
+def test_the_first_state_of_all_has_no_other(tmp_path: Path):
+    store = StateStore(str(tmp_path))
+    assert store.load() == (SinkState(), "")
     store.save(SinkState(1, ends(5)))
-    store.save(SinkState(2, None))
-    newest = tmp_path / "sinks" / "regency" / "state-0.json"
-    newest.write_bytes(newest.read_bytes()[:kept])
-    assert store.load() == SinkState(1, ends(5))
-    store.save(SinkState(2, ends(6)))
-    assert store.load() == SinkState(2, ends(6))
+    assert store.load() == (SinkState(1, ends(5)), "")
+
+
+def test_spark_has_its_checkpoint_where_the_state_is(tmp_path: Path):
+    store = StateStore(str(tmp_path))
+    with pytest.raises(SinkStateUnusable, match=r"metadata does not exist: Spark keeps .* at another place") as refused:
+        store.check_place()
+    assert "Give checkpointLocation with its scheme" in refused.value.hint
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "metadata").write_text('{"id":"c"}')
+    store.check_place()
 
 
 @pytest.mark.parametrize("left", [b"", b"garbage", b"regency-sink 1 00000000\n{}"])
@@ -147,7 +212,7 @@ def test_files_of_which_none_is_whole_are_no_empty_state(tmp_path: Path, files: 
     assert "remove sinks/regency from the checkpoint" in refused.value.hint
     for path in kept:
         path.unlink()
-    assert store.load() == SinkState()
+    assert store.load() == (SinkState(), "")
 
 
 def test_a_state_is_synced_before_it_takes_its_name_and_its_name_after_that(tmp_path: Path, monkeypatch):
@@ -182,7 +247,7 @@ def test_a_folder_that_cannot_be_synced_is_no_error(tmp_path: Path, monkeypatch)
 
     monkeypatch.setattr(os, "fsync", refusing)
     StateStore(str(tmp_path)).save(SinkState(1, ends(5)))
-    assert StateStore(str(tmp_path)).load() == SinkState(1, ends(5))
+    assert StateStore(str(tmp_path)).load() == (SinkState(1, ends(5)), "")
 
 
 def test_a_state_of_a_later_release_is_refused(tmp_path: Path):
@@ -214,6 +279,6 @@ def test_states_grow_with_random_ids_and_stay_equal(tmp_path: Path):
         state, begun = begin(state, {"t": TopicFloors(uuid4(), {0: batch})})
         assert not begun
         store.save(state)
-        state = finish(store.load(), WriteId(QUERY, batch))
+        state = finish(store.load().state, WriteId(QUERY, batch))
         store.save(state)
-        assert store.load() == state
+        assert store.load() == (state, "")

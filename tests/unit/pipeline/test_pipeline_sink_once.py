@@ -5,13 +5,14 @@ from __future__ import annotations
 import pickle
 from uuid import UUID
 
+import confluent_kafka
 import msgspec
 import pyarrow as pa
 import pytest
-from mock_cluster import HEADERS, Record, consumed, frame, new_topic, options
+from mock_cluster import HEADERS, Record, consumed, create, frame, new_topic, options
 
 from regency.pipeline import sink_tasks
-from regency.pipeline.sink_errors import RowRefused, RowsDiffer, SinkStateUnusable
+from regency.pipeline.sink_errors import DeliveryFailed, RowRefused, RowsDiffer, SinkStateUnusable
 from regency.pipeline.sink_floors import DoneBatch, Floors, TopicFloors, WritePlan
 from regency.pipeline.sink_identity import HEADER, WriteId, digest, row_header
 from regency.pipeline.sink_producer import ANY_PARTITION
@@ -22,6 +23,14 @@ from regency.pipeline.sink_written import Written
 pytestmark = pytest.mark.timeout(30)  # threads and sockets of a real client, on a machine that has other work
 
 WRITE = WriteId(UUID(int=5), 2)
+
+
+@pytest.fixture
+def topic(servers: str) -> str:
+    """A topic that is there, as the driver has made sure of by now."""
+    topic = new_topic()
+    create(servers, topic)
+    return topic
 
 
 def plan(topic: str, *, begun: bool) -> WritePlan:
@@ -148,3 +157,11 @@ def test_settings_and_plans_travel_with_the_task(servers, topic):
     assert pickle.loads(pickle.dumps((settings, plan(topic, begun=True)))) == (settings, plan(topic, begun=True))
     assert msgspec.structs.asdict(settings)["once_topics"] == (topic,)
     assert ANY_PARTITION == -1
+
+
+def test_a_topic_that_went_away_since_the_batch_began_is_not_made_anew(servers):
+    gone = new_topic()
+    settings = options(servers, gone, effectivelyOnce="true", **{"kafka.max.block.ms": "300"})
+    with pytest.raises(DeliveryFailed, match="UNKNOWN_TOPIC"):
+        write_once([frame(value=pa.array(["0"]))], settings, plan(gone, begun=False), WRITE, TaskPlace(0, 0))
+    assert gone not in confluent_kafka.Producer({"bootstrap.servers": servers}).list_topics(timeout=5).topics

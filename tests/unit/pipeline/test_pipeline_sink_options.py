@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from pyspark.sql.types import (
     ArrayType,
@@ -80,7 +81,9 @@ def test_settings_of_the_java_producer_are_translated():
         ({"kafka.security.protocol": "SSL"}, "only PLAINTEXT"),
         ({"kafka.acks": "1", "kafka.enable.idempotence": "true"}, "kafka.acks: '1' contradicts enable.idempotence"),
         ({"kafka.enable.idempotence": "maybe"}, "neither true nor false"),
-        ({"kafka.max.in.flight.requests.per.connection": "6"}, "'6' is not 1 to 5"),
+        ({"kafka.max.in.flight.requests.per.connection": "6"}, "'6' is not 1 to 5, as enable.idempotence, which is"),
+        ({"kafka.max.in.flight.requests.per.connection": "6"}, "or set kafka.enable.idempotence to false and have"),
+        ({**ONCE, "kafka.max.in.flight.requests.per.connection": "6"}, "as effectivelyOnce needs. Remove it: it is 5."),
         ({"kafka.buffer.memory": "1k"}, "'1k' is no value it can have: a whole number from 0 to 9223372036854775807"),
         ({"kafka.max.request.size": "2147483648"}, "'2147483648' is no value it can have: a whole number from 0 to 21"),
         ({"kafka.send.buffer.bytes": "-2"}, "Option kafka.send.buffer.bytes: '-2' is no value it can have: a whole"),
@@ -90,8 +93,12 @@ def test_settings_of_the_java_producer_are_translated():
         ({"kafka.retries": "0"}, "Remove it, or set kafka.enable.idempotence to false and lose records; how long"),
         ({**ONCE, "kafka.retries": "0"}, "Option kafka.retries: '0' contradicts effectivelyOnce"),
         ({"kafka.delivery.timeout.ms": "1"}, "Option kafka.delivery.timeout.ms: '1' is not more than kafka.linger.ms"),
-        ({"kafka.delivery.timeout.ms": "0", "kafka.linger.ms": "0.0"}, "which is 0.0: a record would be given up"),
-        ({"kafka.linger.ms": "900001"}, "which is 900001: a record would be given up"),
+        ({"kafka.delivery.timeout.ms": "0"}, "Option kafka.delivery.timeout.ms: '0' is no value it can have"),
+        ({"kafka.delivery.timeout.ms": "5", "kafka.linger.ms": "900001"}, "which is 900000: a record would be given"),
+        ({"kafka.linger.ms": "1.5"}, "Option kafka.linger.ms: '1.5' is no value it can have: a whole number"),
+        ({"kafka.linger.ms": "1e3"}, "Option kafka.linger.ms: '1e3' is no value it can have: a whole number"),
+        ({"kafka.delivery.timeout.ms": "0x10"}, "Option kafka.delivery.timeout.ms: '0x10' is no value it can have"),
+        ({"kafka.acks": "2"}, "Option kafka.acks: '2' is none of all, -1, 0, 1. Remove it: it is all."),
         (
             {"kafka.max.block.ms": "-1"},
             "Option kafka.max.block.ms: '-1' is no value it can have: a whole number from 0",
@@ -141,11 +148,11 @@ def test_a_value_the_client_refuses_is_refused_at_planning():
 
 
 def test_values_that_contradict_each_other_are_refused_by_name_and_nothing_is_said_beside(capfd):
-    rule = "`reconnect.backoff.max.ms` must be >= `reconnect.backoff.ms`"
-    backoff = {"kafka.reconnect.backoff.ms": "20000", "kafka.reconnect.backoff.max.ms": "15000"}
+    producer = options().producer
+    backoff = {"reconnect.backoff.ms": "20000", "reconnect.backoff.max.ms": "15000"}
     with pytest.raises(PipelineOptionInvalid) as refused:
-        batch_writer({**SERVERS, "topic": "t", **backoff}, schema(value=BinaryType()), False)
-    assert f": {rule}." in str(refused.value)
+        check_settings(msgspec.structs.replace(producer, librdkafka={**producer.librdkafka, **backoff}))
+    assert ": `reconnect.backoff.max.ms` must be >= `reconnect.backoff.ms`." in str(refused.value)
     assert "Option kafka.reconnect.backoff." in str(refused.value)
     for wrong in ({"kafka.linger.ms": "soon"}, {"kafka.retries": "-1"}, {"kafka.retries": "0"}):
         with pytest.raises(PipelineOptionInvalid, match=next(iter(wrong))):
@@ -162,6 +169,9 @@ TAKEN = [
     ("interceptor.classes", "", {}),
     ("partitioner.ignore.keys", "false", {}),
     ("receive.buffer.bytes", "-1", {"socket.receive.buffer.bytes": "0"}),
+    ("linger.ms", "120000", {"linger.ms": "120000", "delivery.timeout.ms": "150000"}),
+    ("reconnect.backoff.max.ms", "0", {"reconnect.backoff.ms": "0", "reconnect.backoff.max.ms": "0"}),
+    ("reconnect.backoff.max.ms", "7", {"reconnect.backoff.ms": "7", "reconnect.backoff.max.ms": "7"}),
     ("reconnect.backoff.ms", "0", {"reconnect.backoff.ms": "0", "reconnect.backoff.max.ms": "10000"}),
     ("reconnect.backoff.ms", "20000", {"reconnect.backoff.ms": "20000", "reconnect.backoff.max.ms": "20000"}),
     ("request.timeout.ms", "5000", {"request.timeout.ms": "5000", "socket.timeout.ms": "5000"}),
@@ -210,9 +220,16 @@ def test_what_the_client_cannot_do_comes_as_near_as_it_can_with_a_warning(name, 
 @pytest.mark.parametrize("name", sorted(RANGES))
 def test_the_client_takes_the_ends_of_every_range(name: str, value: int):
     end = (RANGES[name].lowest, RANGES[name].highest)[value]
-    given = {f"kafka.{name}": str(end), "kafka.acks": "1", "kafka.reconnect.backoff.max.ms": "3600000"}
+    given = {"kafka.linger.ms": "0", "kafka.acks": "1", f"kafka.{name}": str(end)}
     for codec in ("gzip", "lz4", "zstd"):
         check_settings(write_options({**SERVERS, "kafka.compression.type": codec, **given}, stream=False).producer)
+
+
+def test_the_longest_pause_counts_where_the_first_is_longer():
+    given = {"kafka.reconnect.backoff.ms": "5000", "kafka.reconnect.backoff.max.ms": "1"}
+    producer = write_options({**SERVERS, **given}, stream=False).producer
+    assert producer.librdkafka["reconnect.backoff.ms"] == producer.librdkafka["reconnect.backoff.max.ms"] == "1"
+    check_settings(producer)
 
 
 def test_levels_of_compression_count_for_the_codec_that_is_chosen():

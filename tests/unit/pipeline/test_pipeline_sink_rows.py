@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from mock_cluster import frame
+from mock_cluster import HEADERS, frame
 
 from regency.pipeline.sink_errors import RowRefused
 from regency.pipeline.sink_rows import rows_of
@@ -41,3 +41,9 @@ def test_what_is_no_utf8_is_refused_by_its_column():
     with pytest.raises(RowRefused, match="the column topic what is no UTF-8"):
         rows_of(frame(value=value, topic=broken_text()), None)
     assert rows_of(frame(value=broken_text()), "t").values == [b"\xff\xfe"]
+
+
+def test_a_key_of_a_header_that_would_be_cut_is_refused():
+    headers = pa.array([[{"key": "whole", "value": b""}, {"key": "a\0b", "value": b""}]], HEADERS)
+    with pytest.raises(RowRefused, match=r"a header whose key has a NUL: 'a\\x00b'"):
+        rows_of(frame(value=pa.array([b""]), headers=headers), "t")
