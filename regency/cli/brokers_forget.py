@@ -7,11 +7,11 @@ import msgspec
 
 from regency.cli.context import INT32_MAX, cluster_options, current, print_json, say
 from regency.cli.exits import CommandFailed, Exit
-from regency.cli.plan_report import counted
 from regency.cli.refusals import refusal
 from regency.cli.wire import cluster_wire
 from regency.clients.controllers import ask_controller
 from regency.model.kafka_errors import ErrorCode
+from regency.model.words import counted
 from regency.protos import admin_pb2
 from regency.runtime.grpc_channels import RpcFailed
 from regency.runtime.grpc_clients import AdminClient

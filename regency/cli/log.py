@@ -11,11 +11,12 @@ from regency.cli.context import INT32_MAX, TOPIC_NAME, Seconds, cluster_options,
 from regency.cli.dump.command import dump
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.log_dirs import LogDirRow, LogRow, all_dirs, broker_dirs
-from regency.cli.plan_report import counted, human_bytes
+from regency.cli.plan_report import human_bytes
 from regency.cli.refusals import refusal
 from regency.cli.wire import ClusterWire, cluster_wire, find
 from regency.model.ids import BrokerId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
+from regency.model.words import counted
 
 LOOK_EVERY_S = 0.2
 ALTER_VERSION = 2

@@ -25,10 +25,11 @@ from regency.cli.plan_execution import (
     write_rollback,
 )
 from regency.cli.plan_making import Wish, ids, make_plan
-from regency.cli.plan_report import counted, report, show_report, sizes_of
+from regency.cli.plan_report import report, show_report, sizes_of
 from regency.cli.reassignments import Replicas, alter, look
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
+from regency.model.words import counted
 from regency.planning.plan_file import PlanRefused, decode_topics, encode_kafkas, encode_plan
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)

@@ -13,6 +13,7 @@ from regency.cli.exits import CommandFailed
 from regency.cli.kafka_clients import admin_client
 from regency.cli.reassignments import Situation
 from regency.model.ids import BrokerId, TopicPartition
+from regency.model.words import counted
 from regency.planning.plans import Move, Replicas, count_replicas
 
 _SHOWN = 20
@@ -144,11 +145,6 @@ def sizes_of(servers: str, moves: Iterable[Move]) -> dict[TopicPartition, int] |
                 partition = TopicPartition(topic["name"], each["partition_index"])
                 found[partition] = max(found.get(partition, 0), each["partition_size"])
     return found
-
-
-def counted(count: int, noun: str) -> str:
-    """1 partition, 2 partitions."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def human_bytes(count: int) -> str:

@@ -38,6 +38,10 @@ class Divergence:
         self.to_offset = to_offset
         self.first = first
 
+    def overlaps(self, other: Divergence) -> bool:
+        """Whether the two have offsets in common."""
+        return self.from_offset <= other.to_offset and other.from_offset <= self.to_offset
+
 
 class _Replica:
     __slots__ = ("ended", "next_offset", "pending", "start")
@@ -74,6 +78,15 @@ class Comparison:
         replica = self._replicas[broker]
         return not replica.ended and not replica.pending
 
+    def borders(self, offset: int) -> list[int]:
+        """Where replicas' batches above `offset` begin, as far as they came and are not compared yet."""
+        return [
+            batch.last_offset + 1
+            for replica in self._replicas.values()
+            for batch in replica.pending
+            if batch.last_offset >= offset
+        ]
+
     def take(self, broker: BrokerId, batches: Iterable[Batch]) -> None:
         """The replica's next batches."""
         replica = self._replicas[broker]
@@ -87,7 +100,7 @@ class Comparison:
         replica.next_offset = max(replica.next_offset, offset)
 
     def skip_to(self, broker: BrokerId, start: int) -> None:
-        """The replica's log begins only there by now; only where all that came of it has been compared."""
+        """The replica cannot be read below, or begins there by now; only where all that came of it was compared."""
         replica = self._replicas[broker]
         assert not replica.pending
         replica.start = max(replica.start, start)

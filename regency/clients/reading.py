@@ -14,8 +14,10 @@ import msgspec
 
 from regency.broker_agent.replication.api import FetchedPartition, FetchPartition
 from regency.clients.comparison import Batch, Comparison, Divergence
+from regency.clients.damages import Damaged, read_to
 from regency.clients.pace import Pacing
 from regency.clients.replica_wire import Place, Replica, ReplicaWire, Unanswered
+from regency.clients.sound_search import SoundSearch
 from regency.model.ids import BrokerId, Offset, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from regency.model.record_batch import BatchHeader, CorruptBatch, crc_matches, iter_batches
@@ -44,14 +46,6 @@ _STATES = {
     ErrorCode.UNKNOWN_TOPIC_ID: (MISSING, "its broker does not know the topic: it was perhaps deleted meanwhile"),
     ErrorCode.INCONSISTENT_TOPIC_ID: (MISSING, "its broker has another topic of that name"),
 }
-
-
-class Damaged(msgspec.Struct, frozen=True):
-    """A batch that is not what its producer sent."""
-
-    broker: int
-    offset: int
-    what: str
 
 
 class Partition(msgspec.Struct, frozen=True):
@@ -127,6 +121,8 @@ class _Reading:
         self.waits_since: dict[BrokerId, float] = {}
         self.careful: set[BrokerId] = set()
         """Replicas that are read one batch at a time, as there is damage in what was to be read at once."""
+        self.searches: dict[BrokerId, SoundSearch] = {}
+        """Replicas of which is being found out where they can be read again."""
         for broker, place in partition.places.items():
             match place:
                 case Place():
@@ -147,7 +143,16 @@ class _Reading:
     def fail(self, broker: BrokerId, state: str, detail: str) -> None:
         """The replica can be read no further."""
         self.outcome[broker] = (state, detail)
+        search = self.searches.pop(broker, None)
+        if search is not None:
+            self.damages.append(Damaged(broker, search.damaged, search.what, self.bound - 1))
         self.comparison.end(broker)
+
+    def offset(self, broker: BrokerId) -> int:
+        """What to ask the replica's broker for."""
+        search = self.searches.get(broker)
+        probe = None if search is None else search.probe
+        return self.comparison.next_offset(broker) if probe is None else probe
 
     def wanted(self) -> list[BrokerId]:
         return [broker for broker in self.read if self.comparison.wants(broker)]
@@ -156,18 +161,20 @@ class _Reading:
         self, broker: BrokerId, fetched: FetchedPartition | Unanswered, patience_s: float, *, is_first: bool
     ) -> _Went:
         """Take in an answer; `is_first`: this partition stood first in the question, so that there was room for it."""
-        at = self.comparison.next_offset(broker)
+        at = self.offset(broker)
         if isinstance(fetched, Unanswered):
             self.fail(broker, OFFLINE, fetched.why)
         elif fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
             return _Went.OUTSIDE
         elif fetched.error is ErrorCode.CORRUPT_MESSAGE:
-            self._corrupt(broker)
+            self._corrupt(broker, "its broker finds the batch damaged")
         elif fetched.error is ErrorCode.KAFKA_STORAGE_ERROR:
             # it could tell its offsets a moment ago: damage takes a log offline when it is found by a read
             self.fail(broker, FAILED, f"its broker cannot read it at offset {at}, and its log tells why")
         elif fetched.error is not ErrorCode.NONE:
             self.fail(broker, *_state(fetched.error))
+        elif broker in self.searches and (fetched.records or fetched.high_watermark <= at):
+            self._probed(broker, at, fetched)
         elif fetched.records:
             self._take(broker, fetched)
         elif fetched.high_watermark <= at:
@@ -192,10 +199,12 @@ class _Reading:
                 place = (header.base_offset, header.last_offset, header.leader_epoch)
                 batches.append(Batch(*place, header.crc, header.size))
         except CorruptBatch as error:
-            offset = batches[-1].last_offset + 1 if batches else self.comparison.next_offset(broker)
-            self.damages.append(Damaged(broker, offset, error.reason))
             self.comparison.take(broker, batches)
-            self.fail(broker, DAMAGED, f"no batch begins at offset {offset}: {error.reason}")
+            if passed:
+                self.comparison.pass_to(broker, self.bound)
+            elif not batches:
+                self._corrupt(broker, f"no batch begins there: {error.reason}")
+            self.end_if_done(broker)
             return
         self.comparison.take(broker, batches)
         if passed:
@@ -209,14 +218,63 @@ class _Reading:
         offset = header.last_offset if self.bound < self.partition.bound else header.base_offset
         return offset >= self.bound
 
-    def _corrupt(self, broker: BrokerId) -> None:
-        """The replica's broker refuses what it has: look where exactly, and end there."""
-        if broker not in self.careful:
+    def _corrupt(self, broker: BrokerId, what: str) -> None:
+        """Nothing sound came from where the replica was asked: look where exactly that begins, then where it ends."""
+        search = self.searches.get(broker)
+        if search is not None:
+            assert search.probe is not None
+            search.refused(search.probe)
+            self._go_on(broker, search)
+        elif broker not in self.careful:
             self.careful.add(broker)
+        else:
+            offset = self.comparison.next_offset(broker)
+            search = SoundSearch(offset, self.bound, what, self.comparison.borders(offset))
+            self.searches[broker] = search
+            self._go_on(broker, search)
+
+    def _probed(self, broker: BrokerId, probe: int, fetched: FetchedPartition) -> None:
+        """An answer without an error while is looked for where the replica can be read again."""
+        search = self.searches[broker]
+        if not fetched.records:
+            search.nothing_from(probe)
+        else:
+            try:
+                headers = [header for _, header in iter_batches(fetched.records) if header.last_offset >= probe]
+            except CorruptBatch:
+                headers = []
+            if headers:
+                search.served(probe, headers[0].base_offset)
+            else:
+                search.refused(probe)
+        self._go_on(broker, search)
+
+    def _go_on(self, broker: BrokerId, search: SoundSearch) -> None:
+        """Read on behind the damage, if it is known by now where that is."""
+        if search.probe is not None:
             return
-        offset = self.comparison.next_offset(broker)
-        self.damages.append(Damaged(broker, offset, "its broker finds the batch damaged"))
-        self.fail(broker, DAMAGED, f"it cannot be read beyond offset {offset}")
+        del self.searches[broker]
+        self.careful.discard(broker)
+        self.damages.append(Damaged(broker, search.damaged, search.what, search.until - 1))
+        self.comparison.skip_to(broker, search.until)
+        self.end_if_done(broker)
+
+    def begins_later(self, broker: BrokerId, start: int) -> None:
+        """The replica's log begins at `start`, which may be above what is to be read next, and had not that offset."""
+        search = self.searches.get(broker)
+        if start > self.comparison.next_offset(broker):
+            if search is not None:
+                del self.searches[broker]
+                self.damages.append(Damaged(broker, search.damaged, search.what, min(start, self.bound) - 1))
+            self.comparison.skip_to(broker, start)
+            self.end_if_done(broker)
+        elif search is not None:
+            assert search.probe is not None
+            search.nothing_from(search.probe)
+            self._go_on(broker, search)
+        else:
+            at, mark = self.comparison.next_offset(broker), self.partition.bound
+            self.fail(broker, BEHIND, f"its log ends below offset {at}, the high watermark is {mark}")
 
     def _behind(self, broker: BrokerId, fetched: FetchedPartition, patience_s: float) -> _Went:
         since = self.waits_since.setdefault(broker, time.monotonic())
@@ -235,7 +293,7 @@ class _Reading:
             elif broker in self.comparison.differs:
                 state = DIVERGES
             start = place.log_start if isinstance(place, Place) else None
-            end = self.comparison.next_offset(broker) if broker in self.read else None
+            end = read_to(self.comparison.next_offset(broker), self.damages, broker) if broker in self.read else None
             verdicts.append(Verdict(broker, state, start, end, detail))
         return PartitionResult(self.partition, verdicts, self.comparison.divergences, self.damages)
 
@@ -312,7 +370,7 @@ def _wanted(
     wanted: dict[BrokerId, list[FetchPartition]] = {}
     for name, reading in readings.items():
         for broker in reading.wanted():
-            offset = Offset(reading.comparison.next_offset(broker))
+            offset = Offset(reading.offset(broker))
             some = wanted.setdefault(broker, [])
             most = 1 if broker in reading.careful else PARTITION_BYTES
             some.append(FetchPartition(name, reading.partition.topic_id, offset, most))
@@ -328,17 +386,12 @@ def _begin_later(
     """Go on where the logs begin by now: retention removed what was to be read."""
     for (broker, name), listed in wire.starts(outside).items():
         reading = readings[name]
-        at = reading.comparison.next_offset(broker)
         if isinstance(listed, Unanswered):
             reading.fail(broker, OFFLINE, listed.why)
         elif listed.error is not ErrorCode.NONE:
             reading.fail(broker, *_state(listed.error))
-        elif listed.offset <= at:
-            mark = reading.partition.bound
-            reading.fail(broker, BEHIND, f"its log ends below offset {at}, the high watermark is {mark}")
         else:
-            reading.comparison.skip_to(broker, listed.offset)
-            reading.end_if_done(broker)
+            reading.begins_later(broker, listed.offset)
 
 
 def _state(error: ErrorCode) -> tuple[str, str]:

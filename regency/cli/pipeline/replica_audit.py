@@ -12,6 +12,7 @@ from regency.cli.kafka_clients import first_that_answers
 from regency.cli.pipeline.spark import SparkChoice, job_session, spark_options
 from regency.cli.verify.report import report
 from regency.clients.assignments import assignments
+from regency.model.words import counted
 from regency.pipeline.files import refuse_unfit
 from regency.pipeline.jobs.audit_rows import write_parquet
 from regency.pipeline.jobs.replica_audit import AuditOptions, audit, refuse_unknown
@@ -70,5 +71,5 @@ def replica_audit(
         seconds = time.monotonic() - started
         if directory is not None:
             write_parquet(session, found.partitions, directory)
-        effort = f"{found.bytes / 1e6:.1f} MB by {found.tasks} tasks in {seconds:.1f} s"
+        effort = f"{found.bytes / 1e6:.1f} MB by {counted(found.tasks, 'task')} in {seconds:.1f} s"
         return report(found.partitions, most_rows=MOST_ROWS, effort=effort)

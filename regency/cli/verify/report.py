@@ -10,6 +10,7 @@ import msgspec
 from regency.cli.context import current, print_json, print_table, say
 from regency.cli.exits import Exit
 from regency.clients.comparison import Batch, Divergence
+from regency.clients.damages import Damaged, unread
 from regency.clients.reading import (
     AGREES,
     BEHIND,
@@ -18,11 +19,11 @@ from regency.clients.reading import (
     FAILED,
     MISSING,
     OFFLINE,
-    Damaged,
     PartitionResult,
 )
 from regency.clients.replica_wire import Place
 from regency.model.ids import BrokerId
+from regency.model.words import counted
 
 _WRONG = (DIVERGES, DAMAGED, FAILED)
 _NOT_COMPARED = (BEHIND, OFFLINE, MISSING)
@@ -38,6 +39,8 @@ class ReplicaFacts(msgspec.Struct, frozen=True):
     read_to: int | None
     log_end: int | None
     high_watermark: int | None
+    unread: int
+    """Offsets that its broker does not hand out, or that were not found behind such."""
 
 
 class BatchFacts(msgspec.Struct, frozen=True):
@@ -105,10 +108,13 @@ def _facts(result: PartitionResult) -> PartitionFacts:
     partition = result.partition
     rows = []
     for verdict in result.replicas:
+        missed = unread(result.damages, verdict.broker)
         place = partition.places[BrokerId(verdict.broker)]
         end, mark = (place.log_end, place.high_watermark) if isinstance(place, Place) else (None, None)
         rows.append(
-            ReplicaFacts(verdict.broker, verdict.state, verdict.detail, verdict.log_start, verdict.read_to, end, mark)
+            ReplicaFacts(
+                verdict.broker, verdict.state, verdict.detail, verdict.log_start, verdict.read_to, end, mark, missed
+            )
         )
     return PartitionFacts(
         partition.name.topic,
@@ -145,7 +151,7 @@ def _tell(found: Verification, most_rows: int | None) -> None:
                     "leader" if replica.broker == partition.leader else "follower",
                     *("-" if offset is None else str(offset) for offset in offsets),
                     replica.state,
-                    replica.detail or "-",
+                    _detail(replica),
                 ]
             )
     if too_many:
@@ -156,8 +162,19 @@ def _tell(found: Verification, most_rows: int | None) -> None:
         for divergence in partition.divergences:
             _tell_divergence(f"{partition.topic}-{partition.partition}", divergence)
         for damage in partition.damaged:
-            where = f"{partition.topic}-{partition.partition}, offset {damage.offset}, broker {damage.broker}"
+            where = f"{partition.topic}-{partition.partition}, {_offsets(damage)}, broker {damage.broker}"
             click.echo(f"\n{where}: {damage.what}.")
+
+
+def _detail(replica: ReplicaFacts) -> str:
+    missed = [f"{counted(replica.unread, 'offset')} not read"] if replica.unread else []
+    return "; ".join([*missed, *([replica.detail] if replica.detail else [])]) or "-"
+
+
+def _offsets(damage: Damaged) -> str:
+    if damage.to_offset is None or damage.to_offset == damage.offset:
+        return f"offset {damage.offset}"
+    return f"offsets {damage.offset} to {damage.to_offset}"
 
 
 def _tell_divergence(name: str, divergence: DivergenceFacts) -> None:
@@ -173,8 +190,7 @@ def _tell_divergence(name: str, divergence: DivergenceFacts) -> None:
 
 def _sum_up(found: Verification, effort: str) -> None:
     states = [replica.state for partition in found.partitions for replica in partition.replicas]
-    counted = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(sorted(states)))
-    many = "partition" if len(found.partitions) == 1 else "partitions"
-    say(f"{len(found.partitions)} {many}, replicas: {counted or 'none'}{effort and f'; {effort}'}.")
+    tally = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(sorted(states)))
+    say(f"{counted(len(found.partitions), 'partition')}, replicas: {tally or 'none'}{effort and f'; {effort}'}.")
     if not found.agrees:
         say("docs/tools.md tells how a replica is mended.")

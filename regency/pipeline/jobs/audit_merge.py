@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from regency.clients.comparison import Divergence
+from regency.clients.damages import Damaged, joined, read_to
 from regency.clients.reading import (
     AGREES,
     BEHIND,
@@ -21,14 +24,15 @@ from regency.clients.replica_wire import Place
 from regency.model.ids import BrokerId
 
 _WORST_FIRST = (DAMAGED, DIVERGES, FAILED, MISSING, OFFLINE, BEHIND, AGREES)
+_READ = (AGREES, DIVERGES, DAMAGED)
 _MAY_PASS = (BEHIND, OFFLINE, MISSING, FAILED)
 
 
 def merged(whole: Partition, pieces: Sequence[PartitionResult]) -> PartitionResult:
     """The result for a partition of those of all its pieces, in their order."""
-    replicas = [_verdict(broker, pieces) for broker in whole.places]
-    damages = [damage for piece in pieces for damage in piece.damages]
-    return PartitionResult(whole, replicas, _divergences(pieces), list(dict.fromkeys(damages)))
+    damages = joined(damage for piece in pieces for damage in piece.damages)
+    replicas = [_verdict(broker, pieces, damages) for broker in whole.places]
+    return PartitionResult(whole, replicas, _divergences(pieces), damages)
 
 
 def is_worth_another_look(result: PartitionResult, places: Partition) -> bool:
@@ -49,18 +53,60 @@ def is_worth_another_look(result: PartitionResult, places: Partition) -> bool:
     return False
 
 
-def _verdict(broker: BrokerId, pieces: Sequence[PartitionResult]) -> Verdict:
+def after_another_look(first: PartitionResult, second: PartitionResult) -> PartitionResult:
+    """What is known of a piece that was read twice.
+
+    Damage stands as it was found. Of the rest the second look counts. Of a replica that went away before it the first
+    does; and then also where others differed, and who did, unless those that are left were compared again and agree:
+    fewer can tell less well whose content is the usual one.
+    """
+    damages = joined([*first.damages, *second.damages])
+    before = {each.broker: each for each in first.replicas}
+    now = {each.broker: each for each in second.replicas}
+    lost = {broker for broker, each in before.items() if each.state in _READ and now[broker].state in _MAY_PASS}
+    compared = sum(each.state in _READ for each in second.replicas)
+    stands = bool(lost) and (bool(second.divergences) or compared < 2)
+    is_old = all(any(map(each.overlaps, first.divergences)) for each in second.divergences)
+    stand = {broker for broker, each in before.items() if stands and (each.state == DIVERGES or is_old)}
+    replicas = [_one_of(before[broker], each, takes_first=broker in lost | stand) for broker, each in now.items()]
+    damaged = {each.broker for each in damages}
+    divergences = list(second.divergences)
+    if stands or any(before[broker].state == DIVERGES for broker in lost):
+        divergences += [each for each in first.divergences if not any(map(each.overlaps, second.divergences))]
+    return PartitionResult(
+        second.partition,
+        [replace(each, state=DAMAGED) if each.broker in damaged else each for each in replicas],
+        sorted(divergences, key=lambda each: each.from_offset),
+        damages,
+    )
+
+
+def _one_of(first: Verdict, second: Verdict, *, takes_first: bool) -> Verdict:
+    """The second verdict or the first, with how far the replica was read in either."""
+    reads = [each.read_to for each in (first, second) if each.read_to is not None]
+    start = first.log_start if second.log_start is None else second.log_start
+    takes_first = takes_first and first.state in _READ
+    detail = second.detail if first.state == DAMAGED else ""
+    chosen = replace(first, detail=detail or first.detail) if takes_first else second
+    return replace(chosen, log_start=start, read_to=max(reads, default=None))
+
+
+def _verdict(broker: BrokerId, pieces: Sequence[PartitionResult], damages: Sequence[Damaged]) -> Verdict:
     told = [next(each for each in piece.replicas if each.broker == broker) for piece in pieces]
     worst = min(told, key=lambda verdict: (_WORST_FIRST.index(verdict.state), not verdict.detail))
     start = next((each.log_start for each in told if each.log_start is not None), None)
-    read_to: int | None = None
+    reached: int | None = None
     for piece, each in zip(pieces, told, strict=True):
         if each.read_to is None:
             break
-        read_to = each.read_to if read_to is None else max(read_to, each.read_to)
-        if each.read_to < piece.partition.read_end:
+        end = piece.partition.read_end
+        read = end if read_to(end, piece.damages, broker) <= each.read_to else each.read_to
+        reached = read if reached is None else max(reached, read)
+        if read < end:
             break
-    return Verdict(broker, worst.state, start, read_to, worst.detail)
+    return Verdict(
+        broker, worst.state, start, None if reached is None else read_to(reached, damages, broker), worst.detail
+    )
 
 
 def _divergences(pieces: Sequence[PartitionResult]) -> list[Divergence]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from regency.clients.damages import unread
 from regency.clients.reading import PartitionResult
 from regency.clients.replica_wire import Place
 from regency.model.ids import BrokerId
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 SCHEMA = """
     topic string not null, partition int not null, broker int not null, role string not null, state string not null,
     detail string, log_start bigint, read_to bigint, log_end bigint, high_watermark bigint,
-    damages array<struct<offset: bigint, what: string>> not null,
+    unread bigint not null, damages array<struct<offset: bigint, to_offset: bigint, what: string>> not null,
     divergences array<struct<
         from_offset: bigint, to_offset: bigint,
         base_offset: bigint, last_offset: bigint, leader_epoch: int, crc: bigint, size: int
@@ -50,7 +51,8 @@ def rows(results: Iterable[PartitionResult]) -> Iterator[tuple[Any, ...]]:
                 verdict.read_to,
                 end,
                 mark,
-                [(each.offset, each.what) for each in result.damages if each.broker == broker],
+                unread(result.damages, broker),
+                [(each.offset, each.to_offset, each.what) for each in result.damages if each.broker == broker],
                 [
                     (each.from_offset, each.to_offset, *(each.first[broker] or (None,) * 5))
                     for each in result.divergences

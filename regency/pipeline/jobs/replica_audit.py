@@ -16,13 +16,15 @@ import msgspec
 
 from regency.clients.assignments import Assignments, assignments
 from regency.clients.comparison import Divergence
+from regency.clients.damages import Damaged
 from regency.clients.nodes import Node
 from regency.clients.pace import BrokerPace
-from regency.clients.reading import Damaged, Partition, PartitionResult, Verdict, read_and_compare
+from regency.clients.reading import Partition, PartitionResult, Verdict, read_and_compare
 from regency.clients.replica_wire import Place, Replica, ReplicaWire, replica_wire
 from regency.model.errors import RegencyError
 from regency.model.ids import BrokerId, TopicPartition
-from regency.pipeline.jobs.audit_merge import is_worth_another_look, merged
+from regency.model.words import counted
+from regency.pipeline.jobs.audit_merge import after_another_look, is_worth_another_look, merged
 from regency.pipeline.jobs.audit_plan import Task, asked, pieces_of, tasks_of, weight
 
 if TYPE_CHECKING:
@@ -93,15 +95,20 @@ def audit(session: SparkSession, options: AuditOptions, *, tell: Callable[[str],
     pieces = [piece for partition in partitions for piece in pieces_of(partition, sizes, options.piece_bytes)]
     slots = session.sparkContext.defaultParallelism
     tasks = _tasks(pieces, range(len(pieces)), sizes, slots, options.pace)
-    tell(f"{len(partitions)} partitions in {len(pieces)} pieces, read by {len(tasks)} tasks, {slots} at a time")
+    tell(
+        f"{counted(len(partitions), 'partition')} in {counted(len(pieces), 'piece')}, "
+        f"read by {counted(len(tasks), 'task')}, {slots} at a time"
+    )
     results = _run(session, described.nodes, options, pieces, tasks)
 
     again, nodes = _worth_another_look(results, options)
     if again:
-        tell(f"{len(again)} pieces are read again: a replica was out of reach, behind or different")
+        told = "piece is" if len(again) == 1 else "pieces are"
+        tell(f"{len(again)} {told} read again: a replica was out of reach, behind or different")
         for number, piece in again.items():
             pieces[number] = piece
-        results.update(_run(session, nodes, options, pieces, _tasks(pieces, again, sizes, slots, options.pace)))
+        later = _run(session, nodes, options, pieces, _tasks(pieces, again, sizes, slots, options.pace))
+        results.update({number: after_another_look(results[number], second) for number, second in later.items()})
     return Audit(
         list(_merged(partitions, pieces, results)),
         len(pieces),

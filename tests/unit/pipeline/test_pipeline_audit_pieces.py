@@ -15,12 +15,13 @@ from msgspec.structs import replace
 
 from regency.broker_agent.replication.api import FetchedPartition, FetchPartition, ListedOffset
 from regency.clients import reading
+from regency.clients.damages import Damaged
 from regency.clients.reading import Partition, PartitionResult, read_and_compare
 from regency.clients.replica_wire import Place, Unanswered
 from regency.model.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from regency.model.record_batch import read_header, stamp
-from regency.pipeline.jobs.audit_merge import is_worth_another_look, merged
+from regency.pipeline.jobs.audit_merge import after_another_look, is_worth_another_look, merged
 
 TOPIC_ID = TopicId(UUID(int=9))
 T0 = TopicPartition("t", 0)
@@ -203,20 +204,36 @@ def test_a_replica_that_lags_is_read_as_far_as_it_goes() -> None:
     assert f"its high watermark is {replicas[2].end}, the partition's is {END}" in result.replicas[1].detail
 
 
-def test_damage_in_one_piece_does_not_hide_what_is_behind_it() -> None:
+@pytest.mark.parametrize("seed", range(20))
+def test_what_a_broker_refuses_is_left_out_in_pieces_as_in_one(seed: int) -> None:
+    choose = random.Random(seed)
+    for _ in range(5):
+        replicas = {broker: Replica(log, most=choose.randint(1, 4)) for log in [a_log(choose)] for broker in (1, 2, 3)}
+        replicas[2].refused_at = choose.randrange(END)
+        partition = partition_of(replicas)
+        borders = sorted(choose.sample(range(1, END), choose.randint(1, 6)))
+        whole = read(replicas, partition)
+        [batch] = [one for one in map(read_header, replicas[2].batches) if
+                   one.base_offset <= replicas[2].refused_at <= one.last_offset]  # fmt: skip
+        found = Damaged(2, batch.base_offset, "its broker finds the batch damaged", batch.last_offset)
+        assert (whole.damages, whole.divergences) == ([found], [])
+        assert told(read_in_pieces(replicas, partition, borders)) == told(whole), borders
+
+
+@pytest.mark.parametrize("borders", [[], [20]])
+def test_damage_does_not_hide_what_is_behind_it(borders: list[int]) -> None:
     log = [a_batch(offset, 5) for offset in range(0, END, 5)]
     replicas = {broker: Replica(log) for broker in (1, 2, 3)}
     replicas[3].refused_at = 12
     replicas[3].batches[6] = a_batch(30, 5, value=b"another")
     partition = partition_of(replicas)
-    result = read_in_pieces(replicas, partition, [20])
+    result = read_in_pieces(replicas, partition, borders)
     assert [(each.broker, each.state, each.read_to) for each in result.replicas] == [
         (1, "agrees", END),
         (2, "agrees", END),
-        (3, "damaged", 10),
+        (3, "damaged", END),
     ]
-    assert result.replicas[2].detail == "it cannot be read beyond offset 10"
-    assert [(damage.broker, damage.offset) for damage in result.damages] == [(3, 10)]
+    assert [(damage.broker, damage.offset, damage.to_offset) for damage in result.damages] == [(3, 10, 14)]
     assert [(each.from_offset, each.to_offset) for each in result.divergences] == [(30, 34)]
 
 
@@ -244,3 +261,71 @@ def test_another_look_is_worth_it_where_a_replica_is_there_by_now() -> None:
     damaged = read(replicas, replace(whole, end=END))
     assert [verdict.state for verdict in damaged.replicas] == ["agrees", "damaged", "agrees"]
     assert not is_worth_another_look(damaged, whole), "damage on a disk stays"
+
+
+def looks(
+    first: Mapping[int, Replica], second: Mapping[int, Replica], **silent: str
+) -> tuple[list[tuple[int, str, int | None, str]], list[tuple[int, int]], list[int]]:
+    """Verdicts, ranges that differ and damaged brokers after two looks, the second at those that are there by then."""
+    before = read(first, replace(partition_of(first), end=END))
+    result = after_another_look(before, read(second, replace(partition_of(second, **silent), end=END)))
+    return (
+        [(each.broker, each.state, each.read_to, each.detail) for each in result.replicas],
+        [(each.from_offset, each.to_offset) for each in result.divergences],
+        [each.broker for each in result.damages],
+    )
+
+
+def fives(**changed: int) -> dict[int, Replica]:
+    """Three replicas; `b2=15`: broker 2 has another batch at that offset."""
+    log = [a_batch(offset, 5) for offset in range(0, END, 5)]
+    replicas = {broker: Replica(log) for broker in (1, 2, 3)}
+    for broker, offset in changed.items():
+        replicas[int(broker[1:])].batches[offset // 5] = a_batch(offset, 5, value=b"another")
+    return replicas
+
+
+def test_damage_stands_also_when_its_broker_is_away_at_the_second_look() -> None:
+    first = fives(b2=15)
+    first[1].refused_at = 7
+    second = {2: first[2], 3: first[3]}
+    assert looks(first, second, b1="it does not answer") == (
+        [(2, "diverges", END, ""), (3, "agrees", END, ""), (1, "damaged", END, "it does not answer")],
+        [(15, 19)],
+        [1],
+    )
+
+
+def test_damage_that_is_not_there_any_more_stands() -> None:
+    first = fives(b2=15)
+    first[1].refused_at = 7
+    agree = "agrees", END, ""
+    assert looks(first, fives()) == ([(1, "damaged", END, ""), (2, *agree), (3, *agree)], [], [1])
+
+
+def test_the_second_look_counts_where_all_are_still_there() -> None:
+    agree = "agrees", END, ""
+    assert looks(fives(b2=15), fives()) == ([(1, *agree), (2, *agree), (3, *agree)], [], [])
+    assert looks(fives(b2=15), fives(b3=20))[1] == [(20, 24)]
+
+
+def test_what_differed_and_is_away_now_differed() -> None:
+    first = fives(b2=15)
+    verdicts, ranges, _ = looks(first, {1: first[1], 3: first[3]}, b2="it does not answer")
+    assert sorted(verdicts) == [(1, "agrees", END, ""), (2, "diverges", END, ""), (3, "agrees", END, "")]
+    assert ranges == [(15, 19)]
+
+
+def test_who_differs_from_most_does_so_also_when_one_of_them_is_away_now() -> None:
+    """Of the two that are left nobody could say which is right."""
+    first = fives(b2=15)
+    verdicts, ranges, _ = looks(first, {2: first[2], 3: first[3]}, b1="it does not answer")
+    assert (1, "agrees", END, "") in verdicts
+    assert (2, "diverges", END, "") in verdicts
+    assert ranges == [(15, 19)]
+
+
+def test_who_was_mended_agrees_also_when_a_third_is_away_now() -> None:
+    verdicts, ranges, _ = looks(fives(b2=15), {2: fives()[2], 3: fives()[3]}, b1="it does not answer")
+    assert {state for _, state, _, _ in verdicts} == {"agrees"}
+    assert ranges == []
