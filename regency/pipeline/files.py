@@ -45,7 +45,7 @@ def refuse_unfit(session: SparkSession, directory: str) -> None:
 
     The directory is made and removed again; what was missing above it stays.
     """
-    with _told(directory):
+    with told(directory):
         path, system = located(session, directory)
         if system.exists(path):
             raise OutputExists(f"{directory} exists already.", hint="Name a directory that does not, or remove it.")
@@ -54,7 +54,7 @@ def refuse_unfit(session: SparkSession, directory: str) -> None:
 
 def refuse_unwritable(session: SparkSession, directory: str) -> None:
     """Raises OutputUnwritable for a directory, there or not, in which nothing can be written. Leaves it as it was."""
-    with _told(directory):
+    with told(directory):
         path, system = located(session, directory)
         if system.exists(path):
             path, system = located(session, f"{directory}/{_PROBE}")
@@ -67,8 +67,8 @@ def _try_to_make(path: Any, system: Any, directory: str) -> None:
 
 
 @contextmanager
-def _told(directory: str) -> Iterator[None]:
-    """Raises OutputUnwritable in the place of what Java says."""
+def told(directory: str) -> Iterator[None]:
+    """Raises OutputUnwritable in the place of what Java, or the system of this machine, says."""
     from py4j.protocol import Py4JJavaError  # noqa: PLC0415  (an extra)
     from pyspark.errors.exceptions.captured import CapturedException  # noqa: PLC0415
 
@@ -78,13 +78,31 @@ def _told(directory: str) -> Iterator[None]:
         raise _unwritable(directory, _root(error.java_exception)) from error
     except CapturedException as error:  # of classes that PySpark has a name for, such as IllegalArgumentException
         raise _unwritable(directory, _root(error._origin) if error._origin is not None else str(error)) from error  # noqa: SLF001
+    except OSError as error:
+        if isinstance(error, ConnectionError):
+            raise  # Java is gone
+        raise _unwritable(directory, error.strerror or str(error)) from error
+
+
+@contextmanager
+def is_gone(instead: type[Exception]) -> Iterator[None]:
+    """Raises another exception in the place of Java's FileNotFoundException."""
+    from py4j.protocol import Py4JJavaError  # noqa: PLC0415  (an extra)
+
+    try:
+        yield
+    except Py4JJavaError as error:
+        if error.java_exception.getClass().getSimpleName() == "FileNotFoundException":
+            raise instead from error
+        raise
 
 
 def _root(exception: Any) -> str:
-    """The words of the first cause."""
+    """The words of the first cause, with its class where they are one word, such as the name of a host."""
     while exception.getCause() is not None:
         exception = exception.getCause()
-    return str(exception.getMessage() or exception.getClass().getName())
+    kind, words = str(exception.getClass().getSimpleName()), str(exception.getMessage() or "")
+    return words if " " in words else f"{kind}: {words}".rstrip(": ")
 
 
 def _unwritable(directory: str, why: str) -> OutputUnwritable:
@@ -129,7 +147,7 @@ def read_text(session: SparkSession, path: str) -> str | None:
 
 def write_text(session: SparkSession, path: str, text: str) -> None:
     """Make a small file that is not there, whole or not at all, on disk when this returns. Raises OutputUnwritable."""
-    with _told(path):
+    with told(path):
         place, system = located(session, path)
         if system.getScheme() == "file":  # the one that adds checksums cannot flush to the disk
             jvm: Any = session._jvm  # noqa: SLF001

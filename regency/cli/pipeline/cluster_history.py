@@ -10,6 +10,7 @@ import click
 
 from regency.cli.context import current, print_json, say
 from regency.cli.exits import CommandFailed, Exit
+from regency.cli.pipeline.directories import Directory
 from regency.cli.pipeline.spark import SparkChoice, job_session, spark_options
 from regency.cli.wire import cluster_wire
 from regency.history.files import SUFFIXES
@@ -21,7 +22,13 @@ if TYPE_CHECKING:
 
 @click.command("cluster-history")
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
-@click.option("--to", required=True, metavar="DIRECTORY", help="Where tables and report are written; not there yet.")
+@click.option(
+    "--to",
+    type=Directory(new=True),
+    required=True,
+    metavar="DIRECTORY",
+    help="Where tables and report are written; not there yet.",
+)
 @click.option("--overwrite", is_flag=True, help="Replace what this job has written there before.")
 @click.option("--ask", is_flag=True, help="Ask the live brokers as well.  [default: only without PATHs]")
 @click.option(

@@ -10,6 +10,7 @@ from regency.chaos.flights import FLIGHTS, airlines
 from regency.cli.context import TOPIC_NAME, Seconds, current, print_json, say
 from regency.cli.exits import Exit
 from regency.cli.kafka_clients import first_that_answers
+from regency.cli.pipeline.directories import Directory
 from regency.cli.pipeline.flights_input import produce_flights, refuse_records
 from regency.cli.pipeline.spark import SparkChoice, job_session, spark_options
 from regency.cli.topic_making import WantedTopic, ensure_topic
@@ -25,11 +26,22 @@ _CHECKPOINT = "_checkpoint"
 
 
 @click.command(short_help="Follow the demo's topic: delays by carrier and hour.")
-@click.option("--to", metavar="DIR", required=True, help="Directory of the Parquet files, made if need be.")
+@click.option(
+    "--to",
+    type=Directory(new=False),
+    metavar="DIR",
+    required=True,
+    help="Directory of the Parquet files, made if need be.",
+)
 @click.option("--topic", type=TOPIC_NAME, default="flights", show_default=True, help="Topic to read.")
 @click.option("--to-topic", type=TOPIC_NAME, help="Topic to write the results to.  [default: TOPIC-delays]")
 @click.option("--no-topic", is_flag=True, help="Write Parquet only.")
-@click.option("--checkpoint", metavar="DIR", help=f"What a restart goes on from.  [default: {_CHECKPOINT} in --to]")
+@click.option(
+    "--checkpoint",
+    type=Directory(new=False),
+    metavar="DIR",
+    help=f"What a restart goes on from.  [default: {_CHECKPOINT} in --to]",
+)
 @click.option("--once", is_flag=True, help="End when everything is done that is there now.  [default: go on for ever]")
 @click.option(
     "--every", type=Seconds(0.1), default=5.0, show_default=True, help="Without --once: seconds between batches."
@@ -90,7 +102,7 @@ def flights(
     if to_topic is not None and no_topic:
         raise click.UsageError("--to-topic and --no-topic contradict each other.")
     target = None if no_topic else to_topic or f"{topic}-delays"
-    _refuse_wrong_words(to, checkpoint, topic, target, watermark)
+    _refuse_wrong_words(to, topic, target, watermark)
     if target == topic:
         raise click.UsageError("--to-topic is the topic that is read.")
     options = FlightsOptions(
@@ -139,11 +151,8 @@ def _tell(found: FlightsCounts, watermark: str) -> None:
     say(found.line)
 
 
-def _refuse_wrong_words(to: str, checkpoint: str | None, topic: str, target: str | None, watermark: str) -> None:
+def _refuse_wrong_words(to: str, topic: str, target: str | None, watermark: str) -> None:
     """Raises BadParameter that names the option, for what can be told without a cluster and without Spark."""
-    for option, directory in (("--to", to), ("--checkpoint", checkpoint)):
-        if directory is not None and not directory.strip():
-            raise click.BadParameter("a directory's name is not empty.", param_hint=option)
     glob = glob_characters(to)
     if glob:
         raise click.BadParameter(

@@ -9,6 +9,7 @@ import click
 from regency.cli.context import TOPIC_NAME, Seconds, current, say
 from regency.cli.exits import Exit
 from regency.cli.kafka_clients import first_that_answers
+from regency.cli.pipeline.directories import Directory
 from regency.cli.pipeline.spark import SparkChoice, job_session, spark_options
 from regency.cli.verify.report import report
 from regency.clients.assignments import assignments
@@ -33,7 +34,13 @@ MOST_ROWS = 100
     metavar="BYTES_PER_S",
     help="Read no more than that of each broker, all tasks together.  [default: as fast as brokers answer]",
 )
-@click.option("--to", "directory", metavar="DIR", help="Write a row per replica there, as Parquet, too.")
+@click.option(
+    "--to",
+    "directory",
+    type=Directory(new=True),
+    metavar="DIR",
+    help="Write a row per replica there, as Parquet, too.",
+)
 @spark_options
 def replica_audit(
     topics: tuple[str, ...],

@@ -1,18 +1,21 @@
 """A directory of results that appears whole or not at all, on any file system that Spark can write.
 
 Everything is written beside the place and moved there at the end: one rename, which is atomic where renames are (local
-file systems, HDFS), and not in object stores.
+file systems, HDFS), and not in object stores. Older results are swapped with the new ones where the system can (Linux);
+elsewhere they are moved away first, and for a moment there is nothing.
 """
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
 
 from regency.model.errors import RegencyError
-from regency.pipeline.files import located
+from regency.pipeline.files import located, told
+from regency.pipeline.jobs.places import HadoopPlaces, LocalPlaces, Occupied, Places
+from regency.pipeline.place_names import why_no_new_directory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,9 +30,11 @@ class PlaceTaken(RegencyError):
 class Staging:
     """Where results are written before they are published."""
 
-    def __init__(self, files: Any, path: str) -> None:
-        self._files = files
-        self.directory = path
+    def __init__(self, places: Places, part: str, path: str) -> None:
+        self._places = places
+        self._part = part
+        self._path = path
+        self.directory = places.uri(part)
         """It is there, and empty at first."""
 
     def path(self, name: str) -> str:
@@ -37,17 +42,14 @@ class Staging:
         return f"{self.directory}/{name}"
 
     def write(self, name: str, content: bytes) -> None:
-        """Write a file."""
-        stream = self._files.create(self.path(name))
-        try:
-            stream.write(bytearray(content))
-        finally:
-            stream.close()
-        self._files.delete(self.path(f".{name}.crc"))  # Hadoop's, beside files of this machine: nobody looks at it
+        """Write a file. Raises OutputUnwritable."""
+        with told(self._path):
+            self._places.write(f"{self._part}/{name}", content)
 
     def delete(self, name: str) -> None:
         """Delete what shall not be published."""
-        self._files.delete(self.path(name))
+        with told(self._path):
+            self._places.delete(f"{self._part}/{name}")
 
 
 @contextmanager
@@ -55,88 +57,77 @@ def published(session: SparkSession, path: str, *, mark: str = "", overwrite: bo
     """Inside, results are written to the Staging; at the end they are at `path`, and after an error nothing is.
 
     `mark` is the name of a file that the results have, if they may be replaced: with `overwrite`, a directory that has
-    it is. Raises PlaceTaken at once where there is anything else, or anything without `overwrite`.
+    it is. Raises PlaceTaken at once where there is anything else, or anything without `overwrite`, and OutputUnwritable
+    where nothing can be written. A symbolic link is followed.
     """
-    files = _Files(session, path)
-    target = path.rstrip("/")
-    parent, slash, name = target.rpartition("/")
-    if not name or name in (".", "..") or parent.endswith(":/"):
-        raise PlaceTaken(f"{path} cannot be the directory of the results.", hint="Name one that is not there yet.")
-    taken = files.exists(target)
-    if taken and not overwrite:
+    why = why_no_new_directory(path)
+    if why:
+        raise PlaceTaken(f"{path or 'The name'} {why}.", hint="Name a directory that is not there yet.")
+    with told(path):
+        places, target = _places(session, path)
+        taken = places.exists(target)
+        if taken:
+            _refuse_foreign(places, path, target, mark, overwrite=overwrite)
+        parent, slash, name = target.rpartition("/")
+        beside = f"{parent}{slash}.{name}.{uuid.uuid4().hex[:12]}"
+        part, old = f"{beside}.part", f"{beside}.old"
+        # after Ctrl-C tasks that are cancelled may still write, and make again what is deleted below
+        places.make(part)
+        places.delete_when_java_ends(part)
+    try:
+        yield Staging(places, part, path)
+        with told(path), _occupied(path):
+            if not taken:
+                places.move(part, target)
+            elif not places.swap(part, target):
+                _replace(places, target, part, old)
+            elif not places.exists(f"{part}/{mark}"):
+                places.swap(part, target)
+                raise Occupied
+    finally:
+        places.delete(part)
+
+
+def _places(session: SparkSession, path: str) -> tuple[Places, str]:
+    """What moves directories there, and the path in its words."""
+    place, system = located(session, path)
+    if system.getScheme() == "file":
+        return LocalPlaces(session), LocalPlaces.real(str(system.makeQualified(place).toUri().getPath()))
+    return HadoopPlaces(session, system), path.rstrip("/")
+
+
+def _refuse_foreign(places: Places, path: str, target: str, mark: str, *, overwrite: bool) -> None:
+    if not overwrite:
         raise PlaceTaken(
             f"{path} is there already.", hint=f"Name another directory{', or say --overwrite' * bool(mark)}."
         )
-    if taken and not files.exists(f"{target}/{mark}"):
+    if not places.exists(f"{target}/{mark}"):
         raise PlaceTaken(
             f"{path} is there already, and is no result of this job: it has no {mark}.", hint="Name another directory."
         )
-    beside = f"{parent}{slash}.{name}.{uuid.uuid4().hex[:12]}"
-    part, old = f"{beside}.part", f"{beside}.old"
-    # after Ctrl-C tasks that are cancelled may still write, and make again what is deleted below
-    files.make(part)
-    files.delete_when_java_ends(part)
-    try:
-        yield Staging(files, part)
-        if taken:
-            _replace(files, target, part, old)
-        else:
-            files.rename(part, target)
-    finally:
-        files.delete(part)
 
 
-def _replace(files: _Files, target: str, part: str, old: str) -> None:
+def _replace(places: Places, target: str, part: str, old: str) -> None:
     """Put `part` in the place of `target`, which is in its place afterwards if that fails."""
     try:
-        files.rename(target, old)
-        files.rename(part, target)
+        places.move(target, old)
+        places.move(part, target)
     finally:
-        if not files.exists(target):
-            files.rename(old, target)
-        elif files.exists(old):
-            files.delete_when_java_ends(old)  # and now, unless somebody interrupts that
-            files.delete(old)
+        if places.exists(old):
+            if not places.exists(target):
+                with suppress(Occupied):  # by somebody else's, this very moment
+                    places.move(old, target)
+            if places.exists(old) and places.exists(target):
+                places.delete_when_java_ends(old)  # and now, unless somebody interrupts that
+                places.delete(old)
 
 
-class _Files:
-    """Hadoop's file system of a path, through Java."""
-
-    def __init__(self, session: SparkSession, path: str) -> None:
-        self._session = session
-        _, self._system = located(session, path)
-
-    def exists(self, path: str) -> bool:
-        return bool(self._system.exists(self._path(path)))
-
-    def create(self, path: str) -> Any:
-        return self._system.create(self._path(path), True)
-
-    def delete(self, path: str) -> None:
-        self._system.delete(self._path(path), True)
-
-    def make(self, path: str) -> None:
-        if not self._system.mkdirs(self._path(path)):
-            raise PlaceTaken(f"{path} cannot be made.", hint="Name a directory where Spark's driver may write.")
-
-    def delete_when_java_ends(self, path: str) -> None:
-        """Delete what is there now, by then if it is there still."""
-        self._system.deleteOnExit(self._path(path))
-
-    def rename(self, path: str, to: str) -> None:
-        """Raises PlaceTaken where there is something, also if it appears this very moment."""
-        inside = f"{to}/{path.rpartition('/')[2]}"
-        if self.exists(to):
-            raise _made_meanwhile(to)
-        if not self._system.rename(self._path(path), self._path(to)):
-            raise PlaceTaken(f"{path} cannot be moved to {to}.", hint="See who else writes there, and try again.")
-        if self.exists(inside):  # Hadoop moves a directory into one that is there
-            self.delete(inside)
-            raise _made_meanwhile(to)
-
-    def _path(self, path: str) -> Any:
-        return located(self._session, path)[0]
-
-
-def _made_meanwhile(path: str) -> PlaceTaken:
-    return PlaceTaken(f"{path} was made by somebody else meanwhile.", hint="Name another directory.")
+@contextmanager
+def _occupied(path: str) -> Iterator[None]:
+    try:
+        yield
+    except Occupied as error:
+        raise PlaceTaken(
+            f"{path} was made, replaced or removed by somebody else meanwhile.",
+            hint="Name another directory, or see who else writes there and try again.",
+        ) from error

@@ -38,9 +38,11 @@ def test_words_that_contradict_are_refused(words: list[str], said: str) -> None:
 @pytest.mark.parametrize(
     ("words", "option", "said"),
     [
-        (["--to", ""], "--to", "a directory's name is not empty"),
-        (["--to", " "], "--to", "a directory's name is not empty"),
-        (["--to", "d", "--checkpoint", ""], "--checkpoint", "a directory's name is not empty"),
+        (["--to", ""], "'--to'", "'' is empty"),
+        (["--to", " "], "'--to'", "' ' is empty"),
+        (["--to", "x:y"], "'--to'", "'x:y' reads as a URI of the scheme x, which goes on with a slash"),
+        (["--to", "d", "--checkpoint", ""], "'--checkpoint'", "'' is empty"),
+        (["--to", "d", "--checkpoint", ":y"], "'--checkpoint'", "':y' has a colon"),
         (["--to", "x/g[1]"], "--to", "x/g[1] has [ ]: where Spark reads, that is a pattern of names."),
         (["--to", "x/h{2}"], "--to", "x/h{2} has { }: where"),
         (["--to", "x/*?\\"], "--to", "has * ? \\: where"),

@@ -1,0 +1,162 @@
+"""Where results are published: directories of this machine, and those of any other file system that Spark can write."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from regency.pipeline.files import is_gone, located
+from regency.pipeline.local_files import exchange, move
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Occupied(Exception):
+    """Somebody else made, moved or removed a directory at this very moment."""
+
+
+class Places(Protocol):
+    """Directories of one file system."""
+
+    def uri(self, path: str) -> str:
+        """The path as Spark is to be told it."""
+
+    def exists(self, path: str) -> bool:
+        """Whether anything is there."""
+
+    def make(self, path: str) -> None:
+        """Make a directory that is not there, and those above it."""
+
+    def write(self, path: str, content: bytes) -> None:
+        """Write a file."""
+
+    def delete(self, path: str) -> None:
+        """Delete what is there, if anything is."""
+
+    def delete_when_java_ends(self, path: str) -> None:
+        """Delete what is there now, by then if it is there still."""
+
+    def move(self, path: str, to: str) -> None:
+        """Raises Occupied where there is something, also if it appears this very moment, or `path` is gone."""
+
+    def swap(self, path: str, other: str) -> bool:
+        """Each takes the place of the other in one step; False, and nothing is done, where that is not possible.
+
+        Raises Occupied where one of them is not there.
+        """
+
+
+class LocalPlaces:
+    """Of the machine this runs on, where Spark's driver runs, too."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session
+
+    @staticmethod
+    def real(path: str) -> str:
+        """Where a path leads, symbolic links followed: they stay what they are."""
+        return os.path.realpath(path)
+
+    def uri(self, path: str) -> str:
+        """See Places."""
+        return f"file:{path}"
+
+    def exists(self, path: str) -> bool:
+        """See Places."""
+        return os.path.lexists(path)
+
+    def make(self, path: str) -> None:
+        """See Places."""
+        Path(path).mkdir(parents=True)
+
+    def write(self, path: str, content: bytes) -> None:
+        """See Places."""
+        Path(path).write_bytes(content)
+
+    def delete(self, path: str) -> None:
+        """See Places."""
+        if Path(path).is_dir():
+            shutil.rmtree(path, ignore_errors=True)  # a task that is being cancelled may write there still
+        else:
+            Path(path).unlink(missing_ok=True)
+
+    def delete_when_java_ends(self, path: str) -> None:
+        """See Places."""
+        place, system = located(self._session, self.uri(path))
+        system.deleteOnExit(place)
+
+    def move(self, path: str, to: str) -> None:
+        """See Places."""
+        try:
+            move(path, to)
+        except (FileExistsError, FileNotFoundError) as error:
+            raise Occupied from error
+
+    def swap(self, path: str, other: str) -> bool:
+        """See Places."""
+        try:
+            return exchange(path, other)
+        except FileNotFoundError as error:
+            raise Occupied from error
+
+
+class HadoopPlaces:
+    """Of any other file system, through Java."""
+
+    def __init__(self, session: SparkSession, system: Any) -> None:
+        self._session = session
+        self._system = system
+
+    def uri(self, path: str) -> str:
+        """See Places."""
+        return path
+
+    def exists(self, path: str) -> bool:
+        """See Places."""
+        return bool(self._system.exists(self._path(path)))
+
+    def make(self, path: str) -> None:
+        """See Places."""
+        if not self._system.mkdirs(self._path(path)):
+            raise OSError(0, "its file system does not say why")
+
+    def write(self, path: str, content: bytes) -> None:
+        """See Places."""
+        stream = self._system.create(self._path(path), True)
+        try:
+            stream.write(bytearray(content))
+        finally:
+            stream.close()
+
+    def delete(self, path: str) -> None:
+        """See Places."""
+        self._system.delete(self._path(path), True)
+
+    def delete_when_java_ends(self, path: str) -> None:
+        """See Places."""
+        self._system.deleteOnExit(self._path(path))
+
+    def move(self, path: str, to: str) -> None:
+        """See Places."""
+        inside = f"{to}/{path.rpartition('/')[2]}"
+        if self.exists(to):
+            raise Occupied
+        with is_gone(Occupied):
+            moved = self._system.rename(self._path(path), self._path(to))
+        if not moved:
+            raise Occupied
+        if self.exists(inside):  # Hadoop moves a directory into one that is there
+            with suppress(Occupied), is_gone(Occupied):
+                self.delete(inside)
+            raise Occupied
+
+    def swap(self, path: str, other: str) -> bool:  # noqa: ARG002
+        """See Places."""
+        return False
+
+    def _path(self, path: str) -> Any:
+        return located(self._session, path)[0]
