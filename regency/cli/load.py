@@ -228,9 +228,24 @@ def _reader(servers: str, topic: str, begin: int) -> confluent_kafka.Consumer:
             "auto.offset.reset": "latest",
         }
     )
-    try:
-        partitions = consumer.list_topics(topic, timeout=CONNECT_TIMEOUT_S).topics[topic].partitions
-    except KafkaException as error:
-        raise unreachable(servers) from error
-    consumer.assign([TopicPartition(topic, partition, begin) for partition in sorted(partitions)])
+    consumer.assign([TopicPartition(topic, number, begin) for number in _partitions(consumer, servers, topic)])
     return consumer
+
+
+def _partitions(consumer: confluent_kafka.Consumer, servers: str, topic: str) -> list[int]:
+    """Numbers of all partitions. A broker may not have heard yet of a topic that was just made: it is asked again."""
+    deadline = time.monotonic() + CONNECT_TIMEOUT_S
+    while True:
+        try:
+            told = consumer.list_topics(topic, timeout=CONNECT_TIMEOUT_S).topics[topic]
+        except KafkaException as error:
+            raise unreachable(servers) from error
+        if told.partitions:
+            return sorted(told.partitions)
+        if time.monotonic() >= deadline:
+            raise CommandFailed(
+                f"The brokers tell no partitions of topic {topic} for {CONNECT_TIMEOUT_S:.0f} s: {told.error}.",
+                hint="`regency topics describe` shows what the controller has.",
+                status=Exit.TIMED_OUT,
+            )
+        time.sleep(TICK_S)

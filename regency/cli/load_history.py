@@ -141,7 +141,13 @@ class LoadHistory:
                 )
 
     def _ends(self, consumer: confluent_kafka.Consumer) -> dict[int, tuple[int, int]]:
-        return {each: ends_of(consumer, TopicPartition(self._topic, each), _ENDS_S) for each in self._partitions}
+        try:
+            return {each: ends_of(consumer, TopicPartition(self._topic, each), _ENDS_S) for each in self._partitions}
+        except confluent_kafka.KafkaException as error:
+            raise CommandFailed(
+                f"Nobody tells where topic {self._topic} ends: {error.args[0].str()}.",
+                hint="`regency topics describe` shows who leads.",
+            ) from error
 
     def _poll_at_the_end(self, consumer: confluent_kafka.Consumer) -> None:
         """One poll of every partition that gives nothing: it tells that the consumer went on, and saw no more."""

@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
+from regency.pipeline.files import OutputUnwritable
 from regency.pipeline.jobs.publishing import PlaceTaken, published
 
 pytestmark = pytest.mark.spark
 
 DIES = """
 import os, signal, sys
+from regency.pipeline.files import OutputUnwritable
 from regency.pipeline.jobs.publishing import published
 from regency.pipeline.session import spark_session
 
@@ -35,7 +37,7 @@ def test_nothing_stays_of_what_a_killed_job_had_written(tmp_path: Path, eventual
     eventually(lambda: not any(tmp_path.iterdir()), within=30, what="Java has ended")
 
 
-def test_of_two_at_once_the_later_one_is_refused(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_two_at_once_the_later_one_is_refused(spark: Any, tmp_path: Path) -> None:
     report = tmp_path / "report"
     with (
         pytest.raises(PlaceTaken, match="somebody else"),
@@ -47,15 +49,21 @@ def test_of_two_at_once_the_later_one_is_refused(spark: Any, tmp_path: Path, mon
     assert [each.name for each in tmp_path.iterdir()] == ["report"]
     assert {each.name: each.read_bytes() for each in report.iterdir()} == {"name": b"earlier"}
 
-    with (
-        pytest.raises(PlaceTaken, match="somebody else"),
-        published(spark, str(tmp_path / "other")) as unlucky,
-    ):
-        unlucky.write("name", b"unlucky")
-        exists = type(unlucky._files).exists
-        monkeypatch.setattr(
-            type(unlucky._files), "exists", lambda files, path: path != str(tmp_path / "other") and exists(files, path)
-        )
-        (tmp_path / "other").mkdir()  # and whoever looks has looked already
-        (tmp_path / "other" / "name").write_bytes(b"another's")
-    assert [each.name for each in (tmp_path / "other").iterdir()] == ["name"]
+
+def test_what_spark_writes_goes_where_a_link_leads(spark: Any, tmp_path: Path) -> None:
+    (tmp_path / "latest").symlink_to("a week:47")
+    for count in (2, 3):
+        with published(spark, str(tmp_path / "latest"), mark="done", overwrite=True) as staging:
+            staging.write("done", b"")
+            spark.range(count).coalesce(1).write.parquet(staging.path("table"))
+    assert spark.read.parquet(str(tmp_path / "latest" / "table")).count() == 3
+    assert (tmp_path / "latest").is_symlink()
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["a week:47", "latest"]
+
+
+@pytest.mark.parametrize(
+    ("place", "said"), [("nosuch://host/x", 'No FileSystem for scheme "nosuch"'), ("hdfs://nohost.invalid/x", "nohost")]
+)
+def test_what_java_says_of_a_place_is_told_in_one_line(spark: Any, place: str, said: str) -> None:
+    with pytest.raises(OutputUnwritable, match=rf"{place} cannot be made: .*{said}"), published(spark, place):
+        pass

@@ -14,10 +14,13 @@ from click.testing import CliRunner
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from kafka import TopicPartition as ClientPartition
 from kafka.admin import KafkaAdminClient
+from msgspec.structs import replace
 
 from regency.chaos.workload import careful_producer
 from regency.cli.main import cli
+from regency.clients.replica_wire import Unanswered
 from regency.cluster.cluster import Cluster
+from regency.model.ids import BrokerId
 from regency.model.record_batch import compute_crc, iter_batches, read_header
 from regency.pipeline.jobs import replica_audit
 from regency.pipeline.jobs.audit_rows import write_parquet
@@ -157,6 +160,33 @@ def test_sound_and_damaged_replicas_come_out_as_in_verify(
     [[_, _, [(_, _, crcs)], _], *_] = told_by_audit(found)
     assert divergence.crc == crcs[brokers[0]]
     assert [damage.offset for damage in rows[1].damages] == [found.partitions[1].damages[0].offset]
+
+
+def test_damage_that_the_first_look_found_stands_when_its_broker_is_away_at_the_second(
+    cluster: Cluster, spark: Any, sound: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leader, other, victim = (each["broker"] for each in verified(cluster, sound)[1][0]["replicas"])
+    rewrite(segment(cluster, victim, sound, 0), 3, sound=False)
+    rewrite(segment(cluster, victim, sound, 0), 6, sound=False)
+    rewrite(segment(cluster, other, sound, 0), 4, sound=True)
+    look_again = replica_audit._worth_another_look
+
+    def without_the_victim(*arguments: Any) -> Any:
+        again, nodes = look_again(*arguments)
+        away = {BrokerId(victim): Unanswered("it does not answer")}
+        return {number: replace(piece, places={**piece.places, **away}) for number, piece in again.items()}, nodes
+
+    monkeypatch.setattr(replica_audit, "_worth_another_look", without_the_victim)
+    said: list[str] = []
+    found = audit(spark, options(cluster, sound, piece_bytes=1 << 20), tell=said.append)
+    assert said[1:] == ["1 piece is read again: a replica was out of reach, behind or different"]
+    assert [(each.broker, each.state, each.read_to, each.detail) for each in found.partitions[0].replicas] == [
+        (leader, "agrees", 150, ""),
+        (other, "diverges", 150, ""),
+        (victim, "damaged", 150, "it does not answer"),
+    ]
+    assert [each.broker for each in found.partitions[0].damages] == [victim, victim], "behind damage it is read on"
+    assert len(found.partitions[0].divergences) == 1
 
 
 def test_a_replica_that_lags_is_behind_and_nothing_else(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from regency.chaos import workload
-from regency.chaos.topic_ends import EndsUnknown
+from regency.chaos.topic_ends import EndsUnknown, ends_of
 from regency.chaos.workload import _ends
 
 
@@ -37,6 +37,23 @@ def test_a_leader_that_has_just_changed_is_looked_up_again() -> None:
     consumer = Moving(KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.OFFSET_NOT_AVAILABLE)
     assert _ends(consumer, "t") == {0: (0, 7), 1: (0, 7)}
     assert consumer.looked_up == 3
+
+
+@pytest.mark.parametrize("error", [KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._TIMED_OUT, KafkaError._TRANSPORT])
+def test_a_broker_that_has_not_heard_of_the_topic_or_is_silent_is_asked_again(error: int) -> None:
+    assert _ends(Moving(error, error), "t") == {0: (0, 7), 1: (0, 7)}
+
+
+def test_who_leads_need_not_be_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    consumer = Moving(KafkaError.UNKNOWN_TOPIC_OR_PART)
+    told = consumer.list_topics
+
+    def silent_once(topic: str, timeout: float) -> Topic:
+        monkeypatch.setattr(consumer, "list_topics", told)
+        raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+    monkeypatch.setattr(consumer, "list_topics", silent_once)
+    assert ends_of(consumer, TopicPartition("t", 0), 5) == (0, 7)  # type: ignore[arg-type]
 
 
 def test_another_error_is_no_reason_to_ask_again() -> None:
