@@ -18,6 +18,8 @@ _MAY_PASS = frozenset(
         KafkaError._TIMED_OUT,  # noqa: SLF001
         KafkaError._TRANSPORT,  # noqa: SLF001
         KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
+        KafkaError._DESTROY_BROKER,  # noqa: SLF001  (it is not in the metadata any more)
+        KafkaError._UNKNOWN_BROKER,  # noqa: SLF001
         KafkaError.REQUEST_TIMED_OUT,
         KafkaError.NOT_LEADER_FOR_PARTITION,
         KafkaError.LEADER_NOT_AVAILABLE,

@@ -85,14 +85,14 @@ def told(directory: str) -> Iterator[None]:
 
 
 @contextmanager
-def is_gone(instead: type[Exception]) -> Iterator[None]:
-    """Raises another exception in the place of Java's FileNotFoundException."""
+def java_raises(name: str, instead: type[Exception]) -> Iterator[None]:
+    """Raises another exception in the place of Java's of that class."""
     from py4j.protocol import Py4JJavaError  # noqa: PLC0415  (an extra)
 
     try:
         yield
     except Py4JJavaError as error:
-        if error.java_exception.getClass().getSimpleName() == "FileNotFoundException":
+        if error.java_exception.getClass().getSimpleName() == name:
             raise instead from error
         raise
 

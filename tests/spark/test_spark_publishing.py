@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from regency.pipeline.files import OutputUnwritable
+from regency.pipeline.files import OutputUnwritable, located
+from regency.pipeline.jobs import publishing
+from regency.pipeline.jobs.places import HadoopPlaces
 from regency.pipeline.jobs.publishing import PlaceTaken, published
 
 pytestmark = pytest.mark.spark
@@ -59,6 +61,28 @@ def test_what_spark_writes_goes_where_a_link_leads(spark: Any, tmp_path: Path) -
     assert spark.read.parquet(str(tmp_path / "latest" / "table")).count() == 3
     assert (tmp_path / "latest").is_symlink()
     assert sorted(each.name for each in tmp_path.iterdir()) == ["a week:47", "latest"]
+
+
+def test_what_hadoop_moves_is_replaced_too(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On this machine's files: what is done on all others."""
+
+    def places(session: Any, path: str) -> tuple[HadoopPlaces, str]:
+        return HadoopPlaces(session, located(session, path)[1]), path
+
+    monkeypatch.setattr(publishing, "_places", places)
+    report = tmp_path / "report"
+    for word in (b"last week", b"this week"):
+        with published(spark, str(report), mark="done", overwrite=True) as staging:
+            staging.write("done", word)
+    assert (report / "done").read_bytes() == b"this week"
+    assert [each.name for each in tmp_path.iterdir()] == ["report"]
+    (tmp_path / ".report.lock").touch()
+    with (
+        pytest.raises(PlaceTaken, match=r"as .*\.report\.lock says"),
+        published(spark, str(report), mark="done", overwrite=True),
+    ):
+        pass
+    assert sorted(each.name for each in tmp_path.iterdir()) == [".report.lock", "report"]
 
 
 @pytest.mark.parametrize(

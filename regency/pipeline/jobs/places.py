@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from regency.pipeline.files import is_gone, located
+from regency.pipeline.files import java_raises, located
 from regency.pipeline.local_files import exchange, move
 
 if TYPE_CHECKING:
@@ -16,7 +17,11 @@ if TYPE_CHECKING:
 
 
 class Occupied(Exception):
-    """Somebody else made, moved or removed a directory at this very moment."""
+    """Somebody else made, moved or removed a directory at this very moment; `why` says so behind its name."""
+
+    def __init__(self, why: str = "was made, replaced or removed by somebody else meanwhile") -> None:
+        super().__init__(why)
+        self.why = why
 
 
 class Places(Protocol):
@@ -40,6 +45,9 @@ class Places(Protocol):
     def delete_when_java_ends(self, path: str) -> None:
         """Delete what is there now, by then if it is there still."""
 
+    def claim(self, path: str) -> bool:
+        """Make an empty file; False where it is there, also if it appears this very moment."""
+
     def move(self, path: str, to: str) -> None:
         """Raises Occupied where there is something, also if it appears this very moment, or `path` is gone."""
 
@@ -48,6 +56,20 @@ class Places(Protocol):
 
         Raises Occupied where one of them is not there.
         """
+
+
+@contextmanager
+def alone(places: Places, target: str) -> Iterator[None]:
+    """Inside, nobody else moves directories to or from there who asks for the same. Raises Occupied."""
+    parent, slash, name = target.rpartition("/")
+    lock = f"{parent}{slash}.{name}.lock"
+    if not places.claim(lock):
+        raise Occupied(f"is being written by somebody else, as {lock} says; should nobody be, remove that")
+    try:
+        places.delete_when_java_ends(lock)
+        yield
+    finally:
+        places.delete(lock)
 
 
 class LocalPlaces:
@@ -88,6 +110,14 @@ class LocalPlaces:
         """See Places."""
         place, system = located(self._session, self.uri(path))
         system.deleteOnExit(place)
+
+    def claim(self, path: str) -> bool:
+        """See Places."""
+        try:
+            Path(path).touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
 
     def move(self, path: str, to: str) -> None:
         """See Places."""
@@ -140,18 +170,26 @@ class HadoopPlaces:
         """See Places."""
         self._system.deleteOnExit(self._path(path))
 
+    def claim(self, path: str) -> bool:
+        """See Places."""
+        try:
+            with java_raises("FileAlreadyExistsException", Occupied):
+                self._system.create(self._path(path), False).close()
+        except Occupied:
+            return False
+        return True
+
     def move(self, path: str, to: str) -> None:
         """See Places."""
         inside = f"{to}/{path.rpartition('/')[2]}"
         if self.exists(to):
             raise Occupied
-        with is_gone(Occupied):
+        with java_raises("FileNotFoundException", Occupied):
             moved = self._system.rename(self._path(path), self._path(to))
         if not moved:
             raise Occupied
         if self.exists(inside):  # Hadoop moves a directory into one that is there
-            with suppress(Occupied), is_gone(Occupied):
-                self.delete(inside)
+            self.delete(inside)
             raise Occupied
 
     def swap(self, path: str, other: str) -> bool:  # noqa: ARG002

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from regency.model.errors import RegencyError
 from regency.pipeline.files import located, told
-from regency.pipeline.jobs.places import HadoopPlaces, LocalPlaces, Occupied, Places
+from regency.pipeline.jobs.places import HadoopPlaces, LocalPlaces, Occupied, Places, alone
 from regency.pipeline.place_names import why_no_new_directory
 
 if TYPE_CHECKING:
@@ -77,10 +77,12 @@ def published(session: SparkSession, path: str, *, mark: str = "", overwrite: bo
     try:
         yield Staging(places, part, path)
         with told(path), _occupied(path):
-            if not taken:
-                places.move(part, target)
-            elif not places.swap(part, target):
-                _replace(places, target, part, old)
+            if not taken or not places.swap(part, target):
+                with alone(places, target):  # between two moves somebody else would get in
+                    if taken:
+                        _replace(places, target, part, old)
+                    else:
+                        places.move(part, target)
             elif not places.exists(f"{part}/{mark}"):
                 places.swap(part, target)
                 raise Occupied
@@ -128,6 +130,6 @@ def _occupied(path: str) -> Iterator[None]:
         yield
     except Occupied as error:
         raise PlaceTaken(
-            f"{path} was made, replaced or removed by somebody else meanwhile.",
+            f"{path} {error.why}.",
             hint="Name another directory, or see who else writes there and try again.",
         ) from error

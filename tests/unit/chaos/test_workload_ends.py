@@ -39,7 +39,10 @@ def test_a_leader_that_has_just_changed_is_looked_up_again() -> None:
     assert consumer.looked_up == 3
 
 
-@pytest.mark.parametrize("error", [KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._TIMED_OUT, KafkaError._TRANSPORT])
+@pytest.mark.parametrize(
+    "error",
+    [KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._DESTROY_BROKER],
+)
 def test_a_broker_that_has_not_heard_of_the_topic_or_is_silent_is_asked_again(error: int) -> None:
     assert _ends(Moving(error, error), "t") == {0: (0, 7), 1: (0, 7)}
 
