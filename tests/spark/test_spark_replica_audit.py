@@ -116,6 +116,26 @@ def rewrite(path: Path, number: int, *, sound: bool) -> None:
         file.write(batch)
 
 
+def begin_an_epoch_earlier(cluster: Cluster, broker: int, topic: str) -> tuple[int, int]:
+    """Have a stopped broker's log say of a batch of epoch 0 that the next leader wrote it. Partition and offset."""
+    for number in range(3):
+        path = segment(cluster, broker, topic, number)
+        batches = list(iter_batches(path.read_bytes()))
+        if batches[-1][1].leader_epoch != 1:
+            continue
+        at, header = [one for one in batches if one[1].leader_epoch == 0][-1]
+        with path.open("r+b") as file:
+            file.seek(at + 12)
+            file.write((1).to_bytes(4, "big"))
+        epochs = path.parent / "leader-epoch-checkpoint"
+        lines = [
+            f"1 {header.base_offset}" if line.startswith("1 ") else line for line in epochs.read_text().split("\n")
+        ]
+        epochs.write_text("\n".join(lines))
+        return number, header.base_offset
+    raise AssertionError("no partition has had two leaders")
+
+
 @pytest.fixture
 def sound(cluster: Cluster, create_topic: Callable[..., None], eventually: Any, request: Any) -> Iterator[str]:
     """A topic of three partitions with many batches each, everywhere the same; gone at the end."""
@@ -280,6 +300,19 @@ def test_brokers_that_die_and_come_back_and_topics_that_go_meanwhile(
     found = audit(spark, options(cluster, sound, wait_s=10.0), tell=lambda _: None)
     assert states(found) == [others | {victim: "agrees"}] * 3
     assert found.again == found.pieces
+
+    write_batches(cluster, sound, 2, partitions=3)
+    eventually(lambda: verified(cluster, sound)[0] == 0, what="every replica has come up to the high watermark")
+    cluster.stop(victim)
+    number, offset = begin_an_epoch_earlier(cluster, victim, sound)
+    cluster.restart(victim)
+    cluster.wait_healthy(30)
+    found = audit(spark, options(cluster, sound, wait_s=10.0), tell=lambda _: None)
+    assert states(found)[number] == others | {victim: "diverges"}
+    [divergence] = found.partitions[number].divergences
+    assert divergence.from_offset == offset
+    epochs = {broker: batch.leader_epoch for broker, batch in divergence.first.items() if batch is not None}
+    assert epochs == dict.fromkeys(others, 0) | {victim: 1}
 
 
 def test_the_command_on_executors_of_their_own(cluster: Cluster, sound: str, tmp_path: Path) -> None:
