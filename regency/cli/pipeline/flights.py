@@ -147,7 +147,8 @@ def _tell(found: FlightsCounts, watermark: str) -> None:
     if current().json:
         print_json(found)
     if found.open:
-        say(f"{found.open} hours of carriers are open: they close as flights come that are {watermark} later.")
+        hours = "1 hour of a carrier is" if found.open == 1 else f"{found.open} hours of carriers are"
+        say(f"{hours} open: they close as flights come that are {watermark} later.")
     say(found.line)
 
 

@@ -13,6 +13,7 @@ from regency.cli.exits import CommandFailed, Exit
 from regency.cli.kafka_clients import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_MS, client_config
 from regency.cli.topic_making import WantedTopic, ensure_topic
 from regency.clients.assignments import assignments
+from regency.model.words import counted
 
 PARTITIONS = 6
 REPLICATION_FACTOR = 3
@@ -37,7 +38,7 @@ def produce_flights(servers: str, topic: str, count: int | None) -> None:
             f"{ledger.acked_count} of {len(records)} flights were acknowledged{reasons and f': {reasons}'}.",
             hint=f"`regency topics describe {topic}` shows how it is; begin again with another --topic.",
         )
-    say(f"Wrote {ledger.acked_count} flights to {topic}.")
+    say(f"Wrote {counted(ledger.acked_count, 'flight')} to {topic}.")
 
 
 def refuse_records(servers: str, topic: str) -> None:
@@ -50,7 +51,7 @@ def _refuse_held(servers: str, topic: str) -> None:
     held = _records_in(servers, topic)
     if held:
         raise CommandFailed(
-            f"Topic {topic} has {held} records already; --produce would write the flights a second time.",
+            f"Topic {topic} has {counted(held, 'record')} already; --produce would write the flights a second time.",
             hint="Leave it out, or name another --topic.",
             status=Exit.REFUSED,
         )

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from regency.model.errors import RegencyError
+from regency.model.words import counted
 from regency.pipeline.files import delete, make_directory, names, read_text, refuse_unwritable, write_text
 from regency.pipeline.jobs.batch_counts import BatchCounts
 from regency.pipeline.jobs.flight_delays import BAD, DELAYS, INPUT, OUTPUT, delays_of, flights_of, records_of
@@ -92,7 +93,7 @@ class FlightsCounts(msgspec.Struct, frozen=True):
     def progress(self) -> str:
         """What is told on the way."""
         watermark = "no watermark yet" if self.watermark is None else f"watermark {self.watermark}"
-        return f"{self.rows} rows, {self.windows} windows, {watermark}, {self.sent} sent"
+        return f"{counted(self.rows, 'row')}, {counted(self.windows, 'window')}, {watermark}, {self.sent} sent"
 
     @property
     def line(self) -> str:

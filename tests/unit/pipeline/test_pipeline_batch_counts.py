@@ -40,8 +40,8 @@ def test_there_is_no_watermark_until_a_batch_with_times_is_done() -> None:
     )
     assert counts.take([first, report(1, 5)])
     assert counts.watermark == "2013-01-01T00:00:00.000Z"
-    assert FlightsCounts(15, 0, 2, 0, 3, 1, 2, counts.watermark).progress == (
-        "15 rows, 2 windows, watermark 2013-01-01T00:00:00.000Z, 1 sent"
+    assert FlightsCounts(1, 0, 1, 0, 3, 1, 2, counts.watermark).progress == (
+        "1 row, 1 window, watermark 2013-01-01T00:00:00.000Z, 1 sent"
     )
 
 
