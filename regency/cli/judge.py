@@ -9,7 +9,7 @@ import click
 from regency.cli.context import output_option, say
 from regency.cli.exits import Exit
 from regency.cli.judging import Rules, judging_options, tell_verdict
-from regency.history.files import file_lines, find_files, nothing_read, told_others
+from regency.history.files import file_lines, find_files, nothing_read, refuse_unread, told_others
 from regency.history.judge_pieces import judge_piece
 from regency.history.operations import HistoryMalformed, Operation, decode_operations
 
@@ -36,6 +36,7 @@ def judge(paths: tuple[Path, ...], rules: Rules) -> Exit:
     found = find_files(paths)
     if found.others:
         say(told_others(found.others))
+    refuse_unread(found.unread)
     operations: list[Operation] = []
     for file in found.files:
         try:

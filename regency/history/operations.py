@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -20,6 +20,11 @@ ALL: Final = -1
 
 UNKNOWN: Final = -1
 """An epoch, a broker or an offset the client does not know."""
+
+
+Partition = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+"""Of what Spark looks at, to know where a line belongs."""
 
 
 class HistoryMalformed(RegencyError):
@@ -50,7 +55,7 @@ class Send(msgspec.Struct, frozen=True, tag_field="op", tag="send", omit_default
     number: int
     """Place among the session's sends to this partition, from 0."""
     topic: str
-    partition: int
+    partition: Partition
     value: int
     """Identity of the record's content; no two sends to a partition share one."""
     acks: int
@@ -83,19 +88,19 @@ class Poll(msgspec.Struct, frozen=True, tag_field="op", tag="poll", omit_default
     """What one poll of a consumer gave of one partition."""
 
     client: str
-    session: int
+    session: Int64
     """Consumer session: within one, every poll goes on where the one before it ended. A new assignment is a new one:
     who polls one partition in a session is taken to poll all that it polled or sought in it."""
     number: int
     """Place among the session's polls and seeks of this partition, from 0."""
     topic: str
-    partition: int
+    partition: Partition
     position: int
     """Position before the poll: the offset that is wanted next."""
     next_position: int
     """Position after the poll."""
     runs: tuple[Run, ...]
-    invoked_ms: int
+    invoked_ms: Int64
     completed_ms: int
     leader_epoch: int = UNKNOWN
     """Epoch of the leader that answered: the one that the request named, since a broker refuses any other. UNKNOWN
@@ -108,11 +113,11 @@ class Seek(msgspec.Struct, frozen=True, tag_field="op", tag="seek", omit_default
     """A consumer changed its position itself, or a reset after OFFSET_OUT_OF_RANGE did. Ends expectations of order."""
 
     client: str
-    session: int
+    session: Int64
     number: int
     """Counts together with the session's polls."""
     topic: str
-    partition: int
+    partition: Partition
     at_ms: int
     position: int = UNKNOWN
     """The new position; UNKNOWN where only the next poll tells it."""
@@ -124,7 +129,7 @@ class ListedEnd(msgspec.Struct, frozen=True, tag_field="op", tag="listed_end", o
 
     client: str
     topic: str
-    partition: int
+    partition: Partition
     end: int
     invoked_ms: int
     completed_ms: int
@@ -139,7 +144,7 @@ class FinalRead(msgspec.Struct, frozen=True, tag_field="op", tag="final_read", o
     """The whole log after everything healed. Decides about loss; at most one for each partition and topic id."""
 
     topic: str
-    partition: int
+    partition: Partition
     log_start: int
     high_watermark: int
     runs: tuple[Run, ...]
@@ -152,7 +157,7 @@ class UncleanElection(msgspec.Struct, frozen=True, tag_field="op", tag="unclean_
     """A replica outside the ISR became leader."""
 
     topic: str
-    partition: int
+    partition: Partition
     at_ms: int
 
 
@@ -160,7 +165,7 @@ class LossyCrash(msgspec.Struct, frozen=True, tag_field="op", tag="lossy_crash")
     """A replica lost what it had appended but not synced."""
 
     topic: str
-    partition: int
+    partition: Partition
     at_ms: int
     replicas: int
     """Replicas of the partition that lost their tails and have not come back into the ISR since, this one included."""
@@ -172,7 +177,7 @@ class LeaderChanged(msgspec.Struct, frozen=True, tag_field="op", tag="leader_cha
     """A partition got a new leader or leader epoch."""
 
     topic: str
-    partition: int
+    partition: Partition
     at_ms: int
 
 
@@ -180,7 +185,7 @@ class EpochBumped(msgspec.Struct, frozen=True, tag_field="op", tag="epoch_bumped
     """An idempotent producer took a new epoch or id while sends to the partition had no answer, and sent them again."""
 
     topic: str
-    partition: int
+    partition: Partition
     at_ms: int
     client: str
 
@@ -189,7 +194,7 @@ class LogStartMoved(msgspec.Struct, frozen=True, tag_field="op", tag="log_start_
     """Retention or DeleteRecords took away what is below `log_start`. Say it no later than it can be seen."""
 
     topic: str
-    partition: int
+    partition: Partition
     at_ms: int
     log_start: int
     topic_id: str = ""
@@ -211,7 +216,7 @@ class Drained(msgspec.Struct, frozen=True, tag_field="op", tag="drained"):
     """From here on every consumer had the time to read to the end. A session that polls any partition after it has a
     finding for each that it stopped short of, and every partition with records needs such a session."""
 
-    at_ms: int
+    at_ms: Int64
 
 
 Operation = (
@@ -247,5 +252,13 @@ def decode_operations(lines: Iterable[bytes | str]) -> list[Operation]:
         try:
             operations.append(_decoder.decode(line))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise HistoryMalformed(f"line {number} of the history is no operation: {error}.") from error
+            raise HistoryMalformed(f"line {number} of the history is no operation: {printable(str(error))}.") from error
     return operations
+
+
+def printable(text: str) -> str:
+    """A text for a terminal: what steers one, and bytes that are no UTF-8, as escapes. Pure."""
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode()
+        for each in text.encode(errors="surrogateescape").decode(errors="backslashreplace")
+    )

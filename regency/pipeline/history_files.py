@@ -1,40 +1,54 @@
-"""Which files a history is in, on any file system that Spark can read: found through Hadoop, each by its name.
+"""Which files a history is in, on any file system that Spark can read, each by its name.
 
-Spark's own listing leaves out names that begin with a dot or an underscore, and says nothing. Here a file that Spark
-would leave out is found as well, and told, and so is one that was there and is not among those Spark reads.
+Spark leaves out names that begin with a dot or an underscore, Hadoop's listing those that Java cannot decode and links
+that lead nowhere, and neither says anything. So files of this machine are found by Python, by the rule of
+`regency.history.files`; elsewhere Hadoop lists them. Whatever Spark would not read as a history is told with the
+reason, and so is a file that was there and is not among those Spark reads.
 """
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from regency.history.files import CUT_OFF, SUFFIXES, no_gzip
-from regency.model.errors import RegencyError
+from regency.history.files import CUT_OFF, GZIP, SUFFIXES, FilesUnreadable, no_gzip, packed
+from regency.history.files import find_files as find_here
+from regency.history.operations import printable
 from regency.pipeline.files import located
+from regency.pipeline.globs import matching
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
     from pyspark.sql import Column, DataFrame, SparkSession
 
-HIDDEN = "Spark reads no file whose name begins with . or _, or has a colon: rename it"
+HIDDEN = "Spark reads no file whose name begins with . or _, ends with ._COPYING_, or has a colon: rename it"
 _GLOB = frozenset("\\[]{}*?")
-_GZIP = ".gz"
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_HERE = re.compile(r"file:(?://)?(?=/)")
 _BUFFER = 1 << 16
+_UNOPENED = ("FileNotFoundException", "AccessControlException", "AccessDeniedException")
+_UNCHECKED = {
+    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "fs.file.impl.disable.cache": "true",  # or the one that is there already is taken
+}
+"""Files of a machine are read as they are, whatever checksums Hadoop once wrote beside them (`.NAME.crc`)."""
 
 
-class FilesUnreadable(RegencyError):
-    """Files that a job was to read are not there, or cannot be listed, or Spark does not read them."""
+class PathMissing(FilesUnreadable):
+    """There is nothing at a path, and nothing that it matches."""
 
-    code = "files_unreadable"
+    code = "path_missing"
 
 
 class Found(NamedTuple):
     """Files by their whole names, each once. Empty ones whose names Spark does not read are left out."""
 
     files: list[str]
-    hidden: list[str]
-    """Those among the files to be read that Spark leaves out because of their names."""
+    unread: dict[str, str]
+    """Those that belong to the history and would not be read, and why."""
     others: list[str]
     """Found in a directory, and not read because of their names, as in `regency.history.files`."""
 
@@ -42,41 +56,55 @@ class Found(NamedTuple):
 def find_files(session: SparkSession, paths: Sequence[str]) -> Found:
     """The files that paths stand for: the rule of `regency.history.files`, and globs for whatever they match.
 
-    Raises FilesUnreadable that names the path.
+    Raises PathMissing, and FilesUnreadable that names the path.
     """
     from py4j.protocol import Py4JJavaError  # noqa: PLC0415  (an extra)
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
-    files: dict[str, bool] = {}
-    others: dict[str, None] = {}
+    here: list[Path] = []
+    found = Found([], {}, [])
     for path in paths:
         try:
-            for name, size, named in _standing_for(session, path):
-                if not named and not name.endswith(SUFFIXES):
-                    others[name] = None
-                elif size > 0 or not is_hidden(name):
-                    files.setdefault(name, is_hidden(name))
+            local = _of_this_machine(session, path)
+            if local is not None:
+                here += _matched_here(session, path, local)
+            else:
+                _add_elsewhere(session, path, found)
         except Py4JJavaError as error:
             raise FilesUnreadable(f"{path} cannot be read: {error.java_exception.getMessage()}.") from error
         except PySparkException as error:
             raise FilesUnreadable(f"{path} cannot be read: {error}.") from error
-    return Found(
-        [name for name, hidden in files.items() if not hidden],
-        [name for name, hidden in files.items() if hidden],
-        [name for name in others if name not in files],
-    )
+    _add_here(session, here, found)
+    files = dict.fromkeys(found.files)
+    return Found(list(files), found.unread, [name for name in dict.fromkeys(found.others) if name not in files])
 
 
 def by_names(found: Found) -> Found:
     """Only those whose names are of histories, however they were found. Pure."""
-    files, hidden = ([name for name in names if name.endswith(SUFFIXES)] for names in (found.files, found.hidden))
-    return Found(files, hidden, [])
+    files = [name for name in found.files if name.endswith(SUFFIXES)]
+    return Found(files, {name: why for name, why in found.unread.items() if name.endswith(SUFFIXES)}, [])
 
 
 def is_hidden(name: str) -> bool:
     """Whether Spark leaves a file out because of its name, or cannot open it. Pure."""
     last = name.rpartition("/")[2]
     return last.startswith((".", "_")) or last.endswith("._COPYING_") or ":" in last
+
+
+def undecoded(name: str, encoding: str) -> str:
+    """Why Java, whose file names are in `encoding`, does not find a file; empty where it does. Pure."""
+    if name.isascii():
+        return ""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return "its name is no UTF-8, and Java does not find it: rename it"
+    try:
+        if name.encode(encoding) == os.fsencode(name):
+            return ""
+    except (UnicodeEncodeError, LookupError):
+        pass
+    return f"Java decodes names as {encoding}, and does not find it: run this in a UTF-8 locale, such as LC_ALL=C.UTF-8"
 
 
 def escaped(path: str) -> str:
@@ -89,7 +117,7 @@ def text_of(session: SparkSession, files: Sequence[str], **options: bool) -> Dat
 
     Raises FilesUnreadable where Spark would leave one of them out.
     """
-    reader = session.read.options(**options)
+    reader = session.read.options(**_UNCHECKED, **options)
     text = reader.text([escaped(each) for each in files], lineSep="\n", recursiveFileLookup=True)
     found = len(text.inputFiles())
     if found != len(files):
@@ -113,20 +141,115 @@ def unread(error: Exception) -> bool:
 
 
 def damaged(session: SparkSession, files: Sequence[str]) -> dict[str, str]:
-    """What is wrong with each compressed file that cannot be unpacked to its end. Reads them all, in Spark's driver."""
+    """What is wrong with each file that cannot be opened, or unpacked to its end. Reads these, in Spark's driver."""
     from py4j.protocol import Py4JJavaError  # noqa: PLC0415  (an extra)
 
     wrong: dict[str, str] = {}
     for name in files:
-        if not name.endswith(_GZIP):
-            continue
         try:
-            _unpack(session, name)
+            _read_through(session, name)
         except Py4JJavaError as error:
             thrown = error.java_exception
-            cut = thrown.getClass().getSimpleName() == "EOFException"
-            wrong[name] = CUT_OFF if cut else no_gzip(str(thrown.getMessage()))
+            kind, said = str(thrown.getClass().getSimpleName()), str(thrown.getMessage())
+            if not name.endswith(GZIP) or kind in _UNOPENED:
+                wrong[name] = f"it cannot be read: {said}"
+            else:
+                wrong[name] = CUT_OFF if kind == "EOFException" else no_gzip(said)
     return wrong
+
+
+def _of_this_machine(session: SparkSession, path: str) -> str | None:
+    """The path without its scheme, where it is of this machine's files; Hadoop knows where one without a scheme is."""
+    bare = _HERE.sub("", path, count=1)
+    if bare != path:
+        return bare
+    if _SCHEME.match(path):
+        return None
+    jvm: Any = session._jvm  # noqa: SLF001  (there is no public way to Hadoop's files from Python)
+    configuration = session.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
+    return path if jvm.org.apache.hadoop.fs.FileSystem.getDefaultUri(configuration).getScheme() == "file" else None
+
+
+def _missing(path: str) -> PathMissing:
+    return PathMissing(
+        f"There is no {printable(path)}." if path else "A path is empty.",
+        hint="Name files, directories, or globs that match some.",
+    )
+
+
+def _matched_here(session: SparkSession, path: str, local: str) -> list[Path]:
+    """A path as it stands, if there is something, else what it matches: whole names."""
+    try:
+        if not local or os.path.lexists(local):
+            matched = [Path(local)] if local and Path(local).exists() else []
+        else:
+            matched = matching(session, local)
+    except OSError as error:
+        raise FilesUnreadable(f"{path} cannot be read: {error.filename}: {error.strerror}.") from error
+    if not matched:
+        raise _missing(path)
+    return [_without_parents(each) for each in matched]
+
+
+def _without_parents(path: Path) -> Path:
+    """The same file by a whole name without `..`, which means the parent of what a link leads to."""
+    parts = path.absolute().parts
+    last = max((number for number, part in enumerate(parts) if part == ".."), default=-1)
+    return Path(os.path.realpath(Path(*parts[: last + 1])), *parts[last + 1 :]) if last >= 0 else path.absolute()
+
+
+def _add_here(session: SparkSession, paths: Sequence[Path], found: Found) -> None:
+    jvm: Any = session._jvm  # noqa: SLF001  (there is no public way to Java's settings from Python)
+    encoding = str(jvm.java.lang.System.getProperty("sun.jnu.encoding"))
+    ends = _codecs(session)
+    try:
+        own = find_here(paths)
+        for file, why in own.unread.items():
+            found.unread[f"file:{printable(str(file))}"] = why
+        for file in own.files:
+            name = f"file:{file}"
+            wrong = _unread_here(file, encoding) or _unpacked_otherwise(name, ends)
+            if not wrong:
+                found.files.append(name)
+            elif file.stat().st_size or not file.is_file():
+                found.unread[printable(name)] = wrong
+    except OSError as error:
+        raise FilesUnreadable(f"{error.filename} cannot be read: {error.strerror}.") from error
+    found.others.extend(f"file:{other}" for other in own.others)
+
+
+def _unread_here(file: Path, encoding: str) -> str:
+    if is_hidden(file.name):
+        return HIDDEN
+    return undecoded(str(file), encoding) or ("" if file.is_file() else "it is a pipe, a socket or a device")
+
+
+def _unpacked_otherwise(name: str, ends: Sequence[str]) -> str:
+    """Why a file is not read that Hadoop has a codec for. `ends`: of the names of such, in small letters. Pure."""
+    if name.endswith(GZIP) or not name.lower().endswith(tuple(ends)):
+        return ""
+    return packed(name) or f"Hadoop is set to unpack it as one of {', '.join(ends)}: unpack it, or rename it"
+
+
+def _codecs(session: SparkSession) -> list[str]:
+    """How names of files end that Hadoop unpacks: those it knows, and those that were set."""
+    jvm: Any = session._jvm  # noqa: SLF001  (no public way)
+    configuration = session.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
+    kinds = jvm.org.apache.hadoop.io.compress.CompressionCodecFactory.getCodecClasses(configuration)
+    make = jvm.org.apache.hadoop.util.ReflectionUtils.newInstance
+    return sorted({str(make(kind, configuration).getDefaultExtension()).lower() for kind in kinds})
+
+
+def _add_elsewhere(session: SparkSession, path: str, found: Found) -> None:
+    for name, size, named in _standing_for(session, path):
+        if not named and not name.endswith(SUFFIXES):
+            found.others.append(name)
+            continue
+        why = HIDDEN if is_hidden(name) else _unpacked_otherwise(name, _codecs(session)) if named else ""
+        if not why:
+            found.files.append(name)
+        elif size > 0:
+            found.unread[name] = why
 
 
 def _standing_for(session: SparkSession, path: str) -> Iterator[tuple[str, int, bool]]:
@@ -137,7 +260,7 @@ def _standing_for(session: SparkSession, path: str) -> Iterator[tuple[str, int, 
     else:
         matched = list(system.globStatus(system.makeQualified(place)) or ())
         if not matched:
-            raise FilesUnreadable(f"There is no {path}.", hint="Name files, directories, or globs that match some.")
+            raise _missing(path)
     for status in matched:
         if not status.isDirectory():
             yield *_named(status), True
@@ -154,13 +277,18 @@ def _named(status: JavaObject) -> tuple[str, int]:
     return status.getPath().toString(), status.getLen()
 
 
-def _unpack(session: SparkSession, name: str) -> None:
-    """Read a compressed file to its end, as Spark does, and keep nothing."""
+def _read_through(session: SparkSession, name: str) -> None:
+    """Open a file and read it to its end, if it is compressed, as Spark does; keep nothing."""
     place, system = located(session, name)
     jvm: Any = session._jvm  # noqa: SLF001  (there is no public way to Hadoop's files from Python)
-    codecs = jvm.org.apache.hadoop.io.compress.CompressionCodecFactory(system.getConf())
+    if system.getScheme() == "file":
+        system = jvm.org.apache.hadoop.fs.FileSystem.getLocal(system.getConf()).getRaw()
     stream = system.open(place)
     try:
+        if not name.endswith(GZIP):
+            stream.read()
+            return
+        codecs = jvm.org.apache.hadoop.io.compress.CompressionCodecFactory(system.getConf())
         unpacked = codecs.getCodec(place).createInputStream(stream)
         jvm.org.apache.hadoop.io.IOUtils.copyBytes(unpacked, jvm.java.io.OutputStream.nullOutputStream(), _BUFFER)
     finally:

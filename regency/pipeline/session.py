@@ -96,9 +96,16 @@ def _started_with(master: str, python: str) -> dict[str, str]:
         "REGENCY_JAVA_DROPS": " ".join(drops),
         "PYSPARK_PYTHON": python,
     }
+    if sys.platform == "linux" and _locale(os.environ) in ("", "C", "POSIX"):
+        environment["LC_ALL"] = "C.UTF-8"  # as Python takes them: else Java finds no file whose name is not ASCII
     if master.startswith("local") and "SPARK_LOCAL_IP" not in os.environ:
         environment["SPARK_LOCAL_IP"] = "127.0.0.1"  # or it warns of a host name without an address of its own
     return environment
+
+
+def _locale(environment: Mapping[str, str]) -> str:
+    """The locale that says how names of files are decoded. Pure."""
+    return next((value for name in ("LC_ALL", "LC_CTYPE", "LANG") if (value := environment.get(name))), "")
 
 
 def _quiet_start() -> str:

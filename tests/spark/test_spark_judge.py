@@ -39,7 +39,7 @@ from regency.history.operations import (
     decode_operations,
     encode_operations,
 )
-from regency.pipeline.history_files import FilesUnreadable, damaged, find_files, text_of
+from regency.pipeline.history_files import HIDDEN, FilesUnreadable, damaged, find_files, text_of
 from regency.pipeline.jobs.judge import judge_files, judge_history
 
 PLAIN = Configuration(idempotent=False, acks=1, in_flight=1)
@@ -104,13 +104,14 @@ def test_what_spark_would_leave_out_is_refused_or_found_by_name(spark: Any, tmp_
         (tmp_path / name).write_text("" if "empty" in name else " \n")
     found = find_files(spark, [str(tmp_path / each) for each in ("d", "[c].jsonl", "?", "d/.run/a.jsonl")])
     places = [[each.removeprefix(f"file:{tmp_path}/") for each in names] for names in found]
+    assert set(found.unread.values()) == {HIDDEN}
     assert places == [["d/.run/a.jsonl", "[c].jsonl", "x"], ["d/_hidden.jsonl"], ["d/b.jsonl.bak"]]
     with pytest.raises(FilesUnreadable, match=r"_hidden\.jsonl would not be read"):
         judge_history(spark, [str(tmp_path)])
     with pytest.raises(FilesUnreadable, match="There is no "):
         judge_history(spark, [str(tmp_path / "nothing*")])
     with pytest.raises(FilesUnreadable, match="Spark reads 1 of 2 files"):
-        text_of(spark, [found.files[0], found.hidden[0]])
+        text_of(spark, [found.files[0], next(iter(found.unread))])
     for files in ([], found.files):
         with pytest.raises(HistoryMalformed, match="d holds no operations: there is nothing to judge"):
             judge_files(spark, ["d"], files)
@@ -125,7 +126,8 @@ def test_a_torn_file_is_an_error_that_names_it_and_says_why(spark: Any, tmp_path
         judge_history(spark, [str(tmp_path)])
     torn.write_bytes(b"hello, no gzip at all\n")
     wrong = damaged(spark, [str(good), str(torn), "no.jsonl"])
-    assert list(wrong) == [str(torn)] and wrong[str(torn)].startswith("it is no gzip file, or damaged (")
+    assert list(wrong) == [str(torn), "no.jsonl"] and "it cannot be read: File no.jsonl" in wrong["no.jsonl"]
+    assert wrong[str(torn)].startswith("it is no gzip file, or damaged (")
 
 
 @pytest.mark.parametrize(
@@ -135,14 +137,18 @@ def test_a_torn_file_is_an_error_that_names_it_and_says_why(spark: Any, tmp_path
             b'{"op":"send","client":"p","topic":"t","partition":3',
             r"torn\.jsonl: Input data was truncated.*The line begins: ",
         ),
-        (b'{"op":"poll","client":"\xff","topic":"t","partition":3}', r"t-3: .*The line begins: "),
+        (b'{"op":"poll","client":"\xff","topic":"t","partition":3}', r"torn\.jsonl: .*The line begins: .*\\xff"),
+        (
+            b'{"op":"poll","client":"c","session":0,"topic":"t","partition":3,"invoked_ms":0}',
+            r"t-3: .*The line begins: ",
+        ),
     ],
 )
 def test_a_line_that_is_no_operation_is_an_error_that_names_it(
     spark: Any, tmp_path: Path, line: bytes, why: str
 ) -> None:
     (tmp_path / "torn.jsonl").write_bytes(encode_operations(long_run(1)) + line)
-    with pytest.raises(Exception, match=why):
+    with pytest.raises(HistoryMalformed, match=why):
         judge_history(spark, [str(tmp_path / "torn.jsonl")])
 
 

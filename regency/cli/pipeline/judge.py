@@ -9,7 +9,7 @@ from regency.cli.exits import Exit
 from regency.cli.judging import Rules, judging_options, tell_verdict
 from regency.cli.pipeline.spark import SparkChoice, job_session, spark_options
 from regency.history.files import told_others
-from regency.pipeline.history_files import find_files
+from regency.pipeline.history_files import PathMissing, find_files
 from regency.pipeline.jobs.judge import judge_files, readable
 
 
@@ -25,7 +25,7 @@ def judge(paths: tuple[str, ...], rules: Rules, spark: SparkChoice) -> Exit:
     A task has the records of one partition in memory at a time.
 
     Exit status 0: clean; 1: something was found that is not allowed, the files are no history, or an empty one, or
-    Spark failed.
+    Spark failed; 2: wrong use, such as a PATH that is not there.
 
     \b
     Examples:
@@ -34,7 +34,10 @@ def judge(paths: tuple[str, ...], rules: Rules, spark: SparkChoice) -> Exit:
       regency pipeline judge history/ --producers producers.json -o json | jq .counts
     """
     with job_session("regency judge", spark, stopped="There is no verdict.") as session:
-        found = find_files(session, paths)
+        try:
+            found = find_files(session, paths)
+        except PathMissing as error:
+            raise click.BadParameter(str(error), param_hint="PATH") from error
         if found.others:
             say(told_others(found.others))
         files = readable(found)

@@ -1,7 +1,8 @@
 """The history judge on Spark: one piece per partition, judged by the same rules, and the verdicts added up.
 
 Java looks at a line only far enough to know which partition it is about. A task reads its lines sorted by partition, so
-that it has the records of one partition in memory at a time, whatever the size of the history.
+that it has the records of one partition in memory at a time, whatever the size of the history. Lines that Java does not
+understand are few, or errors: the driver decodes them.
 """
 
 from __future__ import annotations
@@ -13,42 +14,53 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from regency.history.files import TORN_HINT, nothing_read
+from regency.history.files import TORN_HINT, nothing_read, refuse_unread
 from regency.history.judge_findings import DEFAULT_MOST, Verdict, add_verdicts
-from regency.history.judge_parts import Claims, Session
+from regency.history.judge_parts import Claims
 from regency.history.judge_pieces import Producers, judge_piece
 from regency.history.judge_table import Anomaly
-from regency.history.operations import Drained, HistoryMalformed, Operation, Recreated, decode_operations
-from regency.pipeline.history_files import (
-    HIDDEN,
-    FilesUnreadable,
-    Found,
-    damaged,
-    file_name,
-    find_files,
-    text_of,
-    unread,
+from regency.history.operations import (
+    Drained,
+    FinalRead,
+    HistoryMalformed,
+    Operation,
+    Poll,
+    Recreated,
+    Seek,
+    decode_operations,
+    printable,
 )
+from regency.pipeline.history_files import Found, damaged, file_name, find_files, text_of, unread
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 _ROUTE = "op string, topic string, partition long, client string, session long, invoked_ms long"
+_NEEDED: dict[str, tuple[str, ...]] = {
+    "op": (),
+    "topic": (),
+    "partition": (),
+    "client": ("poll", "seek"),
+    "session": ("poll", "seek"),
+    "invoked_ms": ("poll",),
+}
+"""Which operations need which part of the route; all, where none is named."""
 _WHOLE = ("recreated", "drained")
 """Operations that are about no single partition."""
 _BLANKS = " \t\r\v\f"
 """What `bytes.strip` takes off a line."""
+_MOST_ODD = 1000
+_SHOWN = 200
+"""Bytes of a line that an error tells."""
 
 
 class Row(NamedTuple):
     """A line of a partition, or (without a line) a consumer session that went on there after `Drained`."""
 
-    topic: str | None
-    partition: int | None
+    topic: str
+    partition: int
     line: bytes | None
-    file: str | None
-    """Of a line that is about no partition."""
     client: str | None
     session: int | None
 
@@ -62,6 +74,39 @@ class Whole(NamedTuple):
     """By topic."""
 
 
+class Odd(NamedTuple):
+    """A line that Spark's parser of JSON does not take, decoded here instead."""
+
+    file: str
+    line: bytes
+    operation: Operation
+
+
+class PieceMalformed(HistoryMalformed):
+    """The records of a partition contradict each other, or a line is none."""
+
+    def __init__(self, topic: str, partition: int, message: str, *, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.topic = topic
+        self.partition = partition
+
+
+class _Malformed(msgspec.Struct, frozen=True, tag_field="is", tag="malformed"):
+    """What a task says in the place of a verdict."""
+
+    topic: str
+    partition: int
+    message: str
+    hint: str
+
+
+class _Judged(msgspec.Struct, frozen=True, tag_field="is", tag="judged"):
+    verdict: Verdict
+
+
+_decoder: msgspec.json.Decoder[_Judged | _Malformed] = msgspec.json.Decoder(_Judged | _Malformed)
+
+
 def judge_history(
     session: SparkSession,
     paths: Sequence[str],
@@ -72,8 +117,8 @@ def judge_history(
 ) -> Verdict:
     """The verdict on the operations in the files below `paths`, which may be globs and anywhere that Spark can read.
 
-    Raises FilesUnreadable; HistoryMalformed for files that cannot be unpacked or hold no operations; and what Spark
-    raises. A HistoryMalformed of a task arrives as Spark's PythonException.
+    Raises FilesUnreadable; HistoryMalformed, also for files that cannot be unpacked or hold no operations; and what
+    Spark raises.
     """
     return judge_files(
         session, paths, readable(find_files(session, paths)), allow=allow, producers=producers, most=most
@@ -81,9 +126,8 @@ def judge_history(
 
 
 def readable(found: Found) -> list[str]:
-    """The files, all of which Spark reads. Raises FilesUnreadable for one it would leave out: it may hold anything."""
-    for name in found.hidden:
-        raise FilesUnreadable(f"{name} would not be read. {HIDDEN}.")
+    """The files, all of which Spark reads. Raises FilesUnreadable for one that it does not: it may hold anything."""
+    refuse_unread(found.unread)
     return found.files
 
 
@@ -120,14 +164,20 @@ def _verdict(
     most: int,
 ) -> Verdict:
     lines = _lines(session, files)
-    whole = _whole(lines)
-    if whole is None:
+    told = _told(lines)
+    if told is None:
         raise nothing_read(paths)
-    rows = _rows(lines, whole)
-    verdicts = rows.repartition("topic", "partition").sortWithinPartitions("topic", "partition", "client", "session")
+    whole, odd = told
+    rows = _rows(_placed(session, lines, odd), whole)
+    sorted_rows = rows.repartition("topic", "partition").sortWithinPartitions("topic", "partition", "client", "session")
     judge_one = partial(_judged, whole=whole, allow=allow, producers=producers, most=most)
-    found = verdicts.mapInArrow(_in_arrow(judge_one), "verdict binary").collect()
-    return add_verdicts((_decoded(each.verdict) for each in found), most=most)
+    found = sorted_rows.mapInArrow(_in_arrow(judge_one), "verdict binary").collect()
+    said = [_decoder.decode(each.verdict) for each in found]
+    malformed = (each for each in said if isinstance(each, _Malformed))
+    first = min(malformed, key=lambda each: (each.topic, each.partition), default=None)
+    if first is not None:
+        raise HistoryMalformed(first.message, hint=first.hint)
+    return add_verdicts((each.verdict for each in said if isinstance(each, _Judged)), most=most)
 
 
 def judge_rows(
@@ -140,7 +190,7 @@ def judge_rows(
 ) -> Verdict:
     """The verdict on rows sorted by partition, one partition in memory at a time. Pure.
 
-    Raises HistoryMalformed, also for a line that is no operation.
+    Raises PieceMalformed, also for a line that is no operation.
     """
     pieces = (
         _judge_piece(topic, list(own), whole, allow, producers, most)
@@ -150,36 +200,51 @@ def judge_rows(
 
 
 def _judge_piece(
-    topic: str | None,
+    topic: str,
     rows: list[Row],
     whole: Whole,
     allow: frozenset[Anomaly],
     producers: Producers | None,
     most: int,
 ) -> Verdict:
-    went_on: set[Session] = set()
-    operations: list[Operation] = []
-    for row in rows:
-        if row.line is not None:
-            operations += _decode(row.line, row.file or f"{row.topic}-{row.partition}")
-        elif row.client is not None and row.session is not None:
-            went_on.add((row.client, row.session))
-    if topic is None and operations:
-        raise HistoryMalformed(f"{rows[0].file}: an operation without a topic or a partition: {operations[0]}.")
-    claims = Claims(whole.complete, whole.drained_ms is not None, frozenset(went_on))
-    recreated = whole.recreated.get(topic, ()) if topic is not None else ()
-    return judge_piece([*operations, *recreated], claims, allow=allow, producers=producers, most=most)
+    place = topic, rows[0].partition
+    went_on = frozenset((row.client, row.session) for row in rows if row.client is not None and row.session is not None)
+    claims = Claims(whole.complete, whole.drained_ms is not None, went_on)
+    try:
+        operations = [each for row in rows if row.line is not None for each in _own(row.line, place)]
+        operations += whole.recreated.get(topic, ())
+        return judge_piece(operations, claims, allow=allow, producers=producers, most=most)
+    except HistoryMalformed as error:
+        raise PieceMalformed(*place, error.message, hint=error.hint) from error
+
+
+def _own(line: bytes, place: tuple[str, int]) -> list[Operation]:
+    """The operation on a line that Java has found to be about this partition."""
+    where = f"{place[0]}-{place[1]}"
+    operations = _decode(line, where)
+    for each in operations:
+        if isinstance(each, Drained | Recreated) or (each.topic, each.partition) != place:
+            raise HistoryMalformed(f"{where}: a line can be read in two ways. It begins: {_shown(line)}")
+    return operations
 
 
 def _decode(line: bytes, where: str) -> list[Operation]:
     try:
         return decode_operations([line])
     except HistoryMalformed as error:
-        shown = line[:200].decode(errors="replace")
-        raise HistoryMalformed(f"{where}: {error.__cause__ or error}. The line begins: {shown}") from error
+        why = printable(str(error.__cause__ or error))
+        raise HistoryMalformed(f"{where}: {why}. The line begins: {_shown(line)}") from error
+
+
+def _shown(line: bytes) -> str:
+    return printable(line[:_SHOWN].decode(errors="surrogateescape"))
 
 
 def _lines(session: SparkSession, files: Sequence[str]) -> DataFrame:
+    """The lines of the files, what Java finds in them, and what that is enough for.
+
+    A line is about the `whole`, or about a partition, or `odd`: Java does not know all that it has to.
+    """
     from pyspark.sql import functions as f  # noqa: PLC0415  (an extra)
 
     read = (
@@ -188,24 +253,48 @@ def _lines(session: SparkSession, files: Sequence[str]) -> DataFrame:
         .select(
             f.col("value").cast("binary").alias("line"),
             file_name().alias("file"),
-            f.from_json("value", _ROUTE).alias("route"),
+            f.inline(f.array(f.from_json("value", _ROUTE))),  # no filter moves through it, with a parser of its own
         )
     )
-    return read.select("line", "file", "route.*")
+    op, known = f.col("op"), f.lit(True)
+    for name, needed in _NEEDED.items():
+        known &= f.col(name).isNotNull() | ~op.isin(*needed) if needed else f.col(name).isNotNull()
+    whole = f.coalesce(op.isin(*_WHOLE), f.lit(False))
+    return read.withColumns({"whole": whole, "odd": ~whole & ~f.coalesce(known, f.lit(False))})
 
 
-def _whole(lines: DataFrame) -> Whole | None:
+def _told(lines: DataFrame) -> tuple[Whole, list[Odd]] | None:
     """One pass over everything for what concerns every partition; None where there are no lines at all."""
     from pyspark.sql import functions as f  # noqa: PLC0415  (an extra)
 
     [row] = lines.agg(
         f.count("*").alias("many"),
         f.coalesce(f.max(f.col("op") == "final_read"), f.lit(False)).alias("final"),
-        f.collect_list(f.when(f.col("op").isin(*_WHOLE), f.struct("file", "line"))).alias("whole"),
+        f.collect_list(f.when(f.col("whole"), f.struct("file", "line"))).alias("whole"),
+        f.count_if("odd").alias("odd"),
     ).collect()
     if not row.many:
         return None
-    return whole_of(bool(row.final), ((each.file, bytes(each.line)) for each in row.whole))
+    told = [(each.file, bytes(each.line)) for each in row.whole]
+    odd = _odd(lines) if row.odd else []
+    told += [(each.file, each.line) for each in odd if isinstance(each.operation, Drained | Recreated)]
+    final = bool(row.final) or any(isinstance(each.operation, FinalRead) for each in odd)
+    return whole_of(final, told), odd
+
+
+def _odd(lines: DataFrame) -> list[Odd]:
+    """Raises HistoryMalformed for one that is no operation, and where there are very many."""
+    rows = lines.where("odd").select("file", "line").limit(_MOST_ODD + 1).collect()
+    lines_of = [(str(row.file), bytes(row.line)) for row in rows]
+    found = [Odd(file, line, operation) for file, line in lines_of for operation in _decode(line, file)]
+    if len(found) > _MOST_ODD:
+        raise HistoryMalformed(
+            f"{found[0].file}: more than {_MOST_ODD} lines, here or elsewhere, that Spark's parser of JSON does not"
+            f" take. One begins: {_shown(found[0].line)}",
+            hint="It takes no number of more than 1000 digits, no name of more than 50,000 characters, and no nesting"
+            " deeper than 1000. `regency judge` reads such lines.",
+        )
+    return found
 
 
 def whole_of(final: bool, lines: Iterable[tuple[str, bytes]]) -> Whole:
@@ -222,32 +311,38 @@ def whole_of(final: bool, lines: Iterable[tuple[str, bytes]]) -> Whole:
     return Whole(final or bool(drained), min(drained, default=None), recreated)
 
 
-def _rows(lines: DataFrame, whole: Whole) -> DataFrame:
-    """Rows as of `Row`: the lines of partitions, those that are about none, and the sessions that went on."""
+def _placed(session: SparkSession, lines: DataFrame, odd: Sequence[Odd]) -> DataFrame:
+    """All lines that are about a partition, and their routes."""
+    own = lines.where("NOT whole AND NOT odd").select("line", *_NEEDED)
+    rows = [
+        (
+            each.line,
+            type(each.operation).__struct_config__.tag,
+            each.operation.topic,
+            each.operation.partition,
+            each.operation.client if isinstance(each.operation, Poll | Seek) else None,
+            each.operation.session if isinstance(each.operation, Poll | Seek) else None,
+            each.operation.invoked_ms if isinstance(each.operation, Poll) else None,
+        )
+        for each in odd
+        if not isinstance(each.operation, Drained | Recreated)
+    ]
+    return own.unionByName(session.createDataFrame(rows, f"line binary, {_ROUTE}")) if rows else own
+
+
+def _rows(placed: DataFrame, whole: Whole) -> DataFrame:
+    """Rows as of `Row`: the lines of partitions, and the sessions that went on."""
     from pyspark.sql import functions as f  # noqa: PLC0415  (an extra)
 
-    placed = f.col("topic").isNotNull() & f.col("partition").isNotNull() & f.col("op").isNotNull()
-    own = lines.where(~f.coalesce(f.col("op").isin(*_WHOLE), f.lit(False))).select(
-        f.when(placed, f.col("topic")).alias("topic"),
-        f.when(placed, f.col("partition")).alias("partition"),
-        "line",
-        f.when(~placed, f.col("file")).alias("file"),
-        f.lit(None).cast("string").alias("client"),
-        f.lit(None).cast("long").alias("session"),
-    )
+    nobody = f.lit(None).cast("string").alias("client"), f.lit(None).cast("long").alias("session")
+    own = placed.select("topic", "partition", "line", *nobody)
     if whole.drained_ms is None:
         return own
-    polls = lines.where(f.col("op") == "poll")
+    polls = placed.where(f.col("op") == "poll")
     went_on = polls.where(f.col("invoked_ms") >= whole.drained_ms).select("client", "session").distinct()
-    at = lines.where(f.col("op").isin("poll", "seek")).select("topic", "partition", "client", "session").distinct()
-    marks = at.join(went_on, ["client", "session"]).select(
-        "topic",
-        "partition",
-        f.lit(None).cast("binary").alias("line"),
-        f.lit(None).cast("string").alias("file"),
-        "client",
-        "session",
-    )
+    at = placed.where(f.col("op").isin("poll", "seek")).select("topic", "partition", "client", "session").distinct()
+    nothing = f.lit(None).cast("binary").alias("line")
+    marks = at.join(went_on, ["client", "session"]).select("topic", "partition", nothing, "client", "session")
     return own.unionByName(marks)
 
 
@@ -258,8 +353,12 @@ def _judged(
     producers: Producers | None,
     most: int,
 ) -> Iterator[bytes]:
-    """The verdict of a task."""
-    yield judge_rows(rows, whole, allow=allow, producers=producers, most=most).to_json()
+    """The verdict of a task, or why there is none: an error is told once, and not tried again."""
+    try:
+        said: _Judged | _Malformed = _Judged(judge_rows(rows, whole, allow=allow, producers=producers, most=most))
+    except PieceMalformed as error:
+        said = _Malformed(error.topic, error.partition, error.message, error.hint)
+    yield msgspec.json.encode(said)
 
 
 def _in_arrow(
@@ -275,7 +374,3 @@ def _in_arrow(
             yield pa.RecordBatch.from_pydict({"verdict": pa.array([verdict], pa.binary())})
 
     return batches
-
-
-def _decoded(verdict: bytes) -> Verdict:
-    return msgspec.json.decode(verdict, type=Verdict)

@@ -159,16 +159,16 @@ def rows_of(operations: Sequence[Operation]) -> list[Row]:
     since = whole_of(operations).drained_ms
     went_on = {(each.client, each.session) for each in polls if since is not None and each.invoked_ms >= since}
     rows = [
-        Row(each.topic, each.partition, encode_operations([each]), None, None, None)
+        Row(each.topic, each.partition, encode_operations([each]), None, None)
         for each in operations
         if not isinstance(each, Recreated | Drained)
     ]
     rows += [
-        Row(each.topic, each.partition, None, None, each.client, each.session)
+        Row(each.topic, each.partition, None, each.client, each.session)
         for each in operations
         if isinstance(each, Poll | Seek) and (each.client, each.session) in went_on
     ]
-    return sorted(rows, key=lambda row: (row.topic or "", row.partition or 0))
+    return sorted(rows, key=lambda row: (row.topic, row.partition))
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from regency.history.operations import Drained, HistoryMalformed, Recreated, encode_operations
-from regency.pipeline.history_files import Found, by_names, escaped, is_hidden
+from regency.pipeline.history_files import Found, by_names, escaped, is_hidden, undecoded
 from regency.pipeline.jobs.judge import whole_of
 
 
@@ -46,5 +46,13 @@ def test_a_path_is_escaped_where_a_glob_would_mean_something_else() -> None:
 
 
 def test_names_say_what_is_a_history() -> None:
-    found = Found(["a.jsonl", "b.jsonl.bak", "c.jsonl.gz", "d"], ["_a.jsonl", ".b"], ["e"])
-    assert by_names(found) == Found(["a.jsonl", "c.jsonl.gz"], ["_a.jsonl"], [])
+    found = Found(["a.jsonl", "b.jsonl.bak", "c.jsonl.gz", "d"], {"_a.jsonl": "hidden", ".b": "hidden"}, ["e"])
+    assert by_names(found) == Found(["a.jsonl", "c.jsonl.gz"], {"_a.jsonl": "hidden"}, [])
+
+
+def test_names_that_java_does_not_find_are_known_by_its_encoding() -> None:
+    assert undecoded("/h/a.jsonl", "ANSI_X3.4-1968") == undecoded("/h/ü/a.jsonl", "UTF-8") == ""
+    assert "such as LC_ALL=C.UTF-8" in undecoded("/h/ü/a.jsonl", "ANSI_X3.4-1968")
+    assert "ISO-8859-1" in undecoded("/h/ü.jsonl", "ISO-8859-1"), "where this Python takes names as UTF-8"
+    assert undecoded("/h/ü.jsonl", "x-of-java-alone") != ""
+    assert undecoded("/h/\udcff.jsonl", "UTF-8").startswith("its name is no UTF-8")

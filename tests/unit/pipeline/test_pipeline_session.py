@@ -78,3 +78,26 @@ def test_what_a_newer_java_warns_about_is_dropped_there_alone(monkeypatch: pytes
         monkeypatch.setattr(session, "java_version", lambda _, found=version: found)
         drops[version] = session._started_with("local[2]", "py")["REGENCY_JAVA_DROPS"].split()
     assert drops == {17: [session._VECTORS], 25: [session._VECTORS, session._SECURITY_ACTIONS]}
+
+
+@pytest.mark.parametrize(
+    ("locale", "given"),
+    [
+        ({"LC_ALL": "C"}, "C.UTF-8"),
+        ({"LC_ALL": "POSIX", "LANG": "de_DE.UTF-8"}, "C.UTF-8"),
+        ({}, "C.UTF-8"),
+        ({"LC_CTYPE": "C.UTF-8", "LANG": "C"}, None),
+        ({"LC_ALL": "", "LANG": "de_DE.ISO-8859-1"}, None),
+    ],
+)
+def test_java_decodes_names_of_files_as_python_does_in_a_locale_without_an_encoding(
+    monkeypatch: pytest.MonkeyPatch, locale: dict[str, str], given: str | None
+) -> None:
+    monkeypatch.setattr(session, "look_for_java", lambda: (Path("/j"), ""))
+    monkeypatch.setattr(session, "java_version", lambda _: 21)
+    monkeypatch.setattr(session.sys, "platform", "linux")
+    for name in ("LC_ALL", "LC_CTYPE", "LANG"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in locale.items():
+        monkeypatch.setenv(name, value)
+    assert session._started_with("local", "python").get("LC_ALL") == given

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from regency.clients.histories import history_lines
-from regency.pipeline.history_files import HIDDEN, Found, file_name, text_of
+from regency.pipeline.history_files import Found, file_name, text_of
 from regency.pipeline.jobs.cluster_history.lines import PARTITION, RECORD, parsed_batch
 from regency.runtime.grpc_channels import RpcFailed
 
@@ -26,8 +26,10 @@ def read_files(session: SparkSession, found: Found, damaged: Mapping[str, str]) 
     """
     sound = [name for name in found.files if name not in damaged]
     parts = [_lines(text_of(session, sound))] if sound else []
-    parts += [_lines(text_of(session, list(damaged), ignoreCorruptFiles=True))] if damaged else []
-    wrong = [*damaged.items(), *((name, f"not read: {HIDDEN}") for name in found.hidden)]
+    parts += (
+        [_lines(text_of(session, list(damaged), ignoreCorruptFiles=True, ignoreMissingFiles=True))] if damaged else []
+    )
+    wrong = [*damaged.items(), *((name, f"not read: {why}") for name, why in found.unread.items())]
     parts += [session.createDataFrame([(name, None, why) for name, why in wrong], _LINES)] if wrong else []
     read = parts[0] if parts else session.createDataFrame([], _LINES)
     for more in parts[1:]:
