@@ -12,9 +12,15 @@ pytestmark = pytest.mark.spark
 FAILS = """
 from regency.cli.exits import CommandFailed
 from regency.cli.pipeline.spark import SparkChoice, job_session
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as f
 
 try:
     with job_session("fails", SparkChoice("local[1]", {"spark.driver.memory": "512m"}), stopped="") as session:
+        try:
+            session.range(1).select(f.array("id")[f.col("id") + 7]).collect()
+        except PySparkException as error:
+            print(error.getCondition())
         session.sql("SELECT nothing_there")
 except CommandFailed as error:
     print(error)
@@ -24,6 +30,8 @@ except CommandFailed as error:
 def test_what_spark_says_of_a_failure_is_told_although_its_java_has_ended() -> None:
     ran = subprocess.run([sys.executable, "-c", FAILS], capture_output=True, text=True, timeout=120, check=False)
     assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.startswith("Spark failed: [UNRESOLVED_COLUMN")
-    assert "nothing_there" in ran.stdout
-    assert "stacktrace" not in ran.stderr, "PySpark tells of it in its own way besides"
+    of_a_task, of_a_query = ran.stdout.splitlines()
+    assert of_a_task == "INVALID_ARRAY_INDEX"
+    assert of_a_query.startswith("Spark failed: [UNRESOLVED_COLUMN")
+    assert "nothing_there" in of_a_query
+    assert ran.stderr == "", "PySpark tells of both in its own way besides"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import logging
 import os
 import select
 import sys
@@ -28,8 +27,8 @@ from regency.pipeline.session import LOCAL, require_packages, spark_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_PYSPARKS_ERRORS = "SQLQueryContextLogger"
-"""A logger of PySpark's that tells of errors with Java's whole stack, beside raising them."""
+_PYSPARKS_ERRORS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+"""Loggers of PySpark's that tell of errors with Java's whole stack, beside raising them."""
 _LOOK_S = 0.3
 """How often progress looks at the tasks."""
 
@@ -129,7 +128,7 @@ def _started(name: str, choice: SparkChoice) -> Iterator[SparkSession]:
         opening = spark_session(name, master=choice.master, settings=choice.settings)
         is_quiet = "spark.log.level" not in choice.settings
         words = stack.enter_context(tempfile.TemporaryFile()) if is_quiet else None
-        logging.getLogger(_PYSPARKS_ERRORS).disabled = is_quiet
+        _log_errors(not is_quiet)
         try:
             with _output_into(2 if words is None else words.fileno()):
                 session = stack.enter_context(opening)
@@ -153,6 +152,14 @@ def _not_started(choice: SparkChoice, error: Exception, words: BinaryIO | None) 
         f"Spark does not start on {choice.master}: {_ended(said or told)}",
         hint="Look at --master, and at what --conf gives it.",
     )
+
+
+def _log_errors(wanted: bool) -> None:
+    """Whether PySpark logs the errors that it raises. Its own loggers take fields that others refuse."""
+    from pyspark.logger import PySparkLogger  # noqa: PLC0415  (an extra)
+
+    for name in _PYSPARKS_ERRORS:
+        PySparkLogger.getLogger(name).disabled = not wanted
 
 
 @contextmanager

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from pyspark.errors import PySparkException, QueryContextType
 
 from regency.cli.exits import CommandFailed
 from regency.cli.pipeline import spark
-from regency.cli.pipeline.spark import SparkChoice, _output_into, job_session
+from regency.cli.pipeline.spark import SparkChoice, _log_errors, _output_into, job_session
 
 SPEAK = ["sh", "-c", "echo result-like; echo words >&2"]
 
@@ -32,6 +34,37 @@ def test_where_a_log_was_asked_for_all_of_it_is_on_stderr(capfd: pytest.CaptureF
         subprocess.run(SPEAK, check=True, timeout=30)
     print("result")
     assert capfd.readouterr() == ("result\n", "result-like\nwords\n")
+
+
+class Failed(PySparkException):
+    """What a query raises, of a kind of text: that of SQL or of a program's calls."""
+
+    def __init__(self, kind: QueryContextType) -> None:
+        super().__init__("words")
+        self._kind = kind
+        self._contexts = [self]
+
+    def contextType(self) -> QueryContextType:  # noqa: N802  (a name of PySpark's, as below)
+        return self._kind
+
+    def callSite(self) -> str:  # noqa: N802
+        return "job.py:7"
+
+    def fragment(self) -> str:
+        return "get"
+
+
+@pytest.mark.parametrize("kind", list(QueryContextType))
+def test_errors_that_are_raised_are_logged_besides_only_where_a_log_was_asked_for(
+    kind: QueryContextType, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.Logger, "manager", logging.Manager(logging.root))  # as in a new process
+    _log_errors(False)
+    Failed(kind)._log_exception()
+    assert capfd.readouterr() == ("", "")
+    _log_errors(True)
+    Failed(kind)._log_exception()
+    assert '"logger": "' in capfd.readouterr().err
 
 
 @pytest.fixture
