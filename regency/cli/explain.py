@@ -17,7 +17,7 @@ from regency.cli.kafka_clients import admin_client
 from regency.cli.metadata import decode_topics
 from regency.cli.wire import ClusterWire, cluster_wire
 from regency.clients.histories import history_lines
-from regency.history.records import Decision, decode_decision, in_order_of_states, merge_decisions
+from regency.history.records import Decision, decode_decision, in_order_of_states, merge_decisions, numbered_twice
 from regency.model.ids import BrokerId
 from regency.protos import inspection_pb2 as pb
 from regency.runtime.grpc_channels import RpcFailed
@@ -175,15 +175,18 @@ def _replicas(servers: str, topic: str, partition: int) -> list[BrokerId] | None
 
 
 def _tell(found: Histories, rows: Sequence[Sequence[str]], nothing: str) -> None:
+    doubts = numbered_twice(found.decisions)
     if current().json:
         told = [Told(_iso(decision.time_ms), decision) for decision in found.decisions]
-        print_json({"decisions": [_flat(each) for each in told], "missing": found.missing})
+        print_json({"decisions": [_flat(each) for each in told], "missing": found.missing, "numbered_twice": doubts})
     elif found.decisions:
         print_table(rows)
     else:
         say(f"{nothing}, as far as the histories of the live brokers go.")
     for each in found.missing:
         say(f"Without the history of broker {each.broker}: {each.why}")
+    for doubt in doubts:
+        say(f"The {doubt.role} process of broker {doubt.source}: {doubt.why}.")
 
 
 def _flat(told: Told) -> dict[str, object]:

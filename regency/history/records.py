@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -63,15 +63,49 @@ def merge_decisions(histories: Iterable[Iterable[Decision]]) -> list[Decision]:
     """All decisions in one order: by controller epoch, then by time, each decider's own by number.
 
     Clocks of hosts differ and step, so a decider's times are first made non-decreasing along its numbers. A decision
-    found twice, for example in two copies of one file, is kept once.
+    found twice, for example in two copies of one file, is kept once. Decisions that differ are all kept, also where
+    they have one number (see `numbered_twice`); then that decider's numbers in that epoch say nothing of the order.
     """
-    by_decider: dict[tuple[str, BrokerId], dict[tuple[int, int], Decision]] = {}
+    by_decider: dict[tuple[str, BrokerId], dict[int, dict[Decision, None]]] = {}
     for history in histories:
         for decision in history:
             own = by_decider.setdefault((decision.role, decision.source), {})
-            own.setdefault((decision.controller_epoch, decision.number), decision)
-    ordered = (_with_order(own.values()) for _, own in sorted(by_decider.items()))
+            own.setdefault(decision.controller_epoch, {})[decision] = None
+    ordered = (_with_order(own) for _, own in sorted(by_decider.items()))
     return [decision for *_, decision in heapq.merge(*ordered, key=lambda entry: entry[:2])]
+
+
+class NumberedTwice(msgspec.Struct, frozen=True):
+    """A process that gave one number to different decisions, as one does that lost its files and counts anew."""
+
+    role: str
+    source: BrokerId
+    times: int
+    """Such numbers."""
+    controller_epoch: int
+    """Of the first of them, and the number."""
+    number: int
+
+    @property
+    def why(self) -> str:
+        """What is wrong, in words."""
+        numbers = "1 number stands" if self.times == 1 else f"{self.times} numbers stand"
+        return (
+            f"{numbers} for different decisions (number {self.number} in controller epoch {self.controller_epoch} is "
+            "the first), as where it lost its files and counted anew, or a record was altered; all of them are told"
+        )
+
+
+def numbered_twice(merged: Iterable[Decision]) -> list[NumberedTwice]:
+    """Processes of whose decisions, each given once, some have the same number."""
+    known: set[tuple[str, BrokerId, int, int]] = set()
+    several: dict[tuple[str, BrokerId], set[tuple[int, int]]] = {}
+    for each in merged:
+        identity = each.role, each.source, each.controller_epoch, each.number
+        if identity in known:
+            several.setdefault(identity[:2], set()).add(identity[2:])
+        known.add(identity)
+    return [NumberedTwice(*process, len(those), *min(those)) for process, those in sorted(several.items())]
 
 
 def in_order_of_states(decisions: Iterable[Decision]) -> list[Decision]:
@@ -99,9 +133,13 @@ def _sort_states(decisions: list[Decision], begin: int, end: int) -> None:
         decisions[index] = decision
 
 
-def _with_order(decisions: Iterable[Decision]) -> Iterator[tuple[int, int, Decision]]:
-    latest, epoch = 0, -1
-    for decision in sorted(decisions, key=lambda each: (each.controller_epoch, each.number)):
-        latest = decision.time_ms if decision.controller_epoch != epoch else max(latest, decision.time_ms)
-        epoch = decision.controller_epoch
-        yield epoch, latest, decision
+def _with_order(by_epoch: Mapping[int, Collection[Decision]]) -> Iterator[tuple[int, int, Decision]]:
+    for epoch, decisions in sorted(by_epoch.items()):
+        if len({each.number for each in decisions}) < len(decisions):
+            for decision in sorted(decisions, key=lambda each: (each.time_ms, each.number)):
+                yield epoch, decision.time_ms, decision
+            continue
+        latest = -1
+        for decision in sorted(decisions, key=lambda each: each.number):
+            latest = max(latest, decision.time_ms)
+            yield epoch, latest, decision

@@ -129,6 +129,20 @@ def test_explain_merges_all_pages_of_all_hosts_by_version_and_names_who_is_missi
     assert table[2].split()[2:] == ["1", "leader", "2", "isr_expand", "2", "2,3", "4", "version", "1"]
 
 
+def test_different_decisions_of_one_number_are_all_told_and_that_it_is_so(run: Run, fake: Cluster) -> None:
+    fake.pages["h1:9"] = [[state(1, 0, time_ms=1_000), state(1, 1, role="agent", time_ms=2_000)]]
+    fake.pages["h2:9"] = [[state(1, 2, role="agent", time_ms=3_000), state(1, 0, time_ms=1_000)]]
+    result = run("explain", "t", "0", "-o", "json", *AT)
+    told = json.loads(result.stdout)
+    assert [each["version"] for each in told["decisions"]] == [0, 1, 2]
+    assert told["numbered_twice"] == [
+        {"role": "agent", "source": 1, "times": 1, "controller_epoch": 1, "number": 1},
+    ]
+    assert "The agent process of broker 1: 1 number stands for different decisions" in result.stderr
+    fake.pages["h2:9"] = [[]]
+    assert json.loads(run("explain", "t", "0", "-o", "json", *AT).stdout)["numbered_twice"] == []
+
+
 def test_a_partition_that_never_was_is_an_error_and_one_that_was_is_still_explained(run: Run, fake: Cluster) -> None:
     fake.replicas = None
     result = run("explain", "nosuch", "0", *AT)

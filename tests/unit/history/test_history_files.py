@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from regency.history.reader import read_file, read_history
-from regency.history.records import Decision, decode_decision, encode_decisions, merge_decisions
+from regency.history.records import Decision, decode_decision, encode_decisions, merge_decisions, numbered_twice
 from regency.history.writer import HistoryWriter
 
 
@@ -122,3 +122,21 @@ def test_agent_and_controller_of_one_broker_number_apart():
     both = merge_decisions([[decision(1)], [decision(1, role="agent")]])
 
     assert len(both) == 2
+
+
+def test_decisions_that_differ_are_kept_though_they_have_the_same_number():
+    before = [decision(1, role="agent", time=10), decision(2, role="agent", time=20)]
+    anew = [decision(1, role="agent", time=900)]
+
+    merged = merge_decisions([anew, before, before])
+
+    assert merged == [*before, *anew], "in the order of their times: numbers say nothing of it then"
+    [told] = numbered_twice(merged)
+    assert (told.role, told.source, told.times, told.controller_epoch, told.number) == ("agent", 1, 1, 1, 1)
+    assert told.why.startswith("1 number stands for different decisions (number 1 in controller epoch 1 is the first)")
+
+
+def test_a_number_in_every_epoch_and_of_every_process_is_no_doubt():
+    merged = merge_decisions([[decision(1), decision(1, epoch=2), decision(1, role="agent"), decision(1, source=2)]])
+
+    assert numbered_twice(merged) == []
