@@ -22,7 +22,7 @@ def failovers(decisions: DataFrame) -> DataFrame:
     won = f.col("from") == "a candidate"
     resigned = f.col("to") == "a candidate"
     done = f.col("phases").isNotNull()
-    took = f.expr("aggregate(phases, 0L, (sum, each) -> sum + cast(each[1] as long))")
+    took = f.expr("aggregate(phases, 0L, (sum, each) -> try_add(sum, try_cast(get(each, 1) as long)))")
     elected = decisions.where((f.col("event") == "failover") & f.col("topic").isNotNull())
     found = notes.groupBy("controller_epoch").agg(
         f.max("source").alias("broker"),
@@ -64,8 +64,8 @@ def phases(decisions: DataFrame) -> DataFrame:
         "controller_epoch",
         "broker",
         "place",
-        f.col("part")[0].alias("phase"),
-        f.col("part")[1].cast("long").alias("ms"),
+        f.get("part", f.lit(0)).alias("phase"),
+        f.get("part", f.lit(1)).try_cast("long").alias("ms"),
     )
 
 

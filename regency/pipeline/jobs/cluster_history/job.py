@@ -12,9 +12,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Row
 from pyspark.sql import functions as f
 
+from regency.history.records import NumberedTwice
 from regency.model.errors import RegencyError
 from regency.pipeline.history_files import Found, by_names, damaged, escaped, find_files, unread
-from regency.pipeline.jobs.cluster_history import controllers, in_sync, leaderless, reading, report, states
+from regency.pipeline.jobs.cluster_history import absences, controllers, in_sync, leaderless, reading, report, states
 from regency.pipeline.jobs.publishing import Staging, published
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class NoHistory(RegencyError):
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """A file or an agent that gave less than it has."""
+    """A file or an agent that gave less than it has, or a process whose records contradict each other."""
 
     origin: str
     malformed: int
@@ -94,6 +95,7 @@ def cluster_history(
             f.count_distinct("topic", "partition").alias("partitions"),
         ).collect()
         problems = [Problem(each.origin, each.malformed, _why(each.problem, each.malformed)) for each in _bad(origins)]
+        problems += [_doubt(each) for each in reading.doubtful(decisions)]
         if not facts.many:
             raise NoHistory(
                 f"No decisions were found{''.join(f'; {each.origin}: {each.why}' for each in problems)}.",
@@ -147,14 +149,14 @@ def _read(
 def _tables(decisions: DataFrame, end_ms: int, keep: Callable[[str, DataFrame], DataFrame]) -> dict[str, DataFrame]:
     known = keep("states", states.states(decisions))
     without = keep("leaderless", leaderless.intervals(known, decisions, end_ms))
-    absences = keep("isr_absences", in_sync.absences(known, end_ms))
+    out = keep("isr_absences", absences.absences(known, end_ms))
     return {
         "leaderless": without,
         "leaderless_by_partition_day": keep("leaderless_by_partition_day", leaderless.by_partition_day(without)),
         "leaderless_by_broker_day": keep("leaderless_by_broker_day", leaderless.by_broker_day(without)),
-        "isr_absences": absences,
-        "isr_flapping": keep("isr_flapping", in_sync.flapping(absences)),
-        "brokers": keep("brokers", in_sync.brokers(absences, without, decisions, controllers.with_outcomes(known))),
+        "isr_absences": out,
+        "isr_flapping": keep("isr_flapping", in_sync.flapping(out)),
+        "brokers": keep("brokers", in_sync.brokers(out, without, decisions, controllers.with_outcomes(known))),
         "failovers": keep("failovers", controllers.failovers(decisions)),
         "failover_phases": keep("failover_phases", controllers.phases(decisions)),
         "elections": keep("elections", controllers.elections(known)),
@@ -199,6 +201,11 @@ def not_asked(brokers: DataFrame, agents: Mapping[int, str]) -> list[Problem]:
     known = [row.broker for row in brokers.where(~f.col("forgotten")).select("broker").orderBy("broker").collect()]
     why = "not asked, because it is not live: its decisions are missing, unless others have copies of its files"
     return [Problem(f"broker {broker}", 0, why) for broker in known if broker not in agents]
+
+
+def _doubt(process: Row) -> Problem:
+    told = NumberedTwice(process.role, process.source, process.times, *process["first"])
+    return Problem(f"{told.role} {told.source}", 0, told.why)
 
 
 def _bad(origins: DataFrame) -> list[Row]:

@@ -21,14 +21,14 @@ def intervals(states: DataFrame, decisions: DataFrame, end_ms: int) -> DataFrame
     `broker` led before, null where nobody ever did; `complete`: no state within it is missing from the history.
     """
     parts = _parts(states, decisions)
-    order = Window.partitionBy("topic", "partition", "life").orderBy("version")
+    order = Window.partitionBy("topic", "partition", "life").orderBy("place")
     goes_on = (f.col("leader") == NOBODY) & f.coalesce(f.lag(f.col("part_ms").isNotNull()).over(order), f.lit(False))
     first = f.col("part_ms").isNotNull() & ~goes_on
     numbered = parts.withColumn("interval", f.sum(first.cast("int")).over(order)).withColumn(
         "led", f.coalesce(f.when(f.col("leader") != NOBODY, f.col("leader")), f.col("was_leader"))
     )
     here = numbered.where(f.col("part_ms").isNotNull())
-    by = f.col("version")
+    by = f.col("place")
     found = here.groupBy("topic", "partition", "life", "interval").agg(
         f.min("part_ms").alias("began_ms"),
         f.max_by("ended_ms", by).alias("ended_ms"),
@@ -104,9 +104,9 @@ def _deaths(decisions: DataFrame) -> DataFrame:
     notes = (
         decisions.where((f.col("role") == "controller") & f.col("subject").rlike(r"^broker \d{1,10}$"))
         .where((f.col("to") == "dead") | f.col("to").startswith("live, epoch"))
-        .withColumn("death_broker", f.substring_index("subject", " ", -1).cast("long"))
+        .withColumn("death_broker", f.substring_index("subject", " ", -1).try_cast("long"))
     )
-    order = Window.partitionBy("controller_epoch", "death_broker").orderBy("number")
+    order = Window.partitionBy("controller_epoch", "death_broker").orderBy("number", "at_ms")
     numbered = notes.withColumn("alive_number", f.lead("number").over(order)).where(f.col("to") == "dead")
     return numbered.select(
         "death_broker",

@@ -16,8 +16,8 @@ RECORD = (
     "leader_epoch long, version long, phases array<array<string>>, malformed boolean"
 )
 """A row: where a line is from, and the fields of `Decision`, null where it is none; or a `problem` without a line."""
-PARTITION = r"^(.*)-(\d+)$"
-"""The subject of a decision that wrote the state of a partition: topic and number."""
+PARTITION = r"(.*)-(\d+)"
+"""All of the subject of a decision that wrote the state of a partition: topic and number."""
 LATEST_MS = 4_102_444_800_000
 """Year 2100: a time from then on is no time in milliseconds, and a span so long none of a failover."""
 _ABOUT = re.compile(PARTITION, re.DOTALL | re.ASCII)
@@ -101,5 +101,5 @@ def _fits(decision: Decision) -> bool:
         return False
     if any(not 0 <= ms < LATEST_MS for _, ms in decision.phases or ()):
         return False
-    about = _ABOUT.match(decision.subject) if decision.version is not None and decision.leader is not None else None
+    about = _ABOUT.fullmatch(decision.subject) if decision.version is not None and decision.leader is not None else None
     return about is None or (len(about[2]) <= 10 and int(about[2]) < _INT32)

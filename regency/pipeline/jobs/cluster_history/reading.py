@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as f
 
 from regency.clients.histories import history_lines
@@ -84,22 +84,40 @@ def origins(read: DataFrame) -> DataFrame:
 def decisions(read: DataFrame) -> DataFrame:
     """Table `decisions`: each decision once, with `topic` and `partition` where it is about one, and `at_ms`.
 
-    `at_ms` is `time_ms`, made non-decreasing along a decider's numbers, as `merge_decisions` does.
+    `at_ms` is `time_ms`, made non-decreasing along a decider's numbers, as `merge_decisions` does. Decisions that
+    differ are all there, though a decider gave them the same number; its numbers in that epoch say nothing of the order
+    then, and `at_ms` is `time_ms`. `same_number`: how many there are of that number.
     """
-    good = read.where(f.col("line").isNotNull() & ~f.col("malformed")).drop("line", "problem", "malformed")
-    told = f.struct(*(f.col(f"`{name}`") for name in good.columns if name not in _IDENTITY))
-    once = good.groupBy(*_IDENTITY).agg(f.min(told).alias("told")).select(*_IDENTITY, "told.*")
-    own = f.expr(
-        "max(time_ms) over (partition by role, source, controller_epoch order by number "
-        "rows between unbounded preceding and current row)"
-    )
-    partition = f.regexp_extract("subject", PARTITION, 2)
-    placed = f.col("version").isNotNull() & f.col("leader").isNotNull() & (partition != "")
+    good = read.where(f.col("line").isNotNull() & ~f.col("malformed"))
+    once = good.drop("origin", "line", "problem", "malformed").distinct()
+    numbered = once.withColumn("same_number", f.count("*").over(Window.partitionBy(*_IDENTITY)))
+    decider = Window.partitionBy("role", "source", "controller_epoch")
+    so_far = decider.orderBy("number").rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    in_order = f.max("same_number").over(decider) == 1
+    at = f.when(in_order, f.max("time_ms").over(so_far)).otherwise(f.col("time_ms"))
+    number = f.regexp_extract("subject", _SUBJECT, 2).try_cast("int")
+    placed = f.col("version").isNotNull() & f.col("leader").isNotNull() & number.isNotNull()
     return (
-        once.drop("origin")
-        .withColumn("at_ms", own)
-        .withColumn("topic", f.when(placed, f.regexp_extract("subject", PARTITION, 1)))
-        .withColumn("partition", f.when(placed, partition.cast("int")))
+        numbered.withColumn("at_ms", at)
+        .withColumn("topic", f.when(placed, f.regexp_extract("subject", _SUBJECT, 1)))
+        .withColumn("partition", f.when(placed, number))
+    )
+
+
+def doubtful(decisions: DataFrame) -> list[Row]:
+    """Processes that gave the same number to different decisions: `role`, `source`, `times`, and the first of these.
+
+    `first` is (controller epoch, number). There are two processes to a broker at most.
+    """
+    several = decisions.where(f.col("same_number") > 1)
+    return (
+        several.groupBy("role", "source")
+        .agg(
+            f.count_distinct("controller_epoch", "number").alias("times"),
+            f.min(f.struct("controller_epoch", "number")).alias("first"),
+        )
+        .orderBy("role", "source")
+        .collect()
     )
 
 
@@ -108,6 +126,7 @@ def day_of(ms: Column) -> Column:
     return f.date_add(f.lit("1970-01-01").cast("date"), f.floor(ms / 86_400_000).cast("int"))
 
 
+_SUBJECT = rf"(?s)\A{PARTITION}\z"
 _IDENTITY = ("role", "source", "controller_epoch", "number")
 
 
