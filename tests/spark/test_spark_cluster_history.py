@@ -30,8 +30,9 @@ STRANGE = (
     {"subject": "broker 99999999999999999999", "to": "dead", "leader": None},
     {"subject": "t-99999999999\r"},
     {"subject": "x-0", "from": "leader 1, isr [x], leader epoch 99999999999999999999", "version": 7, "role": "agent"},
+    {"subject": "x-1", "from": f"isr [{', '.join(['1'] * 30_000)}]", "version": 7, "role": "agent"},
 )
-"""Decisions whose words say what nobody can know."""
+"""Decisions whose words say what nobody can know, or at a length that nobody expects."""
 
 
 def write_history(directory: Path) -> list[Decision]:
@@ -122,7 +123,7 @@ def test_the_summary_counts_what_was_read_and_what_could_not_be(results: Any) ->
     assert (summary.origins, summary.malformed) == (9, 4 + len(ODD))
     assert 20 <= summary.duplicates <= 25  # as much of the torn file as can be unpacked
     assert summary.decisions == 32 + BIG + len(STRANGE)
-    assert summary.partitions == 7 + BIG
+    assert summary.partitions == 8 + BIG
     assert (summary.failovers, summary.elections, summary.unclean_elections) == (3, 17 + BIG, 1)
     told = {each.origin.rpartition("/in/")[2]: (each.malformed, each.why) for each in summary.problems}
     damage = told.pop("3/no.jsonl.gz")

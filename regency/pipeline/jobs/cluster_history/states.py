@@ -95,4 +95,7 @@ def _word(column: str, pattern: str, group: int = 1) -> Column:
 
 
 def _ids(text: Column) -> Column:
-    return f.when(text == "", f.array().cast("array<long>")).otherwise(f.split(text, ", *").cast("array<long>"))
+    """Ids with commas between; null where one of them is none."""
+    numbers = f.transform(f.split(text, ", *"), lambda each: each.try_cast("long"))
+    known = f.when(~f.exists(numbers, lambda each: each.isNull()), numbers)
+    return f.when(text == "", f.array().cast("array<long>")).otherwise(known)

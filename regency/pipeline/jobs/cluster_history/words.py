@@ -6,8 +6,8 @@ A number is an id or an epoch: what is none, or longer than any, is not known.
 from __future__ import annotations
 
 NUMBER = r"\d{1,10}"
-NUMBERS = rf"((?:{NUMBER}(?:, *{NUMBER})*)?)"
-"""What stands in the brackets of a list, also of an empty one."""
+NUMBERS = r"([\d, ]*)"
+"""What stands in the brackets of a list, also of an empty one. No group that repeats: Java recurses for each time."""
 LEADER_BEFORE = rf"^leader (-?{NUMBER}),"
 ISR_BEFORE = rf"isr \[{NUMBERS}\]"
 EPOCH_BEFORE = rf"leader epoch ({NUMBER})$"
