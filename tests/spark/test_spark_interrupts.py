@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from regency.cli.pipeline.interrupts import handlers_now, orderly_interrupts
+from regency.cli.pipeline.interrupts import Farewell, handlers_now, orderly_interrupts
 from regency.cli.signals import exit_on_termination
 
 
@@ -38,7 +38,7 @@ def test_a_job_that_is_interrupted_is_cancelled_and_the_session_answers_what_it_
         handlers = handlers_now()
         other = threading.Thread(target=interrupt)
         other.start()
-        with pytest.raises(SystemExit), orderly_interrupts(spark, handlers, stopped="There is no result."):
+        with pytest.raises(SystemExit), orderly_interrupts(spark, handlers, Farewell("There is no result.")):
             spark.range(0, 3, 1, 3).mapInArrow(endless, "id long").collect()
         other.join()
         assert spark.range(7).count() == 7

@@ -38,13 +38,48 @@ def handlers_now() -> dict[int, Handler]:
     return {number: handler for number, handler in found.items() if callable(handler)}
 
 
+class Farewell:
+    """The line that tells a user where a job stood when it was stopped, and what that means for it. Said once.
+
+    An interrupt may be taken for an error of Spark's further in: then it is said by whoever lets it out.
+    """
+
+    def __init__(self, stopped: str) -> None:
+        self._stopped = stopped
+        self._began: float | None = None
+        self._over = False
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Inside is the job; once it ended by itself, nothing was stopped."""
+        self._began = time.monotonic()
+        yield
+        self._over = True
+
+    @contextmanager
+    def at_last(self) -> Iterator[None]:
+        """Said by who leaves this, if not before."""
+        try:
+            yield
+        except (KeyboardInterrupt, SystemExit):
+            self.say()
+            raise
+
+    def say(self, standing: str = "") -> None:
+        """Say it, with how far tasks were."""
+        if not self._over:
+            self._over = True
+            began = self._began
+            where = "before Spark was there" if began is None else f"after {time.monotonic() - began:.0f} s{standing}"
+            say(f"Stopped {where}. {self._stopped}")
+
+
 @contextmanager
-def orderly_interrupts(session: SparkSession, handlers: Mapping[int, Handler], *, stopped: str) -> Iterator[None]:
+def orderly_interrupts(session: SparkSession, handlers: Mapping[int, Handler], farewell: Farewell) -> Iterator[None]:
     """Inside, `handlers` are called again, once jobs are cancelled and the main thread's connection to Java is hung up.
 
     A signal leaves an answer of Java behind that nobody takes: the next call, such as to stop the session, would wait
-    for it, and take it for its own. With what they raise, as SystemExit, a line says where it stood; `stopped` is what
-    that means for the job.
+    for it, and take it for its own. With what they raise, as SystemExit, `farewell` says where it stood.
     """
     context: Any = session.sparkContext
     client = context._gateway._gateway_client  # noqa: SLF001  (Py4J has no public way to hang up)
@@ -65,12 +100,11 @@ def orderly_interrupts(session: SparkSession, handlers: Mapping[int, Handler], *
         other.join(_CANCEL_S)
         leaving(number, frame)
 
-    began = time.monotonic()
     try:
-        with leaving.prevails(), _handled(dict.fromkeys(handlers, leave), handlers):
+        with leaving.prevails(), _handled(dict.fromkeys(handlers, leave), handlers), farewell.working():
             yield
     except (KeyboardInterrupt, SystemExit):
-        say(f"Stopped after {time.monotonic() - began:.0f} s{''.join(standing[:1])}. {stopped}")
+        farewell.say("".join(standing[:1]))
         raise
 
 

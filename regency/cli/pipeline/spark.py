@@ -17,10 +17,10 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from regency.cli.context import cluster_options, parse_pairs, say, stderr_is_terminal
+from regency.cli.context import cluster_options, parse_pairs, stderr_is_terminal
 from regency.cli.exits import CommandFailed
 from regency.cli.pipeline.failures import cause_of, what_to_do, why_failed, worst_line
-from regency.cli.pipeline.interrupts import handlers_now, interrupts_as_exits, java_ended, orderly_interrupts
+from regency.cli.pipeline.interrupts import Farewell, handlers_now, interrupts_as_exits, java_ended, orderly_interrupts
 from regency.cli.pipeline.spark_settings import blamed
 from regency.pipeline.session import LOCAL, require_packages, spark_session
 
@@ -68,13 +68,15 @@ def job_session(name: str, choice: SparkChoice, *, stopped: str) -> Iterator[Spa
     """
     require_packages()
     handlers = handlers_now()
-    with _errors_told(), interrupts_as_exits(handlers) as exits, ExitStack() as stack:
-        try:
-            session = stack.enter_context(_started(name, choice))
-        except (KeyboardInterrupt, SystemExit):
-            say(f"Stopped before Spark was there. {stopped}")
-            raise
-        stack.enter_context(orderly_interrupts(session, exits, stopped=stopped))
+    farewell = Farewell(stopped)
+    with (
+        farewell.at_last(),
+        _errors_told(),
+        interrupts_as_exits(handlers) as exits,
+        ExitStack() as stack,
+    ):
+        session = stack.enter_context(_started(name, choice))
+        stack.enter_context(orderly_interrupts(session, exits, farewell))
         stack.enter_context(_shown_tasks(session))
         with _errors_told():  # an exception of Spark's asks Java for its words, which ends further out
             yield session

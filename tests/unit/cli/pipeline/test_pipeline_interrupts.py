@@ -7,14 +7,17 @@ import signal
 import socketserver
 import subprocess
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pyspark import SparkContext, accumulators, java_gateway
 
-from regency.cli.pipeline import interrupts
-from regency.cli.pipeline.interrupts import handlers_now, interrupts_as_exits, java_ended, orderly_interrupts
+from regency.cli.exits import CommandFailed
+from regency.cli.pipeline import interrupts, spark
+from regency.cli.pipeline.interrupts import Farewell, handlers_now, interrupts_as_exits, java_ended, orderly_interrupts
 from regency.cli.signals import exit_on_termination
 
 WHENEVER = pytest.mark.parametrize("inside", ["while Spark starts", "while it works"])
@@ -49,7 +52,7 @@ def test_a_signal_hangs_up_cancels_all_jobs_and_says_where_it_stood(
     with exit_on_termination() as ending:
         handlers = handlers_now()
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # as Spark, which puts another there
-        with pytest.raises(SystemExit) as raised, orderly_interrupts(java, handlers, stopped="Nothing was written."):
+        with pytest.raises(SystemExit) as raised, orderly_interrupts(java, handlers, Farewell("Nothing was written.")):
             os.kill(os.getpid(), number)
             pytest.fail("the signal was not heard")
         assert raised.value.code == ending.status == status, "Py4J prints a traceback for KeyboardInterrupt"
@@ -63,18 +66,18 @@ def test_a_signal_hangs_up_cancels_all_jobs_and_says_where_it_stood(
 
 def test_a_java_that_is_gone_is_in_nobodys_way(capsys: pytest.CaptureFixture[str]) -> None:
     java: Any = Java(gone=True)
-    with pytest.raises(KeyboardInterrupt), orderly_interrupts(java, {}, stopped="There is no verdict."):
+    with pytest.raises(KeyboardInterrupt), orderly_interrupts(java, {}, Farewell("There is no verdict.")):
         raise KeyboardInterrupt
     with exit_on_termination():
         handlers = handlers_now()
-        with pytest.raises(SystemExit), orderly_interrupts(java, handlers, stopped="There is no verdict."):
+        with pytest.raises(SystemExit), orderly_interrupts(java, handlers, Farewell("There is no verdict.")):
             os.kill(os.getpid(), signal.SIGINT)
     assert capsys.readouterr().err == "Stopped after 0 s. There is no verdict.\n" * 2
 
 
 def test_errors_pass_without_a_word(capsys: pytest.CaptureFixture[str]) -> None:
     java: Any = Java()
-    with pytest.raises(ValueError, match="7"), orderly_interrupts(java, handlers_now(), stopped=""):
+    with pytest.raises(ValueError, match="7"), orderly_interrupts(java, handlers_now(), Farewell("")):
         raise ValueError("7")
     assert java.cancelled == []
     assert capsys.readouterr() == ("", "")
@@ -128,7 +131,7 @@ def test_nothing_is_said_to_java_once_it_is_to_end(monkeypatch: pytest.MonkeyPat
 def during(inside: str, handlers: dict[int, Any]) -> Any:
     if inside == "while Spark starts":
         return interrupts_as_exits(handlers)
-    return orderly_interrupts(Java(), handlers, stopped="")  # type: ignore[arg-type]
+    return orderly_interrupts(Java(), handlers, Farewell(""))  # type: ignore[arg-type]
 
 
 @WHENEVER
@@ -168,3 +171,27 @@ def test_while_spark_starts_ctrl_c_is_an_exit_too() -> None:
             os.kill(os.getpid(), signal.SIGINT)
         assert raised.value.code == ending.status == 130
         assert handlers_now() == handlers
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_an_interrupt_that_was_taken_for_an_error_is_told_all_the_same(
+    there: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    java: Any = Java()
+
+    @contextmanager
+    def starting(*_: object) -> Iterator[Any]:
+        if not there:
+            with suppress(SystemExit):
+                os.kill(os.getpid(), signal.SIGTERM)
+            raise CommandFailed("Java was lost while it started.")
+        yield java
+        os.kill(os.getpid(), signal.SIGTERM)  # when all is done
+
+    monkeypatch.setattr(spark, "_started", starting)
+    monkeypatch.setattr(spark, "_shown_tasks", lambda _: nullcontext())
+    session = spark.job_session("job", spark.SparkChoice("local", {}), stopped="Nothing was written.")
+    with exit_on_termination(), pytest.raises(SystemExit) as raised, session:
+        pass
+    assert raised.value.code == 143
+    assert capsys.readouterr().err == ("" if there else "Stopped before Spark was there. Nothing was written.\n")
