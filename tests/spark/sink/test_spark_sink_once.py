@@ -88,18 +88,19 @@ def test_whoever_is_killed_every_row_is_there_and_with_the_option_once(
     for job in (plain, once):
         job.dies("task", 0, rows=3000)
         job.dies("commit", 1)
-    once.dies("write", 2, rows=1500)
     once.dies("fail", 2)
     once.dies("write", 3, rows=1500)
 
-    for drivers in range(4):
+    damaged = None
+    for drivers in range(3):
         status, said = drive(plain, once)
         assert status == -signal.SIGKILL, said
-        assert (plain.died(), once.died()) == [(2, 0), (2, 2), (2, 3), (2, 5)][drivers], said
-    damaged = once.damage_newest_state()
+        assert (plain.died(), once.died()) == [(2, 0), (2, 2), (2, 4)][drivers], said
+        if damaged is not None:
+            assert f"regency sink: {damaged}: not whole. Rows that are written again are looked for from" in said
+        damaged = once.damage_newest_state() if once.died() == 2 else None  # of a batch that is all written
     status, said = drive(plain, once)
     assert status == 0, said
-    assert f"regency sink: {damaged}: not whole. Rows that are written again are looked for from" in said
 
     records = consume("sink-once")
     assert Counter(record.value for record in records) == once.rows
