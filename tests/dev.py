@@ -179,7 +179,7 @@ def ci(_: list[str]) -> int:
     stages: list[tuple[str, list[str | Path], int]] = [
         ("monitoring", [sys.executable, "-m", "pytest", "-q", *MONITORING], 240),
         ("documents", [sys.executable, "-m", "pytest", "-q", *DOCUMENTS], 240),
-        ("spark", [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadgroup", *SUITES["spark"]], 480),
+        ("spark", [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", *SUITES["spark"]], 480),
         ("demo", [sys.executable, "-m", "regency", "demo", "--no-progress"], 180),
         ("schedules", [sys.executable, "-m", "simulation", *DEEP, str(CI_SIM_S), "--seed", "1001"], 180),
         ("paused", [sys.executable, "-m", "simulation.paused"], 720),

@@ -18,8 +18,6 @@ from regency.history.records import Decision, decode_decision, encode_decisions
 from regency.pipeline.history_files import HIDDEN, escaped
 from regency.pipeline.jobs.publishing import PlaceTaken
 
-pytestmark = pytest.mark.xdist_group("cluster-history")  # in one process, whose tables all its tests share
-
 FIRST_DAY, SECOND_DAY = date(2026, 5, 4), date(2026, 5, 5)
 BIG = 150
 ODD = (
