@@ -32,9 +32,8 @@ MONITORING = ("tests/integration/monitoring", "tests/unit/deploy")
 DOCUMENTS = ("tests/integration/docs",)
 IN_CI = ("tests/integration/monitoring", "tests/integration/docs")
 """What `test` without a name leaves to the stages of `ci`: one cluster after another, for minutes."""
-SIM_S, CI_SIM_S = 85, 45
-"""Seconds that `test` gives to simulated schedules, so that it takes ten minutes, and `ci` to others of them."""
-DEEP = ("--profile", "deep", "--seconds")
+SIM_S = 85
+"""Seconds that `test` gives to simulated schedules, so that it takes ten minutes."""
 MOST_WORKERS = 8
 """Processes that `test` spreads pytest over, two per core: clusters wait more than they work, and need memory."""
 
@@ -128,7 +127,7 @@ def test(arguments: list[str]) -> int:
     workers = ["-n", str(min(MOST_WORKERS, 2 * (os.cpu_count() or 1))), "--dist", "worksteal"]
     later = [f"--ignore={path}" for path in IN_CI]
     status = run([sys.executable, "-m", "pytest", "-q", *workers, *paths, *later, *arguments])
-    return status if status != 0 or arguments else sim([*DEEP, str(SIM_S), "--all-points"])
+    return status if status != 0 or arguments else sim(["--profile", "deep", "--seconds", str(SIM_S), "--all-points"])
 
 
 def sim(arguments: list[str]) -> int:
@@ -181,7 +180,6 @@ def ci(_: list[str]) -> int:
         ("documents", [sys.executable, "-m", "pytest", "-q", *DOCUMENTS], 240),
         ("spark", [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", *SUITES["spark"]], 480),
         ("demo", [sys.executable, "-m", "regency", "demo", "--no-progress"], 180),
-        ("schedules", [sys.executable, "-m", "simulation", *DEEP, str(CI_SIM_S), "--seed", "1001"], 180),
         ("paused", [sys.executable, "-m", "simulation.paused"], 720),
         ("defects", [sys.executable, "-m", "simulation.defects", "--known"], 720),
     ]

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from typing import NamedTuple
+from itertools import islice
+from typing import Final, NamedTuple
 
 from regency.model.ids import BrokerId
+
+_BORDERS: Final = 500
+"""How many batches are looked at for where another may begin: enough to get over some damage, and soon done."""
 
 
 class Batch(NamedTuple):
@@ -79,13 +83,9 @@ class Comparison:
         return not replica.ended and not replica.pending
 
     def borders(self, offset: int) -> list[int]:
-        """Where replicas' batches above `offset` begin, as far as they came and are not compared yet."""
-        return [
-            batch.last_offset + 1
-            for replica in self._replicas.values()
-            for batch in replica.pending
-            if batch.last_offset >= offset
-        ]
+        """Where batches above `offset` begin, in the replica of which most came that is not compared yet; the next."""
+        most = max((replica.pending for replica in self._replicas.values()), key=len)
+        return [batch.last_offset + 1 for batch in islice(most, _BORDERS) if batch.last_offset >= offset]
 
     def take(self, broker: BrokerId, batches: Iterable[Batch]) -> None:
         """The replica's next batches."""

@@ -265,6 +265,7 @@ class _Reading:
         if start > self.comparison.next_offset(broker):
             if search is not None:
                 del self.searches[broker]
+                self.careful.discard(broker)
                 self.damages.append(Damaged(broker, search.damaged, search.what, min(start, self.bound) - 1))
             self.comparison.skip_to(broker, start)
             self.end_if_done(broker)

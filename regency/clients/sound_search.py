@@ -25,20 +25,21 @@ class SoundSearch:
 
     @property
     def until(self) -> int:
-        """Offsets below are left out: as found so far, the end where nothing was."""
-        return self._end if self._sound is None else self._sound
+        """Offsets below are left out: as found so far; where nothing sound was, what the replica has by now."""
+        return self._limit if self._sound is None else self._sound
 
     @property
     def probe(self) -> int | None:
         """The offset to ask for next; None where the search is over."""
+        top = min(self._limit, self.until)
         nearest = self._at(self._refused + 1)
-        if nearest >= min(self._limit, self.until):
+        if nearest >= top:
             return None
-        if self._sound is not None:
-            middle = self._at((self._refused + 1 + self._sound) // 2)
-            return middle if middle < self._sound else nearest
+        if top < self._end:
+            middle = self._at((self._refused + 1 + top) // 2)
+            return middle if middle < top else nearest
         ahead = self._at(self._refused + self._step)
-        return ahead if ahead < self._limit else self._limit - 1
+        return ahead if ahead < top else top - 1
 
     def refused(self, probe: int) -> None:
         """Nothing sound came from there."""
@@ -56,6 +57,7 @@ class SoundSearch:
         if base_offset <= self.damaged or (base_offset > probe and probe in self._borders):
             sound = probe
         self._sound = min(sound, self.until)
+        self._limit = min(self._limit, max(probe, self._refused + 1))  # from here on up there is nothing nearer
 
     def nothing_from(self, probe: int) -> None:
         """The log, or what may be read of it, ends at or below."""

@@ -36,6 +36,9 @@ _UNCHECKED = {
 }
 """Files of a machine are read as they are, whatever checksums Hadoop once wrote beside them (`.NAME.crc`)."""
 
+_WHOLE = {"ignoreCorruptFiles": False, "ignoreMissingFiles": False}
+"""Unless they are chosen, whatever a site has set for all sessions: what is left out so is left out in silence."""
+
 
 class PathMissing(FilesUnreadable):
     """There is nothing at a path, and nothing that it matches."""
@@ -117,7 +120,8 @@ def text_of(session: SparkSession, files: Sequence[str], **options: bool) -> Dat
 
     Raises FilesUnreadable where Spark would leave one of them out.
     """
-    reader = session.read.options(**_UNCHECKED, **options)
+    chosen: dict[str, str | bool] = {**_UNCHECKED, **_WHOLE, **options}
+    reader = session.read.options(**chosen)
     text = reader.text([escaped(each) for each in files], lineSep="\n", recursiveFileLookup=True)
     found = len(text.inputFiles())
     if found != len(files):
@@ -140,11 +144,10 @@ def unread(error: Exception) -> bool:
     return "FAILED_READ_FILE" in str(error)
 
 
-def damaged(session: SparkSession, files: Sequence[str]) -> dict[str, str]:
-    """What is wrong with each file that cannot be opened, or unpacked to its end. Reads these, in Spark's driver."""
+def damaged(session: SparkSession, files: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Each file that cannot be opened, or unpacked to its end, and why. Reads them in Spark's driver, one by one."""
     from py4j.protocol import Py4JJavaError  # noqa: PLC0415  (an extra)
 
-    wrong: dict[str, str] = {}
     for name in files:
         try:
             _read_through(session, name)
@@ -152,10 +155,9 @@ def damaged(session: SparkSession, files: Sequence[str]) -> dict[str, str]:
             thrown = error.java_exception
             kind, said = str(thrown.getClass().getSimpleName()), str(thrown.getMessage())
             if not name.endswith(GZIP) or kind in _UNOPENED:
-                wrong[name] = f"it cannot be read: {said}"
+                yield name, f"it cannot be read: {said}"
             else:
-                wrong[name] = CUT_OFF if kind == "EOFException" else no_gzip(said)
-    return wrong
+                yield name, CUT_OFF if kind == "EOFException" else no_gzip(said)
 
 
 def _of_this_machine(session: SparkSession, path: str) -> str | None:
@@ -241,11 +243,14 @@ def _codecs(session: SparkSession) -> list[str]:
 
 
 def _add_elsewhere(session: SparkSession, path: str, found: Found) -> None:
+    codecs: list[str] | None = None
     for name, size, named in _standing_for(session, path):
         if not named and not name.endswith(SUFFIXES):
             found.others.append(name)
             continue
-        why = HIDDEN if is_hidden(name) else _unpacked_otherwise(name, _codecs(session)) if named else ""
+        if named and codecs is None:
+            codecs = _codecs(session)
+        why = HIDDEN if is_hidden(name) else _unpacked_otherwise(name, codecs or ()) if named else ""
         if not why:
             found.files.append(name)
         elif size > 0:

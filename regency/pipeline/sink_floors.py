@@ -106,10 +106,11 @@ def finish(state: SinkState, write: WriteId) -> SinkState:
     """The state when every task of `write` has finished.
 
     Of a batch that is done again the older floors stay, and those of topics that were chosen since come to them: it may
-    be repeated once more.
+    be repeated once more. What is pending stays, too: the next batch may have begun before this one was repeated.
     """
     done, floors = state.done, state.pending or {}
     if done is not None and done.query == write.query and done.batch == write.batch:
-        floors = {**floors, **done.floors}
+        again = DoneBatch(write.query, write.batch, {**floors, **done.floors})
+        return msgspec.structs.replace(state, number=state.number + 1, done=again)
     done = DoneBatch(write.query, write.batch, floors)
     return msgspec.structs.replace(state, number=state.number + 1, pending=None, done=done)

@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
+from urllib.parse import quote
 from zlib import crc32
 
 import msgspec
@@ -179,11 +180,14 @@ def _open(location: str) -> tuple[fs.FileSystem, str]:
     """The file system of a location, and the path in it. Raises PipelineOptionInvalid."""
     scheme, colon, rest = location.partition(":")
     if not colon or "/" in scheme:
-        return fs.LocalFileSystem(), location.rstrip("/")
+        return fs.LocalFileSystem(), os.path.normpath(location)  # as Hadoop, which follows no link before a `..`
     if scheme == "file":
-        return fs.LocalFileSystem(), "/" + rest.strip("/")
+        return fs.LocalFileSystem(), os.path.normpath("/" + rest.strip("/"))
+    host, slash, below = rest.removeprefix("//").partition("/")
+    # to Hadoop a % stands for itself
+    uri = f"{_HADOOP_NAMES.get(scheme, scheme)}:{rest[: len(rest) - len(slash + below) - len(host)]}{host}{slash}"
     try:
-        files, path = fs.FileSystem.from_uri(f"{_HADOOP_NAMES.get(scheme, scheme)}:{rest}")
+        files, path = fs.FileSystem.from_uri(uri + quote(below))
     except (OSError, ValueError, pa.ArrowException) as error:
         raise PipelineOptionInvalid(
             CHECKPOINT,

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import confluent_kafka
 import pytest
+from light_java import LIGHT_JAVA
 
 from regency.cluster.cluster import Cluster
 from regency.cluster.processes import ProcessState
@@ -22,7 +23,7 @@ from regency.pipeline.session import spark_session
 HERE = Path(__file__).parent
 SETTINGS = {
     "spark.driver.memory": "1g",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # two fifths less work for short tests
+    "spark.driver.extraJavaOptions": LIGHT_JAVA,
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.streaming.stopTimeout": "20s",
 }

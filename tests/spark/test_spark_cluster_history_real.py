@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka.admin import AdminClient, NewTopic
+from light_java import LIGHT_JAVA
 
 from regency.cluster.cluster import Cluster
 from regency.model.ids import TopicPartition
 
-LIGHT_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""It runs for seconds: what a second compiler gains costs more."""
 WITHIN_S = 90
 ALONE, THREE = TopicPartition("history-alone", 0), TopicPartition("history-three", 0)
 

@@ -17,6 +17,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from confluent_kafka.admin import AdminClient
+from light_java import LIGHT
 
 from regency.chaos.flights import airlines, flights_by_hour
 from regency.cli.pipeline.flights_input import produce_flights
@@ -152,7 +153,7 @@ def test_a_driver_killed_while_it_runs_leaves_nothing_twice(
     words = [
         *(sys.executable, "-m", "regency", "-o", "json", "--bootstrap-server", cluster.bootstrap_servers),
         *("pipeline", "flights", "--to", str(output), "--topic", "flights-once", "--max-offsets", str(MOST)),
-        *("--master", "local[2]", "--conf", "spark.driver.memory=1g"),
+        *("--master", "local[2]", "--conf", "spark.driver.memory=1g", *LIGHT),
     ]
     first = subprocess.Popen(
         [*words, "--every", "0.1", "--produce", "--flights", str(COUNT)],

@@ -6,17 +6,19 @@ import subprocess
 import sys
 
 import pytest
+from light_java import SMALL
 
 pytestmark = pytest.mark.spark
 
-FAILS = """
+FAILS = f"""
+SETTINGS = {SMALL!r}
 from regency.cli.exits import CommandFailed
 from regency.cli.pipeline.spark import SparkChoice, job_session
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
 
 try:
-    with job_session("fails", SparkChoice("local[1]", {"spark.driver.memory": "512m"}), stopped="") as session:
+    with job_session("fails", SparkChoice("local[1]", SETTINGS), stopped="") as session:
         try:
             session.range(1).select(f.array("id")[f.col("id") + 7]).collect()
         except PySparkException as error:

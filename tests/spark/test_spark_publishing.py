@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from light_java import SMALL
 
 from regency.pipeline.files import OutputUnwritable, located
 from regency.pipeline.jobs import publishing
@@ -16,13 +17,14 @@ from regency.pipeline.jobs.publishing import PlaceTaken, published
 
 pytestmark = pytest.mark.spark
 
-DIES = """
+DIES = f"""
+SETTINGS = {SMALL!r}
 import os, signal, sys
 from regency.pipeline.files import OutputUnwritable
 from regency.pipeline.jobs.publishing import published
 from regency.pipeline.session import spark_session
 
-with spark_session("dies", master="local[1]", settings={"spark.driver.memory": "512m"}) as session:
+with spark_session("dies", master="local[1]", settings=SETTINGS) as session:
     with published(session, sys.argv[1], mark="done", overwrite=False) as staging:
         staging.write("half", b"of it")
         print(os.listdir(os.path.dirname(sys.argv[1])), flush=True)

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from kafka import TopicPartition as ClientPartition
 from kafka.admin import KafkaAdminClient
+from light_java import LIGHT
 from msgspec.structs import replace
 
 from regency.chaos.workload import careful_producer
@@ -324,6 +325,7 @@ def test_the_command_on_executors_of_their_own(cluster: Cluster, sound: str, tmp
         "spark.driver.memory=1g",
         "--conf",
         "spark.executor.memory=512m",
+        *LIGHT,
     ]
     words = command(cluster, "pipeline", "replica-audit", sound, "--to", str(tmp_path / "rows"), *spark)
     result = subprocess.run(

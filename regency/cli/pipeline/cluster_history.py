@@ -62,7 +62,9 @@ def cluster_history(paths: tuple[str, ...], to: str, overwrite: bool, ask: bool,
             agents = {broker: node.address for broker, node in wire.controllers().items()}
         if not agents and not paths:
             raise CommandFailed("There are no live brokers to ask.", hint="Name their history files instead.")
-    with job_session("regency cluster-history", spark, stopped=f"Nothing was written to {to}.") as session:
+    with job_session(
+        "regency cluster-history", spark, stopped=f"{to} is as it was, or has all of the new results."
+    ) as session:
         from regency.pipeline.jobs.cluster_history.job import cluster_history as run  # noqa: PLC0415  (needs Spark)
 
         summary = run(session, paths=paths, agents=agents, to=to, overwrite=overwrite, top=top)

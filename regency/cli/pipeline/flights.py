@@ -122,9 +122,8 @@ def flights(
     first_that_answers(options.servers)
     if produce:
         refuse_records(options.servers, topic)
-    less = ", without --produce if it wrote flights" if produce else ""
-    stopped = f"The same command goes on from there{less}."
-    with job_session("regency flights", spark, stopped=stopped) as session:
+    stopped = "The same command goes on from there."
+    with job_session("regency flights", spark, stopped=lambda: stopped) as session:
         if _SHUFFLE not in spark.settings:
             session.conf.set(_SHUFFLE, str(max(2, session.sparkContext.defaultParallelism)))
         run = FlightsRun(session, options)
@@ -132,7 +131,9 @@ def flights(
         if target is not None:
             ensure_topic(options.servers, target, WantedTopic())
         if produce:
+            stopped = f"Not all flights are in {topic}: begin again with another --topic."
             produce_flights(options.servers, topic, count)
+            stopped = "The same command without --produce goes on from there."
         try:
             run.run(tell=say)
         except BaseException:

@@ -44,7 +44,7 @@ class Farewell:
     An interrupt may be taken for an error of Spark's further in: then it is said by whoever lets it out.
     """
 
-    def __init__(self, stopped: str) -> None:
+    def __init__(self, stopped: str | Callable[[], str]) -> None:
         self._stopped = stopped
         self._began: float | None = None
         self._over = False
@@ -71,7 +71,7 @@ class Farewell:
             self._over = True
             began = self._began
             where = "before Spark was there" if began is None else f"after {time.monotonic() - began:.0f} s{standing}"
-            say(f"Stopped {where}. {self._stopped}")
+            say(f"Stopped {where}. {self._stopped() if callable(self._stopped) else self._stopped}")
 
 
 @contextmanager

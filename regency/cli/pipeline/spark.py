@@ -59,10 +59,10 @@ def spark_options(command: Callable[..., object]) -> Callable[..., object]:
 
 
 @contextmanager
-def job_session(name: str, choice: SparkChoice, *, stopped: str) -> Iterator[SparkSession]:
+def job_session(name: str, choice: SparkChoice, *, stopped: str | Callable[[], str]) -> Iterator[SparkSession]:
     """A Spark session for a job, stopped at the end; tasks are shown on a terminal meanwhile.
 
-    `stopped` says what it means that the job is stopped by Ctrl-C or SIGTERM.
+    `stopped` says what it means that the job is stopped by Ctrl-C or SIGTERM; a function is asked by then.
 
     Raises CommandFailed in the place of every error of Spark, of Java and of a task; SparkMissing without the extra.
     """

@@ -26,6 +26,8 @@ from regency.model.ids import BrokerId
 _WORST_FIRST = (DAMAGED, DIVERGES, FAILED, MISSING, OFFLINE, BEHIND, AGREES)
 _READ = (AGREES, DIVERGES, DAMAGED)
 _MAY_PASS = (BEHIND, OFFLINE, MISSING, FAILED)
+_AWAY = (OFFLINE, MISSING)
+"""Nothing is known of such a replica by the second look, so that the first has not become untrue."""
 
 
 def merged(whole: Partition, pieces: Sequence[PartitionResult]) -> PartitionResult:
@@ -63,7 +65,7 @@ def after_another_look(first: PartitionResult, second: PartitionResult) -> Parti
     damages = joined([*first.damages, *second.damages])
     before = {each.broker: each for each in first.replicas}
     now = {each.broker: each for each in second.replicas}
-    lost = {broker for broker, each in before.items() if each.state in _READ and now[broker].state in _MAY_PASS}
+    lost = {broker for broker, each in before.items() if each.state in _READ and now[broker].state in _AWAY}
     compared = sum(each.state in _READ for each in second.replicas)
     stands = bool(lost) and (bool(second.divergences) or compared < 2)
     is_old = all(any(map(each.overlaps, first.divergences)) for each in second.divergences)

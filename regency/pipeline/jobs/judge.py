@@ -150,7 +150,7 @@ def judge_files(
         return _verdict(session, paths, files, allow, producers, most)
     except (PySparkException, Py4JJavaError) as error:
         if unread(error):
-            for name, why in damaged(session, files).items():
+            for name, why in damaged(session, files):
                 raise HistoryMalformed(f"{name}: {why}.", hint=TORN_HINT) from error
         raise
 

@@ -317,8 +317,19 @@ def test_damage_and_the_end_of_a_replica_that_is_behind() -> None:
     wire.logs[2, T0].refused = {5}
     wire.logs[2, T0].mark = 6
     [result] = verify(wire)
-    assert [(each.offset, each.to_offset) for each in result.damages] == [(5, 19)]
+    assert [(each.offset, each.to_offset) for each in result.damages] == [(5, 5)]
     assert (result.replicas[1].state, result.replicas[1].read_to) == ("damaged", 5)
+    assert "its high watermark is 6, the partition's is 20" in result.replicas[1].detail
+
+
+def test_what_is_behind_damage_at_the_mark_is_waited_for() -> None:
+    wire = three()
+    wire.logs[2, T0].refused = {5}
+    wire.logs[2, T0].mark = 6
+    wire.logs[2, T0].mark_rises_after = 5
+    [result] = verify(wire, patience_s=60)
+    assert [(each.offset, each.to_offset) for each in result.damages] == [(5, 5)]
+    assert (result.replicas[1].state, result.replicas[1].read_to) == ("damaged", 20)
 
 
 def test_retention_that_removes_the_damage_meanwhile_is_no_end() -> None:
@@ -331,6 +342,8 @@ def test_retention_that_removes_the_damage_meanwhile_is_no_end() -> None:
     assert result.replicas[1].state == "damaged"
     assert [(each.offset, each.to_offset) for each in result.damages] == [(5, 11)]
     assert result.replicas[1].read_to == 20
+    asked = [offset for fetch in wire.fetches for _, offset in fetch.get(2, []) if offset >= 12]
+    assert asked == [12, 15, 18], "several batches at a time again"
 
 
 def test_damage_in_many_partitions_is_placed_where_answers_have_room_for_one() -> None:

@@ -296,6 +296,18 @@ def test_damage_stands_also_when_its_broker_is_away_at_the_second_look() -> None
     )
 
 
+def test_a_replica_that_cannot_be_read_by_the_second_look_agrees_no_more() -> None:
+    first = fives()
+    before = read({1: first[1], 2: first[2]}, replace(partition_of(first, b3="it does not answer"), end=END))
+    second = read(first, replace(partition_of(first), end=END))
+    failed = replace(second.replicas[1], state="failed", detail="its broker cannot read it at offset 5", read_to=5)
+    after = PartitionResult(second.partition, [second.replicas[0], failed, second.replicas[2]], [], [])
+    told = after_another_look(before, after)
+    assert [(each.state, each.detail) for each in told.replicas if each.broker == failed.broker] == [
+        ("failed", "its broker cannot read it at offset 5")
+    ]
+
+
 def test_damage_that_is_not_there_any_more_stands() -> None:
     first = fives(b2=15)
     first[1].refused_at = 7

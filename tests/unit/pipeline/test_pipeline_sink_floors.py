@@ -14,7 +14,7 @@ from regency.pipeline.errors import PipelineOptionInvalid
 from regency.pipeline.sink_errors import BatchBehindSink, SinkStateUnusable
 from regency.pipeline.sink_floors import SinkState, TopicFloors, WritePlan, begin, finish
 from regency.pipeline.sink_identity import WriteId
-from regency.pipeline.sink_state import StateStore
+from regency.pipeline.sink_state import StateStore, _open
 
 QUERY, OTHER = UUID(int=1), UUID(int=2)
 TOPIC_ID, NEW_ID = UUID(int=10), UUID(int=11)
@@ -64,6 +64,15 @@ def test_a_batch_that_spark_repeats_although_it_was_finished_is_read_back_from_i
     assert plan(state, begun).for_write(WriteId(QUERY, 4)) == (ends(5), True), "and once more"
 
 
+def test_a_batch_that_had_begun_keeps_its_floors_while_the_one_before_is_repeated():
+    state = finish(begin(SinkState(), ends(5))[0], WriteId(QUERY, 4))
+    state, _ = begin(state, ends(9))  # and tasks of batch 5 write, before a power cut takes what Spark noted last
+    state, begun = begin(state, ends(15))
+    assert plan(state, begun).for_write(WriteId(QUERY, 4)) == (ends(5), True)
+    state, begun = begin(finish(state, WriteId(QUERY, 4)), ends(15))
+    assert plan(state, begun).for_write(WriteId(QUERY, 5)) == (ends(9), True)
+
+
 def test_a_topic_that_is_new_to_a_repeated_batch_is_read_back_from_where_it_ended_before_that():
     new, later = {"u": TopicFloors(NEW_ID, {0: 3})}, {"u": TopicFloors(NEW_ID, {0: 8})}
     done = finish(begin(SinkState(), ends(5))[0], WriteId(QUERY, 4))
@@ -74,7 +83,7 @@ def test_a_topic_that_is_new_to_a_repeated_batch_is_read_back_from_where_it_ende
     state = finish(state, WriteId(QUERY, 4))
     state, begun = begin(state, later)
     assert plan(state, begun).for_write(WriteId(QUERY, 4)) == ({**ends(5), **new}, True), "and once more"
-    assert plan(state, begun).for_write(WriteId(QUERY, 5)) == (later, False)
+    assert plan(state, begun).for_write(WriteId(QUERY, 5)) == ({**ends(9), **new}, True), "it may have begun before"
 
 
 def test_a_batch_that_may_have_begun_under_a_lost_state_is_read_back_from_where_the_one_before_began():
@@ -270,6 +279,17 @@ def test_a_state_that_cannot_be_written_or_read_is_told_with_its_path(tmp_path: 
 def test_a_location_nobody_can_reach_is_refused():
     with pytest.raises(PipelineOptionInvalid, match="Option checkpointLocation: 'dbfs:/c' cannot be reached"):
         StateStore("dbfs:/c")
+
+
+@pytest.mark.parametrize("name", ["a%20b", "a b", "ü", "a?b#c", "a%"])
+def test_a_location_elsewhere_is_taken_as_hadoop_takes_it(name: str):
+    files, path = _open(f"gs://bucket/{name}/c/")
+    assert (files.type_name, path) == ("gcs", f"bucket/{name}/c")
+
+
+def test_a_location_of_this_machine_is_taken_as_hadoop_takes_it():
+    written = ["/a/link/../b/", "file:/a/b", "file:///a/b/", "rel/./x", "/a%20b"]
+    assert [_open(each)[1] for each in written] == ["/a/b", "/a/b", "/a/b", "rel/x", "/a%20b"]
 
 
 def test_states_grow_with_random_ids_and_stay_equal(tmp_path: Path):

@@ -140,7 +140,7 @@ def _read(
     try:
         return parsed({})
     except (PySparkException, Py4JJavaError) as error:
-        wrong = damaged(session, found.files) if unread(error) else {}
+        wrong = dict(damaged(session, found.files)) if unread(error) else {}
         if not wrong:
             raise
     return parsed(wrong)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from contextlib import nullcontext
 from types import SimpleNamespace
 
@@ -139,3 +140,33 @@ def test_a_topic_with_records_is_told_before_spark_is_started(monkeypatch: pytes
     done = CliRunner().invoke(cli, words, prog_name="regency")
     assert done.exit_code == 6
     assert "Topic flights has 7 records already" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("at", "words"),
+    [
+        ("ensure_topic", "The same command goes on from there."),
+        ("produce_flights", "Not all flights are in flights: begin again with another --topic."),
+        ("run", "The same command without --produce goes on from there."),
+    ],
+)
+def test_a_stop_says_what_is_to_be_typed_next(at: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Callable[[], str]] = []
+    said: list[str] = []
+
+    def stop(*_: object, **__: object) -> None:
+        said.append(asked[0]())
+
+    run_as(monkeypatch, Fails)
+    session = SimpleNamespace(
+        conf=SimpleNamespace(set=lambda *_: None), sparkContext=SimpleNamespace(defaultParallelism=2)
+    )
+    monkeypatch.setattr(module, "job_session", lambda *_, stopped: (asked.append(stopped), nullcontext(session))[1])
+    monkeypatch.setattr(module, "refuse_records", lambda *_: None)
+    for name in ("ensure_topic", "produce_flights"):
+        monkeypatch.setattr(module, name, stop if name == at else lambda *_, **__: None)
+    if at == "run":
+        monkeypatch.setattr(Fails, "run", stop)
+    command = ["pipeline", "flights", "--to", "d", "--produce", "--bootstrap-server", "h:1"]
+    CliRunner().invoke(cli, command, prog_name="regency")
+    assert said == [words]
