@@ -171,8 +171,12 @@ def test_a_follower_that_stops_shrinks_isrs_refuses_writes_and_comes_back(
 
 
 def test_a_broker_that_dies_hands_its_counts_over_and_gets_them_back(
-    cluster: Cluster, create_topic: Callable[..., None], scrapes: Callable[..., Any], eventually: Any
+    new_cluster: Callable[..., Cluster],
+    create_topic: Callable[..., None],
+    scrapes: Callable[..., Any],
+    eventually: Any,
 ) -> None:
+    cluster = new_cluster(settings={"auto.leader.rebalance.enable": "false"})  # it follows all until the test ends
     create_topic(cluster, partitions=6)
     ask, dead = scrapes(cluster), cluster.broker_ids[0]
     survivors = cluster.broker_ids[1:]

@@ -62,7 +62,7 @@ def test_a_plan_is_executed_verified_and_rolled_back(
     eventually: Any,
 ) -> None:
     regency("topics", "create", "t", "--assignment", "1:2,2:3,3:1,1:2")
-    before = replicas()
+    before = eventually(replicas, what="every broker has heard of the topic")
     kept = books(four, "t")
     kept.write(1_000)
     told = json.loads(
