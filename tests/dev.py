@@ -32,7 +32,7 @@ MONITORING = ("tests/integration/monitoring", "tests/unit/deploy")
 DOCUMENTS = ("tests/integration/docs",)
 IN_CI = ("tests/integration/monitoring", "tests/integration/docs")
 """What `test` without a name leaves to the stages of `ci`: one cluster after another, for minutes."""
-SIM_S = 85
+SIM_S = 60
 """Seconds that `test` gives to simulated schedules, so that it takes ten minutes."""
 MOST_WORKERS = 8
 """Processes that `test` spreads pytest over, two per core: clusters wait more than they work, and need memory."""

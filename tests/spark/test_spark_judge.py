@@ -125,7 +125,7 @@ def test_a_torn_file_is_an_error_that_names_it_and_says_why(spark: Any, tmp_path
     with pytest.raises(HistoryMalformed, match=r"torn \[1\]\.jsonl\.gz: it is cut off"):
         judge_history(spark, [str(tmp_path)])
     torn.write_bytes(b"hello, no gzip at all\n")
-    wrong = damaged(spark, [str(good), str(torn), "no.jsonl"])
+    wrong = dict(damaged(spark, [str(good), str(torn), "no.jsonl"]))
     assert list(wrong) == [str(torn), "no.jsonl"] and "it cannot be read: File no.jsonl" in wrong["no.jsonl"]
     assert wrong[str(torn)].startswith("it is no gzip file, or damaged (")
 
