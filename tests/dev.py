@@ -175,10 +175,10 @@ def compose_test(arguments: list[str]) -> int:
 def ci(_: list[str]) -> int:
     """The longer stages after ./dev test, each with its seconds and a cap."""
     prometheus([])
+    pytest = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile"]
     stages: list[tuple[str, list[str | Path], int]] = [
-        ("monitoring", [sys.executable, "-m", "pytest", "-q", *MONITORING], 240),
-        ("documents", [sys.executable, "-m", "pytest", "-q", *DOCUMENTS], 240),
-        ("spark", [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", *SUITES["spark"]], 480),
+        ("monitoring and documents", [*pytest, *MONITORING, *DOCUMENTS], 360),
+        ("spark", [*pytest, *SUITES["spark"]], 540),
         ("demo", [sys.executable, "-m", "regency", "demo", "--no-progress"], 180),
         ("paused", [sys.executable, "-m", "simulation.paused"], 720),
         ("defects", [sys.executable, "-m", "simulation.defects", "--known"], 720),
