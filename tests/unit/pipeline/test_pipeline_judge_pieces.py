@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from regency.history.operations import Drained, HistoryMalformed, Recreated, encode_operations
-from regency.pipeline.history_files import Found, by_names, escaped, is_hidden, undecoded
+from regency.pipeline.history_files import Found, by_names, escaped, is_hidden, text_of, undecoded
 from regency.pipeline.jobs.judge import whole_of
 
 
@@ -56,3 +59,19 @@ def test_names_that_java_does_not_find_are_known_by_its_encoding() -> None:
     assert "ISO-8859-1" in undecoded("/h/ü.jsonl", "ISO-8859-1"), "where this Python takes names as UTF-8"
     assert undecoded("/h/ü.jsonl", "x-of-java-alone") != ""
     assert undecoded("/h/\udcff.jsonl", "UTF-8").startswith("its name is no UTF-8")
+
+
+def test_no_setting_of_a_site_lets_spark_leave_out_what_it_cannot_read() -> None:
+    told: list[dict[str, object]] = []
+
+    def options(**chosen: object) -> SimpleNamespace:
+        told.append(chosen)
+        return SimpleNamespace(text=lambda files, **_: SimpleNamespace(inputFiles=lambda: files))
+
+    session: Any = SimpleNamespace(read=SimpleNamespace(options=options))
+    text_of(session, ["file:/a.jsonl"])
+    text_of(session, ["file:/a.jsonl"], ignoreCorruptFiles=True)
+    assert [(each["ignoreCorruptFiles"], each["ignoreMissingFiles"]) for each in told] == [
+        (False, False),
+        (True, False),
+    ]
