@@ -21,7 +21,7 @@ from regency.broker_agent.wire.codec import (
     parse_request,
 )
 from regency.broker_agent.wire.peer import PeerUnavailable
-from regency.clients import connections
+from regency.clients import connections, reading
 from regency.clients.connections import Connections
 from regency.clients.settings import ClientSettings, client_settings
 from regency.model.clock import ManualClock
@@ -321,3 +321,9 @@ def log() -> type[FakeLog]:
 @pytest.fixture
 def batch() -> Callable[..., bytes]:
     return make_batch
+
+
+@pytest.fixture
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who reads replicas asks again at once."""
+    monkeypatch.setattr(reading, "_PAUSE_S", 0)
