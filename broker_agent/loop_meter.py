@@ -1,5 +1,6 @@
-"""How busy the data loop is: how much of its time it waits for something to happen, and how late it comes to what is
-due. The selector is the one place where the loop waits.
+"""How busy the data loop is: how much of its time it waits for something to happen, how late it comes to what is due,
+and how long each of its steps takes. The selector is the one place where the loop waits: a step is all that the loop
+does between two waits, for everything that was ready at once.
 """
 
 from __future__ import annotations
@@ -7,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import selectors
 from collections import deque
-from time import perf_counter_ns
+from time import perf_counter_ns, thread_time_ns
 
 from regency.runtime.metrics.recent import RecentTimes
 
@@ -18,17 +19,33 @@ OVER_LOOKS = 60
 
 
 class MeteredSelector(selectors.DefaultSelector):
-    """The selector of an asyncio loop, which knows for how long it has waited."""
+    """The selector of an asyncio loop, which knows for how long it has waited, and what lay between two waits.
+
+    Steps are told apart by what they used of a processor and by the time that went by: a step that waits for a disk,
+    or for a processor that others have, is long by the second alone.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.waited_ns = 0
+        self.steps_cpu = RecentTimes()
+        """Processor time of the loop's thread in each step, on the clock of `LoopMeter.now_ms`."""
+        self.steps_wall = RecentTimes()
+        """Time that each step took, on the same clock."""
+        self._step_cpu_ns = 0
+        self._step_wall_ns = 0
+        """When the running step began; 0 before the first."""
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """As ever, with the time counted."""
+        """As ever, with the times counted."""
         began = perf_counter_ns()
+        if self._step_wall_ns:
+            now_ms = began // 1_000_000
+            self.steps_cpu.record((thread_time_ns() - self._step_cpu_ns) // 1000, now_ms)
+            self.steps_wall.record((began - self._step_wall_ns) // 1000, now_ms)
         ready = super().select(timeout)
-        self.waited_ns += perf_counter_ns() - began
+        self._step_cpu_ns, self._step_wall_ns = thread_time_ns(), perf_counter_ns()
+        self.waited_ns += self._step_wall_ns - began
         return ready
 
 
@@ -38,6 +55,8 @@ class LoopMeter:
     def __init__(self, selector: MeteredSelector) -> None:
         self.lag = RecentTimes()
         """How late the look came, on the clock of `now_ms`."""
+        self.steps = {"cpu": selector.steps_cpu, "wall": selector.steps_wall}
+        """How long steps of the loop were, by the clock that tells it."""
         self._selector = selector
         self._looks: deque[tuple[int, int]] = deque([(perf_counter_ns(), selector.waited_ns)], maxlen=OVER_LOOKS + 1)
         self._handle: asyncio.TimerHandle | None = None

@@ -18,7 +18,8 @@ from regency.broker_agent.probes import Recovery
 from regency.broker_agent.replication.replica_manager import ReplicaManager
 from regency.model.clock import Clock
 from regency.runtime.metrics import table_agent as names
-from regency.runtime.metrics.families import Family, Wanted, timers, value
+from regency.runtime.metrics.families import Family, Labels, Wanted, timers, value, values
+from regency.runtime.metrics.names import QUANTILES
 
 _IO = Path("/proc/self/io")
 
@@ -69,6 +70,7 @@ class AgentMetrics:
         yield value(names.NETWORK_IDLE, self._meter.idle_share)
         yield value(names.HANDLERS_IDLE, self._meter.idle_share)
         yield from timers(names.LOOP_LAG, {(): self._meter.lag}, LoopMeter.now_ms())
+        yield values(names.LOOP_STEP, _steps(self._meter))
         yield value(names.CONTROLLER_EPOCH, 0 if ruling is None else ruling.epoch)
         yield value(names.BROKER_EPOCH, parts.broker_epoch())
         yield value(names.LOGS_OPENED, self._recovery.opened)
@@ -87,6 +89,15 @@ class AgentMetrics:
         if listener is not None:
             topics = {row.topic for row in found.hosted}
             self._loop.post(lambda: listener.traffic.keep(topics))
+
+
+def _steps(meter: LoopMeter) -> Iterable[tuple[Labels, float]]:
+    """Rows of the loop's steps: Kafka's quantiles as dashboards spell them, and the longest."""
+    quantiles = (*QUANTILES, ("1", 1.0))
+    for clock, times in meter.steps.items():
+        read = times.read(LoopMeter.now_ms(), [at for _, at in quantiles])
+        for (text, _), ms in zip(quantiles, read.quantiles_ms, strict=True):
+            yield (clock, text), ms / 1000
 
 
 def _disk() -> Iterable[Family]:

@@ -190,6 +190,13 @@ BROKER_EPOCH = own("regency_broker_epoch", _GAUGE, "Epoch of this broker's regis
 LOOP_LAG = own(
     "regency_data_loop_lag_ms", _TIMER, "How late the data loop comes to what is due; looked at once a second."
 )
+LOOP_STEP = own(
+    "regency_loop_step_seconds",
+    _GAUGE,
+    "How long the data loop was at all that was ready at once: clock cpu is its thread's processor time, wall the time "
+    "that went by. Quantiles of the last five minutes; 1 is the longest.",
+    ("clock", "quantile"),
+)
 LOGS_OPENED = own("regency_recovery_logs_opened", _GAUGE, "Logs that this start has opened.")
 LOGS_FOUND = own("regency_recovery_logs_found", _GAUGE, "Logs that this start has found.")
 FENCED = own(
@@ -248,6 +255,7 @@ AGENT_METRICS: tuple[MetricName, ...] = (
     CONTROLLER_EPOCH,
     BROKER_EPOCH,
     LOOP_LAG,
+    LOOP_STEP,
     LOGS_OPENED,
     LOGS_FOUND,
     FENCED,

@@ -46,6 +46,26 @@ def test_a_loop_that_waits_is_idle_and_one_that_works_is_not() -> None:
     assert idleness(work_s=0.1, wait_s=0.0) < 0.5 < idleness(work_s=0.0, wait_s=0.2)
 
 
+def test_a_long_step_of_the_loop_is_seen_by_the_clock_that_it_ran_on() -> None:
+    selector = MeteredSelector()
+
+    async def scenario() -> None:
+        await asyncio.sleep(0)
+        deadline = time.thread_time() + 0.06
+        while time.thread_time() < deadline:
+            pass
+        await asyncio.sleep(0)
+        time.sleep(0.2)  # as in a write to a disk that hangs
+        await asyncio.sleep(0)
+
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
+        runner.run(scenario())
+    steps = LoopMeter(selector).steps
+    longest = {clock: times.read(LoopMeter.now_ms(), [1.0]).quantiles_ms[0] for clock, times in steps.items()}
+    assert 58 <= longest["cpu"] < 150, "the step that computed; the one that waited used no processor"
+    assert longest["wall"] >= 195
+
+
 class PlayedSession:
     generation = 1
     connected = True
