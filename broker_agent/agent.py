@@ -41,6 +41,7 @@ from regency.broker_agent.replication.fetcher_pool import threads
 from regency.broker_agent.replication.replica_manager import ReplicaManager
 from regency.broker_agent.reporter import GrpcReports, Reporter
 from regency.broker_agent.stored_configs import StoredConfigs
+from regency.broker_agent.watchdog import Watchdog
 from regency.history.writer import HistoryWriter
 from regency.model.clock import SystemClock
 from regency.model.endpoints import format_endpoint
@@ -138,6 +139,9 @@ class Agent:
         stack.callback(self._meter.stop)
         self._serve_http(stack)
         await self._assembly.start(stack)
+        watchdog = Watchdog(lambda: self._meter.looked, LoopMeter.now_ms, self._settings.regency_loop_watchdog_ms)
+        watchdog.start()
+        stack.callback(watchdog.stop)
         self._metrics.state = BrokerState.RUNNING
         ports = {endpoint.listener: endpoint.port for endpoint in self._endpoints}
         ports |= {"HTTP": self._http_port, "CONTROLLER_HTTP": self._child.http_port}

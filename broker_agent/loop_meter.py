@@ -57,6 +57,8 @@ class LoopMeter:
         """How late the look came, on the clock of `now_ms`."""
         self.steps = {"cpu": selector.steps_cpu, "wall": selector.steps_wall}
         """How long steps of the loop were, by the clock that tells it."""
+        self.looked = 0
+        """How often the loop has come to the look."""
         self._selector = selector
         self._looks: deque[tuple[int, int]] = deque([(perf_counter_ns(), selector.waited_ns)], maxlen=OVER_LOOKS + 1)
         self._handle: asyncio.TimerHandle | None = None
@@ -88,5 +90,6 @@ class LoopMeter:
     def _look(self, due: float) -> None:
         late = asyncio.get_running_loop().time() - due
         self.lag.record(int(late * 1_000_000), self.now_ms())
+        self.looked += 1
         self._looks.append((perf_counter_ns(), self._selector.waited_ns))
         self.start()

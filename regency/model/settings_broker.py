@@ -127,6 +127,8 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     regency_http_host: str | None = None
     """None: as the inter-broker listener."""
     regency_report_interval_ms: int = 1_000
+    regency_loop_watchdog_ms: int = 30_000
+    """0: no watchdog."""
     regency_reconcile_interval_ms: int = 30_000
 
     def __post_init__(self) -> None:

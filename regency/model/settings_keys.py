@@ -282,6 +282,12 @@ _REGENCY = (
     ),
     Key("regency.isr.notification.quiet.ms", _NATURAL, "ms", "ISR changes are announced when the last is this old,"),
     Key("regency.isr.notification.max.delay.ms", _NATURAL, "ms", "or when the first of them is this old."),
+    Key(
+        "regency.loop.watchdog.ms",
+        Number(0, special="0: never; else 5000 or more"),
+        "ms",
+        "An agent whose data loop hangs for so long, as in a disk that does not answer, writes all stacks and ends.",
+    ),
     Key("regency.report.interval.ms", _POSITIVE, "ms", "Shortest time between two reports to the controller."),
     Key("regency.reconcile.interval.ms", _POSITIVE, "ms", "How often a controller compares reports with its wishes."),
 )

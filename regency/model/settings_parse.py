@@ -27,6 +27,7 @@ _WITHOUT_END: Final = (
     "replica.alter.log.dirs.io.max.bytes.per.second",
 )
 """Keys whose default is the greatest number there is, and is told as that."""
+_SHORTEST_WATCHDOG_MS: Final = 5_000
 _NO_ORIGINS: Final[Mapping[str, str]] = {}
 
 
@@ -147,6 +148,9 @@ def _check_together(settings: BrokerSettings, values: Mapping[str, object], prob
     for name in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
         if values.get(name) == 0:
             problems.add(name, "expected 1 or more, or -1 for ever: nothing could be kept for no time")
+    if 0 < settings.regency_loop_watchdog_ms < _SHORTEST_WATCHDOG_MS:
+        why = f"expected 0, or {_SHORTEST_WATCHDOG_MS} or more: work of some seconds is not a loop that hangs"
+        problems.add("regency.loop.watchdog.ms", why)
     if COMPACT in settings.log_cleanup_policy:
         problems.add("log.cleanup.policy", NO_COMPACTION)
     if settings.regency_http_port == settings.regency_controller_http_port > 0:
