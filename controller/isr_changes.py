@@ -24,14 +24,23 @@ def on_isrs_changed(term: Term) -> None:
     changed = refresh_leadership(term.context, term.store, known)
     crash_point("controller.isr_changes.after_read")
     tell_leaders(term, changed)
-    read, term.context.unjudged = term.context.unjudged, {}  # also what was read before its notification came
+    judge_isrs(term, known)
+    crash_point("controller.isr_changes.before_deletion")
+    term.store.delete_notifications(listed)
+
+
+def judge_isrs(term: Term, named: Iterable[TopicPartition] = ()) -> None:
+    """Take out of the ISRs that others wrote and that were read since who does not work, and finish reassignments.
+
+    Also of partitions `named`. Notifications bring it about, and reconciling where they are lost. Raises
+    ControllerMoved, ZkError.
+    """
+    read, term.context.unjudged = term.context.unjudged, {}
     judged = {each: mzxid for each, mzxid in read.items() if _is_known(term, each)}
     bounced = _mark_bounced(term, judged)
     take_offline(term, _gone_members(term, judged))
     _let_return(term, bounced)
-    finish(term, known)
-    crash_point("controller.isr_changes.before_deletion")
-    term.store.delete_notifications(listed)
+    finish(term, dict.fromkeys((*judged, *named)))
 
 
 def _is_known(term: Term, partition: TopicPartition) -> bool:

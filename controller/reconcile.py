@@ -8,13 +8,16 @@ turn. See docs/explain.md.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import NamedTuple
 
 from regency.controller.brokers import tell_leaders
 from regency.controller.context import ControllerContext
 from regency.controller.events import ControllerState, OfTerm
 from regency.controller.hosted_digests import HostedDigests, expected
+from regency.controller.isr_changes import judge_isrs
 from regency.controller.partition_state_machine import refresh_leadership
+from regency.controller.reassignment_requests import finish
 from regency.controller.reconcile_rules import Difference, Repair, compare, judge_uncalled_for
 from regency.controller.reports import ReplicaReport
 from regency.controller.term import Term
@@ -74,6 +77,8 @@ class Reconciler:
         queue.put_later(again, config.reconcile_confirm_ms if self._suspects else config.reconcile_interval_ms)
 
     def _look(self) -> Iterator[None]:
+        judge_isrs(self._term)
+        yield from self._go_on_reassigning()
         yield from self._refresh()
         context = self._term.context
         for broker in sorted(context.usable):
@@ -83,6 +88,14 @@ class Reconciler:
             last = self._reports.last(broker, epoch)
             if last is not None and last.digest != self._digests.of(broker):
                 yield from self._compare(broker, epoch)
+
+    def _go_on_reassigning(self) -> Iterator[None]:
+        """Whatever it was that should have told that a reassignment can go on."""
+        under_way = iter(list(self._term.context.reassigning))
+        while some := list(islice(under_way, STEP)):
+            crash_point("controller.reconcile.before_reassignments")
+            finish(self._term, some)
+            yield
 
     def _refresh(self) -> Iterator[None]:
         done = 0
@@ -143,6 +156,7 @@ class Reconciler:
         read = [each for each in confirmed if each.difference.repair is Repair.READ]
         self._count_and_note([*told, *stopped, *read])
         self._read(read)
+        judge_isrs(self._term)
 
     def _refresh_led(self, suspects: list[Suspect]) -> None:
         """Read what these brokers shall lead: one that lost its role may have written an ISR that nobody told of.

@@ -23,7 +23,7 @@ from regency.cluster.cluster import Cluster
 from regency.model import znode_paths as paths
 from regency.model import znodes
 from regency.model.ids import TopicPartition
-from regency.runtime.zk_session import SetData
+from regency.runtime.zk_session import Create, Delete, SetData
 
 pytestmark = pytest.mark.integration
 
@@ -112,6 +112,33 @@ def test_a_replica_a_role_and_a_fetcher_that_agents_forget_come_back(
     assert events.count(("reconcile", "told again")) >= 4
     versions = [each["version"] for each in told["decisions"] if "version" in each]
     assert versions == list(range(len(versions)))
+
+
+def test_a_reassignment_ends_although_the_notification_of_its_last_isr_is_removed_unread(
+    new_cluster: Callable[..., Cluster], create_topic: Callable[..., None], look: Callable[..., Any], eventually: Any
+) -> None:
+    late = dict.fromkeys(("regency.isr.notification.quiet.ms", "regency.isr.notification.max.delay.ms"), "5000")
+    cluster = new_cluster(settings={**SETTINGS, **late}, session_timeout_ms=60_000)
+    create_topic(cluster, partitions=1, replication=2)
+    first, second = look(cluster).isrs()[0]
+    third = next(each for each in cluster.broker_ids if each not in (first, second))
+    session = cluster.session()
+    asked = znodes.encode_asked_moves([(TopicPartition("t", 0), (second, third))])
+    session.multi([Create(paths.REASSIGN_PARTITIONS, asked)])
+    eventually(lambda: third in look(cluster).isrs()[0], what="the new replica is in sync")
+    controller = cluster.controller_process(cluster.wait_controller()).pid
+    os.kill(controller, signal.SIGSTOP)
+    try:
+        eventually(lambda: session.children(paths.ISR_CHANGE_NOTIFICATION).names, what="the leader has notified")
+        for name in session.children(paths.ISR_CHANGE_NOTIFICATION).names:
+            session.multi([Delete(f"{paths.ISR_CHANGE_NOTIFICATION}/{name}", None)])
+        assert set(look(cluster).isrs()[0]) == {first, second, third}
+    finally:
+        os.kill(controller, signal.SIGCONT)
+    eventually(lambda: set(look(cluster).isrs()[0]) == {second, third}, what="it has ended")
+    eventually(lambda: session.read(paths.REASSIGN_PARTITIONS) is None, what="nothing is asked for any more")
+    _, told = ask(cluster, "explain", "t", "0")
+    assert any(each["event"] == "reconcile" and "instead of" in each["why"] for each in told["decisions"])
 
 
 def test_the_doctor_sees_what_was_damaged_by_hand(

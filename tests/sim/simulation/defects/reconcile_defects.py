@@ -8,7 +8,7 @@ from regency.broker_agent.replication.api import PartitionState
 from regency.broker_agent.replication.control import ControlPath
 from regency.broker_agent.replication.partition import Partition
 from regency.broker_agent.replication.replica_manager import ReplicaManager
-from regency.controller import failover
+from regency.controller import failover, reconcile
 from regency.model.hosting import HostedRole
 from simulation.defects.patching import Defect, Patch
 
@@ -18,6 +18,14 @@ def _never_compared(patch: Patch) -> None:
         """Nobody compares."""
 
     patch.set(failover, "begin_reconciling", nothing)
+
+
+def _isrs_unjudged(patch: Patch) -> None:
+    def nothing(*_: Any) -> None:
+        """What is read goes into the context, and that is all."""
+
+    for each in ("judge_isrs", "finish"):
+        patch.set(reconcile, each, nothing)
 
 
 def _unfed_unsaid(patch: Patch) -> None:
@@ -44,6 +52,12 @@ DEFECTS: tuple[Defect, ...] = (
         "What agents report is never compared with what they shall host.",
         "own rule",
         _never_compared,
+    ),
+    Defect(
+        "reconciled-isrs-unjudged",
+        "A controller that reads an ISR because its notification was lost ends no reassignment by it.",
+        "own rule",
+        _isrs_unjudged,
     ),
     Defect(
         "fetcher-lost-unsaid",

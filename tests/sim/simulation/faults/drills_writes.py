@@ -13,6 +13,7 @@ from regency.model import znodes
 from regency.model.facts import ReplicaAssignment, TopicAssignment
 from regency.model.ids import BrokerId, TopicPartition, ZkVersion
 from simulation.admin import Admin
+from simulation.faults.memory_faults import take_away_notifications
 from simulation.faults.network_faults import Trouble
 from simulation.faults.plan import SECOND_US, Fault, Kind
 from simulation.faults.scripts import Script, Scripts
@@ -59,7 +60,10 @@ class _Drills(Scripts):
         yield lambda: bool(created)
 
     def notifications(self, fault: Fault, undone: ExitStack) -> Script:
-        """The first notification of every leader that takes somebody in is lost, and nothing happens afterwards."""
+        """The first notification of every leader that takes somebody in is lost, and nothing happens afterwards.
+
+        But that a partition moves, and that the notification of the ISR that ends the move is removed unread.
+        """
         del undone
 
         def lose(process: Process) -> None:
@@ -71,7 +75,15 @@ class _Drills(Scripts):
         host = self._world.hosts[fault.chance().choice(others)]
         self._stage.die(host, lossy=False)
         self._stage.later(int(fault.detail * SECOND_US), self._stage.keep_down(host))
-        yield 0.0
+        yield 4.0
+        if not self._world.shape.reconciles:
+            return
+        first, second, third = fault.chance().sample(sorted(self._world.hosts), 3)
+        moving = TopicPartition(f"moved-{fault.at_us}", 0)
+        self._write_topic(moving, [first, second])
+        yield lambda: len(self._isr(moving)) == 2
+        take_away_notifications(self._stage, fault.for_us)
+        self._ask({moving: (second, third)})
 
     def new_topics(self, fault: Fault, undone: ExitStack) -> Script:
         """ZooKeeper's reply to a new topic's state is lost; another topic is deleted and made anew while nobody looks.

@@ -12,6 +12,7 @@ from regency.controller.reports import ReplicaReport, Taken
 from regency.history.reader import read_history
 from regency.history.writer import HistoryWriter
 from regency.model import znode_paths as paths
+from regency.model import znodes
 from regency.model.hosting import HostedRole, replaced
 from regency.model.ids import TopicPartition
 from regency.protos import control_pb2 as pb
@@ -201,6 +202,29 @@ def test_a_newer_version_of_a_leader_is_read_from_zookeeper(reporters, world):
     assert repairs(reporters) == {"read again": 1}
     assert world.state("t")[2] == 0  # nobody was fenced
     assert hosted_again(world, 1) == [T0]
+
+
+def test_a_reassignment_is_finished_although_no_notification_told_that_all_are_in_sync(reporters, world):
+    world.start_broker(3)
+    world.ensemble.put(paths.REASSIGN_PARTITIONS, znodes.encode_asked_moves([(T0, (1, 3))]))
+    world.settle()
+    leader, _, epoch, controller = world.state("t")
+    world.write_state("t", 0, leader, (1, 2, 3), epoch=epoch, controller=controller)
+    reporters.change(leader, T0, zk_version=world.ensemble.nodes[paths.partition_state(T0)].version)
+    reporters.round()
+    assert world.state("t")[:2] == (1, (1, 3))
+    assert not world.term.context.reassigning
+    assert paths.REASSIGN_PARTITIONS not in world.ensemble.nodes
+
+
+def test_a_dead_member_is_taken_out_although_no_notification_told_that_it_is_in_sync_again(reporters, world):
+    world.kill_broker(2)
+    leader, isr, epoch, controller = world.state("t")
+    assert (leader, isr) == (1, (1,))
+    world.write_state("t", 0, leader, (1, 2), epoch=epoch, controller=controller)
+    reporters.change(1, T0, zk_version=world.ensemble.nodes[paths.partition_state(T0)].version)
+    reporters.round()
+    assert world.state("t")[:3] == (1, (1,), epoch + 1)
 
 
 def test_a_leader_epoch_that_zookeeper_does_not_have_is_overtaken(reporters, world):

@@ -209,7 +209,8 @@ def test_a_partition_that_never_had_a_leader_gets_one_from_whom_it_is_given_to(f
     four.write_topic("t", {0: [9]})
     four.write_asked(t=[2])
     assert four.state("t")[:2] == (2, (2,))
-    four.notify_isr_change(T0)
+    four.clock.advance(four.ruling.term.config.reconcile_interval_ms)  # its leader has nothing to tell of
+    four.settle()
     assert four.assigned() == ReplicaAssignment((2,))  # nothing is waited for: there never was a broker 9
 
 
