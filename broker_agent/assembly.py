@@ -244,7 +244,7 @@ class Assembly:
             self._ports.zookeeper_worker,
             self._ports.loop.post,
             self._ports.later,
-            logs.set_config,
+            logs.set_configs,
             ThrottleRates(
                 self._settings.leader_replication_throttled_rate,
                 self._settings.follower_replication_throttled_rate,
@@ -362,8 +362,7 @@ def _read_configs(configs: TopicConfigs, logs: LogManager) -> None:
     configs.watch()
     topics = sorted({partition.topic for partition in logs.all()})
     configs.load(topics)
-    for topic in topics:
-        logs.set_config(topic, configs.of(topic))
+    logs.set_configs({topic: configs.of(topic) for topic in topics})
 
 
 def _refuse_without_directory(logs: LogManager) -> None:

@@ -30,6 +30,8 @@ from regency.runtime.zk_session import WatchEvent, WatchEventType, WatchMode, Zk
 logger = logging.getLogger(__name__)
 
 RETRY_MS = 1000
+_TOLD_AT_ONCE = 500
+"""Topics whose new settings are told in one step of the data loop."""
 TOPICS_PREFIX = "topics/"
 BROKERS_PREFIX = "brokers/"
 
@@ -43,7 +45,8 @@ class _Held(msgspec.Struct, frozen=True):
 class TopicConfigs:
     """What logs are configured with. `of` belongs to the data loop; `watch` and `load` block, on other threads.
 
-    `changed` is called on the data loop with a topic and its new settings.
+    `changed` is called on the data loop with topics and their new settings, some at a time: a setting of all brokers
+    may change those of ten thousand.
     """
 
     def __init__(
@@ -54,7 +57,7 @@ class TopicConfigs:
         worker: Worker,
         post: Callable[[Callable[[], None]], None],
         later: Callable[[int, Callable[[], None]], object],
-        changed: Callable[[str, LogConfig], None],
+        changed: Callable[[Mapping[str, LogConfig]], None],
         static_rates: ThrottleRates = ThrottleRates(),  # noqa: B008 - a value
     ) -> None:
         self._broker_paths = (znode_paths.DEFAULT_BROKER_CONFIG, znode_paths.broker_config(broker))
@@ -251,10 +254,15 @@ class TopicConfigs:
             self._look(everything=False)
 
     def _tell(self, topics: Sequence[str]) -> None:
-        for topic in topics:
+        """Tell of some, as their settings are by now, and of the rest in a later step."""
+        some, rest = topics[:_TOLD_AT_ONCE], topics[_TOLD_AT_ONCE:]
+        for topic in some:
             logger.info("settings of topic %s changed", topic)
-            self._changed(topic, self.of(topic))
-        if topics:
+        if some:
+            self._changed({topic: self.of(topic) for topic in some})
+        if rest:
+            self._post(lambda: self._tell(rest))
+        elif some:
             self._tell_throttles()
 
     def _tell_throttles(self) -> None:

@@ -233,11 +233,12 @@ class LogManager:
                 crash_point("log.stray.after_rename")
                 logger.warning("%s is not assigned to this broker any more; kept as %s", topic_partition, log.directory)
 
-    def set_config(self, topic: str, config: LogConfig) -> None:
-        """Let all logs of a topic go by `config` from now on."""
+    def set_configs(self, configs: Mapping[str, LogConfig]) -> None:
+        """Let all logs of these topics go by their new settings from now on. Looks at every log, once."""
         for logs in (self._logs, self.futures.all()):
             for topic_partition, log in logs.items():
-                if topic_partition.topic == topic:
+                config = configs.get(topic_partition.topic)
+                if config is not None:
                     log.config = config
 
     def high_watermark_checkpoint(self, topic_partition: TopicPartition) -> Offset:

@@ -82,11 +82,14 @@ class PartitionLog(LogCore):
         )
 
     def _knows_every_producer(self, now_ms: int) -> bool:
-        """Whether all who ever wrote here are known: the log begins at 0, and is too young for anybody to expire."""
+        """Whether all who ever wrote here are known: the log begins at 0, and is too young for anybody to expire.
+
+        Its age goes by when its first segment was made or opened where its first batch claims to be of later.
+        """
         oldest = self._segments.first
         is_whole = self._log_start == oldest.base_offset == 0 and not self._producers.forgot
         expired_until_ms = now_ms - self._services.producer_expiration_ms
-        return is_whole and (self._log_end == 0 or expired_until_ms < oldest.first_timestamp)
+        return is_whole and (self._log_end == 0 or expired_until_ms < min(oldest.first_timestamp, oldest.created_ms))
 
     @_on_disk
     def append_as_follower(self, records: Buffer) -> AppendInfo:

@@ -28,7 +28,7 @@ class Following:
             loop,
             loop.post,
             loop.later,
-            lambda topic, config: self.changes.append((topic, config.retention_ms)),
+            lambda configs: self.changes.extend((topic, config.retention_ms) for topic, config in configs.items()),
             ThrottleRates(leader=7),
         )
         self.throttles: list[ThrottleRates] = []
@@ -226,6 +226,29 @@ def test_what_all_brokers_are_told_stands_below_what_one_is_told_and_both_below_
     planes, flights = following.configs.of("planes"), following.configs.of("flights")
     assert (planes.segment_bytes, flights.segment_bytes, flights.retention_ms) == (4096, 4096, 7)
     assert following.configs.of("new").retention_ms == 30
+
+
+def test_a_default_of_all_brokers_is_told_in_pieces_and_the_newest_holds_in_the_end(following: Following) -> None:
+    topics = [f"topic-{number}" for number in range(1_200)]
+    following.configs.load(topics)
+    told_at_once = []
+
+    def change(retention_ms: int) -> None:
+        content = znodes.encode_config({"log.retention.ms": str(retention_ms)})
+        following.server.put(znode_paths.DEFAULT_BROKER_CONFIG, content)
+        following.server.put(f"{znode_paths.config_change_prefix()}{retention_ms:010d}", encoded)
+
+    encoded = znodes.encode_config_change("brokers/<default>")
+    change(20)
+    while following.loop.posted:
+        before = len(following.changes)
+        following.loop.posted.pop(0)()
+        told_at_once.append(len(following.changes) - before)
+        if told_at_once.count(500) == 1 and told_at_once[-1]:
+            change(30)
+
+    assert max(told_at_once) == 500
+    assert dict(following.changes) == dict.fromkeys(topics, 30)
 
 
 def test_what_other_brokers_are_told_is_none_of_ours(following: Following) -> None:

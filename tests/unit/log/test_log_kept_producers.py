@@ -143,6 +143,15 @@ def test_idle_producers_are_forgotten(disk, batch):
     assert log.append_as_leader(batch(NOW, producer=(9, 0, 77)), 0, NOW).duplicate
 
 
+def test_a_first_batch_that_claims_to_be_of_the_future_keeps_nobody_from_expiring(disk, batch):
+    log = disk.log()
+    for producer, timestamp in ((8, NOW * 1000), (9, NOW)):  # the one takes microseconds for milliseconds
+        log.append_as_leader(batch(timestamp, producer=(producer, 0, 0)), 0, NOW)
+    later = NOW + 86_400_000
+    disk.manager.expire_producers(later)
+    assert log.append_as_leader(batch(later, producer=(9, 0, 77)), 0, later).base_offset == 2
+
+
 @pytest.mark.parametrize("clean", [True, False])
 def test_producers_expire_after_the_time_that_is_set_also_over_a_restart(disk, batch, clean):
     disk.open(producer_expiration_ms=10_000)

@@ -361,8 +361,8 @@ def test_epochs_answer_with_the_log_end(disk, batch):
 def test_configuration_may_change_under_a_log(disk, batch):
     log = disk.log()
     append(log, batch, 1)
-    disk.manager.set_config("other", LogConfig(max_message_bytes=1))
+    disk.manager.set_configs({"other": LogConfig(max_message_bytes=1)})
     append(log, batch, 1)
-    disk.manager.set_config("flights", msgspec.structs.replace(disk.config, max_message_bytes=1))
+    disk.manager.set_configs({"flights": msgspec.structs.replace(disk.config, max_message_bytes=1)})
     with pytest.raises(RecordsRejected):
         append(log, batch, 1)

@@ -155,11 +155,11 @@ class Broker:
         """Let retention take segments away."""
         log = self.log(partition)
         self.commit(partition)
-        self.manager.set_config(partition.topic, msgspec.structs.replace(CONFIG, retention_bytes=kept_bytes))
+        self.manager.set_configs({partition.topic: msgspec.structs.replace(CONFIG, retention_bytes=kept_bytes)})
         with self._doing("expire", partition, offset=int(log.log_end_offset)) as done:
             self.manager.run_retention(self.clock.wall_ms())
             done["offset"] = int(log.log_start_offset)
-        self.manager.set_config(partition.topic, CONFIG)
+        self.manager.set_configs({partition.topic: CONFIG})
 
     def minute(self) -> None:
         """What the data loop does every minute: checkpoints, and what was deleted is removed."""
