@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
+
+Message: TypeAlias = Any
+"""An object of one of kafka-python's message classes, which carry no types."""
 
 
 class ApiKey(IntEnum):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from functools import cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import msgspec
 from kafka.protocol.admin import (
@@ -49,7 +49,7 @@ from kafka.protocol.consumer import (
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
 from kafka.protocol.producer import InitProducerIdRequest, InitProducerIdResponse, ProduceRequest, ProduceResponse
 
-from regency.broker_agent.wire.apis import OFFERED, ApiKey
+from regency.broker_agent.wire.apis import OFFERED, ApiKey, Message
 from regency.broker_agent.wire.decoder import (
     DECODING_ERRORS,
     MAX_ANSWER_ELEMENTS,
@@ -109,9 +109,6 @@ __all__ = [
     "frame_response",
     "parse_request",
 ]
-
-Message: TypeAlias = Any
-"""An object of one of kafka-python's message classes, which carry no types."""
 
 _REQUESTS: Final[dict[ApiKey, Any]] = {
     ApiKey.PRODUCE: ProduceRequest,

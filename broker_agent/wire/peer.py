@@ -11,8 +11,7 @@ import threading
 import time
 from typing import Final
 
-from regency.broker_agent.wire.apis import ApiKey
-from regency.broker_agent.wire.codec import Message, decode_response, encode_request
+from regency.broker_agent.wire.apis import ApiKey, Message
 from regency.broker_agent.wire.errors import FrameMalformed
 from regency.model.errors import RegencyError
 
@@ -104,6 +103,11 @@ class PeerConnection:
             self._release()
 
     def _exchange(self, message: Message, version: int, timeout: float) -> Message:
+        from regency.broker_agent.wire.codec import (  # noqa: PLC0415  (a command that asks nobody does not pay for it)
+            decode_response,
+            encode_request,
+        )
+
         connection = self._socket or self._connect(min(timeout, self._connect_timeout))
         deadline = time.monotonic() + timeout
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF

@@ -7,10 +7,6 @@ from typing import Final
 
 import msgspec
 
-from regency.broker_agent.wire.codec import (
-    DescribeConfigsRequest,
-    IncrementalAlterConfigsRequest,
-)
 from regency.cli.context import say
 from regency.cli.refusals import refusal
 from regency.cli.wire import ClusterWire
@@ -61,6 +57,8 @@ class ConfigRow(msgspec.Struct, frozen=True):
 
 def describe(wire: ClusterWire, resource: Resource, keys: Sequence[str] | None = None) -> list[ConfigRow]:
     """The settings of a resource, sorted by key; `keys` None: all. Raises CommandFailed."""
+    from regency.broker_agent.wire.codec import DescribeConfigsRequest
+
     asked = DescribeConfigsRequest.DescribeConfigsResource(
         version=_DESCRIBE_VERSION,
         resource_type=resource.type,
@@ -101,6 +99,8 @@ def alter(
     wire: ClusterWire, resource: Resource, changes: Mapping[str, tuple[Operation, str | None]], *, dry_run: bool = False
 ) -> None:
     """Change settings. Raises CommandFailed; says what of it has no effect."""
+    from regency.broker_agent.wire.codec import IncrementalAlterConfigsRequest
+
     resource_class = IncrementalAlterConfigsRequest.AlterConfigsResource
     altered = resource_class(
         version=_ALTER_VERSION,

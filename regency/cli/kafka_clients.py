@@ -9,12 +9,13 @@ import struct
 import time
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from typing import TYPE_CHECKING
 
 import confluent_kafka
-from kafka.admin import KafkaAdminClient
-from kafka.errors import KafkaConnectionError, KafkaError, UnknownBrokerIdError
 
-from regency.broker_agent.wire.codec import DescribeClusterRequest
+if TYPE_CHECKING:
+    from kafka.admin import KafkaAdminClient
+
 from regency.broker_agent.wire.peer import PeerConnection, PeerUnavailable
 from regency.cli.exits import CommandFailed, Exit
 
@@ -31,6 +32,9 @@ _silent.propagate = False
 @contextmanager
 def admin_client(servers: str) -> Iterator[KafkaAdminClient]:
     """A client for admin requests. Raises CommandFailed when no broker answers, and for what goes wrong inside."""
+    from kafka.admin import KafkaAdminClient
+    from kafka.errors import KafkaConnectionError, KafkaError, UnknownBrokerIdError
+
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
     first = first_that_answers(servers)
     try:
@@ -82,6 +86,8 @@ def _connect_to_one_that_answers(client: KafkaAdminClient, first: str) -> None:
 
 def _registered(server: str) -> dict[str, int]:
     """Ids of all brokers by their address, as this one knows them; nothing where it does not tell."""
+    from regency.broker_agent.wire.codec import DescribeClusterRequest
+
     host, _, port = server.rpartition(":")
     timeout_ms = int(CONNECT_TIMEOUT_S * 1000)
     peer = PeerConnection(

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from regency.broker_agent.wire.codec import ElectLeadersRequest, Message, MetadataRequest
+from regency.broker_agent.wire.apis import Message
 from regency.cli.context import INT32_MAX, TOPIC_NAME, Seconds, cluster_options, current, say, show
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.kafka_clients import check_partition
@@ -138,6 +138,8 @@ def _of_topic(servers: str, topic: str, partitions: Sequence[int]) -> list[Topic
 
 
 def _request(election: str, wanted: Sequence[TopicPartition] | None, timeout: float) -> Message:
+    from regency.broker_agent.wire.codec import ElectLeadersRequest
+
     topics: list[Message] | None = None
     if wanted is not None:
         numbers: dict[str, list[int]] = {}
@@ -152,6 +154,8 @@ def _request(election: str, wanted: Sequence[TopicPartition] | None, timeout: fl
 
 def _leaders_of(wire: ClusterWire, broker: BrokerId, topics: Sequence[str]) -> dict[TopicPartition, int]:
     """Who leads the partitions of these topics, as a broker knows it; -1 for nobody."""
+    from regency.broker_agent.wire.codec import MetadataRequest
+
     if not topics:
         return {}
     wanted = [MetadataRequest.MetadataRequestTopic(version=METADATA_VERSION, name=name) for name in topics]

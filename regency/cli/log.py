@@ -6,7 +6,6 @@ import time
 
 import click
 
-from regency.broker_agent.wire.codec import AlterReplicaLogDirsRequest
 from regency.cli.context import INT32_MAX, TOPIC_NAME, Seconds, cluster_options, current, print_json, print_table, say
 from regency.cli.dump.command import dump
 from regency.cli.exits import CommandFailed, Exit
@@ -113,6 +112,8 @@ def move(topic: str, partition: int, broker: int, directory: str, timeout: float
 
 def _ask(wire: ClusterWire, broker: BrokerId, name: TopicPartition, directory: str) -> None:
     """Begin the move. Raises CommandFailed saying what is in the way."""
+    from regency.broker_agent.wire.codec import AlterReplicaLogDirsRequest
+
     dir_class = AlterReplicaLogDirsRequest.AlterReplicaLogDir
     topic = dir_class.AlterReplicaLogDirTopic(name=name.topic, partitions=[name.partition])
     wanted = AlterReplicaLogDirsRequest(version=ALTER_VERSION, dirs=[dir_class(path=directory, topics=[topic])])

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from regency.broker_agent.wire.codec import DescribeLogDirsRequest, Message
+from regency.broker_agent.wire.apis import Message
 from regency.cli.exits import CommandFailed
 from regency.cli.refusals import refusal
 from regency.cli.wire import ClusterWire, find
@@ -57,6 +57,8 @@ def all_dirs(
 
 def broker_dirs(wire: ClusterWire, broker: BrokerId, topics: Collection[str] | None) -> list[LogDirRow]:
     """Directories of one broker. Raises CommandFailed."""
+    from regency.broker_agent.wire.codec import DescribeLogDirsRequest
+
     answer = wire.ask(DescribeLogDirsRequest(version=VERSION, topics=None), VERSION, broker=broker)
     if answer.error_code != ErrorCode.NONE:
         raise refusal(f"broker {broker}", answer.error_code, None)

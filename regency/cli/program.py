@@ -9,7 +9,7 @@ import sys
 def main() -> None:
     """Import the commands, run one, and end the process with its status."""
     try:
-        from regency.cli.main import main as run  # noqa: PLC0415  (inside the `try`: that is what this file is for)
+        from regency.cli.main import main as run
 
         run()
     except KeyboardInterrupt:

@@ -7,11 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from regency.broker_agent.wire.codec import (
-    AlterPartitionReassignmentsRequest,
-    ListPartitionReassignmentsRequest,
-    Message,
-)
+from regency.broker_agent.wire.apis import Message
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.metadata import PartitionFacts, all_topics
 from regency.cli.refusals import refusal
@@ -76,6 +72,8 @@ def look(servers: str) -> Situation:
 
 def ongoing(wire: ClusterWire) -> dict[TopicPartition, ReplicaAssignment]:
     """All reassignments under way, by partition. Raises CommandFailed."""
+    from regency.broker_agent.wire.codec import ListPartitionReassignmentsRequest
+
     request = ListPartitionReassignmentsRequest(version=_VERSION, timeout_ms=REQUEST_TIMEOUT_MS, topics=None)
     answer = _ask_ruler(wire, request)
     found = {
@@ -111,6 +109,8 @@ def describe_refused(refused: Iterable[Refused], shown: int = 5) -> str:
 
 
 def _request(wanted: Sequence[tuple[TopicPartition, Replicas | None]]) -> Message:
+    from regency.broker_agent.wire.codec import AlterPartitionReassignmentsRequest
+
     topic_class = AlterPartitionReassignmentsRequest.ReassignableTopic
     by_topic: dict[str, list[Message]] = {}
     for partition, replicas in wanted:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
-from kafka import KafkaAdminClient
-from kafka.errors import KafkaTimeoutError
+
+if TYPE_CHECKING:
+    from kafka.admin import KafkaAdminClient
 
 from regency.cli.context import say
 from regency.cli.deletions import refuse_if_going
@@ -62,6 +64,8 @@ def refusal_of(reply: CreateReply) -> CommandFailed:
 
 def wait_for_leaders(client: KafkaAdminClient, topic: str, timeout_ms: int) -> None:
     """Return when each partition has a leader. Raises CommandFailed with IN_PROGRESS when that takes too long."""
+    from kafka.errors import KafkaTimeoutError
+
     try:
         client.wait_for_topics([topic], timeout_ms=timeout_ms)
     except KafkaTimeoutError as error:

@@ -10,7 +10,6 @@ import msgspec
 
 from regency.cli.context import say
 from regency.cli.wire import cluster_wire
-from regency.clients.replica_wire import Place, Unanswered, replica_wire
 from regency.model.ids import BrokerId, TopicId, TopicPartition
 
 TIMEOUT_MS = 3_000
@@ -46,6 +45,8 @@ def ask_replicas(
 
     Live brokers that do not answer are named on stderr.
     """
+    from regency.clients.replica_wire import replica_wire
+
     wanted: dict[BrokerId, list[TopicPartition]] = {}
     for each in partitions:
         for broker in each.replicas:
@@ -65,6 +66,8 @@ def ask_replicas(
 
 
 def _live(broker: int, told: object, led: object) -> LiveReplica:
+    from regency.clients.replica_wire import Place, Unanswered
+
     if isinstance(told, Place):
         lag = max(0, led.log_end - told.log_end) if isinstance(led, Place) else None
         return LiveReplica(broker, told.log_start, told.log_end, told.high_watermark, lag)

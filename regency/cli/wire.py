@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import msgspec
 
-from regency.broker_agent.wire.codec import DescribeClusterRequest, Message
+from regency.broker_agent.wire.apis import Message
 from regency.broker_agent.wire.peer import PeerConnection, PeerUnavailable
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.kafka_clients import first_that_answers
@@ -87,6 +87,8 @@ class ClusterWire:
         return max(ruling, key=lambda facts: facts.epoch or 0)
 
     def _nodes(self, endpoint_type: int) -> dict[BrokerId, Node]:
+        from regency.broker_agent.wire.codec import DescribeClusterRequest
+
         answer = self.ask(DescribeClusterRequest(version=1, endpoint_type=endpoint_type), 1)
         if answer.error_code != ErrorCode.NONE:
             raise refusal("the cluster", answer.error_code, answer.error_message)

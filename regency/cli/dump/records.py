@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from kafka.errors import UnsupportedCodecError
-from kafka.record.default_records import DefaultRecordBatch
+if TYPE_CHECKING:
+    from kafka.record.default_records import DefaultRecordBatch
 
 from regency.cli.dump.sink import Fact
 from regency.cli.spelling import UTF8, encoding_of, spelled
@@ -43,6 +44,9 @@ class RecordsUnreadable(Exception):
 
 def decode(file: str, header: BatchHeader, batch: memoryview, *, contents: bool) -> Iterator[RecordFact]:
     """Its records in order; with what they hold if `contents`. Raises RecordsUnreadable."""
+    from kafka.errors import UnsupportedCodecError
+    from kafka.record.default_records import DefaultRecordBatch
+
     try:
         for record in DefaultRecordBatch(batch):
             yield _fact(file, header, record, contents=contents)

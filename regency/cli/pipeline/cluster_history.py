@@ -65,7 +65,7 @@ def cluster_history(paths: tuple[str, ...], to: str, overwrite: bool, ask: bool,
     with job_session(
         "regency cluster-history", spark, stopped=f"{to} is as it was, or has all of the new results."
     ) as session:
-        from regency.pipeline.jobs.cluster_history.job import cluster_history as run  # noqa: PLC0415  (needs Spark)
+        from regency.pipeline.jobs.cluster_history.job import cluster_history as run
 
         summary = run(session, paths=paths, agents=agents, to=to, overwrite=overwrite, top=top)
         _tell(summary)

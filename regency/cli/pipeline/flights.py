@@ -11,7 +11,6 @@ from regency.cli.context import TOPIC_NAME, Seconds, current, print_json, say
 from regency.cli.exits import Exit
 from regency.cli.kafka_clients import first_that_answers
 from regency.cli.pipeline.directories import Directory
-from regency.cli.pipeline.flights_input import produce_flights, refuse_records
 from regency.cli.pipeline.spark import SparkChoice, job_session, spark_options
 from regency.cli.topic_making import WantedTopic, ensure_topic
 from regency.model.topic_names import InvalidTopicName, validate_topic_name
@@ -97,6 +96,8 @@ def flights(
       regency pipeline flights --to delays --every 10
       regency pipeline flights --once --to delays --bad-records skip -o json
     """
+    from regency.cli.pipeline.flights_input import produce_flights, refuse_records
+
     if count is not None and not produce:
         raise click.UsageError("--flights says how many --produce writes.")
     if to_topic is not None and no_topic:

@@ -166,7 +166,7 @@ def java_ended() -> Iterator[None]:
     Else it goes some seconds after this command, and never where Ctrl-C came while it started: then PySpark has told
     nobody of it yet, so that the place where it makes the process is looked at.
     """
-    from pyspark import java_gateway  # noqa: PLC0415  (an extra)
+    from pyspark import java_gateway
 
     launched: list[Popen[bytes]] = []
     launch: Any = java_gateway.Popen  # type: ignore[attr-defined]
@@ -189,7 +189,7 @@ def java_ended() -> Iterator[None]:
 
 def _hang_up() -> None:
     """Close Py4J's connections: else what Python collects later is reported to a Java that is not there any more."""
-    from pyspark import SparkContext  # noqa: PLC0415  (an extra)
+    from pyspark import SparkContext
 
     gateway: Any = SparkContext._gateway  # noqa: SLF001  (PySpark has no public way either)
     SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001

@@ -11,12 +11,7 @@ from regency.cli.exits import Exit
 from regency.cli.kafka_clients import first_that_answers
 from regency.cli.pipeline.directories import Directory
 from regency.cli.pipeline.spark import SparkChoice, job_session, spark_options
-from regency.cli.verify.report import report
-from regency.clients.assignments import assignments
 from regency.model.words import counted
-from regency.pipeline.files import refuse_unfit
-from regency.pipeline.jobs.audit_rows import write_parquet
-from regency.pipeline.jobs.replica_audit import AuditOptions, audit, refuse_unknown
 
 MOST_ROWS = 100
 """Replicas that a table shows in full."""
@@ -65,6 +60,12 @@ def replica_audit(
       regency pipeline replica-audit --master spark://host:7077 --throttle 20000000 --to /tmp/audit
       regency pipeline replica-audit -o json | jq '.partitions[].divergences'
     """
+    from regency.cli.verify.report import report
+    from regency.clients.assignments import assignments
+    from regency.pipeline.files import refuse_unfit
+    from regency.pipeline.jobs.audit_rows import write_parquet
+    from regency.pipeline.jobs.replica_audit import AuditOptions, audit, refuse_unknown
+
     servers = current().bootstrap_servers()
     options = AuditOptions(servers, topics or None, wait, int(timeout * 1000), throttle)
     first_that_answers(servers)  # in the words of every command, and before Spark has taken its seconds to start

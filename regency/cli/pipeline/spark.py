@@ -85,8 +85,8 @@ def job_session(name: str, choice: SparkChoice, *, stopped: str | Callable[[], s
 @contextmanager
 def _errors_told() -> Iterator[None]:
     """Raises CommandFailed in the place of what Spark and Java raise."""
-    from py4j.protocol import Py4JError, Py4JJavaError  # noqa: PLC0415  (an extra)
-    from pyspark.errors import PySparkException  # noqa: PLC0415
+    from py4j.protocol import Py4JError, Py4JJavaError
+    from pyspark.errors import PySparkException
 
     try:
         yield
@@ -122,8 +122,8 @@ def _started(name: str, choice: SparkChoice) -> Iterator[SparkSession]:
 
     On stdout is the job's result and nothing of Java's, which writes warnings of its own there.
     """
-    from py4j.protocol import Py4JError  # noqa: PLC0415  (an extra)
-    from pyspark.errors import PySparkException  # noqa: PLC0415
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
 
     with ExitStack() as stack:
         stack.enter_context(java_ended())  # after the session, or what there was of it
@@ -158,7 +158,7 @@ def _not_started(choice: SparkChoice, error: Exception, words: BinaryIO | None) 
 
 def _log_errors(wanted: bool) -> None:
     """Whether PySpark logs the errors that it raises. Its own loggers take fields that others refuse."""
-    from pyspark.logger import PySparkLogger  # noqa: PLC0415  (an extra)
+    from pyspark.logger import PySparkLogger
 
     for name in _PYSPARKS_ERRORS:
         PySparkLogger.getLogger(name).disabled = not wanted
@@ -189,7 +189,7 @@ def _shown_tasks(session: SparkSession) -> Iterator[None]:
     if not stderr_is_terminal():
         yield
         return
-    from py4j.protocol import Py4JError  # noqa: PLC0415  (an extra)
+    from py4j.protocol import Py4JError
 
     tracker = session.sparkContext.statusTracker()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 import grpc
 import msgspec
 
-from regency.broker_agent.wire.codec import DescribeLogDirsRequest
 from regency.broker_agent.wire.peer import PeerConnection, PeerUnavailable
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.top.reading import Reader
@@ -168,6 +167,8 @@ class Asker:
 
 def disk_used(host: str, port: int) -> float | None:
     """How full the fullest volume with a log directory of a broker is, 0 to 1; None where it does not tell."""
+    from regency.broker_agent.wire.codec import DescribeLogDirsRequest
+
     peer = PeerConnection(
         host, port, client_id="regency-cli", connect_timeout_ms=DISK_TIMEOUT_MS, request_timeout_ms=DISK_TIMEOUT_MS
     )

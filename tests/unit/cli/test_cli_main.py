@@ -226,3 +226,23 @@ def test_closed_pipe_is_quiet() -> None:
             check=False,
         )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+LOAD_ALL = """
+import sys, click
+from regency.cli.main import cli
+HEAVY = {"kafka", "pyspark", "py4j", "pyarrow", "numpy", "pandas", "matplotlib"}
+
+def load(command, path):
+    paid = HEAVY & set(sys.modules)
+    assert not paid, f"{' '.join(path)} imports {paid}"
+    if isinstance(command, click.Group):
+        for name in command.list_commands(click.Context(command)):
+            load(command.get_command(click.Context(command), name), [*path, name])
+
+load(cli, ["regency"])
+"""
+
+
+def test_help_of_no_command_waits_for_libraries_that_only_its_work_needs() -> None:
+    subprocess.run([sys.executable, "-c", LOAD_ALL], check=True)

@@ -285,7 +285,7 @@ def test_who_is_registered_and_does_not_answer_is_not_asked(
             raise CommandFailed("nobody")
         return live[0]
 
-    monkeypatch.setattr(kafka_clients, "KafkaAdminClient", FakeClient)
+    monkeypatch.setattr("kafka.admin.KafkaAdminClient", FakeClient)
     monkeypatch.setattr(kafka_clients, "first_that_answers", answers)
     monkeypatch.setattr(kafka_clients, "_registered", lambda server: registered if server == "h:2" else {})
 
@@ -295,7 +295,7 @@ def test_who_is_registered_and_does_not_answer_is_not_asked(
 
 
 def test_a_broker_that_is_needed_and_refuses_is_told_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka_clients, "KafkaAdminClient", FakeClient)
+    monkeypatch.setattr("kafka.admin.KafkaAdminClient", FakeClient)
     monkeypatch.setattr(kafka_clients, "first_that_answers", lambda _: "h:2")
     monkeypatch.setattr(kafka_clients, "_registered", lambda _: {"h:2": 2})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import nullcontext
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -16,6 +16,11 @@ from regency.cli.pipeline import flights_input
 from regency.clients.assignments import Assignments
 from regency.pipeline.files import OutputUnwritable
 from regency.pipeline.jobs.flights import BadRecord, FlightsCounts
+
+
+def home_of(name: str) -> ModuleType:
+    """Where the command finds what it calls."""
+    return flights_input if name == "produce_flights" else module
 
 
 @pytest.mark.parametrize(
@@ -94,7 +99,7 @@ def test_a_directory_that_cannot_be_made_is_told_before_a_topic_is_made_or_a_rec
     run_as(monkeypatch, NowhereToWrite)
     monkeypatch.setattr(flights_input, "assignments", lambda *_, **__: Assignments({}, {}))
     for name in ("ensure_topic", "produce_flights"):
-        monkeypatch.setattr(module, name, lambda *words, **_: made.append(words))
+        monkeypatch.setattr(home_of(name), name, lambda *words, **_: made.append(words))
     words = ["pipeline", "flights", "--to", "/proc/x", "--produce", "--bootstrap-server", "h:1"]
     done = CliRunner().invoke(cli, words, prog_name="regency")
     assert (done.exit_code, made) == (1, [])
@@ -162,9 +167,9 @@ def test_a_stop_says_what_is_to_be_typed_next(at: str, words: str, monkeypatch: 
         conf=SimpleNamespace(set=lambda *_: None), sparkContext=SimpleNamespace(defaultParallelism=2)
     )
     monkeypatch.setattr(module, "job_session", lambda *_, stopped: (asked.append(stopped), nullcontext(session))[1])
-    monkeypatch.setattr(module, "refuse_records", lambda *_: None)
+    monkeypatch.setattr(flights_input, "refuse_records", lambda *_: None)
     for name in ("ensure_topic", "produce_flights"):
-        monkeypatch.setattr(module, name, stop if name == at else lambda *_, **__: None)
+        monkeypatch.setattr(home_of(name), name, stop if name == at else lambda *_, **__: None)
     if at == "run":
         monkeypatch.setattr(Fails, "run", stop)
     command = ["pipeline", "flights", "--to", "d", "--produce", "--bootstrap-server", "h:1"]

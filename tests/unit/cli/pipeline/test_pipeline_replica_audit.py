@@ -31,7 +31,7 @@ def test_a_cluster_that_does_not_answer_is_told_as_everywhere() -> None:
 
 def test_a_topic_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "first_that_answers", lambda _: "localhost:1")
-    monkeypatch.setattr(module, "assignments", lambda *_, **__: Assignments({}, {}))
+    monkeypatch.setattr("regency.clients.assignments.assignments", lambda *_, **__: Assignments({}, {}))
     done = invoke("flights", "t")
     assert done.exit_code == 1
     assert "There is no topic flights, t. `regency topics list` shows what there is." in done.stderr
