@@ -20,7 +20,7 @@ from regency.model.errors import RegencyError
 from regency.model.ids import NO_LEADER, BrokerId, TopicId
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import admin_pb2, controller_pb2
-from regency.runtime.grpc_channels import Method, RpcFailed, call_async, open_channel
+from regency.runtime.grpc_channels import Method, RenewedChannel, RpcFailed
 from regency.runtime.grpc_clients import ControllerClient
 
 FORWARD_TIMEOUT_MS = 30_000
@@ -105,10 +105,10 @@ class _Patience:
 class AdminForwarder:
     """Forwards to the ruling controller's gRPC endpoint.
 
-    `own_port` tells the port of this agent's child: `require_local` means that this very child must rule, as Kafka
-    wants of the broker that a client takes for the controller, or have ruled last: clients do not know better at once,
-    and some do not ask again. `in_contact` tells whether this agent reaches ZooKeeper: where it does not for some
-    seconds, nobody waits for the election of another controller.
+    `own_port` tells the port by which this agent's child is reached: `require_local` means that this very child must
+    rule, as Kafka wants of the broker that a client takes for the controller, or have ruled last: clients do not know
+    better at once, and some do not ask again. `in_contact` tells whether this agent reaches ZooKeeper: where it does
+    not for some seconds, nobody waits for the election of another controller.
     """
 
     def __init__(
@@ -124,8 +124,7 @@ class AdminForwarder:
         self._metadata = metadata
         self._own_port = own_port
         self._clock = clock
-        self._target = ""
-        self._channel: grpc.Channel | None = None
+        self._channel = RenewedChannel()
 
     async def create_topics(
         self, topics: Sequence[NewTopicSpec], *, validate_only: bool, timeout_ms: int, require_local: bool
@@ -167,15 +166,18 @@ class AdminForwarder:
         *,
         timeout_ms: int,
         require_local: bool = True,
+        repeatable: bool = False,
     ) -> ReplyT:
         """Let the controller answer a client's request of service Admin, within `timeout_ms` milliseconds.
 
         The client must have asked the broker whose child rules, or ruled last, unless `require_local` is off: for what
-        Kafka's clients send to any broker. A controller that was just deposed or died is followed to its successor.
+        Kafka's clients send to any broker. A controller that was just deposed or died is followed to its successor; so
+        is one that fell silent with the request, where that is `repeatable`: it may run twice. Others are waited for.
         Raises NotController; RpcFailed where the request may or may not be done.
         """
         deadline = self._clock.monotonic_ms() + timeout_ms
-        return await self._ask(method, request, lambda reply: reply.outcome, self._ruling(require_local), deadline)
+        ruling = self._ruling(require_local)
+        return await self._ask(method, request, lambda reply: reply.outcome, ruling, deadline, repeatable=repeatable)
 
     async def _ask(
         self,
@@ -184,6 +186,8 @@ class AdminForwarder:
         outcome: Callable[[AnswerT], _Outcome],
         ruling: RulingController,
         deadline: int,
+        *,
+        repeatable: bool = False,
     ) -> AnswerT:
         """Ask the controller; where it does not rule any more, its successor, as soon as there is one.
 
@@ -194,14 +198,15 @@ class AdminForwarder:
             left_ms = deadline - self._clock.monotonic_ms()
             refusal: RegencyError
             try:
-                response = await call_async(
-                    method(self._open(ruling.endpoint)),
+                response = await self._channel.call_async(
+                    ruling.endpoint,
+                    method,
                     request,
                     timeout_ms=min(max(left_ms, LEAST_TIMEOUT_MS), FORWARD_TIMEOUT_MS),
-                    target=f"the controller at {ruling.endpoint}",
+                    name=f"the controller at {ruling.endpoint}",
                 )
             except RpcFailed as error:
-                if not error.unsent:
+                if not (error.unsent or repeatable):
                     raise
                 refusal = error
             else:
@@ -236,11 +241,8 @@ class AdminForwarder:
         return False
 
     def close(self) -> None:
-        """Close the channel."""
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
-            self._target = ""
+        """Close the channels: calls under way are cancelled."""
+        self._channel.close()
 
     def _ruling(self, require_local: bool) -> RulingController:
         ruling = self._metadata.ruling
@@ -254,13 +256,6 @@ class AdminForwarder:
         if controller is None or controller.id != self._broker:
             return False
         return controller.endpoint.rpartition(":")[2] == str(self._own_port())
-
-    def _open(self, target: str) -> grpc.Channel:
-        if self._channel is None or self._target != target:
-            self.close()
-            self._channel = open_channel(target)
-            self._target = target
-        return self._channel
 
     async def _await_leaders(self, results: list[CreatedTopicResult], deadline: int) -> list[CreatedTopicResult]:
         created = [result for result in results if result.error is ErrorCode.NONE]

@@ -207,8 +207,13 @@ class Agent:
     ) -> None:
         """See Edge."""
         metadata = self._assembly.metadata
+        own = self._settings.controller_listener
         admin = AdminForwarder(
-            self._broker_id, metadata, lambda: self._child.port, self._clock, lambda: session.connected
+            self._broker_id,
+            metadata,
+            lambda: self._advertised(own, self._child.port).port,
+            self._clock,
+            lambda: session.connected,
         )
         stack.callback(admin.close)
         producer_ids = ProducerIds(self._broker_id, session, self._zookeeper_worker)
@@ -337,7 +342,10 @@ class Agent:
         return (*fixed, "--override", "listeners=" + ",".join(format_endpoint(end) for end in (*others, own)))
 
     def _announce(self, endpoint: Endpoint, port: int) -> None:
-        self._endpoints.append(self._settings.advertised(endpoint, bound_port=port, hostname=socket.gethostname()))
+        self._endpoints.append(self._advertised(endpoint, port))
+
+    def _advertised(self, endpoint: Endpoint, port: int) -> Endpoint:
+        return self._settings.advertised(endpoint, bound_port=port, hostname=socket.gethostname())
 
     def _supervise(self, name: str, run: Coroutine[object, object, None], stack: AsyncExitStack) -> None:
         task = start_task(name, run, end_process)

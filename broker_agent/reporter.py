@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Protocol
 
-import grpc
-
 from regency.broker_agent.metadata_cache import MetadataCache, RulingController
 from regency.broker_agent.replication.api import ReplicaDescription
 from regency.model.clock import Clock
@@ -22,7 +20,7 @@ from regency.model.hosting import HostedRole, replaced, replica_number, topic_nu
 from regency.model.ids import BrokerEpoch, BrokerId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import controller_pb2
-from regency.runtime.grpc_channels import call_async, open_channel
+from regency.runtime.grpc_channels import RenewedChannel
 from regency.runtime.grpc_clients import ControllerClient
 
 logger = logging.getLogger(__name__)
@@ -161,8 +159,7 @@ class GrpcReports:
     """ReportPort over gRPC, for the asyncio data loop; reports until it is cancelled."""
 
     def __init__(self) -> None:
-        self._channel: grpc.Channel | None = None
-        self._target = ""
+        self._channel = RenewedChannel()
 
     async def run(self, reporter: Reporter, interval_ms: int) -> None:
         """Have it report for ever; cancelling ends it."""
@@ -177,8 +174,9 @@ class GrpcReports:
         self, endpoint: str, report: controller_pb2.ReportReplicasRequest, /
     ) -> controller_pb2.ReportReplicasResponse:
         """See ReportPort. Raises RpcFailed."""
-        method = self._client(endpoint).report_replicas
-        return await call_async(method, report, timeout_ms=TIMEOUT_MS, target=endpoint)
+        return await self._channel.call_async(
+            endpoint, lambda channel: ControllerClient(channel).report_replicas, report, timeout_ms=TIMEOUT_MS
+        )
 
     async def pause(self) -> None:
         """See ReportPort."""
@@ -186,17 +184,7 @@ class GrpcReports:
 
     def close(self) -> None:
         """Close the channel."""
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
-            self._target = ""
-
-    def _client(self, target: str) -> ControllerClient:
-        if self._channel is None or self._target != target:
-            self.close()
-            self._channel = open_channel(target)
-            self._target = target
-        return ControllerClient(self._channel)
+        self._channel.close()
 
 
 def _name(replica: ReplicaDescription) -> TopicPartition:

@@ -9,6 +9,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
+from typing import TypeVar
 
 from regency.controller.channels import AgentPort, BrokerRequests, Channels, Connect, Listener, OpenChannels
 from regency.controller.log_questions import LogQuestion
@@ -22,10 +23,13 @@ from regency.model.errors import RegencyError
 from regency.model.facts import Broker, Endpoint
 from regency.model.ids import BrokerEpoch, BrokerId, TopicId, TopicPartition
 from regency.protos import control_pb2 as pb
-from regency.runtime.grpc_channels import call, open_channel
+from regency.runtime.grpc_channels import Method, RenewedChannel
 from regency.runtime.grpc_clients import AgentControlClient
 
 logger = logging.getLogger(__name__)
+
+Request = TypeVar("Request")
+Reply = TypeVar("Reply")
 
 CLOSE_WAIT_S = 1.0
 """How long `close` waits for the threads together, seconds; they are daemons."""
@@ -46,24 +50,30 @@ class GrpcAgent:
     def __init__(self, endpoint: Endpoint, *, timeout_ms: int) -> None:
         self._target = f"{endpoint.host}:{endpoint.port}"
         self._timeout_ms = timeout_ms
-        self._channel = open_channel(self._target)
-        self._client = AgentControlClient(self._channel)
+        self._channel = RenewedChannel()
 
     def call(self, message: Message) -> pb.ControlResponse:
         """Send a request and wait for its answer. Raises RpcFailed."""
         if isinstance(message, pb.LeaderAndIsrRequest):
-            return call(self._client.leader_and_isr, message, timeout_ms=self._timeout_ms, target=self._target)
+            return self._ask(lambda client: client.leader_and_isr, message, self._timeout_ms)
         if isinstance(message, pb.UpdateMetadataRequest):
-            return call(self._client.update_metadata, message, timeout_ms=self._timeout_ms, target=self._target)
-        return call(self._client.stop_replica, message, timeout_ms=self._timeout_ms, target=self._target)
+            return self._ask(lambda client: client.update_metadata, message, self._timeout_ms)
+        return self._ask(lambda client: client.stop_replica, message, self._timeout_ms)
 
     def describe(self, request: pb.DescribeReplicasRequest, timeout_ms: int) -> pb.DescribeReplicasResponse:
         """Ask and wait. Raises RpcFailed."""
-        return call(self._client.describe_replicas, request, timeout_ms=timeout_ms, target=self._target)
+        return self._ask(lambda client: client.describe_replicas, request, timeout_ms)
 
     def close(self) -> None:
         """End the connection, and whatever call runs on it."""
         self._channel.close()
+
+    def _ask(
+        self, method: Callable[[AgentControlClient], Method[Request, Reply]], request: Request, timeout_ms: int
+    ) -> Reply:
+        return self._channel.call(
+            self._target, lambda channel: method(AgentControlClient(channel)), request, timeout_ms=timeout_ms
+        )
 
 
 class ControllerChannelManager:

@@ -146,8 +146,12 @@ class Admin(Protocol):
         *,
         timeout_ms: int,
         require_local: bool = True,
+        repeatable: bool = False,
     ) -> ReplyT:
-        """The controller's answer to a request of service Admin. Raises NotController, RpcFailed."""
+        """The controller's answer to a request of service Admin, which may run twice if it is `repeatable`.
+
+        Raises NotController, RpcFailed.
+        """
         ...
 
 

@@ -74,7 +74,10 @@ async def _list(services: Services, request: Request) -> Message:
         wanted.topics.add(topic=topic.name, partition=topic.partition_indexes)
     try:
         reply = await services.admin.forward(
-            lambda channel: AdminClient(channel).list_reassignments, wanted, timeout_ms=message.timeout_ms
+            lambda channel: AdminClient(channel).list_reassignments,
+            wanted,
+            timeout_ms=message.timeout_ms,
+            repeatable=True,
         )
     except NotController as error:
         return _listed(request, ErrorCode.NOT_CONTROLLER, str(error))

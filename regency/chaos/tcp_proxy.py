@@ -27,6 +27,8 @@ class _Pair:
     def __init__(self, client: socket.socket, server: socket.socket) -> None:
         self.client = client
         self.server = server
+        self.forgotten = False
+        """Nothing passes any more, either way."""
         self.reply_is_lost = False
         """A request has passed whose reply must not; whatever the server says next ends the connection."""
         self.ended = threading.Event()
@@ -98,6 +100,12 @@ class TcpProxy:
         """Carry nothing either way, as a partition does: connections stay open and bytes wait until `heal`."""
         self._set(requests=True, replies=True)
 
+    def black_hole_established(self) -> None:
+        """Carry nothing over the connections there are now, as a firewall that has forgotten them; new ones work."""
+        with self._lock:
+            for pair in self._pairs:
+                pair.forgotten = True
+
     def half_open(self) -> None:
         """Carry requests, hold back replies."""
         self._set(requests=False, replies=True)
@@ -135,6 +143,8 @@ class TcpProxy:
             self._refusing = False
             self._delay_s = 0.0
             self._losing.clear()
+            for pair in self._pairs:
+                pair.forgotten = False
         self._set(requests=False, replies=False)
 
     def close(self) -> None:
@@ -204,7 +214,8 @@ class TcpProxy:
         """Wait as long as the faults of the moment want it; False where the connection has ended meanwhile."""
 
         def free() -> bool:
-            return pair.ended.is_set() or not (self._holding_requests if requests else self._holding_replies)
+            holding = self._holding_requests if requests else self._holding_replies
+            return pair.ended.is_set() or not (holding or pair.forgotten)
 
         with self._lock:
             self._lock.wait_for(free)

@@ -1,13 +1,16 @@
 """Internal gRPC channels, tuned to find a restarted peer within half a second (gRPC's defaults needed 15 s).
 
-Every call through here has a deadline. A channel belongs to one incarnation of a peer: open a new one per broker epoch.
+Every call through here has a deadline. Where a network forgets a connection without a word, pings end it; and a call
+that was not answered is the last one of its channel (`RenewedChannel`): the next one has a TCP connection of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import ClassVar, Generic, Protocol, TypeVar
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import ClassVar, Final, Generic, Protocol, TypeVar
 
 import grpc
 
@@ -16,6 +19,26 @@ from regency.model.errors import RegencyError
 MAX_MESSAGE_BYTES = 64 << 20
 """Largest message sent or taken on an internal channel, 64 MiB."""
 
+KEEPALIVE_TIME_MS = 8_000
+"""A connection on which nothing was heard for so long is asked whether it is still there."""
+
+KEEPALIVE_TIMEOUT_MS = 5_000
+"""So long it may take to answer; then it is closed, and the calls on it fail as UNAVAILABLE."""
+
+KEEPALIVE_OPTIONS: tuple[tuple[str, int], ...] = (
+    ("grpc.keepalive_time_ms", KEEPALIVE_TIME_MS),
+    ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.ping_timeout_ms", KEEPALIVE_TIMEOUT_MS),
+    ("grpc.http2.max_pings_without_data", 0),
+)
+"""Of both ends: the calls of a quiet cluster are minutes apart, longer than firewalls and NAT remember a connection.
+
+The ping timeout is needed too: while another ping of gRPC's own is under way, no keepalive ping is sent, and that one
+has a minute. A server of an older version takes the fourth ping without data, after 24 s, for abuse and closes the
+connection; the next call opens another one, and one under way is repeated by who may repeat it.
+"""
+
 CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
@@ -23,9 +46,12 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.enable_http_proxy", 0),
     ("grpc.enable_retries", 0),
+    *KEEPALIVE_OPTIONS,
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
 )
+
+_SILENT: Final = (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE)
 
 RequestT_contra = TypeVar("RequestT_contra", contravariant=True)
 ResponseT_co = TypeVar("ResponseT_co", covariant=True)
@@ -36,15 +62,17 @@ Reply = TypeVar("Reply")
 class RpcFailed(RegencyError):
     """A call to another process of the cluster got no answer: it is away, too slow, or broke off.
 
-    The call may have run all the same, unless `unsent`: nobody could be connected to.
+    The call may have run all the same, unless `unsent`: nobody could be connected to. With `silent` nothing was heard
+    although there was a connection: it may be one that the network has forgotten.
     """
 
     code: ClassVar[str] = "rpc_failed"
     retriable: ClassVar[bool] = True
 
-    def __init__(self, message: str, *, unsent: bool = False) -> None:
+    def __init__(self, message: str, *, unsent: bool = False, silent: bool = False) -> None:
         super().__init__(message)
         self.unsent = unsent
+        self.silent = silent
 
 
 class _Future(Protocol[ResponseT_co]):
@@ -119,11 +147,105 @@ async def call_async(method: Method[Request, Reply], request: Request, *, timeou
     return await AsyncCall(method.future(request, timeout=timeout_ms / 1000), target).result()
 
 
+class _Shared:
+    """A channel, how many calls run on it, and whether it is the one that calls begin on."""
+
+    def __init__(self, target: str) -> None:
+        self.target = target
+        self.channel = open_channel(target)
+        self.calls = 0
+
+
+class RenewedChannel:
+    """Calls to one target at a time, on a channel that is opened for the first one and kept until one is not answered.
+
+    A call to another target, and a call after one that met silence, begins on a new channel. Calls under way stay where
+    they are, and their channel closes with the last one of them. Any thread.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._newest: _Shared | None = None
+        self._open: set[_Shared] = set()
+
+    def call(
+        self,
+        target: str,
+        method: Callable[[grpc.Channel], Method[Request, Reply]],
+        request: Request,
+        *,
+        timeout_ms: int,
+        name: str = "",
+    ) -> Reply:
+        """Call `host:port` and wait. Raises RpcFailed, which names `name` or the target."""
+        with self._channel(target) as channel:
+            return call(method(channel), request, timeout_ms=timeout_ms, target=name or target)
+
+    async def call_async(
+        self,
+        target: str,
+        method: Callable[[grpc.Channel], Method[Request, Reply]],
+        request: Request,
+        *,
+        timeout_ms: int,
+        name: str = "",
+    ) -> Reply:
+        """The same from an asyncio loop."""
+        with self._channel(target) as channel:
+            return await call_async(method(channel), request, timeout_ms=timeout_ms, target=name or target)
+
+    def close(self) -> None:
+        """Close every channel; calls that run are cancelled. Harmless twice."""
+        with self._lock:
+            self._newest = None
+            closing, self._open = self._open, set()
+        for shared in closing:
+            shared.channel.close()
+
+    @contextmanager
+    def _channel(self, target: str) -> Iterator[grpc.Channel]:
+        shared = self._join(target)
+        silent = False
+        try:
+            yield shared.channel
+        except RpcFailed as error:
+            silent = error.silent
+            raise
+        finally:
+            self._leave(shared, silent=silent)
+
+    def _join(self, target: str) -> _Shared:
+        with self._lock:
+            before, shared = self._newest, self._newest
+            if shared is None or shared.target != target:
+                shared = self._newest = _Shared(target)
+                self._open.add(shared)
+            shared.calls += 1
+        if before is not None and before is not shared:
+            self._close_if_over(before)
+        return shared
+
+    def _leave(self, shared: _Shared, *, silent: bool) -> None:
+        with self._lock:
+            shared.calls -= 1
+            if silent and self._newest is shared:
+                self._newest = None
+        self._close_if_over(shared)
+
+    def _close_if_over(self, shared: _Shared) -> None:
+        with self._lock:
+            if shared.calls or shared is self._newest or shared not in self._open:
+                return
+            self._open.remove(shared)
+        shared.channel.close()
+
+
 def failure(error: object, target: str) -> RpcFailed:
     """What an RpcError means, in words."""
     if isinstance(error, grpc.Call):
         code, details = error.code(), error.details() or "no details"
         unsent = code is grpc.StatusCode.UNAVAILABLE and details.startswith("failed to connect")
+        silent = code in _SILENT and not unsent
         status = code.name.lower().replace("_", " ")
-        return RpcFailed(f"No answer from {target}: {status} ({details}).", unsent=unsent)
+        return RpcFailed(f"No answer from {target}: {status} ({details}).", unsent=unsent, silent=silent)
     return RpcFailed(f"No answer from {target}: {error}.")

@@ -10,10 +10,15 @@ import grpc
 from google.protobuf.message import Message
 
 from regency.model.errors import RegencyError
-from regency.runtime.grpc_channels import MAX_MESSAGE_BYTES
+from regency.runtime.grpc_channels import KEEPALIVE_OPTIONS, MAX_MESSAGE_BYTES
+
+LEAST_PING_INTERVAL_MS = 1_000
+"""Peers that ask more often whether a quiet connection is still there are cut off. Far below what any version does."""
 
 SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.so_reuseport", 0),
+    *KEEPALIVE_OPTIONS,
+    ("grpc.http2.min_ping_interval_without_data_ms", LEAST_PING_INTERVAL_MS),
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
 )

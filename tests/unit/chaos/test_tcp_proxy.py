@@ -92,6 +92,17 @@ def test_a_black_hole_holds_everything_until_healed(proxy, dial):
     assert connection.recv(4096) == b"b"
 
 
+def test_a_hole_for_established_connections_lets_new_ones_pass(proxy, dial):
+    old = dial()
+    assert ask(old, b"a") == b"a"
+    proxy.black_hole_established()
+    old.sendall(b"b")
+    assert ask(dial(), b"c") == b"c"
+    assert silent(old)
+    proxy.heal()
+    assert old.recv(4096) == b"b"
+
+
 def test_half_open_carries_requests_and_holds_replies(proxy, dial):
     connection = dial()
     proxy.half_open()

@@ -239,7 +239,7 @@ class FakeAdmin:
             for spec in topics
         ]
 
-    async def forward(self, method, request, *, timeout_ms, require_local=True):
+    async def forward(self, method, request, *, timeout_ms, require_local=True, repeatable=False):
         self.forwarded.append((request, timeout_ms))
         if self.fail is not None:
             raise self.fail

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
 from uuid import UUID
 
 import pytest
@@ -18,6 +21,7 @@ from regency.broker_agent.metadata_cache import (
     RulingController,
     TopicDelta,
 )
+from regency.chaos.tcp_proxy import TcpProxy
 from regency.model.clock import ManualClock, SystemClock
 from regency.model.ids import (
     BrokerId,
@@ -27,16 +31,20 @@ from regency.model.ids import (
     ZkVersion,
 )
 from regency.model.kafka_errors import ErrorCode
+from regency.protos import admin_pb2
 from regency.protos import controller_pb2 as pb
+from regency.runtime.grpc_channels import RpcFailed
+from regency.runtime.grpc_clients import AdminClient
+from regency.runtime.grpc_servers import GrpcServer, service, unary
+
+T = TypeVar("T")
 
 ME = BrokerId(1)
 T1 = TopicId(UUID(int=1))
 
 
-def forward(
-    metadata: MetadataCache, own_port: int, use: Callable[[AdminForwarder], Awaitable[list[CreatedTopicResult]]]
-) -> list[CreatedTopicResult]:
-    async def scenario() -> list[CreatedTopicResult]:
+def forward(metadata: MetadataCache, own_port: int, use: Callable[[AdminForwarder], Awaitable[T]]) -> T:
+    async def scenario() -> T:
         forwarder = AdminForwarder(ME, metadata, lambda: own_port, SystemClock())
         try:
             return await use(forwarder)
@@ -44,6 +52,35 @@ def forward(
             forwarder.close()
 
     return asyncio.run(scenario())
+
+
+@contextmanager
+def played_admin(
+    answer: Callable[[admin_pb2.ListReassignmentsRequest], admin_pb2.ListReassignmentsResponse],
+) -> Iterator[int]:
+    """Service Admin of a controller that lists reassignments as the test says; its port."""
+    method = unary(answer, admin_pb2.ListReassignmentsRequest, admin_pb2.ListReassignmentsResponse)
+    server = GrpcServer([service("regency.admin.v1.Admin", {"ListReassignments": method})], threads=4, name="admin")
+    port = server.bind("127.0.0.1", 0)
+    server.start()
+    try:
+        yield port
+    finally:
+        server.stop(0)
+
+
+def ruled_by(port: int) -> MetadataCache:
+    cache = MetadataCache()
+    cache.saw_controller(RulingController(ME, ControllerEpoch(3), f"127.0.0.1:{port}"))
+    return cache
+
+
+async def list_reassignments(
+    forwarder: AdminForwarder, *, repeatable: bool = False
+) -> admin_pb2.ListReassignmentsResponse:
+    request = admin_pb2.ListReassignmentsRequest()
+    method = lambda channel: AdminClient(channel).list_reassignments  # noqa: E731
+    return await forwarder.forward(method, request, timeout_ms=60_000, require_local=False, repeatable=repeatable)
 
 
 FLIGHTS = NewTopicSpec("flights", assignments={0: (ME, BrokerId(2))}, configs={"retention.ms": "5"})
@@ -156,6 +193,60 @@ def test_the_successor_is_asked_where_the_controller_was_deposed_or_died(control
     successor.server.stop(0)
     assert result.error is ErrorCode.NONE
     assert len(successor.created) == 1
+
+
+def test_all_requests_under_way_to_a_deposed_controller_follow_to_its_successor(controller) -> None:
+    """The first that follows opens another channel; it takes nothing from the others."""
+    followed, deposition = threading.Event(), threading.Event()
+    all_asked = threading.Barrier(3, action=deposition.set)
+
+    def depose(_: admin_pb2.ListReassignmentsRequest) -> admin_pb2.ListReassignmentsResponse:
+        if all_asked.wait(30) > 0:
+            assert followed.wait(30)
+        return admin_pb2.ListReassignmentsResponse(outcome=admin_pb2.Outcome(error_code=ErrorCode.NOT_CONTROLLER))
+
+    def answer(_: admin_pb2.ListReassignmentsRequest) -> admin_pb2.ListReassignmentsResponse:
+        followed.set()
+        return admin_pb2.ListReassignmentsResponse()
+
+    with played_admin(depose) as deposed, played_admin(answer) as successor:
+        metadata = ruled_by(deposed)
+
+        async def ask(forwarder: AdminForwarder) -> list[admin_pb2.ListReassignmentsResponse]:
+            asking = [asyncio.ensure_future(list_reassignments(forwarder)) for _ in range(3)]
+            await asyncio.to_thread(deposition.wait, 30)
+            metadata.saw_controller(RulingController(BrokerId(2), ControllerEpoch(4), f"127.0.0.1:{successor}"))
+            return await asyncio.gather(*asking)
+
+        assert forward(metadata, deposed, ask) == [admin_pb2.ListReassignmentsResponse()] * 3
+
+
+@pytest.mark.parametrize("repeatable", [True, False])
+def test_only_what_may_run_twice_follows_from_a_controller_that_fell_silent(repeatable: bool) -> None:
+    arrived, over = threading.Event(), threading.Event()
+
+    def keep(_: admin_pb2.ListReassignmentsRequest) -> admin_pb2.ListReassignmentsResponse:
+        arrived.set()
+        over.wait(30)
+        return admin_pb2.ListReassignmentsResponse()
+
+    with played_admin(keep) as dying, played_admin(lambda _: admin_pb2.ListReassignmentsResponse()) as successor:
+        with TcpProxy(("127.0.0.1", dying)) as wire:
+            metadata = ruled_by(wire.port)
+
+            async def ask(forwarder: AdminForwarder) -> object:
+                asking = asyncio.ensure_future(list_reassignments(forwarder, repeatable=repeatable))
+                await asyncio.to_thread(arrived.wait, 30)
+                metadata.saw_controller(RulingController(BrokerId(2), ControllerEpoch(4), f"127.0.0.1:{successor}"))
+                wire.reset_all()
+                return await asking
+
+            if repeatable:
+                assert forward(metadata, wire.port, ask) == admin_pb2.ListReassignmentsResponse()
+            else:
+                with pytest.raises(RpcFailed):
+                    forward(metadata, wire.port, ask)
+        over.set()
 
 
 def test_a_controller_that_is_known_before_it_rules_is_asked_again(controller) -> None:
