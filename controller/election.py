@@ -19,7 +19,6 @@ class ElectionKind(Enum):
     """Why a leader is elected, which decides by which rule."""
 
     OFFLINE = "offline"
-    REASSIGN = "reassign"
     PREFERRED = "preferred"
     CONTROLLED_SHUTDOWN = "controlled_shutdown"
     LONGEST_LOG = "longest_log"
@@ -27,7 +26,9 @@ class ElectionKind(Enum):
 
 
 UNCLEAN: Final = "unclean"
-ELECTED_BECAUSE: Final = ("offline", "reassign", "preferred", "controlled_shutdown", UNCLEAN)
+REASSIGN: Final = "reassign"
+"""The step of a reassignment that gives its partition another leader; no election of its own."""
+ELECTED_BECAUSE: Final = ("offline", REASSIGN, "preferred", "controlled_shutdown", UNCLEAN)
 """What elections are counted by."""
 
 
@@ -58,17 +59,10 @@ def elected_because(kind: ElectionKind, election: Election) -> str:
     return counted
 
 
-def elect_offline(
-    assignment: Sequence[BrokerId],
-    isr: Sequence[BrokerId],
-    online: Collection[BrokerId],
-    *,
-    unclean_allowed: bool = False,
-) -> Election:
+def elect_offline(assignment: Sequence[BrokerId], isr: Sequence[BrokerId], online: Collection[BrokerId]) -> Election:
     """Elect for a partition without a working leader: the first assigned replica that is online and in sync.
 
-    The ISR shrinks to its online members. Only when none is online, and only if allowed, another replica leads alone,
-    by Kafka's order (see `elect_unclean`). Source: OfflinePartitionLeaderElection, KIP-106.
+    The ISR shrinks to its online members. Source: OfflinePartitionLeaderElection.
     """
     online_isr = tuple(replica for replica in isr if replica in online)
     for replica in assignment:
@@ -76,8 +70,6 @@ def elect_offline(
             return Election(replica, online_isr, f"first live replica of {list(assignment)} that is in sync")
     if online_isr:
         return Election(None, tuple(isr), f"no live member of the ISR {list(isr)} is assigned")
-    if unclean_allowed:
-        return elect_unclean(assignment, isr, online, {})
     return Election(None, tuple(isr), f"no member of the ISR {list(isr)} is live")
 
 
@@ -91,7 +83,7 @@ def elect_unclean(
 
     The one with the longest log, by the epoch of its last batch and then its end, ties in the order of the assignment;
     those of which nothing is known, because they were not asked or are silent, come last, in that order too, which is
-    Kafka's. See docs/architecture.md.
+    Kafka's. Source: KIP-106; docs/architecture.md.
     """
     live = [replica for replica in assignment if replica in online]
     lost = f"no member of the ISR {list(isr)} is live"

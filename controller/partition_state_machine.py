@@ -18,7 +18,6 @@ from regency.controller.election import (
     elect_for_shutdown,
     elect_offline,
     elect_preferred,
-    elect_reassigned,
     elect_unclean,
     elected_because,
 )
@@ -108,6 +107,11 @@ class PartitionStateMachine:
         new = [each for each in valid if self._context.partition_state(each) is PartitionState.NEW]
         known = [each for each in valid if self._context.partition_state(each) is not PartitionState.NEW]
         return {**refused, **self._initialise(new), **self._elect(known, kind, unclean=unclean)}
+
+    def led_again(self, partition: TopicPartition) -> None:
+        """Move an Offline partition to Online: a step of its reassignment has been written that gives it a leader."""
+        for valid in self._validate((partition,), PartitionState.ONLINE)[0]:
+            self._context.set_partition_state(valid, PartitionState.ONLINE)
 
     def take_undecided(self) -> dict[TopicPartition, bool]:
         """Partitions that any of several replicas out of sync may lead, and whether that was asked for by `unclean`.
@@ -292,8 +296,6 @@ class PartitionStateMachine:
         match kind:
             case ElectionKind.OFFLINE | ElectionKind.LONGEST_LOG:
                 return elect_offline(assignment.replicas, now.isr, online)
-            case ElectionKind.REASSIGN:
-                return elect_reassigned(assignment.target, now.isr, online)
             case ElectionKind.PREFERRED:
                 return elect_preferred(assignment.replicas, now.isr, online)
             case ElectionKind.CONTROLLED_SHUTDOWN:
@@ -350,8 +352,6 @@ class PartitionStateMachine:
 
     def _recipients(self, partition: TopicPartition, kind: ElectionKind) -> Sequence[BrokerId]:
         assignment = self._context.assignment(partition)
-        if kind is ElectionKind.REASSIGN:
-            return assignment.target
         if kind not in (ElectionKind.OFFLINE, ElectionKind.LONGEST_LOG):
             return assignment.replicas
         online = self._context.online(partition)

@@ -15,6 +15,7 @@ from itertools import islice
 import msgspec
 
 from regency.controller.decisions import Outcome
+from regency.controller.election import REASSIGN
 from regency.controller.partition_state_machine import ROUNDS, refresh_leadership
 from regency.controller.reassignment_events import ReassignmentsWait
 from regency.controller.reassignment_rules import Step, next_step
@@ -249,7 +250,9 @@ class _Moves:
             now = LeaderAndIsr(written.leader, written.leader_epoch, written.isr, versions[partition])
             context.set_leadership(partition, LeaderIsrAndControllerEpoch(now, state.controller_epoch))
             if now.has_leader and context.partition_state(partition) is PartitionState.OFFLINE:
-                context.set_partition_state(partition, PartitionState.ONLINE)
+                self._term.partitions.led_again(partition)
+            if now.leader not in (NO_LEADER, leadership.leader_and_isr.leader):
+                self._term.tallies.elections[REASSIGN] += 1
             outcome = Outcome.REASSIGNING if after.is_reassigning else Outcome.REASSIGNED
             self._term.decisions.leadership(partition, outcome, leadership.leader_and_isr, now, step.why)
         else:

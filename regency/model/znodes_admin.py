@@ -11,7 +11,7 @@ from regency.model import znode_paths
 from regency.model.errors import ZnodeMalformed
 from regency.model.ids import BrokerId, TopicPartition
 from regency.model.topic_names import is_valid_topic_name
-from regency.model.znode_json import Id, Natural, check_distinct, check_utf8, merge_fields, read_json
+from regency.model.znode_json import Id, Natural, check_utf8, merge_fields, read_json
 
 _LOG_DIR_FAILURE: Final = 1
 
@@ -89,27 +89,6 @@ def encode_preferred_election(partitions: Iterable[TopicPartition]) -> bytes:
 def decode_preferred_election(path: str, data: bytes) -> tuple[TopicPartition, ...]:
     """Read /admin/preferred_replica_election. Raises ZnodeMalformed."""
     return _decode_partitions(path, data)
-
-
-def encode_reassignment(targets: Mapping[TopicPartition, tuple[BrokerId, ...]]) -> bytes:
-    """Content of /admin/reassign_partitions: the replicas each partition shall have."""
-    moves = [
-        {"topic": partition.topic, "partition": partition.partition, "replicas": replicas}
-        for partition, replicas in targets.items()
-    ]
-    return msgspec.json.encode({"version": 1, "partitions": moves})
-
-
-def decode_reassignment(path: str, data: bytes) -> dict[TopicPartition, tuple[BrokerId, ...]]:
-    """Read /admin/reassign_partitions, in the order it was asked for. Raises ZnodeMalformed."""
-    targets: dict[TopicPartition, tuple[BrokerId, ...]] = {}
-    for position, move in enumerate(read_json(_moves_decoder, path, data).partitions):
-        partition = _partition(path, position, move)
-        if partition in targets:
-            raise ZnodeMalformed(path, f"partitions[{position}]: {partition} stands twice")
-        check_distinct(path, f"partitions[{position}].replicas", move.replicas)
-        targets[partition] = move.replicas
-    return targets
 
 
 def encode_asked_moves(moves: Iterable[tuple[TopicPartition, tuple[BrokerId, ...]]]) -> bytes:

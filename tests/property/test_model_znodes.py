@@ -147,7 +147,7 @@ def test_lists_of_partitions_are_read_back(
 ) -> None:
     assert znodes.decode_isr_change("/i", znodes.encode_isr_change(partitions)) == tuple(partitions)
     assert znodes.decode_preferred_election("/p", znodes.encode_preferred_election(partitions)) == tuple(partitions)
-    assert znodes.decode_reassignment("/r", znodes.encode_reassignment(targets)) == targets
+    assert dict(znodes.decode_asked_moves("/r", znodes.encode_asked_moves(targets.items()))) == targets
 
 
 @given(st.dictionaries(TEXTS, TEXTS, max_size=6))
@@ -206,7 +206,7 @@ DECODERS: dict[str, tuple[Decode, dict[str, object]]] = {
         {"version": 1, "partitions": [{"topic": "a", "partition": 0}]},
     ),
     "reassignment": (
-        lambda data: znodes.decode_reassignment("/p", data),
+        lambda data: znodes.decode_asked_moves("/p", data),
         {"version": 1, "partitions": [{"topic": "a", "partition": 0, "replicas": [1, 2]}]},
     ),
     "log dir event": (

@@ -10,32 +10,33 @@ from regency.controller.election import (
     elect_offline,
     elect_preferred,
     elect_reassigned,
+    elect_unclean,
     remove_from_isr,
 )
 
 A = (2, 4)
 
 
+def unclean(assignment, isr, live):
+    return elect_unclean(assignment, isr, live, {})
+
+
 @pytest.mark.parametrize(
-    ("isr", "live", "unclean", "leader", "new_isr"),
+    ("elect", "isr", "live", "leader", "new_isr"),
     [
-        ((2, 4), {4}, False, 4, (4,)),
-        ((2,), {4}, False, None, (2,)),
-        ((2,), {4}, True, 4, (4,)),
-        ((4, 2), {2, 4}, False, 2, (4, 2)),
-        ((2,), set(), True, None, (2,)),
-        ((9,), {9, 4}, True, None, (9,)),
+        (elect_offline, (2, 4), {4}, 4, (4,)),
+        (elect_offline, (2,), {4}, None, (2,)),
+        (unclean, (2,), {4}, 4, (4,)),
+        (elect_offline, (4, 2), {2, 4}, 2, (4, 2)),
+        (unclean, (2,), set(), None, (2,)),
+        (elect_offline, (9,), {9, 4}, None, (9,)),
     ],
 )
-def test_offline_election(isr, live, unclean, leader, new_isr):
-    elected = elect_offline(A, isr, live, unclean_allowed=unclean)
+def test_offline_election(elect, isr, live, leader, new_isr):
+    elected = elect(A, isr, live)
 
     assert (elected.leader, elected.isr) == (leader, new_isr)
-
-
-def test_unclean_election_says_so():
-    assert elect_offline(A, (2,), {4}, unclean_allowed=True).unclean
-    assert not elect_offline(A, (2, 4), {4}, unclean_allowed=True).unclean
+    assert elected.unclean == (elect is unclean and leader is not None)
 
 
 @pytest.mark.parametrize(("isr", "live", "leader"), [((2, 4), {4}, 4), ((2, 4), set(), None), ((), {2}, None)])

@@ -12,13 +12,11 @@ from regency.model.znodes import (
     decode_isr_change,
     decode_log_dir_event,
     decode_preferred_election,
-    decode_reassignment,
     encode_config,
     encode_config_change,
     encode_isr_change,
     encode_log_dir_event,
     encode_preferred_election,
-    encode_reassignment,
 )
 
 A0, B1 = TopicPartition("a", 0), TopicPartition("b", 1)
@@ -48,29 +46,6 @@ def test_a_malformed_list_of_partitions_names_path_and_field(data: bytes, reason
         decode_isr_change("/isr_change_notification/isr_change_0000000001", data)
     assert caught.value.path == "/isr_change_notification/isr_change_0000000001"
     assert reason in caught.value.reason
-
-
-def test_a_reassignment_keeps_its_order_and_may_ask_for_no_replicas_to_cancel() -> None:
-    targets = {B1: (BrokerId(2), BrokerId(1)), A0: ()}
-    data = encode_reassignment(targets)
-    assert data == (
-        b'{"version":1,"partitions":[{"topic":"b","partition":1,"replicas":[2,1]},'
-        b'{"topic":"a","partition":0,"replicas":[]}]}'
-    )
-    assert list(decode_reassignment("/r", data).items()) == list(targets.items())
-
-
-@pytest.mark.parametrize(
-    ("moves", "reason"),
-    [
-        (b'{"topic":"a","partition":0,"replicas":[1,1]}', r"partitions\[0\].replicas: broker 1 stands twice"),
-        (b'{"topic":"a","partition":0,"replicas":[1]},' * 2, r"partitions\[1\]: a-0 stands twice"),
-        (b'{"topic":"a b","partition":0,"replicas":[1]}', r"partitions\[0\].topic"),
-    ],
-)
-def test_a_malformed_reassignment_names_the_entry(moves: bytes, reason: str) -> None:
-    with pytest.raises(ZnodeMalformed, match=reason):
-        decode_reassignment("/r", b'{"version":1,"partitions":[' + moves.rstrip(b",") + b"]}")
 
 
 def test_a_log_dir_event_names_the_broker() -> None:

@@ -20,6 +20,7 @@ from regency.controller.replica_state_machine import ReplicaStateMachine
 from regency.controller.states import PartitionState
 from regency.controller.store_access import WriteCode, WriteResult
 from regency.controller.term import Term
+from regency.controller.unclean_leave import UncleanLeave
 from regency.model import znode_paths as paths
 from regency.model.facts import Broker, LeaderIsrAndControllerEpoch
 from regency.model.ids import NO_BROKER_EPOCH, BrokerId, LeaderEpoch, TopicPartition, ZkVersion
@@ -64,31 +65,19 @@ def _empty_isr(patch: Patch) -> None:
 
 
 def _dead_elected(patch: Patch) -> None:
-    def elect(
-        assignment: Sequence[BrokerId],
-        isr: Sequence[BrokerId],
-        online: Collection[BrokerId],
-        *,
-        unclean_allowed: bool = False,
-    ) -> Election:
+    def elect(assignment: Sequence[BrokerId], isr: Sequence[BrokerId], online: Collection[BrokerId]) -> Election:
         del online
-        return elect_offline(assignment, isr, assignment, unclean_allowed=unclean_allowed)
+        return elect_offline(assignment, isr, assignment)
 
     patch.set(partition_states, "elect_offline", elect)
 
 
 def _anybody_elected(patch: Patch) -> None:
-    def elect(
-        assignment: Sequence[BrokerId],
-        isr: Sequence[BrokerId],
-        online: Collection[BrokerId],
-        *,
-        unclean_allowed: bool = False,
-    ) -> Election:
-        del unclean_allowed
-        return elect_offline(assignment, isr, online, unclean_allowed=True)
+    def every(self: UncleanLeave, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+        del self
+        return list(partitions)
 
-    patch.set(partition_states, "elect_offline", elect)
+    patch.set(UncleanLeave, "among", every)
 
 
 def _whatever_version(patch: Patch) -> None:

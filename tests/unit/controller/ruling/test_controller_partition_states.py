@@ -168,16 +168,6 @@ def test_online_to_online_for_controlled_shutdown_tells_the_leaving_one_too(fixt
     assert fixture.requests == {5: False, 6: False}
 
 
-def test_online_to_online_for_a_reassignment_elects_in_the_target(fixture):
-    fixture.given(P.ONLINE, live=(5, 6), stored=LeaderAndIsr(5, 0, (5, 6)))
-    fixture.context.set_assignment(T0, ReplicaAssignment((6, 5), (6,), (5,)))
-
-    assert fixture.move(P.ONLINE, ElectionKind.REASSIGN) == {}
-
-    assert fixture.stored.leader_and_isr == LeaderAndIsr(6, 1, (5, 6), 1)
-    assert fixture.requests == {6: False}
-
-
 def test_offline_to_online_elects_a_live_member(fixture):
     fixture.given(P.OFFLINE, stored=LeaderAndIsr(-1, 0, (5,)))
 

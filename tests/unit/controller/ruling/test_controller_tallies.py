@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 from regency.controller.election import ELECTED_BECAUSE
+from regency.controller.events import ControlledShutdown
+from regency.controller.leader_elections import ElectionType, ElectLeaders
+from regency.controller.reassignment_events import AlterReassignments
 from regency.controller.tallies import Tallies
 from regency.model import znode_paths as paths
 from regency.model import znodes
@@ -52,10 +55,34 @@ def test_elections_are_counted_by_partition_and_by_why(four):
 
     four.kill_broker(3)
     assert tallies(four).elections == {"offline": 2}
+    four.start_broker(3)
 
     four.leaderless(allowed=True, replicas=(1, 2))
     assert tallies(four).elections == {"offline": 2, "unclean": 1}
-    assert set(tallies(four).elections) <= set(ELECTED_BECAUSE)
+    four.start_broker(1)
+
+    ruling = four.candidates[0]
+    ruling.ask(ControlledShutdown(2, four.term.context.brokers[2].epoch))
+    assert (four.state("u", 3)[0], tallies(four).elections["controlled_shutdown"]) == (4, 1)
+
+    def sync(*isr: int) -> None:
+        leader, _, epoch, controller = four.state("u", 3)
+        four.write_state("u", 3, leader, isr, epoch=epoch, controller=controller)
+        four.notify_isr_change(TopicPartition("u", 3))
+
+    four.kill_broker(2)
+    four.start_broker(2)
+    sync(2, 4)
+    ruling.ask(ElectLeaders(ElectionType.PREFERRED, (TopicPartition("u", 3),)))
+    assert (four.state("u", 3)[0], tallies(four).elections["preferred"]) == (2, 1)
+
+    ruling.ask(AlterReassignments(((TopicPartition("u", 3), (1, 4)),)))
+    assert (four.state("u", 3)[0], tallies(four).elections["reassign"]) == (2, 0), (
+        "the leader stays until all are there"
+    )
+    sync(1, 2, 4)
+    assert (four.state("u", 3)[0], tallies(four).elections["reassign"]) == (1, 1)
+    assert set(tallies(four).elections) == set(ELECTED_BECAUSE)
 
 
 def test_writes_refused_because_another_rules_count(ruled):
