@@ -19,6 +19,7 @@ from regency.broker_agent.listener.exchange import Exchange
 from regency.broker_agent.listener.framing import FrameOversized, FrameReader
 from regency.broker_agent.listener.stats import Closing, ListenerStats
 from regency.broker_agent.listener.timing import KINDS
+from regency.broker_agent.listener.turns import Turns
 from regency.broker_agent.wire.apis import ApiKey
 from regency.broker_agent.wire.codec import parse_request
 from regency.broker_agent.wire.errors import FrameMalformed, UnsupportedApi
@@ -29,9 +30,6 @@ logger = logging.getLogger(__name__)
 MAX_UNANSWERED: Final = 128
 """Produce requests of one connection that may wait for their acknowledgements; then it is not read from."""
 
-REQUESTS_PER_TURN: Final = 16
-"""Requests of one connection handled before others get their turn on the data loop."""
-
 WRITE_BUFFER_BYTES: Final = 1 << 20
 """Unsent answers above which no further request of the connection is begun."""
 
@@ -41,6 +39,7 @@ class ConnectionHost(Protocol):
 
     stats: ListenerStats
     clock: Clock
+    turns: Turns
     max_request_bytes: int
     max_idle_ms: int
 
@@ -71,6 +70,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, host: ConnectionHost, listener: str) -> None:
         self._host = host
         self.listener = listener
+        self.turns = host.turns
         self._reader = FrameReader(host.max_request_bytes)
         self._unanswered: deque[Exchange] = deque()
         self._held: memoryview | None = None
@@ -79,7 +79,7 @@ class Connection(asyncio.Protocol):
         self._last_active_ms = 0
         self._writable = True
         self._reading = True
-        self._pump_scheduled = False
+        self._is_in_line = False
         self._closing = False
         self.peer = "unknown"
         self.peer_host = "unknown"
@@ -119,7 +119,10 @@ class Connection(asyncio.Protocol):
         self._touch()
         if not self._closing:
             self._reader.feed(data)
-            self._pump()
+            if not self._is_in_line:
+                self._is_in_line = True
+                if not self.turns.take(self._take_turn):
+                    self._pause(True)  # the end of the input must not be met before the input is used
 
     def eof_received(self) -> bool:
         """asyncio: the client sends nothing more. As in Kafka that ends the connection."""
@@ -133,7 +136,7 @@ class Connection(asyncio.Protocol):
         """asyncio: it does again."""
         self._touch()
         self._writable = True
-        self._schedule_pump()
+        self._queue_up()
 
     def answered(self) -> None:
         """An exchange is done: write every answer whose turn it is, then go on with what waits."""
@@ -148,7 +151,7 @@ class Connection(asyncio.Protocol):
         if self._closing and not self._unanswered:
             self._close_gently()
         else:
-            self._schedule_pump()
+            self._queue_up()
 
     def close_for(self, reason: Closing, detail: str) -> None:
         """Answer nothing more; count and log why. What is written already may still go out, until the idle timer
@@ -178,23 +181,22 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def _pump(self) -> None:
-        """Begin the requests that may begin, at most a turn of them, and say whether more shall be received."""
-        self._pump_scheduled = False
+    def _take_turn(self) -> bool:
+        """Begin one request, if one may begin, and say whether more shall be received; whether more may begin."""
+        begun = False
         try:
-            for _ in range(REQUESTS_PER_TURN):
-                frame = self._next_frame()
-                if frame is None:
-                    break
+            frame = self._next_frame()
+            if frame is not None:
+                begun = True
                 self._begin(frame)
-            else:
-                self._schedule_pump()
         except FrameOversized as error:
             self.close_for(Closing.OVERSIZED, error.message)
         except FrameMalformed as error:
             self.close_for(Closing.MALFORMED, error.message)
         if not self._closing:
             self._pause(self._held is not None or self._reader.has_input or not self._may_begin_any())
+        self._is_in_line = begun and self._reader.has_input and self._may_begin_any()
+        return self._is_in_line
 
     def _next_frame(self) -> memoryview | None:
         """The next request, if it may begin now."""
@@ -234,11 +236,11 @@ class Connection(asyncio.Protocol):
             exchange.fail(error)
         exchange.handled = perf_counter_ns()
 
-    def _schedule_pump(self) -> None:
+    def _queue_up(self) -> None:
         """Go on soon, not now: answers come from inside other parts of the agent, which must not be entered again."""
-        if not self._pump_scheduled and not self._closing:
-            self._pump_scheduled = True
-            asyncio.get_running_loop().call_soon(self._pump)
+        if not self._is_in_line and not self._closing:
+            self._is_in_line = True
+            self.turns.add(self._take_turn)
 
     def _pause(self, pause: bool) -> None:
         if self._transport is None or self._transport.is_closing() or pause is not self._reading:

@@ -10,11 +10,18 @@ from typing import Any, Protocol
 
 from regency.broker_agent.listener.stats import Closing
 from regency.broker_agent.listener.timing import RequestTimes
+from regency.broker_agent.listener.turns import Turns
+from regency.broker_agent.steps import Steps
 from regency.broker_agent.wire.codec import Message, Request, encode_body, frame_response
 
 
 class ExchangeOwner(Protocol):
     """The connection a request came on."""
+
+    @property
+    def turns(self) -> Turns:
+        """Where steps have their turn."""
+        ...
 
     def answered(self) -> None:
         """An exchange has its answer: write what is next in order."""
@@ -113,12 +120,33 @@ class Exchange:
         task.add_done_callback(self._ran)
         self.cancel_with(partial(_cancel_task, task))
 
+    def work(self, steps: Steps[Message]) -> None:
+        """Answer with the outcome of work in steps: now, if one is enough. It ends with the connection."""
+        if self._step(steps):
+            self._owner.turns.add(partial(self._step, steps))
+
     def abandon(self) -> None:
         """The connection has ended: whatever works on this request may stop."""
         if not self.done:
             self.done = True
             if self._cancel is not None:
                 self._cancel()
+
+    def _step(self, steps: Steps[Message]) -> bool:
+        """Take one; whether there are more."""
+        if self.done:
+            steps.close()
+            return False
+        try:
+            next(steps)
+        except StopIteration as end:
+            answer = end.value
+            guarded(self, lambda: self.answer(answer))
+        except Exception as error:  # noqa: BLE001 - one request must never take the data loop down
+            self.fail(error)
+        else:
+            return True
+        return False
 
     def _ran(self, task: asyncio.Task[Message]) -> None:
         if task.cancelled():

@@ -8,6 +8,7 @@ from typing import Final
 from regency.broker_agent.listener.exchange import Exchange
 from regency.broker_agent.listener.services import Services
 from regency.broker_agent.replication.api import EpochEndOffset, ListedOffset
+from regency.broker_agent.steps import Steps
 from regency.broker_agent.wire.codec import (
     ListOffsetsResponse,
     Message,
@@ -19,37 +20,35 @@ from regency.model.kafka_errors import ErrorCode
 
 FIRST_WITH_OFFSET_NOT_AVAILABLE: Final = 5
 FIRST_WITH_MAX_TIMESTAMP: Final = 7
+PARTITIONS_PER_STEP: Final = 200
+"""Looked up before others have a turn; a search by timestamp has steps of its own."""
 _MAX_TIMESTAMP: Final = -3
 
 
 def handle(services: Services, exchange: Exchange) -> None:
     """One offset per partition; a partition named twice is INVALID_REQUEST, as in Kafka."""
-    request = exchange.request
+    exchange.work(_list(services, exchange.request))
+
+
+def _list(services: Services, request: Request) -> Steps[Message]:
     named = Counter(
         (topic.name, partition.partition_index) for topic in request.message.topics for partition in topic.partitions
     )
-
-    def look_up(key: TopicPartition, timestamp: int, current_leader_epoch: int) -> ListedOffset:
-        if named[key] > 1:
-            return ListedOffset(ErrorCode.INVALID_REQUEST)
-        return _look_up(services, request, key, timestamp, current_leader_epoch)
-
-    topics = []
+    topics, looked_up = [], 0
     for topic in request.message.topics:
-        partitions = [
-            _listed(
-                request.version,
-                partition.partition_index,
-                look_up(
-                    TopicPartition(topic.name, partition.partition_index),
-                    partition.timestamp,
-                    partition.current_leader_epoch,
-                ),
-            )
-            for partition in topic.partitions
-        ]
+        partitions = []
+        for partition in topic.partitions:
+            key = TopicPartition(topic.name, partition.partition_index)
+            if named[key] > 1:
+                found = ListedOffset(ErrorCode.INVALID_REQUEST)
+            else:
+                found = yield from _look_up(services, request, key, partition.timestamp, partition.current_leader_epoch)
+            partitions.append(_listed(request.version, partition.partition_index, found))
+            looked_up += 1
+            if looked_up % PARTITIONS_PER_STEP == 0:
+                yield
         topics.append(_listed_topic(request.version, topic.name, partitions))
-    exchange.answer(ListOffsetsResponse(version=request.version, topics=topics))
+    return ListOffsetsResponse(version=request.version, topics=topics)
 
 
 def failure(request: Request) -> Message:
@@ -68,8 +67,11 @@ def failure(request: Request) -> Message:
 
 def handle_epochs(services: Services, exchange: Exchange) -> None:
     """End offset of the largest epoch not above the one asked for, per partition (KIP-101, KIP-320)."""
-    request = exchange.request
-    topics = []
+    exchange.work(_ends(services, exchange.request))
+
+
+def _ends(services: Services, request: Request) -> Steps[Message]:
+    topics, looked_up = [], 0
     for topic in request.message.topics:
         partitions = []
         for partition in topic.partitions:
@@ -78,8 +80,11 @@ def handle_epochs(services: Services, exchange: Exchange) -> None:
                 key, LeaderEpoch(partition.current_leader_epoch), LeaderEpoch(partition.leader_epoch)
             )
             partitions.append(_ended(request.version, key.partition, error, end))
+            looked_up += 1
+            if looked_up % PARTITIONS_PER_STEP == 0:
+                yield
         topics.append(_ended_topic(request.version, topic.topic, partitions))
-    exchange.answer(OffsetForLeaderEpochResponse(version=request.version, topics=topics))
+    return OffsetForLeaderEpochResponse(version=request.version, topics=topics)
 
 
 def failure_of_epochs(request: Request) -> Message:
@@ -100,11 +105,11 @@ def failure_of_epochs(request: Request) -> Message:
 
 def _look_up(
     services: Services, request: Request, key: TopicPartition, timestamp: int, current_leader_epoch: int
-) -> ListedOffset:
+) -> Steps[ListedOffset]:
     lowest = _MAX_TIMESTAMP if request.version >= FIRST_WITH_MAX_TIMESTAMP else _MAX_TIMESTAMP + 1
     if timestamp < lowest:
         return ListedOffset(ErrorCode.UNSUPPORTED_VERSION)
-    listed = services.replicas.list_offset(
+    listed = yield from services.replicas.list_offset(
         key, timestamp, LeaderEpoch(current_leader_epoch), BrokerId(request.message.replica_id)
     )
     if listed.error is ErrorCode.OFFSET_NOT_AVAILABLE and request.version < FIRST_WITH_OFFSET_NOT_AVAILABLE:

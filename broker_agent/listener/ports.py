@@ -20,6 +20,7 @@ from regency.broker_agent.replication.api import (
     LogDirDescription,
     ProduceResult,
 )
+from regency.broker_agent.steps import Steps
 from regency.model.ids import BrokerId, LeaderEpoch, ProducerId, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from regency.runtime.grpc_channels import Method
@@ -53,7 +54,7 @@ class Replicas(Protocol):
         timestamp: int,
         current_leader_epoch: LeaderEpoch,
         replica_id: BrokerId,
-    ) -> ListedOffset:
+    ) -> Steps[ListedOffset]:
         """The offset for a timestamp, or for -1 latest, -2 earliest, -3 the one with the largest timestamp."""
         ...
 

@@ -22,6 +22,7 @@ from regency.broker_agent.listener.ports import (
 )
 from regency.broker_agent.listener.services import Services
 from regency.broker_agent.listener.stats import ListenerStats, is_power_of_ten
+from regency.broker_agent.listener.turns import Turns
 from regency.broker_agent.wire.apis import ApiKey
 from regency.broker_agent.wire.errors import UnsupportedApi
 from regency.model.clock import Clock
@@ -70,6 +71,7 @@ class KafkaListener:
             self.stats.timing,
         )
         self.clock = clock
+        self.turns = Turns()
         self.max_request_bytes = settings.socket_request_max_bytes
         self.max_idle_ms = settings.connections_max_idle_ms
         self._servers: list[asyncio.Server] = []

@@ -24,6 +24,7 @@ from regency.broker_agent.log.results import AppendInfo, LogPosition, ReadInfo
 from regency.broker_agent.log.retention import SegmentFacts, expired_segments
 from regency.broker_agent.log.time_lookup import TimestampAndOffset, find_greatest, find_timestamp
 from regency.broker_agent.replication.api import EpochEndOffset
+from regency.broker_agent.steps import Steps
 from regency.model.crash_points import crash_point
 from regency.model.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId
 from regency.model.kafka_errors import ErrorCode
@@ -185,20 +186,36 @@ class PartitionLog(LogCore):
         epoch = self._epochs.epoch_at(offset)
         return NO_LEADER_EPOCH if epoch is None else epoch
 
-    @_on_disk
-    def offset_for_timestamp(self, timestamp: int, max_offset: Offset) -> TimestampAndOffset | None:
+    def offset_for_timestamp(self, timestamp: int, max_offset: Offset) -> Steps[TimestampAndOffset | None]:
         """The first record below `max_offset` whose timestamp is not below `timestamp`; None where there is none.
 
         In a batch that straddles `timestamp` and is compressed with snappy, lz4 or zstd, or claims more than 100,000
-        records, the batch's first offset stands for the record's.
+        records, or whose records cannot be read, the batch's first offset stands for the record's.
         """
-        found = find_timestamp(self._segments, timestamp, self._log_start)
+        found = yield from self._search(lambda: find_timestamp(self._segments, timestamp, self._log_start))
         return found if found and found.offset < max_offset else None
 
-    @_on_disk
-    def greatest_timestamp(self, max_offset: Offset) -> TimestampAndOffset | None:
+    def greatest_timestamp(self, max_offset: Offset) -> Steps[TimestampAndOffset | None]:
         """The greatest timestamp of a record below `max_offset` (KIP-734); None where there is no such record."""
-        return find_greatest(self._segments, self._log_start, max_offset)
+        return self._search(lambda: find_greatest(self._segments, self._log_start, max_offset))
+
+    def _search(self, begin: Callable[[], Steps[TimestampAndOffset | None]]) -> Steps[TimestampAndOffset | None]:
+        search, cuts = begin(), self._segments.cuts
+        while True:
+            if cuts != self._segments.cuts:
+                search, cuts = begin(), self._segments.cuts
+            is_over, found = self._step(search)
+            if is_over:
+                return found
+            yield
+
+    @_on_disk
+    def _step(self, search: Steps[TimestampAndOffset | None]) -> tuple[bool, TimestampAndOffset | None]:
+        try:
+            next(search)
+        except StopIteration as end:
+            return True, end.value
+        return False, None
 
     @_on_disk
     def truncate_to(self, offset: Offset) -> bool:

@@ -17,6 +17,7 @@ from regency.broker_agent.log.results import LogPosition, ReadInfo
 from regency.broker_agent.log.segment import Segment
 from regency.model.ids import Offset
 from regency.model.log_config import LogConfig
+from regency.model.record_batch import BatchHeader
 
 
 class Cut(NamedTuple):
@@ -35,12 +36,17 @@ class Segments:
         self._files = files
         self._segments = segments
         self._bases: list[int] = [segment.base_offset for segment in segments]
+        self.cuts = 0
+        """How often batches that were there have been cut off; where none were, a position is what it was."""
 
     def __iter__(self) -> Iterator[Segment]:
         return iter(self._segments)
 
     def __len__(self) -> int:
         return len(self._segments)
+
+    def __contains__(self, segment: Segment) -> bool:
+        return self._segments[bisect_right(self._bases, segment.base_offset) - 1] is segment
 
     @property
     def first(self) -> Segment:
@@ -69,6 +75,21 @@ class Segments:
     def from_offset(self, offset: Offset) -> list[Segment]:
         """The segment whose range holds `offset`, and all later ones."""
         return self._segments[max(bisect_right(self._bases, offset) - 1, 0) :]
+
+    def walk(self, offset: Offset) -> Iterator[Segment]:
+        """As `from_offset`, one by one: segments may be added, and the oldest dropped, while somebody walks."""
+        at = max(bisect_right(self._bases, offset) - 1, 0)
+        while at < len(self._segments):
+            segment = self._segments[at]
+            yield segment
+            at = bisect_right(self._bases, segment.base_offset)
+
+    def headers(self, segment: Segment, start: int) -> Iterator[tuple[int, BatchHeader]]:
+        """As `Segment.headers`, which end early where the segment is dropped meanwhile."""
+        for found in segment.headers(start):
+            yield found
+            if segment not in self:
+                return
 
     def upper_bounds(self, log_end: Offset) -> Iterator[tuple[Segment, Offset]]:
         """Every segment with the offset that its last one cannot reach."""
@@ -147,6 +168,7 @@ class Segments:
 
     def drop_all(self) -> list[Path]:
         """Take every segment out of use, newest first, so that what is left is always a prefix."""
+        self.cuts += 1
         dropped = self._segments[::-1]
         self._segments, self._bases = [], []
         return [path for segment in dropped for path in segment.mark_deleted()]
@@ -161,7 +183,8 @@ class Segments:
         return Cut(segment, position, min(offset, Offset(base)))
 
     def drop_after(self, last: Segment) -> list[Path]:
-        """Take all segments after `last` out of use, newest first; returns the renamed files."""
+        """Take all segments after `last` out of use, newest first, before it is cut; returns the renamed files."""
+        self.cuts += 1
         kept = self._segments.index(last) + 1
         dropped, self._segments = self._segments[kept:], self._segments[:kept]
         del self._bases[kept:]

@@ -1,25 +1,30 @@
-"""Finding offsets by timestamp. The only place of the log that looks at single records, and only for ListOffsets."""
+"""Finding offsets by timestamp, for ListOffsets. The only place of the log that looks at single records.
+
+A search goes in steps. Between two of them the log may grow and lose its oldest segments, which a search notices; it
+must be begun again where batches were cut off (`Segments.cuts`), and not be continued in a log that is not in use.
+"""
 
 from __future__ import annotations
 
-import zlib
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from regency.broker_agent.log.record_places import Opaque, record_places
 from regency.broker_agent.log.segment import Segment
 from regency.broker_agent.log.segments import Segments
+from regency.broker_agent.steps import Steps
 from regency.model.ids import LeaderEpoch, Offset
-from regency.model.record_batch import HEADER_BYTES, NO_TIMESTAMP, BatchHeader, crc_matches
+from regency.model.record_batch import NO_TIMESTAMP, BatchHeader, crc_matches
 
-_NO_CODEC = 0
-_GZIP = 1
-_GZIP_WINDOW = 31
-_MAX_DECOMPRESSED = 64 << 20
-_MAX_RECORDS = 100_000
-"""In one batch: a producer may claim two billion, and this is the data loop."""
-
-
-class _Opaque(Exception):
-    """The records cannot be read, or not at a reasonable price."""
+_STEP_EFFORT: Final = 2_000
+"""Of one step, some milliseconds. To look at a header or a record is 1."""
+_SEGMENT_EFFORT: Final = 100
+"""To find out where in a segment to begin."""
+_PIECE_EFFORT: Final = 100
+"""To inflate a piece of a batch."""
+_READ_BYTES: Final = 8 << 10
+"""Bytes read from a file for 1."""
+_MOST_READ: Final = 256 << 10
+"""Bytes read to get at a header, at most."""
 
 
 class TimestampAndOffset(NamedTuple):
@@ -30,48 +35,68 @@ class TimestampAndOffset(NamedTuple):
     leader_epoch: LeaderEpoch
 
 
-def find_timestamp(segments: Segments, timestamp: int, log_start: Offset) -> TimestampAndOffset | None:
+class _Effort:
+    """What has been done since the last pause."""
+
+    def __init__(self) -> None:
+        self._left = _STEP_EFFORT
+
+    def is_pause_due(self, effort: int) -> bool:
+        """Count `effort`; whether the step is over, and another begins."""
+        self._left -= effort
+        if self._left > 0:
+            return False
+        self._left = _STEP_EFFORT
+        return True
+
+
+def find_timestamp(segments: Segments, timestamp: int, log_start: Offset) -> Steps[TimestampAndOffset | None]:
     """The first record at or above `log_start` whose timestamp is not below `timestamp`."""
-    for segment in segments.from_offset(log_start):
+    effort = _Effort()
+    for segment in segments.walk(log_start):
         segment.check_greatest_timestamp()
-        if segment.max_timestamp < timestamp:
-            continue
-        start = segment.indexed_by_time(timestamp)
-        for position, header in segment.headers(start):
-            if header.max_timestamp < timestamp or header.last_offset < log_start:
-                continue
-            found = _first_record(segment, position, header, timestamp, log_start)
-            if found is not None:
-                return found
+        start = segment.size if segment.max_timestamp < timestamp else segment.indexed_by_time(timestamp)
+        if effort.is_pause_due(_SEGMENT_EFFORT):
+            yield
+        for position, header in segments.headers(segment, start):
+            if header.max_timestamp >= timestamp and header.last_offset >= log_start:
+                found = yield from _first_record(segment, position, header, timestamp, log_start, effort)
+                if found is not None:
+                    return found
+            if effort.is_pause_due(_cost(header)):
+                yield
     return None
 
 
-def find_greatest(segments: Segments, log_start: Offset, max_offset: Offset) -> TimestampAndOffset | None:
+def find_greatest(segments: Segments, log_start: Offset, max_offset: Offset) -> Steps[TimestampAndOffset | None]:
     """The record with the greatest timestamp below `max_offset`, the first of equals."""
+    effort = _Effort()
     greatest, place = NO_TIMESTAMP, None
-    for segment in segments.from_offset(log_start):
+    for segment in segments.walk(log_start):
         if segment.base_offset >= max_offset:
             break
         segment.check_greatest_timestamp()
-        if segment.max_timestamp <= greatest:
-            continue
-        start = 0
-        if segment.offset_of_max_timestamp < max_offset:
-            start = segment.indexed_below(segment.offset_of_max_timestamp)
-        for position, header in segment.headers(start):
-            if header.base_offset >= max_offset:
+        start = _begin(segment, greatest, max_offset)
+        if effort.is_pause_due(_SEGMENT_EFFORT):
+            yield
+        for position, header in segments.headers(segment, start):
+            if header.base_offset >= max_offset or greatest >= segment.max_timestamp:
                 break
             if header.max_timestamp > greatest and header.last_offset >= log_start:
                 greatest, place = header.max_timestamp, (segment, position, header)
+            if effort.is_pause_due(_cost(header)):
+                yield
     if place is None:
         return None
-    segment, position, header = place
-    return _first_record(segment, position, header, greatest, log_start)
+    if place[0] not in segments:
+        return (yield from find_greatest(segments, segments.first.base_offset, max_offset))
+    return (yield from _first_record(*place, greatest, log_start, effort))
 
 
 def _first_record(
-    segment: Segment, position: int, header: BatchHeader, timestamp: int, log_start: Offset
-) -> TimestampAndOffset | None:
+    segment: Segment, position: int, header: BatchHeader, timestamp: int, log_start: Offset, effort: _Effort
+) -> Steps[TimestampAndOffset | None]:
+    """Of a batch that says it has one. Where its records cannot be read, its first offset stands for them."""
     batch = segment.log.read(header.size, position)
     if not crc_matches(batch, header):
         raise segment.corrupt(position, "its checksum is wrong")
@@ -82,48 +107,24 @@ def _first_record(
     if header.first_timestamp >= timestamp and header.base_offset == start:
         return TimestampAndOffset(header.first_timestamp, start, epoch)
     try:
-        records = _records(batch[HEADER_BYTES:], header)
-    except (IndexError, zlib.error, _Opaque):
+        for place in record_places(batch, header):
+            if place is not None and place.timestamp >= timestamp and place.offset >= log_start:
+                return TimestampAndOffset(place.timestamp, place.offset, epoch)
+            if effort.is_pause_due(1 if place is not None else _PIECE_EFFORT):
+                yield
+    except Opaque:
         return TimestampAndOffset(header.max_timestamp, start, epoch)
-    for record_timestamp, offset in records:
-        if record_timestamp >= timestamp and offset >= log_start:
-            return TimestampAndOffset(record_timestamp, offset, epoch)
     return None
 
 
-def _decompress(body: bytes, codec: int) -> bytes:
-    if codec == _NO_CODEC:
-        return body
-    if codec == _GZIP:
-        return zlib.decompressobj(_GZIP_WINDOW).decompress(body, _MAX_DECOMPRESSED)
-    raise _Opaque
+def _begin(segment: Segment, greatest: int, max_offset: Offset) -> int:
+    """The byte from which on a segment may hold a timestamp above `greatest`."""
+    if segment.max_timestamp <= greatest:
+        return segment.size
+    if segment.offset_of_max_timestamp < max_offset:
+        return segment.indexed_below(segment.offset_of_max_timestamp)
+    return 0
 
 
-def _records(body: bytes, header: BatchHeader) -> list[tuple[int, Offset]]:
-    """Timestamp and offset of each record. Raises _Opaque, zlib.error or IndexError where that is not possible."""
-    if header.record_count > _MAX_RECORDS:
-        raise _Opaque
-    body = _decompress(body, header.codec)
-    found: list[tuple[int, Offset]] = []
-    at = 0
-    for _ in range(header.record_count):
-        length, at = _varint(body, at)
-        if length < 1:
-            raise _Opaque
-        timestamp_delta, inside = _varint(body, at + 1)
-        offset_delta, _ = _varint(body, inside)
-        found.append((header.first_timestamp + timestamp_delta, Offset(header.base_offset + offset_delta)))
-        at += length
-    return found
-
-
-def _varint(body: bytes, at: int) -> tuple[int, int]:
-    """A zig-zag number of base-128 groups, least significant first, and the byte after it."""
-    value = shift = 0
-    while True:
-        byte = body[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), at
-        shift += 7
+def _cost(header: BatchHeader) -> int:
+    return 1 + min(header.size, _MOST_READ) // _READ_BYTES

@@ -9,6 +9,7 @@ from regency.broker_agent.log.errors import LogDamaged, LogStorageError
 from regency.broker_agent.replication.api import DEBUGGING, EpochEndOffset, ListedOffset
 from regency.broker_agent.replication.hosting import Hosting
 from regency.broker_agent.replication.partition import Partition
+from regency.broker_agent.steps import Steps
 from regency.model.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 
@@ -32,11 +33,12 @@ class OffsetQueries:
         timestamp: int,
         current: LeaderEpoch,
         replica_id: BrokerId,
-    ) -> ListedOffset:
-        """The offset for a timestamp (wall milliseconds, -1 latest, -2 earliest).
+    ) -> Steps[ListedOffset]:
+        """The offset for a timestamp (wall milliseconds, -1 latest, -2 earliest, -3 the one with the largest).
 
         A new leader whose high watermark has not reached its epoch's start answers a consumer OFFSET_NOT_AVAILABLE
-        where the answer might go backwards (KIP-207).
+        where the answer might go backwards (KIP-207). A search by timestamp takes steps, and is begun again where the
+        partition is led in another epoch, or is in another directory, after one of them.
         """
         find = self._hosting.find_replica if replica_id == DEBUGGING else self._hosting.find_led
         partition = find(topic_partition, current)
@@ -54,7 +56,18 @@ class OffsetQueries:
             return ListedOffset(ErrorCode.NONE, -1, end, partition.leader_epoch)
         if timestamp < GREATEST_TIMESTAMP:
             return ListedOffset(ErrorCode.UNSUPPORTED_VERSION)
-        return self._by_timestamp(partition, timestamp, end, settled=settled)
+        held, epoch = partition.log, partition.leader_epoch
+        search = self._by_timestamp(partition, timestamp, end, settled=settled)
+        while True:
+            try:
+                next(search)
+            except StopIteration as end_of_search:
+                answer: ListedOffset = end_of_search.value
+                return answer
+            yield
+            again = find(topic_partition, current)
+            if again is not partition or partition.log is not held or partition.leader_epoch != epoch:
+                return (yield from self.list_offset(topic_partition, timestamp, current, replica_id))
 
     def end_offset_for_epoch(
         self, topic_partition: TopicPartition, current: LeaderEpoch, epoch: LeaderEpoch
@@ -65,12 +78,13 @@ class OffsetQueries:
             return partition, EpochEndOffset()
         return ErrorCode.NONE, partition.end_offset_for_epoch(epoch)
 
-    def _by_timestamp(self, partition: Partition, timestamp: int, end: Offset, *, settled: bool) -> ListedOffset:
+    def _by_timestamp(self, partition: Partition, timestamp: int, end: Offset, *, settled: bool) -> Steps[ListedOffset]:
         try:
             if timestamp == GREATEST_TIMESTAMP:
-                found = partition.log.greatest_timestamp(end)
+                found = yield from partition.log.greatest_timestamp(end)
             else:
-                found = partition.log.offset_for_timestamp(timestamp, end if settled else partition.log_end_offset)
+                bound = end if settled else partition.log_end_offset
+                found = yield from partition.log.offset_for_timestamp(timestamp, bound)
         except LogDamaged:
             return ListedOffset(ErrorCode.CORRUPT_MESSAGE)
         except LogStorageError:

@@ -39,6 +39,7 @@ from regency.broker_agent.replication.produce import ProducePath
 from regency.broker_agent.replication.rules import Role
 from regency.broker_agent.replication.schedule import Schedule
 from regency.broker_agent.replication.throttle import Throttles, unlimited
+from regency.broker_agent.steps import Steps
 from regency.model.clock import Clock
 from regency.model.crash_points import crash_point
 from regency.model.hosting import HostedRole
@@ -137,7 +138,7 @@ class ReplicaManager:
         timestamp: int,
         current_leader_epoch: LeaderEpoch,
         replica_id: BrokerId,
-    ) -> ListedOffset:
+    ) -> Steps[ListedOffset]:
         """The offset for a timestamp (wall milliseconds); -1 latest (LEO for replicas), -2 earliest, -3 largest."""
         return self._offsets.list_offset(tp, timestamp, current_leader_epoch, replica_id)
 

@@ -23,6 +23,7 @@ from regency.broker_agent.replication.api import (
     LogDirDescription,
     ProduceResult,
 )
+from regency.broker_agent.steps import Steps
 from regency.model.errors import RegencyError
 from regency.model.ids import BrokerId, LeaderEpoch, Offset, ProducerId, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
@@ -158,7 +159,8 @@ class FakeReplicas:
         timestamp: int,
         current_leader_epoch: LeaderEpoch,
         replica_id: BrokerId,
-    ) -> ListedOffset:
+    ) -> Steps[ListedOffset]:
+        yield
         if topic_partition not in self.logs:
             return ListedOffset(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if timestamp >= 0:

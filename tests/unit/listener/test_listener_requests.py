@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
+from regency.broker_agent.listener import turns
 from regency.broker_agent.listener.connection import MAX_UNANSWERED
+from regency.broker_agent.listener.exchange import Exchange
+from regency.broker_agent.listener.server import KafkaListener
 from regency.broker_agent.listener.stats import Closing
 from regency.broker_agent.wire.apis import ApiKey
-from regency.broker_agent.wire.codec import FetchRequest, MetadataRequest, ProduceRequest
+from regency.broker_agent.wire.codec import FetchRequest, MetadataRequest, ProduceRequest, encode_request
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
 
@@ -299,17 +302,47 @@ def test_stopping_does_not_wait_for_an_acknowledgement_for_ever(serve: Serve, ba
     serve(scenario)
 
 
-def test_many_small_requests_of_one_client_leave_turns_to_others(serve: Serve) -> None:
+def test_many_requests_of_one_client_leave_turns_to_others(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of requests that take 3 ms each, an iteration of the loop begins four, of two clients alternately."""
+    clock_ns, begun = 1, []
+
     async def scenario(h: Any) -> None:
+        def handle(exchange: Exchange) -> None:
+            nonlocal clock_ns
+            clock_ns += 3_000_000
+            begun.append(exchange.request.client_id)
+            KafkaListener.handle(h.listener, exchange)
+
+        monkeypatch.setattr(turns, "perf_counter_ns", lambda: clock_ns)
+        monkeypatch.setattr(h.listener, "handle", handle)
         greedy, modest = await h.connect(), await h.connect()
-        for _ in range(2000):
-            greedy.send(MetadataRequest(topics=[]), 9)
-        await greedy.receive()
+        for client, name, count in ((greedy, "greedy", 190), (modest, "modest", 10)):
+            for _ in range(count):
+                client.writer.write(encode_request(9, 1, name, MetadataRequest(topics=[])))
+        iterations = 0
+        while len(begun) < 200:
+            before = len(begun)
+            await asyncio.sleep(0)
+            iterations += 1
+            assert len(begun) - before <= 4
+            assert iterations < 10_000
 
-        await modest.ask(MetadataRequest(topics=[]), 9)
+    serve(scenario)
+    assert begun[:40].count("modest") == 10
 
-        assert h.listener.stats.requests[ApiKey.METADATA] < 2000
-        for _ in range(1999):
-            await greedy.receive()
 
+def test_what_a_client_sent_before_it_went_is_handled_when_its_turn_comes(
+    serve: Serve, batch: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(h: Any) -> None:
+        h.with_topic("t")
+        clients = [await h.connect() for _ in range(20)]
+        for client in clients:
+            for _ in range(5):
+                client.send(produce(batch(), acks=0), 9)
+            client.writer.close()
+        await h.eventually(lambda: h.listener.stats.open == 0, "all are gone")
+        assert len(h.replicas.appended) == 100
+
+    monkeypatch.setattr(turns, "BUDGET_NS", 0)
     serve(scenario)

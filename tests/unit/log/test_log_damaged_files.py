@@ -7,6 +7,7 @@ import logging
 import pytest
 
 from regency.broker_agent.log.errors import LogDamaged, LogDirInvalid
+from regency.broker_agent.steps import at_once
 from regency.model.log_config import LogConfig
 from regency.model.record_batch import iter_batches
 
@@ -48,8 +49,8 @@ def assert_whole(log, batch, *, again=5):
     assert log.epoch_entries == ((1, 0), (2, 15))
     for offset in range(END):
         assert first_offsets(log, offset)[0] == offset
-        assert log.offset_for_timestamp(NOW + offset, END).offset == offset
-    assert log.greatest_timestamp(END).offset == END - 1
+        assert at_once(log.offset_for_timestamp(NOW + offset, END)).offset == offset
+    assert at_once(log.greatest_timestamp(END)).offset == END - 1
     for number in range(END - again, END):
         known = log.append_as_leader(batch(NOW + number, producer=(9, 0, number)), 2, NOW)
         assert (known.duplicate, known.base_offset) == (True, number)

@@ -14,6 +14,7 @@ from regency.broker_agent.log.disk import OsDisk
 from regency.broker_agent.log.errors import LogDamaged, LogDirInvalid, LogStorageError
 from regency.broker_agent.log.open_files import LogFile
 from regency.broker_agent.log.segment import Segment
+from regency.broker_agent.steps import at_once
 from regency.model.ids import TopicId, TopicPartition
 from regency.model.log_config import LogConfig
 
@@ -263,7 +264,7 @@ def test_damage_found_while_reading_harms_only_that_log(disk, batch):
     for use in (
         lambda: log.read(1, 100, max_offset=2, min_one_batch=True),
         lambda: log.position_of(0),
-        lambda: log.offset_for_timestamp(0, 2),
+        lambda: at_once(log.offset_for_timestamp(0, 2)),
         lambda: log.truncate_to(1),
     ):
         with pytest.raises(LogDamaged, match=r"000\.log holds no sound batch .*its length 7"):

@@ -9,6 +9,7 @@ import pytest
 from regency.broker_agent.log.disk import OsDisk
 from regency.broker_agent.log.errors import OffsetOutOfRange
 from regency.broker_agent.log.retention import SegmentFacts, expired_segments
+from regency.broker_agent.steps import at_once
 from regency.model.log_config import LogConfig
 
 NOW = 1_700_000_000_000
@@ -205,12 +206,12 @@ def test_a_timestamp_finds_the_first_record_not_older(disk, batch, codec):
         (150, 150, 15, 3),
         (192, 192, 28, 3),
     ):
-        assert log.offset_for_timestamp(asked, end) == (timestamp, offset, epoch)
-    assert log.offset_for_timestamp(193, end) is None
-    assert log.offset_for_timestamp(192, 28) is None
-    assert log.greatest_timestamp(end) == (192, 28, 3)
-    assert log.greatest_timestamp(15) == (142, 13, 2)
-    assert log.greatest_timestamp(0) is None
+        assert at_once(log.offset_for_timestamp(asked, end)) == (timestamp, offset, epoch)
+    assert at_once(log.offset_for_timestamp(193, end)) is None
+    assert at_once(log.offset_for_timestamp(192, 28)) is None
+    assert at_once(log.greatest_timestamp(end)) == (192, 28, 3)
+    assert at_once(log.greatest_timestamp(15)) == (142, 13, 2)
+    assert at_once(log.greatest_timestamp(0)) is None
 
 
 def test_records_below_the_log_start_are_not_found_by_time(disk, batch):
@@ -218,7 +219,7 @@ def test_records_below_the_log_start_are_not_found_by_time(disk, batch):
     log.append_as_leader(batch(10, 20, 30), 0, NOW)
     log.set_high_watermark(3)
     log.maybe_increment_log_start(1)
-    assert log.offset_for_timestamp(5, 3) == (20, 1, 0)
+    assert at_once(log.offset_for_timestamp(5, 3)) == (20, 1, 0)
 
 
 def test_an_opaque_batch_stands_for_its_records(disk, batch, patched):
@@ -227,9 +228,9 @@ def test_an_opaque_batch_stands_for_its_records(disk, batch, patched):
     nonsense = patched(batch(40, 50), 61, b"\xff" * 8)
     log.append_as_leader(lz4, 0, NOW)
     log.append_as_leader(nonsense, 0, NOW)
-    assert log.offset_for_timestamp(10, 9) == (10, 0, 0)
-    assert log.offset_for_timestamp(15, 9) == (30, 0, 0)
-    assert log.offset_for_timestamp(45, 9) == (50, 3, 0)
+    assert at_once(log.offset_for_timestamp(10, 9)) == (10, 0, 0)
+    assert at_once(log.offset_for_timestamp(15, 9)) == (30, 0, 0)
+    assert at_once(log.offset_for_timestamp(45, 9)) == (50, 3, 0)
 
 
 @pytest.mark.parametrize("length", [0, -1, -5, 2**31 - 1])
@@ -245,11 +246,11 @@ def test_records_that_contradict_themselves_cost_no_time(disk, batch, patched, l
     hostile = patched(patched(patched(batch(1000, 2000), 61, bytes(body)), 23, many[:4]), 57, many[4:])
     log = disk.log()
     log.append_as_leader(hostile, 0, NOW)
-    assert log.offset_for_timestamp(1500, log.log_end_offset) == (2000, 0, 0)
+    assert at_once(log.offset_for_timestamp(1500, log.log_end_offset)) == (2000, 0, 0)
 
 
 def test_log_append_time_is_the_timestamp_of_every_record(disk, batch):
     disk.config = LogConfig(message_timestamp_type="LogAppendTime")
     log = disk.log()
     log.append_as_leader(batch(1, 2), 0, NOW)
-    assert log.offset_for_timestamp(NOW - 5, 2) == (NOW, 0, 0)
+    assert at_once(log.offset_for_timestamp(NOW - 5, 2)) == (NOW, 0, 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from regency.broker_agent.steps import at_once
 from regency.model.log_config import LogConfig
 from regency.model.record_batch import iter_batches
 
@@ -60,7 +61,7 @@ def assert_complete_from(log, start, batch):
     for offset in range(start, END):
         records = log.read(offset, 1 << 20, max_offset=END, min_one_batch=True).records
         assert next(iter_batches(records))[1].base_offset == offset
-        assert log.offset_for_timestamp(NOW + offset, END).offset == offset
+        assert at_once(log.offset_for_timestamp(NOW + offset, END)).offset == offset
     assert log.append_as_leader(batch(NOW, producer=(9, 0, END - 1)), 3, NOW).duplicate
     assert log.append_as_leader(batch(NOW, producer=(9, 0, END)), 3, NOW).base_offset == END
 

@@ -16,6 +16,7 @@ from kafka.record.default_records import DefaultRecordBatch as KafkaPythonReader
 from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPythonBuilder
 
 from regency.broker_agent.log.errors import RecordsRejected
+from regency.broker_agent.steps import at_once
 from regency.model.ids import TopicPartition
 from regency.model.log_config import LogConfig
 from regency.model.record_batch import iter_batches
@@ -199,7 +200,7 @@ def test_a_directory_that_others_wrote_is_read_and_goes_on(disk, builder, codec,
     for offset in range(10):
         content = log.read(offset, 1 << 20, max_offset=10, min_one_batch=True).records
         assert content == b"".join(at[offset // 2 : 3] if offset < 6 else at[offset // 2 :])
-        assert log.offset_for_timestamp(NOW + offset, 10).offset == offset
+        assert at_once(log.offset_for_timestamp(NOW + offset, 10)).offset == offset
     again = log.append_as_leader(build(builder, codec, (NOW + 8, NOW + 9), producer=(5, 0, 8)), 4, NOW)
     assert (again.duplicate, again.base_offset) == (True, 8)
     with pytest.raises(RecordsRejected):

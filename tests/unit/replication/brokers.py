@@ -30,6 +30,7 @@ from regency.broker_agent.replication.fetcher_thread import Command, Failed, Out
 from regency.broker_agent.replication.partition import Partition
 from regency.broker_agent.replication.replica_manager import ReplicaManager
 from regency.broker_agent.replication.throttle import Throttles
+from regency.broker_agent.steps import at_once
 from regency.model.clock import ManualClock
 from regency.model.ids import (
     NO_BROKER_EPOCH,
@@ -346,7 +347,7 @@ class Broker:
         return answers, cancel
 
     def latest(self, *, replica: int = CONSUMER, timestamp: int = -1, epoch: int = NO_LEADER_EPOCH) -> ListedOffset:
-        return self.manager.list_offset(TP, timestamp, LeaderEpoch(epoch), BrokerId(replica))
+        return at_once(self.manager.list_offset(TP, timestamp, LeaderEpoch(epoch), BrokerId(replica)))
 
     def run_due(self) -> bool:
         """Wake the manager if it asked for that; whether it did."""

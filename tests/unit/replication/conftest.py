@@ -22,6 +22,7 @@ from regency.broker_agent.replication.api import (
 )
 from regency.broker_agent.replication.fetch_plans import FetchPlan, FetchReply, OffsetsPlan, OffsetsReply
 from regency.broker_agent.replication.fetcher_thread import Failed, Rested
+from regency.broker_agent.steps import at_once
 from regency.model.clock import ManualClock
 from regency.model.ids import BrokerId, ControllerEpoch, LeaderEpoch, TopicId, TopicPartition, ZkVersion
 from regency.model.kafka_errors import ErrorCode
@@ -227,7 +228,7 @@ class Cluster:
         answers = [
             (
                 name,
-                target.manager.list_offset(name, plan.timestamp, epoch, broker.id),
+                at_once(target.manager.list_offset(name, plan.timestamp, epoch, broker.id)),
             )
             for name, epoch in plan.partitions
         ]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from regency.broker_agent.replication.api import EpochEndOffset, ListedOffset
+from regency.broker_agent.replication.api import CONSUMER, EpochEndOffset, ListedOffset
+from regency.broker_agent.steps import at_once
 from regency.model.ids import LeaderEpoch, Offset, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 
@@ -82,6 +83,19 @@ def test_offsets_do_not_go_back_when_a_new_leader_does_not_know_yet_what_is_comm
     cluster[1].consume(3, replica=2, epoch=1)
     assert cluster[1].latest().offset == 3
     assert cluster[1].latest(timestamp=9_999) == ListedOffset(ErrorCode.NONE)
+
+
+@pytest.mark.parametrize("leader", [1, 2])
+def test_a_search_by_timestamp_begins_again_in_another_epoch(cluster, leader) -> None:
+    cluster.lead(1, (1, 2), replicas=(1, 2))
+    cluster[1].produce(*["a"] * 3_000)
+    search = cluster[1].manager.list_offset(TP, 3_999, LeaderEpoch(0), CONSUMER)
+    next(search)
+    cluster.lead(leader, (1, 2), replicas=(1, 2))
+    assert at_once(search) == ListedOffset(ErrorCode.FENCED_LEADER_EPOCH)
+    search = cluster[leader].manager.list_offset(TP, 3_999, LeaderEpoch(1), CONSUMER)
+    next(search)
+    assert at_once(search) == ListedOffset(ErrorCode.NONE, 3_999, Offset(2_999), LeaderEpoch(0))
 
 
 def test_epochs_end_where_the_next_one_begins(cluster) -> None:

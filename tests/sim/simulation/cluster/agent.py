@@ -20,6 +20,7 @@ from regency.broker_agent.replication.api import CONSUMER, FetchedPartition, Fet
 from regency.broker_agent.replication.fetch_sessions import FetchSessionCache
 from regency.broker_agent.replication.replica_manager import ReplicaManager
 from regency.broker_agent.reporter import TIMEOUT_MS, Reporter
+from regency.broker_agent.steps import at_once
 from regency.model.ids import BrokerEpoch, LeaderEpoch, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from regency.model.settings import BrokerSettings
@@ -329,7 +330,7 @@ class SimAgent:
                 return self._serve_poll(replicas, request, respond)
             case ListAsked():
                 tp, timestamp, epoch = request
-                respond(replicas.list_offset(tp, timestamp, epoch, CONSUMER))
+                respond(at_once(replicas.list_offset(tp, timestamp, epoch, CONSUMER)))
             case MetadataAsked():
                 respond(self.metadata.current)
             case ProducerIdAsked():

@@ -18,6 +18,7 @@ from regency.broker_agent.replication.fetch_sessions import FetchSessionCache
 from regency.broker_agent.replication.fetcher_pool import TransportSpec
 from regency.broker_agent.replication.fetcher_thread import Command, Failed, Outcome, Rested
 from regency.broker_agent.replication.replica_manager import ReplicaManager
+from regency.broker_agent.steps import at_once
 from regency.model.ids import BrokerId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from simulation.kernel.scheduler import Process, Scheduler, Timer
@@ -81,7 +82,7 @@ class FetchServer:
     def offsets(self, asked: OffsetsAsked) -> OffsetsReply:
         """Answer a follower's ListOffsets."""
         rows: list[tuple[TopicPartition, ListedOffset]] = [
-            (name, self._replicas.list_offset(name, asked.plan.timestamp, epoch, asked.replica))
+            (name, at_once(self._replicas.list_offset(name, asked.plan.timestamp, epoch, asked.replica)))
             for name, epoch in asked.plan.partitions
         ]
         return OffsetsReply(rows)
