@@ -22,6 +22,7 @@ from regency.broker_agent.loop_meter import LoopMeter, MeteredSelector
 from regency.model.errors import RegencyError
 from regency.runtime import logging as log_format
 from regency.runtime.allocator import keep_large_buffers
+from regency.runtime.descriptors import raise_limit
 from regency.runtime.settings_loader import load_settings
 
 logger = logging.getLogger("regency.broker_agent")
@@ -52,6 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         settings = load_settings(options.config, options.override, os.environ if options.environment else None)
         log_format.configure(f"agent-{settings.broker_id}")
+        raise_limit()
         inherited = [*(["--config", str(options.config)] if options.config else [])]
         inherited += ["--environment"] if options.environment else []
         for override in options.override:

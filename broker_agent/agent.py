@@ -64,6 +64,9 @@ ZOOKEEPER_WORKERS = 2
 CONTROL_THREADS = 4
 """Threads of the control server; one request is executed at a time, the others wait for their turn or are reads."""
 
+DESCRIPTORS_IN_RESERVE = 8
+"""For the log: one for the data loop and one for each worker, and some."""
+
 GRACE_MS = 1000
 
 
@@ -292,7 +295,7 @@ class Agent:
             worker=self._worker,
             zookeeper_worker=self._zookeeper_worker,
             transport=threads(self._loop.post),
-            disk=OsDisk(),
+            disk=OsDisk(reserve=DESCRIPTORS_IN_RESERVE),
             new_uuid=uuid4,
             endpoints=lambda: tuple(self._endpoints),
             open_history=self._open_history,

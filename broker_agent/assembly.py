@@ -26,6 +26,7 @@ from regency.broker_agent.log.errors import LogDirInvalid
 from regency.broker_agent.log.log_loading import NO_DIRECTORY_WORKS
 from regency.broker_agent.log.log_manager import LogManager
 from regency.broker_agent.metadata_cache import MetadataCache
+from regency.broker_agent.patient_worker import PatientWorker
 from regency.broker_agent.ports import IsrChange, IsrWritten, Timer, Worker
 from regency.broker_agent.registration import (
     Registered,
@@ -176,6 +177,7 @@ class Assembly:
         self._ports = ports
         self._edge = edge
         self._registration: Registration | None = None
+        self.disk_worker = PatientWorker(ports.worker, ports.later)
 
     def broker_epoch(self) -> BrokerEpoch:
         """Newest registered epoch of this broker; -1 before the first."""
@@ -227,7 +229,7 @@ class Assembly:
             broker_id=self._broker_id,
             cluster_id=cluster_id,
             clock=ports.clock,
-            worker=ports.worker,
+            worker=self.disk_worker,
             recovery_threads=ports.recovery_threads,
             on_dir_failure=lambda path, why: ports.loop.post(lambda: self._dir_failed(path, why)),
             disk=ports.disk,

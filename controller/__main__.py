@@ -34,6 +34,7 @@ from regency.history.writer import HistoryWriter
 from regency.model.clock import SystemClock
 from regency.model.errors import RegencyError
 from regency.model.settings import BrokerSettings
+from regency.runtime.descriptors import raise_limit
 from regency.runtime.grpc_servers import GrpcServer
 from regency.runtime.http.probes import daemon_server, serving_host
 from regency.runtime.logging import configure
@@ -196,6 +197,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             die_with_parent()
         settings = load_settings(options.config, options.override, os.environ if options.environment else None)
         configure(f"controller-{settings.broker_id}")
+        raise_limit()
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         gc.set_threshold(*GC_THRESHOLDS)
         process = ControllerProcess(settings)

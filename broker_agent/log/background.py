@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import heapq
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from regency.broker_agent.log.disk import Disk
 from regency.broker_agent.ports import Worker
 from regency.model.clock import Clock
 from regency.model.crash_points import crash_point
+from regency.runtime.descriptors import is_shortage
 
 logger = logging.getLogger(__name__)
 
@@ -19,7 +20,10 @@ _REMOVALS_PER_JOB = 128
 
 
 class BackgroundSync:
-    """Syncs files and directories by path, each soon and at least once after it was asked for. Data loop only."""
+    """Syncs files and directories by path, each soon and at least once after it was asked for. Data loop only.
+
+    A file counts as synced when that is certain, and waits until then.
+    """
 
     def __init__(self, disk: Disk, worker: Worker) -> None:
         self._disk = disk
@@ -36,6 +40,8 @@ class BackgroundSync:
 
     def when_done(self, action: Callable[[], None]) -> None:
         """Call `action` once nothing waits for being synced: now, or later. Of several that wait the last is called."""
+        if not self._running and self._waiting:
+            self._start()
         if self._running:
             self._then = action
         else:
@@ -56,10 +62,14 @@ class BackgroundSync:
 
     def _done(self, outcome: dict[Path, OSError] | BaseException) -> None:
         batch, self._running = self._running, {}
-        if isinstance(outcome, BaseException):
-            logger.error("could not sync %d files in the background", len(batch), exc_info=outcome)
-        else:
-            for path, error in outcome.items():
+        if isinstance(outcome, BaseException):  # the agent is stopping, or worse
+            logger.warning("%d files were not synced in the background yet: %s", len(batch), outcome)
+            self._waiting = {**batch, **self._waiting}
+            return
+        for path, error in outcome.items():
+            if is_shortage(error):
+                self._waiting.setdefault(path, batch[path])
+            else:
                 batch[path](error)
         if self._waiting:
             self._start()
@@ -105,8 +115,10 @@ class Trash:
 
 def _sync_all(disk: Disk, paths: list[Path]) -> dict[Path, OSError]:
     crash_point("log.background_sync.before_sync")
-    failed = disk.sync_paths(paths)
-    return {path: error for path, error in failed.items() if not isinstance(error, FileNotFoundError)}
+    found = disk.sync_paths(paths)
+    failed = {path: error for path, error in found.items() if not isinstance(error, FileNotFoundError)}
+    _raise_shortage(failed)
+    return failed
 
 
 def _remove_all(disk: Disk, paths: list[Path]) -> dict[Path, OSError]:
@@ -120,7 +132,15 @@ def _remove_all(disk: Disk, paths: list[Path]) -> dict[Path, OSError]:
                 disk.remove(path, missing_ok=True)
         except OSError as error:
             failed[path] = error
+    _raise_shortage(failed)
     return failed
+
+
+def _raise_shortage(failed: Mapping[Path, OSError]) -> None:
+    """Have the job repeated where that is all it needs. Other errors must be told: a file's next sync may succeed."""
+    errors = list(failed.values())
+    if errors and all(map(is_shortage, errors)):
+        raise errors[0]
 
 
 def _report_removal(outcome: dict[Path, OSError] | BaseException) -> None:

@@ -122,13 +122,13 @@ class OffsetCheckpoint:
         return self._decided
 
     def write(self, offsets: Mapping[TopicPartition, Offset], number: int) -> None:
-        """Put the content decided as `number` on the disk, unless a newer one is there. From any thread."""
+        """Put the content decided as `number` on the disk, unless a newer one is there. From any thread, also twice."""
         ordered = sorted(offsets.items())
         content = format_entries(f"{partition.topic} {partition.partition} {offset}" for partition, offset in ordered)
         beside = self.path.with_name(f"{self.path.name}.{number}{TMP}")
         _write_new(self._disk, beside, content, sync=True)
         with self._lock:  # nothing slow in here: the data loop may want it
-            is_newest = number > self._written
+            is_newest = number >= self._written
             if is_newest:
                 crash_point("log.checkpoint.before_rename")
                 self._disk.rename(beside, self.path)

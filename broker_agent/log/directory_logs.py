@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -13,8 +12,6 @@ from regency.broker_agent.log.partition_log import PartitionLog
 from regency.broker_agent.ports import Worker
 from regency.model.crash_points import crash_point
 from regency.model.ids import Offset, TopicPartition
-
-logger = logging.getLogger(__name__)
 
 _MAX_DELETED = 10_000
 """Deleted logs that are remembered for the sake of the checkpoints, before these are written anyway."""
@@ -78,12 +75,10 @@ class DirectoryLogs:
                 checkpoint.write(offsets, number)
 
         def done(outcome: BaseException | None) -> None:
-            if isinstance(outcome, OSError):
-                self.directory.fail(outcome)
-            elif outcome is not None:
-                logger.error("could not write the checkpoints of %s", self.directory.path, exc_info=outcome)
-            else:
+            if outcome is None:
                 then()
+            else:
+                self.directory.failed(outcome)
 
         self._worker.submit(write, done)
 
@@ -139,10 +134,8 @@ class DirectoryLogs:
 
         def looked(outcome: list[tuple[PartitionLog, Path]] | BaseException) -> None:
             self._looking = False
-            if isinstance(outcome, OSError):
-                self.directory.fail(outcome)
-            elif isinstance(outcome, BaseException):
-                logger.error("could not look into %s", path, exc_info=outcome)
+            if isinstance(outcome, BaseException):
+                self.directory.failed(outcome)
             else:
                 # again, here where logs are renamed: one may have been away for the moment of the look
                 gone = [at for log, at in outcome if self._is_at(log, at) and self._is_missing(at)]
@@ -195,9 +188,7 @@ class DirectoryLogs:
         number = checkpoint.decide()
 
         def done(outcome: BaseException | None) -> None:
-            if isinstance(outcome, OSError):
-                self.directory.fail(outcome)
-            elif outcome is not None:
-                logger.error("could not write %s", checkpoint.path, exc_info=outcome)
+            if outcome is not None:
+                self.directory.failed(outcome)
 
         self._worker.submit(lambda: checkpoint.write(offsets, number), done)

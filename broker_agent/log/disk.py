@@ -11,12 +11,16 @@ import fcntl
 import os
 import resource
 import shutil
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from regency.model.record_batch import Buffer
+
+T = TypeVar("T")
 
 _FILE_MODE = 0o644
 
@@ -52,10 +56,6 @@ class Disk(Protocol):
 
         Raises BlockingIOError where another process has it, be it by flock or by fcntl (as Kafka's).
         """
-        ...
-
-    def duplicate(self, fd: int) -> int:
-        """A second descriptor of the same file."""
         ...
 
     def close(self, fd: int) -> None:
@@ -134,6 +134,15 @@ class Disk(Protocol):
 class OsDisk:
     """The operating system's files."""
 
+    def __init__(self, reserve: int = 0) -> None:
+        """Keeps `reserve` descriptors for when the process has no others: most that a log needs it needs for a moment.
+
+        Raises OSError where it cannot have them.
+        """
+        self._reserved = reserve
+        self._reserve = [os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC) for _ in range(reserve)]
+        self._nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC) if reserve else -1
+
     @property
     def max_open_files(self) -> int:
         """The process's soft limit."""
@@ -141,7 +150,7 @@ class OsDisk:
 
     def open(self, path: Path) -> int:
         """As the port says."""
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
+        return self._taken(lambda: os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE))
 
     def open_empty(self, path: Path, size: int = 0) -> int:
         """As the port says. A file with its blocks set aside may replace another one without being written out.
@@ -149,13 +158,13 @@ class OsDisk:
         ext4 does that at a rename otherwise (auto_da_alloc), for a millisecond and more, so that what replaces is not
         empty after a power cut; here whoever needs that syncs.
         """
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _FILE_MODE)
+        fd = self._taken(lambda: os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _FILE_MODE))
         if size and hasattr(os, "posix_fallocate"):
             try:
                 os.posix_fallocate(fd, 0, size)
             except OSError as error:
                 if error.errno not in _CANNOT_SET_ASIDE:
-                    os.close(fd)
+                    self.close(fd)
                     error.filename = error.filename or str(path)
                     raise
         return fd
@@ -167,17 +176,17 @@ class OsDisk:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            os.close(fd)
+            self.close(fd)
             raise
         return fd
 
-    def duplicate(self, fd: int) -> int:
-        """As the port says."""
-        return os.dup(fd)
-
     def close(self, fd: int) -> None:
-        """As the port says."""
-        os.close(fd)
+        """As the port says. What was taken from the reserve goes back there without ever being free for others."""
+        if len(self._reserve) < self._reserved:
+            os.dup2(self._nothing, fd, inheritable=False)
+            self._reserve.append(fd)
+        else:
+            os.close(fd)
 
     def read(self, fd: int, size: int, position: int) -> bytes:
         """As the port says."""
@@ -205,31 +214,39 @@ class OsDisk:
 
     def read_file(self, path: Path) -> bytes:
         """As the port says."""
-        return path.read_bytes()
+        return self._taken(path.read_bytes)
 
     def sync_path(self, path: Path) -> None:
         """As the port says."""
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = self._taken(lambda: os.open(path, os.O_RDONLY | os.O_CLOEXEC))
         try:
             os.fsync(fd)
         finally:
-            os.close(fd)
+            self.close(fd)
 
     def sync_paths(self, paths: Sequence[Path]) -> dict[Path, OSError]:
         """As the port says. Side by side: a journal takes many at once for little more than the time of one."""
         failed: dict[Path, OSError] = {}
+        left = deque(paths)
 
-        def sync(some: Sequence[Path]) -> None:
-            for path in some:
-                try:
-                    self.sync_path(path)
-                except OSError as error:
-                    failed[path] = error
+        def sync() -> None:
+            with suppress(IndexError):
+                while True:
+                    path = left.popleft()
+                    try:
+                        self.sync_path(path)
+                    except OSError as error:
+                        failed[path] = error
 
-        shares = [paths[start::_SYNCERS] for start in range(min(_SYNCERS, len(paths)))]
-        if shares:
-            with ThreadPoolExecutor(len(shares), "log-sync") as pool:
-                list(pool.map(sync, shares))
+        helpers = min(_SYNCERS, len(paths)) - 1
+        if helpers <= 0:
+            sync()
+            return failed
+        with ThreadPoolExecutor(helpers, "log-sync") as pool:
+            with suppress(RuntimeError):  # no more threads: those that are there do it all
+                for _ in range(helpers):
+                    pool.submit(sync)
+            sync()
         return failed
 
     def rename(self, source: Path, target: Path) -> None:
@@ -242,7 +259,7 @@ class OsDisk:
 
     def remove_tree(self, path: Path) -> None:
         """As the port says."""
-        shutil.rmtree(path)
+        self._taken(lambda: shutil.rmtree(path))
 
     def make_directory(self, path: Path, *, parents: bool = False) -> None:
         """As the port says."""
@@ -250,8 +267,12 @@ class OsDisk:
 
     def names_in(self, directory: Path) -> list[str]:
         """As the port says."""
-        with os.scandir(directory) as entries:
-            return sorted(entry.name for entry in entries)
+
+        def names() -> list[str]:
+            with os.scandir(directory) as entries:
+                return sorted(entry.name for entry in entries)
+
+        return self._taken(names)
 
     def exists(self, path: Path) -> bool:
         """As the port says."""
@@ -265,3 +286,17 @@ class OsDisk:
         """As the port says."""
         found = os.statvfs(path)
         return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
+
+    def _taken(self, take: Callable[[], T]) -> T:
+        """What needs a descriptor, with one of the reserve where there is no other. From any thread."""
+        while True:
+            try:
+                return take()
+            except OSError as error:
+                if error.errno not in (errno.EMFILE, errno.ENFILE):
+                    raise
+                try:
+                    spare = self._reserve.pop()
+                except IndexError:
+                    raise error from None
+                os.close(spare)

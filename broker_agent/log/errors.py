@@ -22,6 +22,14 @@ class LogStorageError(RegencyError):
         self.reason = reason
 
 
+class LogBusy(LogStorageError):
+    """The process or its machine has no descriptor or no memory to spare. The directory works, and what was asked for
+    was not done: it may be asked for again.
+    """
+
+    code = "log_busy"
+
+
 class LogDamaged(LogStorageError):
     """The bytes of one log are not what was written. The directory goes on working, and so do its other logs."""
 

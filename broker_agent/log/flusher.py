@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from regency.broker_agent.log.background import BackgroundSync
 from regency.broker_agent.log.disk import Disk
@@ -19,8 +19,6 @@ from regency.model.clock import Clock
 from regency.model.crash_points import crash_point
 from regency.model.ids import Offset
 from regency.runtime.metrics.recent import RecentTimes
-
-logger = logging.getLogger(__name__)
 
 
 class LogFlusher:
@@ -72,9 +70,8 @@ class LogFlusher:
             with suppress(FileNotFoundError):  # there has been no epoch yet
                 self._disk.sync_path(self._epochs.path)
         crash_point("log.flush.before_data")
-        for segment in segments:
-            for file in segment.files:
-                file.sync()
+        for file in _files(segments):
+            file.sync()
         crash_point("log.flush.before_directory")
         for directory in names:
             self._disk.sync_path(directory)
@@ -88,7 +85,7 @@ class LogFlusher:
         is_needed = self.recovery_point < log_end or self._cut_before is not None
         segments = self._unsynced_segments() if is_needed else []
         epochs = [self._epochs.path] if self._epochs_unsynced and self._disk.exists(self._epochs.path) else []
-        return [*epochs, *(file.path for each in segments for file in each.files), *self._unsynced_names(segments)]
+        return [*epochs, *(file.path for file in _files(segments)), *self._unsynced_names(segments)]
 
     def synced(self, log_end: Offset) -> None:
         """Note that everything below `log_end` has been synced, names and epochs too."""
@@ -105,7 +102,7 @@ class LogFlusher:
         paths = [self._epochs.path, *also] if self._epochs_unsynced else also
         segments = [segment for segment in self._unsynced_segments() if segment.base_offset < log_end]
         names = list(dict.fromkeys([*self._unsynced_names(segments), *(path.parent for path in also)]))
-        self._submit(log_end, paths, segments, names, lambda _: None)
+        self._submit(log_end, paths, _files(segments), names, lambda _: None)
 
     def flush_all_in_background(self, log_end: Offset, also: Sequence[Path], then: Callable[[bool], None]) -> None:
         """Sync everything below `log_end`, every name, and the files `also`, whatever is believed to be synced.
@@ -115,39 +112,52 @@ class LogFlusher:
         """
         self._last_flush_ms = self._clock.monotonic_ms()
         names = [self._epochs.path.parent, self._home.path]
-        self._submit(log_end, [self._epochs.path, *also], self._unsynced_segments(), names, then)
+        self._submit(log_end, [self._epochs.path, *also], _files(self._unsynced_segments()), names, then)
 
     def _submit(
         self,
         log_end: Offset,
         paths: Sequence[Path],
-        segments: Sequence[Segment],
+        files: Sequence[LogFile],
         names: Sequence[Path],
         then: Callable[[bool], None],
     ) -> None:
-        descriptors = _duplicates(self._disk, [file for segment in segments for file in segment.files])
         changes = self._truncations, self._seals
 
-        def sync() -> int:
+        def sync() -> _Synced:
             began_ms = self._clock.monotonic_ms()
-            _sync(self._disk, paths, descriptors, names)
-            return self._clock.monotonic_ms() - began_ms
+            missing = _sync(self._disk, paths, files, names)
+            return _Synced(self._clock.monotonic_ms() - began_ms, missing)
 
-        def done(outcome: int | BaseException) -> None:
-            if isinstance(outcome, OSError):
-                self._home.fail(outcome)
-            elif isinstance(outcome, int):
-                self._flushes.record(outcome * 1000, self._clock.monotonic_ms())
-                holds = changes == (self._truncations, self._seals)
-                if holds:
-                    self._directory_unsynced = False
-                    self._cut_before = None
-                    self.recovery_point = max(self.recovery_point, log_end)
-                then(holds)
-            else:
-                logger.error("could not sync %s", self._epochs.path.parent, exc_info=outcome)
+        def done(outcome: _Synced | BaseException) -> None:
+            if isinstance(outcome, BaseException):
+                self._home.failed(outcome)
+                return
+            self._flushes.record(outcome.took_ms * 1000, self._clock.monotonic_ms())
+            holds = changes == (self._truncations, self._seals)
+            if holds and outcome.missing:
+                self._sync_expired(log_end, outcome.missing, names, then)
+                return
+            if holds:
+                self._directory_unsynced = False
+                self._cut_before = None
+                self.recovery_point = max(self.recovery_point, log_end)
+            then(holds)
 
         self._worker.submit(sync, done)
+
+    def _sync_expired(
+        self, log_end: Offset, missing: Sequence[LogFile], names: Sequence[Path], then: Callable[[bool], None]
+    ) -> None:
+        """Sync files that were renamed by retention, and that they were: else a power cut could bring them back under
+        their old names, without their records.
+        """
+        try:
+            renamed = [file for file in missing if file.exists()]
+        except OSError as error:
+            self._home.fail(error)
+        else:
+            self._submit(log_end, (), renamed, [*names, self._epochs.path.parent], then)
 
     def is_due(self, log_end: Offset, flush_ms: int) -> bool:
         """Whether `flush_ms` has passed since the last flush and there is something to flush."""
@@ -178,9 +188,8 @@ class LogFlusher:
         After a power cut the old records could stand before the new ones otherwise, and nothing would tell.
         """
         if self._cut_before is not None:
-            for segment in self._unsynced_segments():
-                for file in segment.files:
-                    file.sync()
+            for file in _files(self._unsynced_segments()):
+                file.sync()
             self._cut_before = None
 
     def sealed(self, segment: Segment, log_end: Offset) -> None:
@@ -210,31 +219,31 @@ class LogFlusher:
         self._syncs.later(self._epochs.path, self._home.failed)
 
 
-def _duplicates(disk: Disk, files: list[LogFile]) -> list[int]:
-    descriptors: list[int] = []
-    try:
-        for file in files:
-            descriptors.append(file.duplicate())
-    except OSError:
-        for descriptor in descriptors:
-            disk.close(descriptor)
-        raise
-    return descriptors
+class _Synced(NamedTuple):
+    took_ms: int
+    missing: Sequence[LogFile]
+    """Files that were not there under the name they had."""
 
 
-def _sync(disk: Disk, paths: Sequence[Path], descriptors: list[int], names: Sequence[Path]) -> None:
-    try:
-        for path in paths:
-            with suppress(FileNotFoundError):  # it was never made, or the log was deleted meanwhile
-                disk.sync_path(path)
-        crash_point("log.background_flush.before_data")
-        for descriptor in descriptors:
-            disk.sync(descriptor)
-        crash_point("log.background_flush.before_directory")
-        with suppress(FileNotFoundError):
-            for directory in names:
-                disk.sync_path(directory)
-        crash_point("log.background_flush.after_sync")
-    finally:
-        for descriptor in descriptors:
-            disk.close(descriptor)
+def _files(segments: Iterable[Segment]) -> list[LogFile]:
+    return [file for segment in segments for file in segment.files]
+
+
+def _sync(disk: Disk, paths: Sequence[Path], files: Iterable[LogFile], names: Sequence[Path]) -> list[LogFile]:
+    """Sync all of them in this order; returns the files that were not found."""
+    for path in paths:
+        with suppress(FileNotFoundError):  # it was never made, or the log was deleted meanwhile
+            disk.sync_path(path)
+    crash_point("log.background_flush.before_data")
+    missing = []
+    for file in files:
+        try:
+            disk.sync_path(file.path)
+        except FileNotFoundError:
+            missing.append(file)
+    crash_point("log.background_flush.before_directory")
+    with suppress(FileNotFoundError):
+        for directory in names:
+            disk.sync_path(directory)
+    crash_point("log.background_flush.after_sync")
+    return missing

@@ -180,11 +180,9 @@ class FutureLogs:
         services = self._services
 
         def synced(outcome: BaseException | None) -> None:
-            if isinstance(outcome, OSError):
-                home.fail(outcome)
-            elif outcome is not None:
-                logger.error("could not sync %s", home.path, exc_info=outcome)
-            else:
+            if outcome is None:
                 services.trash.put([replaced], delay_ms)
+            else:
+                home.failed(outcome)
 
         services.worker.submit(lambda: services.disk.sync_path(home.path), synced)

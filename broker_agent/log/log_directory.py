@@ -1,7 +1,7 @@
 """One log directory: its lock, identity, clean-shutdown marker and checkpoints, and whether it still works.
 
 An I/O error makes the whole directory fail, once; from then on everything in it raises LogStorageError until the next
-start.
+start. Lack of descriptors or memory is no such error.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from regency.broker_agent.log.checkpoints import OffsetCheckpoint, replace_file
 from regency.broker_agent.log.disk import Disk
-from regency.broker_agent.log.errors import CheckpointMalformed, LogDirInvalid, LogStorageError
+from regency.broker_agent.log.errors import CheckpointMalformed, LogBusy, LogDirInvalid, LogStorageError
 from regency.broker_agent.log.file_names import (
     CLEAN_SHUTDOWN,
     HIGH_WATERMARKS,
@@ -25,6 +25,7 @@ from regency.model.crash_points import crash_point
 from regency.model.ids import BrokerId, Offset, TopicPartition
 from regency.model.properties import parse_properties
 from regency.model.settings_values import SettingsInvalid
+from regency.runtime.descriptors import is_shortage
 
 logger = logging.getLogger(__name__)
 
@@ -132,16 +133,21 @@ class LogDirectory:
             raise LogStorageError(self.path, self.failure)
 
     def fail(self, error: OSError) -> LogStorageError:
-        """Take the directory offline, and tell once; returns what to raise."""
+        """Take the directory offline, and tell once, but for a shortage; returns what to raise."""
+        if is_shortage(error):
+            return LogBusy(self.path, str(error))
         if self.failure is None:
             self.failure = f"offline since an I/O error: {error}"
             logger.error("log directory %s is offline, with all its replicas: %s", self.path, error)
             self.on_failure(self)
         return LogStorageError(self.path, self.failure)
 
-    def failed(self, error: OSError) -> None:
-        """Take the directory offline because of work in the background."""
-        self.fail(error)
+    def failed(self, error: BaseException) -> None:
+        """Work in the background could not be done; of what it met, I/O errors take the directory offline."""
+        if isinstance(error, OSError):
+            self.fail(error)
+        else:
+            logger.warning("work in %s was not done: %s", self.path, error)
 
 
 def _ignore(_directory: LogDirectory) -> None:

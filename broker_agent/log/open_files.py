@@ -1,7 +1,7 @@
 """Files that are open only while they are used: thousands of partitions share a bounded number of descriptors.
 
 A pool belongs to one thread: a descriptor taken from it stays valid until the next file is opened through the pool.
-Work that goes to another thread takes a duplicate.
+Other threads open files by path.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 
 from regency.broker_agent.log.disk import Disk
 from regency.model.record_batch import Buffer
+from regency.runtime.descriptors import is_shortage
 
 MIN_LIMIT = 8
 """Fewest files a pool keeps open."""
@@ -75,7 +76,7 @@ class LogFile:
         if fd >= 0:
             self._pool.used(self)
             return fd
-        self._fd = self._with_room(lambda: self._disk.open(self.path))
+        self._fd = self._open()
         self._pool.opened(self)
         return self._fd
 
@@ -105,10 +106,6 @@ class LogFile:
     def sync(self) -> None:
         """Wait until the content is on the disk."""
         self._disk.sync(self.fileno())
-
-    def duplicate(self) -> int:
-        """A descriptor of one's own, for another thread, which closes it. Survives renaming and deletion."""
-        return self._with_room(lambda: self._disk.duplicate(self.fileno()))
 
     def close(self) -> None:
         """Give the descriptor back; the next use opens the file again."""
@@ -144,11 +141,11 @@ class LogFile:
         self._pool = pool
         self._disk = pool.disk
 
-    def _with_room(self, get_descriptor: Callable[[], int]) -> int:
+    def _open(self) -> int:
         """Take a descriptor; where the process has no more of them, give back some of the pool's first."""
         try:
-            return get_descriptor()
+            return self._disk.open(self.path)
         except OSError as error:
-            if error.errno not in (errno.EMFILE, errno.ENFILE) or not self._pool.make_room():
+            if not is_shortage(error) or not self._pool.make_room():
                 raise
-        return get_descriptor()
+        return self._disk.open(self.path)

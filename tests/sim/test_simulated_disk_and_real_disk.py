@@ -26,7 +26,7 @@ OPERATIONS = st.lists(
         st.tuples(st.just("write"), st.integers(0, SLOTS - 1), st.binary(max_size=6), POSITIONS),
         st.tuples(st.just("read"), st.integers(0, SLOTS - 1), POSITIONS, POSITIONS),
         st.tuples(st.just("truncate"), st.integers(0, SLOTS - 1), POSITIONS),
-        st.tuples(st.sampled_from(("size", "sync", "close", "duplicate")), st.integers(0, SLOTS - 1)),
+        st.tuples(st.sampled_from(("size", "sync", "close")), st.integers(0, SLOTS - 1)),
         st.tuples(st.just("rename"), st.sampled_from(NAMES), st.sampled_from(("a", "b", "e"))),
         st.tuples(st.sampled_from(("remove", "discard", "remove_tree", "make", "make_all")), st.sampled_from(NAMES)),
         st.tuples(
@@ -77,8 +77,6 @@ class Hand:
             return None
         if name == "close":
             return self._put(slot, None)
-        if name == "duplicate":
-            return self._put((slot + 1) % SLOTS, self._disk.duplicate(fd))
         return getattr(self._disk, name)(fd, *details)
 
     def _put(self, slot: int, fd: int | None) -> None:

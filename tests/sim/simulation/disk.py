@@ -20,7 +20,7 @@ VOLUME_BYTES: Final = 1 << 40
 
 OnOperation = Callable[[str, str], None]
 Opened = tuple[File, str]
-"""A file opened under some path: what a descriptor and its duplicates share, and what holds a lock."""
+"""A file opened under some path: what a descriptor is, and what holds a lock."""
 
 
 class SimDisk:
@@ -209,16 +209,11 @@ class MountedDisk:
         """As the port says."""
         return self._file(fd)[0].written_ms
 
-    def duplicate(self, fd: int) -> int:
-        """As the port says."""
-        return self._descriptor(self._file(fd))
-
     def close(self, fd: int) -> None:
         """As the port says."""
         opened = self._file(fd)
         del self._open[fd]
-        if opened[0].lock_owner is opened and all(other is not opened for other in self._open.values()):
-            _unlock(opened)
+        _unlock(opened)
 
     # By path
 

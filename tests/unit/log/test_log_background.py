@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import errno
+import functools
+import os
 from pathlib import Path
 
+import pytest
+
+from regency.broker_agent.data_loop import LoopClosed
 from regency.broker_agent.log.background import BackgroundSync
 from regency.broker_agent.log.disk import OsDisk
+from regency.broker_agent.patient_worker import RETRY_MS, PatientWorker
 
 
 class Later:
@@ -21,7 +27,11 @@ class Later:
     def run(self) -> None:
         jobs, self.jobs = self.jobs, []
         for work, done in jobs:
-            done(work())
+            try:
+                outcome = work()
+            except Exception as error:  # noqa: BLE001 (carried, as LoopWorker does)
+                outcome = error
+            done(outcome)
 
 
 def fail(error: OSError) -> None:
@@ -56,6 +66,69 @@ def test_who_asked_hears_of_a_failure_but_not_that_a_file_is_gone(tmp_path, monk
     worker.run()
     worker.run()
     assert heard == [("bad", errno.EIO)]
+
+
+@pytest.mark.parametrize("outcome", [RuntimeError("can't start new thread"), MemoryError(), LoopClosed("bye")])
+def test_what_was_not_certainly_synced_goes_on_waiting(tmp_path, monkeypatch, outcome):
+    worker, done = Later(), []
+    syncs = BackgroundSync(OsDisk(), worker)
+    syncs.later(tmp_path / "a", fail)
+    syncs.when_done(lambda: done.append(True))
+    [(_, tell)] = worker.jobs
+    worker.jobs.clear()
+    tell(outcome)
+    assert (done, syncs.give_up()) == ([], [tmp_path / "a"])
+
+    synced: list[Path] = []
+    monkeypatch.setattr(OsDisk, "sync_path", lambda _, path: synced.append(path))
+    syncs.later(tmp_path / "a", fail)
+    worker.jobs.pop()[1](outcome)
+    syncs.when_done(lambda: done.append(True))
+    worker.run()
+    assert (synced, done) == ([tmp_path / "a"], [True])
+
+
+def test_a_file_that_met_a_shortage_beside_an_error_of_the_disk_waits_and_the_error_is_told(tmp_path, monkeypatch):
+    troubles = {"bad": errno.EIO, "short": errno.EMFILE}
+
+    def sync(_, path: Path) -> None:
+        if number := troubles.pop(path.name, 0):
+            raise OSError(number, os.strerror(number), str(path))
+
+    monkeypatch.setattr(OsDisk, "sync_path", sync)
+    worker, heard, done = Later(), [], []
+    syncs = BackgroundSync(OsDisk(), worker)
+    for name in ("first", "bad", "short"):
+        syncs.later(tmp_path / name, lambda error: heard.append(error.errno))
+    syncs.when_done(lambda: done.append(True))
+    worker.run()
+    worker.run()
+    assert (heard, done, syncs.give_up()) == ([errno.EIO], [], [tmp_path / "short"])
+
+
+def test_a_job_that_met_a_shortage_is_repeated_after_a_pause_and_an_error_of_the_disk_is_not():
+    shortages = [errno.EMFILE, errno.ENFILE, errno.ENOMEM, RuntimeError("can't start new thread"), MemoryError()]
+    worker, delays, heard = Later(), [], []
+    patient = PatientWorker(worker, lambda delay_ms, again: delays.append((delay_ms, again)))
+    for final in (OSError(errno.EIO, "no"), FileNotFoundError(errno.ENOENT, "gone"), LoopClosed("bye"), 42):
+        left = [OSError(each, "no") if isinstance(each, int) else each for each in shortages]
+        patient.submit(functools.partial(last_of, [*left, final]), heard.append)
+        for _ in left:
+            worker.run()
+            [(delay_ms, again)] = delays
+            delays.clear()
+            assert (delay_ms, worker.jobs) == (RETRY_MS, [])
+            again()
+        worker.run()
+        assert (heard.pop(), heard, delays) == (final, [], [])
+    assert patient.retries == 4 * len(shortages)
+
+
+def last_of(outcomes: list[object]) -> object:
+    outcome = outcomes.pop(0)
+    if isinstance(outcome, BaseException):
+        raise outcome
+    return outcome
 
 
 def test_a_stop_gets_what_waits_and_what_may_not_have_been_finished(tmp_path, monkeypatch):

@@ -21,6 +21,7 @@ class FullDisk(OsDisk):
     """The operating system's files on a device with room for so many more bytes; None: for any number."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.free: int | None = None
         self.refused: Path | None = None
         self.paths: dict[int, Path] = {}

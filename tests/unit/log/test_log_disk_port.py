@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ast
 import errno
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -94,3 +97,56 @@ def test_the_operating_systems_disk_syncs_every_path_once(tmp_path, monkeypatch)
         assert OsDisk().sync_paths(paths) == {}
         assert sorted(synced) == sorted(paths)
         synced.clear()
+
+
+def test_the_operating_systems_disk_syncs_every_path_where_there_are_no_more_threads(tmp_path, monkeypatch):
+    def no_thread(_) -> None:
+        raise RuntimeError("can't start new thread")
+
+    synced = []
+    monkeypatch.setattr(OsDisk, "sync_path", lambda _, path: synced.append(path))
+    monkeypatch.setattr(threading.Thread, "start", no_thread)
+    assert OsDisk().sync_paths(range(100)) == {}
+    assert sorted(synced) == list(range(100))
+
+
+def test_a_reserve_serves_a_log_where_the_process_has_no_descriptors_any_more(tmp_path):
+    program = f"""
+import errno, os, resource
+from pathlib import Path
+from regency.broker_agent.log.disk import OsDisk
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+disk, path, taken = OsDisk(reserve=2), Path({str(tmp_path)!r}), []
+try:
+    while True:
+        taken.append(os.open(os.devnull, os.O_RDONLY))
+except OSError as error:
+    assert error.errno == errno.EMFILE
+for _ in range(3):
+    kept = [disk.open_empty(path / name, 1) for name in "ab"]
+    for use in (disk.sync_path, disk.names_in, lambda path: disk.open(path / "a")):
+        try:
+            use(path)
+        except OSError as error:
+            assert error.errno == errno.EMFILE
+        else:
+            raise SystemExit("where did that come from?")
+    disk.close(kept.pop())
+    for _ in range(9):
+        disk.sync_path(path)
+        assert disk.read_file(path / "a") == bytes(1)
+        assert disk.names_in(path) == ["a", "b"]
+        disk.write(kept[0], bytes(2), 0)
+        disk.truncate(kept[0], 1)
+        disk.close(disk.open(path / "b"))
+    disk.close(kept.pop())
+    try:
+        os.open(os.devnull, os.O_RDONLY)
+    except OSError:
+        continue
+    raise SystemExit("the reserve was given away")
+disk.make_directory(path / "tree")
+disk.close(disk.open(path / "tree" / "file"))
+disk.remove_tree(path / "tree")
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -33,17 +33,6 @@ def test_the_least_recently_used_file_is_closed_and_opened_again_when_needed(tmp
     assert len(pool) == 8
 
 
-def test_a_duplicate_outlives_renaming_closing_and_deletion(tmp_path, pool):
-    file = LogFile(tmp_path / "a", pool)
-    file.write(b"abc", 0)
-    descriptor = file.duplicate()
-    file.rename(tmp_path / "b")
-    file.close()
-    file.path.unlink()
-    assert os.pread(descriptor, 9, 0) == b"abc"
-    os.close(descriptor)
-
-
 def test_a_short_write_is_an_error(tmp_path, pool, monkeypatch):
     file = LogFile(tmp_path / "a", pool)
     monkeypatch.setattr(os, "pwrite", lambda fd, data, position: len(data) - 1)

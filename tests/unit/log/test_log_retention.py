@@ -124,6 +124,44 @@ def test_a_background_flush_of_what_was_cut_off_meanwhile_counts_for_nothing(dis
     assert log.recovery_point == 0
 
 
+def test_a_background_flush_takes_no_descriptor_before_it_begins(disk, batch):
+    disk.worker.inline = False
+    log = disk.log()
+    log.append_as_leader(batch(1), 0, NOW)
+    taken = len(list(Path("/proc/self/fd").iterdir())) - len(disk.manager._services.files)
+    log.roll()
+    log.flush_in_background()
+    assert len(list(Path("/proc/self/fd").iterdir())) - len(disk.manager._services.files) == taken
+
+
+@pytest.mark.parametrize("delay_ms", [0, 1])
+def test_a_background_flush_syncs_what_expires_while_it_runs(disk, batch, monkeypatch, delay_ms):
+    disk.worker.inline = False
+    log = disk.log()
+    log.append_as_leader(batch(1), 0, NOW)
+    disk.worker.run()
+    log.roll()
+    log.set_high_watermark(1)
+    log.config = LogConfig(retention_ms=1, file_delete_delay_ms=delay_ms)
+    synced = []
+
+    def sync_path(_, path):
+        if path.suffix == ".index":
+            disk.manager.run_retention(NOW)
+        path.stat()
+        synced.append(path.name)
+
+    monkeypatch.setattr(OsDisk, "sync_path", sync_path)
+    disk.worker.queue.pop(0)()
+    assert log.recovery_point == 0, "a power cut could bring the segment back without its index"
+    assert {f"{0:020d}.log", f"{0:020d}.timeindex.deleted"} < set(synced)
+    assert all(".index" not in name for name in synced)
+    synced.clear()
+    disk.worker.run()
+    assert (log.recovery_point, synced[-1]) == (1, log.directory.name)
+    assert (f"{0:020d}.index.deleted" in synced) == bool(delay_ms)
+
+
 def test_rolling_flushes_what_is_rolled(disk, batch):
     log = disk.log()
     log.append_as_leader(batch(1), 0, NOW)
