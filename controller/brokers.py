@@ -57,6 +57,7 @@ def read_brokers(term: Term) -> dict[BrokerId, Broker]:
     A registration that became unreadable does not kill its broker: what was known of the same incarnation stays.
     """
     registered = term.store.registered_brokers()
+    term.context.members.update(registered.incarnations)
     brokers = dict(registered.brokers)
     for broker, epoch in registered.malformed.items():
         known = term.context.brokers.get(broker)

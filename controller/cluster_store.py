@@ -21,6 +21,7 @@ from regency.controller.store_access import (
     WriteResult,
     result_of,
 )
+from regency.controller.store_members import Incarnation, read_incarnations
 from regency.controller.tallies import Tallies
 from regency.model import znode_paths as paths
 from regency.model import znodes
@@ -37,10 +38,15 @@ logger = logging.getLogger(__name__)
 
 
 class Registered(msgspec.Struct, frozen=True):
-    """The brokers in /brokers/ids, by id; `malformed` ones are left out, under their id and czxid."""
+    """The brokers in /brokers/ids, by id; `malformed` ones are left out, under their id and czxid.
+
+    `incarnations` are those of all brokers there have been, and were read before: where one is not that of the
+    registration, the broker has registered in between, or marks none.
+    """
 
     brokers: Mapping[BrokerId, Broker]
     malformed: Mapping[BrokerId, BrokerEpoch]
+    incarnations: Mapping[BrokerId, Incarnation]
 
 
 class TopicsRead(msgspec.Struct, frozen=True):
@@ -75,7 +81,8 @@ class ClusterStore:
     # Reads
 
     def registered_brokers(self) -> Registered:
-        """Every broker registered now."""
+        """Every broker registered now, and every incarnation there was."""
+        incarnations = read_incarnations(self.access)
         brokers: dict[BrokerId, Broker] = {}
         malformed: dict[BrokerId, BrokerEpoch] = {}
         wanted = []
@@ -94,7 +101,7 @@ class ClusterStore:
             except ZnodeMalformed as error:
                 malformed[broker] = epoch
                 self.access.report(error, znode)
-        return Registered(brokers, malformed)
+        return Registered(brokers, malformed, incarnations)
 
     def topic_names(self) -> tuple[str, ...]:
         """Names of the topics that have a znode, sorted. One that cannot name a folder is reported and left out."""
@@ -259,10 +266,17 @@ class ClusterStore:
     def update_states(
         self, states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch]
     ) -> dict[TopicPartition, WriteResult]:
-        """Replace state znodes, each at the version its value was decided from (`zk_version` of the value)."""
-        encode = znodes.encode_state
+        """Replace state znodes, each at the version its value was decided from (`zk_version` of the value).
+
+        RESTARTED: a member of its ISR is another incarnation than the one that is known. A write younger than its
+        registration would hide that from whoever compares the two (see brokers.find_bounced).
+        """
+        encode, guards = znodes.encode_state, self.access.guards
         items = [
-            FencedItem((SetData(paths.partition_state(partition), encode(state), state.leader_and_isr.zk_version),))
+            FencedItem(
+                (SetData(paths.partition_state(partition), encode(state), state.leader_and_isr.zk_version),),
+                guards(state.leader_and_isr.isr),
+            )
             for partition, state in states.items()
         ]
         outcomes = self.access.write(items)

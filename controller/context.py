@@ -20,7 +20,7 @@ from regency.model.facts import (
     ReplicaAssignment,
     TopicAssignment,
 )
-from regency.model.ids import ZERO_TOPIC_ID, BrokerId, PartitionReplica, TopicId, TopicPartition
+from regency.model.ids import ZERO_TOPIC_ID, BrokerEpoch, BrokerId, PartitionReplica, TopicId, TopicPartition
 
 T = TypeVar("T")
 
@@ -40,6 +40,8 @@ class ControllerContext:
         Nobody waits for what another one is to delete: it never held anything, or never will again.
         """
         self.shutting_down: set[BrokerId] = set()
+        self.restarted: set[BrokerId] = set()
+        """Brokers that are registered no more as they are known here: what that means for their replicas comes next."""
         self.shutdown_ends_ms: dict[BrokerId, int] = {}
         """When brokers that shut down are taken to stay, if they are still there; monotonic."""
         self.offline_replicas: dict[BrokerId, set[TopicPartition]] = {}
@@ -68,7 +70,7 @@ class ControllerContext:
         """States that others wrote and that were read again, by the zxid of their last write: whether all members of
         their ISRs still work is looked at when the leader's notification comes."""
         self.usable: frozenset[BrokerId] = frozenset()
-        """Brokers that are live and not shutting down."""
+        """Brokers that are live, as they are known here, and not shutting down."""
         self._isrs: dict[tuple[BrokerId, ...], tuple[BrokerId, ...]] = {}
         self._assignments: dict[ReplicaAssignment, ReplicaAssignment] = {}
         self._replica_states: dict[ReplicaStates, ReplicaStates] = {}
@@ -83,13 +85,24 @@ class ControllerContext:
         """Add a live broker, or replace what is known of it."""
         self.brokers[broker.id] = broker
         self.members.add(broker.id)
+        self.restarted.discard(broker.id)
         self._refresh_usable()
 
     def remove_broker(self, broker: BrokerId) -> None:
         """Forget a broker that died, with its shutdown and its failed directories."""
         self.brokers.pop(broker, None)
         self.offline_replicas.pop(broker, None)
+        self.restarted.discard(broker)
         self.end_shutdown(broker)
+
+    def note_restarts(self, epochs: Mapping[BrokerId, BrokerEpoch]) -> None:
+        """Let no broker take part that is not registered under the epoch it is known by; `epochs` are those of now."""
+        self.restarted = {each for each, broker in self.brokers.items() if epochs.get(each) != broker.epoch}
+        self._refresh_usable()
+
+    def steady(self, isr: tuple[BrokerId, ...]) -> tuple[BrokerId, ...]:
+        """Members that are registered as they are known here."""
+        return tuple([each for each in isr if each not in self.restarted]) if self.restarted else isr
 
     def begin_shutdown(self, broker: BrokerId) -> None:
         """Note that a live broker is leaving under controlled shutdown."""
@@ -122,7 +135,9 @@ class ControllerContext:
 
     def online(self, partition: TopicPartition, *, including_shutting_down: bool = False) -> Collection[BrokerId]:
         """Brokers that could serve the partition, if it were assigned to them; for membership tests."""
-        live: Collection[BrokerId] = self.brokers if including_shutting_down else self.usable
+        live: Collection[BrokerId] = self.usable
+        if including_shutting_down:
+            live = self.brokers.keys() - self.restarted if self.restarted else self.brokers
         if not self.offline_replicas:
             return live
         return [broker for broker in sorted(live) if partition not in self.offline_replicas.get(broker, ())]
@@ -393,7 +408,7 @@ class ControllerContext:
         return ReplicaState.ONLINE if self.is_online(broker, partition) else ReplicaState.DELETION_INELIGIBLE
 
     def _refresh_usable(self) -> None:
-        self.usable = frozenset(self.brokers) - self.shutting_down
+        self.usable = frozenset(self.brokers) - self.shutting_down - self.restarted
         self._all_online.clear()
 
 

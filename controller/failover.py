@@ -20,7 +20,6 @@ from regency.controller.phases import Phases
 from regency.controller.reassignment_requests import resume_reassignments
 from regency.controller.reconcile import begin_reconciling
 from regency.controller.states import ReplicaState
-from regency.controller.store_members import read_members
 from regency.controller.term import Term
 from regency.controller.topic_deletion_requests import load_deletions
 from regency.controller.topics import load_topics
@@ -84,7 +83,6 @@ def _load(term: Term, phases: Phases) -> Mapping[TopicPartition, int]:
     context = term.context
     for broker in read_brokers(term).values():
         context.add_broker(broker)
-    context.members.update(read_members(term.store.access))
     phases.mark("brokers")
     crash_point("controller.failover.after_brokers_read")
     load_topics(term, term.store.topic_names())

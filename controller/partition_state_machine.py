@@ -23,7 +23,7 @@ from regency.controller.election import (
 )
 from regency.controller.request_batch import RequestBatch
 from regency.controller.states import PartitionState
-from regency.controller.store_access import WriteCode
+from regency.controller.store_access import WriteCode, WriteResult
 from regency.controller.tallies import Tallies
 from regency.controller.unclean_leave import UncleanLeave
 from regency.model.crash_points import crash_point
@@ -316,17 +316,18 @@ class PartitionStateMachine:
         for partition, result in results.items():
             if result.code is WriteCode.WRITTEN:
                 self._enter(partition, decided[partition].leader_and_isr, result.zk_version, kind, elections[partition])
-            elif result.code is WriteCode.CONFLICT:
+            elif result.code in (WriteCode.CONFLICT, WriteCode.RESTARTED):
                 again.append(partition)
             else:
                 failed[partition] = f"its state znode cannot be written: {result.why}"
+        note_restarts(self._context, self._store, results.values())
         return again
 
     def _next_state(self, partition: TopicPartition, election: Election) -> LeaderIsrAndControllerEpoch:
         leadership = self._context.leadership(partition)
         assert leadership is not None and election.leader is not None, "only decided partitions are written"
         now = leadership.leader_and_isr
-        isr = self._context.shared_isr(election.isr)
+        isr = self._context.shared_isr(self._context.steady(election.isr))
         elected = LeaderAndIsr(election.leader, LeaderEpoch(now.leader_epoch + 1), isr, now.zk_version)
         return LeaderIsrAndControllerEpoch(elected, self._store.fence.epoch)
 
@@ -363,6 +364,18 @@ class PartitionStateMachine:
         for partition in changed:
             self._batch.host(self._recipients(partition, kind), partition)
         return changed
+
+
+def note_restarts(context: ControllerContext, store: ClusterStore, results: Iterable[WriteResult]) -> None:
+    """Where a write found that a broker has restarted, look which have: until that is handled none of them takes part.
+
+    Their registrations are an event of its own, which comes or waits in the queue.
+    """
+    if any(result.code is WriteCode.RESTARTED for result in results):
+        crash_point("controller.restarts.before_look")
+        registered = store.registered_brokers()
+        present = {broker: each.epoch for broker, each in registered.brokers.items()}
+        context.note_restarts({**present, **registered.malformed})
 
 
 def refresh_leadership(

@@ -14,9 +14,10 @@ from itertools import islice
 
 import msgspec
 
+from regency.controller.context import ControllerContext
 from regency.controller.decisions import Outcome
 from regency.controller.election import REASSIGN
-from regency.controller.partition_state_machine import ROUNDS, refresh_leadership
+from regency.controller.partition_state_machine import ROUNDS, note_restarts, refresh_leadership
 from regency.controller.reassignment_events import ReassignmentsWait
 from regency.controller.reassignment_rules import Step, next_step
 from regency.controller.replica_deletion import delete_replicas
@@ -88,9 +89,15 @@ def _decide(term: Term, partition: TopicPartition, target: Target) -> Step | Non
         context.assignment(partition),
         target,
         NO_LEADER if now is None else now.leader,
-        () if now is None else now.isr,
+        () if now is None else context.steady(now.isr),
         context.online(partition),
     )
+
+
+def _has_lost_its_isr(context: ControllerContext, partition: TopicPartition) -> bool:
+    """Whether all who are in sync have restarted, which is yet to be handled."""
+    leadership = context.leadership(partition)
+    return leadership is not None and not context.steady(leadership.leader_and_isr.isr)
 
 
 class _Plan(msgspec.Struct, frozen=True):
@@ -127,10 +134,11 @@ class _Moves:
             crash_point("controller.reassignment.after_write")
             conflicts = []
             for (topic, plan), outcome in zip(plans.items(), outcomes, strict=True):
-                if outcome.result.code is WriteCode.CONFLICT:
+                if outcome.result.code in (WriteCode.CONFLICT, WriteCode.RESTARTED):
                     conflicts += self._conflict(topic)
                 else:
                     self._settle(topic, plan, outcome)
+            note_restarts(self._term.context, self._term.store, [outcome.result for outcome in outcomes])
             self._read_again(conflicts)
         self._move_replicas()
 
@@ -171,6 +179,10 @@ class _Moves:
         waiting, steps = self._waiting[topic], {}
         most = self._most.get(topic, MOST_STATES)
         for partition in list(waiting):
+            if _has_lost_its_isr(self._term.context, partition):
+                self.failed[partition] = Unfinished("all that are in sync restarted at this moment", lasting=False)
+                del waiting[partition]
+                continue
             step = _decide(self._term, partition, waiting[partition])
             if step is None:
                 del waiting[partition]

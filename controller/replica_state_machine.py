@@ -14,7 +14,7 @@ from regency.controller.cluster_store import ClusterStore
 from regency.controller.context import ControllerContext
 from regency.controller.decisions import DecisionLog, Outcome
 from regency.controller.election import IsrRemoval, remove_from_isr
-from regency.controller.partition_state_machine import ROUNDS, refresh_leadership
+from regency.controller.partition_state_machine import ROUNDS, note_restarts, refresh_leadership
 from regency.controller.request_batch import RequestBatch
 from regency.controller.states import ReplicaState
 from regency.controller.store_access import WriteCode
@@ -159,7 +159,8 @@ class ReplicaStateMachine:
                 continue
             now = leadership.leader_and_isr
             replicas = self._context.assignment(partition).replicas
-            removal = remove_from_isr(replicas, now.leader, now.isr, going[partition])
+            offline = {*going[partition], *self._context.restarted}
+            removal = remove_from_isr(replicas, now.leader, now.isr, offline)
             if removal is not None:
                 removals[partition] = removal
         return removals
@@ -181,10 +182,11 @@ class ReplicaStateMachine:
             if result.code is WriteCode.WRITTEN:
                 written = decided[partition].leader_and_isr
                 self._enter(partition, written, result.zk_version, going[partition], removals[partition].why)
-            elif result.code is WriteCode.CONFLICT:
+            elif result.code in (WriteCode.CONFLICT, WriteCode.RESTARTED):
                 again.append(partition)
             else:
                 failed[partition] = f"the state znode cannot be written: {result.why}"
+        note_restarts(self._context, self._store, results.values())
         return again
 
     def _next_state(self, partition: TopicPartition, removal: IsrRemoval) -> LeaderIsrAndControllerEpoch:

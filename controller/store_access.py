@@ -7,7 +7,7 @@ raised when another controller has won. The stores of subjects are built on this
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from itertools import count
 
@@ -17,10 +17,10 @@ from regency.controller.patience import Patience
 from regency.controller.tallies import Tallies
 from regency.model import znode_paths as paths
 from regency.model.errors import ControllerMoved, ZnodeMalformed
-from regency.model.ids import ControllerEpoch, ZkVersion
+from regency.model.ids import BrokerId, ControllerEpoch, ZkVersion
 from regency.runtime.fenced import FencedItem, ItemOutcome, fenced_write
 from regency.runtime.zk_ops import MAX_REQUEST_BYTES
-from regency.runtime.zk_session import Create, ZkCode, ZkSession, Znode
+from regency.runtime.zk_session import Check, Create, ZkCode, ZkSession, Znode
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +57,8 @@ class WriteCode(Enum):
     WRITTEN = "written"
     CONFLICT = "conflict"
     """The znode has another version: read it and decide again."""
+    RESTARTED = "restarted"
+    """A broker it names has registered again: read the registrations and decide again."""
     EXISTS = "exists"
     MISSING = "missing"
     FAILED = "failed"
@@ -86,6 +88,22 @@ class StoreAccess:
         self._session = session
         self._patience = patience
         self._reported: set[tuple[str, int]] = set()
+        self._versions: Mapping[BrokerId, ZkVersion] = {}
+        self._guards: dict[tuple[BrokerId, ...], tuple[Check, ...]] = {}
+
+    def know_incarnations(self, versions: Mapping[BrokerId, ZkVersion]) -> None:
+        """From now on, brokers are guarded by these versions of their znodes in /brokers/incarnations."""
+        if versions != self._versions:
+            self._versions = versions
+            self._guards = {}
+
+    def guards(self, brokers: tuple[BrokerId, ...]) -> tuple[Check, ...]:
+        """What holds as long as none of the brokers registers again; one that marks no incarnation goes unguarded."""
+        guards = self._guards.get(brokers)
+        if guards is None:
+            known = [(each, self._versions[each]) for each in brokers if each in self._versions]
+            guards = self._guards[brokers] = tuple(Check(paths.incarnation(each), version) for each, version in known)
+        return guards
 
     def write(self, items: Sequence[FencedItem]) -> list[ItemOutcome]:
         """Write items, fenced, each for itself. Raises ControllerMoved, ZkSessionLost, ZkRequestTooLarge."""
@@ -146,6 +164,8 @@ class StoreAccess:
 
 def result_of(outcome: ItemOutcome) -> WriteResult:
     """What became of an item; `zk_version` is that of its last operation."""
+    if outcome.guard is not None:
+        return WriteResult(WriteCode.RESTARTED, why="a member restarted at this moment")
     if not outcome.ok:
         return WriteResult(_CODES.get(outcome.code, WriteCode.FAILED), why=outcome.code.value)
     stat = outcome.results[-1].stat

@@ -5,17 +5,37 @@ Each registration writes the broker's znode in /brokers/incarnations, in the sam
 
 from __future__ import annotations
 
+import msgspec
+
 from regency.controller.store_access import StoreAccess, WriteCode, WriteResult, result_of
 from regency.model import znode_paths as paths
-from regency.model.ids import BrokerId, ZkVersion
+from regency.model.ids import BrokerEpoch, BrokerId, ZkVersion
 from regency.runtime.fenced import FencedItem
 from regency.runtime.zk_session import Delete
 
 
-def read_members(access: StoreAccess) -> frozenset[BrokerId]:
-    """Brokers that have registered and were not forgotten since; live ones of other programs may be missing."""
+class Incarnation(msgspec.Struct, frozen=True):
+    """A broker's newest registration that marks an incarnation: its broker epoch, and what a write can check."""
+
+    epoch: BrokerEpoch
+    version: ZkVersion
+
+
+def read_incarnations(access: StoreAccess) -> dict[BrokerId, Incarnation]:
+    """Of all that have registered and were not forgotten since; live brokers of other programs may be missing.
+
+    From now on the controller's writes are guarded by them (see `StoreAccess.guards`).
+    """
     numbers = (paths.parse_number(name) for name in access.children(paths.INCARNATIONS))
-    return frozenset(BrokerId(number) for number in numbers if number is not None)
+    brokers = [BrokerId(number) for number in numbers if number is not None]
+    found = access.read_many([paths.incarnation(broker) for broker in brokers])
+    incarnations = {
+        broker: Incarnation(BrokerEpoch(znode.stat.mzxid), ZkVersion(znode.stat.version))
+        for broker, znode in zip(brokers, found, strict=True)
+        if znode is not None
+    }
+    access.know_incarnations({broker: each.version for broker, each in incarnations.items()})
+    return incarnations
 
 
 def remove_member(access: StoreAccess, broker: BrokerId) -> WriteResult:

@@ -43,7 +43,10 @@ class TopicChanged(msgspec.Struct, frozen=True):
 
 
 def write_topics(access: StoreAccess, changes: Sequence[TopicChange]) -> list[TopicChanged]:
-    """Write these topics, one change each. FAILED: it fits into no request. CONFLICT: read and decide again."""
+    """Write these topics, one change each. FAILED: it fits into no request. CONFLICT: read and decide again.
+
+    RESTARTED as for `ClusterStore.update_states`.
+    """
     written: list[TopicChanged | None] = []
     items: list[tuple[int, bytes, FencedItem]] = []
     for change in changes:
@@ -53,8 +56,11 @@ def write_topics(access: StoreAccess, changes: Sequence[TopicChange]) -> list[To
             SetData(paths.partition_state(partition), znodes.encode_state(state), state.leader_and_isr.zk_version)
             for partition, state in change.states.items()
         ]
-        if fits(ops):
-            items.append((len(written), data, FencedItem(tuple(ops))))
+        guards = dict.fromkeys(
+            guard for state in change.states.values() for guard in access.guards(state.leader_and_isr.isr)
+        )
+        if fits((*guards, *ops)):
+            items.append((len(written), data, FencedItem(tuple(ops), tuple(guards))))
             written.append(None)
         else:
             too_large = WriteResult(WriteCode.FAILED, why="the topic's znode has no room for it")

@@ -38,15 +38,23 @@ _LOSSES_BEFORE_GIVING_UP: Final = 3
 
 
 class FencedItem(msgspec.Struct, frozen=True):
-    """Operations that stand or fall together, at least one. Items of one call must not depend on each other."""
+    """Operations that stand or fall together, at least one. Items of one call must not depend on each other.
+
+    They are written only while the `guards` hold, which items of a batch may share: each is sent once per batch.
+    """
 
     ops: tuple[Op, ...]
+    guards: tuple[Check, ...] = ()
 
 
 class ItemOutcome(msgspec.Struct, frozen=True):
-    """What became of an item: an outcome per operation; all OK, or nothing of it was written."""
+    """What became of an item: an outcome per operation; all OK, or nothing of it was written.
+
+    `guard`: the one that does not hold any more, whose outcome is then the only result.
+    """
 
     results: tuple[OpOutcome, ...]
+    guard: Check | None = None
 
     @property
     def code(self) -> ZkCode:
@@ -74,10 +82,11 @@ def fenced_write(
     """Write `items` while `epoch_path` has `epoch_version`; an outcome per item, in their order.
 
     Batches of at most 500 operations and 448 KiB, pipelined. Where a batch fails, the first result that is not a
-    rollback decides: the check of the epoch → ControllerMoved; an item → it is reported and the rest is sent again
-    without it, after two such aborts each item alone. Where a reply is lost: sync, read back; an item whose content is
-    there is written, one that left no trace is sent again, anything else is a conflict. `resumed`: an earlier call with
-    these items ended by ZkConnectionLost, so they are read back before anything is sent.
+    rollback decides: the check of the epoch → ControllerMoved; a guard → all items of the batch that have it are
+    reported, and the rest is sent again without them; an item → it is reported and the rest is sent again without it,
+    after two such aborts each item alone. Where a reply is lost: sync, read back; an item whose content is there is
+    written, one that left no trace is sent again, anything else is a conflict. `resumed`: an earlier call with these
+    items ended by ZkConnectionLost, so they are read back before anything is sent.
 
     Raises ControllerMoved, ZkSessionLost (`generation` is over), ZkConnectionLost (contact was lost three times in a
     row; items may or may not be written), ZkAuthFailed, ZkRequestTooLarge (before anything is sent; one item is too
@@ -154,20 +163,35 @@ class _FencedWrite:
         return [self._outcomes[index] for index in range(len(self._items))]
 
     def _ops(self, batch: _Batch) -> list[Op]:
-        return [self._fence, *(op for index in batch.items for op in self._items[index].ops)]
+        return [self._fence, *self._guards(batch), *(op for index in batch.items for op in self._items[index].ops)]
+
+    def _guards(self, batch: _Batch) -> list[Check]:
+        shared = {id(guards): guards for index in batch.items if (guards := self._items[index].guards)}
+        return list(dict.fromkeys(guard for guards in shared.values() for guard in guards))
 
     def _in_batches(self, indexes: Sequence[int]) -> list[_Batch]:
         batches: list[_Batch] = []
         current: list[int] = []
+        guards: dict[Check, None] = {}
+        known: set[int] = set()
+        """Guards of items that are in the batch, by identity: most items share theirs."""
         ops = size = 0
         for index in indexes:
-            item = self._items[index].ops
-            item_size = sum(map(op_size, item))
-            if current and (ops + len(item) > MAX_BATCH_OPS or size + item_size > MAX_BATCH_BYTES):
+            item = self._items[index]
+            item_size = sum(map(op_size, item.ops))
+            added = () if id(item.guards) in known else tuple([each for each in item.guards if each not in guards])
+            added_size = sum(map(op_size, added))
+            if current and (
+                ops + len(item.ops) + len(added) > MAX_BATCH_OPS or size + item_size + added_size > MAX_BATCH_BYTES
+            ):
                 batches.append(_Batch(tuple(current)))
                 current, ops, size = [], 0, 0
+                guards, known, added = {}, set(), item.guards
+                added_size = sum(map(op_size, added))
             current.append(index)
-            ops, size = ops + len(item), size + item_size
+            guards.update(dict.fromkeys(added))
+            known.add(id(item.guards))
+            ops, size = ops + len(item.ops) + len(added), size + item_size + added_size
         return [*batches, _Batch(tuple(current))] if current else batches
 
     def _settle(self, batch: _Batch, outcome: MultiOutcome) -> list[_Batch]:
@@ -175,7 +199,10 @@ class _FencedWrite:
         failed = outcome.failed_index
         if failed == 0:
             raise self._fence_failed(outcome.results[0])
-        position = 1
+        guards = self._guards(batch)
+        if 0 < failed <= len(guards):
+            return self._without(batch, guards[failed - 1], outcome.results[failed])
+        position = 1 + len(guards)
         culprit = -1
         for index in batch.items:
             end = position + len(self._items[index].ops)
@@ -190,6 +217,16 @@ class _FencedWrite:
         if aborts >= _ABORTS_BEFORE_ALONE:
             return [_Batch((index,), aborts) for index in rest]
         return [_Batch(rest, aborts)] if rest else []
+
+    def _without(self, batch: _Batch, guard: Check, result: OpOutcome) -> list[_Batch]:
+        """Report the items of a batch whose guard does not hold; the others are sent again."""
+        rest = []
+        for index in batch.items:
+            if guard in self._items[index].guards:
+                self._outcomes[index] = ItemOutcome((result,), guard)
+            else:
+                rest.append(index)
+        return [_Batch(tuple(rest), batch.aborts)] if rest else []
 
     def _fence_failed(self, result: OpOutcome) -> Exception:
         if result.code is ZkCode.NO_AUTH:

@@ -231,3 +231,52 @@ def test_a_sequential_write_that_left_no_trace_is_sent_again(zk):
     (outcome,) = write(zk, [FencedItem((Create("/b", b"x"), Create("/n-", b"word", sequential=True)))])
     assert outcome is ZkCode.OK
     assert len(zk.sent) == 2
+
+
+GUARDS = tuple(Check(f"/brokers/incarnations/{broker}", broker) for broker in (1, 2, 3))
+
+
+def guarded(*guards: int) -> tuple[Check, ...]:
+    return tuple(GUARDS[broker - 1] for broker in guards)
+
+
+def test_guards_are_sent_once_per_batch_and_count_as_its_operations(zk):
+    for guard in GUARDS:
+        zk.put(guard.path, version=guard.version)
+    batch = [FencedItem((Create(f"/{index}"),), guarded(1 + index % 2, 3)) for index in range(1_000)]
+    assert write(zk, batch) == [OK] * 1_000
+    assert [len(ops) for ops in zk.sent] == [501, 501, 1 + 3 + 6]
+    assert all(sorted(ops[1:4], key=str) == sorted(GUARDS, key=str) for ops in zk.sent)
+
+
+def test_a_guard_that_does_not_hold_fails_those_who_have_it_and_nobody_else(zk):
+    zk.put(GUARDS[0].path, version=1)
+    zk.put(GUARDS[1].path, version=7)  # the broker has registered again
+    zk.put("/taken")
+    batch = [
+        FencedItem((Create("/a"),), guarded(1)),
+        FencedItem((Create("/b"),), guarded(1, 2)),
+        FencedItem((Create("/taken"),)),
+        FencedItem((Create("/c"),), guarded(2)),
+        FencedItem((Create("/d"),), guarded(3)),
+        FencedItem((Create("/e"),), guarded(1)),
+    ]
+    outcomes = fenced_write(zk, batch, epoch_path="/epoch", epoch_version=5, generation=1)
+    assert [outcome.code for outcome in outcomes] == [OK, BAD_VERSION, NODE_EXISTS, BAD_VERSION, NO_NODE, OK]
+    assert [outcome.guard for outcome in outcomes] == [None, GUARDS[1], None, GUARDS[1], GUARDS[2], None]
+    assert {"/b", "/c", "/d"}.isdisjoint(zk.znodes) and {"/a", "/e"} <= zk.znodes.keys()
+
+
+def test_what_was_written_before_a_lost_reply_counts_whatever_its_guards_say_since(zk):
+    zk.put(GUARDS[0].path, version=1)
+    zk.faults = ["after"]
+    batch = [FencedItem((Create("/a", b"x"),), guarded(1))]
+    zk.between = lambda: zk.put(GUARDS[0].path, version=2)
+    assert write(zk, batch) == [OK]
+
+
+def test_what_was_lost_on_the_way_is_sent_again_under_its_guards(zk):
+    zk.put(GUARDS[0].path, version=2)
+    zk.faults = ["before"]
+    assert write(zk, [FencedItem((Create("/a"),), guarded(1))]) == [BAD_VERSION]
+    assert "/a" not in zk.znodes

@@ -202,10 +202,10 @@ class World:
         endpoints = [Endpoint("PLAINTEXT", f"host{broker}", 9000 + broker)]
         endpoints += [Endpoint("CONTROL", f"host{broker}", 7000 + broker)] if control else []
         data = znodes.encode_broker(Broker(broker, 0, tuple(endpoints), rack), timestamp_ms=0)
-        self.ensemble.multi(broker, [Create(paths.broker(broker), data, ephemeral=True), self._mark(broker)])
+        self.ensemble.multi(broker, [Create(paths.broker(broker), data, ephemeral=True), self.mark_of(broker)])
         self.settle()
 
-    def _mark(self, broker: int) -> Create | SetData:
+    def mark_of(self, broker: int) -> Create | SetData:
         """What a registration writes besides: the cluster knows the broker from then on."""
         path = paths.incarnation(broker)
         return SetData(path, b"", self.ensemble.nodes[path].version) if path in self.ensemble.nodes else Create(path)
