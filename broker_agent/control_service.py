@@ -156,6 +156,8 @@ class ControlService:
         self._shut_down = shut_down
         self._gate = ControlGate(earlier)
         self._turn = threading.Lock()
+        self._epochs = threading.Lock()
+        """Held for moments: while the gate adopts epochs, or compares them for who waits for no turn; and to count."""
         self.fenced: Counter[ErrorCode] = Counter()
         """Requests, and partitions in them, refused for an epoch or an identity that is over; any thread may read."""
 
@@ -198,26 +200,28 @@ class ControlService:
             self._strays.look_again()
 
     def describe_replicas(self, request: control_pb2.DescribeReplicasRequest) -> control_pb2.DescribeReplicasResponse:
-        """Say how far the logs of the named partitions go. Has no place in the sequence: it changes nothing."""
-        with self._turn:
+        """Say how far the logs of the named partitions go. Has no place in the sequence, and waits for no turn.
+
+        It changes nothing, and partitions without a leader wait for it; why it may be read in the middle of another
+        request: docs/architecture.md.
+        """
+        with self._epochs:
             refused = self._gate.check_epochs(_header(request.header), self._own_epoch())
-            if refused is not None:
-                self.fenced[refused.error] += 1
-                return control_pb2.DescribeReplicasResponse(error_code=refused.error, message=refused.why)
-            try:
-                topics = [self._describe_topic(topic) for topic in request.topics]
-            except RegencyError as error:
-                return control_pb2.DescribeReplicasResponse(
-                    error_code=ErrorCode.UNKNOWN_SERVER_ERROR, message=str(error)
-                )
-            return control_pb2.DescribeReplicasResponse(topics=topics)
+        if refused is not None:
+            self._count_fenced((refused.error,))
+            return control_pb2.DescribeReplicasResponse(error_code=refused.error, message=refused.why)
+        try:
+            topics = [self._describe_topic(topic) for topic in request.topics]
+        except RegencyError as error:
+            return control_pb2.DescribeReplicasResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR, message=str(error))
+        return control_pb2.DescribeReplicasResponse(topics=topics)
 
     def shut_down(self, request: control_pb2.ShutDownRequest) -> control_pb2.ControlResponse:
         """Begin to end as at SIGTERM. Has no place in the sequence: leadership is moved away by asking for it."""
         with self._turn:
             refused = self._gate.check_epochs(_header(request.header), self._own_epoch())
             if refused is not None:
-                self.fenced[refused.error] += 1
+                self._count_fenced((refused.error,))
                 return self._stamp(control_pb2.ControlResponse(error_code=refused.error, message=refused.why))
             logger.info("controller %d tells this broker to leave", request.header.controller_id)
             self._call(self._shut_down)
@@ -228,10 +232,10 @@ class ControlService:
     ) -> control_pb2.ControlResponse:
         facts = _header(header)
         with self._turn:
-            verdict = self._gate.admit(facts, self._own_epoch())
+            with self._epochs:
+                verdict = self._gate.admit(facts, self._own_epoch())
             if isinstance(verdict, RefusedRequest):
-                if verdict.error in FENCING:
-                    self.fenced[verdict.error] += 1
+                self._count_fenced((verdict.error,))
                 logger.info(
                     "refused a request of controller %d, epoch %d: %s",
                     header.controller_id,
@@ -291,7 +295,7 @@ class ControlService:
             self._call(self._replicas.first_full_request_done)
             crash_point("agent.control.before_strays")
             self._strays.all_named()
-        self._count_fenced(applied)
+        self._count_fenced(outcome.error for outcome in applied.values())
         ids = {state.topic_partition: state.topic_id for state in states}
         return control_pb2.ControlResponse(topics=control_messages.encode_errors(applied, ids))
 
@@ -317,12 +321,13 @@ class ControlService:
         stops = control_messages.decode_stops(request.topics)
         applied: dict[TopicPartition, AppliedState] = {}
         self._in_slices(stops, lambda piece: applied.update(self._replicas.stop_replicas(piece)))
-        self._count_fenced(applied)
+        self._count_fenced(outcome.error for outcome in applied.values())
         ids = {stop.topic_partition: stop.topic_id for stop in stops}
         return control_pb2.ControlResponse(topics=control_messages.encode_errors(applied, ids))
 
-    def _count_fenced(self, applied: Mapping[TopicPartition, AppliedState]) -> None:
-        self.fenced.update(outcome.error for outcome in applied.values() if outcome.error in FENCING)
+    def _count_fenced(self, errors: Iterable[ErrorCode]) -> None:
+        with self._epochs:
+            self.fenced.update(error for error in errors if error in FENCING)
 
     def _update_metadata(self, request: control_pb2.UpdateMetadataRequest) -> control_pb2.ControlResponse:
         prepared = self._metadata.prepare(control_messages.decode_update(request))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID
 
 from regency.model.ids import (
@@ -65,6 +68,31 @@ def test_a_deposed_controller_is_told_nothing_about_replicas(agent) -> None:
         control_pb2.DescribeReplicasRequest(header=agent.header(controller_epoch=2))
     )
     assert answer.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+
+
+def test_replicas_are_described_while_another_request_holds_the_turn(agent) -> None:
+    holds, go_on = threading.Event(), threading.Event()
+
+    def wait(topics: Iterable[str]) -> None:
+        holds.set()
+        assert go_on.wait(60), "the question waits for the turn"
+
+    agent.settings.load = wait
+    refs = [control_pb2.PartitionRefs(topic="flights", topic_id=T1, partition=[0])]
+    with ThreadPoolExecutor() as pool:
+        under_way = pool.submit(agent.lead)
+        assert holds.wait(60)
+        asked, deposed = (
+            agent.service.describe_replicas(
+                control_pb2.DescribeReplicasRequest(header=agent.header(controller_epoch=epoch), topics=refs)
+            )
+            for epoch in (3, 2)
+        )
+        assert not under_way.done()
+        go_on.set()
+        assert under_way.result(60).error_code == ErrorCode.NONE
+    assert [list(topic.log_end_offset) for topic in asked.topics] == [[9]]
+    assert deposed.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
 
 
 def test_a_broker_leaves_when_the_newest_controller_says_so_to_this_incarnation(agent) -> None:
