@@ -138,7 +138,7 @@ class _Builder:
                 yield self._missing(None, ErrorCode.UNKNOWN_TOPIC_ID, topic_id)
             elif name is None or not is_valid_topic_name(name):
                 yield self._missing(name, ErrorCode.INVALID_TOPIC_EXCEPTION)
-            elif create:
+            elif create and not is_internal(name):
                 yield self._missing(name, services.auto_creation.begin([name], self._snapshot))
             else:
                 yield self._missing(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -15,8 +15,11 @@ from regency.broker_agent.wire.codec import Message, ProduceResponse, Request
 from regency.broker_agent.wire.rows import ProducedRow
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
+from regency.model.topic_names import is_internal
 
 NO_ACKS: Final = 0
+ADMIN_CLIENT: Final = "__admin_client"
+"""Client id of Kafka's own brokers where they write to internal topics; nobody else may."""
 _VALID_ACKS: Final = (-1, 0, 1)
 _BATCH_START: Final = struct.Struct(">qiibIh")
 """Base offset, length of what follows, leader epoch, magic, CRC, attributes."""
@@ -43,7 +46,7 @@ def handle(services: Services, exchange: Exchange) -> None:
         for topic in message.topic_data:
             for partition in topic.partition_data:
                 key = TopicPartition(topic.name, partition.index)
-                refusal = _check(partition.records, exchange.request.version)
+                refusal = _guarded(topic.name, exchange.request) or _check(partition.records, exchange.request.version)
                 if refusal is not None:
                     refused[key] = refusal
                 else:
@@ -123,6 +126,13 @@ def _refused_as_a_whole(message: Message) -> dict[TopicPartition, ProduceResult]
     else:
         return {}
     return dict.fromkeys(partitions, refusal)
+
+
+def _guarded(topic: str, request: Request) -> ProduceResult | None:
+    """A refusal where brokers keep the topic for themselves."""
+    if not is_internal(topic) or request.client_id == ADMIN_CLIENT:
+        return None
+    return _result(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Clients do not write to the internal topic {topic}.")
 
 
 def _check(records: memoryview | None, version: int) -> ProduceResult | None:

@@ -49,10 +49,10 @@ class Client:
         self._correlation_id = 0
         self._sent: list[tuple[int, ApiKey, int]] = []
 
-    def send(self, message: Message, version: int) -> None:
+    def send(self, message: Message, version: int, *, client_id: str = "test") -> None:
         self._correlation_id += 1
         self._sent.append((self._correlation_id, ApiKey(message.API_KEY), version))
-        self.writer.write(encode_request(version, self._correlation_id, "test", message))
+        self.writer.write(encode_request(version, self._correlation_id, client_id, message))
 
     async def receive(self) -> Message:
         """The next answer, which must belong to the oldest unanswered request."""

@@ -202,6 +202,15 @@ def test_an_unknown_topic_is_unknown_where_creation_is_not_wanted(serve: Serve, 
     serve(scenario, auto_create_topics_enable=enabled)
 
 
+def test_an_internal_topic_is_not_created_because_somebody_asks_for_it(serve: Serve) -> None:
+    async def scenario(h: Any) -> None:
+        answer = await (await h.connect()).ask(named("__consumer_offsets"), 9)
+        assert errors(answer) == {"__consumer_offsets": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        assert h.admin.asked == []
+
+    serve(scenario)
+
+
 def test_a_topic_is_created_because_it_is_asked_for(serve: Serve) -> None:
     async def scenario(h: Any) -> None:
         client = await h.connect()

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from regency.broker_agent.listener.produce import ADMIN_CLIENT
 from regency.broker_agent.listener.stats import Closing
 from regency.broker_agent.replication.api import ProduceResult
 from regency.broker_agent.wire.apis import ApiKey
@@ -94,6 +95,20 @@ def test_batches_are_judged_by_their_header(
         h.with_topic("t")
         answer = await (await h.connect()).ask(produce(("t", 0, batch(**change))), version)
         assert outcomes(answer)["t", 0][0] == error
+
+    serve(scenario)
+
+
+@pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state"])
+def test_clients_do_not_write_to_internal_topics(serve: Serve, batch: Batch, topic: str) -> None:
+    async def scenario(h: Any) -> None:
+        h.with_topic(topic)
+        h.with_topic("t")
+        client = await h.connect()
+        answer = await client.ask(produce((topic, 0, batch()), ("t", 0, batch())), 9)
+        assert outcomes(answer) == {(topic, 0): (ErrorCode.INVALID_TOPIC_EXCEPTION, -1), ("t", 0): (0, 0)}
+        client.send(produce((topic, 0, batch())), 9, client_id=ADMIN_CLIENT)
+        assert outcomes(await client.receive()) == {(topic, 0): (0, 0)}
 
     serve(scenario)
 
