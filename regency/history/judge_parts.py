@@ -144,7 +144,7 @@ def split(history: Iterable[Operation], claims: Claims | None = None) -> tuple[l
     """The parts of a history by topic, partition and life, and how many operations could not be placed in one.
 
     `claims` are those of the history that this is a piece of; None = it is whole. A produce names no topic id, so sends
-    are placed by time; an indeterminate one may also appear in every later life.
+    are placed by time; what may arrive late (`_may_come_late`) may also appear in every later life.
     """
     recreations: dict[str, list[Recreated]] = {}
     by_partition: dict[tuple[str, int], list[Operation]] = {}
@@ -207,16 +207,27 @@ def _place_send(send: Send, parts: list[Part], lives: _Lives) -> bool:
         parts[0].enter(send)
         return True
     first, last = lives.at(send.invoked_ms, send.completed_ms)
-    if send.outcome is Outcome.INDETERMINATE:
-        last = len(parts) - 1
-    if first == last:
+    latest = len(parts) - 1 if _may_come_late(send) else last
+    is_placed = first == latest or (first == last and send.outcome is Outcome.ACKNOWLEDGED)
+    if is_placed:
         parts[first].enter(send)
-        return True
+        first += 1
     maybe = send if send.outcome is Outcome.FAILED else _maybe(send)
-    for part in parts[first : last + 1]:
+    for part in parts[first : latest + 1]:
         part.enter(maybe)
         part.loose.add(send.value)
-    return send.outcome is not Outcome.ACKNOWLEDGED
+    return is_placed or send.outcome is not Outcome.ACKNOWLEDGED
+
+
+def _may_come_late(send: Send) -> bool:
+    """Whether a request of it may be carried out after all that the client was told, in whatever has that name by then.
+
+    One that its client has given up is still in a socket of the broker, or on its way there, when the next one is
+    acknowledged, and a produce below version 13 names no topic id (KIP-516). Nobody waits for one with acks=0.
+    """
+    if send.outcome is Outcome.ACKNOWLEDGED:
+        return send.attempts != 1 or send.acks == 0
+    return send.outcome is Outcome.INDETERMINATE
 
 
 def _maybe(send: Send) -> Send:

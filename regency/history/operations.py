@@ -70,6 +70,8 @@ class Send(msgspec.Struct, frozen=True, tag_field="op", tag="send", omit_default
     number only."""
     leader: int = UNKNOWN
     """Broker that acknowledged."""
+    attempts: int = UNKNOWN
+    """Requests that carried it; UNKNOWN where the client does not tell."""
 
 
 class Run(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -108,6 +108,8 @@ class CorrectLog:
             offset = self.offsets[producer.value]
             if self.configuration.acks == ALL:
                 self._commit(offset + 1)
+            if not self.configuration.idempotent and producer.tries > 1 and choice % 2:
+                self.late.append(producer.value)  # an attempt that was given up
             self._complete(producer, Outcome.ACKNOWLEDGED, offset)
 
     def give_up(self, choice: int) -> None:
@@ -231,6 +233,7 @@ class CorrectLog:
                 outcome,
                 offset,
                 leader=self.epoch,
+                attempts=producer.tries,
             )
         )
         producer.numbers += 1

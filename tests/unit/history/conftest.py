@@ -50,6 +50,7 @@ class WrittenHistory:
         idempotent: bool = True,
         partition: int = 0,
         leader: int = UNKNOWN,
+        attempts: int = 1,
         takes_ms: int = 5,
     ) -> None:
         """A send acknowledged at offset `at`; without it one that timed out, or what `outcome` says."""
@@ -69,6 +70,7 @@ class WrittenHistory:
                 outcome=outcome or known,
                 offset=UNKNOWN if at is None else at,
                 leader=leader,
+                attempts=attempts,
             )
         )
 

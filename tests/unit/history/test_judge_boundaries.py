@@ -6,6 +6,7 @@ import pytest
 
 from regency.history.judge_table import Anomaly
 from regency.history.operations import (
+    ALL,
     UNKNOWN,
     Drained,
     FinalRead,
@@ -252,6 +253,18 @@ def test_timed_out_write_to_the_old_topic_appears_in_the_new_one(history):
     in_two_lives(history)
     history.final([5])
     assert clean(history)
+
+
+@pytest.mark.parametrize(
+    ("attempts", "acks", "found"),
+    [(2, ALL, {}), (UNKNOWN, ALL, {}), (1, 0, {}), (1, ALL, {Anomaly.PHANTOM: 1})],
+)
+def test_write_that_may_have_been_sent_again_may_arrive_when_the_topic_is_made_again(history, attempts, acks, found):
+    history.send(5, 0, attempts=attempts, acks=acks)
+    history.add(Recreated("t", 100, 200, "old", "new"))
+    history.now_ms = 300
+    history.final([5])
+    assert history.judge().counts == found
 
 
 def test_what_overlaps_the_re_creation_is_not_judged_but_may_appear(history):

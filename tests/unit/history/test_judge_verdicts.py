@@ -154,7 +154,7 @@ def test_history_is_lines_of_json(history):
     assert decode_operations([*lines, b"\n"]) == history.operations
     assert lines[0] == (
         b'{"op":"send","client":"p","session":0,"number":0,"topic":"t","partition":0,"value":1,"acks":-1,'
-        b'"idempotent":true,"invoked_ms":10,"completed_ms":15,"outcome":"acknowledged","offset":0,"leader":2}\n'
+        b'"idempotent":true,"invoked_ms":10,"completed_ms":15,"outcome":"acknowledged","offset":0,"leader":2,"attempts":1}\n'
     )
     assert b'"runs":[[0,[1]]]' in lines[2]
 

@@ -254,10 +254,19 @@ class Producer:
             self.on_promise(lane.partition, offset, batch.records)
         for index, handed in enumerate(batch.handed):
             at = offset + index if offset >= 0 and self._config.acks != 0 else UNKNOWN
-            self._record(lane, handed, batch.session.number, batch.first_number + index, outcome, at, leader)
+            number = batch.first_number + index
+            self._record(lane, handed, batch.session.number, number, outcome, at, leader, batch.attempt)
 
     def _record(
-        self, lane: Lane, handed: Handed, session: int, number: int, outcome: Outcome, offset: int, leader: int
+        self,
+        lane: Lane,
+        handed: Handed,
+        session: int,
+        number: int,
+        outcome: Outcome,
+        offset: int = UNKNOWN,
+        leader: int = UNKNOWN,
+        attempts: int = 0,
     ) -> None:
         topic, partition = lane.partition
         config = self._config
@@ -276,6 +285,7 @@ class Producer:
                 outcome,
                 offset,
                 leader,
+                attempts,
             )
         )
 
@@ -321,7 +331,7 @@ class Producer:
         if lane.session is not self._session and not lane.batches:
             lane.begin(self._session)
         handed = lane.queue.popleft()
-        self._record(lane, handed, lane.session.number, lane.next_number, Outcome.FAILED, UNKNOWN, UNKNOWN)
+        self._record(lane, handed, lane.session.number, lane.next_number, Outcome.FAILED)
         lane.next_number += 1
 
     # Sessions

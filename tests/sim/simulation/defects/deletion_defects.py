@@ -12,6 +12,8 @@ from regency.controller.request_batch import RequestBatch
 from regency.controller.row_pool import RowPool
 from regency.controller.store_deletions import DeletionStore, Removed
 from regency.controller.topic_deletion import TopicDeletionManager
+from regency.history import judge_parts
+from regency.history.operations import Outcome, Send
 from simulation.defects.patching import Defect, Patch
 
 
@@ -58,6 +60,13 @@ def _still_known(patch: Patch) -> None:
     patch.set(RequestBatch, "_append_deltas", without_deleted)
 
 
+def _nothing_late(patch: Patch) -> None:
+    def indeterminate(send: Send) -> bool:
+        return send.outcome is Outcome.INDETERMINATE
+
+    patch.set(judge_parts, "_may_come_late", indeterminate)
+
+
 DEFECTS = (
     Defect(
         "topic-deletions-not-loaded",
@@ -88,5 +97,11 @@ DEFECTS = (
         "Brokers are not told that a topic is gone.",
         "Kafka 2.4",
         _still_known,
+    ),
+    Defect(
+        "nothing-comes-late",
+        "The judge of histories takes it that of a send which is acknowledged nothing more can arrive.",
+        "KIP-516",
+        _nothing_late,
     ),
 )

@@ -194,12 +194,12 @@ DRILL_US = 8 * SECOND_US
 SHORTER_US = {
     Kind.DRILL_ISR_WRITES: 5 * SECOND_US,
     Kind.DRILL_UNHEARD: 5 * SECOND_US,
-    Kind.DRILL_DELETIONS: 5 * SECOND_US,
+    Kind.DRILL_DELETIONS: 7 * SECOND_US,
 }
 """Drills that take less, so that all of their variants fit into a run, or each of them often."""
 
 
-LED_BY_TURNS = (Kind.DRILL_TRUNCATIONS, Kind.DRILL_LOST_TAILS)
+LED_BY_TURNS = (Kind.DRILL_TRUNCATIONS, Kind.DRILL_LOST_TAILS, Kind.DRILL_DELETIONS)
 """Drills that have one after the other lead: nobody gives leadership back to who is preferred meanwhile."""
 
 
@@ -233,6 +233,10 @@ def fitted(shape: Shape, seed: int) -> Shape:
     if drill is Kind.DRILL_TRUNCATIONS:
         # Whoever leads is written to at once, also while others wait for what the one before has not answered.
         shape = shape._replace(producers=("idempotent", "hasty", "plain"), load=max(shape.load, 2.0))
+    if drill is Kind.DRILL_DELETIONS:
+        # A log that is made anew takes what is sent again from those only who do not number it, and keeps it.
+        storage = storage._replace(retention_bytes=UNLIMITED)
+        shape = shape._replace(producers=("idempotent", "plain"), load=max(shape.load, 2.0), storage=storage)
     if drill is Kind.DRILL_OFFLINE_DIRECTORY:
         shape = shape._replace(storage=storage._replace(directories=2))
     return shape
