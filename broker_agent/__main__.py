@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     gc.freeze()  # modules and message schemas stay for good
     try:
         settings = load_settings(options.config, options.override, os.environ if options.environment else None)
-        log_format.configure(f"agent-{settings.broker_id}")
+        log_format.configure(f"agent-{settings.broker_id}", state_changes=settings.regency_state_change_log)
         raise_limit()
         inherited = [*(["--config", str(options.config)] if options.config else [])]
         inherited += ["--environment"] if options.environment else []

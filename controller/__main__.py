@@ -196,7 +196,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.parent_pipe is not None:
             die_with_parent()
         settings = load_settings(options.config, options.override, os.environ if options.environment else None)
-        configure(f"controller-{settings.broker_id}")
+        configure(f"controller-{settings.broker_id}", state_changes=settings.regency_state_change_log)
         raise_limit()
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         gc.set_threshold(*GC_THRESHOLDS)

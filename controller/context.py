@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from regency.controller.inquiry import Inquiry
+from regency.controller.state_trace import StateTrace
 from regency.controller.states import PartitionState, ReplicaState
 from regency.controller.topic_entry import ReplicaStates, TopicEntry
 from regency.model.facts import (
@@ -69,6 +70,8 @@ class ControllerContext:
         self.unjudged: dict[TopicPartition, int] = {}
         """States that others wrote and that were read again, by the zxid of their last write: whether all members of
         their ISRs still work is looked at when the leader's notification comes."""
+        self.trace: StateTrace | None = None
+        """Who is told of every change of a state, where somebody wants to read them."""
         self.usable: frozenset[BrokerId] = frozenset()
         """Brokers that are live, as they are known here, and not shutting down."""
         self._isrs: dict[tuple[BrokerId, ...], tuple[BrokerId, ...]] = {}
@@ -185,6 +188,8 @@ class ControllerContext:
 
     def remove_topic(self, topic: str) -> None:
         """Forget a topic whose znode is gone."""
+        if self.trace is not None:
+            self._trace_end(topic)
         entry = self.topics.pop(topic, None)
         self.touched[topic] = None
         if entry is not None:
@@ -316,6 +321,8 @@ class ControllerContext:
     def set_partition_state(self, partition: TopicPartition, state: PartitionState) -> None:
         """Move a partition of a known topic into a state."""
         entry = self.topics[partition.topic]
+        if self.trace is not None:
+            self.trace.partition(partition, self.partition_state(partition), state, self.leadership(partition))
         entry.partition_states[partition.partition] = state
         entry.changes += 1
         if state is PartitionState.NEW or state is PartitionState.OFFLINE:
@@ -342,6 +349,8 @@ class ControllerContext:
         """Move a replica of a known topic into a state; NON_EXISTENT forgets it."""
         entry = self.topics[partition.topic]
         entry.grow(partition.partition)
+        if self.trace is not None:
+            self.trace.replica(partition, broker, self.replica_state(partition, broker), state)
         states = entry.replica_states[partition.partition]
         known, key = self._changed_states.setdefault(state, {}), (id(states), broker)
         changed = known.get(key)
@@ -373,6 +382,9 @@ class ControllerContext:
                 if alike and not offline:
                     known[assignment.replicas] = states
             entry.replica_states[number] = states
+            if self.trace is not None:
+                for replica, state in states:
+                    self.trace.replica(entry.names[number], replica, ReplicaState.NON_EXISTENT, state)
         entry.changes += 1
         return ineligible
 
@@ -383,6 +395,9 @@ class ControllerContext:
         entry.changes += 1
         waiting = (PartitionState.NEW, PartitionState.OFFLINE)
         self.leaderless.update(name for name, state in zip(entry.names, states, strict=True) if state in waiting)
+        if self.trace is not None:
+            for name, state in zip(entry.names, states, strict=True):
+                self.trace.partition(name, PartitionState.NON_EXISTENT, state, self.leadership(name))
 
     def offline_partitions(self) -> int:
         """Partitions without a leader whose deletion has not begun, those that never had one among them.
@@ -393,6 +408,15 @@ class ControllerContext:
         if not deleting:
             return len(self.leaderless)
         return sum(1 for partition in self.leaderless if partition.topic not in deleting)
+
+    def _trace_end(self, topic: str) -> None:
+        assert self.trace is not None, "somebody reads"
+        for partition in self.partitions_of(topic):
+            for replica, state in self.replica_states(partition):
+                self.trace.replica(partition, replica, state, ReplicaState.NON_EXISTENT)
+            before = self.partition_state(partition)
+            if before is not PartitionState.NON_EXISTENT:
+                self.trace.partition(partition, before, PartitionState.NON_EXISTENT, None)
 
     def _note_reassignment(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
         if assignment.is_reassigning:

@@ -105,6 +105,11 @@ class ReplicaStateMachine:
             if context.replica_state(partition, replica.broker) is ReplicaState.NEW:
                 assignment = context.assignment(partition)
                 if replica.broker not in assignment.replicas:
+                    logger.error(
+                        "%s comes online and is not assigned, only %s are: it is added to what this controller knows",
+                        replica,
+                        list(assignment.replicas),
+                    )
                     grown = (*assignment.replicas, replica.broker)
                     context.set_assignment(partition, msgspec.structs.replace(assignment, replicas=grown))
             elif context.leadership(partition) is not None:

@@ -24,6 +24,7 @@ from regency.controller.replica_state_machine import ReplicaStateMachine
 from regency.controller.reports import ReplicaReports
 from regency.controller.request_batch import RequestBatch
 from regency.controller.sender import Deleted, Trouble
+from regency.controller.state_trace import StateTrace
 from regency.controller.store_deletions import DeletionStore
 from regency.controller.tallies import Tallies
 from regency.controller.topic_copies import TopicCopies
@@ -33,6 +34,7 @@ from regency.history.writer import HistoryWriter
 from regency.model.clock import Clock
 from regency.model.crash_points import crash_point
 from regency.model.ids import ControllerEpoch
+from regency.model.state_changes import traced
 
 T = TypeVar("T")
 
@@ -97,6 +99,8 @@ class Term:
         self.queue = queue
         self.elector = elector
         self.context = ControllerContext()
+        if traced():
+            self.context.trace = StateTrace(config.broker_id, store.fence.epoch)
         self.copies = TopicCopies(self.context)
         """What others see of the context. They end with it: nobody counts what another term knew."""
         self.batch = RequestBatch(self.context)

@@ -29,6 +29,7 @@ from regency.model.ids import (
     TopicPartition,
 )
 from regency.model.kafka_errors import ErrorCode
+from regency.model.state_changes import STATE_CHANGES, traced
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +47,7 @@ class ControlPath:
         self._isr = isr
         self._fetchers = fetchers
         self._addresses: dict[BrokerId, LeaderAddress] = {}
+        self._traced = traced()
 
     # LeaderAndIsr
 
@@ -141,6 +143,7 @@ class ControlPath:
             if partition is None:
                 partition = self._open(state)
                 crash_point("replication.log.before_epoch")
+            before = _role(partition) if self._traced else ""
             if state.leader == self._hosting.broker_id:
                 partition.become_leader(state, now_ms)
                 partition.maybe_advance_high_watermark(now_ms)
@@ -154,10 +157,25 @@ class ControlPath:
             else:
                 self._take_offline(partition)
             return ErrorCode.KAFKA_STORAGE_ERROR
+        if self._traced:
+            self._trace(before, partition, state)
         self._hosting.homeless.discard(state.topic_partition)
         self._hosting.host(partition)
         self._hosting.changed(partition.topic_partition)
         return ErrorCode.NONE
+
+    def _trace(self, before: str, partition: Partition, state: PartitionState) -> None:
+        STATE_CHANGES.debug(
+            "[Broker id=%d controller epoch=%d] Changed %s from %s to %s, offset %d, high watermark %d, isr %s",
+            self._hosting.broker_id,
+            state.controller_epoch,
+            partition.topic_partition,
+            before,
+            _role(partition),
+            partition.log.log_end_offset,
+            partition.log.high_watermark,
+            list(state.isr),
+        )
 
     def _open(self, state: PartitionState) -> Partition:
         """The partition on its log, which is made where there is none; its high watermark is the checkpointed one."""
@@ -308,6 +326,11 @@ class ControlPath:
         partition.stop(Role.OFFLINE)
         self._hosting.host(partition)
         self._hosting.changed(partition.topic_partition)
+
+
+def _role(partition: Partition) -> str:
+    followed = f" of {partition.leader}" if partition.role is Role.FOLLOWER else ""
+    return f"{partition.role.value}{followed} in leader epoch {partition.leader_epoch}"
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -130,6 +130,7 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     regency_loop_watchdog_ms: int = 30_000
     """0: no watchdog."""
     regency_reconcile_interval_ms: int = 30_000
+    regency_state_change_log: bool = False
 
     def __post_init__(self) -> None:
         if not self.regency_history_dir:

@@ -290,6 +290,12 @@ _REGENCY = (
     ),
     Key("regency.report.interval.ms", _POSITIVE, "ms", "Shortest time between two reports to the controller."),
     Key("regency.reconcile.interval.ms", _POSITIVE, "ms", "How often a controller compares reports with its wishes."),
+    Key(
+        "regency.state.change.log",
+        _BOOLEAN,
+        "",
+        "Log every state change of a partition or replica, and every leader and follower that begins.",
+    ),
 )
 
 KEYS: Final[dict[str, Key]] = {

@@ -6,12 +6,17 @@ import logging
 import sys
 import time
 
+from regency.model.state_changes import STATE_CHANGES
+
 FORMAT = "%(asctime)s.%(msecs)03dZ %(levelname)-7s {process} %(name)s: %(message)s"
 TIME_FORMAT = "%Y-%m-%dT%H:%M:%S"
 
 
-def configure(process: str, level: int = logging.INFO) -> None:
-    """Send the log of this process to stderr. `process` names it in every line, as in `agent-1`."""
+def configure(process: str, level: int = logging.INFO, *, state_changes: bool = False) -> None:
+    """Send the log of this process to stderr, on request each change of a state too (model/state_changes.py).
+
+    `process` names it in every line, as in `agent-1`.
+    """
     formatter = logging.Formatter(FORMAT.format(process=process.replace("%", "%%")), TIME_FORMAT)
     formatter.converter = time.gmtime
     handler = logging.StreamHandler(sys.stderr)
@@ -19,3 +24,4 @@ def configure(process: str, level: int = logging.INFO) -> None:
     logging.basicConfig(level=level, handlers=[handler], force=True)
     for chatty in ("kazoo", "kafka", "asyncio", "grpc"):
         logging.getLogger(chatty).setLevel(max(level, logging.WARNING))
+    STATE_CHANGES.setLevel(logging.DEBUG if state_changes else logging.NOTSET)

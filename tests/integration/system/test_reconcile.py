@@ -118,7 +118,8 @@ def test_a_reassignment_ends_although_the_notification_of_its_last_isr_is_remove
     new_cluster: Callable[..., Cluster], create_topic: Callable[..., None], look: Callable[..., Any], eventually: Any
 ) -> None:
     late = dict.fromkeys(("regency.isr.notification.quiet.ms", "regency.isr.notification.max.delay.ms"), "5000")
-    cluster = new_cluster(settings={**SETTINGS, **late}, session_timeout_ms=60_000)
+    traced = {"regency.state.change.log": "true"}
+    cluster = new_cluster(settings={**SETTINGS, **late, **traced}, session_timeout_ms=60_000)
     create_topic(cluster, partitions=1, replication=2)
     first, second = look(cluster).isrs()[0]
     third = next(each for each in cluster.broker_ids if each not in (first, second))
@@ -139,6 +140,9 @@ def test_a_reassignment_ends_although_the_notification_of_its_last_isr_is_remove
     eventually(lambda: session.read(paths.REASSIGN_PARTITIONS) is None, what="nothing is asked for any more")
     _, told = ask(cluster, "explain", "t", "0")
     assert any(each["event"] == "reconcile" and "instead of" in each["why"] for each in told["decisions"])
+    log = "".join(cluster.log(broker).read_text() for broker in cluster.broker_ids)
+    assert f"Changed state of replica {third} for partition t-0 from NewReplica to OnlineReplica" in log
+    assert f"[Broker id={third} controller epoch=1] Changed t-0 from none in leader epoch -1 to follower of" in log
 
 
 def test_the_doctor_sees_what_was_damaged_by_hand(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import msgspec
 import pytest
 
@@ -77,6 +79,22 @@ def test_fetchers_stop_before_any_role_changes_and_start_when_all_have(cluster, 
         ("follows", 2),
         ("fetches from its end", 1),
         ("fetches from its end", 2),
+    ]
+
+
+def test_who_leads_and_follows_from_now_on_is_in_the_log_of_state_changes(request, caplog) -> None:
+    with caplog.at_level(logging.DEBUG, "state.change.logger"):
+        cluster = request.getfixturevalue("cluster")
+        cluster.lead(2)
+        cluster.lead(1)
+        traced = [each.getMessage() for each in caplog.records if each.name == "state.change.logger"]
+    changed, end = (
+        "[Broker id=1 controller epoch=1] Changed flights-0 from ",
+        ", offset 0, high watermark 0, isr [1, 2, 3]",
+    )
+    assert [line for line in traced if "id=1 " in line] == [
+        f"{changed}none in leader epoch -1 to follower of 2 in leader epoch 0{end}",
+        f"{changed}follower of 2 in leader epoch 0 to leader in leader epoch 1{end}",
     ]
 
 

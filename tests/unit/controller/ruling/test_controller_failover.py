@@ -11,6 +11,7 @@ from regency.controller.replica_state_machine import ReplicaStateMachine
 from regency.controller.request_batch import RequestBatch
 from regency.controller.states import PartitionState, ReplicaState
 from regency.controller.term import Term
+from regency.controller.topic_deletion import TopicDeletionManager
 from regency.model import znode_paths as paths
 from regency.model.ids import TopicPartition
 from regency.protos import control_pb2 as pb
@@ -21,10 +22,18 @@ T0 = TopicPartition("t", 0)
 
 def test_failover_goes_in_order(world, monkeypatch):
     world.start_brokers(1, 2)
-    world.write_topic("t", {0: [1, 2]})
+    world.write_topic("t", {0: [3, 1]})
     world.write_state("t", 0, 3, [3, 1])
     world.notify_isr_change(T0)
     steps = []
+    handle = ReplicaStateMachine.handle
+
+    def moved(self, replicas, target):
+        moving = list(replicas)
+        steps.extend((target, each.broker) for each in moving)
+        return handle(self, moving, target)
+
+    monkeypatch.setattr(ReplicaStateMachine, "handle", moved)
 
     for owner, name in [
         (ClusterStore, "delete_notifications"),
@@ -35,6 +44,11 @@ def test_failover_goes_in_order(world, monkeypatch):
         (ReplicaStateMachine, "startup"),
         (PartitionStateMachine, "startup"),
         (failover, "resume_reassignments"),
+        (TopicDeletionManager, "resume"),
+        (failover, "on_elections_asked"),
+        (failover, "begin_balancing"),
+        (failover, "begin_reconciling"),
+        (failover, "look_after_notifications"),
         (Term, "hand_over"),
     ]:
         wrapped = getattr(owner, name)
@@ -43,7 +57,7 @@ def test_failover_goes_in_order(world, monkeypatch):
         )
     world.candidate(1)
 
-    assert steps[:9] == [
+    assert steps[: steps.index("Term.hand_over") + 1] == [
         "ClusterStore.delete_notifications",
         "ClusterStore.registered_brokers",
         "ClusterStore.read_topics",
@@ -51,7 +65,13 @@ def test_failover_goes_in_order(world, monkeypatch):
         "ClusterStore.read_states",
         "ReplicaStateMachine.startup",
         "PartitionStateMachine.startup",
+        (ReplicaState.OFFLINE, 3),
         "regency.controller.failover.resume_reassignments",
+        "TopicDeletionManager.resume",
+        "regency.controller.failover.on_elections_asked",
+        "regency.controller.failover.begin_balancing",
+        "regency.controller.failover.begin_reconciling",
+        "regency.controller.failover.look_after_notifications",
         "Term.hand_over",
     ]
     assert world.ensemble.names(paths.ISR_CHANGE_NOTIFICATION) == ()

@@ -103,10 +103,13 @@ def test_leader_cannot_become_new(fixture):
     assert (fixture.state, fixture.requests) == (R.NON_EXISTENT, {})
 
 
-def test_new_to_online_joins_the_assignment_and_sends_nothing(fixture):
+def test_new_to_online_outside_the_assignment_joins_it_sends_nothing_and_is_an_error(fixture, caplog):
     fixture.given(R.NEW, replicas=(6,), known=LeaderAndIsr(6, 3, (6,)))
 
     assert fixture.move(R.ONLINE) == {}
+
+    (line,) = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
+    assert line.startswith("t-0 on broker 5 comes online and is not assigned, only [6] are")
 
     assert (fixture.state, fixture.requests) == (R.ONLINE, {})
     assert fixture.context.assignment(T0).replicas == (6, 5)
