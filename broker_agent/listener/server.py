@@ -21,13 +21,14 @@ from regency.broker_agent.listener.ports import (
     Replicas,
 )
 from regency.broker_agent.listener.services import Services
-from regency.broker_agent.listener.stats import ListenerStats, is_power_of_ten
+from regency.broker_agent.listener.stats import ListenerStats
 from regency.broker_agent.listener.turns import Turns
 from regency.broker_agent.wire.apis import ApiKey
 from regency.broker_agent.wire.errors import UnsupportedApi
 from regency.model.clock import Clock
 from regency.model.facts import Endpoint
 from regency.model.settings import BrokerSettings
+from regency.runtime.logging import is_power_of_ten
 
 logger = logging.getLogger(__name__)
 

@@ -10,6 +10,7 @@ from enum import Enum
 from regency.broker_agent.listener.timing import Timing
 from regency.broker_agent.listener.traffic import Traffic
 from regency.broker_agent.wire.apis import ApiKey
+from regency.runtime.logging import is_power_of_ten
 
 logger = logging.getLogger(__name__)
 
@@ -46,10 +47,3 @@ class ListenerStats:
         count = self.closed_for[reason]
         if is_power_of_ten(count):
             logger.warning("closed the connection from %s: %s (%s); %d so far", peer, reason.value, detail, count)
-
-
-def is_power_of_ten(count: int) -> bool:
-    """Whether `count`, 1 or more, is 1, 10, 100 and so on: the repetitions worth a line."""
-    while count % 10 == 0:
-        count //= 10
-    return count == 1

@@ -31,6 +31,8 @@ class DirectoryLogs:
         self.high_watermarks = dict(high_watermarks)
         self._worker = worker
         self._looking = False
+        self.recovery_points_written = True
+        """Whether the ones decided last are on the disk."""
         self._deleted: set[TopicPartition] = set()
         """Logs that are gone and whose offsets may still be in a checkpoint on the disk."""
 
@@ -103,7 +105,12 @@ class DirectoryLogs:
 
     def write_recovery_points_later(self) -> None:
         """Checkpoint the recovery points soon."""
-        self._write_later(self.directory.recovery_points, self._recovery_points())
+
+        def written() -> None:
+            self.recovery_points_written = True
+
+        self.recovery_points_written = False
+        self._write_later(self.directory.recovery_points, self._recovery_points(), written)
         crash_point("log.recovery_points.after_decision")
 
     def write_log_starts_later(self) -> None:
@@ -184,11 +191,18 @@ class DirectoryLogs:
             if log.log_start_offset > log.first_base_offset
         }
 
-    def _write_later(self, checkpoint: OffsetCheckpoint, offsets: Mapping[TopicPartition, Offset]) -> None:
+    def _write_later(
+        self,
+        checkpoint: OffsetCheckpoint,
+        offsets: Mapping[TopicPartition, Offset],
+        written: Callable[[], None] = lambda: None,
+    ) -> None:
         number = checkpoint.decide()
 
         def done(outcome: BaseException | None) -> None:
-            if outcome is not None:
+            if outcome is None:
+                written()
+            else:
                 self.directory.failed(outcome)
 
         self._worker.submit(lambda: checkpoint.write(offsets, number), done)

@@ -74,7 +74,7 @@ def _look(disk: Disk, directory: LogDirectory, log: FoundLog) -> _Copy | None:
         is_used = any(offset or disk.read_file(offset_file(path, offset, LOG)) for offset in offsets)
         made_ms = _modified_ms(disk, path / PARTITION_METADATA) if PARTITION_METADATA in names else UNKNOWN_MS
     except OSError as error:
-        directory.fail(error)
+        directory.fail_at_start(error)
         return None
     return _Copy(directory, log, is_used, made_ms)
 
@@ -101,4 +101,4 @@ def _put_away(disk: Disk, copy: _Copy, other: Path, new_uuid: Callable[[], UUID]
         disk.rename(path, aside)
         disk.sync_path(path.parent)
     except OSError as error:
-        copy.directory.fail(error)
+        copy.directory.fail_at_start(error)

@@ -159,6 +159,10 @@ class LogFlusher:
         else:
             self._submit(log_end, (), renamed, [*names, self._epochs.path.parent], then)
 
+    def names_changed(self) -> None:
+        """Note that the disk may not know which files are in the log's directory: it must, before more is synced."""
+        self._epochs_unsynced = True
+
     def is_due(self, log_end: Offset, flush_ms: int) -> bool:
         """Whether `flush_ms` has passed since the last flush and there is something to flush."""
         return self.recovery_point < log_end and self._clock.monotonic_ms() - self._last_flush_ms >= flush_ms

@@ -89,17 +89,18 @@ class FutureLogs:
 
         Raises LogStorageError.
         """
-        log = self._futures.pop(topic_partition, None)
+        log = self._futures.get(topic_partition)
         if log is None:
             return
-        self._directories[log.home].remove(topic_partition)
-        log.abandon()
         crash_point("log.future.before_put_aside")
         aside = log.directory.with_name(aside_name(topic_partition, self._services.new_uuid(), fate))
         try:
             self._services.disk.rename(log.directory, aside)
         except OSError as error:
             raise log.home.fail(error) from error
+        del self._futures[topic_partition]
+        self._directories[log.home].remove(topic_partition)
+        log.abandon()
         log.directory = aside
         self._services.syncs.later(log.home.path, log.home.failed)
         if fate is DirectoryKind.DELETE:
@@ -159,8 +160,9 @@ class FutureLogs:
         """Rename the current log, for good: if the power is cut, there are never two."""
         home = current.home
         home.check()
-        crash_point("log.swap.before_current")
         try:
+            self._services.disk.sync_path(home.path)  # where there is no descriptor, nothing has been renamed
+            crash_point("log.swap.before_current")
             self._services.disk.rename(current.directory, replaced)
             crash_point("log.swap.before_sync")
             self._services.disk.sync_path(home.path)

@@ -117,11 +117,11 @@ class LeaderEpochCache:
 
     def save(self) -> None:
         """Write the file as it should be."""
-        crash_point("log.epochs.before_write")
-        replace_file(self._disk, self.path, format_epochs(self._entries), sync=False)
-        self.on_written()
-        crash_point("log.epochs.after_write")
+        self._replace(self._entries)
 
     def _replace(self, entries: list[tuple[LeaderEpoch, Offset]]) -> None:
+        crash_point("log.epochs.before_write")
+        replace_file(self._disk, self.path, format_epochs(entries), sync=False)
         self._entries = entries
-        self.save()
+        self.on_written()
+        crash_point("log.epochs.after_write")

@@ -218,7 +218,11 @@ class LogCore:
         write_snapshot(self._services.disk, self.directory, self._producers)
         self._flusher.make_cut_last()
         crash_point("log.roll.before_segment")
-        self._segments.create(self._log_end, self.config, now_ms)
+        try:
+            self._segments.create(self._log_end, self.config, now_ms)
+        except OSError:
+            self._flusher.names_changed()  # after a power cut the log would end where an empty segment came back
+            raise
         crash_point("log.roll.before_flush")
         # who produced it, too: when it has expired, nothing else is left of it
         snapshot = offset_file(self.directory, self._log_end, SNAPSHOT)

@@ -26,6 +26,7 @@ from regency.model.ids import BrokerId, Offset, TopicPartition
 from regency.model.properties import parse_properties
 from regency.model.settings_values import SettingsInvalid
 from regency.runtime.descriptors import is_shortage
+from regency.runtime.logging import is_power_of_ten
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +47,8 @@ class LogDirectory:
         self.recovery_points = OffsetCheckpoint(disk, path / RECOVERY_POINTS)
         self.log_start_offsets = OffsetCheckpoint(disk, path / LOG_START_OFFSETS)
         self.high_watermarks = OffsetCheckpoint(disk, path / HIGH_WATERMARKS)
+        self.shortages = 0
+        """Operations that were put off for want of descriptors or memory."""
         self._lock_fd = -1
 
     def lock(self) -> None:
@@ -135,12 +138,26 @@ class LogDirectory:
     def fail(self, error: OSError) -> LogStorageError:
         """Take the directory offline, and tell once, but for a shortage; returns what to raise."""
         if is_shortage(error):
-            return LogBusy(self.path, str(error))
+            self.shortages += 1
+            if is_power_of_ten(self.shortages):
+                logger.warning(
+                    "%s: put off for want of descriptors or memory, %d times so far: %s",
+                    self.path,
+                    self.shortages,
+                    error,
+                )
+            return LogBusy(self.path, str(error), hint="The process or its machine has too few: see ulimit -n, free.")
         if self.failure is None:
             self.failure = f"offline since an I/O error: {error}"
             logger.error("log directory %s is offline, with all its replicas: %s", self.path, error)
             self.on_failure(self)
         return LogStorageError(self.path, self.failure)
+
+    def fail_at_start(self, error: OSError) -> None:
+        """As `fail`, where the directory is opened. Raises LogBusy: without all that is in it, it must not be used."""
+        refused = self.fail(error)
+        if isinstance(refused, LogBusy):
+            raise refused from error
 
     def failed(self, error: BaseException) -> None:
         """Work in the background could not be done; of what it met, I/O errors take the directory offline."""

@@ -56,7 +56,7 @@ def open_directories(
     progress: Progress | None,
     new_uuid: Callable[[], UUID],
 ) -> list[OpenedDirectory]:
-    """Open every directory in `paths`. Raises LogDirInvalid, and leaves none locked then."""
+    """Open every directory in `paths`. Raises LogDirInvalid or LogBusy, and leaves none locked then."""
     directories = [LogDirectory(disk, path) for path in dict.fromkeys(path.absolute() for path in paths)]
     try:
         found = [_find(disk, directory, broker_id, cluster_id) for directory in directories]
@@ -97,7 +97,7 @@ def _find(disk: Disk, directory: LogDirectory, broker_id: BrokerId, cluster_id: 
             elif directory_kind(path.name) is not DirectoryKind.STRAY:
                 logger.warning("%s is left alone: its name is not that of a partition", path)
     except OSError as error:
-        directory.fail(error)
+        directory.fail_at_start(error)
         return FoundInDirectory(directory, [], [], [])
     return found
 
@@ -131,7 +131,7 @@ def _with_high_watermarks(found: FoundInDirectory, opened: Sequence[LogParts | N
         try:
             marks = directory.read_checkpoint(directory.high_watermarks)
         except OSError as error:
-            directory.fail(error)
+            directory.fail_at_start(error)
         else:
             are_future = {log.directory for log in found.futures}
             parts = [each for each in opened if each is not None]
@@ -164,7 +164,7 @@ def _open_one(
     try:
         return open_log(disk, found, config, now_ms)
     except OSError as error:
-        directory.fail(error)
+        directory.fail_at_start(error)
         return None
     finally:
         counter.add()

@@ -16,7 +16,7 @@ from uuid import UUID, uuid4
 from regency.broker_agent.log.background import BackgroundSync, Trash
 from regency.broker_agent.log.directory_logs import DirectoryLogs
 from regency.broker_agent.log.disk import Disk, OsDisk
-from regency.broker_agent.log.errors import LogDamaged, LogStorageError
+from regency.broker_agent.log.errors import LogBusy, LogDamaged, LogStorageError
 from regency.broker_agent.log.file_names import DirectoryKind, aside_name
 from regency.broker_agent.log.future_logs import FutureLogs
 from regency.broker_agent.log.log_core import LogServices
@@ -99,7 +99,8 @@ class LogManager:
         directory that cannot be read is offline, and `on_dir_failure` is told so before this returns. At run time
         `on_dir_failure` is called inside the call that failed, once per directory: it must only take note. `disk` is
         the operating system's unless another is given, `new_uuid` tells directories that are put aside apart. Raises
-        LogDirInvalid where no directory is usable, or one is in use or belongs to another broker or cluster.
+        LogDirInvalid where no directory is usable, or one is in use or belongs to another broker or cluster, LogBusy
+        where the process lacks descriptors or memory.
         """
         disk = disk or OsDisk()
         services = LogServices(
@@ -182,7 +183,7 @@ class LogManager:
         """The log of a partition, made where that is preferred, or where the fewest are, if there is none.
 
         Raises LogStorageError where no directory works, or where one is offline and the partition is not `is_new`: its
-        log may be there.
+        log may be there. LogBusy leaves nothing behind.
         """
         existing = self._logs.get(topic_partition)
         if existing is not None:
@@ -194,17 +195,22 @@ class LogManager:
                 hint="Repair the disk and restart the agent, or remove it from log.dirs.",
             )
         self._drop_future(topic_partition, DirectoryKind.STRAY)  # it replaces nothing any more
-        preferred = self._preferred.pop(topic_partition, None)
+        preferred = self._preferred.get(topic_partition)
         for logs in sorted(self._working(), key=lambda logs: (logs.directory.path != preferred, len(logs.logs))):
             try:
                 logs.make_way_for(topic_partition)
                 path = logs.directory.path / str(topic_partition)
                 log = make_log(self._services, logs.directory, path, topic_partition, topic_id, config)
             except OSError as error:
-                logs.directory.fail(error)
+                refused = logs.directory.fail(error)
+                if isinstance(refused, LogBusy):
+                    raise refused from error
                 continue
+            except LogBusy:
+                raise
             except LogStorageError:
                 continue
+            self._preferred.pop(topic_partition, None)
             self._logs[topic_partition] = log
             logs.add(log)
             return log
@@ -265,10 +271,10 @@ class LogManager:
     def checkpoint_recovery_points(self) -> None:
         """Checkpoint up to where each log was synced, soon, and remove snapshots that no recovery would begin with."""
         for logs in self._working():
-            for log in list(logs.logs.values()):
+            for log in list(logs.logs.values()) if logs.recovery_points_written else ():
                 if not self._tried(log.remove_old_snapshots):
                     break
-            else:
+            if logs.is_working:
                 logs.write_recovery_points_later()
 
     def checkpoint_log_start_offsets(self) -> None:
@@ -344,7 +350,7 @@ class LogManager:
             try:
                 logs.write_checkpoints()
             except OSError as error:
-                logs.directory.fail(error)
+                logs.directory.fail_at_start(error)
 
     def _holds(self, log: PartitionLog) -> bool:
         """Whether the log is in use; else it is deleted, or its directory has failed."""
@@ -360,7 +366,9 @@ class LogManager:
         return [logs for logs in self._directories.values() if logs.is_working]
 
     def _tried(self, work: Callable[[], object]) -> bool:
-        """Do something with one log; False where its directory failed, of which everybody knows by then."""
+        """Do something with one log; False where its directory failed, of which everybody knows by then, or where
+        there are no descriptors: it is done the next time.
+        """
         try:
             work()
         except LogDamaged as error:
@@ -370,17 +378,18 @@ class LogManager:
         return True
 
     def _put_aside(self, topic_partition: TopicPartition, fate: DirectoryKind) -> PartitionLog | None:
-        log = self._logs.pop(topic_partition, None)
+        log = self._logs.get(topic_partition)
         if log is None:
             return None
-        self._directories[log.home].remove(topic_partition)
-        log.abandon()
         crash_point("log.put_aside.before_rename")
         target = log.directory.with_name(aside_name(topic_partition, self._services.new_uuid(), fate))
         try:
             self._services.disk.rename(log.directory, target)
         except OSError as error:
             raise log.home.fail(error) from error
+        del self._logs[topic_partition]
+        self._directories[log.home].remove(topic_partition)
+        log.abandon()
         log.directory = target
         self._services.syncs.later(log.home.path, log.home.failed)
         return log

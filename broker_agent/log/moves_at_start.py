@@ -63,7 +63,7 @@ def _finish(disk: Disk, found: FoundInDirectory, future: FoundLog) -> bool:
         disk.rename(future.directory, path)
         disk.sync_path(path.parent)
     except OSError as error:
-        found.directory.fail(error)
+        found.directory.fail_at_start(error)
         return False
     logger.info("%s is complete and replaces the log it was copied from", future.directory)
     found.logs.append(future._replace(directory=path))

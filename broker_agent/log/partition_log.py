@@ -1,7 +1,8 @@
 """One partition's log: appends, reads, epochs, truncation, the high watermark. Passive; data loop only.
 
-Only flushes, syncs and removals leave the data loop, through the worker, on duplicates of descriptors or on renamed
-files. An I/O error fails the whole log directory: the call raises LogStorageError, and so does every later one.
+Only flushes, syncs and removals leave the data loop, through the worker, by path or on renamed
+files. An I/O error fails the whole log directory: the call raises LogStorageError, and so does every later one. Lack of
+descriptors or memory raises LogBusy, which is one too: nothing was appended then, and the call may be repeated.
 """
 
 from __future__ import annotations
@@ -270,9 +271,9 @@ class PartitionLog(LogCore):
             raise OffsetOutOfRange(self.topic_partition, offset, self._log_start, self._high_watermark)
         if offset <= self._log_start:
             return False
-        self._log_start = offset
         crash_point("log.log_start.before_epochs")
         self._epochs.truncate_from_start(offset)
+        self._log_start = offset
         return True
 
     @_on_disk
@@ -374,11 +375,11 @@ class PartitionLog(LogCore):
         checkpoint of recovery points: one counts when the next is decided, as by then it is on the disk.
         """
         begins = min(self._checkpointed_recovery_point, self.recovery_point, self._high_watermark)
-        self._checkpointed_recovery_point = self.recovery_point
         kept_from = min(self._segments.floor(begins).base_offset, self._segments.second_newest.base_offset)
         if kept_from > self._snapshots_kept_from:
             remove_snapshots(self._services.disk, self.directory, below=kept_from)
             self._snapshots_kept_from = kept_from
+        self._checkpointed_recovery_point = self.recovery_point
 
     @_on_disk
     def finish_files(self) -> list[Path]:

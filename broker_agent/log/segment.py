@@ -24,6 +24,7 @@ from regency.model.record_batch import (
     read_header,
     skip_below,
 )
+from regency.runtime.descriptors import is_shortage
 
 logger = logging.getLogger(__name__)
 
@@ -125,12 +126,20 @@ class Segment:
         last_offset = header.last_offset
         if header.max_timestamp > self.max_timestamp:
             self.max_timestamp, self.offset_of_max_timestamp = header.max_timestamp, last_offset
-        if self._bytes_since_index > self.index_interval_bytes and not self.offsets.is_full:
+        if self._bytes_since_index > self.index_interval_bytes:
+            try:
+                self._add_entries(last_offset, position)
+            except OSError as error:  # the batch is written: without an entry it is only found later
+                if not is_shortage(error):
+                    raise
+        self._bytes_since_index += header.length + OVERHEAD_BYTES
+
+    def _add_entries(self, last_offset: Offset, position: int) -> None:
+        if not self.offsets.is_full:
             self.offsets.append(last_offset, position)
             if not self.times.is_full:
                 self.times.maybe_append(self.max_timestamp, self.offset_of_max_timestamp)
             self._bytes_since_index = 0
-        self._bytes_since_index += header.length + OVERHEAD_BYTES
 
     def reset_indexes(self) -> None:
         """Forget what is indexed, before every batch is counted in again."""
@@ -211,10 +220,10 @@ class Segment:
         """Correct the greatest timestamp where no batch has the one that the time index said; False if done before."""
         if self._is_greatest_checked:
             return False
-        self._is_greatest_checked = True
         timestamp, offset = self.max_timestamp, self.offset_of_max_timestamp
         if not self._is_true(timestamp, offset):
             self._doubt_indexes(f"no batch at offset {offset} has the timestamp {timestamp}")
+        self._is_greatest_checked = True
         return True
 
     def _begins_at_or_below(self, offset: int, position: int) -> bool:
@@ -239,7 +248,6 @@ class Segment:
         """Build the indexes anew, once, if every batch is in its place: else it is a batch that is wrong."""
         if self._indexes_doubted:
             return
-        self._indexes_doubted = True
         end, following = 0, int(self.base_offset)
         try:
             for position, header in self.headers():
@@ -250,9 +258,10 @@ class Segment:
             end = -1
         if end != self.size:
             logger.warning("%s: its indexes and its batches contradict each other: %s", self.log.path, why)
-            return
-        logger.warning("%s: its indexes are built anew, they do not fit: %s", self.log.path, why)
-        self._rebuild_indexes()
+        else:
+            logger.warning("%s: its indexes are built anew, they do not fit: %s", self.log.path, why)
+            self._rebuild_indexes()
+        self._indexes_doubted = True
 
     def _rebuild_indexes(self) -> None:
         self.reset_indexes()

@@ -153,9 +153,14 @@ class Segments:
         return sum(between) - lower.byte + upper.byte
 
     def create(self, base_offset: Offset, config: LogConfig, now_ms: int) -> Segment:
-        """Add an empty active segment, whatever is in files of its names."""
+        """Add an empty active segment, whatever is in files of its names; where that fails, there are none."""
         segment = Segment(self.directory, base_offset, config, self._files, now_ms)
-        segment.create()
+        try:
+            segment.create()
+        except OSError:
+            for file in segment.files:
+                file.remove()
+            raise
         self._segments.append(segment)
         self._bases.append(base_offset)
         return segment

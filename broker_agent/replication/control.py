@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from regency.broker_agent.log.errors import LogStorageError
+from regency.broker_agent.log.errors import LogBusy, LogStorageError
 from regency.broker_agent.replication.api import AppliedState, LeaderAddress, PartitionState, StopPartition
 from regency.broker_agent.replication.fetcher_pool import FetcherPool, FollowTask
 from regency.broker_agent.replication.hosting import Hosting
@@ -32,6 +32,9 @@ from regency.model.kafka_errors import ErrorCode
 from regency.model.state_changes import STATE_CHANGES, traced
 
 logger = logging.getLogger(__name__)
+
+NOT_NOW = ErrorCode.REQUEST_TIMED_OUT
+"""What could not be done for lack of descriptors or memory: the controller asks again."""
 
 _NAMED = 5
 """Partitions a log line names before it only counts."""
@@ -150,6 +153,8 @@ class ControlPath:
             else:
                 partition.become_follower(state)
                 followers.append(partition)
+        except LogBusy:
+            return NOT_NOW
         except LogStorageError as error:
             logger.error("%s cannot be hosted: %s", state.topic_partition, error)  # noqa: TRY400 (expected, without a stack)
             if partition is None:
@@ -285,6 +290,8 @@ class ControlPath:
         if stop.delete:
             try:
                 hosting.logs.delete_async(name)
+            except LogBusy:
+                error = NOT_NOW
             except LogStorageError as failure:
                 logger.error("%s cannot be deleted: %s", name, failure)  # noqa: TRY400 (expected, without a stack)
                 error = ErrorCode.KAFKA_STORAGE_ERROR

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from regency.broker_agent.log.errors import LogStorageError, OffsetOutOfRange, RecordsRejected
+from regency.broker_agent.log.errors import LogBusy, LogStorageError, OffsetOutOfRange, RecordsRejected
 from regency.broker_agent.log.file_names import DirectoryKind
 from regency.broker_agent.log.future_logs import NameTooLong
 from regency.broker_agent.replication.directory_copy import DirectoryCopy
@@ -179,6 +179,8 @@ class DirectoryMoves:
                 self._finish(partition, copy)
         except (RecordsRejected, OffsetOutOfRange) as error:
             self._give_up(name, str(error))
+        except LogBusy:
+            copy.waits = False  # the next slice tries again
         except LogStorageError as error:
             if self._is_under_way(name, copy):  # else a directory failed, of which everybody is told
                 self._give_up(name, str(error))

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import TypeVar
 
-from regency.broker_agent.log.errors import LogStorageError, RecordsRejected
+from regency.broker_agent.log.errors import LogBusy, LogStorageError, RecordsRejected
 from regency.broker_agent.replication.api import EpochEndOffset, FetchedPartition, FetchPartition, ListedOffset
 from regency.broker_agent.replication.catching_up import CatchingUp
 from regency.broker_agent.replication.fetch_plans import (
@@ -232,6 +232,11 @@ class FetcherLogic:
             take(state, what, now_ms)
         except RecordsRejected as error:
             self._complain(state, f"sent unusable records: {error}")
+            self._delay(state, now_ms, self._limits.backoff_ms)
+        except LogBusy as error:
+            self._complain(state, f"was answered in vain: {error}")
+            self._settle(state)
+            self._moved(state)  # a part may have been done
             self._delay(state, now_ms, self._limits.backoff_ms)
         except LogStorageError as error:
             self._fail(state, str(error))

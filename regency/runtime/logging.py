@@ -25,3 +25,10 @@ def configure(process: str, level: int = logging.INFO, *, state_changes: bool = 
     for chatty in ("kazoo", "kafka", "asyncio", "grpc"):
         logging.getLogger(chatty).setLevel(max(level, logging.WARNING))
     STATE_CHANGES.setLevel(logging.DEBUG if state_changes else logging.NOTSET)
+
+
+def is_power_of_ten(count: int) -> bool:
+    """Whether `count`, 1 or more, is 1, 10, 100 and so on: the repetitions worth a line."""
+    while count % 10 == 0:
+        count //= 10
+    return count == 1

@@ -18,6 +18,10 @@ from simulation.kernel.scheduler import Process, ProcessDied, Scheduler
 MAX_OPEN_FILES: Final = 4096
 VOLUME_BYTES: Final = 1 << 40
 
+TAKES_A_DESCRIPTOR: Final = frozenset(
+    ("open", "open_empty", "lock", "read_file", "sync_path", "names_in", "remove_tree")
+)
+
 OnOperation = Callable[[str, str], None]
 Opened = tuple[File, str]
 """A file opened under some path: what a descriptor is, and what holds a lock."""
@@ -39,6 +43,7 @@ class SimDisk:
         self._failing: dict[str, int] = {}
         """By path: below it, how many operations still succeed."""
         self._fails_once = False
+        self._descriptors: int | None = None
         self._slow_us = 0
         self._short_writes = 0.0
 
@@ -81,6 +86,11 @@ class SimDisk:
         self._failing.pop(below, None)
         self._reckon()
 
+    def starve(self, after: int | None = 0) -> None:
+        """Let processes take so many more descriptors, and then none; None: any number again."""
+        self._descriptors = after
+        self._reckon()
+
     def slow(self, up_to_us: int) -> None:
         """Have reads, writes and syncs of actors take up to that much virtual time; 0: none.
 
@@ -97,7 +107,7 @@ class SimDisk:
 
     def heal(self) -> None:
         """Let nothing be wrong any more. Whoever watches goes on."""
-        self._free_bytes = None
+        self._free_bytes = self._descriptors = None
         self._failing.clear()
         self._slow_us, self._short_writes = 0, 0.0
         self._reckon()
@@ -114,6 +124,10 @@ class SimDisk:
                     if self._fails_once:
                         self.mend(below)
                     raise refusal(errno.EIO, path)
+        if self._descriptors is not None and operation in TAKES_A_DESCRIPTOR:
+            if not self._descriptors:
+                raise refusal(errno.EMFILE, path)
+            self._descriptors -= 1
         if moves_data and self._slow_us and self.scheduler.current is not None:
             self.scheduler.sleep_us(self.scheduler.random.randint(0, self._slow_us))
 
@@ -136,6 +150,7 @@ class SimDisk:
             self._watcher is not None
             or self._free_bytes is not None
             or bool(self._failing)
+            or self._descriptors is not None
             or self._slow_us > 0
             or self._short_writes > 0
         )

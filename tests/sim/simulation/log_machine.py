@@ -12,9 +12,10 @@ from uuid import UUID
 
 from crc32c import crc32c
 
-from regency.broker_agent.log.errors import LogStorageError
+from regency.broker_agent.log.errors import LogBusy, LogStorageError
 from regency.broker_agent.log.log_manager import LogManager
 from regency.broker_agent.log.partition_log import PartitionLog
+from regency.broker_agent.patient_worker import PatientWorker
 from regency.model.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from regency.model.log_config import LogConfig
 from regency.model.record_batch import iter_batches
@@ -137,7 +138,7 @@ class Machine:
             broker_id=BrokerId(1),
             cluster_id="c",
             clock=self.process.clock,
-            worker=self.worker,
+            worker=PatientWorker(self.worker, lambda _, again: self.worker.jobs.append(again)),
             recovery_threads=1,
             on_dir_failure=lambda path, why: self.failures.append(why),
             disk=self.device.mount(self.process),
@@ -166,11 +167,8 @@ class Machine:
     def truncate(self, records: int) -> None:
         """Drop the last records, as a follower does, and go on under another leader."""
         offset = max(self.content.end - records, 0)
-        if offset < self.log.first_base_offset:
-            self._may_be(Content(offset, offset, ()))
-        else:
-            self._may_be(self.content.cut(offset))
-        begins_anew = offset < self.log.first_base_offset
+        begins_anew = offset <= self.log.log_start_offset and offset < self.content.end
+        self._may_be(Content(offset, offset, ()) if begins_anew else self.content.cut(offset))
         self.lasting = 0 if begins_anew else min(self.lasting, self.possible[-1].end)
         self.epoch += 1
         self.log.truncate_to(Offset(offset))
@@ -278,6 +276,18 @@ class Machine:
         self.start()
         self.check(lossy=lossy, exact=False)
 
+    def starve(self, *, after: int, during: Callable[[], object], repeats: bool) -> None:
+        """The process has no descriptors left in the middle of something, and again later; the log goes on."""
+        self.device.starve(after)
+        with suppress(LogBusy):
+            during()
+            repeats = False
+        self.work(9)
+        self.device.heal()
+        if repeats:
+            during()
+        self.check(lossy=False, exact=False, alive=True)
+
     def dies_after(self, operations: int, work: Callable[[], object]) -> bool:
         """Do some work in a process that dies before its next disk operation after that many; whether it did."""
         left = operations
@@ -297,15 +307,18 @@ class Machine:
             self.device.on_operation(None)
         return False
 
-    def check(self, *, lossy: bool, exact: bool) -> None:
-        """The log is what it may be, and nothing is known that is not in it."""
+    def check(self, *, lossy: bool, exact: bool, alive: bool = False) -> None:
+        """The log is what it may be, and nothing is known that is not in it; `alive` it may know of empty epochs."""
         found = Content(self.log.log_start_offset, self.log.log_end_offset, tuple(read_all(self.log)))
         expected = self.possible[-1:] if exact else self.possible
         assert self.failures == []
         whole = next((each for each in reversed(expected) if found.is_prefix_of(each)), None)
         assert whole is not None, (found, expected)
         assert found.end >= (self.content.end if exact else self.lasting), (found, self.content, self.lasting)
-        assert self.log.epoch_entries == found.epochs, found
+        epochs = self.log.epoch_entries
+        if alive:
+            epochs = tuple(entry for entry in epochs if entry[1] < found.end)
+        assert epochs == found.epochs, found
         assert known_producers(self.log, found) == found.producers, found
         assert self.log.recovery_point <= found.end
         below = tuple(batch for batch in whole.batches if batch.following <= found.end)

@@ -60,7 +60,7 @@ def _watermarks_early(patch: Patch) -> None:
 
 def _never_synced(patch: Patch) -> None:
     patch.edit(LogFlusher, "flush", ("file.sync()", "pass"))
-    patch.edit(flusher, "_sync", ("disk.sync(descriptor)", "pass"))
+    patch.edit(flusher, "_sync", ("disk.sync_path(file.path)", "pass"))
 
 
 def _clean_marker_kept(patch: Patch) -> None:
