@@ -15,11 +15,12 @@ from collections import deque
 from time import perf_counter_ns
 from typing import Final, Protocol, cast
 
-from regency.broker_agent.listener.exchange import Exchange
+from regency.broker_agent.listener.exchange import LONGEST_WAIT_MS, Exchange
 from regency.broker_agent.listener.framing import FrameOversized, FrameReader
 from regency.broker_agent.listener.stats import Closing, ListenerStats
 from regency.broker_agent.listener.timing import KINDS
 from regency.broker_agent.listener.turns import Turns
+from regency.broker_agent.listener.unsent import UnsentAnswers
 from regency.broker_agent.wire.apis import ApiKey
 from regency.broker_agent.wire.codec import parse_request
 from regency.broker_agent.wire.errors import FrameMalformed, UnsupportedApi
@@ -30,8 +31,8 @@ logger = logging.getLogger(__name__)
 MAX_UNANSWERED: Final = 128
 """Produce requests of one connection that may wait for their acknowledgements; then it is not read from."""
 
-WRITE_BUFFER_BYTES: Final = 1 << 20
-"""Unsent answers above which no further request of the connection is begun."""
+WRITE_BUFFER_BYTES: Final = 64 << 10
+"""Unsent answers above which no further request of the connection is begun, and which count as unsent."""
 
 
 class ConnectionHost(Protocol):
@@ -40,6 +41,7 @@ class ConnectionHost(Protocol):
     stats: ListenerStats
     clock: Clock
     turns: Turns
+    unsent: UnsentAnswers
     max_request_bytes: int
     max_idle_ms: int
 
@@ -87,7 +89,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """asyncio: the socket is accepted."""
         self._transport = cast(asyncio.Transport, transport)
-        _send_at_once(transport)
+        _set_options(transport)
         name = transport.get_extra_info("peername")
         if name:
             self.peer_host = str(name[0])
@@ -112,6 +114,7 @@ class Connection(asyncio.Protocol):
         self._held = None
         if error is not None:
             logger.debug("lost the connection from %s: %s", self.peer, error)
+        self._host.unsent.has_paid(self)
         self._host.closed(self)
 
     def data_received(self, data: bytes) -> None:
@@ -131,12 +134,24 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """asyncio: the client does not read its answers as fast as they come."""
         self._writable = False
+        self._host.unsent.owes(self)
 
     def resume_writing(self) -> None:
         """asyncio: it does again."""
         self._touch()
         self._writable = True
+        self._host.unsent.has_paid(self)
         self._queue_up()
+
+    @property
+    def unsent_bytes(self) -> int:
+        """What the client has yet to read."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    def cut_off(self, detail: str) -> None:
+        """Others need the memory of the answers that the client does not read."""
+        self._host.stats.count_closing(Closing.UNREAD, self.peer, detail)
+        self.abort()
 
     def answered(self) -> None:
         """An exchange is done: write every answer whose turn it is, then go on with what waits."""
@@ -264,23 +279,25 @@ class Connection(asyncio.Protocol):
 
     def _look_whether_idle(self) -> None:
         """Close when nothing moved for too long. A long poll is no idleness; an answer that nobody reads is."""
-        left_ms = self._last_active_ms + self._host.max_idle_ms - self._host.clock.monotonic_ms()
+        waits = bool(self._unanswered) and self._writable
+        limit_ms = self._host.max_idle_ms + (LONGEST_WAIT_MS if waits else 0)
+        left_ms = self._last_active_ms + limit_ms - self._host.clock.monotonic_ms()
         if left_ms > 0:
-            self._arm_idle_timer(left_ms)
-        elif self._unanswered and self._writable:
-            self._arm_idle_timer(self._host.max_idle_ms)
+            self._arm_idle_timer(min(left_ms, max(self._host.max_idle_ms, 1)))
         else:
             self.close_for(Closing.IDLE, f"{self._host.max_idle_ms} ms")
             self.abort()
 
 
-def _send_at_once(transport: asyncio.BaseTransport) -> None:
-    """No Nagle: a second answer shortly after a first would wait for the client's delayed acknowledgement, some 40 ms.
+def _set_options(transport: asyncio.BaseTransport) -> None:
+    """As Kafka: keepalive, by which peers that have vanished are found, and no Nagle.
 
-    asyncio does so for sockets of proto IPPROTO_TCP alone, and what socket.create_server makes has proto 0.
+    With Nagle a second answer shortly after a first would wait for the client's delayed acknowledgement, some 40 ms.
+    asyncio sets that for sockets of proto IPPROTO_TCP alone, and what socket.create_server makes has proto 0.
     """
     accepted = transport.get_extra_info("socket")
     if accepted is not None and accepted.family in (socket.AF_INET, socket.AF_INET6):
+        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 

@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from typing import Final
 from uuid import UUID
 
-from regency.broker_agent.listener.exchange import Exchange, guarded
+import msgspec
+
+from regency.broker_agent.listener.exchange import LONGEST_WAIT_MS, Exchange, guarded
 from regency.broker_agent.listener.lookup import endpoints
 from regency.broker_agent.listener.ports import FetchContext
 from regency.broker_agent.listener.services import Services
 from regency.broker_agent.listener.timing import FETCH_CONSUMER, FETCH_FOLLOWER
 from regency.broker_agent.metadata import MetadataSnapshot
-from regency.broker_agent.replication.api import FetchedPartition, FetchParams, FetchPartition
+from regency.broker_agent.replication.api import NO_RECORDS, FetchedPartition, FetchParams, FetchPartition
 from regency.broker_agent.wire.codec import FetchResponse, Message, Request
 from regency.broker_agent.wire.rows import FetchedRow
 from regency.model.ids import (
@@ -33,6 +35,11 @@ FIRST_WITH_TOPIC_IDS: Final = 13
 FIRST_WITH_REPLICA_STATE: Final = 15
 FIRST_WITH_NODE_ENDPOINTS: Final = 16
 
+LARGEST_ANSWER_BYTES: Final = 10 << 20
+"""Of records, as replica.fetch.response.max.bytes is by default: more at once would hold up the data loop."""
+HELD_BACK_MS: Final = 100
+"""How long a fetch waits at least for which there is no room."""
+
 _TELL_LEADER: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 _FULL_WITHOUT_SESSION: Final = -1
 
@@ -44,7 +51,7 @@ def handle(services: Services, exchange: Exchange) -> None:
     """Answer now or after a long poll, which ends when the connection does."""
     request = exchange.request
     params = _params(services, request)
-    exchange.times = services.timing.of(FETCH_FOLLOWER if params.from_follower else FETCH_CONSUMER)
+    exchange.times = services.stats.timing.of(FETCH_FOLLOWER if params.from_follower else FETCH_CONSUMER)
     partitions, unknown = _wanted(services, request)
     context = _session(services, request, params, partitions, names_unknown=bool(unknown))
     if isinstance(context, ErrorCode):
@@ -52,6 +59,8 @@ def handle(services: Services, exchange: Exchange) -> None:
         return
 
     def respond(results: Mapping[TopicPartition, FetchedPartition]) -> None:
+        if not params.from_follower:
+            results = _within(services.unsent.room(params.max_bytes), results)
         guarded(exchange, lambda: _respond(services, exchange, params, context, results, unknown))
 
     exchange.cancel_with(services.replicas.fetch(params, context.partitions, respond))
@@ -82,9 +91,9 @@ def _respond(
     ids = {wanted.topic_partition: wanted.topic_id for wanted in context.partitions}
     session_id, news = context.finish(results)
     if params.from_follower:
-        services.traffic.fetched_by_follower(len(context.partitions), news)
+        services.stats.traffic.fetched_by_follower(len(context.partitions), news)
     else:
-        services.traffic.fetched_by_consumer(context.partitions, news)
+        services.stats.traffic.fetched_by_consumer(context.partitions, news)
     for result in news.values():
         if result.error is not ErrorCode.NONE:
             exchange.count_error(result.error)
@@ -95,18 +104,35 @@ def _respond(
 
 
 def _params(services: Services, request: Request) -> FetchParams:
-    """What holds for the whole fetch. A consumer gets at most fetch.max.bytes, a follower what it asks for."""
+    """What holds for the whole fetch. A consumer gets at most fetch.max.bytes, and what there is room for."""
     message = request.message
     replica_id, replica_epoch = BrokerId(message.replica_id), NO_BROKER_EPOCH
     if request.version >= FIRST_WITH_REPLICA_STATE:
         state = message.replica_state
         replica_id = BrokerId(state.replica_id if state is not None else -1)
         replica_epoch = BrokerEpoch(state.replica_epoch if state is not None else -1)
-    max_bytes, min_bytes = message.max_bytes, message.min_bytes
+    max_bytes = max(0, min(message.max_bytes, LARGEST_ANSWER_BYTES))
+    max_wait_ms = min(message.max_wait_ms, LONGEST_WAIT_MS)
     if replica_id < 0:
         max_bytes = min(max_bytes, services.settings.fetch_max_bytes)
-        min_bytes = min(min_bytes, max_bytes)
-    return FetchParams(replica_id, replica_epoch, message.max_wait_ms, min_bytes, max_bytes)
+        room = services.unsent.room(max_bytes)
+        if room <= 0:
+            services.stats.fetches_held_back += 1
+            return FetchParams(replica_id, replica_epoch, max(max_wait_ms, HELD_BACK_MS), 1, NO_RECORDS)
+        max_bytes = min(max_bytes, room)
+    return FetchParams(replica_id, replica_epoch, max_wait_ms, min(message.min_bytes, max_bytes), max_bytes)
+
+
+def _within(room: int, results: Mapping[TopicPartition, FetchedPartition]) -> Mapping[TopicPartition, FetchedPartition]:
+    """What there is room for now, of a fetch that has waited; a first batch where there is any."""
+    cut: dict[TopicPartition, FetchedPartition] = {}
+    used = 0
+    for key, result in results.items():
+        size = len(result.records)
+        if size and used + size > max(room, 0) and (used or room <= 0):
+            cut[key] = msgspec.structs.replace(result, records=b"")
+        used += size
+    return {**results, **cut} if cut else results
 
 
 def _name(services: Services, topic_id: TopicId) -> str | None:

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Mapping
 from typing import Final
 
-from regency.broker_agent.listener.exchange import Exchange, guarded
+from regency.broker_agent.listener.exchange import LONGEST_WAIT_MS, Exchange, guarded
 from regency.broker_agent.listener.services import Services
 from regency.broker_agent.listener.stats import Closing
 from regency.broker_agent.listener.traffic import records_in
@@ -56,11 +56,11 @@ def handle(services: Services, exchange: Exchange) -> None:
 
     def respond(appended: Results) -> None:
         results = {**appended, **refused}
-        services.traffic.produced(results, sizes)
+        services.stats.traffic.produced(results, sizes)
         guarded(exchange, lambda: _respond(exchange, results))
 
     if batches:
-        services.replicas.append(message.acks, message.timeout_ms, batches, respond)
+        services.replicas.append(message.acks, min(message.timeout_ms, LONGEST_WAIT_MS), batches, respond)
     else:
         respond({})
 

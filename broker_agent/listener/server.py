@@ -23,6 +23,7 @@ from regency.broker_agent.listener.ports import (
 from regency.broker_agent.listener.services import Services
 from regency.broker_agent.listener.stats import ListenerStats
 from regency.broker_agent.listener.turns import Turns
+from regency.broker_agent.listener.unsent import UnsentAnswers
 from regency.broker_agent.wire.apis import ApiKey
 from regency.broker_agent.wire.errors import UnsupportedApi
 from regency.model.clock import Clock
@@ -56,6 +57,8 @@ class KafkaListener:
         clock: Clock,
     ) -> None:
         self.stats = ListenerStats()
+        self.turns = Turns()
+        self.unsent = UnsentAnswers(settings.regency_queued_max_response_bytes, self.stats, clock)
         self._auto_creation = AutoCreation(settings, admin)
         self._services = Services(
             settings,
@@ -68,11 +71,10 @@ class KafkaListener:
             cluster_id,
             clock,
             self._auto_creation,
-            self.stats.traffic,
-            self.stats.timing,
+            self.stats,
+            self.unsent,
         )
         self.clock = clock
-        self.turns = Turns()
         self.max_request_bytes = settings.socket_request_max_bytes
         self.max_idle_ms = settings.connections_max_idle_ms
         self._servers: list[asyncio.Server] = []

@@ -8,8 +8,8 @@ from typing import Final
 from regency.broker_agent.listener.answer_cache import AnswerCache
 from regency.broker_agent.listener.auto_creation import AutoCreation
 from regency.broker_agent.listener.ports import Admin, ConfigSource, FetchSessions, Metadata, ProducerIdSource, Replicas
-from regency.broker_agent.listener.timing import Timing
-from regency.broker_agent.listener.traffic import Traffic
+from regency.broker_agent.listener.stats import ListenerStats
+from regency.broker_agent.listener.unsent import UnsentAnswers
 from regency.model.clock import Clock
 from regency.model.settings import BrokerSettings
 
@@ -31,6 +31,6 @@ class Services:
     cluster_id: str
     clock: Clock
     auto_creation: AutoCreation
-    traffic: Traffic
-    timing: Timing
+    stats: ListenerStats
+    unsent: UnsentAnswers
     metadata_answers: AnswerCache = field(default_factory=lambda: AnswerCache(CACHED_METADATA_BYTES))

@@ -25,6 +25,7 @@ class Closing(Enum):
     UNACKNOWLEDGED = "a produce with acks=0 failed, which it can only learn this way"
     IDLE = "it was idle for connections.max.idle.ms"
     TOO_MANY = "max.connections or max.connections.per.ip is reached"
+    UNREAD = "it did not read its answers, and regency.queued.max.response.bytes was used up"
     FAILED = "its request failed in an unexpected way"
 
 
@@ -37,6 +38,10 @@ class ListenerStats:
     closed_for: dict[Closing, int] = field(default_factory=lambda: dict.fromkeys(Closing, 0))
     requests: dict[ApiKey, int] = field(default_factory=lambda: dict.fromkeys(ApiKey, 0))
     handler_failures: int = 0
+    unsent_bytes: int = 0
+    """Of answers, over all connections."""
+    fetches_held_back: int = 0
+    """Fetches of consumers that got no records, as too much was unsent."""
     open_by_listener: Counter[str] = field(default_factory=Counter)
     traffic: Traffic = field(default_factory=Traffic)
     timing: Timing = field(default_factory=Timing)

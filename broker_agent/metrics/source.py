@@ -58,6 +58,8 @@ class AgentMetrics:
             yield from listener_families.traffic(self.listener, wanted)
             yield from listener_families.requests(self.listener, LoopMeter.now_ms())
             yield listener_families.connections(self.listener)
+            yield value(names.UNSENT, self.listener.unsent_bytes)
+            yield value(names.HELD_BACK, self.listener.fetches_held_back)
             by_control = parts.service.fenced if parts.service is not None else {}
             yield listener_families.fenced(self.listener, by_control)
 

@@ -30,6 +30,10 @@ DEBUGGING: BrokerId = BrokerId(-2)
 """`replica_id` of Kafka's debugging consumer: it may read any replica, and what it reads proves nothing to anybody."""
 
 
+NO_RECORDS = -1
+"""`max_bytes` of a fetch that is answered as if nothing had been written: not even a first batch."""
+
+
 class ProduceResult(msgspec.Struct, frozen=True):
     """Outcome for one partition of a produce. Offsets are -1 where nothing was appended."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from regency.broker_agent.log.errors import LogDamaged, LogStorageError, OffsetOutOfRange
-from regency.broker_agent.replication.api import FetchedPartition, FetchParams, FetchPartition
+from regency.broker_agent.replication.api import NO_RECORDS, FetchedPartition, FetchParams, FetchPartition
 from regency.broker_agent.replication.hosting import Hosting
 from regency.broker_agent.replication.isr_maintenance import IsrMaintenance
 from regency.broker_agent.replication.partition import Partition
@@ -55,6 +55,8 @@ class FetchPath:
         waiting = _DelayedFetch(self, deadline_ms, reading, partitions, respond)
         if reading.size and waiting.progress_any():
             return self._answer(reading, respond, now_ms)
+        if reading.size:
+            reading.results.clear()  # all is read again, and until then it must not take memory
         hosting.wait(hosting.fetches, waiting)
         return lambda: hosting.fetches.cancel(waiting)
 
@@ -123,6 +125,8 @@ class FetchPath:
         offset = wanted.fetch_offset
         if offset >= end:
             return None if offset > log.log_end_offset else 0
+        if params.max_bytes == NO_RECORDS:
+            return 0
         if params.min_bytes <= 1:
             return 1
         try:
@@ -299,7 +303,7 @@ def _read_log(
     bound = end if reading.params.from_follower else high_watermark
     limit = min(wanted.max_bytes, reading.remaining)
     first = reading.size == 0
-    if offset >= bound or (limit <= 0 and not first):
+    if offset >= bound or reading.params.max_bytes == NO_RECORDS or (limit <= 0 and not first):
         return partition.nothing_to_read()
     if is_held_back:
         reading.hold_back(wanted)

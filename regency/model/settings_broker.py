@@ -126,6 +126,7 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     regency_controller_metrics_max_partitions: int = 100_000
     regency_http_host: str | None = None
     """None: as the inter-broker listener."""
+    regency_queued_max_response_bytes: int = 256 << 20
     regency_report_interval_ms: int = 1_000
     regency_loop_watchdog_ms: int = 30_000
     """0: no watchdog."""

@@ -191,7 +191,7 @@ _REPLICATION = (
     ),
     Key("num.replica.fetchers", _POSITIVE, "", "Connections to each leading broker."),
     Key("max.incremental.fetch.session.cache.slots", _NATURAL, "", "Fetch sessions kept (KIP-227)."),
-    Key("fetch.max.bytes", Number(1024), "bytes", "Most bytes sent in one answer to a fetch."),
+    Key("fetch.max.bytes", Number(1024), "bytes", "Most bytes sent in one answer to a fetch; 10 MiB where it is more."),
     Key("message.max.bytes", _NATURAL, "bytes", "Largest record batch that is accepted."),
 )
 
@@ -287,6 +287,12 @@ _REGENCY = (
         Number(0, special="0: never; else 5000 or more"),
         "ms",
         "An agent whose data loop hangs for so long, as in a disk that does not answer, writes all stacks and ends.",
+    ),
+    Key(
+        "regency.queued.max.response.bytes",
+        long(1 << 20),
+        "bytes",
+        "Answers that clients have not read yet, over all connections; where they are more, consumers get no records.",
     ),
     Key("regency.report.interval.ms", _POSITIVE, "ms", "Shortest time between two reports to the controller."),
     Key("regency.reconcile.interval.ms", _POSITIVE, "ms", "How often a controller compares reports with its wishes."),

@@ -205,6 +205,12 @@ FENCED = own(
     "Requests, or partitions in them, refused for an epoch or an identity that is over or not known.",
     ("error",),
 )
+UNSENT = own("regency_unsent_answer_bytes", _GAUGE, "Bytes of answers that clients have not read yet.")
+HELD_BACK = own(
+    "regency_fetches_held_back",
+    _COUNTER,
+    "Fetches of consumers that got no records, as regency.queued.max.response.bytes of answers were unsent.",
+)
 ISR_PENDING = own("regency_isr_changes_pending", _GAUGE, "ISR changes whose outcome is not known yet.")
 SCRAPE_WAIT = own(
     "regency_scrape_loop_seconds", _GAUGE, "Time that reading the partitions took for this scrape, on the data loop."
@@ -259,6 +265,8 @@ AGENT_METRICS: tuple[MetricName, ...] = (
     LOGS_OPENED,
     LOGS_FOUND,
     FENCED,
+    UNSENT,
+    HELD_BACK,
     ISR_PENDING,
     SCRAPE_WAIT,
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import socket
 import struct
 from collections.abc import Callable
@@ -9,9 +11,16 @@ from typing import Any
 
 import pytest
 
+from regency.broker_agent.listener import connection
 from regency.broker_agent.listener.stats import Closing
 from regency.broker_agent.wire.apis import OFFERED, ApiKey
-from regency.broker_agent.wire.codec import ApiVersionsRequest, MetadataRequest, decode_response, encode_request
+from regency.broker_agent.wire.codec import (
+    ApiVersionsRequest,
+    FetchRequest,
+    MetadataRequest,
+    decode_response,
+    encode_request,
+)
 from regency.model.facts import Endpoint
 from regency.model.kafka_errors import ErrorCode
 
@@ -54,9 +63,20 @@ def test_answers_do_not_wait_for_the_client_to_acknowledge_the_ones_before(serve
     async def scenario(h: Any) -> None:
         await (await h.connect()).ask(MetadataRequest(topics=[]), 9)
 
-        [connection] = h.listener._connections
-        accepted = connection._transport.get_extra_info("socket")
+        [accepting] = h.listener._connections
+        accepted = accepting._transport.get_extra_info("socket")
         assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
+
+    serve(scenario)
+
+
+def test_the_operating_system_looks_for_peers_that_have_vanished(serve: Serve) -> None:
+    async def scenario(h: Any) -> None:
+        await (await h.connect()).ask(MetadataRequest(topics=[]), 9)
+
+        [accepting] = h.listener._connections
+        accepted = accepting._transport.get_extra_info("socket")
+        assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) != 0
 
     serve(scenario)
 
@@ -136,6 +156,25 @@ def test_an_idle_connection_is_closed(serve: Serve) -> None:
         assert await client.closed_by_listener()
         assert h.listener.stats.closed_for[Closing.IDLE] == 1
 
+    serve(scenario, connections_max_idle_ms=30)
+
+
+@pytest.mark.parametrize(("waited_ms", "closed"), [(100, True), (60_000, False)])
+def test_a_request_keeps_its_connection_for_so_long(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, waited_ms: int, closed: bool
+) -> None:
+    """A long poll is no idleness, but a dead client's must end: what is asked may be answered in 24 days."""
+
+    async def scenario(h: Any) -> None:
+        h.with_topic("t")
+        h.replicas.fetch = lambda *_: lambda: None
+        client = await h.connect()
+        client.send(FetchRequest(max_wait_ms=0x7FFFFFFF, topics=[]), 12)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(client.reader.read(1), 0.3)
+        assert h.listener.stats.closed_for[Closing.IDLE] == closed
+
+    monkeypatch.setattr(connection, "LONGEST_WAIT_MS", waited_ms)
     serve(scenario, connections_max_idle_ms=30)
 
 

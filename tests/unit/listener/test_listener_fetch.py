@@ -100,6 +100,19 @@ def test_a_consumer_gets_at_most_fetch_max_bytes_and_a_follower_what_it_asks(ser
     serve(scenario, fetch_max_bytes=1000)
 
 
+@pytest.mark.parametrize("replica", [-1, 2])
+def test_neither_waits_for_ever_nor_gets_more_than_one_step_of_the_loop_may_read(serve: Serve, replica: int) -> None:
+    async def scenario(h: Any) -> None:
+        h.with_topic("t")
+        h.replicas.errors[T0] = FetchedPartition(ErrorCode.OFFSET_OUT_OF_RANGE)
+        everything = {"max_wait_ms": 0x7FFFFFFF, "max_bytes": 0x7FFFFFFF, "min_bytes": 0x7FFFFFFF}
+        await (await h.connect()).ask(fetch(("t", 0, 0), replica_id=replica, **everything), 12)
+        [(params, _)] = h.replicas.fetches
+        assert (params.max_wait_ms, params.max_bytes, params.min_bytes) == (300_000, 10 << 20, 10 << 20)
+
+    serve(scenario)
+
+
 @pytest.mark.parametrize(("version", "epoch"), [(12, -1), (14, -1), (15, 77), (17, 77)])
 def test_a_follower_names_itself_in_the_place_of_its_version(serve: Serve, version: int, epoch: int) -> None:
     async def scenario(h: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from regency.broker_agent.log.errors import LogStorageError
+from regency.broker_agent.replication.api import NO_RECORDS
 from regency.broker_agent.replication.fetch import FetchPath
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
@@ -46,6 +47,28 @@ def test_a_wait_ends_with_what_there_is(cluster) -> None:
     assert answers == []
     cluster.advance(100)
     assert [cluster.values_of(answer) for answer in answers] == [["a"]]
+
+
+def test_a_fetch_of_no_records_waits_as_if_there_were_none_and_tells_errors_at_once(cluster) -> None:
+    cluster.lead_alone(TP, OTHER)
+    cluster[1].produce("a")
+    answers, _ = cluster[1].fetch([(TP, 0)], max_bytes=NO_RECORDS, max_wait_ms=700)
+    cluster[1].produce("b")
+    assert answers == []
+    cluster.advance(700)
+    [answer] = answers
+    assert (answer[TP].error, answer[TP].high_watermark, answer[TP].records) == (ErrorCode.NONE, 2, b"")
+    answers, _ = cluster[1].fetch([(TP, 0), (OTHER, 9)], max_bytes=NO_RECORDS, max_wait_ms=700)
+    assert [answer[OTHER].error for answer in answers] == [ErrorCode.OFFSET_OUT_OF_RANGE]
+    assert answers[0][TP].records == b""
+
+
+def test_a_fetch_that_waits_for_more_keeps_no_records(cluster) -> None:
+    cluster.lead_alone()
+    cluster[1].produce("x" * 300)
+    cluster[1].consume(0, max_wait_ms=700, min_bytes=10_000)
+    [(_, _, waiting)] = cluster[1].manager.hosting.fetches._deadlines
+    assert not any(len(result.records) for result in waiting._reading.results.values())
 
 
 def test_min_bytes_counts_what_all_partitions_offer(cluster) -> None:
