@@ -163,7 +163,13 @@ class Agent:
         parts = self._assembly
         parts.follow_no_more()
         leaving = asyncio.ensure_future(
-            controlled_shutdown.leave(self._settings, self._broker_id, parts.metadata, parts.broker_epoch)
+            controlled_shutdown.leave(
+                self._settings,
+                self._broker_id,
+                parts.metadata,
+                parts.broker_epoch,
+                controlled_shutdown.GrpcShutdown(parts.metadata),
+            )
         )
         hurried = asyncio.ensure_future(self._hurried.wait())
         await asyncio.wait({leaving, hurried}, return_when=asyncio.FIRST_COMPLETED)

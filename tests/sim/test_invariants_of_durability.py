@@ -181,6 +181,25 @@ def test_a_directory_may_fail_after_its_logs_were_closed(judged: Judged) -> None
     rules.over()
 
 
+@pytest.mark.parametrize("marked_first", [True, False])
+def test_a_directory_that_cannot_be_opened_keeps_the_mark_of_the_process_before(
+    judged: Judged, marked_first: bool
+) -> None:
+    logs: Any = judged[3].logs
+    (directory,) = logs._directories
+    tree = Tree()
+    rules = CheckpointRules(SimpleNamespace(broker_id=3, logs=logs), tree)  # type: ignore[arg-type]
+    directory.failure = "failed"
+    if not marked_first:
+        rules.look()
+    put(tree, directory.path / CLEAN_SHUTDOWN)
+    if marked_first:
+        rules.look()
+    logs._logs.clear()
+    with nullcontext() if marked_first else pytest.raises(InvariantBroken, match="marked-when-closed: broker 3"):
+        rules.look()
+
+
 def put(tree: Tree, path: Path) -> None:
     """An empty file, with the directories above it."""
     above = tree.root

@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
+from regency.broker_agent import controlled_shutdown
 from regency.broker_agent.assembly import Assembly, Ports
 from regency.broker_agent.control_service import ControlService
 from regency.broker_agent.isr_store import IsrWriter
@@ -22,15 +23,15 @@ from regency.broker_agent.replication.replica_manager import ReplicaManager
 from regency.broker_agent.reporter import TIMEOUT_MS, Reporter
 from regency.broker_agent.steps import at_once
 from regency.model.ids import BrokerEpoch, LeaderEpoch, TopicPartition
-from regency.model.kafka_errors import ErrorCode
 from regency.model.settings import BrokerSettings
 from regency.protos import control_pb2 as pb
 from regency.protos import controller_pb2
 from regency.runtime.zk_session import ZkConnectionLost, ZkSession, ZkSessionLost
 from simulation.cluster.addresses import CONTROL, KAFKA, endpoints_of, host_of
-from simulation.cluster.controller import CallFailed, ControlAsked, ReportAsked, ShutdownAsked
+from simulation.cluster.controller import CallFailed, ControlAsked, ReportAsked
 from simulation.cluster.edges import SimLoop, SimTimer, SimWorker, ask, driven
 from simulation.cluster.fetching import FetchAsked, FetchServer, OffsetsAsked, SimTransport
+from simulation.cluster.leaving import SimShutdown
 from simulation.kernel.scheduler import Process, Scheduler
 from simulation.kernel.threads import new_uuid
 from simulation.network import NetFailed, Network, Respond, Serve
@@ -111,6 +112,10 @@ class SimAgent:
         self.leaving = False
         self.on_control: Callable[[Any, pb.ControlResponse], None] | None = None
         """Told of every control request and its answer."""
+        self.on_left: Callable[[bool, controller_pb2.ControlledShutdownResponse | None], None] = lambda _moved, _told: (
+            None
+        )
+        """Told whether it takes all that it led for moved away before it stops, and the controller's last answer."""
         self.on_stop_asked: Callable[[], None] = lambda: None
         """Has the process stop in order, as at SIGTERM: its controller told it to."""
         self.on_end: Callable[[str], None] = lambda _why: process.kill()
@@ -164,19 +169,15 @@ class SimAgent:
         driven(self._assembly.start(self._stack))
 
     def leave(self) -> None:
-        """Have leadership moved away, as controlled_shutdown.leave does. Runs in an actor."""
+        """Have leadership moved away. Runs in an actor."""
         self.leaving = True
         self._assembly.follow_no_more()
-        for _ in range(self.settings.controlled_shutdown_max_retries):
-            ruling = self.metadata.ruling
-            if ruling is None:
-                return
-            request = ShutdownAsked(self.broker_id, self.broker_epoch())
-            answer = self._ask(ruling.endpoint, request, self.settings.controller_socket_timeout_ms)
-            done = not isinstance(answer, NetFailed | Exception) and answer.error is ErrorCode.NONE
-            if done and not answer.remaining:
-                return
-            self._scheduler.sleep_us(self.process.clock.delay_us(self.settings.controlled_shutdown_retry_backoff_ms))
+        port = SimShutdown(self._scheduler, self._network, self.process, self._host, self.metadata)
+        ruled = self.metadata.ruling is not None
+        leave = controlled_shutdown.leave(self.settings, self.broker_id, self.metadata, self.broker_epoch, port)
+        moved = driven(leave)
+        if ruled:
+            self.on_left(moved, port.answer)
 
     def serve_control_at(self, port: int) -> None:
         """Serve control requests at another port, too, until the process ends; whoever calls has it registered."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from regency.broker_agent import controlled_shutdown
 from regency.broker_agent.control_gate import ControlGate, Header, RefusedRequest, RepeatedRequest
 from regency.broker_agent.control_service import ControlService
 from regency.broker_agent.metadata_cache import MetadataCache, MetadataUpdate, Prepared, Refused
@@ -174,6 +175,14 @@ def _newer_incarnation_refused(patch: Patch) -> None:
     patch.set(ControlGate, "check_epochs", strict)
 
 
+def _leaves_without_epoch(patch: Patch) -> None:
+    patch.edit(controlled_shutdown, "leave", ("broker_epoch=broker_epoch()", f"broker_epoch={NO_BROKER_EPOCH}"))
+
+
+def _leaves_too_soon(patch: Patch) -> None:
+    patch.edit(controlled_shutdown, "_in_the_way", ("if answer.remaining_partitions:", "if False:"))
+
+
 DEFECTS: tuple[Defect, ...] = (
     Defect("any-controller-epoch", "An agent obeys a lower controller epoch too.", "KAFKA-1188", _any_controller),
     Defect(
@@ -239,6 +248,18 @@ DEFECTS: tuple[Defect, ...] = (
         "A follower whose leader came without an address is answered as if it followed.",
         "KAFKA-9307",
         _unreachable_is_done,
+    ),
+    Defect(
+        "leaves-without-epoch",
+        "A broker asks to leave without saying as which incarnation.",
+        "KAFKA-7235",
+        _leaves_without_epoch,
+    ),
+    Defect(
+        "leaves-too-soon",
+        "A broker that is told what it still leads stops as if that were nothing.",
+        "Kafka 2.4",
+        _leaves_too_soon,
     ),
     Defect(
         "lower-leader-epoch",

@@ -52,7 +52,7 @@ HOLES: Final[tuple[Hole, ...]] = (
         "KAFKA-7235, KIP-380",
         "A broker did what its earlier incarnation was asked, or checkpointed before it knew all it hosts.",
         "race-in-two-steps bounce-unnoticed shutdown-of-another-incarnation any-broker-epoch earlier-process-obeyed "
-        "begun-too-soon watermarks-lost",
+        "begun-too-soon watermarks-lost leaves-without-epoch",
     ),
     Hole("KAFKA-9839", "A broker took a newer broker epoch than it knew for an error.", "newer-incarnation-refused"),
     Hole(

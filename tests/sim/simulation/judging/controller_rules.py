@@ -11,6 +11,7 @@ from regency.controller.controller import View
 from regency.model.ids import NO_BROKER_EPOCH, NO_LEADER, BrokerId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import control_pb2 as pb
+from regency.protos.controller_pb2 import ControlledShutdownResponse
 from simulation.cluster.agent import SimAgent
 from simulation.cluster.controller import SimController
 from simulation.judging.invariants import broken
@@ -36,6 +37,15 @@ class Obedience:
         self._asked: dict[tuple[bytes, int], tuple[int, int, int]] = {}
         """Controller epoch, leader epoch and version of what it was asked last, by topic id and partition."""
         agent.on_control = self.answered
+        agent.on_left = self.left
+
+    def left(self, moved: bool, told: ControlledShutdownResponse | None) -> None:
+        """The agent is about to stop, and takes all that it led for moved away, or not."""
+        may_go = told is not None and told.error_code == ErrorCode.NONE and not told.remaining_partitions
+        if moved and not may_go:
+            raise broken(
+                "left-as-told", f"broker {self._agent.broker_id} leaves as one that leads nothing, told {told}"
+            )
 
     def answered(self, request: Any, answer: pb.ControlResponse) -> None:
         """The agent has answered a control request; the answer names the controller epoch it obeys."""

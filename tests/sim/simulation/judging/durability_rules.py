@@ -86,6 +86,8 @@ class CheckpointRules:
         self._decided: dict[LogDirectory, int] = {}
         self._marks: dict[LogDirectory, dict[TopicPartition, Offset]] = {}
         self._logs: dict[LogDirectory, dict[TopicPartition, PartitionLog]] = {}
+        self._untouched: set[LogDirectory] = set()
+        """Offline from the start, marked by the process before: what that closed is still as it was."""
         self._too_early: set[LogDirectory] = set()
         """Whose high watermarks were decided, since the last look, while cuts were being synced."""
 
@@ -111,6 +113,8 @@ class CheckpointRules:
 
     def _watch(self, directory: LogDirectory, logs: LogManager) -> None:
         """What counts is the moment of the decision: later in the same step a cut may begin that is none of its."""
+        if directory.failure is not None and self._is_marked(directory):
+            self._untouched.add(directory)
         decide = directory.high_watermarks.decide
 
         def deciding() -> int:
@@ -130,7 +134,7 @@ class CheckpointRules:
         """The logs were closed in the step that is over. What fails later has nothing to do with them any more."""
         self._decided.clear()
         for directory, held in logs._directories.items():
-            if self._tree.look(str(directory.path / CLEAN_SHUTDOWN)) is None:
+            if directory in self._untouched or not self._is_marked(directory):
                 continue
             where = f"broker {self._agent.broker_id}: {directory.path} is marked as clean"
             if directory.failure is not None:
@@ -141,6 +145,9 @@ class CheckpointRules:
                         "marked-when-closed",
                         f"{where}, {partition} ends at {log.log_end_offset} and is synced to {log.recovery_point}",
                     )
+
+    def _is_marked(self, directory: LogDirectory) -> bool:
+        return self._tree.look(str(directory.path / CLEAN_SHUTDOWN)) is not None
 
     def _check_kept(self, directory: LogDirectory, before: dict[TopicPartition, Offset], held: DirectoryLogs) -> None:
         """Whoever had a mark, and is the same log as before, has one."""

@@ -173,6 +173,7 @@ _TABLE: Final = (
     ),
     Invariant("decided-on-what-stands", "A controller writes over the version that it decided on.", _DESIGN_4),
     Invariant("leavers-asked", "Nobody is taken for shutting down who asked in an earlier life.", _DESIGN_5),
+    Invariant("left-as-told", "A broker stops as one that leads nothing if a controller has said so.", _DESIGN_5),
     Invariant("callers-answered", "A term that is over leaves nobody without an answer.", _DESIGN_5),
     Invariant("leavers-not-elected", "Nobody is elected who has asked to leave.", _DESIGN_5),
     Invariant(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
+from collections.abc import Coroutine
 
 import pytest
 
@@ -21,8 +23,13 @@ ME = BrokerId(1)
 
 
 def leave(metadata: MetadataCache, **settings: int) -> bool:
-    asked = BrokerSettings(broker_id=ME, controlled_shutdown_retry_backoff_ms=1, **settings)
-    return asyncio.run(controlled_shutdown.leave(asked, ME, metadata, lambda: BrokerEpoch(50)))
+    asked = BrokerSettings(**{"broker_id": ME, "controlled_shutdown_retry_backoff_ms": 1, **settings})
+    return asyncio.run(leaving(asked, metadata))
+
+
+def leaving(settings: BrokerSettings, metadata: MetadataCache) -> Coroutine[object, None, bool]:
+    port = controlled_shutdown.GrpcShutdown(metadata)
+    return controlled_shutdown.leave(settings, ME, metadata, lambda: BrokerEpoch(50), port)
 
 
 def test_leaving_asks_until_nothing_is_led_any_more(controller) -> None:
@@ -40,6 +47,31 @@ def test_leaving_gives_up_after_the_attempts_of_the_settings(controller) -> None
     assert controller.shutdown_answers == []
 
 
+def test_leaving_pauses_before_it_asks_the_same_controller_again(controller) -> None:
+    controller.shutdown_answers = [pb.ControlledShutdownResponse(remaining_partitions=1)] * 3
+    began = time.monotonic()
+    assert not leave(controller.known(), controlled_shutdown_retry_backoff_ms=100)
+    assert time.monotonic() - began >= 0.2, "between three attempts there are two pauses, and none after the last"
+
+
+def test_leaving_asks_a_controller_that_has_just_come_without_a_pause(controller) -> None:
+    controller.shutdown_answers = [
+        pb.ControlledShutdownResponse(remaining_partitions=1),
+        pb.ControlledShutdownResponse(),
+    ]
+    metadata = controller.known(epoch=3)
+
+    async def leave_while_another_takes_over() -> bool:
+        asked = BrokerSettings(broker_id=ME, controlled_shutdown_retry_backoff_ms=60_000)
+        left = asyncio.create_task(leaving(asked, metadata))
+        while not controller.shutdowns:
+            await asyncio.sleep(0.01)
+        metadata.saw_controller(RulingController(BrokerId(2), ControllerEpoch(4), f"127.0.0.1:{controller.port}"))
+        return await asyncio.wait_for(left, 30)
+
+    assert asyncio.run(leave_while_another_takes_over())
+
+
 def test_leaving_waits_no_longer_for_a_controller_that_another_has_succeeded(controller) -> None:
     controller.shutdown_answers = [pb.ControlledShutdownResponse()]
     with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections, and never answers
@@ -49,12 +81,12 @@ def test_leaving_waits_no_longer_for_a_controller_that_another_has_succeeded(con
 
         async def leave_while_another_takes_over() -> bool:
             asked = BrokerSettings(broker_id=ME, controller_socket_timeout_ms=60_000)
-            leaving = asyncio.create_task(controlled_shutdown.leave(asked, ME, metadata, lambda: BrokerEpoch(50)))
+            left = asyncio.create_task(leaving(asked, metadata))
             connection, _ = await asyncio.to_thread(silent.accept)
             endpoint = f"127.0.0.1:{controller.port}"
             metadata.saw_controller(RulingController(BrokerId(1), ControllerEpoch(4), endpoint))
             with connection:
-                return await leaving
+                return await left
 
         assert asyncio.run(leave_while_another_takes_over())
     assert len(controller.shutdowns) == 1
