@@ -68,7 +68,15 @@ def _read_fenced(term: Term, trouble: Trouble) -> None:
         )
     for partition in refresh_leadership(term.context, term.store, list(trouble.fenced)):
         term.batch.host(term.context.assignment(partition).replicas, partition)
-    term.partitions.overtake(trouble.fenced)
+    for partition in term.partitions.overtake(trouble.fenced):
+        if term.report_once(f"broker {trouble.broker} is too far ahead in {partition}"):
+            logger.error(
+                "broker %d holds leader epoch %d of %s, too far beyond its state znode to be believed: it takes "
+                "no order about it until it is restarted",
+                trouble.broker,
+                trouble.fenced[partition],
+                partition,
+            )
 
 
 def _fail_storage(term: Term, trouble: Trouble) -> None:

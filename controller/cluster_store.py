@@ -158,9 +158,7 @@ class ClusterStore:
                 mzxids[partition] = stat.mzxid
                 continue
             try:
-                state = znodes.decode_state(znode.path, znode.data, zk_version=ZkVersion(stat.version))
-                if state.leader_and_isr.leader_epoch > LAST_LEADER_EPOCH:
-                    raise ZnodeMalformed(znode.path, "leader_epoch: no higher one is left")  # noqa: TRY301
+                state = decode_state(znode)
                 if state.controller_epoch > self.fence.epoch:
                     self._refuse_newer(partition, znode, state.controller_epoch)
             except ZnodeMalformed as error:
@@ -315,10 +313,20 @@ LAST_LEADER_EPOCH = 2**31 - 1_000
 """Highest leader epoch taken from a state znode: an election must still fit into the 31 bits of Kafka's protocol."""
 
 LARGEST_LEAP = 1_000_000
-"""So far beyond our own a controller epoch is believed: one write must not use up all epochs there are."""
+"""So far beyond what is known a controller epoch or a leader epoch is believed: one wrong word must not use up all
+epochs there are."""
 
 MAX_PARTITION_NUMBER = 99_999
 """Highest partition number taken from a topic znode: far above what fits into one, and it bounds memory."""
+
+
+def decode_state(znode: Znode) -> LeaderIsrAndControllerEpoch:
+    """What a state znode holds. Raises ZnodeMalformed, also where no leader epoch is left for the next election."""
+    state = znodes.decode_state(znode.path, znode.data, zk_version=ZkVersion(znode.stat.version))
+    if state.leader_and_isr.leader_epoch > LAST_LEADER_EPOCH:
+        why = f"leader_epoch: above {LAST_LEADER_EPOCH} none is left for an election"
+        raise ZnodeMalformed(znode.path, f"{why}; write a lower one and restart the brokers of its replicas")
+    return state
 
 
 def check_partition_numbers(path: str, topic: TopicAssignment) -> None:

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from regency.controller.cluster_store import decode_state
 from regency.controller.controller import Controller
 from regency.controller.desk import Desk
 from regency.controller.events import NotController
@@ -259,7 +260,7 @@ def _decode_state(znode: Znode | None) -> LeaderIsrAndControllerEpoch | str | No
     if znode is None:
         return None
     try:
-        return znodes.decode_state(znode.path, znode.data, zk_version=ZkVersion(znode.stat.version))
+        return decode_state(znode)
     except ZnodeMalformed as error:
         return str(error)
 

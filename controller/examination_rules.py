@@ -49,6 +49,8 @@ ADVICE: Final = {
     "damaged": "Readers are refused there. Have it copied anew: reassign the partition to its other replicas, then to "
     "all of them again (docs/damage.md).",
     "isr_differs": f"{_READ_ANEW} and tell everybody again.",
+    "epoch_unbelievable": "Restart that broker: the controller does not go beyond it, as one wrong word would use up "
+    "all leader epochs there are.",
     "replica_offline": "Repair the directory, then restart that broker.",
 }
 RECONCILED: Final = (

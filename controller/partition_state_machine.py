@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 
-from regency.controller.cluster_store import LAST_LEADER_EPOCH, ClusterStore
+from regency.controller.cluster_store import LARGEST_LEAP, LAST_LEADER_EPOCH, ClusterStore
 from regency.controller.context import ControllerContext
 from regency.controller.decisions import DecisionLog, Outcome
 from regency.controller.election import (
@@ -121,21 +121,28 @@ class PartitionStateMachine:
         undecided, self._undecided = self._undecided, {}
         return undecided
 
-    def overtake(self, held: Mapping[TopicPartition, LeaderEpoch]) -> None:
+    def overtake(self, held: Mapping[TopicPartition, LeaderEpoch]) -> list[TopicPartition]:
         """Go beyond the leader epochs a broker holds where ZooKeeper has lower ones: a state was lost or restored.
 
-        The states have just been read. Leader and ISR stay; what cannot be written now comes up again.
+        The states have just been read. Leader and ISR stay; what cannot be written now comes up again. Returns the
+        partitions whose epochs are too far beyond what ZooKeeper has to be believed.
         """
         behind: dict[TopicPartition, LeaderIsrAndControllerEpoch] = {}
+        unbelievable = []
         for partition, epoch in held.items():
             leadership = self._context.leadership(partition)
-            if leadership is not None and leadership.leader_and_isr.leader_epoch < epoch < LAST_LEADER_EPOCH:
-                now = leadership.leader_and_isr
+            if leadership is None or epoch <= leadership.leader_and_isr.leader_epoch:
+                continue
+            now = leadership.leader_and_isr
+            if epoch > min(now.leader_epoch + LARGEST_LEAP, LAST_LEADER_EPOCH - 1):
+                unbelievable.append(partition)
+            else:
                 beyond = LeaderAndIsr(now.leader, LeaderEpoch(epoch + 1), now.isr, now.zk_version)
                 behind[partition] = LeaderIsrAndControllerEpoch(beyond, self._store.fence.epoch)
         for partition, result in self._store.update_states(behind).items():
             if result.code is WriteCode.WRITTEN:
                 self._fence(partition, behind[partition].leader_and_isr, result.zk_version)
+        return unbelievable
 
     def _fence(self, partition: TopicPartition, written: LeaderAndIsr, zk_version: ZkVersion) -> None:
         before = self._context.leadership(partition)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
+from regency.controller.cluster_store import LARGEST_LEAP
 from regency.controller.context import ControllerContext
 from regency.controller.hosted_digests import Expected
 from regency.controller.reports import ReplicaReport
@@ -41,6 +42,9 @@ def compare(wanted: Expected, told: ReplicaReport | None) -> Difference | None:
     if told.role is HostedRole.OFFLINE:
         why = f"its directory {told.directory} is offline, and the controller was not told"
         return Difference(Repair.TELL, "replica_offline", why)
+    if told.leader_epoch > wanted.leader_epoch + LARGEST_LEAP:
+        why = f"it {told}, too far beyond the controller's leader epoch {wanted.leader_epoch} to be believed"
+        return Difference(Repair.TELL, "epoch_unbelievable", why)
     if told.leader_epoch > wanted.leader_epoch:
         why = f"it {told}, newer than the controller's leader epoch {wanted.leader_epoch}"
         return Difference(Repair.READ, "epoch_newer", why)

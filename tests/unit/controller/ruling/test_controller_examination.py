@@ -112,6 +112,13 @@ def test_a_state_znode_that_is_gone_or_unreadable(examined, ruled):
     assert examined.found() == [("t-0", "malformed", "zookeeper"), ("t-1", "state_missing", BETWEEN)]
 
 
+def test_a_state_znode_whose_leader_epoch_leaves_none_for_an_election(examined, ruled):
+    ruled.write_state("t", 0, 1, (1,), epoch=2**31 - 999)
+    assert examined.found() == [("t-0", "malformed", "zookeeper")]
+    (finding,) = examined.examine().findings
+    assert "none is left for an election; write a lower one" in finding.what
+
+
 def test_a_topic_that_no_watch_told_of(examined, ruled):
     examined.candidate.term.context.topics["u"] = examined.candidate.term.context.topics.pop("t")
     examined.candidate.term.context.topics["u"].name = "u"
@@ -140,6 +147,7 @@ def test_a_broken_invariant(examined, ruled):
         ({"role": HostedRole.UNFED}, "fetcher_missing"),
         ({"role": HostedRole.OFFLINE}, "replica_offline"),
         ({"leader_epoch": 9}, "epoch_newer"),
+        ({"leader_epoch": 1_000_001}, "epoch_unbelievable"),
         ({"leader_epoch": -1}, "epoch_older"),
         ({"high_watermark": 8}, "offsets"),
         ({"log_start_offset": 6}, "offsets"),

@@ -158,8 +158,8 @@ def test_leader_epochs_that_zookeeper_lost_are_overtaken(ruled):
     assert ruled.candidates[0].term.channels.unacknowledged == 0
 
 
-@pytest.mark.parametrize("held", [-1, 0, 2**31 - 1])
-def test_a_leader_epoch_that_is_not_ahead_or_beyond_all_sense_changes_nothing(ruled, held):
+@pytest.mark.parametrize("held", [-1, 0, 1_000_001, 2**31 - 1_001, 2**31 - 1])
+def test_a_leader_epoch_that_is_not_ahead_or_beyond_all_sense_changes_nothing(ruled, held, caplog):
     ruled.write_topic("t", {0: [3, 2]})
     answer = refused(ErrorCode.FENCED_LEADER_EPOCH)
     answer.topics[0].leader_epoch.append(held)
@@ -170,3 +170,5 @@ def test_a_leader_epoch_that_is_not_ahead_or_beyond_all_sense_changes_nothing(ru
     ruled.settle()
 
     assert ruled.state("t") == (3, (3, 2), 0, 1)
+    told = f"broker 2 holds leader epoch {held} of t-0, too far beyond its state znode to be believed"
+    assert (told in caplog.text) == (held > 0)
