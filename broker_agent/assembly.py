@@ -247,6 +247,7 @@ class Assembly:
             self._ports.loop.post,
             self._ports.later,
             logs.set_configs,
+            logs.topics,
             ThrottleRates(
                 self._settings.leader_replication_throttled_rate,
                 self._settings.follower_replication_throttled_rate,

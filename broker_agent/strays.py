@@ -23,7 +23,7 @@ from regency.model.errors import RegencyError, ZnodeMalformed
 from regency.model.facts import TopicAssignment
 from regency.model.ids import ZERO_TOPIC_ID, BrokerId, TopicId, TopicPartition, ZkVersion
 from regency.model.topic_ids import encode_topic_id, is_misspelt
-from regency.runtime.zk_session import ZkError, ZkSession
+from regency.runtime.zk_session import ZkConnectionLost, ZkError, ZkSession
 
 logger = logging.getLogger(__name__)
 
@@ -203,6 +203,9 @@ class Strays:
         by_topic: dict[str, list[TopicPartition]] = {}
         for topic_partition in sorted(suspects):
             by_topic.setdefault(topic_partition.topic, []).append(topic_partition)
+        if not self._session.connected:  # where `sync` would wait
+            raise ZkConnectionLost("There is no contact with ZooKeeper to look for topics through.")
+        self._session.sync(znode_paths.TOPICS)  # a server that lags may not know yet what was assigned to this broker
         found = self._session.read_many([znode_paths.topic(name) for name in by_topic])
         reasons: dict[TopicPartition, str] = {}
         for (name, held), znode in zip(by_topic.items(), found, strict=True):

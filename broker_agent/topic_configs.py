@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 import msgspec
 
@@ -32,6 +33,8 @@ logger = logging.getLogger(__name__)
 RETRY_MS = 1000
 _TOLD_AT_ONCE = 500
 """Topics whose new settings are told in one step of the data loop."""
+_SWEPT_FROM = 1_000
+"""Topics of which so many are known are swept; then when there are twice as many as were left."""
 TOPICS_PREFIX = "topics/"
 BROKERS_PREFIX = "brokers/"
 
@@ -46,7 +49,7 @@ class TopicConfigs:
     """What logs are configured with. `of` belongs to the data loop; `watch` and `load` block, on other threads.
 
     `changed` is called on the data loop with topics and their new settings, some at a time: a setting of all brokers
-    may change those of ten thousand.
+    may change those of ten thousand. `hosted` is called there and tells which topics have logs.
     """
 
     def __init__(
@@ -58,6 +61,7 @@ class TopicConfigs:
         post: Callable[[Callable[[], None]], None],
         later: Callable[[int, Callable[[], None]], object],
         changed: Callable[[Mapping[str, LogConfig]], None],
+        hosted: Callable[[], frozenset[str]],
         static_rates: ThrottleRates = ThrottleRates(),  # noqa: B008 - a value
     ) -> None:
         self._broker_paths = (znode_paths.DEFAULT_BROKER_CONFIG, znode_paths.broker_config(broker))
@@ -68,6 +72,7 @@ class TopicConfigs:
         self._post = post
         self._later = later
         self._changed = changed
+        self._hosted = hosted
         self._static_rates = static_rates
         self._rates = static_rates
         self.on_throttles: Callable[[], None] = _nobody
@@ -76,6 +81,8 @@ class TopicConfigs:
         self._reading = threading.Lock()
         """Held while something is read and kept: an older read never comes after a newer one."""
         self._held: dict[str, _Held] = {}
+        self._sweep_above = _SWEPT_FROM
+        self._loads = 0
         self._changes_began = 0
         """zxid at which /config/changes was created: its numbers begin anew with it."""
         self._seen_notification = ""
@@ -118,9 +125,27 @@ class TopicConfigs:
             raise ZkConnectionLost("There is no contact with ZooKeeper to read settings of topics through.")
         self._session.sync(znode_paths.CONFIG_CHANGES)
         known = {topic for topic in wanted if topic in self._held}
+        with self._lock:
+            self._loads += 1
+        if len(self._held) > self._sweep_above:
+            self._post(partial(self._sweep, self._loads, frozenset(wanted)))
         different = [topic for topic in self._read(wanted) if topic in known]
         if different:
             self._post(lambda: self._tell(different))
+
+    def _sweep(self, load: int, wanted: frozenset[str]) -> None:
+        """Forget topics that have no log here: deleted, or moved away. Those `wanted` are about to get one.
+
+        Not if there has been another load since: what it wanted is about to get logs too.
+        """
+        kept = self._hosted() | wanted
+        with self._lock:
+            if load != self._loads:
+                return
+            for topic in [topic for topic in self._held if topic not in kept]:
+                del self._held[topic]
+                self._vain.pop(topic, None)
+            self._sweep_above = max(_SWEPT_FROM, 2 * len(self._held))
 
     def _read(self, topics: Sequence[str]) -> list[str]:
         """Read and keep; the topics whose settings are not what they were."""

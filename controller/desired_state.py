@@ -60,6 +60,7 @@ class DesiredState:
         self._in_flight: Mapping[TopicPartition, Wanted] = {}
         self._topics_in_flight: dict[str, TopicRows] = {}
         self._gone: set[TopicId] = set()
+        """Topics that are gone of which something is in flight."""
 
     @property
     def unacknowledged(self) -> int:
@@ -148,7 +149,9 @@ class DesiredState:
 
     def forget(self, gone: Mapping[str, TopicId]) -> None:
         """Nothing is to be hosted of these topics any more: they are gone. What is to be deleted of them still is."""
-        self._gone.update(gone.values())
+        in_flight = {host.topic_id for host in self._in_flight.values() if isinstance(host, Host)}
+        in_flight.update(topic.topic_id for topic in self._topics_in_flight.values())
+        self._gone |= in_flight.intersection(gone.values())
         for name in [name for name, topic in self._topics.items() if gone.get(name) == topic.topic_id]:
             del self._topics[name]
         for slots in (self._hosts, self._behind_delete):
@@ -202,6 +205,7 @@ class DesiredState:
                 self._retry(partition, wanted, now_ms)
             else:
                 self._finish(partition, wanted, acknowledged=partition not in forgotten)
+        self._gone.clear()
 
     def release_due(self, now_ms: int) -> None:
         """Let what failed be sent again once its delay is over."""
@@ -253,6 +257,7 @@ class DesiredState:
         if newer is not None or partition in self._delayed:
             return
         if isinstance(wanted, Host) and wanted.topic_id in self._gone:
+            self._new.discard(partition)
             self._finish(partition, wanted, acknowledged=False)
             return
         self._failing_since.setdefault(partition, now_ms)

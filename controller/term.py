@@ -41,6 +41,9 @@ T = TypeVar("T")
 MANY_WRITES = 1_000
 """From so many state znodes on, writing them takes longer than sending twice."""
 
+REPORTED = 10_000
+"""Subjects kept of those that were reported: topics come and go as long as a term lasts."""
+
 
 class TermListener:
     """Hands what senders notice on to the queue, under the epoch they belong to."""
@@ -137,7 +140,7 @@ class Term:
         self.notifications = NotificationAges()
         self.asked_to_end = False
         """Somebody asked this controller to resign: the term ends when that is answered."""
-        self._reported: set[str] = set()
+        self._reported: dict[str, None] = {}
         self._deferred: dict[Request[Any], None] = {}
         self._answers: list[tuple[Request[Any], Any]] = []
 
@@ -176,9 +179,11 @@ class Term:
             request.refuse()
 
     def report_once(self, subject: str) -> bool:
-        """Whether `subject` is reported for the first time in this term."""
+        """Whether `subject` is reported for the first time in this term, or long after `REPORTED` others."""
         first = subject not in self._reported
-        self._reported.add(subject)
+        self._reported[subject] = None
+        if len(self._reported) > REPORTED:
+            del self._reported[next(iter(self._reported))]
         return first
 
     def _give_answers(self) -> None:

@@ -35,6 +35,9 @@ from regency.runtime.metrics.recent import RecentTimes
 logger = logging.getLogger(__name__)
 
 PRODUCER_EXPIRATION_MS = 86_400_000
+
+PREFERENCES = 10_000
+"""Logs that are not there yet of which it is known in which directory they are to be made."""
 _MAX_OPEN_FILES = 16_384
 """And never more than half of what the process may have: the rest is for connections."""
 
@@ -216,9 +219,20 @@ class LogManager:
             return log
         raise LogStorageError(None, f"all are offline, {topic_partition} has no place")
 
+    def topics(self) -> frozenset[str]:
+        """Topics with a log. Looks at every log."""
+        return frozenset(topic_partition.topic for topic_partition in self._logs)
+
     def prefer(self, topic_partition: TopicPartition, directory: Path) -> None:
-        """Make the partition's log in this directory if it is made in this process's life, and the directory works."""
+        """Make the partition's log in this directory if it is made in this process's life, and the directory works.
+
+        Of more than `PREFERENCES` logs that are not made the oldest wish is forgotten: any name may be wished for.
+        """
         self._preferred[topic_partition] = directory
+        if len(self._preferred) > PREFERENCES:
+            oldest = next(iter(self._preferred))
+            logger.warning("forgot where the log of %s was to be made: there are %d later wishes", oldest, PREFERENCES)
+            del self._preferred[oldest]
 
     def delete_async(self, topic_partition: TopicPartition) -> None:
         """Take a log out of use now and remove it later, and the one that was to replace it.

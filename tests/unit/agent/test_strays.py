@@ -261,3 +261,16 @@ def test_why_a_log_is_a_stray(
 ) -> None:
     assignment = ReplicaAssignment(tuple(BrokerId(replica) for replica in replicas))
     assert why_stray(ME, partition, topic_id, TopicAssignment("t", {0: assignment}, OLD)) == stray
+
+
+def test_a_server_that_lags_is_not_believed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = world.log("t")
+    world.topic("t", 2, 3)
+    session = world.session
+    read_many, lagging = session.read_many, [session.read(znode_paths.topic("t"))]
+    world.topic("t", 1, 2)
+    synced: list[str] = []
+    monkeypatch.setattr(session, "sync", synced.append)
+    monkeypatch.setattr(session, "read_many", lambda paths: read_many(paths) if synced else lagging)
+    world.strays.all_named()
+    assert (world.disk.strays, list(world.disk.logs)) == ([], [mine])

@@ -29,8 +29,10 @@ class Following:
             loop.post,
             loop.later,
             lambda configs: self.changes.extend((topic, config.retention_ms) for topic, config in configs.items()),
+            lambda: frozenset(self.hosted),
             ThrottleRates(leader=7),
         )
+        self.hosted: set[str] = set()
         self.throttles: list[ThrottleRates] = []
         self.configs.on_throttles = lambda: self.throttles.append(self.configs.rates())
         self.configs.watch()
@@ -53,6 +55,28 @@ def following(session, loop) -> Following:
 def test_a_topic_without_settings_has_the_brokers(following: Following) -> None:
     following.configs.load(["flights"])
     assert following.configs.of("flights") == following.configs.of("never heard of") == BASE
+
+
+def test_topics_that_come_and_go_are_forgotten_and_those_that_have_logs_are_not(following: Following) -> None:
+    following.hosted = {"kept"}
+    following.put("kept", retention_ms="5")
+    following.configs.load(["kept"])
+    for number in range(5_000):
+        following.put("wanted", retention_ms=str(number))
+        following.configs.load([f"gone-{number}", "wanted"])
+        following.loop.run()
+    assert len(following.configs._held) <= 1_002
+    assert following.configs.of("kept").retention_ms == 5
+    assert following.configs.of("wanted").retention_ms == 4_999
+
+
+def test_settings_of_a_log_that_is_about_to_be_made_are_not_forgotten_by_an_earlier_look(following: Following) -> None:
+    following.configs.load([f"gone-{number}" for number in range(1_001)])
+    following.configs.load(["first"])
+    following.put("second", retention_ms="5")
+    following.configs.load(["second"])
+    following.loop.run()
+    assert following.configs.of("second").retention_ms == 5
 
 
 def test_settings_are_read_over_the_brokers(following: Following) -> None:

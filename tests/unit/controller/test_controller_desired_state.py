@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
+import msgspec
 import pytest
 
 from regency.controller.desired_state import DesiredState, merge, retry_delay_ms
 from regency.controller.wanted import Host, Stop
 from regency.model.facts import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
-from regency.model.ids import ZERO_TOPIC_ID, TopicPartition
+from regency.model.ids import ZERO_TOPIC_ID, TopicId, TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 BIG = 1 << 20
@@ -205,3 +208,14 @@ def test_requests_are_cut_by_size_with_at_least_one_entry(desired):
 @pytest.mark.parametrize(("attempts", "delay"), [(1, 100), (2, 200), (7, 6400), (8, 10_000), (1000, 10_000)])
 def test_delays_double_from_100_ms_to_10_s(attempts, delay):
     assert retry_delay_ms(attempts) == delay
+
+
+def test_topics_that_come_and_go_leave_nothing_behind(desired):
+    for number in range(1_000):
+        partition, topic_id = TopicPartition(f"t-{number}", 0), TopicId(UUID(int=number + 1))
+        desired.want(partition, msgspec.structs.replace(host(1), topic_id=topic_id), is_new=True)
+        desired.take_hosts(BIG)
+        desired.forget({partition.topic: topic_id})
+        desired.settle([partition], [], 0)
+    sizes = {name: len(held) for name, held in vars(desired).items()}
+    assert sizes == dict.fromkeys(sizes, 0)

@@ -12,7 +12,7 @@ import pytest
 from regency.broker_agent.log.checkpoints import read_offsets
 from regency.broker_agent.log.disk import OsDisk
 from regency.broker_agent.log.errors import LogDirInvalid
-from regency.broker_agent.log.log_manager import LogManager
+from regency.broker_agent.log.log_manager import PREFERENCES, LogManager
 from regency.model.ids import BrokerId, TopicId, TopicPartition
 from regency.model.log_config import LogConfig
 
@@ -397,3 +397,12 @@ def test_files_without_timestamps_are_as_old_as_they_were_written(disk, batch, p
     assert log.log_start_offset == 0
     disk.manager.run_retention(NOW + 1001)
     assert log.log_start_offset == 1
+
+
+def test_wishes_for_logs_that_are_never_made_are_kept_within_bounds(disk, caplog):
+    manager = disk.open()
+    for number in range(PREFERENCES + 5):
+        manager.prefer(TopicPartition("any name", number), disk.dirs[0])
+    assert len(manager._preferred) == PREFERENCES
+    assert TopicPartition("any name", 4) not in manager._preferred
+    assert f"where the log of any name-4 was to be made: there are {PREFERENCES} later wishes" in caplog.text

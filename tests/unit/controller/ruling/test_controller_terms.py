@@ -12,6 +12,7 @@ from regency.controller.events import ControlledShutdown, CreateTopics, NotContr
 from regency.controller.leader_elections import ElectionType, ElectLeaders
 from regency.controller.partition_creation import CreatePartitions
 from regency.controller.reassignment_events import AlterReassignments, ListReassignments
+from regency.controller.term import REPORTED
 from regency.controller.topic_deletion_requests import DeleteTopics, ListDeletions
 from regency.model import znode_paths as paths
 from regency.model import znodes
@@ -111,3 +112,10 @@ def test_whoever_asks_when_another_has_won_is_answered(ruled):
     for event in waiting:
         with pytest.raises(NotController):
             candidate.ask(event)
+
+
+def test_what_was_reported_is_kept_within_bounds(ruled):
+    term = ruled.term
+    assert all(term.report_once(f"topic {number}") for number in range(3 * REPORTED))
+    assert len(term._reported) == REPORTED
+    assert not term.report_once(f"topic {2 * REPORTED}")
