@@ -45,8 +45,8 @@ class ConnectionHost(Protocol):
     max_request_bytes: int
     max_idle_ms: int
 
-    def opened(self, connection: Connection) -> bool:
-        """Take the connection on; False when there are too many."""
+    def opened(self, connection: Connection) -> Closing | None:
+        """Take the connection on; why it must be closed, where there are too many."""
         ...
 
     def closed(self, connection: Connection) -> None:
@@ -95,8 +95,9 @@ class Connection(asyncio.Protocol):
             self.peer_host = str(name[0])
             self.peer = f"{name[0]}:{name[1]} on {self.listener}"
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
-        if not self._host.opened(self):
-            self.close_for(Closing.TOO_MANY, "try again later or raise the limit")
+        refusal = self._host.opened(self)
+        if refusal is not None:
+            self.close_for(refusal, "try again later or raise the limit")
             return
         self._touch()
         self._arm_idle_timer(self._host.max_idle_ms)

@@ -75,6 +75,11 @@ class Exchange:
         self.done = False
         self.frame: bytearray | None = None
 
+    @property
+    def owner(self) -> ExchangeOwner:
+        """The connection it came on."""
+        return self._owner
+
     def answer(self, message: Message) -> None:
         """Answer with a response message, which is encoded at once. An error of the whole is counted."""
         if not self.done:

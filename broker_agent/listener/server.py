@@ -8,10 +8,12 @@ import socket
 from typing import Final
 
 from regency.broker_agent.listener import api_versions
+from regency.broker_agent.listener.acceptor import Acceptor
 from regency.broker_agent.listener.auto_creation import AutoCreation
 from regency.broker_agent.listener.connection import Connection
 from regency.broker_agent.listener.exchange import Exchange
 from regency.broker_agent.listener.handlers import HANDLERS
+from regency.broker_agent.listener.places import Places
 from regency.broker_agent.listener.ports import (
     Admin,
     ConfigSource,
@@ -21,7 +23,7 @@ from regency.broker_agent.listener.ports import (
     Replicas,
 )
 from regency.broker_agent.listener.services import Services
-from regency.broker_agent.listener.stats import ListenerStats
+from regency.broker_agent.listener.stats import Closing, ListenerStats
 from regency.broker_agent.listener.turns import Turns
 from regency.broker_agent.listener.unsent import UnsentAnswers
 from regency.broker_agent.wire.apis import ApiKey
@@ -29,6 +31,7 @@ from regency.broker_agent.wire.errors import UnsupportedApi
 from regency.model.clock import Clock
 from regency.model.facts import Endpoint
 from regency.model.settings import BrokerSettings
+from regency.runtime.descriptors import connection_share, limit
 from regency.runtime.logging import is_power_of_ten
 
 logger = logging.getLogger(__name__)
@@ -77,68 +80,54 @@ class KafkaListener:
         self.clock = clock
         self.max_request_bytes = settings.socket_request_max_bytes
         self.max_idle_ms = settings.connections_max_idle_ms
-        self._servers: list[asyncio.Server] = []
-        self._connections: dict[Connection, None] = {}
-        self._per_host: dict[str, int] = {}
+        self._acceptors: list[Acceptor] = []
+        self._places = Places(settings, connection_share(limit()))
         self._all_gone = asyncio.Event()
         self._all_gone.set()
 
     async def start(self, endpoint: Endpoint) -> int:
         """Listen on `endpoint`, an empty host meaning every address, and give the bound port. Raises OSError."""
         bound = _bind(endpoint, self._services.settings)
-        server = await asyncio.get_running_loop().create_server(lambda: Connection(self, endpoint.listener), sock=bound)
-        self._servers.append(server)
+        self._acceptors.append(Acceptor(bound, lambda: Connection(self, endpoint.listener), self.stats))
         port: int = bound.getsockname()[1]
         logger.info("listening for %s on %s:%d", endpoint.listener, endpoint.host or "*", port)
         return port
 
     async def stop(self, *, grace_ms: int = STOP_GRACE_MS) -> None:
         """Accept nothing more, let requests that have begun end within `grace_ms`, close every connection."""
-        for server in self._servers:
-            server.close()
+        while self._acceptors:
+            self._acceptors.pop().close()
         self._auto_creation.stop()
-        for connection in tuple(self._connections):
+        for connection in self._places:
             connection.finish()
         try:
             await asyncio.wait_for(self._all_gone.wait(), grace_ms / 1000)
         except TimeoutError:
-            for connection in tuple(self._connections):
+            for connection in self._places:
                 connection.abort()
             await self._all_gone.wait()
-        for server in self._servers:
-            await server.wait_closed()
-        self._servers.clear()
 
-    def opened(self, connection: Connection) -> bool:
-        """A connection was accepted; False: there are too many.
-
-        Where followers have a listener of their own, clients cannot take their places: it is exempt, as in Kafka.
-        """
+    def opened(self, connection: Connection) -> Closing | None:
+        """A connection was accepted; why it must be closed, where there are too many."""
         self.stats.accepted += 1
         self.stats.open += 1
         self.stats.open_by_listener[connection.listener] += 1
-        self._connections[connection] = None
         self._all_gone.clear()
-        count = self._per_host.get(connection.peer_host, 0) + 1
-        self._per_host[connection.peer_host] = count
-        settings = self._services.settings
-        if len(settings.listeners) > 1 and connection.listener == settings.inter_broker_listener_name:
-            return True
-        return self.stats.open <= settings.max_connections and count <= settings.max_connections_per_ip
+        return self._places.take(connection)
 
     def closed(self, connection: Connection) -> None:
         """A connection is gone."""
-        del self._connections[connection]
+        self._places.give_back(connection)
         self.stats.open -= 1
         self.stats.open_by_listener[connection.listener] -= 1
-        self._per_host[connection.peer_host] -= 1
-        if not self._per_host[connection.peer_host]:
-            del self._per_host[connection.peer_host]
-        if not self._connections:
+        if not len(self._places):
             self._all_gone.set()
 
     def handle(self, exchange: Exchange) -> None:
-        """Call the handler of the request."""
+        """Call the handler of the request, if its sender has a place."""
+        if not self._places.keeps(exchange.owner, exchange.request):
+            exchange.refuse(Closing.NO_DESCRIPTORS, "it is no follower")
+            return
         HANDLERS[exchange.request.api_key].handle(self._services, exchange)
 
     def failed(self, exchange: Exchange, error: Exception) -> bool:

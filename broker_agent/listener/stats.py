@@ -26,6 +26,7 @@ class Closing(Enum):
     IDLE = "it was idle for connections.max.idle.ms"
     TOO_MANY = "max.connections or max.connections.per.ip is reached"
     UNREAD = "it did not read its answers, and regency.queued.max.response.bytes was used up"
+    NO_DESCRIPTORS = "there is no descriptor for it: see docs/operations.md about open files"
     FAILED = "its request failed in an unexpected way"
 
 

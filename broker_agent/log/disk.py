@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import resource
 import shutil
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from regency.model.record_batch import Buffer
+from regency.runtime.descriptors import limit
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ _CANNOT_SET_ASIDE = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 """What file systems say that cannot set blocks aside; they need not."""
 
 _SYNCERS = 16
-"""Files that are synced at a time where many are to be."""
+"""Files that are synced at a time where many are to be; fewer where descriptors are few."""
 
 
 class Disk(Protocol):
@@ -146,7 +146,7 @@ class OsDisk:
     @property
     def max_open_files(self) -> int:
         """The process's soft limit."""
-        return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        return limit()
 
     def open(self, path: Path) -> int:
         """As the port says."""
@@ -238,7 +238,7 @@ class OsDisk:
                     except OSError as error:
                         failed[path] = error
 
-        helpers = min(_SYNCERS, len(paths)) - 1
+        helpers = min(_SYNCERS, self.max_open_files // 64, len(paths)) - 1
         if helpers <= 0:
             sync()
             return failed

@@ -30,6 +30,7 @@ from regency.model.clock import Clock
 from regency.model.crash_points import crash_point
 from regency.model.ids import BrokerId, Offset, TopicId, TopicPartition
 from regency.model.log_config import LogConfig
+from regency.runtime.descriptors import log_share
 from regency.runtime.metrics.recent import RecentTimes
 
 logger = logging.getLogger(__name__)
@@ -38,8 +39,6 @@ PRODUCER_EXPIRATION_MS = 86_400_000
 
 PREFERENCES = 10_000
 """Logs that are not there yet of which it is known in which directory they are to be made."""
-_MAX_OPEN_FILES = 16_384
-"""And never more than half of what the process may have: the rest is for connections."""
 
 
 class LogManager:
@@ -110,7 +109,7 @@ class LogManager:
             disk=disk,
             clock=clock,
             worker=worker,
-            files=OpenFiles(min(disk.max_open_files // 2, _MAX_OPEN_FILES), disk),
+            files=OpenFiles(log_share(disk.max_open_files), disk),
             trash=Trash(disk, clock, worker),
             syncs=BackgroundSync(disk, worker),
             cuts=BackgroundSync(disk, worker),

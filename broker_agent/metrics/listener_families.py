@@ -76,6 +76,11 @@ def connections(stats: ListenerStats) -> Family:
     return values(names.CONNECTIONS, rows)
 
 
+def closed(stats: ListenerStats) -> Family:
+    """Connections that were closed here, by why."""
+    return values(names.CLOSED, [((reason.name.lower(),), count) for reason, count in stats.closed_for.items()])
+
+
 def _errors(parts: Iterable[RequestTimes]) -> dict[str, int]:
     parts = list(parts)
     answered = sum(_sum(part.versions for part in parts).values())

@@ -60,6 +60,7 @@ class AgentMetrics:
             yield listener_families.connections(self.listener)
             yield value(names.UNSENT, self.listener.unsent_bytes)
             yield value(names.HELD_BACK, self.listener.fetches_held_back)
+            yield listener_families.closed(self.listener)
             by_control = parts.service.fenced if parts.service is not None else {}
             yield listener_families.fenced(self.listener, by_control)
 
@@ -82,6 +83,8 @@ class AgentMetrics:
     def _replicas(self, replicas: ReplicaManager, logs: LogManager, wanted: Wanted) -> Iterable[Family]:
         now_ms = self._clock.monotonic_ms()
         yield from timers(names.FLUSHES, {(): logs.flushes}, now_ms)
+        put_off = sum(logs_of.directory.shortages for logs_of in logs.directories)
+        yield value(names.SHORTAGES, put_off + self._assembly.disk_worker.retries)
         began = perf_counter_ns()
         found = look(self._loop, replicas, logs, now_ms)
         yield value(names.SCRAPE_WAIT, (perf_counter_ns() - began) / 1e9)

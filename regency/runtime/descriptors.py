@@ -8,12 +8,35 @@ import resource
 
 logger = logging.getLogger(__name__)
 
+_MOST_OF_LOGS = 16_384
+_LARGEST_RESERVE = 1024
+_PLENTY = 1 << 20
+"""Where there is no limit."""
 _SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 def is_shortage(error: BaseException) -> bool:
     """Whether the process or its machine lacked descriptors or memory: no fault of a disk, and later it may succeed."""
     return isinstance(error, OSError) and error.errno in _SHORTAGES
+
+
+def limit() -> int:
+    """How many descriptors this process may have at once."""
+    soft: int = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return _PLENTY if soft == resource.RLIM_INFINITY else soft
+
+
+def log_share(of: int) -> int:
+    """How many of an agent's descriptors segments and their indexes may keep."""
+    return min(of // 2, _MOST_OF_LOGS)
+
+
+def connection_share(of: int) -> int:
+    """How many of an agent's descriptors the connections of clients may have.
+
+    A quarter is a reserve, for the control plane, ZooKeeper, replication, HTTP and what is written in the background.
+    """
+    return of - log_share(of) - min(of // 4, _LARGEST_RESERVE)
 
 
 def raise_limit() -> None:

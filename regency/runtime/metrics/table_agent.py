@@ -211,6 +211,17 @@ HELD_BACK = own(
     _COUNTER,
     "Fetches of consumers that got no records, as regency.queued.max.response.bytes of answers were unsent.",
 )
+CLOSED = own(
+    "regency_closed_connections",
+    _COUNTER,
+    "Connections the listener closed, and why: too_many by a limit that is set, no_descriptors by that of open files.",
+    ("reason",),
+)
+SHORTAGES = own(
+    "regency_shortages",
+    _COUNTER,
+    "Times something with a log was put off because the process or its machine lacked descriptors, memory or threads.",
+)
 ISR_PENDING = own("regency_isr_changes_pending", _GAUGE, "ISR changes whose outcome is not known yet.")
 SCRAPE_WAIT = own(
     "regency_scrape_loop_seconds", _GAUGE, "Time that reading the partitions took for this scrape, on the data loop."
@@ -267,6 +278,8 @@ AGENT_METRICS: tuple[MetricName, ...] = (
     FENCED,
     UNSENT,
     HELD_BACK,
+    CLOSED,
+    SHORTAGES,
     ISR_PENDING,
     SCRAPE_WAIT,
 )

@@ -63,8 +63,8 @@ def test_answers_do_not_wait_for_the_client_to_acknowledge_the_ones_before(serve
     async def scenario(h: Any) -> None:
         await (await h.connect()).ask(MetadataRequest(topics=[]), 9)
 
-        [accepting] = h.listener._connections
-        accepted = accepting._transport.get_extra_info("socket")
+        [connection] = h.listener._places
+        accepted = connection._transport.get_extra_info("socket")
         assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
 
     serve(scenario)
@@ -74,7 +74,7 @@ def test_the_operating_system_looks_for_peers_that_have_vanished(serve: Serve) -
     async def scenario(h: Any) -> None:
         await (await h.connect()).ask(MetadataRequest(topics=[]), 9)
 
-        [accepting] = h.listener._connections
+        [accepting] = h.listener._places
         accepted = accepting._transport.get_extra_info("socket")
         assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) != 0
 
