@@ -19,6 +19,7 @@ from uuid import UUID
 
 import msgspec
 
+from regency.broker_agent.confirmations import read_office
 from regency.broker_agent.control_service import ControlService
 from regency.broker_agent.isr_store import IsrWriter
 from regency.broker_agent.log.disk import Disk
@@ -34,7 +35,6 @@ from regency.broker_agent.registration import (
     SessionFile,
     ensure_cluster_id,
     ensure_parents,
-    newest_registration,
 )
 from regency.broker_agent.replication.fetcher_pool import FetcherPool, MakeTransport
 from regency.broker_agent.replication.replica_manager import ReplicaManager
@@ -194,7 +194,6 @@ class Assembly:
         self.session = session = await edge.connect()
         stack.callback(session.close)
         await edge.in_contact(lambda: ensure_parents(session))
-        earlier = await edge.in_contact(lambda: newest_registration(session))
         cluster_id = await edge.in_contact(lambda: ensure_cluster_id(session))
         self.logs = logs = await edge.blocking(lambda: self._open_logs(cluster_id))
         stack.push_async_callback(edge.on_loop, logs.close)
@@ -209,7 +208,7 @@ class Assembly:
         stack.callback(self._ports.timer.close)
         stack.push_async_callback(edge.on_loop, replicas.shutdown)
         await edge.serve_clients(replicas, session, cluster_id, stack)
-        self.service = service = self._make_service(session, logs, replicas, configs, earlier)
+        self.service = service = self._make_service(session, logs, replicas, configs)
         await edge.serve_controllers(service, stack)
         await edge.start_beside(replicas, stack)
         stack.callback(registration.stop)
@@ -308,7 +307,6 @@ class Assembly:
         logs: LogManager,
         replicas: ReplicaManager,
         configs: TopicConfigs,
-        earlier: BrokerEpoch,
     ) -> ControlService:
         loop = self._ports.loop
 
@@ -332,7 +330,7 @@ class Assembly:
             configs,
             strays,
             self.broker_epoch,
-            earlier,
+            lambda: read_office(session, self._broker_id),
             shut_down=self._edge.asked_to_stop,
         )
         return service

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from regency.broker_agent import control_messages
-from regency.broker_agent.control_gate import ControlGate, Header, RefusedRequest, RepeatedRequest
+from regency.broker_agent.control_gate import ControlGate, Header, Office, RefusedRequest, RepeatedRequest
 from regency.broker_agent.control_messages import ControlMessageMalformed
 from regency.broker_agent.metadata_cache import MetadataCache, Refused, RulingController
 from regency.broker_agent.replication.api import (
@@ -26,9 +26,8 @@ from regency.broker_agent.replication.api import (
     StopPartition,
 )
 from regency.model.crash_points import crash_point
-from regency.model.errors import RegencyError
+from regency.model.errors import RegencyError, ZnodeMalformed
 from regency.model.ids import (
-    NO_BROKER_EPOCH,
     NO_LEADER_EPOCH,
     ZERO_TOPIC_ID,
     BrokerEpoch,
@@ -45,6 +44,12 @@ logger = logging.getLogger(__name__)
 
 SLICE = 100
 """Partitions handled by the data loop at a time."""
+
+MOST_ASKING = 2
+"""So many requests of unknown epochs may wait for ZooKeeper at a time: the threads that are left serve the controller.
+
+A new controller needs two at most: one for its requests, one for what it asks about logs.
+"""
 
 T = TypeVar("T")
 
@@ -129,8 +134,9 @@ class StrayLogs(Protocol):
 class ControlService:
     """Serves regency.control.v1.AgentControl.
 
-    `own_epoch` tells this broker's registered epoch, -1 before the first registration; `earlier` the newest that a
-    process before this one may have had. `shut_down` has the agent end in order; it is called on the data loop.
+    `own_epoch` tells this broker's registered epoch, -1 before the first registration. `office` asks ZooKeeper who
+    rules and as what this process is registered: blocks, and raises ZkError or ZnodeMalformed. `shut_down` has the
+    agent end in order; it is called on the data loop.
     """
 
     def __init__(
@@ -142,7 +148,7 @@ class ControlService:
         configs: Configs,
         strays: StrayLogs,
         own_epoch: Callable[[], BrokerEpoch],
-        earlier: BrokerEpoch = NO_BROKER_EPOCH,
+        office: Callable[[], Office],
         *,
         shut_down: Callable[[], None],
     ) -> None:
@@ -154,7 +160,10 @@ class ControlService:
         self._strays = strays
         self._own_epoch = own_epoch
         self._shut_down = shut_down
-        self._gate = ControlGate(earlier)
+        self._office = office
+        self._gate = ControlGate()
+        self._asking = 0
+        """Requests that wait for ZooKeeper."""
         self._turn = threading.Lock()
         self._epochs = threading.Lock()
         """Held for moments: while the gate adopts epochs, or compares them for who waits for no turn; and to count."""
@@ -205,8 +214,7 @@ class ControlService:
         It changes nothing, and partitions without a leader wait for it; why it may be read in the middle of another
         request: docs/architecture.md.
         """
-        with self._epochs:
-            refused = self._gate.check_epochs(_header(request.header), self._own_epoch())
+        refused = self._refusal(_header(request.header))
         if refused is not None:
             self._count_fenced((refused.error,))
             return control_pb2.DescribeReplicasResponse(error_code=refused.error, message=refused.why)
@@ -218,11 +226,11 @@ class ControlService:
 
     def shut_down(self, request: control_pb2.ShutDownRequest) -> control_pb2.ControlResponse:
         """Begin to end as at SIGTERM. Has no place in the sequence: leadership is moved away by asking for it."""
+        facts = _header(request.header)
+        refused = self._refusal(facts)
+        if refused is not None:
+            return self._refuse(facts, refused)
         with self._turn:
-            refused = self._gate.check_epochs(_header(request.header), self._own_epoch())
-            if refused is not None:
-                self._count_fenced((refused.error,))
-                return self._stamp(control_pb2.ControlResponse(error_code=refused.error, message=refused.why))
             logger.info("controller %d tells this broker to leave", request.header.controller_id)
             self._call(self._shut_down)
             return self._stamp(control_pb2.ControlResponse())
@@ -231,18 +239,14 @@ class ControlService:
         self, header: control_pb2.Header, work: Callable[[], control_pb2.ControlResponse]
     ) -> control_pb2.ControlResponse:
         facts = _header(header)
+        unconfirmed = self._confirm(facts)
+        if unconfirmed is not None:
+            return self._refuse(facts, unconfirmed)
         with self._turn:
             with self._epochs:
                 verdict = self._gate.admit(facts, self._own_epoch())
             if isinstance(verdict, RefusedRequest):
-                self._count_fenced((verdict.error,))
-                logger.info(
-                    "refused a request of controller %d, epoch %d: %s",
-                    header.controller_id,
-                    header.controller_epoch,
-                    verdict.why,
-                )
-                return self._stamp(control_pb2.ControlResponse(error_code=verdict.error, message=verdict.why))
+                return self._refuse(facts, verdict)
             if isinstance(verdict, RepeatedRequest):
                 return verdict.answer
             crash_point("agent.control.after_admission")
@@ -251,6 +255,47 @@ class ControlService:
             self._gate.answered(facts, answer)
             crash_point("agent.control.after_remembered")
             return answer
+
+    def _refusal(self, header: Header) -> RefusedRequest | None:
+        """Why a request that has no place in the sequence is not executed."""
+        unconfirmed = self._confirm(header)
+        if unconfirmed is not None:
+            return unconfirmed
+        with self._epochs:
+            return self._gate.check_epochs(header, self._own_epoch())
+
+    def _confirm(self, header: Header) -> RefusedRequest | None:
+        """Have ZooKeeper say what is true of epochs not heard of yet; those that are known wait for nothing here."""
+        with self._epochs:
+            own_epoch = self._own_epoch()
+            if not self._gate.is_unheard_of(header, own_epoch):
+                return None
+            busy = self._asking >= MOST_ASKING
+            self._asking += not busy
+        if busy:
+            return RefusedRequest(ErrorCode.NETWORK_EXCEPTION, "other requests of unknown epochs wait for ZooKeeper")
+        try:
+            office = self._office()
+        except (ZkError, ZnodeMalformed) as error:
+            who = f"controller epoch {header.controller_epoch} of broker {header.controller_id}"
+            why = f"{who}, for incarnation {header.broker_epoch}, cannot be confirmed in ZooKeeper: {error}"
+            return RefusedRequest(ErrorCode.NETWORK_EXCEPTION, why)
+        finally:
+            with self._epochs:
+                self._asking -= 1
+        with self._epochs:
+            self._gate.take_in(office, own_epoch)
+        return None
+
+    def _refuse(self, header: Header, refused: RefusedRequest) -> control_pb2.ControlResponse:
+        self._count_fenced((refused.error,))
+        logger.info(
+            "refused a request of controller %d, epoch %d: %s",
+            header.controller_id,
+            header.controller_epoch,
+            refused.why,
+        )
+        return self._stamp(control_pb2.ControlResponse(error_code=refused.error, message=refused.why))
 
     def _begun(
         self, header: control_pb2.Header, work: Callable[[], control_pb2.ControlResponse]

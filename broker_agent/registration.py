@@ -115,13 +115,6 @@ def ensure_cluster_id(session: ZkSession) -> str:
     return znodes.decode_cluster_id(held.path, held.data)
 
 
-def newest_registration(session: ZkSession) -> BrokerEpoch:
-    """An epoch no broker's registration until now is above, and every one from now on is. Raises ZkError."""
-    session.sync(znode_paths.BROKER_IDS)
-    held = session.read(znode_paths.BROKER_IDS)
-    return NO_BROKER_EPOCH if held is None else BrokerEpoch(held.stat.pzxid)
-
-
 def register(
     session: ZkSession,
     broker: Broker,

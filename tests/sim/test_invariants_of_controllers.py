@@ -57,6 +57,7 @@ def test_a_request_of_a_deposed_controller_that_is_carried_out_is_found(story: S
     request = pb.StopReplicaRequest(header=pb.Header(controller_id=1, controller_epoch=1, broker_epoch=-1))
     refused = pb.ControlResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH, controller_epoch=2)
     obedience.answered(request, pb.ControlResponse(controller_epoch=1))
+    story.end_session(story.controller)
     obedience.answered(request, refused)
     with pytest.raises(InvariantBroken, match="deposed-refused"):
         agent.on_control(request, pb.ControlResponse(controller_epoch=2))
@@ -80,22 +81,29 @@ def test_a_request_for_an_earlier_incarnation_that_is_carried_out_is_found(story
 
 
 @pytest.mark.parametrize(
-    ("error", "controller_epoch", "incarnation", "found"),
+    ("error", "sender", "controller_epoch", "incarnation", "found"),
     [
-        (ErrorCode.STALE_CONTROLLER_EPOCH, 1, 9_000, False),
-        (ErrorCode.STALE_CONTROLLER_EPOCH, 2, 9_000, True),
-        (ErrorCode.STALE_CONTROLLER_EPOCH, 3, 9_000, True),
-        (ErrorCode.STALE_BROKER_EPOCH, 2, 8_999, False),
-        (ErrorCode.STALE_BROKER_EPOCH, 2, 9_000, True),
-        (ErrorCode.STALE_BROKER_EPOCH, 2, 9_001, True),
-        (ErrorCode.UNKNOWN_SERVER_ERROR, 2, 9_001, False),
+        (ErrorCode.STALE_CONTROLLER_EPOCH, 1, 1, 0, False),
+        (ErrorCode.STALE_CONTROLLER_EPOCH, 1, 2, 0, True),
+        (ErrorCode.STALE_CONTROLLER_EPOCH, 2, 2, 0, False),
+        (ErrorCode.STALE_CONTROLLER_EPOCH, 1, 3, 0, False),
+        (ErrorCode.STALE_BROKER_EPOCH, 1, 2, -1, False),
+        (ErrorCode.STALE_BROKER_EPOCH, 1, 2, 0, True),
+        (ErrorCode.STALE_BROKER_EPOCH, 1, 2, 1, False),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, 1, 2, 0, False),
     ],
 )
-def test_an_agent_that_refuses_what_is_not_older_than_it_is_found(
-    story: Story, error: ErrorCode, controller_epoch: int, incarnation: int, found: bool
+def test_an_agent_that_refuses_who_is_in_office_and_speaks_to_its_incarnation_is_found(
+    story: Story, error: ErrorCode, sender: int, controller_epoch: int, incarnation: int, found: bool
 ) -> None:
+    """`incarnation` counts from the one as which it is registered."""
+    story.end_session(story.agents[3])
     agent, _ = obedient(story)
-    header = pb.Header(controller_id=1, controller_epoch=controller_epoch, broker_epoch=incarnation)
+    story.register(3)
+    story.end_session(story.controller)
+    story.win(1, story.session(), epoch=2)
+    registered = story.rules.last_epoch(BrokerId(3))
+    header = pb.Header(controller_id=sender, controller_epoch=controller_epoch, broker_epoch=registered + incarnation)
     answer = pb.ControlResponse(controller_epoch=2, broker_epoch=9_000, error_code=error)
     with pytest.raises(InvariantBroken, match="refused-is-older") if found else nullcontext():
         agent.on_control(pb.UpdateMetadataRequest(header=header), answer)

@@ -1,19 +1,26 @@
 from __future__ import annotations
 
-from regency.broker_agent.control_gate import ControlGate, Header, RefusedRequest, RepeatedRequest
-from regency.model.ids import NO_BROKER_EPOCH, BrokerEpoch, BrokerId, ControllerEpoch
+from regency.broker_agent.control_gate import ControlGate, Header, Office, RefusedRequest, RepeatedRequest
+from regency.model.ids import NO_BROKER_EPOCH, NO_LEADER, BrokerEpoch, BrokerId, ControllerEpoch
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import control_pb2
 
 OWN = BrokerEpoch(50)
+RULER = BrokerId(9)
 
 
 def header(seq: int, epoch: int = 3, broker: int = 50) -> Header:
-    return Header(ControllerEpoch(epoch), BrokerEpoch(broker), seq)
+    return Header(ControllerEpoch(epoch), BrokerEpoch(broker), seq, RULER)
+
+
+def confirmed(gate: ControlGate, epoch: int = 3, broker: int = 50, own: BrokerEpoch = OWN) -> ControlGate:
+    """ZooKeeper says that the ruler rules in this epoch, and that this process has this registration."""
+    gate.take_in(Office(ControllerEpoch(epoch), RULER, BrokerEpoch(broker)), own)
+    return gate
 
 
 def gate_at(seq: int, epoch: int = 3) -> ControlGate:
-    gate = ControlGate()
+    gate = confirmed(ControlGate(), epoch)
     assert gate.admit(header(seq, epoch), OWN) is True
     gate.answered(header(seq, epoch), control_pb2.ControlResponse(message=f"answer {seq}"))
     return gate
@@ -30,7 +37,7 @@ def test_a_repeated_request_gets_the_same_answer_from_memory() -> None:
 
 
 def test_a_repeated_request_that_was_never_answered_is_executed() -> None:
-    gate = ControlGate()
+    gate = confirmed(ControlGate())
     gate.admit(header(4), OWN)
     assert gate.admit(header(4), OWN) is False
 
@@ -48,9 +55,35 @@ def test_a_deposed_controller_is_refused_whatever_it_asks() -> None:
 
 
 def test_a_new_controller_begins_a_new_sequence() -> None:
-    gate = gate_at(400, epoch=3)
+    gate = confirmed(gate_at(400, epoch=3), epoch=4)
     assert gate.admit(header(0, epoch=4), OWN) is True
     assert gate.controller_epoch == 4
+
+
+def test_a_controller_that_zookeeper_does_not_know_is_not_obeyed_and_changes_nothing() -> None:
+    gate = gate_at(4, epoch=3)
+    forged = header(1, epoch=2**31 - 1)
+    assert gate.is_unheard_of(forged, OWN)
+    gate.take_in(Office(ControllerEpoch(3), RULER, OWN), OWN)
+    refused = gate.admit(forged, OWN)
+    why = "ZooKeeper says that broker 9 rules, in controller epoch 3, not broker 9 in 2147483647"
+    assert refused == RefusedRequest(ErrorCode.STALE_CONTROLLER_EPOCH, why)
+    assert (gate.controller_epoch, gate.admit(header(5), OWN)) == (3, False)
+
+
+def test_nobody_is_obeyed_while_nobody_rules() -> None:
+    gate = gate_at(4, epoch=3)
+    gate.take_in(Office(ControllerEpoch(4), NO_LEADER, OWN), OWN)
+    for sender in (RULER, NO_LEADER):
+        refused = gate.admit(Header(ControllerEpoch(4), OWN, 1, sender), OWN)
+        assert isinstance(refused, RefusedRequest) and "nobody rules" in refused.why
+
+
+def test_known_epochs_are_not_asked_about() -> None:
+    gate = gate_at(4)
+    assert not gate.is_unheard_of(header(5), OWN)
+    assert not gate.is_unheard_of(header(5, epoch=2, broker=49), OWN)
+    assert not confirmed(gate, epoch=4).is_unheard_of(header(1, epoch=4), OWN)
 
 
 def test_a_request_for_an_earlier_incarnation_is_refused() -> None:
@@ -58,31 +91,41 @@ def test_a_request_for_an_earlier_incarnation_is_refused() -> None:
     assert isinstance(refused, RefusedRequest) and refused.error is ErrorCode.STALE_BROKER_EPOCH
 
 
-def test_a_request_for_a_later_incarnation_is_taken_and_begins_a_new_sequence() -> None:
+def test_a_request_for_a_later_incarnation_is_taken_once_zookeeper_knows_it_and_begins_a_new_sequence() -> None:
     gate = gate_at(400)
+    assert gate.is_unheard_of(header(1, broker=60), OWN)
+    assert isinstance(gate.admit(header(1, broker=60), OWN), RefusedRequest)
+    assert confirmed(gate, broker=60).admit(header(1, broker=60), OWN) is True
+    for own in (OWN, BrokerEpoch(60)):
+        refused = gate.admit(header(2, broker=50), own)
+        assert isinstance(refused, RefusedRequest) and refused.error is ErrorCode.STALE_BROKER_EPOCH
+        assert gate.admit(header(2, broker=60), own) is False
+
+
+def test_a_lower_registration_counts_where_zookeeper_went_back() -> None:
+    gate = confirmed(gate_at(400), broker=60)
     assert gate.admit(header(1, broker=60), OWN) is True
-    refused = gate.admit(header(2, broker=50), OWN)
-    assert isinstance(refused, RefusedRequest) and refused.error is ErrorCode.STALE_BROKER_EPOCH
+    lower = BrokerEpoch(7)
+    assert not gate.is_unheard_of(header(1, broker=7), lower)
+    assert gate.admit(header(1, broker=7), lower) is True
+    assert isinstance(gate.admit(header(2, broker=60), lower), RefusedRequest)
 
 
 def test_a_request_that_names_no_incarnation_is_taken() -> None:
     assert gate_at(4).admit(header(5, broker=-1), OWN) is False
 
 
-def test_a_request_before_the_first_registration_is_taken() -> None:
-    assert ControlGate().admit(header(1, broker=50), BrokerEpoch(-1)) is True
-
-
-def test_what_was_meant_for_a_process_before_this_one_is_refused_also_before_it_is_registered() -> None:
-    gate = ControlGate(earlier=BrokerEpoch(60))
-    for seq, epoch in ((1, 50), (2, 60)):
-        refused = gate.admit(header(seq, broker=epoch), NO_BROKER_EPOCH)
-        assert isinstance(refused, RefusedRequest) and refused.error is ErrorCode.STALE_BROKER_EPOCH
-    assert gate.admit(header(1, broker=61), NO_BROKER_EPOCH) is True
+def test_before_the_registration_is_known_only_what_zookeeper_says_is_meant_for_this_process_is_taken() -> None:
+    gate, unregistered = ControlGate(), NO_BROKER_EPOCH
+    assert gate.is_unheard_of(header(1), unregistered)
+    refused = confirmed(gate, broker=-1, own=unregistered).admit(header(1), unregistered)
+    assert isinstance(refused, RefusedRequest) and refused.error is ErrorCode.STALE_BROKER_EPOCH
+    assert confirmed(gate, own=unregistered).admit(header(1), unregistered) is True
 
 
 def test_an_epoch_is_of_one_controller_only() -> None:
     gate = gate_at(4, epoch=3)
     refused = gate.admit(Header(ControllerEpoch(3), OWN, 5, BrokerId(7)), OWN)
     assert isinstance(refused, RefusedRequest) and refused.error is ErrorCode.STALE_CONTROLLER_EPOCH
+    gate.take_in(Office(ControllerEpoch(4), BrokerId(7), OWN), OWN)
     assert gate.admit(Header(ControllerEpoch(4), OWN, 1, BrokerId(7)), OWN) is True

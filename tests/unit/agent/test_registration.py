@@ -12,7 +12,6 @@ from regency.broker_agent.registration import (
     SessionFile,
     ensure_cluster_id,
     ensure_parents,
-    newest_registration,
     register,
 )
 from regency.model import znode_paths, znodes
@@ -312,10 +311,3 @@ def test_a_persistent_znode_under_the_brokers_id_is_nobodys_leftover(session, se
     with pytest.raises(BrokerIdTaken):
         enter(session, sessions)
     assert session.read(PATH).data == b"{}"
-
-
-def test_a_registration_is_above_everything_there_was_before(session, another_session, sessions: SessionFile) -> None:
-    enter(another_session, sessions)
-    earlier = newest_registration(session)
-
-    assert another_session.read(PATH).stat.czxid <= earlier < enter(session, sessions).epoch

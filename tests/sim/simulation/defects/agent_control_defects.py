@@ -47,13 +47,14 @@ def _any_incarnation(patch: Patch) -> None:
 
 
 def _earlier_processes(patch: Patch) -> None:
-    begin = ControlGate.__init__
+    check = ControlGate.check_epochs
 
-    def init(self: ControlGate, earlier: BrokerEpoch = NO_BROKER_EPOCH) -> None:
-        del earlier
-        begin(self)
+    def trusting(self: ControlGate, header: Header, own_epoch: BrokerEpoch) -> RefusedRequest | None:
+        refused = check(self, header, own_epoch)
+        stale = refused is not None and refused.error is ErrorCode.STALE_BROKER_EPOCH
+        return None if stale and own_epoch == NO_BROKER_EPOCH else refused
 
-    patch.set(ControlGate, "__init__", init)
+    patch.set(ControlGate, "check_epochs", trusting)
 
 
 def _any_number(patch: Patch) -> None:

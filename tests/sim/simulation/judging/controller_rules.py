@@ -95,16 +95,19 @@ class Obedience:
                     raise broken("new-partitions-placed", f"broker {agent.broker_id} has no place for {partition}")
 
     def _check_stale(self, header: pb.Header, answer: pb.ControlResponse) -> None:
-        """Whether what it refused whole is older than what it knows."""
+        """Whether who was refused is in office no more, or spoke to an incarnation that is over."""
         refused = f"broker {self._agent.broker_id} refuses what {header.controller_id} asked"
-        if answer.error_code == ErrorCode.STALE_CONTROLLER_EPOCH and header.controller_epoch >= answer.controller_epoch:
-            raise broken(
-                "refused-is-older",
-                f"{refused} in controller epoch {header.controller_epoch}, it obeys {answer.controller_epoch}",
-            )
-        known = max(self._earlier + 1, self._incarnation, answer.broker_epoch)
-        if answer.error_code == ErrorCode.STALE_BROKER_EPOCH and header.broker_epoch >= known:
-            raise broken("refused-is-older", f"{refused} of incarnation {header.broker_epoch}, it is {known} at least")
+        zookeeper, epoch = self._zookeeper, header.controller_epoch
+        in_office = zookeeper.is_ruled and epoch == zookeeper.controller_epoch
+        if (
+            answer.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+            and in_office
+            and header.controller_id == zookeeper.winners[epoch]
+        ):
+            raise broken("refused-is-older", f"{refused} in controller epoch {epoch}, in which it rules")
+        registered, _ = zookeeper.brokers.get(self._agent.broker_id, (NO_BROKER_EPOCH, 0))
+        if answer.error_code == ErrorCode.STALE_BROKER_EPOCH and header.broker_epoch == registered > self._earlier:
+            raise broken("refused-is-older", f"{refused} of incarnation {registered}, as which it is registered")
 
     def _check_older(self, request: pb.LeaderAndIsrRequest | pb.StopReplicaRequest, answer: pb.ControlResponse) -> None:
         """Whether what it fenced is older than what it holds."""

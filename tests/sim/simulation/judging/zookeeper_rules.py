@@ -92,6 +92,8 @@ class ZookeeperRules:
         self.brokers: dict[BrokerId, tuple[int, int]] = {}
         """Broker epoch and session of who is registered."""
         self.controller_epoch = 0
+        self.is_ruled = False
+        """Whether who won the last controller epoch is in office: /controller stands."""
         self.winners: dict[int, BrokerId] = {}
         """The broker that won each controller epoch."""
         self.winning_sessions: dict[int, int] = {}
@@ -165,8 +167,9 @@ class ZookeeperRules:
         """What becomes of /controller and /controller_epoch."""
         created = epoch = None
         for write in txn.writes:
-            if write.path == paths.CONTROLLER and write.kind == "create":
-                created = write
+            if write.path == paths.CONTROLLER:
+                self.is_ruled = write.kind == "create"
+                created = write if self.is_ruled else created
             elif write.path == paths.CONTROLLER_EPOCH:
                 epoch = write
         if epoch is not None and epoch.kind == "create" and self._epoch_version < 0 and created is None:

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from regency.broker_agent.control_gate import Office
 from regency.broker_agent.control_service import ControlService
 from regency.broker_agent.metadata_cache import MetadataCache
 from regency.broker_agent.replication.api import (
@@ -19,6 +20,7 @@ from regency.broker_agent.replication.api import (
 from regency.model.ids import (
     BrokerEpoch,
     BrokerId,
+    ControllerEpoch,
     LeaderEpoch,
     Offset,
     TopicId,
@@ -152,9 +154,20 @@ class Agent:
             self.settings,
             self.strays,
             lambda: self.epoch,
+            self.ask_zookeeper,
             shut_down=self.leave,
         )
         self.seq = 0
+        self.ruling = 3
+        """Controller epoch in which broker 9 rules, as ZooKeeper says."""
+        self.zookeeper_away = False
+        self.asked = 0
+
+    def ask_zookeeper(self) -> Office:
+        self.asked += 1
+        if self.zookeeper_away:
+            raise ZkConnectionLost("no contact")
+        return Office(ControllerEpoch(self.ruling), BrokerId(9), self.epoch)
 
     def leave(self) -> None:
         self.left += 1

@@ -80,6 +80,7 @@ def test_strays_are_looked_for_among_what_all_pieces_of_a_full_request_left_out(
     names = [TopicPartition("flights", partition) for partition in range(4)]
     assert agent.strays.told == ["begin", names[:2], names[3:], "all named"]
     assert agent.strays.looked_at == [names[:2], names[2:3], names[3:]]
+    agent.ruling = 4
     agent.lead(controller_epoch=4)
     assert agent.strays.told[-1] == "begin"
 
