@@ -145,3 +145,21 @@ def test_every_agent_is_killed_at_once_and_the_log_recovers(
     cluster.wait_healthy(30)
     kept.write(COUNT)
     kept.assert_nothing_lost()
+
+
+@pytest.mark.parametrize("asks", [True, False])
+def test_a_broker_that_stops_asks_to_be_relieved_of_leadership_unless_it_shall_not(
+    new_cluster: Callable[..., Cluster],
+    create_topic: Callable[..., None],
+    look: Callable[..., Any],
+    eventually: Any,
+    asks: bool,
+) -> None:
+    """controlled.shutdown.enable: without it the controller learns from ZooKeeper that the broker has gone."""
+    cluster = new_cluster(brokers=2, settings={"controlled.shutdown.enable": str(asks).lower()})
+    create_topic(cluster, partitions=2, replication=2)
+    stays = cluster.controller_id()
+    assert cluster.stop(other_than(cluster, stays))
+    eventually(lambda: set(look(cluster).leaders().values()) == {stays}, within=30)
+    told = (cluster.directory / f"agent-{stays}" / "agent.log").read_text()
+    assert ("it asked for a controlled shutdown" in told) is asks

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from regency.broker_agent import incarnations
-from regency.broker_agent.isr_store import IsrWriter
+from regency.broker_agent.isr_store import NOTIFY_PARTITIONS, IsrWriter
 from regency.broker_agent.ports import IsrChange, IsrNotWritten, IsrOutcome, IsrUnknown, IsrWritten
 from regency.model import znode_paths, znodes
 from regency.model.clock import ManualClock
@@ -120,6 +120,18 @@ def test_a_stream_of_changes_is_announced_within_half_a_second(writing: Writing)
         writing.run()
         writing.clock.advance(49)
     assert writing.notifications() == [(FLIGHTS,)]
+
+
+def test_a_notification_names_no_more_partitions_than_a_znode_has_room_for(writing: Writing) -> None:
+    """ZooKeeper takes a megabyte (jute.maxbuffer); these topics have names as long as they may be."""
+    partitions = [TopicPartition("t" * 249, number) for number in range(NOTIFY_PARTITIONS + 1)]
+    for partition in partitions:
+        writing.writer._to_announce(partition)
+    writing.clock.advance(1_000)
+    writing.run()
+    writing.run()
+    assert writing.notifications() == [tuple(partitions[:-1]), tuple(partitions[-1:])]
+    assert max(len(node.data) for node in writing.session.server.nodes.values()) < 1_000_000
 
 
 def test_somebody_elses_write_is_left_alone(writing: Writing) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from regency.controller.events import NotController
 from regency.controller.partition_creation import CreatePartitions, MorePartitions
+from regency.controller.reassignment import AGAIN_MS
 from regency.controller.reassignment_events import AlterReassignments
 from regency.model import znode_paths as paths
 from regency.model import znodes
+from regency.model.crash_points import observe
 from regency.model.facts import ReplicaAssignment
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
@@ -118,6 +120,25 @@ def test_a_topic_that_is_written_while_it_moves_ends_there(four):
     four.settle()
     assert four.assigned() == ReplicaAssignment((2,))
     assert four.state("t")[:2] == (2, (2,))
+
+
+def test_a_step_that_others_kept_from_being_written_is_tried_again_a_while_later(four):
+    four.write_topic("t", {0: [1]})
+    topic = paths.topic("t")
+
+    def write_it_too(point: str) -> None:
+        if point == "controller.reassignment.before_write":
+            four.ensemble.put(topic, four.ensemble.nodes[topic].data)
+
+    observe(write_it_too)
+    try:
+        four.write_asked(t=(2,))
+    finally:
+        observe(None)
+    four.pass_time(AGAIN_MS - 1)
+    assert four.under_way() == {}
+    four.pass_time(1)
+    assert four.under_way() == {T0: ReplicaAssignment((2, 1), (2,), (1,))}
 
 
 def test_a_topic_is_deleted_when_its_reassignment_is_over(four):
