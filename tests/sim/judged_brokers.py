@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+from simulation.disk_files import File
 from simulation.judging.facts import Facts
 from simulation.judging.hosted_rows import HostedRows
 from simulation.judging.replica_rules import ReplicaRules
@@ -32,6 +33,13 @@ builders = _load_builders()
 TP: TopicPartition = builders.TP
 
 
+def file_of(path: Path) -> File:
+    """A real file as it is now."""
+    file = File(0)
+    file.write(path.read_bytes(), 0)
+    return file
+
+
 class Judged:
     """A cluster moved by hand, and the rules that look at it."""
 
@@ -41,7 +49,7 @@ class Judged:
         self.facts.min_insync[TP.topic] = 2
         self.zookeeper = ZookeeperRules(self.facts, lambda: 0)
         self.agents: dict[BrokerId, Any] = {}
-        self.rules = ReplicaRules(self, self.facts, self.zookeeper, lambda _, path: path.read_bytes())
+        self.rules = ReplicaRules(self, self.facts, self.zookeeper, lambda _, path: file_of(path))
         self.hosted: dict[int, HostedRows] = {}
         for number in (1, 2, 3):
             self.start(number)

@@ -151,8 +151,8 @@ def damage_log(well: Well) -> None:
     """Another checksum of the first batch."""
     agent = well.follower()
     path = agent.logs.get(TP).directory / "00000000000000000000.log"
-    content: bytearray = well.world.hosts[agent.broker_id].disk.tree.file(str(path)).content
-    content[17] ^= 1
+    file = well.world.hosts[agent.broker_id].disk.tree.file(str(path))
+    file.write(bytes([file.content[17] ^ 1]), 17)
 
 
 def never_leave(well: Well) -> None:

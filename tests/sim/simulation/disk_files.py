@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from regency.model.record_batch import Buffer
 
@@ -28,6 +28,9 @@ _WORDS: Final = {
 """Not the machine's own words, which differ from machine to machine."""
 
 
+UNCHANGED: Final = 1 << 62
+
+
 def refusal(number: int, path: str) -> OSError:
     """The OSError, of the right subclass, that the operating system would raise."""
     return OSError(number, _WORDS[number], path)
@@ -36,13 +39,17 @@ def refusal(number: int, path: str) -> OSError:
 class File:
     """Bytes as the page cache has them, and how to get back to what was synced."""
 
-    __slots__ = ("_undo", "content", "lock_owner", "written_ms")
+    __slots__ = ("_undo", "changed_from", "content", "lock_owner", "seen", "written_ms")
 
     def __init__(self, now_ms: int) -> None:
         self.content = bytearray()
         self.written_ms = now_ms
         """When it was changed, by the wall clock that its machine had then."""
         self.lock_owner: object | None = None
+        self.seen: list[Any] = []
+        """What has been read of it behind the back of its owner, in order of bytes."""
+        self.changed_from = UNCHANGED
+        """The lowest byte that was overwritten or cut off since then."""
         self._undo: list[tuple[int, bytes, int, int]] = []
         """Per change: position, the bytes that were there, size before, and bytes written (-1: the file was cut)."""
 
@@ -63,6 +70,7 @@ class File:
             return
         if position > size:
             content.extend(bytes(position - size))
+        self._changes(position)
         self._undo.append((position, bytes(content[position : position + length]), size, length))
         content[position : position + length] = data
 
@@ -71,6 +79,7 @@ class File:
         content = self.content
         before = len(content)
         if size < before:
+            self._changes(size)
             self._undo.append((size, bytes(content[size:]), before, -1))
             del content[size:]
         elif size > before:
@@ -103,14 +112,19 @@ class File:
 
     def _take_back(self, position: int, before: bytes, size: int, length: int) -> None:
         content = self.content
+        self._changes(position)
         if length < 0:
             content += before
         else:
             content[position : position + length] = before
             del content[size:]
 
+    def _changes(self, position: int) -> None:
+        self.changed_from = min(self.changed_from, position)
+
     def _put(self, position: int, data: bytes) -> None:
         content = self.content
+        self._changes(position)
         if position > len(content):
             content.extend(bytes(position - len(content)))
         content[position : position + len(data)] = data

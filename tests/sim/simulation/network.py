@@ -7,6 +7,7 @@ A peer that is dead but reachable refuses. A request may arrive long after its s
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache, partial
 from typing import Any, Protocol
 
 from simulation.kernel.scheduler import Process, Scheduler, Timer
@@ -99,17 +100,42 @@ class _Endpoint:
 class Call:
     """A request on its way, and its answer."""
 
-    __slots__ = ("_abandoned", "_done", "_hang_up", "_withdraw", "answered", "caller", "source", "timer")
+    __slots__ = (
+        "_abandoned",
+        "_done",
+        "_network",
+        "_withdraw",
+        "address",
+        "answered",
+        "caller",
+        "channel",
+        "endpoint",
+        "request",
+        "source",
+        "timer",
+    )
 
     def __init__(
-        self, caller: Process, source: str, done: Callable[[Any], None], hang_up: Callable[[Call], None]
+        self,
+        network: Network,
+        caller: Process,
+        source: str,
+        address: str,
+        request: Any,
+        done: Callable[[Any], None],
+        channel: Channel | None,
     ) -> None:
         self.caller = caller
-        self._hang_up = hang_up
         self.source = source
+        self.address = address
+        self.request = request
+        self.channel = channel
         self.answered = False
         self.timer: Timer | None = None
-        self._done = done
+        self.endpoint: _Endpoint | None = None
+        """Who serves it, from its arrival on."""
+        self._network = network
+        self._done: Callable[[Any], None] | None = done
         self._abandoned = False
         self._withdraw: Callable[[], None] | None = None
 
@@ -120,25 +146,50 @@ class Call:
         self.answered = True
         if self.timer is not None:
             self.timer.cancel()
-        if not self._abandoned:
-            self._done(outcome)
+            self.timer = None
+        done, self._done = self._done, None
+        if done is not None and not self._abandoned:
+            done(outcome)
+
+    def time_out(self) -> None:
+        """The caller has waited long enough."""
+        if not self.answered:
+            self.finish(NetFailed("no answer in time"))
+            self._network.hang_up(self)
 
     def close(self) -> None:
         """The caller closes the connection: he is told nothing any more."""
         if not self.answered:
             self._abandoned = True
             self.finish(None)
-            self._hang_up(self)
+            self._network.hang_up(self)
 
-    def withdraw_with(self, withdraw: Callable[[], None] | None) -> None:
-        """What the server does when it learns that nobody waits."""
-        self._withdraw = withdraw
+    def arrive(self) -> None:
+        """It is where it was sent."""
+        self._network.arrive(self)
+
+    def serve(self) -> None:
+        """Its turn has come on the server's process."""
+        endpoint = self.endpoint
+        assert endpoint is not None
+        withdraw = endpoint.serve(self.request, self.respond)
+        if self in endpoint.calls:
+            self._withdraw = withdraw
+
+    def respond(self, answer: Any) -> None:
+        """The server answers: once, and not where nobody waits any more."""
+        endpoint = self.endpoint
+        assert endpoint is not None
+        if self in endpoint.calls:
+            del endpoint.calls[self]
+            self._withdraw = None
+            self._network.back(endpoint.host, self, answer, self.channel)
 
     def withdraw(self) -> None:
         """The server learns that nobody waits."""
-        if self._withdraw is not None:
-            self._withdraw()
-            self._withdraw = None
+        withdraw, self._withdraw = self._withdraw, None
+        if withdraw is not None:
+            withdraw()
 
 
 class Network:
@@ -157,10 +208,11 @@ class Network:
     def link(self, source: str, target: str) -> Link:
         """The link from one host to another."""
         key = (source, target)
-        link = self._links.get(key)
-        if link is None:
+        try:
+            return self._links[key]
+        except KeyError:
             link = self._links[key] = Link()
-        return link
+            return link
 
     def links(self) -> list[tuple[tuple[str, str], Link]]:
         """Every link that was ever used, in order of names."""
@@ -206,13 +258,12 @@ class Network:
         """Send a request; `done` is called once on the caller's process with the answer, or NetFailed."""
         caller.check_alive()
         scheduler = self._scheduler
-        call = Call(caller, source, done, lambda closed: self._hang_up(address, closed))
-        call.timer = scheduler.at(timeout_us, lambda: self._timed_out(address, call), caller)
+        call = Call(self, caller, source, address, request, done, channel)
+        call.timer = scheduler.at(timeout_us, call.time_out, caller)
         if self.tap is not None and self.tap(caller, source, address, request):
             self._lost("request", source, address)
             return call
-        link = self.link(source, address.partition(":")[0])
-        delay = self._delay(link)
+        delay = self._delay(self.link(source, _host(address)))
         if channel is not None and (delay is None or channel.stalled_there):
             channel.stalled_there, delay = True, None
         if delay is None:
@@ -220,30 +271,27 @@ class Network:
             return call
         if channel is not None:
             delay = channel.there(scheduler.now_us + delay) - scheduler.now_us
-        scheduler.at(delay, lambda: self._arrive(address, call, request, channel))
+        scheduler.at(delay, call.arrive)
         return call
 
     def deliver(self, caller: Process, source: str, address: str, request: Any) -> None:
         """What the network had kept of a request arrives now, or a copy of it; nobody waits for the answer."""
-        self._arrive(address, Call(caller, source, lambda _: None, lambda _: None), request, None)
+        self.arrive(Call(self, caller, source, address, request, _nobody, None))
 
-    def _arrive(self, address: str, call: Call, request: Any, channel: Channel | None) -> None:
-        endpoint = self._endpoints.get(address)
+    # What calls do
+
+    def arrive(self, call: Call) -> None:
+        """A request is where it was sent: it is served, or refused."""
+        endpoint = self._endpoints.get(call.address)
         if endpoint is None or not endpoint.process.alive:
-            self._back(address.partition(":")[0], call, NetFailed("the connection was refused", unsent=True), None)
+            self.back(_host(call.address), call, NetFailed("the connection was refused", unsent=True), None)
             return
+        call.endpoint = endpoint
         endpoint.calls[call] = None
-        self._scheduler.at(0, lambda: self._serve(endpoint, call, request, channel), endpoint.process)
+        self._scheduler.at(0, call.serve, endpoint.process)
 
-    def _serve(self, endpoint: _Endpoint, call: Call, request: Any, channel: Channel | None) -> None:
-        def respond(answer: Any) -> None:
-            if call in endpoint.calls:
-                del endpoint.calls[call]
-                self._back(endpoint.host, call, answer, channel)
-
-        call.withdraw_with(endpoint.serve(request, respond))
-
-    def _back(self, host: str, call: Call, answer: Any, channel: Channel | None) -> None:
+    def back(self, host: str, call: Call, answer: Any, channel: Channel | None) -> None:
+        """An answer leaves a host."""
         delay = self._delay(self.link(host, call.source))
         if channel is not None and (delay is None or channel.stalled_back):
             channel.stalled_back, delay = True, None
@@ -253,7 +301,16 @@ class Network:
         scheduler = self._scheduler
         if channel is not None:
             delay = channel.back(scheduler.now_us + delay) - scheduler.now_us
-        scheduler.at(delay, lambda: call.finish(answer), call.caller)
+        scheduler.at(delay, partial(call.finish, answer), call.caller)
+
+    def hang_up(self, call: Call) -> None:
+        """The caller has closed the connection, which the server learns where the link lets it."""
+        endpoint = self._endpoints.get(call.address)
+        if endpoint is None or call not in endpoint.calls:
+            return
+        delay = self._delay(self.link(call.source, endpoint.host))
+        if delay is not None:
+            self._scheduler.at(delay, partial(self._withdrawn, endpoint, call), endpoint.process)
 
     def _delay(self, link: Link) -> int | None:
         chance = self._scheduler.random
@@ -263,20 +320,6 @@ class Network:
         if link.extra_us and (link.late >= 1 or chance.random() < link.late):
             delay += int(chance.random() * link.extra_us)
         return delay
-
-    def _timed_out(self, address: str, call: Call) -> None:
-        if not call.answered:
-            call.finish(NetFailed("no answer in time"))
-            self._hang_up(address, call)
-
-    def _hang_up(self, address: str, call: Call) -> None:
-        """The caller has closed the connection, which the server learns where the link lets it."""
-        endpoint = self._endpoints.get(address)
-        if endpoint is None or call not in endpoint.calls:
-            return
-        delay = self._delay(self.link(call.source, endpoint.host))
-        if delay is not None:
-            self._scheduler.at(delay, lambda: self._withdrawn(endpoint, call), endpoint.process)
 
     def _withdrawn(self, endpoint: _Endpoint, call: Call) -> None:
         if call in endpoint.calls:
@@ -289,10 +332,19 @@ class Network:
 
     def _broken(self, endpoint: _Endpoint, call: Call, why: str) -> None:
         del endpoint.calls[call]
-        self._back(endpoint.host, call, NetFailed(why), None)
+        self.back(endpoint.host, call, NetFailed(why), None)
         if endpoint.process.alive:
             self._scheduler.at(0, call.withdraw, endpoint.process)
 
     def _lost(self, what: str, source: str, target: str) -> None:
         if self.observe is not None:
             self.observe(what, source, target)
+
+
+def _nobody(_: Any) -> None:
+    """Nobody waits for an answer."""
+
+
+@cache
+def _host(address: str) -> str:
+    return address.partition(":")[0]

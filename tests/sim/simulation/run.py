@@ -82,6 +82,11 @@ def run(seed: int, shape: Shape, *, trace: Trace | None = None, defect: str = ""
 
     With a defect it is the run that exposes it (`exposing`).
     """
+    with no_collection():
+        return _run(seed, shape, trace, defect)
+
+
+def _run(seed: int, shape: Shape, trace: Trace | None, defect: str) -> RunResult:
     began = time.process_time()
     shape = fitted(exposing(shape, defect), seed)
     scheduler = Scheduler(seed, trace)
@@ -94,7 +99,6 @@ def run(seed: int, shape: Shape, *, trace: Trace | None = None, defect: str = ""
         stack.enter_context(slowly(shape, seed))
         stack.enter_context(planted(defect))
         stack.enter_context(log_lines(scheduler))
-        stack.enter_context(no_collection())
         try:
             run_.play()
         except (InvariantBroken, HistoryWrong, NotConverged, SimulationStuck) as error:
@@ -170,6 +174,7 @@ class _Run:
                 if process is not None:
                     process.kill()
         self.workload.end()
+        self._scheduler.close()
 
     def _converge(self) -> None:
         """Wait until all is well, then read everything back. Raises NotConverged."""
@@ -233,12 +238,16 @@ def _names() -> list[str]:
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """The garbage collector may run code of a simulated process at any moment: not within a run."""
+    """The garbage collector may run code of a simulated process at any moment: not within a run, but right after it.
+
+    All that is garbage then is young: older objects, of which there are many, are not looked at.
+    """
     was = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
+        gc.collect(0)
         if was:
             gc.enable()
 

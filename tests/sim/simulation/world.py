@@ -68,16 +68,13 @@ class World:
         self.network = Network(scheduler)
         self.zookeeper = Ensemble(scheduler)
         self.hosts = {BrokerId(number): Host(self, BrokerId(number)) for number in range(1, shape.brokers + 1)}
+        self.agents: dict[BrokerId, SimAgent] = {}
+        """The agent of every broker that was ever started, alive or dead, by number."""
         self.zk_links: dict[str, ZkLink] = {}
         self.errands: list[str] = []
         """What clients of the cluster have begun and will go on with, in words."""
         self.on_started: list[Callable[[SimAgent], None]] = []
         """Told of every agent process that begins."""
-
-    @property
-    def agents(self) -> dict[BrokerId, SimAgent]:
-        """The agent of every broker that was ever started, alive or dead."""
-        return {broker: host.agent for broker, host in self.hosts.items() if host.agent is not None}
 
     @property
     def controllers(self) -> dict[BrokerId, SimController]:
@@ -96,6 +93,7 @@ class World:
         settings = settings_of(self.shape, broker)
         agent = SimAgent(self.scheduler, self.network, process, settings, host.disk.mount(process), self._open_session)
         host.agent = agent
+        self.agents = {each: host.agent for each, host in self.hosts.items() if host.agent is not None}
         process.on_death(lambda: self._agent_died(host, agent))
         self.note("start", process.name, "process %d starts", host.starts)
         self.scheduler.spawn(process, "main", lambda: self._main(host, agent))

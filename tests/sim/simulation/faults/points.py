@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from regency.model import crash_points
-from simulation.kernel.scheduler import Process, Scheduler
+from simulation.kernel.scheduler import Process, ProcessDied, Scheduler
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,8 +82,8 @@ class Points:
 
     def _reached(self, name: str) -> None:
         process = self._scheduler.process
-        if process is not None:
-            process.check_alive()
+        if process is not None and not process.alive:
+            raise ProcessDied
         self.passed[name] += 1
         if not self._armed or process is None:
             return

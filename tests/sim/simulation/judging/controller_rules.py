@@ -150,8 +150,9 @@ class Obedience:
         gate = service._gate
         if gate.controller_epoch != self._epoch:
             self._check_obeyed(gate.controller_epoch, gate._controller)
-        last = gate.controller_epoch, gate._broker_epoch, gate._seq
-        if last != self._last:
+        last = self._last
+        if gate._seq != last[2] or gate._broker_epoch != last[1] or gate.controller_epoch != last[0]:
+            last = gate.controller_epoch, gate._broker_epoch, gate._seq
             if last[:2] == self._last[:2] and last < self._last:
                 raise broken(
                     "requests-in-order",

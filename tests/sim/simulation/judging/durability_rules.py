@@ -29,7 +29,7 @@ class DurabilityRules:
         """A step of a process is over: a log that it had and has no more was deleted or set aside, and is let go."""
         if logs is None:
             return
-        now = list(logs.all().values())
+        now = list(logs._logs.values())
         manager, before = self._present.get(broker, (None, now))
         if manager is logs and before == now:
             return
@@ -98,11 +98,11 @@ class CheckpointRules:
             self.over()
             return
         for directory, held in logs._directories.items():
-            decided = directory.high_watermarks._decided
-            if directory not in self._decided:
-                self._watch(directory, logs)
-            if decided == self._decided.get(directory):
+            decided, known = directory.high_watermarks._decided, self._decided.get(directory)
+            if decided == known:
                 continue
+            if known is None:
+                self._watch(directory, logs)
             self._decided[directory] = decided
             before, marks = self._marks.get(directory), dict(held.high_watermarks)
             self._marks[directory] = marks

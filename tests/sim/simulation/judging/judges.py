@@ -201,9 +201,9 @@ class Judges:
         at_ms = self._scheduler.now_us // 1_000
         self.facts.log_starts.append(LogStartMoved(topic, number, at_ms, log_start, str(topic_id)))
 
-    def _peek(self, broker: BrokerId, path: Path) -> bytearray | None:
+    def _peek(self, broker: BrokerId, path: Path) -> File | None:
         node = self._world.hosts[broker].disk.tree.look(str(path))
-        return node.content if isinstance(node, File) else None
+        return node if isinstance(node, File) else None
 
 
 def _all(

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from regency.broker_agent.log.partition_log import PartitionLog
 from regency.broker_agent.log.producer_state import ProducerStates
 from regency.broker_agent.replication.partition import Partition
 from regency.model.ids import BrokerId, Offset, TopicId
-from regency.model.record_batch import HEADER_BYTES, read_header
 from simulation.judging.facts import Digest
 from simulation.judging.invariants import broken
-from simulation.judging.log_digests import LogCursor, Peek
+from simulation.judging.log_digests import LogCursor, Peek, batches_of
 
 Key = tuple[TopicId, int]
 """A partition, by the topic's identity."""
@@ -96,15 +93,9 @@ class LogRules:
 
     def _replayed(self, broker: BrokerId, log: PartitionLog) -> ProducerStates:
         producers = ProducerStates()
-        for segment in log._segments:
-            data: Any = self._peek(broker, segment.log.path) or b""
-            position = 0
-            while len(data) - position >= HEADER_BYTES:
-                header = read_header(data, position)
-                position += header.size
-                if position > len(data) or header.next_offset > log.log_end_offset:
-                    break
-                producers.update(header)
+        for batch in batches_of(broker, log, self._peek):
+            if batch.digest.next_offset <= log.log_end_offset:
+                producers.update(batch.header)
         return producers
 
 

@@ -65,18 +65,19 @@ class ReplicaRules:
 
     def look(self, hosted: HostedRows) -> None:
         """A step of the agent's process is over."""
-        replicas = hosted.agent.replicas
-        self._durability.look(hosted.agent.broker_id, hosted.agent.logs)
+        agent = hosted.agent
+        replicas = agent.replicas
+        self._durability.look(agent.broker_id, agent.logs)
         if replicas is None:
             return
-        rows = hosted.rows
-        if len(rows) != len(replicas._hosting.partitions):
+        rows, hosting = hosted.rows, replicas._hosting
+        if len(rows) != len(hosting.partitions):
             self.refresh(hosted)
             rows = hosted.rows
         for row in rows:
             partition, log = row.partition, row.log
             if partition.log is not log:
-                self._moved(hosted.agent, row)
+                self._moved(agent, row)
                 log = row.log
             if (
                 log._log_end != row.log_end
@@ -87,20 +88,20 @@ class ReplicaRules:
                 or partition.role is not row.role
             ):
                 was, isr = row.role, row.isr
-                self._look_at_start(hosted.agent, row)
-                self._changed(hosted.agent.broker_id, row)
+                self._look_at_start(agent, row)
+                self._changed(agent.broker_id, row)
                 if was is Role.LEADER and partition.role is not was:
                     hosted.unsettled.deposed(partition)
                 elif partition.isr is not isr:
                     hosted.unsettled.changed(partition)
         for row in hosted.left:
             if row.log._log_start != row.log_start:
-                self._look_at_start(hosted.agent, row)
+                self._look_at_start(agent, row)
                 row.log_start = row.log._log_start
-        if replicas._hosting.completions._depth:
+        if hosting.completions._depth:
             hosted.unsettled.interrupted()
-        elif hosted.unsettled:
-            hosted.unsettled.settle(hosted.agent.broker_id, replicas, hosted.agent.process.clock.monotonic_ms())
+        elif hosted.unsettled.any:
+            hosted.unsettled.settle(agent.broker_id, replicas, agent.process.clock.monotonic_ms())
 
     def died(self, hosted: HostedRows) -> None:
         """The process died in the step that is over: what it had just committed may have been acknowledged."""

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from regency.broker_agent.log.partition_log import PartitionLog
 from regency.broker_agent.log.segment import Segment
 from regency.model.ids import BrokerId, TopicId
 from regency.model.log_config import LogConfig
-from regency.model.record_batch import HEADER_BYTES, Buffer, read_header
 from simulation.judging.invariants import broken
-from simulation.judging.log_digests import Peek
+from simulation.judging.log_digests import Peek, batches_in
 
 Key = tuple[TopicId, int]
 """A partition, by the topic's identity."""
@@ -148,17 +147,14 @@ class RetentionRules:
             raise broken("retention-by-rule", f"{where}: begins at {log.log_start_offset}, dropped to {end}")
 
     def _content(self, broker: BrokerId, segment: Segment) -> Content | None:
-        data: Any = self._peek(broker, segment.log.path)
-        return None if data is None else _read(data)
-
-
-def _read(data: Buffer) -> Content:
-    position, newest, end = 0, -1, -1
-    while len(data) - position >= HEADER_BYTES:
-        header = read_header(data, position)
-        position += header.size
-        newest, end = max(newest, header.max_timestamp), header.next_offset
-    return Content(position, newest, end)
+        file = self._peek(broker, segment.log.path)
+        if file is None:
+            return None
+        batches = batches_in(file)
+        if not batches:
+            return Content(0, -1, -1)
+        newest = max(batch.header.max_timestamp for batch in batches)
+        return Content(batches[-1].end, newest, batches[-1].digest.next_offset)
 
 
 def _why_it_goes(content: Content, left: int, config: LogConfig, now_ms: int) -> str | None:

@@ -14,9 +14,11 @@ from simulation.judging.invariants import broken
 class Unsettled:
     """Replicas of one process that have changed in an event that may not be over."""
 
-    __slots__ = ("_changed", "_deposed", "_interrupted")
+    __slots__ = ("_changed", "_deposed", "_interrupted", "any")
 
     def __init__(self) -> None:
+        self.any = False
+        """Whether there is something to settle."""
         self._changed: list[Partition] = []
         self._deposed: list[Partition] = []
         self._interrupted = False
@@ -24,23 +26,23 @@ class Unsettled:
     def changed(self, partition: Partition) -> None:
         """The ISR that it goes by is another one."""
         self._changed.append(partition)
+        self.any = True
 
     def deposed(self, partition: Partition) -> None:
         """It does not lead any more, or is not hosted any more."""
         self._deposed.append(partition)
+        self.any = True
 
     def interrupted(self) -> None:
         """A step has ended in the middle of an event, which goes on by a time that has passed by then."""
-        self._interrupted = True
-
-    def __bool__(self) -> bool:
-        return bool(self._changed or self._deposed or self._interrupted)
+        self._interrupted = self.any = True
 
     def settle(self, broker: BrokerId, replicas: ReplicaManager, now_ms: int) -> None:
         """The event is over, at this time of the process. Raises InvariantBroken."""
         changed, self._changed = self._changed, []
         deposed, self._deposed = self._deposed, []
         interrupted, self._interrupted = self._interrupted, False
+        self.any = False
         for partition in deposed:
             check_told(f"broker {broker}, {partition.topic_partition}", replicas, partition)
         if not interrupted:

@@ -46,21 +46,83 @@ class Timer:
         self.cancelled = False
 
     def cancel(self) -> None:
-        """Do not run it. Harmless when it has run."""
+        """Do not run it, and hold on to nothing that it would need. Harmless when it has run."""
         self.cancelled = True
+        self.work = _nothing
+
+
+def _nothing() -> None:
+    """What a timer that was cancelled does."""
+
+
+class _Switch:
+    """A timer that lets an actor go on, with a value."""
+
+    __slots__ = ("actor", "cancelled", "process", "scheduler", "value")
+
+    def __init__(self, scheduler: Scheduler, actor: Actor, value: Any) -> None:
+        self.scheduler = scheduler
+        self.actor = actor
+        self.process = actor.process
+        self.value = value
+        self.cancelled = False
+
+    def work(self) -> None:
+        """Run the actor until it waits again."""
+        scheduler, actor = self.scheduler, self.actor
+        carrier, value = actor.carrier, self.value
+        if carrier is None:
+            if actor.ended:
+                return
+            carrier, value = scheduler.carrier(), actor
+            actor.carrier = carrier
+        scheduler.current = actor
+        try:
+            carrier.switch(value)
+        finally:
+            scheduler.current = None
+
+
+class _Wait:
+    """An actor that is parked until `resume` or until its time is over, whichever comes first."""
+
+    __slots__ = ("actor", "scheduler", "timer", "waiting")
+
+    def __init__(self, scheduler: Scheduler, actor: Actor) -> None:
+        self.scheduler = scheduler
+        self.actor = actor
+        self.waiting = True
+        self.timer: Timer | None = None
+
+    def resume(self, value: Any = None) -> None:
+        """Let it go on."""
+        if self.waiting:
+            self.waiting = False
+            if self.timer is not None:
+                self.timer.cancel()
+                self.timer = None
+            self.scheduler.push(0, _Switch(self.scheduler, self.actor, value))
+
+    def time_out(self) -> None:
+        """Its time is over."""
+        self.resume(TIMED_OUT)
 
 
 class Actor:
-    """A greenlet of a process."""
+    """A thread of a process. A greenlet carries it from its first step to its end, and then others."""
 
-    __slots__ = ("ended", "greenlet", "name", "on_end", "process")
+    __slots__ = ("carrier", "ended", "name", "on_end", "process", "run")
 
-    def __init__(self, process: Process, name: str, run: Callable[[], object], hub: greenlet) -> None:
+    def __init__(self, process: Process, name: str, run: Callable[[], object]) -> None:
         self.process = process
         self.name = name
-        self.greenlet = greenlet(run, hub)
+        self.run = run
+        self.carrier: greenlet | None = None
         self.ended = False
         self.on_end: list[Callable[[], None]] = []
+
+
+Due = Timer | _Switch
 
 
 class Process:
@@ -78,7 +140,7 @@ class Process:
         self.clock = clock or ProcessClock(scheduler)
         self.actors: list[Actor] = []
         self._scheduler = scheduler
-        self._deferred: deque[Timer] = deque()
+        self._deferred: deque[Due] = deque()
         self._callbacks: list[Callable[[], None]] = []
 
     def check_alive(self) -> None:
@@ -117,7 +179,7 @@ class Process:
         for timer in deferred:
             self._scheduler.push(0, timer)
 
-    def defer(self, timer: Timer) -> None:
+    def defer(self, timer: Due) -> None:
         """Keep what became due during a pause."""
         self._deferred.append(timer)
 
@@ -138,9 +200,10 @@ class Scheduler:
         self.after_step: Callable[[], None] | None = None
         """Called after everything that happened, with `process` still set: the place of checks that never end."""
         self.stopped = False
-        self._heap: list[tuple[int, int, Timer]] = []
+        self._heap: list[tuple[int, int, Due]] = []
         self._order = 0
         self._hub = getcurrent()
+        self._idle: list[greenlet] = []
 
     # What is due
 
@@ -150,10 +213,11 @@ class Scheduler:
         With a process: not at all once it has died, and after its pause while it is paused.
         """
         timer = Timer(work, process)
-        self.push(delay_us, timer)
+        self._order += 1
+        heappush(self._heap, (self.now_us + delay_us, self._order, timer))
         return timer
 
-    def push(self, delay_us: int, timer: Timer) -> None:
+    def push(self, delay_us: int, timer: Due) -> None:
         """Have an existing timer run `delay_us` microseconds from now."""
         self._order += 1
         heappush(self._heap, (self.now_us + delay_us, self._order, timer))
@@ -161,18 +225,9 @@ class Scheduler:
     def spawn(self, process: Process, name: str, run: Callable[[], object]) -> Actor:
         """Start an actor: it runs as soon as everything that is due now and was asked for earlier has run."""
         process.check_alive()
-
-        def body() -> None:
-            try:
-                run()
-            except ProcessDied:
-                pass
-            finally:
-                self._ended(actor)
-
-        actor = Actor(process, name, body, self._hub)
+        actor = Actor(process, name, run)
         process.actors.append(actor)
-        self.at(0, lambda: self._switch(actor, None), process)
+        self.push(0, _Switch(self, actor, None))
         return actor
 
     # Waiting, for actors
@@ -186,20 +241,10 @@ class Scheduler:
         if actor is None:
             raise SimulationStuck("something waits on the scheduler's own greenlet: a data loop would stand still")
         actor.process.check_alive()
-        waiting = True
-        timer: Timer | None = None
-
-        def resume(value: Any = None) -> None:
-            nonlocal waiting
-            if waiting:
-                waiting = False
-                if timer is not None:
-                    timer.cancel()
-                self.at(0, lambda: self._switch(actor, value), actor.process)
-
-        register(resume)
-        if timeout_us is not None and waiting:
-            timer = self.at(max(timeout_us, 0), lambda: resume(TIMED_OUT), actor.process)
+        wait = _Wait(self, actor)
+        register(wait.resume)
+        if timeout_us is not None and wait.waiting:
+            wait.timer = self.at(max(timeout_us, 0), wait.time_out, actor.process)
         return self._hub.switch()
 
     def sleep_us(self, delay_us: int) -> None:
@@ -208,7 +253,7 @@ class Scheduler:
         if actor is None:
             raise SimulationStuck("something sleeps on the scheduler's own greenlet")
         actor.process.check_alive()
-        self.at(delay_us, lambda: self._switch(actor, None), actor.process)
+        self.push(delay_us, _Switch(self, actor, None))
         self._hub.switch()
 
     # Running
@@ -234,8 +279,9 @@ class Scheduler:
                 timer.work()
             except ProcessDied:
                 pass
-            if self.after_step is not None:
-                self.after_step()
+            after_step = self.after_step
+            if after_step is not None:
+                after_step()
             self.process = None
         if not self.stopped:
             self.now_us = max(self.now_us, until_us)
@@ -253,20 +299,36 @@ class Scheduler:
         for actor in list(process.actors):
             if not actor.ended:
                 self.current, self.process = actor, process
-                actor.greenlet.throw(ProcessDied)
+                if actor.carrier is not None:
+                    actor.carrier.throw(ProcessDied)
                 self._ended(actor)
         self.current, self.process = before
 
-    def _switch(self, actor: Actor, value: Any) -> None:
-        self.current = actor
-        try:
-            actor.greenlet.switch(value) if actor.greenlet else actor.greenlet.switch()
-        finally:
-            self.current = None
+    def close(self) -> None:
+        """Let go of the greenlets that carry nobody."""
+        for carrier in self._idle:
+            carrier.throw(GreenletExit)
+        self._idle.clear()
+
+    def carrier(self) -> greenlet:
+        """A greenlet that carries nobody; switching to it with an actor has it carry that one."""
+        return self._idle.pop() if self._idle else greenlet(self._carry, self._hub)
+
+    def _carry(self, actor: Actor | None) -> None:
+        while actor is not None:
+            try:
+                actor.run()
+            except ProcessDied:
+                pass
+            finally:
+                self._ended(actor)
+            actor = None  # it is held by nobody while others run
+            self._idle.append(getcurrent())
+            actor = self._hub.switch()
 
     def _ended(self, actor: Actor) -> None:
         if not actor.ended:
-            actor.ended = True
+            actor.ended, actor.carrier = True, None
             if actor in actor.process.actors:
                 actor.process.actors.remove(actor)
             for callback in actor.on_end:
