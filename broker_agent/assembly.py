@@ -19,8 +19,9 @@ from uuid import UUID
 
 import msgspec
 
-from regency.broker_agent.confirmations import read_office
+from regency.broker_agent.confirmations import read_office, registered_epoch
 from regency.broker_agent.control_service import ControlService
+from regency.broker_agent.follower_epochs import Answered, FollowerEpochs
 from regency.broker_agent.isr_store import IsrWriter
 from regency.broker_agent.log.disk import Disk
 from regency.broker_agent.log.errors import LogDirInvalid
@@ -44,7 +45,7 @@ from regency.broker_agent.topic_configs import TopicConfigs
 from regency.model import znode_paths, znodes
 from regency.model.clock import Clock
 from regency.model.facts import Broker, Endpoint
-from regency.model.ids import NO_BROKER_EPOCH, BrokerEpoch
+from regency.model.ids import NO_BROKER_EPOCH, BrokerEpoch, BrokerId
 from regency.model.settings import BrokerSettings
 from regency.model.settings_dynamic import ThrottleRates
 from regency.runtime.zk_session import Create, ZkError, ZkSession
@@ -204,7 +205,7 @@ class Assembly:
         writer = self._make_writer(session, registration)
         edge.start_writer(writer)
         stack.callback(writer.stop)
-        self.replicas = replicas = self._make_replicas(logs, writer, configs)
+        self.replicas = replicas = self._make_replicas(session, logs, writer, configs)
         stack.callback(self._ports.timer.close)
         stack.push_async_callback(edge.on_loop, replicas.shutdown)
         await edge.serve_clients(replicas, session, cluster_id, stack)
@@ -281,8 +282,14 @@ class Assembly:
             self._settings.regency_isr_notification_max_delay_ms,
         )
 
-    def _make_replicas(self, logs: LogManager, writer: IsrWriter, configs: TopicConfigs) -> ReplicaManager:
+    def _make_replicas(
+        self, session: ZkSession, logs: LogManager, writer: IsrWriter, configs: TopicConfigs
+    ) -> ReplicaManager:
         ports = self._ports
+
+        def ask(broker: BrokerId, answered: Answered) -> None:
+            ports.zookeeper_worker.submit(lambda: registered_epoch(session, broker), answered)
+
         throttles = Throttles(self._settings, configs.rates, configs.of)
         replicas = ReplicaManager(
             self._broker_id,
@@ -291,7 +298,7 @@ class Assembly:
             ports.clock,
             ports.timer,
             writer,
-            self.metadata,
+            FollowerEpochs(self.metadata, ask, ports.clock),
             FetcherPool(self._settings, ports.clock, self.broker_epoch, ports.transport, throttles.follower),
             configs.of,
             throttles,

@@ -86,7 +86,7 @@ class IsrStore(Protocol):
 
 
 class Peers(Protocol):
-    """What replication knows of the rest of the cluster, from metadata."""
+    """What is known of the rest of the cluster, from metadata."""
 
     def broker_epoch(self, broker: BrokerId) -> BrokerEpoch | None:
         """Registered incarnation of a live broker; None where it is not known to live."""
@@ -98,4 +98,12 @@ class Peers(Protocol):
 
     def has_partition(self, topic_partition: TopicPartition) -> bool:
         """Whether the partition exists somewhere in the cluster."""
+        ...
+
+
+class ConfirmedPeers(Peers, Protocol):
+    """What replication knows of it."""
+
+    def confirm(self, broker: BrokerId, epoch: BrokerEpoch) -> None:
+        """The broker speaks as an incarnation that is not known: find out. Never blocks, and may be asked often."""
         ...

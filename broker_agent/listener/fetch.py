@@ -48,10 +48,16 @@ Unknown = list[tuple[TopicId, int]]
 
 
 def handle(services: Services, exchange: Exchange) -> None:
-    """Answer now or after a long poll, which ends when the connection does."""
+    """Answer now or after a long poll, which ends when the connection does.
+
+    Followers come in on the inter-broker listener only: where that is another one, clients' networks have no replicas.
+    """
     request = exchange.request
     params = _params(services, request)
     exchange.times = services.stats.timing.of(FETCH_FOLLOWER if params.from_follower else FETCH_CONSUMER)
+    if params.from_follower and exchange.listener != services.settings.inter_broker_listener_name:
+        exchange.answer(_refused(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+        return
     partitions, unknown = _wanted(services, request)
     context = _session(services, request, params, partitions, names_unknown=bool(unknown))
     if isinstance(context, ErrorCode):
@@ -67,10 +73,15 @@ def handle(services: Services, exchange: Exchange) -> None:
 
 
 def failure(request: Request) -> Message:
-    """The answer when the handler failed: on top from version 7, before that for every partition."""
+    """The answer when the handler failed."""
+    return _refused(request, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+def _refused(request: Request, error: ErrorCode) -> Message:
+    """An error for the whole request: on top from version 7, before that for every partition."""
     if request.version >= FIRST_WITH_SESSIONS:
-        return _top_level_error(request.version, ErrorCode.UNKNOWN_SERVER_ERROR)
-    failed = FetchedPartition(ErrorCode.UNKNOWN_SERVER_ERROR)
+        return _top_level_error(request.version, error)
+    failed = FetchedPartition(error)
     results = {
         TopicPartition(topic.topic, partition.partition): failed
         for topic in request.message.topics

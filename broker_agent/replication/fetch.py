@@ -16,7 +16,7 @@ from regency.broker_agent.replication.partition import Partition
 from regency.broker_agent.replication.purgatory import DelayedOperation
 from regency.broker_agent.replication.throttle import ReplicationThrottle
 from regency.model.crash_points import crash_point
-from regency.model.ids import NO_LEADER_EPOCH, UNKNOWN_OFFSET, BrokerId, Offset, TopicPartition
+from regency.model.ids import NO_BROKER_EPOCH, NO_LEADER_EPOCH, UNKNOWN_OFFSET, BrokerId, Offset, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 
 Respond = Callable[[dict[TopicPartition, FetchedPartition]], None]
@@ -74,6 +74,10 @@ class FetchPath:
                 reading.results[wanted.topic_partition] = partition.nothing_to_read()
             else:
                 self._read(reading, wanted, now_ms)
+        if broker_epoch not in (known_epoch, NO_BROKER_EPOCH) and any(
+            fetched.error is ErrorCode.NONE for fetched in reading.results.values()
+        ):
+            self._hosting.rules.peers.confirm(broker, broker_epoch)
 
     def read_again(
         self, before: _Reading, partitions: Iterable[FetchPartition]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from regency.broker_agent.ports import Peers, Timer
+from regency.broker_agent.ports import ConfirmedPeers, Timer
 from regency.broker_agent.replication.completions import Completions
 from regency.broker_agent.replication.partition import Partition
 from regency.broker_agent.replication.purgatory import DelayedOperation, Purgatory
@@ -33,7 +33,7 @@ class Hosting:
         logs: LogManager,
         clock: Clock,
         timer: Timer,
-        peers: Peers,
+        peers: ConfirmedPeers,
         topic_config: Callable[[str], LogConfig],
     ) -> None:
         self.broker_id = broker_id

@@ -92,7 +92,10 @@ class Partition(LocalReplica):
     # Fetches of followers
 
     def admit_follower(self, broker: BrokerId, broker_epoch: BrokerEpoch, current: LeaderEpoch) -> ErrorCode:
-        """NONE if the broker may fetch as a follower: it is assigned, and not an older incarnation than we know of."""
+        """NONE if the broker may fetch as a follower: it is assigned, and not an older incarnation than is known.
+
+        One that is not known yet may read; whether it counts is seen when it is (`count_fetch`).
+        """
         replica = self.remotes.get(broker)
         if replica is None:
             if current == NO_LEADER_EPOCH:
@@ -100,7 +103,7 @@ class Partition(LocalReplica):
             return ErrorCode.UNKNOWN_LEADER_EPOCH
         if broker_epoch != NO_BROKER_EPOCH:
             known = self._rules.peers.broker_epoch(broker)
-            if broker_epoch < replica.broker_epoch or (known is not None and broker_epoch < known):
+            if known is not None and broker_epoch < known:
                 return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.NONE
 
@@ -109,9 +112,10 @@ class Partition(LocalReplica):
     ) -> bool:
         """Take in that an admitted follower has everything below its fetch offset; whether the high watermark moved.
 
-        Counts only with the current leader epoch and a broker epoch; without them the fetch reads, and proves nothing.
+        Counts only with the current leader epoch, of the incarnation that is registered as far as is known; without
+        them the fetch reads, and proves nothing: anybody can name any epoch.
         """
-        if wanted.current_leader_epoch != self.leader_epoch or broker_epoch == NO_BROKER_EPOCH:
+        if wanted.current_leader_epoch != self.leader_epoch or broker_epoch != self._rules.peers.broker_epoch(broker):
             return False
         replica = self.remotes[broker]
         replica.idle_fetch = wanted if wanted.fetch_offset == leader_end else None

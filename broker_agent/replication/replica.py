@@ -47,6 +47,7 @@ class RemoteReplica:
 
     def forget(self, now_ms: int, *, in_sync: bool) -> None:
         """The leader epoch grew: fetches under older epochs prove nothing. An ISR member gets a lag time of grace."""
+        self.broker_epoch = NO_BROKER_EPOCH
         self._forget_offsets()
         self.last_caught_up_ms = now_ms if in_sync else None
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from regency.broker_agent.ports import IsrStore, Peers, Timer
+from regency.broker_agent.ports import ConfirmedPeers, IsrStore, Timer
 from regency.broker_agent.replication.api import (
     AppliedState,
     EpochEndOffset,
@@ -79,7 +79,7 @@ class ReplicaManager:
         clock: Clock,
         timer: Timer,
         isr_store: IsrStore,
-        peers: Peers,
+        peers: ConfirmedPeers,
         fetchers: FetcherPool,
         topic_config: Callable[[str], LogConfig],
         throttles: Throttles | None = None,

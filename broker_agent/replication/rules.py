@@ -7,7 +7,7 @@ from enum import Enum
 
 import msgspec
 
-from regency.broker_agent.ports import Peers
+from regency.broker_agent.ports import ConfirmedPeers
 from regency.model.ids import BrokerId
 
 
@@ -28,7 +28,7 @@ class ReplicationRules(msgspec.Struct, frozen=True):
     broker_id: BrokerId
     lag_ms: int
     """replica.lag.time.max.ms"""
-    peers: Peers
+    peers: ConfirmedPeers
     min_insync: Callable[[str], int]
     """min.insync.replicas of a topic."""
     followers: set[BrokerId] = msgspec.field(default_factory=set)

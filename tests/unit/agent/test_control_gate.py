@@ -91,7 +91,7 @@ def test_a_request_for_an_earlier_incarnation_is_refused() -> None:
     assert isinstance(refused, RefusedRequest) and refused.error is ErrorCode.STALE_BROKER_EPOCH
 
 
-def test_a_request_for_a_later_incarnation_is_taken_once_zookeeper_knows_it_and_begins_a_new_sequence() -> None:
+def test_a_request_for_a_later_incarnation_is_taken_and_begins_a_new_sequence() -> None:
     gate = gate_at(400)
     assert gate.is_unheard_of(header(1, broker=60), OWN)
     assert isinstance(gate.admit(header(1, broker=60), OWN), RefusedRequest)

@@ -8,6 +8,7 @@ import pytest
 
 from regency.broker_agent.replication.api import EpochEndOffset, FetchedPartition, FetchParams
 from regency.broker_agent.wire.codec import FetchRequest
+from regency.model.facts import Endpoint
 from regency.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 
@@ -71,6 +72,31 @@ def test_what_is_asked_reaches_the_replica_manager(serve: Serve) -> None:
         assert (wanted.max_bytes, wanted.current_leader_epoch, wanted.last_fetched_epoch) == (1 << 20, 7, -1)
 
     serve(scenario)
+
+
+@pytest.mark.parametrize("version", [6, 12, 17])
+@pytest.mark.parametrize("brokers_listener", ["PLAINTEXT", "INNER"])
+def test_followers_come_in_where_brokers_do_and_nowhere_else(
+    serve: Serve, batch: Batch, version: int, brokers_listener: str
+) -> None:
+    async def scenario(h: Any) -> None:
+        h.with_topic("t")
+        h.replicas.logs[T0] = [(1, batch())]
+        state = FetchRequest.ReplicaState(version=15, replica_id=2, replica_epoch=77)
+        client = await h.connect()
+        answer = await client.ask(fetch(("t", 0, 0), replica_id=2, replica_state=state), version)
+
+        if brokers_listener == "PLAINTEXT":
+            assert len(h.replicas.fetches) == 1
+            return
+        told = answer.error_code if version >= 7 else answer.responses[0].partitions[0].error_code
+        assert (told, h.replicas.fetches) == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, [])
+        answer = await client.ask(fetch(("t", 0, 0)), version)
+        assert [error for error, _ in read(answer).values()] == [0]
+
+    inner = Endpoint("INNER", "127.0.0.1", 0)
+    listeners = (Endpoint("PLAINTEXT", "127.0.0.1", 0), inner)
+    serve(scenario, listeners=listeners, inter_broker_listener_name=brokers_listener)
 
 
 @pytest.mark.parametrize("version", [4, 12, 15, 17])

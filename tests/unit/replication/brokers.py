@@ -102,15 +102,19 @@ class ManualTimer:
 
 
 class FakePeers:
-    """Metadata: registered incarnations, who is leaving, and what there is."""
+    """Metadata: registered incarnations, who is leaving, and what there is; and which incarnations were asked about."""
 
     def __init__(self) -> None:
+        self.asked: list[tuple[BrokerId, BrokerEpoch]] = []
         self.known: set[TopicPartition] = set()
         self.epochs: dict[BrokerId, BrokerEpoch] = {}
         self.leaving: set[BrokerId] = set()
 
     def broker_epoch(self, broker: BrokerId) -> BrokerEpoch | None:
         return self.epochs.get(broker)
+
+    def confirm(self, broker: BrokerId, epoch: BrokerEpoch) -> None:
+        self.asked.append((broker, epoch))
 
     def is_shutting_down(self, broker: BrokerId) -> bool:
         return broker in self.leaving

@@ -273,8 +273,48 @@ def test_a_replica_joins_only_as_the_incarnation_that_metadata_knows_and_when_it
     assert cluster.states[TP].isr == (1,)
     cluster.peers.epochs[2] = BrokerEpoch(500)
     cluster[1].manager.on_metadata_changed()
+    cluster[1].consume(0, replica=2, replica_epoch=500, epoch=0)
     cluster.run()
     assert cluster.states[TP].isr == (1, 2)
+
+
+def test_a_fetch_in_a_followers_name_reads_counts_for_nothing_and_locks_nobody_out(cluster) -> None:
+    cluster.lead(1, (1, 2), replicas=(1, 2))
+    cluster.sever(1, 2)
+    leader = cluster[1]
+    leader.produce("a", "b", acks=1)
+    replica = leader.partition().remotes[2]
+    before = replica.log_end_offset, replica.broker_epoch
+    for offset in (0, 2, 2):
+        (answer,) = leader.consume(offset, replica=2, replica_epoch=2**62, epoch=0)
+        assert (answer.error, bool(answer.records)) == (ErrorCode.NONE, offset == 0)
+    assert (replica.log_end_offset, replica.broker_epoch, leader.log().high_watermark) == (*before, 0)
+    assert cluster.peers.asked == [(2, 2**62)] * 3
+    leader.consume(2, replica=2, epoch=0)
+    assert (replica.log_end_offset, replica.broker_epoch, leader.log().high_watermark) == (2, 102, 2)
+    assert len(cluster.peers.asked) == 3, "who is known is not asked about"
+
+
+def test_an_incarnation_with_a_lower_number_counts_once_it_is_the_one_that_is_known(cluster) -> None:
+    """ZooKeeper was restored from a copy: czxids went back."""
+    cluster.lead(1, (1, 2), replicas=(1, 2))
+    cluster.sever(1, 2)
+    leader = cluster[1]
+    leader.produce("a", acks=1)
+    (answer,) = leader.consume(1, replica=2, replica_epoch=7, epoch=0)
+    assert (answer.error, leader.log().high_watermark) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 0)
+    cluster.peers.epochs[2] = BrokerEpoch(7)
+    (answer,) = leader.consume(1, replica=2, replica_epoch=7, epoch=0)
+    assert (answer.error, leader.log().high_watermark) == (ErrorCode.NONE, 1)
+
+
+def test_what_a_leader_remembers_of_a_followers_incarnation_ends_with_the_leader_epoch(cluster) -> None:
+    cluster.lead(1, (1, 2), replicas=(1, 2))
+    replica = cluster[1].partition().remotes[2]
+    assert replica.broker_epoch == 102
+    cluster.sever(1, 2)
+    cluster.lead(1, (1, 2), replicas=(1, 2))
+    assert (replica.broker_epoch, replica.log_end_offset) == (-1, -1)
 
 
 def test_a_replica_that_is_shutting_down_does_not_join(cluster) -> None:
@@ -326,6 +366,7 @@ def test_a_follower_with_another_broker_epoch_starts_unknown(cluster) -> None:
     cluster.sever(1, 2)
     replica = cluster[1].partition().remotes[2]
     assert replica.last_caught_up_ms is not None
+    cluster.peers.epochs[2] = BrokerEpoch(900)
     cluster[1].consume(1, replica=2, replica_epoch=900, epoch=0)
     assert (replica.log_end_offset, replica.broker_epoch, replica.last_caught_up_ms) == (1, 900, None)
 
