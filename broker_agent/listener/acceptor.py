@@ -12,8 +12,8 @@ from typing import Final
 from regency.broker_agent.listener.stats import Closing, ListenerStats
 from regency.runtime.descriptors import is_shortage
 
-AT_ONCE: Final = 100
-"""Connections accepted before the loop does something else."""
+AT_ONCE: Final = 16
+"""Connections that may be accepted and not placed yet: they have descriptors, although there may be no place."""
 
 PAUSE_S: Final = 1.0
 """How long nothing is accepted where there is not even a descriptor to turn somebody away with."""
@@ -53,7 +53,7 @@ class Acceptor:
         self._loop.add_reader(self._socket, self._accept)
 
     def _accept(self) -> None:
-        for _ in range(AT_ONCE):
+        while len(self._beginning) < AT_ONCE:
             try:
                 connection, _address = self._socket.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from regency.broker_agent.listener.connection import Connection
 
 ON_TRIAL: Final = 16
-"""Connections beyond those that descriptors are left for, until their first request tells whose they are."""
+"""Connections, and at most a quarter of all, for which there is a descriptor until their first request tells whose
+they are."""
 
 NO_REPLICA: Final = -1
 OTHERS_CAME: Final = "others came, and it had not asked for anything"
@@ -29,9 +30,10 @@ class Places:
     """
 
     def __init__(self, settings: BrokerSettings, descriptors: int) -> None:
-        """`descriptors`: how many the connections of clients may take."""
+        """`descriptors`: how many connections may take, those on trial among them."""
         self._settings = settings
-        self._descriptors = descriptors
+        self._most_on_trial = max(min(ON_TRIAL, descriptors // 4), 1)
+        self._descriptors = descriptors - self._most_on_trial
         self._open: dict[Connection, None] = {}
         self._on_trial: dict[Connection, None] = {}
         self._per_host: dict[str, int] = {}
@@ -74,7 +76,7 @@ class Places:
         return True
 
     def _try(self, connection: Connection) -> None:
-        if len(self._on_trial) >= ON_TRIAL:
+        if len(self._on_trial) >= self._most_on_trial:
             oldest = next(iter(self._on_trial))
             del self._on_trial[oldest]
             oldest.close_for(Closing.NO_DESCRIPTORS, OTHERS_CAME)

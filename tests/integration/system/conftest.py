@@ -16,14 +16,17 @@ from regency.model.ids import BrokerId, TopicPartition
 class Books:
     """Numbered records written by one producer to one topic, over any number of calls, and their comparison."""
 
-    def __init__(self, cluster: Cluster, topic: str, settings: Mapping[str, str | int] | None = None) -> None:
+    def __init__(
+        self, cluster: Cluster, topic: str, settings: Mapping[str, str | int] | None = None, *, keys: int = 16
+    ) -> None:
+        self._keys = keys
         self._cluster = cluster
         self._topic = topic
         self._producer = careful_producer(cluster.bootstrap_servers, settings)
         self.ledger = Ledger()
 
     def write(self, count: int, *, midway: Callable[[], object] | None = None) -> None:
-        """Produce `count` records over 16 keys; `midway` is called once, when half of them were handed over."""
+        """Produce `count` records over all keys; `midway` is called once, when half of them were handed over."""
         first = self.ledger.sent_count
 
         def sent(number: int) -> None:
@@ -44,10 +47,9 @@ class Books:
         assert verdict.acked == self.ledger.sent_count
         assert verdict.clean, (verdict, self.ledger.missing())
 
-    @staticmethod
-    def _records(first: int, count: int) -> Iterator[tuple[bytes, bytes]]:
+    def _records(self, first: int, count: int) -> Iterator[tuple[bytes, bytes]]:
         for number in range(first, first + count):
-            yield b"key-%d" % (number % 16), b"value of record %d " % number + b"x" * 80
+            yield b"key-%d" % (number % self._keys), b"value of record %d " % number + b"x" * 80
 
 
 @pytest.fixture
