@@ -299,7 +299,9 @@ class Assembly:
             ports.timer,
             writer,
             FollowerEpochs(self.metadata, ask, ports.clock),
-            FetcherPool(self._settings, ports.clock, self.broker_epoch, ports.transport, throttles.follower),
+            FetcherPool(
+                self._settings, ports.clock, self.broker_epoch, ports.transport, logs.settle, throttles.follower
+            ),
             configs.of,
             throttles,
         )

@@ -117,7 +117,7 @@ def _sync_all(disk: Disk, paths: list[Path]) -> dict[Path, OSError]:
     crash_point("log.background_sync.before_sync")
     found = disk.sync_paths(paths)
     failed = {path: error for path, error in found.items() if not isinstance(error, FileNotFoundError)}
-    _raise_shortage(failed)
+    raise_shortage(failed)
     return failed
 
 
@@ -132,11 +132,11 @@ def _remove_all(disk: Disk, paths: list[Path]) -> dict[Path, OSError]:
                 disk.remove(path, missing_ok=True)
         except OSError as error:
             failed[path] = error
-    _raise_shortage(failed)
+    raise_shortage(failed)
     return failed
 
 
-def _raise_shortage(failed: Mapping[Path, OSError]) -> None:
+def raise_shortage(failed: Mapping[Path, OSError]) -> None:
     """Have the job repeated where that is all it needs. Other errors must be told: a file's next sync may succeed."""
     errors = list(failed.values())
     if errors and all(map(is_shortage, errors)):

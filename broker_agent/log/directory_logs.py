@@ -6,7 +6,9 @@ import errno
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from regency.broker_agent.log.background import raise_shortage
 from regency.broker_agent.log.checkpoints import OffsetCheckpoint
+from regency.broker_agent.log.log_core import Unsettled
 from regency.broker_agent.log.log_directory import LogDirectory
 from regency.broker_agent.log.partition_log import PartitionLog
 from regency.broker_agent.ports import Worker
@@ -103,6 +105,53 @@ class DirectoryLogs:
             checkpoint = self.directory.log_start_offsets
             checkpoint.write(self._log_starts(), checkpoint.decide())
 
+    def settle(self, logs: Iterable[PartitionLog], then: Callable[[], None]) -> None:
+        """Have the disk know, soon, what of these logs is unsettled; `then` is called when that is over.
+
+        Names first, as everywhere where a log begins anew, then the checkpoints, with what stands in them for all logs
+        here decided now: a recovery point that has gone back holds for what comes back too. A log that was cut again,
+        renamed or removed meanwhile, or could not be synced, is as settled as before.
+        """
+        settled = [(log, log.unsettled, log.directory) for log in logs]
+        names = [directory for _, unsettled, directory in settled if unsettled.names]
+        checkpoints: list[tuple[OffsetCheckpoint, dict[TopicPartition, Offset], int]] = []
+        if any(unsettled.point for _, unsettled, _ in settled):
+            checkpoint = self.directory.recovery_points
+            checkpoints.append((checkpoint, self._recovery_points(), checkpoint.decide()))
+        if any(unsettled.start for _, unsettled, _ in settled):
+            checkpoint = self.directory.log_start_offsets
+            checkpoints.append((checkpoint, self._log_starts(), checkpoint.decide()))
+
+        def write() -> dict[Path, OSError]:
+            crash_point("log.settling.before_names")
+            failed = self.directory.disk.sync_paths(names)
+            raise_shortage(failed)
+            crash_point("log.settling.before_checkpoints")
+            for checkpoint, offsets, number in checkpoints:
+                checkpoint.write(offsets, number)
+            crash_point("log.settling.after_checkpoints")
+            return failed
+
+        def done(outcome: dict[Path, OSError] | BaseException) -> None:
+            if isinstance(outcome, BaseException):
+                self.directory.failed(outcome)
+            else:
+                self._settled(settled, outcome)
+            then()
+
+        self._worker.submit(write, done)
+
+    def _settled(self, settled: Iterable[tuple[PartitionLog, Unsettled, Path]], failed: Mapping[Path, OSError]) -> None:
+        for log, unsettled, at in settled:
+            if log.unsettled is not unsettled or not self._is_at(log, at):
+                continue
+            try:
+                if at in failed:
+                    raise failed[at]
+                log.settled()
+            except OSError as error:
+                self.directory.fail(error)
+
     def write_recovery_points_later(self) -> None:
         """Checkpoint the recovery points soon."""
 
@@ -168,6 +217,11 @@ class DirectoryLogs:
         LogStorageError; no marker is left then.
         """
         logs, disk = list(self.logs.values()), self.directory.disk
+        unsettled = [log for log in logs if not log.is_settled]
+        for error in disk.sync_paths([log.directory for log in unsettled]).values():
+            raise error
+        for log in unsettled:
+            log.settled()  # nothing is appended any more, and the checkpoints come below
         to_sync = dict.fromkeys(path for log in logs for path in log.finish_files())
         to_sync.update(dict.fromkeys(path for path in unsynced if disk.exists(path)))
         crash_point("log.closing.before_flush")

@@ -66,6 +66,13 @@ class RecordsRejected(RegencyError):
         self.error = error
 
 
+class CutNotPrepared(RegencyError):
+    """The disk must hear first that the log will be cut off: settle it, and cut then. Nothing was changed."""
+
+    code = "cut_not_prepared"
+    retriable = True
+
+
 class LogDirInvalid(RegencyError):
     """A log directory that this agent must not use: in use, of another broker or cluster, or contradictory."""
 

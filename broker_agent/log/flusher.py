@@ -180,11 +180,14 @@ class LogFlusher:
         self._truncations += 1
         self._epochs_unsynced = self._directory_unsynced = True
 
-    def restarts_at(self, log_end: Offset) -> None:
-        """Note that the log is empty and begins at `log_end`, and that the disk knows."""
-        self._truncations += 1
+    def restarts_at(self, log_end: Offset) -> bool:
+        """Note that the log is empty and begins at `log_end`; returns whether the recovery point had to go back.
+
+        It does not rise, as long as what was dropped may come back.
+        """
+        lowered = self.ends_at(log_end)
         self._cut_before = None
-        self.recovery_point = log_end
+        return lowered
 
     def make_cut_last(self) -> None:
         """Sync where the log was cut off, before it goes on in another file. Raises OSError.

@@ -110,10 +110,10 @@ class LeaderEpochCache:
         if list(entries) != self._entries:
             self._replace(list(entries))
 
-    def clear(self) -> None:
-        """Drop everything."""
-        if self._entries:
-            self._replace([])
+    def forget(self) -> bool:
+        """Drop everything, but for now not from the file: `save` does. Returns whether there was anything."""
+        had_any, self._entries = bool(self._entries), []
+        return had_any
 
     def save(self) -> None:
         """Write the file as it should be."""

@@ -70,6 +70,22 @@ class LogParts(NamedTuple):
     """Whether the last shutdown was not clean: what was written before may not be on the disk."""
 
 
+class Unsettled(NamedTuple):
+    """What of cuts may not be on the disk, and has to be before anything is appended. Each cut makes another object."""
+
+    names: bool = False
+    """Which files were dropped: old ones that come back would mix with what is appended then."""
+    epochs: bool = False
+    """The epoch file still tells of what was dropped: it follows the names."""
+    point: bool = False
+    """A checkpoint may have a recovery point above the log end: what is appended below would be believed."""
+    start: bool = False
+    """A checkpoint may have a log start above the log's own: what is appended below would be dropped."""
+
+
+SETTLED = Unsettled()
+
+
 class LogCore:
     """Log start <= high watermark <= log end, and recovery point <= log end, always. Its steps raise OSError."""
 
@@ -80,7 +96,11 @@ class LogCore:
         self.config = parts.config
         self.home = home
         self.on_cut_back: Callable[[bool], None] = _ignore
-        """Called when the recovery point has gone back, and told whether the log start has: checkpoints them."""
+        """Called when the recovery point or the log start has gone back, and told whether the latter: checkpoints both
+        before it returns.
+        """
+        self.unsettled = SETTLED
+        """What of the last cuts the disk may not know."""
         self._services = services
         self._segments = parts.segments
         self._epochs = parts.epochs
@@ -164,11 +184,24 @@ class LogCore:
         """Where each segment begins, oldest first."""
         return tuple(segment.base_offset for segment in self._segments)
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether the disk knows all that it must before anything is appended: nothing is appended before."""
+        return self.unsettled is SETTLED
+
+    def settled(self) -> None:
+        """The disk knows everything that was unsettled."""
+        if self.unsettled.names:
+            self._names_settled()
+        self.unsettled = SETTLED
+
     def sync_cut_later(self) -> None:
         """Have it on the disk soon where the log was cut off: in the newest file, as rolls sync the others."""
         self._services.cuts.later(self._segments.active.log.path, self.home.failed)
 
     def _write(self, records: Buffer, batches: Sequence[tuple[int, BatchHeader]], now_ms: int) -> None:
+        if self.unsettled is not SETTLED:
+            self._settle()
         view = memoryview(records)
         begin = 0
         while begin < len(batches):
@@ -211,6 +244,7 @@ class LogCore:
         active = self._segments.active
         if not active.size:
             return
+        self._settle()
         crash_point("log.roll.before_seal")
         active.seal()
         self._flusher.sealed(active, self._log_end)
@@ -229,6 +263,7 @@ class LogCore:
         self._flusher.flush_in_background(self._log_end, [snapshot])
 
     def _restart_at(self, offset: Offset) -> None:
+        """Drop all files, and begin another; the log is not settled then."""
         crash_point("log.restart.before_drop")
         removed = self._segments.drop_all()
         self._services.trash.put(removed, self.config.file_delete_delay_ms)
@@ -236,36 +271,69 @@ class LogCore:
         remove_snapshots(self._services.disk, self.directory, above=Offset(-1))
         crash_point("log.restart.before_segment")
         self._segments.create(offset, self.config, self._services.clock.wall_ms())
-        crash_point("log.restart.before_sync")
-        self._services.disk.sync_path(self.directory)  # old files that come back would mix with what is appended now
+        crash_point("log.restart.after_segment")
         self._producers.clear(offset)
-        crash_point("log.restart.before_epochs")
-        self._epochs.clear()
-        crash_point("log.restart.before_checkpoint")
+        has_epochs = self._epochs.forget()
         start_lowered = offset < self._log_start
         self._log_end = self._log_start = self._high_watermark = offset
-        self._flusher.restarts_at(offset)
-        self.on_cut_back(start_lowered)
+        point_lowered = self._flusher.restarts_at(offset)
+        self._unsettle(names=True, epochs=has_epochs, point=point_lowered, start=start_lowered)
 
     def _cut(self, cut: Cut) -> None:
-        """Cut the files; whatever part of that is on the disk after a crash, recovery makes it one log."""
+        """Cut the files; whatever part of that is on the disk after a crash, recovery makes it one log.
+
+        For that the recovery point comes first: nobody looks for holes below it.
+        """
         start_lowered = cut.end < self._log_start
         self._log_end = cut.end
         self._log_start = min(self._log_start, cut.end)
         self._high_watermark = min(self._high_watermark, cut.end)
-        if self._flusher.ends_at(cut.end) or start_lowered:
+        if self._flusher.ends_at(cut.end) or self.unsettled.point:
             crash_point("log.truncation.before_checkpoint")
             self.on_cut_back(start_lowered)
+            start_lowered = False
+            self._is_known(point=True)
         crash_point("log.truncation.before_segments")
         removed = self._segments.drop_after(cut.segment)
         self._services.trash.put(removed, self.config.file_delete_delay_ms)
         crash_point("log.truncation.before_snapshots")
-        if remove_snapshots(self._services.disk, self.directory, above=cut.end) or removed:
-            crash_point("log.truncation.before_sync")
-            self._services.disk.sync_path(self.directory)  # as in `_restart_at`
+        names = remove_snapshots(self._services.disk, self.directory, above=cut.end) or bool(removed)
+        self._unsettle(names=names, start=start_lowered)
         crash_point("log.truncation.before_cut")
         cut.segment.truncate(cut.position, cut.end)
         self.sync_cut_later()
+
+    def _unsettle(self, **what: bool) -> None:
+        """Note what the disk may not know now, by the names of Unsettled."""
+        if any(what.values()):
+            self.unsettled = self.unsettled._replace(**{name: True for name, is_so in what.items() if is_so})
+
+    def _is_known(self, **what: bool) -> None:
+        left = self.unsettled._replace(**dict.fromkeys(what, False))
+        self.unsettled = left if any(left) else SETTLED
+
+    def _settle(self) -> None:
+        """Have the disk know everything now, at the cost of some syncs: where nobody waited. Raises OSError."""
+        self._settle_names()
+        if self.unsettled.point or self.unsettled.start:
+            crash_point("log.settling.before_checkpoint")
+            self.on_cut_back(self.unsettled.start)
+        self.unsettled = SETTLED
+
+    def _settle_names(self) -> None:
+        if self.unsettled.names:
+            crash_point("log.settling.before_sync")
+            self._services.disk.sync_path(self.directory)
+            self._names_settled()
+
+    def _names_settled(self) -> None:
+        """Nothing that was dropped can come back: the epoch file, which may alone know its epochs, forgets them too."""
+        if self.unsettled.epochs:
+            crash_point("log.settling.before_epochs")
+            self._epochs.save()
+        if self._log_end == self._segments.first.base_offset:
+            self._flusher.recovery_point = self._log_end
+        self._is_known(names=True, epochs=True)
 
     def move_to(self, directory: Path) -> None:
         """Rename the log's directory; the log goes on. Raises OSError."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
@@ -26,6 +26,7 @@ from regency.broker_agent.log.log_loading import OpenedDirectory, open_directori
 from regency.broker_agent.log.open_files import OpenFiles
 from regency.broker_agent.log.partition_log import PartitionLog
 from regency.broker_agent.ports import Worker
+from regency.broker_agent.steps import Steps
 from regency.model.clock import Clock
 from regency.model.crash_points import crash_point
 from regency.model.ids import BrokerId, Offset, TopicId, TopicPartition
@@ -260,6 +261,29 @@ class LogManager:
                 if config is not None:
                     log.config = config
 
+    def settle(self, topic_partitions: Iterable[TopicPartition], then: Callable[[], None]) -> None:
+        """Have the disk know, soon, where these logs were cut off or are about to be; all of a directory in one go.
+
+        `then` is called on the data loop, once, when that is over for those that are still here. One that could not be
+        settled does it itself when it is written to.
+        """
+        of_directory: dict[LogDirectory, list[PartitionLog]] = {}
+        for log in map(self._logs.get, topic_partitions):
+            if log is not None and not log.is_settled:
+                of_directory.setdefault(log.home, []).append(log)
+        left = len(of_directory)
+
+        def one_is_done() -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                then()
+
+        for directory, logs in of_directory.items():
+            self._directories[directory].settle(logs, one_is_done)
+        if not of_directory:
+            then()
+
     def high_watermark_checkpoint(self, topic_partition: TopicPartition) -> Offset:
         """The high watermark last checkpointed for a log that is open; 0 where there is none."""
         log = self._logs.get(topic_partition)
@@ -281,12 +305,16 @@ class LogManager:
         self._held_back.extend((log, log.high_watermark) for log in self.futures.all().values())
         self._services.cuts.when_done(self._checkpoint_held_back)
 
-    def checkpoint_recovery_points(self) -> None:
-        """Checkpoint up to where each log was synced, soon, and remove snapshots that no recovery would begin with."""
+    def checkpoint_recovery_points(self) -> Steps[None]:
+        """Checkpoint up to where each log was synced, soon, and remove snapshots that no recovery would begin with.
+
+        As everything here that looks at all logs, in steps: a log each, done as they are asked for.
+        """
         for logs in self._working():
-            for log in list(logs.logs.values()) if logs.recovery_points_written else ():
+            for log in self._still_held(logs) if logs.recovery_points_written else ():
                 if not self._tried(log.remove_old_snapshots):
                     break
+                yield
             if logs.is_working:
                 logs.write_recovery_points_later()
 
@@ -295,36 +323,41 @@ class LogManager:
         for logs in self._working():
             logs.write_log_starts_later()
 
-    def run_retention(self, now_ms: int) -> None:
-        """Take expired segments out of use, and remove what was deleted long enough ago.
+    def run_retention(self, now_ms: int) -> Steps[None]:
+        """Take expired segments out of use, and remove what was deleted long enough ago; in steps.
 
         `now_ms` is wall time. A future log keeps what the one has that it will replace.
         """
         for logs in self._working():
-            for log in [log for log in logs.logs.values() if self.futures.get(log.topic_partition) is not log]:
+            for log in self._still_held(logs):
+                if self.futures.get(log.topic_partition) is log:
+                    continue
                 if not self._tried(functools.partial(log.delete_old_segments, now_ms)):
                     break
+                yield
         self.remove_deleted_files()
 
-    def expire_producers(self, now_ms: int) -> None:
-        """Forget idempotent producers that have been idle for long. `now_ms` is wall time.
+    def expire_producers(self, now_ms: int) -> Steps[None]:
+        """Forget idempotent producers that have been idle for long; in steps. `now_ms` is wall time.
 
         Not when logs are opened, as Kafka does: right after a restart producers repeat what was not answered, and those
         that write of old events look as if they were idle.
         """
-        for log in self._logs.values():
+        for log in list(self._logs.values()):
             log.expire_producers(now_ms)
+            yield
 
-    def remove_deleted_files(self) -> int | None:
-        """Remove what was deleted long enough ago; returns the monotonic time of the next such moment, if any."""
-        return self._services.trash.remove_due()
+    def remove_deleted_files(self) -> None:
+        """Remove what was deleted long enough ago."""
+        self._services.trash.remove_due()
 
-    def flush_dirty_logs(self) -> None:
-        """Flush, in the background, logs whose flush.ms has passed."""
+    def flush_dirty_logs(self) -> Steps[None]:
+        """Flush, in the background, logs whose flush.ms has passed; in steps."""
         for logs in self._working():
-            for log in list(logs.logs.values()):
+            for log in self._still_held(logs):
                 if log.is_flush_due and not self._tried(log.flush_in_background):
                     break
+                yield
 
     def close(self) -> None:
         """Flush and close everything, write all checkpoints, mark each directory that closed whole as clean. Blocks."""
@@ -348,11 +381,11 @@ class LogManager:
             self._directories[directory].write_high_watermarks_later(offsets)
 
     def _take_held_back(self) -> dict[LogDirectory, dict[TopicPartition, Offset]]:
-        """The high watermarks that wait, by directory, but for those of logs that are gone."""
+        """The high watermarks that wait, by directory, but for those of logs that are gone, or cut off this moment."""
         held_back, self._held_back = self._held_back, []
         taken: dict[LogDirectory, dict[TopicPartition, Offset]] = {}
         for log, offset in held_back:
-            if self._holds(log):
+            if self._holds(log) and log.is_settled:
                 taken.setdefault(log.home, {})[log.topic_partition] = offset
         return taken
 
@@ -368,6 +401,10 @@ class LogManager:
     def _holds(self, log: PartitionLog) -> bool:
         """Whether the log is in use; else it is deleted, or its directory has failed."""
         return self._logs.get(log.topic_partition) is log or self.futures.get(log.topic_partition) is log
+
+    def _still_held(self, logs: DirectoryLogs) -> Iterator[PartitionLog]:
+        """The logs of a directory now, each if it is in use when its turn comes."""
+        return (log for log in list(logs.logs.values()) if self._holds(log))
 
     def _drop_future(self, topic_partition: TopicPartition, fate: DirectoryKind) -> None:
         try:

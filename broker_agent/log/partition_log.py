@@ -176,6 +176,7 @@ class PartitionLog(LogCore):
     @_on_disk
     def assign_epoch(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
         """Note that `epoch` begins at `start_offset`; what contradicts it is forgotten."""
+        self._settle_names()
         self._epochs.assign(epoch, start_offset)
 
     def end_offset_for_epoch(self, epoch: LeaderEpoch) -> EpochEndOffset:
@@ -219,13 +220,22 @@ class PartitionLog(LogCore):
         return False, None
 
     @_on_disk
+    def prepare_cut(self, offset: Offset) -> bool:
+        """Lower the recovery point to where `truncate_to(offset)` cuts; whether that may be called at once.
+
+        False: not until the disk knows the recovery point, if the call is not to wait for that itself.
+        """
+        if self._log_start < offset < self._log_end:
+            self._unsettle(point=self._flusher.ends_at(self._segments.find_cut(offset).end))
+        return not self.unsettled.point
+
+    @_on_disk
     def truncate_to(self, offset: Offset) -> bool:
         """Drop the batch that holds `offset` and all after it; returns whether there were any.
 
         The log ends at `offset` then, or below where a batch straddled it. Epochs that begin at the end are forgotten
         in any case (KAFKA-10706). Where nothing is left, producers are forgotten too: what is known of them is of
-        batches below the log start, which nothing says are the leader's. The lowered recovery point is on the disk
-        when this returns.
+        batches below the log start, which nothing says are the leader's. The log may not be settled afterwards.
         """
         if offset >= self._log_end:
             self._epochs.truncate_from_end(self._log_end)
@@ -244,7 +254,7 @@ class PartitionLog(LogCore):
 
     @_on_disk
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
-        """Drop everything; the log is empty and begins at `offset`."""
+        """Drop everything; the log is empty and begins at `offset`. It is not settled then."""
         logger.info(
             "%s: emptied to begin at %d, it held %d to %d", self.topic_partition, offset, self._log_start, self._log_end
         )
@@ -280,8 +290,10 @@ class PartitionLog(LogCore):
     def delete_old_segments(self, now_ms: int) -> int:
         """Take expired segments out of use, oldest first and only below the high watermark; returns how many.
 
-        `now_ms` is wall time. The log start rises before the first is gone.
+        `now_ms` is wall time. The log start rises before the first is gone. None of a log that is not settled.
         """
+        if not self.is_settled:
+            return 0
         while True:
             facts = [
                 SegmentFacts(segment.size, segment.largest_timestamp(), upper)
@@ -334,6 +346,7 @@ class PartitionLog(LogCore):
             raise ValueError(f"{self.directory} ends at {self._log_end}, {other.directory} at {other.log_end_offset}")
         if self.topic_id != other.topic_id:
             self.set_topic_id(other.topic_id)
+        self._settle_names()
         self._epochs.take(other.epoch_entries)
         self._epochs.truncate_from_start(self._log_start)
         self._producers = other._producers.copy()

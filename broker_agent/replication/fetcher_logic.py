@@ -1,18 +1,21 @@
 """What a fetcher asks of one leader next, and what a reply does: per partition state, truncation, out of range, delays.
 
 Passive, on the data loop: `next(now)` says what to send or how long to wait, `on_reply` and `on_failure` take in what
-came of it. One bad partition never stops the others. Source: KIP-101, 279, 320, 595; AbstractFetcherThread's tables.
+came of it. One bad partition never stops the others. A reply of thousands of partitions is taken in by and by, a slice
+in each step of the loop; no disk is waited for. Source: KIP-101, 279, 320, 595; AbstractFetcherThread's tables.
 """
 
 from __future__ import annotations
 
 import heapq
 import logging
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import count
-from typing import TypeVar
+from typing import Any, NamedTuple
 
-from regency.broker_agent.log.errors import LogBusy, LogStorageError, RecordsRejected
+from regency.broker_agent.log.errors import CutNotPrepared, LogBusy, LogStorageError, RecordsRejected
 from regency.broker_agent.replication.api import EpochEndOffset, FetchedPartition, FetchPartition, ListedOffset
 from regency.broker_agent.replication.catching_up import CatchingUp
 from regency.broker_agent.replication.fetch_plans import (
@@ -31,6 +34,7 @@ from regency.broker_agent.replication.fetch_session_client import ClientFetchSes
 from regency.broker_agent.replication.follow_state import FollowState, Phase, ReceivedBytes
 from regency.broker_agent.replication.follower import Follower, truncation_point
 from regency.broker_agent.replication.throttle import ReplicationThrottle
+from regency.model.clock import Clock
 from regency.model.crash_points import crash_point
 from regency.model.ids import BrokerEpoch, LeaderEpoch, Offset, TopicPartition
 from regency.model.kafka_errors import ErrorCode
@@ -40,9 +44,32 @@ logger = logging.getLogger(__name__)
 _FIRST_RETRY_MS = 50
 """First delay where the leader seems not to have the LeaderAndIsr we have; doubles up to the backoff."""
 
-T = TypeVar("T")
+_SLICE_MS = 10
+"""Time after which the rest of a reply waits for the next step of the data loop."""
+_CUTS_AT_ONCE = 32
+"""Logs cut off in one step at most, and made known to the disk together."""
 
 LATEST, EARLIEST = -1, -2
+
+Settle = Callable[[Iterable[TopicPartition], Callable[[], None]], None]
+"""Has the disk know where the logs of these partitions were or will be cut off, then makes the call, on the data loop.
+"""
+
+
+class _Part(NamedTuple):
+    """One partition's part of a reply, and what takes it in."""
+
+    state: FollowState
+    take: Callable[[FollowState, Any, int], None]
+    what: FetchedPartition | ListedOffset
+
+
+class _Unsettled(NamedTuple):
+    """A partition that waits for the disk, the phase it is in then, and what has to be taken in then."""
+
+    state: FollowState
+    phase: Phase
+    part: _Part | None
 
 
 class FetcherLogic:
@@ -53,6 +80,8 @@ class FetcherLogic:
         name: str,
         limits: FetcherLimits,
         broker_epoch: Callable[[], BrokerEpoch],
+        clock: Clock,
+        settle: Settle,
         failed: dict[TopicPartition, str] | None = None,
         throttle: ReplicationThrottle | None = None,
         received: ReceivedBytes | None = None,
@@ -67,6 +96,13 @@ class FetcherLogic:
         self._numbers = count()
         self._asking: dict[TopicPartition, FollowState] = {}
         """Partitions that need the leader's end or start before they can go on."""
+        self._clock = clock
+        self._settle = settle
+        self._rest: deque[_Part] = deque()
+        """What has come and is not taken in yet."""
+        self._unsettled: list[_Unsettled] = []
+        self.on_settled: Callable[[], None] = _nobody
+        """Called when there may be something to send, as partitions need not wait for the disk any more."""
         self._resume_at: int | None = None
         self._catching_up = CatchingUp(throttle)
         self.failed = {} if failed is None else failed
@@ -88,15 +124,20 @@ class FetcherLogic:
     # Membership
 
     def add(self, replica: Follower, epoch: LeaderEpoch) -> None:
-        """Follow from the replica's end, in this leader epoch. The same again changes nothing unless it failed."""
+        """Follow from the replica's end, in this leader epoch. The same again changes nothing unless it failed.
+
+        `go_on` has to be called afterwards: the replica may wait for the disk.
+        """
         name = replica.topic_partition
         self.failed.pop(name, None)
         held = self._states.get(name)
         if held is not None and held.epoch == epoch:
             return
         self._forget(name)
-        self._states[name] = FollowState(replica, epoch)
+        state = self._states[name] = FollowState(replica, epoch)
         self._session.changed(name)
+        if not replica.is_settled:
+            self._wait_until_settled(state)
 
     def remove(self, topic_partition: TopicPartition) -> None:
         """Follow no more. What a running request brings for it is ignored."""
@@ -105,6 +146,7 @@ class FetcherLogic:
 
     def restart(self) -> None:
         """The leader is reached anew: a new session, and no waiting for the old connection's sake."""
+        self._rest.clear()
         self._session.reset()
         self._resume_at = None
 
@@ -120,7 +162,9 @@ class FetcherLogic:
     # Requests
 
     def next(self, now_ms: int) -> Plan | Pause:
-        """What to send now, or how long to wait."""
+        """What to send now, or how long to wait; not at all while `go_on` has something to do."""
+        if self._rest:
+            return Pause(0)
         if self._resume_at is not None:
             if now_ms < self._resume_at:
                 return Pause(self._resume_at - now_ms)
@@ -207,7 +251,8 @@ class FetcherLogic:
             for name, epoch in plan.partitions if isinstance(plan, OffsetsPlan) else ():
                 state = self._asking.get(name)
                 if state is not None and state.epoch == epoch:
-                    self._attempt(state, self._take_offset, answers.get(name, NOT_LISTED), now_ms)
+                    self._rest.append(_Part(state, self._take_offset, answers.get(name, NOT_LISTED)))
+            self.go_on(now_ms)
             return
         if reply.error is not ErrorCode.NONE:
             was_incremental = isinstance(plan, FetchPlan) and plan.session_epoch > 0
@@ -217,8 +262,47 @@ class FetcherLogic:
         self._session.answered(reply.session_id)
         for name, fetched in reply.partitions:
             state = self._states.get(name)
-            if state is not None and state.requested == state.offset:
-                self._attempt(state, self._take_fetched, fetched, now_ms)
+            if state is not None:
+                self._rest.append(_Part(state, self._take_fetched, fetched))
+        self.go_on(now_ms)
+
+    def go_on(self, now_ms: int) -> None:
+        """Take in the next slice of what has come, and have the disk know of the logs it cut off."""
+        stop_ms = self._clock.monotonic_ms() + _SLICE_MS
+        while self._rest and len(self._unsettled) < _CUTS_AT_ONCE and self._clock.monotonic_ms() < stop_ms:
+            part = self._rest.popleft()
+            if self._follows(part.state) and part.state.phase is not Phase.SETTLING:
+                self._attempt(part, now_ms)
+        if self._unsettled:
+            waiting, self._unsettled = self._unsettled, []
+            self._settle([each.state.replica.topic_partition for each in waiting], partial(self._settled, waiting))
+
+    def _follows(self, state: FollowState) -> bool:
+        """Whether the partition is still followed in this leader epoch."""
+        return self._states.get(state.replica.topic_partition) is state
+
+    def _wait_until_settled(self, state: FollowState, part: _Part | None = None) -> None:
+        name = state.replica.topic_partition
+        self._unsettled.append(_Unsettled(state, state.phase, part))
+        state.phase = Phase.SETTLING
+        self._asking.pop(name, None)
+        self._session.left(name)
+
+    def _settled(self, waited: Iterable[_Unsettled]) -> None:
+        for state, phase, part in waited:
+            if not self._follows(state):
+                continue
+            name = state.replica.topic_partition
+            state.phase = phase
+            if phase is not Phase.FETCHING:
+                self._asking[name] = state
+            if part is not None:
+                self._rest.append(part)
+            else:
+                self._session.changed(name)
+        if self._rest:
+            self.go_on(self._clock.monotonic_ms())
+        self.on_settled()
 
     def _refused(self, error: ErrorCode, now_ms: int, *, at_once: bool) -> None:
         self._session.refused(error)
@@ -226,16 +310,21 @@ class FetcherLogic:
             logger.warning("%s: fetch refused with %s", self._name, error.name)
             self._resume_at = now_ms + self._limits.backoff_ms
 
-    def _attempt(self, state: FollowState, take: Callable[[FollowState, T, int], None], what: T, now_ms: int) -> None:
+    def _attempt(self, part: _Part, now_ms: int) -> None:
         """Take in one partition's part of a reply; whatever goes wrong stays with that partition."""
+        state = part.state
         try:
-            take(state, what, now_ms)
+            part.take(state, part.what, now_ms)
+            if not state.replica.is_settled and self._follows(state):
+                self._wait_until_settled(state)
+        except CutNotPrepared:
+            self._wait_until_settled(state, part)
         except RecordsRejected as error:
             self._complain(state, f"sent unusable records: {error}")
             self._delay(state, now_ms, self._limits.backoff_ms)
         except LogBusy as error:
             self._complain(state, f"was answered in vain: {error}")
-            self._settle(state)
+            self._answered(state)
             self._moved(state)  # a part may have been done
             self._delay(state, now_ms, self._limits.backoff_ms)
         except LogStorageError as error:
@@ -245,6 +334,8 @@ class FetcherLogic:
             self._fail(state, f"unexpected {type(error).__name__}: {error}")
 
     def _take_fetched(self, state: FollowState, fetched: FetchedPartition, now_ms: int) -> None:
+        if state.requested != state.offset:
+            return
         error = fetched.error
         if error is ErrorCode.NONE:
             if fetched.diverging is not None:
@@ -326,7 +417,7 @@ class FetcherLogic:
         at its end, this replica would be in sync at once, and once it led nobody would keep what is below.
         """
         if listed.error is not ErrorCode.NONE or listed.offset < 0:
-            self._settle(state)
+            self._answered(state)
             self._take_error(state, listed.error or ErrorCode.UNKNOWN_SERVER_ERROR, now_ms)
             return
         replica = state.replica
@@ -336,8 +427,8 @@ class FetcherLogic:
             if listed.offset >= end or state.ends_below_start:
                 state.phase = Phase.EARLIEST
                 return
-            logger.warning("truncating %s from %d to its leader's end %d", replica.topic_partition, end, listed.offset)
             self._cut(replica, listed.offset)
+            logger.warning("truncated %s from %d to its leader's end %d", replica.topic_partition, end, listed.offset)
         elif listed.offset > end or state.ends_below_start:
             logger.warning(
                 "dropping all of %s, which holds offsets %d to %d: its leader begins at %d%s",
@@ -348,7 +439,7 @@ class FetcherLogic:
                 " and ends below" if state.ends_below_start else "",
             )
             replica.truncate_fully_and_start_at(listed.offset)
-        self._settle(state)
+        self._answered(state)
         if replica.log_end_offset == end:
             self._delay(state, now_ms, self._limits.backoff_ms)
         else:
@@ -379,7 +470,7 @@ class FetcherLogic:
         self._asking[state.replica.topic_partition] = state
         self._session.left(state.replica.topic_partition)
 
-    def _settle(self, state: FollowState) -> None:
+    def _answered(self, state: FollowState) -> None:
         state.phase = Phase.FETCHING
         self._asking.pop(state.replica.topic_partition, None)
 
@@ -400,3 +491,7 @@ class FetcherLogic:
         logger.log(level, "%s is not followed until the controller says so again: %s", name, why)
         self._drop(name)
         self.failed[name] = why
+
+
+def _nobody() -> None:
+    pass

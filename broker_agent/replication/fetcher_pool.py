@@ -11,7 +11,7 @@ import msgspec
 
 from regency.broker_agent.replication.api import LeaderAddress
 from regency.broker_agent.replication.fetch_plans import FetcherLimits, Pause, Plan
-from regency.broker_agent.replication.fetcher_logic import FetcherLogic
+from regency.broker_agent.replication.fetcher_logic import FetcherLogic, Settle
 from regency.broker_agent.replication.fetcher_thread import Failed, FetcherThread, Outcome, Rested, Transport
 from regency.broker_agent.replication.follow_state import ReceivedBytes
 from regency.broker_agent.replication.follower import Follower
@@ -65,6 +65,7 @@ class Fetcher:
         self._transport: Transport | None = None
         self._plan: Plan | None = None
         self._disowned = False
+        logic.on_settled = self.wake
 
     @property
     def is_dead(self) -> bool:
@@ -94,6 +95,7 @@ class Fetcher:
             return
         plan, now_ms = self._plan, self._clock.monotonic_ms()
         if isinstance(outcome, Rested):
+            self.logic.go_on(now_ms)
             self.wake()
             return
         self._plan = None
@@ -104,7 +106,7 @@ class Fetcher:
             self.logic.on_failure(now_ms, outcome.why)
         elif plan is not None:
             self.logic.on_reply(plan, outcome, now_ms)
-        self._advance()
+        self.wake()
 
     def close(self) -> None:
         """End it; what still arrives is ignored."""
@@ -134,6 +136,7 @@ class FetcherPool:
         clock: Clock,
         broker_epoch: Callable[[], BrokerEpoch],
         transport: MakeTransport,
+        settle: Settle,
         throttle: ReplicationThrottle | None = None,
     ) -> None:
         """`broker_epoch` is this broker's own current registration, -1 before it has one.
@@ -145,6 +148,7 @@ class FetcherPool:
         self._clock = clock
         self._broker_epoch = broker_epoch
         self._make_transport = transport
+        self._settle = settle
         self._limits = FetcherLimits(
             settings.replica_fetch_response_max_bytes,
             settings.replica_fetch_max_bytes,
@@ -195,6 +199,7 @@ class FetcherPool:
             self._followed[name] = fetcher
             woken[fetcher] = None
         for fetcher in woken:
+            fetcher.logic.go_on(self._clock.monotonic_ms())
             fetcher.wake()
 
     def throttles_changed(self) -> None:
@@ -244,6 +249,8 @@ class FetcherPool:
             f"fetcher {number} of broker {address.broker}",
             self._limits,
             self._broker_epoch,
+            self._clock,
+            self._settle,
             self.failed,
             self._throttle,
             self.received,

@@ -14,6 +14,7 @@ class Phase(Enum):
     FETCHING = "fetching"
     LATEST = "asking for the leader's end"
     EARLIEST = "asking for the leader's start"
+    SETTLING = "waiting until the disk knows where the log is cut off"
 
 
 class FollowState:

@@ -49,12 +49,20 @@ class Follower(Protocol):
         """Append, then take high watermark and log start. Raises RecordsRejected, LogStorageError."""
         ...
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether the disk knows of every cut what it must before anything is appended."""
+        ...
+
     def truncate_to(self, offset: Offset) -> None:
-        """Drop every record from `offset` on, and every epoch that starts there. Raises LogStorageError."""
+        """Drop every record from `offset` on, and every epoch that starts there. It may not be settled then.
+
+        Raises LogStorageError, and CutNotPrepared where it has to be settled first.
+        """
         ...
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
-        """Drop everything and begin again at `offset`. Raises LogStorageError."""
+        """Drop everything and begin again at `offset`. It may not be settled then. Raises LogStorageError."""
         ...
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from regency.broker_agent.log.errors import CutNotPrepared
 from regency.broker_agent.replication.api import EpochEndOffset, FetchedPartition, PartitionState
 from regency.broker_agent.replication.isr_state import NOT_LEADING, Committed, IsrState
 from regency.broker_agent.replication.replica import RemoteReplica
@@ -185,8 +186,18 @@ class LocalReplica:
         if fetched.log_start_offset > self.log.log_start_offset:
             self.log.maybe_increment_log_start(fetched.log_start_offset)
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether the disk knows of every cut what it must before anything is appended."""
+        return self.log.is_settled
+
     def truncate_to(self, offset: Offset) -> None:
-        """Drop every record from `offset` on, and every epoch that starts there. Raises LogStorageError."""
+        """Drop every record from `offset` on, and every epoch that starts there.
+
+        Raises CutNotPrepared, LogStorageError.
+        """
+        if not self.log.prepare_cut(offset):
+            raise CutNotPrepared(f"A checkpoint may have a recovery point of {self.topic_partition} above {offset}.")
         self.log.truncate_to(offset)
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:

@@ -95,7 +95,7 @@ class ReplicaManager:
         self._fetchers = fetchers
         self._moves = DirectoryMoves(self._hosting, throttles.moves)
         self._complete = False
-        self._schedule = self._make_schedule(settings, clock.monotonic_ms())
+        self._schedule = self._make_schedule(settings)
         self._wake_for_schedule()
 
     @property
@@ -286,9 +286,9 @@ class ReplicaManager:
         crash_point("replication.shutdown.before_checkpoint")
         self._checkpoint_high_watermarks(hosting.clock.monotonic_ms())
 
-    def _make_schedule(self, settings: BrokerSettings, now_ms: int) -> Schedule:
+    def _make_schedule(self, settings: BrokerSettings) -> Schedule:
         logs, clock = self._hosting.logs, self._hosting.clock
-        schedule = Schedule(now_ms)
+        schedule = Schedule(clock)
         schedule.every(max(1, settings.replica_lag_time_max_ms // 2), lambda _: self._isr.start_sweep())
         schedule.every(settings.replica_high_watermark_checkpoint_interval_ms, self._checkpoint_high_watermarks)
         schedule.every(settings.replica_high_watermark_checkpoint_interval_ms, self._look_at_directories)

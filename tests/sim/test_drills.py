@@ -38,7 +38,7 @@ def test_a_tail_of_segments_is_cut_off_and_what_replaces_it_lost_with_the_power(
     assert any("lost" in event and "writes" in event for event in events[cut:])
 
 
-@pytest.mark.parametrize("defect", ["cut-not-checkpointed", "strangers-begin-anywhere"])
+@pytest.mark.parametrize("defect", ["cut-not-checkpointed", "settled-too-early", "strangers-begin-anywhere"])
 def test_what_only_this_drill_finds_is_found(defect: str) -> None:
     failure = run(SEED, shape_of("deep", SEED), defect=defect).failure
     assert failure is not None

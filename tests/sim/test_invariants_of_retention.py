@@ -36,7 +36,7 @@ def keep_for_an_hour(judged: Judged, number: int) -> None:
 
 def expire_by_another_clock(judged: Judged) -> None:
     keep_for_an_hour(judged, 1)
-    judged[1].logs.run_retention(judged.cluster.clock.wall_ms() + HOUR_MS + 1)
+    list(judged[1].logs.run_retention(judged.cluster.clock.wall_ms() + HOUR_MS + 1))
 
 
 def expire_what_is_not_committed(judged: Judged) -> None:
@@ -48,7 +48,7 @@ def expire_what_is_not_committed(judged: Judged) -> None:
     log = judged[1].log()
     log._high_watermark = log.log_end_offset
     judged.cluster.clock.advance(2 * HOUR_MS)
-    judged[1].logs.run_retention(judged.cluster.clock.wall_ms())
+    list(judged[1].logs.run_retention(judged.cluster.clock.wall_ms()))
 
 
 def begin_where_nobody_has_begun(judged: Judged) -> None:
@@ -88,7 +88,7 @@ def test_records_may_expire_at_their_time_and_followers_begin_where_their_leader
     assert retention.overdue(BrokerId(1), log, clock.wall_ms()) is None
     assert retention.overdue(BrokerId(1), log, clock.wall_ms() + HOUR_MS + 1) is not None
     clock.advance(HOUR_MS + 1)
-    judged[1].logs.run_retention(clock.wall_ms())
+    list(judged[1].logs.run_retention(clock.wall_ms()))
     judged.look()
     assert log.log_start_offset == 3
     judged.produce("d")
@@ -106,7 +106,7 @@ def test_records_may_expire_at_their_time_and_followers_begin_where_their_leader
 def test_where_a_leader_begins_in_the_step_in_which_it_dies_its_followers_may_begin(judged: Judged) -> None:
     keep_for_an_hour(judged, 1)
     judged.cluster.clock.advance(HOUR_MS + 1)
-    judged[1].logs.run_retention(judged.cluster.clock.wall_ms())
+    list(judged[1].logs.run_retention(judged.cluster.clock.wall_ms()))
     judged.cluster.crash(1)
     judged.rules.died(judged.hosted[1])
     judged[2].log().maybe_increment_log_start(Offset(2))
@@ -120,7 +120,7 @@ def test_records_go_on_expiring_in_a_log_that_is_not_hosted_for_a_while(judged: 
     hosting.forget(partition)
     judged.look()
     judged.cluster.clock.advance(HOUR_MS + 1)
-    judged[1].logs.run_retention(judged.cluster.clock.wall_ms())
+    list(judged[1].logs.run_retention(judged.cluster.clock.wall_ms()))
     judged.look()
     judged.cluster.tell(1)
     judged.look()
@@ -134,7 +134,7 @@ def test_what_expires_too_soon_in_a_log_that_is_not_hosted_is_missed(judged: Jud
     partition.stop()
     hosting.forget(partition)
     judged.look()
-    judged[1].logs.run_retention(judged.cluster.clock.wall_ms() + HOUR_MS + 1)
+    list(judged[1].logs.run_retention(judged.cluster.clock.wall_ms() + HOUR_MS + 1))
     with pytest.raises(InvariantBroken, match="retention-by-rule"):
         judged.look()
 

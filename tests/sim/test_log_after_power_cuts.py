@@ -27,9 +27,10 @@ CALM = st.one_of(
     st.tuples(st.just("append"), st.integers(1, 4), st.integers(0, 60), st.integers(-1, 1), st.just(1)),
     st.tuples(st.just("truncate"), st.integers(0, 12)),
     st.tuples(st.just("start_over"), st.integers(0, 30)),
+    st.tuples(st.just("prepare_cut"), st.integers(0, 12)),
     st.tuples(st.just("delete_records"), st.integers(1, 8)),
     st.tuples(st.just("work"), st.integers(1, 4)),
-    st.tuples(st.sampled_from(("new_epoch", "flush", "flush_soon", "checkpoint", "roll", "recreate"))),
+    st.tuples(st.sampled_from(("new_epoch", "flush", "flush_soon", "checkpoint", "roll", "recreate", "settle"))),
 )
 OPERATIONS = st.lists(
     st.one_of(
@@ -60,7 +61,7 @@ FOUND: dict[str, list[tuple[object, ...]]] = {
         ("append", 2, 26, 0, 3), ("restart", False), ("delete_records", 6),
     ],
     "a truncation is undone after a clean shutdown": [("append", 1, 0, 0, 1), ("truncate", 2), ("restart", False)],
-    "a log that began anew begins at 0": [("start_over", 7)],
+    "a log that began anew begins at 0": [("start_over", 7), ("settle",), ("work", 9)],
     "segments that were dropped follow what was appended since": [
         ("append", 1, 60, 0, 3), ("append", 1, 60, 1, 3), ("append", 1, 60, 0, 3), ("truncate", 7),
         ("append", 1, 60, -1, 1),

@@ -122,12 +122,15 @@ class Machine:
         """What the log held since it was last known to be on the disk; the newest last."""
         self.lasting = 0
         """Records below were flushed, and not truncated since."""
+        self.begun_anew: Content | None = None
+        """What it was after it began anew the last time, if it did since it was opened."""
         self.epoch = 0
         self.sequences = count(0, 10)
         self.starts = 0
 
     def start(self) -> None:
         """Start the agent."""
+        self.begun_anew = None
         self.starts += 1
         self.process = Process(self.scheduler, f"agent-{self.starts}")
         self.worker = QueuedWorker()
@@ -173,8 +176,6 @@ class Machine:
         self.epoch += 1
         self.log.truncate_to(Offset(offset))
         self._is()
-        if begins_anew:
-            self.lasting = offset
 
     def start_over(self, offset: int) -> None:
         """Empty the log to begin elsewhere."""
@@ -183,7 +184,15 @@ class Machine:
         self.epoch += 1
         self.log.truncate_fully_and_start_at(Offset(offset))
         self._is()
-        self.lasting = offset
+        self.begun_anew = self.content
+
+    def prepare_cut(self, records: int) -> None:
+        """Say that the last records will be dropped, which may never happen."""
+        self.log.prepare_cut(Offset(max(self.content.end - records, 0)))
+
+    def settle(self) -> None:
+        """Have the disk know soon where the log was cut off or will be."""
+        self.manager.settle([TP], lambda: None)
 
     def delete_records(self, records: int) -> None:
         """Raise the log start, and let segments below it go."""
@@ -221,10 +230,10 @@ class Machine:
     def checkpoint(self) -> None:
         """Let a minute pass, remove what was deleted before, and ask for all checkpoints."""
         self.scheduler.run_until(self.scheduler.now_us + 61_000_000)
-        self.manager.checkpoint_recovery_points()
+        list(self.manager.checkpoint_recovery_points())
         self.manager.checkpoint_log_start_offsets()
         self.manager.checkpoint_high_watermarks({TP: self.log.high_watermark})
-        self.manager.run_retention(TIMESTAMP)
+        list(self.manager.run_retention(TIMESTAMP))
 
     def roll(self) -> None:
         """Begin a new segment."""
@@ -328,7 +337,9 @@ class Machine:
             self._lasts()
 
     def note_flushed(self) -> None:
-        """What the log takes for flushed has to last."""
+        """What the log takes for flushed has to last; of one that has begun anew and is settled nothing comes back."""
+        if self.begun_anew == self.content and self.log.is_settled:
+            self.possible = [self.content]
         if self.log.recovery_point > self.content.start:
             self.lasting = max(self.lasting, self.log.recovery_point)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from regency.broker_agent import control_service, isr_store
-from regency.broker_agent.replication import isr_maintenance
+from regency.broker_agent.replication import fetcher_logic, isr_maintenance
 from regency.controller import request_batch, sender, term
 from regency.controller.metadata_log import MetadataLog
 from regency.runtime import fenced
@@ -32,6 +32,7 @@ def cut(profile: str, seed: int) -> Iterator[None]:
             patch.set(isr_store, "BATCH", chance.choice((1, 2)))
             patch.set(isr_store, "NOTIFY_PARTITIONS", chance.choice((1, 2)))
             patch.set(isr_maintenance, "_SLICE", chance.choice((1, 2)))
+            patch.set(fetcher_logic, "_CUTS_AT_ONCE", 1)
             patch.set(MetadataLog.read, "__defaults__", (chance.choice((1, 400)),))
             patch.set(MetadataLog.__init__, "__kwdefaults__", {"retained_bytes": chance.choice((400, 2_000))})
         yield

@@ -134,13 +134,15 @@ def test_an_empty_cache_knows_nothing(cache):
     assert (cache.latest, cache.entries, cache.epoch_at(3)) == (None, (), None)
     cache.truncate_from_end(3)
     cache.truncate_from_start(3)
-    cache.clear()
+    assert not cache.forget()
     assert not cache.path.exists()
 
 
-def test_clearing_empties_the_file_too(cache):
-    filled(cache, (1, 1), (2, 2)).clear()
-    assert (cache.entries, read_epochs(OsDisk(), cache.path)) == ((), [])
+def test_what_is_forgotten_stands_in_the_file_until_it_is_saved(cache):
+    assert filled(cache, (1, 1), (2, 2)).forget()
+    assert (cache.entries, read_epochs(OsDisk(), cache.path)) == ((), [(1, 1), (2, 2)])
+    cache.save()
+    assert read_epochs(OsDisk(), cache.path) == []
 
 
 def test_negative_epochs_are_a_mistake(cache):

@@ -144,7 +144,7 @@ def test_one_damaged_log_harms_no_other_and_fails_no_directory(disk, log, batch)
     assert served(log, 0) is None
     log.append_as_leader(batch(1, 2), 4, NOW)
     assert read(other, 0).records
-    disk.manager.run_retention(NOW)
+    list(disk.manager.run_retention(NOW))
     assert disk.failures == []
     assert disk.manager.offline_dirs == ()
 

@@ -148,10 +148,10 @@ def test_a_failing_checkpoint_takes_the_directory_offline(disk, monkeypatch):
     monkeypatch.setattr(os, "fsync", no_sync)
     disk.manager.checkpoint_high_watermarks({TP: 1})
     assert [path for path, _ in disk.failures] == disk.dirs
-    disk.manager.checkpoint_recovery_points()
+    list(disk.manager.checkpoint_recovery_points())
     disk.manager.checkpoint_log_start_offsets()
-    disk.manager.run_retention(NOW)
-    disk.manager.flush_dirty_logs()
+    list(disk.manager.run_retention(NOW))
+    list(disk.manager.flush_dirty_logs())
 
 
 def remove(path: Path) -> None:
@@ -315,7 +315,7 @@ def test_retention_that_cannot_rename_fails_the_directory_once(disk, batch, no_r
         log = disk.log(TopicPartition("t", number))
         log.append_as_leader(batch(5), 0, NOW)
         log.set_high_watermark(1)
-    disk.manager.run_retention(NOW)
+    list(disk.manager.run_retention(NOW))
     assert [path for path, _ in disk.failures] == disk.dirs
     assert dict(disk.manager.all()) == {}
 

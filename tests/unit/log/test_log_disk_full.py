@@ -93,7 +93,7 @@ def work(disk, log, batch):
         if number % 3 == 2:
             log.set_high_watermark(len(acknowledged))
             disk.manager.checkpoint_high_watermarks({log.topic_partition: len(acknowledged)})
-            disk.manager.checkpoint_recovery_points()
+            list(disk.manager.checkpoint_recovery_points())
     return acknowledged, bool(disk.failures)
 
 
@@ -182,7 +182,7 @@ def test_a_disk_that_is_full_at_a_checkpoint(disk, full, log, batch, what):
     log.set_high_watermark(1)
     write = {
         "replication-offset": lambda: disk.manager.checkpoint_high_watermarks({log.topic_partition: 1}),
-        "recovery-point-offset": disk.manager.checkpoint_recovery_points,
+        "recovery-point-offset": lambda: list(disk.manager.checkpoint_recovery_points()),
         "log-start-offset": disk.manager.checkpoint_log_start_offsets,
     }[what]
     assert filled_while(disk, full, log, write).startswith(f"{what}-checkpoint.")

@@ -25,11 +25,11 @@ def test_only_snapshots_that_a_recovery_may_need_are_kept(disk, batch):
     log.set_high_watermark(6)
     assert snapshots() == [2, 4]
     for _ in range(2):
-        disk.manager.checkpoint_recovery_points()
+        list(disk.manager.checkpoint_recovery_points())
         assert snapshots() == [2, 4]
     log.roll()
     log.flush()
-    disk.manager.checkpoint_recovery_points()
+    list(disk.manager.checkpoint_recovery_points())
     assert snapshots() == [4, 6]
 
 
@@ -41,17 +41,17 @@ def test_no_snapshot_goes_that_may_have_to_tell_of_what_has_expired(disk, batch,
     sent = batch(NOW, producer=(9, 0, 0))
     log.append_as_leader(sent, 0, NOW)
     log.set_high_watermark(1)
-    disk.manager.run_retention(NOW + 2_000)
+    list(disk.manager.run_retention(NOW + 2_000))
     for number in range(4):
         log.append_as_leader(batch(NOW, producer=(8, 0, number)), 0, NOW)
     if harm == "killed":
         log.set_high_watermark(5)
         disk.worker.inline = False
-        disk.manager.checkpoint_recovery_points()
+        list(disk.manager.checkpoint_recovery_points())
         log = disk.reopen(clean=False)
     else:
         for _ in range(3):
-            disk.manager.checkpoint_recovery_points()
+            list(disk.manager.checkpoint_recovery_points())
         log.truncate_to(2)
     assert log.append_as_leader(sent, 0, NOW).duplicate
 
@@ -64,7 +64,7 @@ def test_a_producer_outlives_its_records(disk, batch):
     log.append_as_leader(sent, 0, NOW)
     log.append_as_leader(batch(NOW), 0, NOW)
     log.set_high_watermark(2)
-    disk.manager.run_retention(NOW + 2_000)
+    list(disk.manager.run_retention(NOW + 2_000))
     assert (log.log_start_offset, log.log_end_offset) == (2, 2)
     assert log.append_as_leader(sent, 0, NOW).duplicate
     with pytest.raises(RecordsRejected, match="sequence"):
@@ -81,8 +81,8 @@ def test_a_producer_outlives_its_records_and_a_crash(disk, batch, checkpointed):
     log.append_as_leader(sent, 0, NOW)
     log.set_high_watermark(1)
     if checkpointed:
-        disk.manager.checkpoint_recovery_points()
-    disk.manager.run_retention(NOW + 2_000)
+        list(disk.manager.checkpoint_recovery_points())
+    list(disk.manager.run_retention(NOW + 2_000))
     assert (log.log_start_offset, log.log_end_offset) == (1, 1)
     log = disk.reopen(clean=False)
     assert (log.log_start_offset, log.log_end_offset) == (1, 1)
@@ -121,7 +121,7 @@ def test_who_produced_what_has_expired_is_on_the_disk_before_a_stop_counts_as_cl
     log.append_as_leader(sent, 0, NOW)
     log.append_as_leader(batch(NOW, producer=(9, 0, 1)), 0, NOW)
     log.set_high_watermark(2)
-    disk.manager.run_retention(NOW + 2_000)
+    list(disk.manager.run_retention(NOW + 2_000))
     snapshot = log.directory / f"{2:020d}.snapshot"
     del synced[:]
     log = disk.reopen(clean=True)
@@ -135,10 +135,10 @@ def test_who_produced_what_has_expired_is_on_the_disk_before_a_stop_counts_as_cl
 def test_idle_producers_are_forgotten(disk, batch):
     log = disk.log()
     log.append_as_leader(batch(NOW, producer=(9, 0, 0)), 0, NOW)
-    disk.manager.expire_producers(NOW + 86_399_999)
+    list(disk.manager.expire_producers(NOW + 86_399_999))
     with pytest.raises(RecordsRejected):
         log.append_as_leader(batch(NOW, producer=(9, 0, 77)), 0, NOW)
-    disk.manager.expire_producers(NOW + 86_400_000)
+    list(disk.manager.expire_producers(NOW + 86_400_000))
     assert log.append_as_leader(batch(NOW, producer=(9, 0, 77)), 0, NOW).base_offset == 1
     assert log.append_as_leader(batch(NOW, producer=(9, 0, 77)), 0, NOW).duplicate
 
@@ -148,7 +148,7 @@ def test_a_first_batch_that_claims_to_be_of_the_future_keeps_nobody_from_expirin
     for producer, timestamp in ((8, NOW * 1000), (9, NOW)):  # the one takes microseconds for milliseconds
         log.append_as_leader(batch(timestamp, producer=(producer, 0, 0)), 0, NOW)
     later = NOW + 86_400_000
-    disk.manager.expire_producers(later)
+    list(disk.manager.expire_producers(later))
     assert log.append_as_leader(batch(later, producer=(9, 0, 77)), 0, later).base_offset == 2
 
 
@@ -167,7 +167,7 @@ def test_producers_expire_after_the_time_that_is_set_also_over_a_restart(disk, b
     log = disk.open(producer_expiration_ms=10_000).get(log.topic_partition)
     now = NOW + 12_000
     assert log.append_as_leader(idle, 1, now).duplicate, "whoever repeats at once after a restart is known"
-    disk.manager.expire_producers(now)
+    list(disk.manager.expire_producers(now))
     assert log.append_as_leader(busy, 1, now).duplicate
     assert not log.append_as_leader(idle, 1, now).duplicate, "nobody remembers that it is written already"
     assert log.append_as_leader(batch(now, producer=(10, 0, 5)), 1, now).base_offset == 3
@@ -178,6 +178,6 @@ def test_a_producer_that_goes_on_writing_does_not_expire(disk, batch):
     log = disk.log()
     for sequence in range(5):
         now = NOW + sequence * 9_000
-        disk.manager.expire_producers(now)
+        list(disk.manager.expire_producers(now))
         log.append_as_leader(batch(now, producer=(9, 0, sequence)), 0, now)
     assert log.append_as_leader(batch(NOW, producer=(9, 0, 0)), 0, now).duplicate

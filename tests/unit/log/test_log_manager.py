@@ -200,7 +200,7 @@ def test_a_deleted_log_is_renamed_at_once_and_removed_later(disk, batch):
     again = disk.log()
     assert (again.log_end_offset, disk.manager.high_watermark_checkpoint(TP)) == (0, 0)
     disk.clock.advance(60_000)
-    disk.manager.run_retention(NOW)
+    list(disk.manager.run_retention(NOW))
     assert [name for name in names(disk.dirs[0]) if name.startswith("flights")] == ["flights-3"]
 
 
@@ -219,7 +219,7 @@ def test_stray_logs_are_put_aside_and_kept(disk):
     disk.log()
     disk.manager.mark_stray([TP, TopicPartition("unknown", 0)])
     disk.clock.advance(10**9)
-    disk.manager.run_retention(NOW)
+    list(disk.manager.run_retention(NOW))
     assert disk.manager.get(TP) is None
     assert [name.endswith("-stray") for name in names(disk.dirs[0]) if name.startswith("flights")] == [True]
 
@@ -295,7 +295,7 @@ def fill_and_checkpoint(disk, batch):
     log.set_high_watermark(3)
     log.maybe_increment_log_start(2)
     log.flush()
-    disk.manager.checkpoint_recovery_points()
+    list(disk.manager.checkpoint_recovery_points())
     disk.manager.checkpoint_log_start_offsets()
     disk.manager.checkpoint_high_watermarks({TP: 3})
     return log
@@ -393,9 +393,9 @@ def test_files_without_timestamps_are_as_old_as_they_were_written(disk, batch, p
     log.append_as_leader(patched(batch(1), 27, struct.pack(">qq", -1, -1)), 0, NOW)
     log.set_high_watermark(1)
     os.utime(log.directory / f"{0:020d}.log", (NOW / 1000, NOW / 1000))
-    disk.manager.run_retention(NOW + 1000)
+    list(disk.manager.run_retention(NOW + 1000))
     assert log.log_start_offset == 0
-    disk.manager.run_retention(NOW + 1001)
+    list(disk.manager.run_retention(NOW + 1001))
     assert log.log_start_offset == 1
 
 

@@ -77,7 +77,7 @@ def test_a_crash_loses_nothing_that_was_written(small, batch):
     log = fill(small.log(), batch, 10, epoch=2)
     log.append_as_leader(batch(1, producer=(9, 0, 0)), 5, NOW)
     before = read_all(log)
-    small.manager.checkpoint_recovery_points()
+    list(small.manager.checkpoint_recovery_points())
 
     log = small.reopen(clean=False)
 
@@ -119,7 +119,7 @@ def test_a_damaged_batch_ends_the_log_and_later_segments_go(small, batch):
 
 def test_damage_below_the_recovery_point_is_not_looked_for(small, batch):
     log = fill(small.log(), batch, 12)
-    small.manager.checkpoint_recovery_points()
+    list(small.manager.checkpoint_recovery_points())
     assert log.recovery_point == 8
     small.crash()
     damaged = bytearray(log_file(log).read_bytes())
@@ -131,7 +131,7 @@ def test_damage_below_the_recovery_point_is_not_looked_for(small, batch):
 def test_a_recovery_point_that_recovery_lowered_is_on_the_disk_before_anything_is_appended(small, batch):
     log = fill(small.log(), batch, 3)
     log.flush()
-    small.manager.checkpoint_recovery_points()
+    list(small.manager.checkpoint_recovery_points())
     small.crash()
     damaged = bytearray(log_file(log).read_bytes())
     damaged[2 * len(batch(1)) - 1] ^= 1
@@ -255,7 +255,7 @@ def test_a_producer_of_old_events_in_a_young_log_goes_on_after_a_restart_and_no_
     log = small.log()
     log.append_as_leader(batch(NOW, producer=(8, 0, 0)), 0, NOW)
     log.append_as_leader(batch(long_ago, producer=(9, 0, 0)), 0, NOW)
-    small.manager.expire_producers(NOW)
+    list(small.manager.expire_producers(NOW))
     log = small.reopen(clean=clean)
     assert log.append_as_leader(batch(long_ago, producer=(9, 0, 0)), 1, NOW).duplicate
     assert log.append_as_leader(batch(long_ago, producer=(9, 0, 1)), 1, NOW).base_offset == 2

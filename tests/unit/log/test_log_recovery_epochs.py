@@ -47,7 +47,7 @@ def test_segments_that_came_back_have_their_epochs_whether_they_were_checked_or_
     fill(log, batch, 5, epoch=5)
     assert log.segment_base_offsets == (0, 4, 8)
     log.flush()
-    small.manager.checkpoint_recovery_points()
+    list(small.manager.checkpoint_recovery_points())
     small.crash()
     if lost_index:
         (log.directory / lost_index).unlink()

@@ -67,34 +67,34 @@ def log(disk, batch):
 
 def test_expired_segments_go_and_the_log_start_follows(disk, log):
     log.set_high_watermark(5)
-    disk.manager.run_retention(NOW + 1004)
+    list(disk.manager.run_retention(NOW + 1004))
     assert (log.segment_base_offsets, log.log_start_offset, log.epoch_entries) == ((4,), 4, ((2, 4),))
     with pytest.raises(OffsetOutOfRange):
         log.read(3, 100, max_offset=6, min_one_batch=True)
     assert list(log.directory.glob("*.deleted"))
     disk.clock.advance(60_000)
-    assert disk.manager.remove_deleted_files() is None
+    disk.manager.remove_deleted_files()
     assert not list(log.directory.glob("*.deleted"))
 
 
 def test_when_all_expire_an_empty_segment_remains_at_the_end(disk, log):
     log.set_high_watermark(6)
-    disk.manager.run_retention(NOW + 99_999)
+    list(disk.manager.run_retention(NOW + 99_999))
     assert (log.segment_base_offsets, log.log_start_offset, log.log_end_offset) == ((6,), 6, 6)
     assert log.epoch_entries == ((2, 6),)
-    disk.manager.run_retention(NOW + 999_999)
+    list(disk.manager.run_retention(NOW + 999_999))
     assert log.segment_base_offsets == (6,)
 
 
 def test_nothing_above_the_high_watermark_expires(disk, log):
-    disk.manager.run_retention(NOW + 99_999)
+    list(disk.manager.run_retention(NOW + 99_999))
     assert (log.log_start_offset, len(log.segment_base_offsets)) == (0, 3)
 
 
 def test_records_below_the_high_watermark_expire_segment_by_segment(disk, log):
     for high_watermark in range(7):
         log.set_high_watermark(high_watermark)
-        disk.manager.run_retention(NOW + 99_999)
+        list(disk.manager.run_retention(NOW + 99_999))
         first, *others = log.segment_base_offsets
         assert first <= log.log_start_offset <= high_watermark
         assert all(base > high_watermark for base in others) or high_watermark == 6
@@ -147,7 +147,7 @@ def test_a_background_flush_syncs_what_expires_while_it_runs(disk, batch, monkey
 
     def sync_path(_, path):
         if path.suffix == ".index":
-            disk.manager.run_retention(NOW)
+            list(disk.manager.run_retention(NOW))
         path.stat()
         synced.append(path.name)
 
@@ -215,16 +215,16 @@ def test_flush_ms_syncs_when_it_has_passed(disk, batch):
     disk.config = LogConfig(flush_ms=1000)
     log = disk.log()
     disk.clock.advance(5000)
-    disk.manager.flush_dirty_logs()
+    list(disk.manager.flush_dirty_logs())
     log.append_as_leader(batch(1), 0, NOW)
-    disk.manager.flush_dirty_logs()
+    list(disk.manager.flush_dirty_logs())
     assert log.recovery_point == 1
     log.append_as_leader(batch(1), 0, NOW)
     disk.clock.advance(999)
-    disk.manager.flush_dirty_logs()
+    list(disk.manager.flush_dirty_logs())
     assert log.recovery_point == 1
     disk.clock.advance(1)
-    disk.manager.flush_dirty_logs()
+    list(disk.manager.flush_dirty_logs())
     assert log.recovery_point == 2
 
 

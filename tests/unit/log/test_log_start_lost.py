@@ -33,7 +33,7 @@ def log(disk, batch):
         log.append_as_leader(batch(NOW + number, producer=(9, 0, number)), epoch, NOW)
     log.set_high_watermark(END)
     disk.manager.checkpoint_high_watermarks({log.topic_partition: END})
-    disk.manager.checkpoint_recovery_points()
+    list(disk.manager.checkpoint_recovery_points())
     return log
 
 

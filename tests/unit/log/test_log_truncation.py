@@ -59,6 +59,7 @@ def test_epochs_of_dropped_batches_are_forgotten(disk, batch):
     assert log.epoch_entries == ((0, 0), (1, 2))
     log.truncate_to(0)
     assert (log.epoch_entries, log.last_batch_epoch) == ((), -1)
+    disk.manager.settle([log.topic_partition], lambda: None)
     assert read_epochs(OsDisk(), log.directory / "leader-epoch-checkpoint") == []
 
 
@@ -95,7 +96,7 @@ def test_starting_over_drops_everything(disk, batch):
     log.set_high_watermark(6)
     log.roll()
     log.truncate_fully_and_start_at(100)
-    assert (log.log_start_offset, log.high_watermark, log.log_end_offset, log.recovery_point) == (100, 100, 100, 100)
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (100, 100, 100)
     assert (log.segment_base_offsets, log.epoch_entries, log.size_bytes) == ((100,), (), 0)
     assert not list(log.directory.glob("*.snapshot"))
     assert log.append_as_leader(batch(1), 5, NOW).base_offset == 100
@@ -120,13 +121,22 @@ def test_below_the_log_start_the_log_start_follows(disk, batch):
 def test_a_lowered_recovery_point_is_on_the_disk_before_anything_is_appended(disk, batch):
     log = fill(disk.log(), batch, 0, 0, 0)
     log.flush()
-    disk.manager.checkpoint_recovery_points()
+    list(disk.manager.checkpoint_recovery_points())
     path = disk.dirs[0] / "recovery-point-offset-checkpoint"
     assert read_offsets(OsDisk(), path) == {("flights", 3): 6}
     log.truncate_to(4)
     assert (log.recovery_point, read_offsets(OsDisk(), path)) == (4, {("flights", 3): 4})
     log.truncate_fully_and_start_at(1)
+    fill(log, batch, 0)
     assert read_offsets(OsDisk(), path) == {("flights", 3): 1}
+
+
+def test_a_recovery_point_rises_to_where_a_log_begins_anew_when_nothing_of_it_can_come_back(disk, batch):
+    log = fill(disk.log(), batch, 0)
+    log.truncate_fully_and_start_at(100)
+    assert log.recovery_point == 0
+    disk.manager.settle([log.topic_partition], lambda: None)
+    assert (log.recovery_point, log.is_settled) == (100, True)
 
 
 def test_a_lowered_log_start_is_on_the_disk_too(disk, batch):
@@ -138,6 +148,7 @@ def test_a_lowered_log_start_is_on_the_disk_too(disk, batch):
     assert read_offsets(OsDisk(), path) == {("flights", 3): 5}
     log.truncate_to(2)
     assert log.log_start_offset == 2
+    fill(log, batch, 0)
     assert read_offsets(OsDisk(), path) == {}  # it is where the first segment begins
 
 

@@ -242,7 +242,9 @@ class Broker:
         settings = msgspec.structs.replace(cluster.settings, broker_id=self.id)
         static = ThrottleRates(moves=settings.replica_alter_log_dirs_io_max_bytes_per_second)
         throttles = Throttles(settings, lambda: cluster.rates.get(self.id, static), self._topic_config)
-        self.fetchers = FetcherPool(settings, cluster.clock, lambda: self.epoch, self._link, throttles.follower)
+        self.fetchers = FetcherPool(
+            settings, cluster.clock, lambda: self.epoch, self._link, self.logs.settle, throttles.follower
+        )
         self.manager = ReplicaManager(
             self.id,
             settings,

@@ -23,6 +23,7 @@ class Replica:
         self.log_start_offset = 0
         self.log_end_offset = 0
         self.latest_epoch = -1
+        self.is_settled = True
 
 
 class Transport:
@@ -51,7 +52,7 @@ class Pool:
         self.clock = ManualClock()
         self.made: list[Transport] = []
         settings = BrokerSettings(broker_id=BrokerId(4), num_replica_fetchers=2)
-        self.pool = FetcherPool(settings, self.clock, lambda: BrokerEpoch(1), self.make)
+        self.pool = FetcherPool(settings, self.clock, lambda: BrokerEpoch(1), self.make, lambda _, then: then())
 
     def make(self, spec, deliver) -> Transport:
         self.made.append(Transport(spec, deliver))

@@ -157,7 +157,7 @@ class Broker:
         self.commit(partition)
         self.manager.set_configs({partition.topic: msgspec.structs.replace(CONFIG, retention_bytes=kept_bytes)})
         with self._doing("expire", partition, offset=int(log.log_end_offset)) as done:
-            self.manager.run_retention(self.clock.wall_ms())
+            list(self.manager.run_retention(self.clock.wall_ms()))
             done["offset"] = int(log.log_start_offset)
         self.manager.set_configs({partition.topic: CONFIG})
 
@@ -169,7 +169,7 @@ class Broker:
         starts = {str(partition): int(log.log_start_offset) for partition, log in logs.items()}
         told = {str(partition): int(mark) for partition, mark in marks.items()}
         with self._doing("checkpoint", None, marks=told, starts=starts):
-            self.manager.checkpoint_recovery_points()
+            list(self.manager.checkpoint_recovery_points())
             self.manager.checkpoint_log_start_offsets()
             self.manager.checkpoint_high_watermarks(marks)
         self.manager.remove_deleted_files()

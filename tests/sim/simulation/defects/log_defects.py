@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from regency.broker_agent.log import flusher, partition_log, recovery
@@ -10,7 +10,6 @@ from regency.broker_agent.log.directory_logs import DirectoryLogs
 from regency.broker_agent.log.disk import Disk
 from regency.broker_agent.log.epoch_recovery import EpochEntry, ReadRange, merge_epochs
 from regency.broker_agent.log.flusher import LogFlusher
-from regency.broker_agent.log.log_core import LogCore
 from regency.broker_agent.log.log_directory import LogDirectory
 from regency.broker_agent.log.log_manager import LogManager
 from regency.broker_agent.log.partition_log import PartitionLog
@@ -76,7 +75,17 @@ def _checksums_unread(patch: Patch) -> None:
 
 
 def _cut_not_checkpointed(patch: Patch) -> None:
-    patch.edit(LogCore, "_cut", ("self._flusher.ends_at(cut.end) or", "self._flusher.ends_at(cut.end) and False and"))
+    lowered = "self._flusher.ends_at(self._segments.find_cut(offset).end)"
+    patch.edit(PartitionLog, "prepare_cut", (f"self._unsettle(point={lowered})", lowered))
+
+
+def _settled_too_early(patch: Patch) -> None:
+    def settle(self: DirectoryLogs, logs: Iterable[PartitionLog], then: Callable[[], None]) -> None:
+        for log in logs:
+            log.settled()
+        then()
+
+    patch.set(DirectoryLogs, "settle", settle)
 
 
 def _failure_ignored(patch: Patch) -> None:
@@ -199,6 +208,12 @@ DEFECTS: tuple[Defect, ...] = (
         "the lowered recovery point of a truncated log is not written before new appends",
         "own rule",
         _cut_not_checkpointed,
+    ),
+    Defect(
+        "settled-too-early",
+        "a log that was cut off is taken for settled before the disk knows anything of it",
+        "own rule",
+        _settled_too_early,
     ),
     Defect(
         "strangers-begin-anywhere",

@@ -17,6 +17,9 @@ from simulation.kernel.scheduler import Process
 SEGMENTS = 4
 """Of a tail: the one that is cut is synced when the next begins, the last is always recovered, those between count."""
 
+_SYNC_US = 2_000
+"""Longest time of a sync while they are copied."""
+
 
 def deeds(stage: Stage) -> dict[Kind, Deed]:
     """The faults of this file."""
@@ -65,6 +68,9 @@ class _Drills(Scripts):
             return self._segments_behind(old, partition, agreed) >= SEGMENTS
 
         died = self._dies_when(old, "log.background_flush.before_data", copied)
+        undone.callback(  # what it copies is there before it is synced
+            self._stage.lasts(("slow", old), _SYNC_US, lambda values: host.disk.slow(max(values, default=0)))
+        )
         down.close()
         yield died
         yield 0.5

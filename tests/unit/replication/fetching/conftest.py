@@ -10,6 +10,7 @@ import pytest
 from regency.broker_agent.replication.api import EpochEndOffset, FetchedPartition
 from regency.broker_agent.replication.fetch_plans import FetcherLimits, FetchPlan, FetchReply
 from regency.broker_agent.replication.fetcher_logic import FetcherLogic
+from regency.model.clock import ManualClock
 from regency.model.ids import BrokerEpoch, LeaderEpoch, Offset, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 
@@ -25,6 +26,7 @@ class Replica:
         self.topic_partition = name
         self.topic_id = ID
         self.is_adding = False
+        self.is_settled = True
         self.epochs = list(epochs)
         self.log_start_offset = 0
         self.high_watermark = 0
@@ -65,7 +67,8 @@ class Replica:
 
 @pytest.fixture
 def logic() -> FetcherLogic:
-    return FetcherLogic("fetcher", FetcherLimits(10_000, 1_000, 1, 500, BACKOFF_MS), lambda: BrokerEpoch(77))
+    limits = FetcherLimits(10_000, 1_000, 1, 500, BACKOFF_MS)
+    return FetcherLogic("fetcher", limits, lambda: BrokerEpoch(77), ManualClock(), lambda _, then: then())
 
 
 @pytest.fixture

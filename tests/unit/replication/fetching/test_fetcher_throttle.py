@@ -9,6 +9,7 @@ from regency.broker_agent.replication.byte_rate import ByteRate
 from regency.broker_agent.replication.fetch_plans import FetcherLimits, FetchPlan, FetchReply, Pause
 from regency.broker_agent.replication.fetcher_logic import FetcherLogic
 from regency.broker_agent.replication.throttle import ReplicationThrottle
+from regency.model.clock import ManualClock
 from regency.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from regency.model.log_config import NEVER
@@ -25,7 +26,9 @@ class Throttled:
         self.listed: tuple[str, ...] = ("*",)
         throttle = ReplicationThrottle(BrokerId(4), ByteRate(11, 1_000), lambda: self.limit, lambda _: self.listed)
         limits = FetcherLimits(10_000, 1_000, 1, 500, 1_000)
-        self.logic = FetcherLogic("fetcher", limits, lambda: BrokerEpoch(77), None, throttle)
+        self.logic = FetcherLogic(
+            "fetcher", limits, lambda: BrokerEpoch(77), ManualClock(), lambda _, then: then(), None, throttle
+        )
 
 
 @pytest.fixture
