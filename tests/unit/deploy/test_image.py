@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shutil
 import socket
 import subprocess
 import sys
 import threading
 import tomllib
+import zipfile
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -98,6 +100,32 @@ def test_everything_that_is_copied_is_let_through() -> None:
     needed = {name for words in instructions("COPY") if not words[0].startswith("--") for name in words[:-1]}
     assert needed == let
     assert [name for name in needed if not (ROOT / name).exists()] == []
+
+
+def built(source: Path, target: Path) -> set[str]:
+    """Names in the wheel of a folder."""
+    words = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(target)]
+    subprocess.run(words, cwd=source, check=True, capture_output=True)
+    [wheel] = target.iterdir()
+    with zipfile.ZipFile(wheel) as opened:
+        return set(opened.namelist())
+
+
+def test_its_wheel_holds_what_a_wheel_of_the_checkout_holds(tmp_path: Path) -> None:
+    """hatchling leaves out in silence what is not there."""
+    names = (ROOT / "deploy/Dockerfile").read_text().partition("pip wheel")[0]
+    lines = [line.split()[1:] for line in names.splitlines() if line.startswith("COPY ")]
+    context = tmp_path / "src"
+    context.mkdir()
+    for name in [name for words in lines for name in words[:-1]]:
+        if (ROOT / name).is_dir():
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(ROOT / name, context / name, symlinks=True, ignore=ignored)
+        else:
+            shutil.copy(ROOT / name, context / name)
+    of_image, of_checkout = built(context, tmp_path / "image"), built(ROOT, tmp_path / "checkout")
+    assert of_image == of_checkout
+    assert {"regency/controller/controller.py", "pyspark_regency/__init__.py"} <= of_image
 
 
 class Answers(BaseHTTPRequestHandler):
