@@ -57,6 +57,14 @@ def _earlier_processes(patch: Patch) -> None:
     patch.set(ControlGate, "check_epochs", trusting)
 
 
+def _unconfirmed_controller(patch: Patch) -> None:
+    def believed(self: ControlGate, header: Header) -> bool:
+        del self, header
+        return True
+
+    patch.set(ControlGate, "_is_in_office", believed)
+
+
 def _any_number(patch: Patch) -> None:
     admit = ControlGate.admit
 
@@ -194,6 +202,12 @@ DEFECTS: tuple[Defect, ...] = (
         "Until it knows its own registration, an agent obeys what was meant for the process before it.",
         "KAFKA-7235",
         _earlier_processes,
+    ),
+    Defect(
+        "unconfirmed-controller-obeyed",
+        "An agent obeys a controller epoch that ZooKeeper has not confirmed.",
+        "own rule",
+        _unconfirmed_controller,
     ),
     Defect(
         "newer-incarnation-refused",

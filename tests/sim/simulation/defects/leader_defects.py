@@ -115,6 +115,12 @@ def _broker_epoch_ignored(patch: Patch) -> None:
     patch.edit(Partition, "counts_as_before", ("replica.broker_epoch != broker_epoch", "False"))
     patch.edit(FetchPath, "_read_for_follower", ("known_epoch == broker_epoch", "True"))
     patch.edit(RemoteReplica, "count_fetch", ("self.broker_epoch not in (NO_BROKER_EPOCH, broker_epoch)", "False"))
+    patch.edit(Partition, "count_fetch", ("broker_epoch != self._rules.peers.broker_epoch(broker)", "False"))
+
+
+def _unconfirmed_follower_counts(patch: Patch) -> None:
+    newer = "broker_epoch < (self._rules.peers.broker_epoch(broker) or 0)"
+    patch.edit(Partition, "count_fetch", ("broker_epoch != self._rules.peers.broker_epoch(broker)", newer))
 
 
 def _join_while_leaving(patch: Patch) -> None:
@@ -255,6 +261,12 @@ DEFECTS: tuple[Defect, ...] = (
         "fetches of an earlier incarnation of a follower count",
         "KIP-903, KAFKA-15221",
         _broker_epoch_ignored,
+    ),
+    Defect(
+        "unconfirmed-follower-counts",
+        "fetches of a follower count for an incarnation that nobody has confirmed",
+        "own rule",
+        _unconfirmed_follower_counts,
     ),
     Defect(
         "fetch-without-epoch", "fetches count whatever epoch they name", "KIP-320, KAFKA-7395", _fetch_without_epoch

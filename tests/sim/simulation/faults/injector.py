@@ -25,6 +25,7 @@ from simulation.faults import (
     process_faults,
     replication_faults,
     request_faults,
+    stranger_faults,
     zookeeper_faults,
 )
 from simulation.faults.plan import Fault, Kind
@@ -66,6 +67,7 @@ class Injector:
             **request_faults.deeds(stage),
             **election_faults.deeds(stage),
             **memory_faults.deeds(stage),
+            **stranger_faults.deeds(stage),
             Kind.KILL_CLIENT: lambda fault, _host: told.kill_client(fault.detail),
         }
 

@@ -44,6 +44,7 @@ class Kind(Enum):
     LATE = "late requests"
     LOSE_ANSWERS = "answers lost"
     RESET = "reset connections"
+    STRANGER = "a stranger speaks in another's name"
     ZK_CUT = "cut from zookeeper"
     ZK_BLINK = "controllers lose contact with zookeeper"
     ZK_BLINK_AGENTS = "agents lose contact with zookeeper"
@@ -296,6 +297,8 @@ def _swarm(shape: Shape, chance: random.Random) -> list[Kind]:
         kinds += (Kind.FAILOVERS, Kind.STOP_AND_CUT)
     if chance.random() < 0.3:
         kinds += (Kind.REASSIGN, Kind.REASSIGN_AGAIN)
+    if chance.random() < 0.3:
+        kinds += (Kind.STRANGER, Kind.STRANGER)
     if chance.random() < 0.9:
         kinds += chance.choices(AT_POINTS, k=chance.randint(1, 3))
     if shape.lossy:
