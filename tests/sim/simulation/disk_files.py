@@ -133,10 +133,12 @@ class File:
 class Directory:
     """Names, and how to get back to those that were synced."""
 
-    __slots__ = ("_undo", "entries")
+    __slots__ = ("_undo", "entries", "known")
 
     def __init__(self) -> None:
         self.entries: dict[str, File | Directory] = {}
+        self.known: dict[str, Directory] = {}
+        """Of the whole tree: directories that were found before, by path, until one comes, goes or is renamed."""
         self._undo: list[tuple[tuple[str, File | Directory | None], ...]] = []
         """Per change: the names it touched, with what they meant before."""
 
@@ -144,16 +146,24 @@ class Directory:
         """Give `node` a name, which another loses."""
         self._undo.append(((name, self.entries.get(name)),))
         self.entries[name] = node
+        if isinstance(node, Directory):
+            self.known.clear()
+            node.known = self.known
 
     def drop(self, name: str) -> None:
         """Take a name away."""
-        self._undo.append(((name, self.entries.pop(name)),))
+        node = self.entries.pop(name)
+        self._undo.append(((name, node),))
+        if isinstance(node, Directory):
+            self.known.clear()
 
     def move(self, source: str, target: str) -> None:
         """Rename in one step, over whatever has the new name."""
         node = self.entries.pop(source)
         self._undo.append(((source, node), (target, self.entries.get(target))))
         self.entries[target] = node
+        if isinstance(node, Directory):
+            self.known.clear()
 
     def sync(self) -> None:
         """All names up to now last."""
@@ -164,6 +174,7 @@ class Directory:
         undo = self._undo
         if not undo:
             return 0
+        self.known.clear()
         kept = chance.randint(0, len(undo))
         lost = len(undo) - kept
         for index in range(len(undo) - 1, kept - 1, -1):
@@ -186,6 +197,10 @@ class Tree:
 
     def find(self, path: str) -> File | Directory:
         """What is at `path`. Raises FileNotFoundError, NotADirectoryError."""
+        above, _, last = path.rpartition("/")
+        known = self.root.known.get(above)
+        if known is not None and (here := known.entries.get(last)) is not None:
+            return here
         node: File | Directory = self.root
         for name in path.split("/"):
             if name:
@@ -195,6 +210,8 @@ class Tree:
                 if found is None:
                     raise refusal(errno.ENOENT, path)
                 node = found
+        if isinstance(node, Directory):
+            self.root.known[path] = node
         return node
 
     def look(self, path: str) -> File | Directory | None:
@@ -206,6 +223,9 @@ class Tree:
 
     def directory(self, path: str) -> Directory:
         """The directory at `path`. Raises FileNotFoundError, NotADirectoryError."""
+        known = self.root.known.get(path)
+        if known is not None:
+            return known
         node = self.find(path)
         if not isinstance(node, Directory):
             raise refusal(errno.ENOTDIR, path)

@@ -271,7 +271,7 @@ class Network:
             return call
         if channel is not None:
             delay = channel.there(scheduler.now_us + delay) - scheduler.now_us
-        scheduler.at(delay, call.arrive)
+        scheduler.at(delay, call.arrive, is_watched=False)
         return call
 
     def deliver(self, caller: Process, source: str, address: str, request: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import cache
 from typing import Final, NamedTuple
 
 from regency.model.ids import BrokerId
@@ -171,6 +172,7 @@ MARKS_MS = 2_000
 """How often a broker writes its high watermarks down."""
 
 
+@cache
 def settings_of(shape: Shape, broker: BrokerId) -> BrokerSettings:
     """Settings of a broker: Kafka's, with times that fit into a minute."""
     storage = shape.storage

@@ -29,8 +29,8 @@ class DurabilityRules:
         """A step of a process is over: a log that it had and has no more was deleted or set aside, and is let go."""
         if logs is None:
             return
+        manager, before = self._present.get(broker, (None, []))
         now = list(logs._logs.values())
-        manager, before = self._present.get(broker, (None, now))
         if manager is logs and before == now:
             return
         self._present[broker] = logs, now

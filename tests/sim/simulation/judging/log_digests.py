@@ -101,8 +101,8 @@ class LogCursor:
                     "watermark-within-log",
                     f"broker {self._broker}, {log.topic_partition}: no batch at {self.offset}, the log ends at {end}",
                 )
-            while self._index < len(batches) and self.offset < min(end, bound):
-                batch = batches[self._index]
+            bound = min(bound, end)
+            for batch in batches[self._index :]:
                 following = batch.digest.next_offset
                 if following > end:
                     return
@@ -115,3 +115,5 @@ class LogCursor:
                 if following > self.offset:
                     self.offset = following
                     yield batch.offset, batch.digest
+                    if following >= bound:
+                        break

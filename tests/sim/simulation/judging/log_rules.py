@@ -48,19 +48,20 @@ class LogRules:
             reader.last = None
         for offset, digest in reader.cursor.read_to(log.log_end_offset):
             place = offset, digest.leader_epoch
-            where = f"broker {broker}, {log.topic_partition}"
             first = written.setdefault(place, digest)
             if first != digest:
-                raise broken("log-matching", f"{where}: {digest} at {offset}, where another log had {first}")
+                raise broken("log-matching", f"{_name(broker, log)}: {digest} at {offset}, where another had {first}")
             if reader.last is not None and follows.setdefault(place, reader.last) != reader.last:
                 raise broken(
                     "log-matching",
-                    f"{where}: {digest} at {offset} follows what is at {_told(reader.last)}; in another log it "
-                    f"followed what is at {_told(follows[place])}",
+                    f"{_name(broker, log)}: {digest} at {offset} follows what is at {_told(reader.last)}; in another "
+                    f"log it followed what is at {_told(follows[place])}",
                 )
             reader.last = place
             if offset >= log.log_start_offset and log.epoch_at(Offset(offset)) != digest.leader_epoch:
-                raise broken("epochs-fit", f"{where}: {digest} at {offset}, epochs are {log.epoch_entries}")
+                raise broken(
+                    "epochs-fit", f"{_name(broker, log)}: {digest} at {offset}, epochs are {log.epoch_entries}"
+                )
 
     def check_leader(self, broker: BrokerId, partition: Partition) -> None:
         """A replica leads in a new epoch."""
@@ -101,9 +102,9 @@ class LogRules:
 
 def check_epochs(broker: BrokerId, log: PartitionLog) -> None:
     """The epochs a log knows rise, and begin within it."""
-    before = -1, -1
-    for entry in log.epoch_entries:
-        if entry[0] <= before[0] or entry[1] <= before[1] or entry[1] > log.log_end_offset:
+    before, end = (-1, -1), log.log_end_offset
+    for entry in log._epochs._entries:
+        if entry[0] <= before[0] or entry[1] <= before[1] or entry[1] > end:
             raise broken(
                 "epochs-fit",
                 f"broker {broker}, {log.topic_partition}: epochs begin at {log.epoch_entries}, the log ends at "
@@ -120,6 +121,10 @@ def check_cut(broker: BrokerId, log: PartitionLog) -> None:
             f"broker {broker}, {log.topic_partition}: cut off to {log.log_end_offset}, and epochs begin at "
             f"{log.epoch_entries}",
         )
+
+
+def _name(broker: BrokerId, log: PartitionLog) -> str:
+    return f"broker {broker}, {log.topic_partition}"
 
 
 def _told(place: Place) -> str:

@@ -193,22 +193,8 @@ class ReplicaRules:
             self._note_unseen(row)
             self._remember(row)
             return
-        where = f"broker {broker}, {partition.topic_partition}"
-        if not log._log_start <= high <= end:
-            raise broken("watermark-within-log", f"{where}: log start {log._log_start}, watermark {high}, end {end}")
-        if epoch != row.epoch or role is not row.role:
-            leading_rules.check_transition(where, partition, row.role, row.epoch)
-        elif role is Role.LEADER and high < row.high_watermark:
-            raise broken("watermark-holds", f"{where}: from {row.high_watermark} to {high} in leader epoch {epoch}")
-        elif role is Role.LEADER and high > row.high_watermark:
-            minimum = self._facts.min_insync.get(partition.topic_partition.topic, 1)
-            leading_rules.check_enough(where, partition, minimum, row.isr, row.high_watermark)
-        leading_rules.check_version(where, partition, row.version)
-        self._check_not_ahead(where, partition)
-        if role is Role.LEADER:
-            leading_rules.check_remotes(where, partition)
-            if partition.isr is not row.isr:
-                leading_rules.check_joining(where, partition)
+        self._check_change(f"broker {broker}, {partition.topic_partition}", row)
+        grew = role is Role.FOLLOWER and row.role is role and end >= row.log_end >= 0
         began = role is Role.LEADER and (epoch != row.epoch or row.role is not Role.LEADER)
         shrunk = end < row.log_end
         if shrunk:
@@ -224,7 +210,29 @@ class ReplicaRules:
             self._check_takeover(broker, partition)
         if high > row.cursor.offset:
             self._check_committed(broker, row, high)
-        self._check_everywhere(partition.topic_partition)
+        if not grew:  # a follower that has more than before lacks no more than before
+            self._check_everywhere(partition.topic_partition)
+
+    def _check_change(self, where: str, row: Row) -> None:
+        """What was remembered of the replica, against what it is now."""
+        partition, log = row.partition, row.log
+        role, epoch, high, end = partition.role, partition.leader_epoch, log._high_watermark, log._log_end
+        if not log._log_start <= high <= end:
+            raise broken("watermark-within-log", f"{where}: log start {log._log_start}, watermark {high}, end {end}")
+        if epoch != row.epoch or role is not row.role:
+            leading_rules.check_transition(where, partition, row.role, row.epoch)
+        elif role is Role.LEADER and high < row.high_watermark:
+            raise broken("watermark-holds", f"{where}: from {row.high_watermark} to {high} in leader epoch {epoch}")
+        elif role is Role.LEADER and high > row.high_watermark:
+            minimum = self._facts.min_insync.get(partition.topic_partition.topic, 1)
+            leading_rules.check_enough(where, partition, minimum, row.isr, row.high_watermark)
+        if epoch != row.epoch or partition.zk_version != row.version:
+            leading_rules.check_version(where, partition, row.version)
+            self._check_not_ahead(where, partition)
+        if role is Role.LEADER:
+            leading_rules.check_remotes(where, partition)
+            if partition.isr is not row.isr:
+                leading_rules.check_joining(where, partition)
 
     def _read(self, broker: BrokerId, row: Row) -> None:
         """What has been appended; all that is there, once something was cut off."""

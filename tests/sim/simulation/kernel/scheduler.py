@@ -38,11 +38,12 @@ class SimulationStuck(BaseException):
 class Timer:
     """Work that is due at some time."""
 
-    __slots__ = ("cancelled", "process", "work")
+    __slots__ = ("cancelled", "is_watched", "process", "work")
 
-    def __init__(self, work: Callable[[], object], process: Process | None) -> None:
+    def __init__(self, work: Callable[[], object], process: Process | None, is_watched: bool) -> None:
         self.work = work
         self.process = process
+        self.is_watched = is_watched
         self.cancelled = False
 
     def cancel(self) -> None:
@@ -59,6 +60,8 @@ class _Switch:
     """A timer that lets an actor go on, with a value."""
 
     __slots__ = ("actor", "cancelled", "process", "scheduler", "value")
+
+    is_watched = True
 
     def __init__(self, scheduler: Scheduler, actor: Actor, value: Any) -> None:
         self.scheduler = scheduler
@@ -198,7 +201,7 @@ class Scheduler:
         self.process: Process | None = None
         """The process on whose behalf something runs."""
         self.after_step: Callable[[], None] | None = None
-        """Called after everything that happened, with `process` still set: the place of checks that never end."""
+        """Called after everything that happened and is watched, with `process` still set: the place of checks."""
         self.stopped = False
         self._heap: list[tuple[int, int, Due]] = []
         self._order = 0
@@ -207,12 +210,15 @@ class Scheduler:
 
     # What is due
 
-    def at(self, delay_us: int, work: Callable[[], object], process: Process | None = None) -> Timer:
+    def at(
+        self, delay_us: int, work: Callable[[], object], process: Process | None = None, *, is_watched: bool = True
+    ) -> Timer:
         """Run `work` on the scheduler's greenlet, `delay_us` microseconds from now.
 
-        With a process: not at all once it has died, and after its pause while it is paused.
+        With a process: not at all once it has died, and after its pause while it is paused. What is not watched only
+        moves messages: nobody looks for what it has done.
         """
-        timer = Timer(work, process)
+        timer = Timer(work, process, is_watched)
         self._order += 1
         heappush(self._heap, (self.now_us + delay_us, self._order, timer))
         return timer
@@ -279,9 +285,10 @@ class Scheduler:
                 timer.work()
             except ProcessDied:
                 pass
-            after_step = self.after_step
-            if after_step is not None:
-                after_step()
+            if timer.is_watched:
+                after_step = self.after_step
+                if after_step is not None:
+                    after_step()
             self.process = None
         if not self.stopped:
             self.now_us = max(self.now_us, until_us)

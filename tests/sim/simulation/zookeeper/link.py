@@ -183,7 +183,8 @@ class Wire:
             scheduler.at(arrival - scheduler.now_us, lambda: self._at_server(work))
         else:
             arrival = self._back_us = max(arrival, self._back_us)
-            scheduler.at(arrival - scheduler.now_us, lambda: self._at_client(work), self._process)
+            delay = arrival - scheduler.now_us
+            scheduler.at(delay, lambda: self._at_client(work), self._process, is_watched=False)
 
     def request(self, execute: Callable[[ServerConnection], None], *, multi: bool = False) -> None:
         """Send a request: `execute` is called with the server's end of the connection, unless that is gone."""

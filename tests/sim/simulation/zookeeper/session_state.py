@@ -264,7 +264,7 @@ class SessionState:
             if self._in_flight:
                 due_ms = min(due_ms, self._last_received_ms + self.timeout_ms * 2 // 3)
         delay = max(self.process.clock.delay_us(due_ms - self.now_ms()), 1000)
-        self._timer = self.scheduler.at(delay, self._tick, self.process)
+        self._timer = self.scheduler.at(delay, self._tick, self.process, is_watched=False)
 
     def _tick(self) -> None:
         self._timer = None
