@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 
 from regency.controller.brokers import on_brokers_changed, take_offline
-from regency.controller.cluster_store import LARGEST_LEAP
 from regency.controller.events import AgentTroubled
 from regency.controller.partition_state_machine import refresh_leadership
 from regency.controller.replica_deletion import fail_deletions
@@ -18,7 +17,7 @@ from regency.controller.term import Term
 from regency.controller.topics import take_in
 from regency.model.crash_points import crash_point
 from regency.model.errors import ControllerMoved
-from regency.model.ids import PartitionReplica
+from regency.model.ids import LARGEST_LEAP, PartitionReplica
 
 logger = logging.getLogger(__name__)
 

@@ -28,7 +28,7 @@ from regency.model import znodes
 from regency.model.crash_points import crash_point
 from regency.model.errors import ControllerMoved, ZnodeMalformed
 from regency.model.facts import Broker, LeaderIsrAndControllerEpoch, TopicAssignment
-from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch, TopicPartition, ZkVersion
+from regency.model.ids import LARGEST_LEAP, BrokerEpoch, BrokerId, ControllerEpoch, TopicPartition, ZkVersion
 from regency.model.topic_names import is_valid_topic_name
 from regency.runtime.fenced import FencedItem, ItemOutcome
 from regency.runtime.zk_ops import op_size
@@ -311,10 +311,6 @@ class ClusterStore:
 
 LAST_LEADER_EPOCH = 2**31 - 1_000
 """Highest leader epoch taken from a state znode: an election must still fit into the 31 bits of Kafka's protocol."""
-
-LARGEST_LEAP = 1_000_000
-"""So far beyond what is known a controller epoch or a leader epoch is believed: one wrong word must not use up all
-epochs there are."""
 
 MAX_PARTITION_NUMBER = 99_999
 """Highest partition number taken from a topic znode: far above what fits into one, and it bounds memory."""

@@ -58,7 +58,7 @@ class ControllerContext:
         self.leaderless: set[TopicPartition] = set()
         """Partitions in state New or Offline."""
         self.inquiries: dict[TopicPartition, Inquiry] = {}
-        """Of partitions in state Offline: who has the longest log is being asked."""
+        """Of partitions in state New or Offline: who has the longest log is being asked."""
         self.reassigning: dict[TopicPartition, None] = {}
         """Partitions with replicas being added or removed."""
         self.asked_seen: tuple[int, int] | None = None

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from regency.model.ids import NO_LEADER, BrokerId, LeaderEpoch, Offset
+from regency.model.ids import LARGEST_LEAP, NO_LEADER, BrokerId, LeaderEpoch, Offset
 
 
 class ElectionKind(Enum):
@@ -38,7 +38,9 @@ class LogEnd(NamedTuple):
     epoch: LeaderEpoch
     """Of the last batch; -1 for an empty log."""
     offset: Offset
-    """The log end offset."""
+    """The log end offset; -1 where there is no log."""
+    leader_epoch: LeaderEpoch = LeaderEpoch(-1)
+    """The highest its broker was told of; says nothing of what is in the log."""
 
 
 class Election(msgspec.Struct, frozen=True):
@@ -97,15 +99,54 @@ def elect_unclean(
         leader = live[0]
         rule = f"none of {live} tells how far its log goes: the first live replica of {list(assignment)}, as in Kafka"
     else:
-        leader = max(known, key=lambda replica: known[replica])
+        leader = max(known, key=lambda replica: known[replica][:2])
         others = [_told(replica, known.get(replica)) for replica in live if replica != leader]
         rule = f"the longest log of the live replicas is that of {_told(leader, known[leader])}; {', '.join(others)}"
     return Election(leader, (leader,), f"unclean: {lost}; {rule}", unclean=True)
 
 
+class Recovery(msgspec.Struct, frozen=True):
+    """A first leader for a partition that has no state znode, chosen by what its replicas say of their logs."""
+
+    election: Election
+    leader_epoch: LeaderEpoch
+    unheard: tuple[BrokerId, ...] = ()
+    """Replicas that may have more than the elected one."""
+
+
+def elect_without_state(
+    assignment: Sequence[BrokerId], online: Collection[BrokerId], ends: Mapping[BrokerId, LogEnd | None]
+) -> Recovery:
+    """Elect for a partition whose state znode is not there, because it was never written or is lost.
+
+    Where every live replica says that it has no log, there never was a leader: the first live one leads, with all
+    live ones in sync. A log shows that the state is lost, and with it who was in sync. Whoever was has all that is
+    committed, so the longest of all logs has it: its replica leads alone, beyond all leader epochs that are believed.
+    At least one replica must be online.
+    """
+    live = tuple(replica for replica in assignment if replica in online)
+    told = {replica: end for replica in live if (end := ends.get(replica)) is not None}
+    epoch = max((each for end in told.values() for each in end[::2] if each <= LARGEST_LEAP), default=-1)
+    logs = {replica: end for replica, end in told.items() if end.offset >= 0}
+    if not logs and len(told) == len(live):
+        why = f"first live replica of {list(assignment)}; no live one has a log of it"
+        return Recovery(Election(live[0], live, why), LeaderEpoch(epoch + 1))
+    unheard = tuple(replica for replica in assignment if replica not in told)
+    if logs:
+        leader = max(logs, key=lambda replica: logs[replica][:2])
+        others = "".join(f"; {_told(each, told.get(each))}" for each in assignment if each != leader)
+        why = f"the longest log of the live replicas is that of {_told(leader, logs[leader])}{others}"
+    else:
+        leader, why = live[0], f"no replica tells how far its log goes: the first live one of {list(assignment)}"
+    lost = Election(leader, (leader,), f"unclean: the state znode is lost; {why}", unclean=True)
+    return Recovery(lost, LeaderEpoch(epoch + 1), unheard)
+
+
 def _told(replica: BrokerId, end: LogEnd | None) -> str:
     if end is None:
         return f"{replica} (silent)"
+    if end.offset < 0:
+        return f"{replica} (no log)"
     return f"{replica} (epoch {end.epoch}, end {end.offset})"
 
 

@@ -11,7 +11,6 @@ from uuid import uuid4
 
 import msgspec
 
-from regency.controller.cluster_store import LARGEST_LEAP
 from regency.controller.patience import Patience
 from regency.controller.store_access import Fence
 from regency.model import znode_paths as paths
@@ -19,7 +18,7 @@ from regency.model import znodes
 from regency.model.clock import Clock
 from regency.model.crash_points import crash_point
 from regency.model.errors import ZnodeMalformed
-from regency.model.ids import NO_LEADER, BrokerId, ControllerEpoch
+from regency.model.ids import LARGEST_LEAP, NO_LEADER, BrokerId, ControllerEpoch
 from regency.runtime.zk_session import (
     Check,
     Create,

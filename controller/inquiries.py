@@ -13,7 +13,6 @@ from regency.controller.events import ControllerState, OfTerm
 from regency.controller.inquiry import Inquiry
 from regency.controller.log_questions import ANSWER_WITHIN_MS, LogEnds
 from regency.controller.partition_state_machine import PartitionStateMachine
-from regency.controller.states import PartitionState
 from regency.model.clock import Clock
 from regency.model.crash_points import crash_point
 from regency.model.facts import Broker
@@ -108,7 +107,7 @@ class Inquiries:
         due_ms = self._clock.monotonic_ms() + ANSWER_WITHIN_MS
         begun = False
         for partition, forced in self._partitions.take_undecided().items():
-            if context.partition_state(partition) is not PartitionState.OFFLINE:
+            if partition not in context.leaderless:
                 continue
             inquiry = context.inquiries.get(partition)
             if inquiry is None:

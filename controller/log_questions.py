@@ -29,8 +29,8 @@ PARTITIONS_PER_REQUEST = 20_000
 """Keeps an answer below 2 MiB."""
 
 
-NO_LOG = LogEnd(LeaderEpoch(-1), Offset(0))
-"""Of a replica that says it has no log, or an empty one."""
+NO_LOG = LogEnd(LeaderEpoch(-1), Offset(-1))
+"""Of a replica that says it has no log."""
 
 
 class LogEnds(msgspec.Struct, frozen=True):
@@ -113,8 +113,11 @@ def log_ends(answer: pb.DescribeReplicasResponse) -> dict[TopicPartition, LogEnd
         for row, number in enumerate(topic.partition):
             code = topic.error_code[row]
             if code == ErrorCode.NONE:
-                end = LogEnd(LeaderEpoch(topic.last_batch_epoch[row]), Offset(topic.log_end_offset[row]))
-                ends[TopicPartition(topic.topic, number)] = end
+                ends[TopicPartition(topic.topic, number)] = LogEnd(
+                    LeaderEpoch(topic.last_batch_epoch[row]),
+                    Offset(topic.log_end_offset[row]),
+                    LeaderEpoch(topic.leader_epoch[row]),
+                )
             elif code in without:
                 ends[TopicPartition(topic.topic, number)] = NO_LOG
     return ends

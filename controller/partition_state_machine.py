@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 
-from regency.controller.cluster_store import LARGEST_LEAP, LAST_LEADER_EPOCH, ClusterStore
+from regency.controller.cluster_store import LAST_LEADER_EPOCH, ClusterStore
 from regency.controller.context import ControllerContext
 from regency.controller.decisions import DecisionLog, Outcome
 from regency.controller.election import (
     Election,
     ElectionKind,
+    Recovery,
     elect_for_shutdown,
     elect_offline,
     elect_preferred,
     elect_unclean,
+    elect_without_state,
     elected_because,
 )
 from regency.controller.request_batch import RequestBatch
@@ -28,7 +31,7 @@ from regency.controller.tallies import Tallies
 from regency.controller.unclean_leave import UncleanLeave
 from regency.model.crash_points import crash_point
 from regency.model.facts import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
-from regency.model.ids import BrokerId, LeaderEpoch, TopicPartition, ZkVersion
+from regency.model.ids import LARGEST_LEAP, BrokerId, LeaderEpoch, TopicPartition, ZkVersion
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +59,9 @@ class PartitionStateMachine:
         self._tallies = tallies
         self._leave = UncleanLeave(context, store, decisions.broker, default=unclean_default)
         self._undecided: dict[TopicPartition, bool] = {}
+        self._stateless: set[TopicPartition] = set()
+        """Partitions without a state znode when this controller began to rule: created a moment before, or the state is
+        lost. Those created since are known to have none yet."""
 
     def startup(self) -> None:
         """Give every partition its first state from its leadership, and elect for those without a working leader."""
@@ -65,6 +71,8 @@ class PartitionStateMachine:
             else:
                 states = list(map(self._first_state, entry.names, entry.assignments, entry.leadership))
             self._context.begin_partitions(topic, states)
+        state_of = self._context.partition_state
+        self._stateless = {each for each in self._context.leaderless if state_of(each) is PartitionState.NEW}
         self.trigger_online()
 
     def _first_state(
@@ -86,6 +94,13 @@ class PartitionStateMachine:
         waiting = [each for each in sorted(context.leaderless) if not context.is_being_deleted(each.topic)]
         return self.handle(waiting, PartitionState.ONLINE, ElectionKind.OFFLINE)
 
+    def ask_again(self) -> None:
+        """Try again to elect for those that may have lost their states: who was silent may answer by now."""
+        context = self._context
+        self._stateless = {each for each in self._stateless if context.partition_state(each) is PartitionState.NEW}
+        waiting = [each for each in sorted(self._stateless) if not context.is_being_deleted(each.topic)]
+        self.handle(waiting, PartitionState.ONLINE)
+
     def handle(
         self,
         partitions: Iterable[TopicPartition],
@@ -103,10 +118,11 @@ class PartitionStateMachine:
         if target is not PartitionState.ONLINE:
             for partition in valid:
                 self._context.set_partition_state(partition, target)
+            self._stateless.difference_update(valid)
             return refused
         new = [each for each in valid if self._context.partition_state(each) is PartitionState.NEW]
         known = [each for each in valid if self._context.partition_state(each) is not PartitionState.NEW]
-        return {**refused, **self._initialise(new), **self._elect(known, kind, unclean=unclean)}
+        return {**refused, **self._initialise(new, kind, unclean=unclean), **self._elect(known, kind, unclean=unclean)}
 
     def led_again(self, partition: TopicPartition) -> None:
         """Move an Offline partition to Online: a step of its reassignment has been written that gives it a leader."""
@@ -169,40 +185,92 @@ class PartitionStateMachine:
             logger.error("%s", refused[partition])
         return valid, refused
 
-    def _initialise(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, str]:
-        """First leader and ISR: the first live replica, and all live ones."""
+    def _initialise(
+        self, partitions: Sequence[TopicPartition], kind: ElectionKind, *, unclean: bool
+    ) -> dict[TopicPartition, str]:
+        """First leader and ISR: the first live replica, and all live ones; or by logs, where the state may be lost."""
         context = self._context
         first: dict[TopicPartition, LeaderIsrAndControllerEpoch] = {}
-        failed = {}
+        failed: dict[TopicPartition, str] = {}
+        stateless = []
         for partition in partitions:
             replicas = context.assignment(partition).replicas
             online = context.online(partition)
             live = context.shared_isr(tuple(replica for replica in replicas if replica in online))
-            if live:
+            if not live:
+                failed[partition] = f"no replica of {list(replicas)} is live"
+            elif partition in self._stateless:
+                stateless.append(partition)
+            else:
                 decided = LeaderAndIsr(live[0], LeaderEpoch(0), live, ZkVersion(0))
                 first[partition] = LeaderIsrAndControllerEpoch(decided, self._store.fence.epoch)
-            else:
-                failed[partition] = f"no replica of {list(replicas)} is live"
+        recovered = self._recover(stateless, kind, failed, forced=unclean)
+        for partition, recovery in recovered.items():
+            leader, isr = recovery.election.leader, context.shared_isr(recovery.election.isr)
+            assert leader is not None, "somebody is live"
+            decided = LeaderAndIsr(leader, recovery.leader_epoch, isr, ZkVersion(0))
+            first[partition] = LeaderIsrAndControllerEpoch(decided, self._store.fence.epoch)
         adopted = []
         for partition, result in self._store.create_states(first).items():
             if result.code is WriteCode.WRITTEN:
-                self._begin(partition, first[partition])
+                self._begin(partition, first[partition], recovered.get(partition))
             elif result.code is WriteCode.EXISTS:
                 adopted.append(partition)
             else:
                 failed[partition] = f"its state znode cannot be created: {result.why}"
-        return {**failed, **self._adopt(adopted, first)}
+        return {**failed, **self._adopt(adopted, first, recovered)}
 
-    def _begin(self, partition: TopicPartition, first: LeaderIsrAndControllerEpoch) -> None:
+    def _recover(
+        self,
+        partitions: Sequence[TopicPartition],
+        kind: ElectionKind,
+        failed: dict[TopicPartition, str],
+        *,
+        forced: bool,
+    ) -> dict[TopicPartition, Recovery]:
+        """Choose by logs; ask about them first. Who is not heard may have more: then it takes leave, as out of sync."""
+        context = self._context
+        chosen: dict[TopicPartition, Recovery] = {}
+        for partition in partitions:
+            inquiry = context.inquiries.get(partition)
+            if kind is not ElectionKind.LONGEST_LOG or inquiry is None:
+                self._undecided[partition] = forced or self._undecided.get(partition, False)
+                failed[partition] = "it has no state znode: its replicas are being asked for logs of it"
+                continue
+            replicas, online = context.assignment(partition).replicas, context.online(partition)
+            chosen[partition] = elect_without_state(replicas, online, inquiry.ends)
+        risky = {partition: recovery for partition, recovery in chosen.items() if recovery.unheard}
+        for partition in self._leave.among(list(risky)):
+            del risky[partition]
+        for partition, recovery in risky.items():
+            del chosen[partition]
+            failed[partition] = (
+                f"its state znode is lost, and replicas {list(recovery.unheard)}, of which nothing is heard, may have "
+                "the longest log; an unclean election that is asked for does without them"
+            )
+        for partition in islice(risky, 1):
+            logger.error("%d partitions wait, such as %s: %s", len(risky), partition, failed[partition])
+        return chosen
+
+    def _begin(self, partition: TopicPartition, first: LeaderIsrAndControllerEpoch, recovery: Recovery | None) -> None:
         decided = first.leader_and_isr
         self._context.set_leadership(partition, first)
         self._context.set_partition_state(partition, PartitionState.ONLINE)
-        self._batch.host(decided.isr, partition, is_new=True)
-        why = f"first live replica of {list(self._context.assignment(partition).replicas)}"
-        self._decisions.leadership(partition, Outcome.CREATED, None, decided, why)
+        self._stateless.discard(partition)
+        if recovery is None or not recovery.election.unclean:
+            self._batch.host(decided.isr, partition, is_new=True)
+            why = f"first live replica of {list(self._context.assignment(partition).replicas)}"
+            self._decisions.leadership(partition, Outcome.CREATED, None, decided, why)
+        else:
+            self._count(ElectionKind.OFFLINE, recovery.election)
+            self._batch.host(self._recipients(partition, ElectionKind.OFFLINE), partition)
+            self._decisions.leadership(partition, Outcome.ELECTED, None, decided, recovery.election.why)
 
     def _adopt(
-        self, partitions: Sequence[TopicPartition], first: Mapping[TopicPartition, LeaderIsrAndControllerEpoch]
+        self,
+        partitions: Sequence[TopicPartition],
+        first: Mapping[TopicPartition, LeaderIsrAndControllerEpoch],
+        recovered: Mapping[TopicPartition, Recovery],
     ) -> dict[TopicPartition, str]:
         """Take over state znodes that stand there already, and elect where their leader does not work.
 
@@ -215,10 +283,12 @@ class PartitionStateMachine:
         leaderless = []
         for partition in partitions:
             leadership = self._context.leadership(partition)
+            if leadership is not None:
+                self._stateless.discard(partition)
             if leadership is None:
                 failed[partition] = "its state znode exists and cannot be read"
             elif leadership == first[partition]:
-                self._begin(partition, leadership)
+                self._begin(partition, leadership, recovered.get(partition))
             elif self._context.is_online(leadership.leader_and_isr.leader, partition):
                 self._context.set_partition_state(partition, PartitionState.ONLINE)
                 self._batch.host(self._context.assignment(partition).replicas, partition)
@@ -352,11 +422,14 @@ class PartitionStateMachine:
         after = LeaderAndIsr(written.leader, written.leader_epoch, written.isr, zk_version)
         context.set_leadership(partition, LeaderIsrAndControllerEpoch(after, self._store.fence.epoch))
         context.set_partition_state(partition, PartitionState.ONLINE)
+        self._count(kind, election)
+        self._batch.host(self._recipients(partition, kind), partition)
+        self._decisions.leadership(partition, Outcome.ELECTED, before.leader_and_isr, after, election.why)
+
+    def _count(self, kind: ElectionKind, election: Election) -> None:
         self._tallies.elections[elected_because(kind, election)] += 1
         if election.unclean:
             self._tallies.unclean_elections += 1
-        self._batch.host(self._recipients(partition, kind), partition)
-        self._decisions.leadership(partition, Outcome.ELECTED, before.leader_and_isr, after, election.why)
 
     def _recipients(self, partition: TopicPartition, kind: ElectionKind) -> Sequence[BrokerId]:
         assignment = self._context.assignment(partition)

@@ -8,12 +8,11 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
-from regency.controller.cluster_store import LARGEST_LEAP
 from regency.controller.context import ControllerContext
 from regency.controller.hosted_digests import Expected
 from regency.controller.reports import ReplicaReport
 from regency.model.hosting import SERVED, HostedRole
-from regency.model.ids import BrokerId, TopicPartition
+from regency.model.ids import LARGEST_LEAP, BrokerId, TopicPartition
 
 
 class Repair(Enum):

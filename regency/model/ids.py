@@ -74,6 +74,10 @@ NO_LEADER_EPOCH: Final = LeaderEpoch(-1)
 EPOCH_DURING_DELETE: Final = LeaderEpoch(-2)
 """Leader epoch of a StopReplica for a topic being deleted: no check (KIP-570)."""
 
+LARGEST_LEAP: Final = 1_000_000
+"""So far beyond what is known a controller epoch or a leader epoch is believed: one wrong word must not use up all
+epochs there are."""
+
 NO_BROKER_EPOCH: Final = BrokerEpoch(-1)
 """Broker epoch not known or not given."""
 

@@ -220,3 +220,30 @@ def test_a_state_that_is_lost_is_written_anew_beyond_what_its_replicas_remember(
     eventually(lambda: state_of(session, "t", 0).leader_epoch > before.leader_epoch, what="a higher leader epoch")
     kept.write(1_000)
     kept.assert_nothing_lost()
+
+
+def test_a_state_that_is_lost_while_all_are_down_goes_to_the_longest_log_whoever_starts_first(
+    new_cluster: Callable[..., Cluster], create_topic: Callable[..., None], books: Any, look: Any, eventually: Any
+) -> None:
+    cluster = new_cluster()
+    create_topic(cluster, partitions=1, min_insync_replicas="1")
+    kept = books(cluster, "t")
+    kept.write(100)
+    first = look(cluster).leaders()[0]
+    assert cluster.stop(first)
+    eventually(lambda: look(cluster).in_no_isr(first), what="the others go on without the first replica")
+    kept.write(400)
+    others = [each for each in cluster.broker_ids if each != first]
+    for broker in others:
+        cluster.kill(broker)
+    session = cluster.session()
+    assert session.multi([Delete(paths.partition_state(TopicPartition("t", 0)), None)]).ok
+    cluster.start(first)
+    waits = "of which nothing is heard, may have the longest log"
+    eventually(lambda: waits in cluster.log(first).read_text(), what="the first replica leads nothing alone", within=40)
+    for broker in others:
+        cluster.start(broker)
+    cluster.wait_healthy(40)
+    assert look(cluster).leaders()[0] in others
+    kept.write(100)
+    kept.assert_nothing_lost()

@@ -57,6 +57,7 @@ def described(topic, *partitions, code=0):
         topic=topic,
         partition=partitions,
         error_code=[code] * count,
+        leader_epoch=[5] * count,
         last_batch_epoch=[3] * count,
         log_end_offset=[100 + partition for partition in partitions],
     )
@@ -92,7 +93,7 @@ def test_one_request_tells_of_all_partitions_under_their_topics_ids():
 
     answer = told.wait()
 
-    assert answer.ends == {T0: LogEnd(3, 100), T1: LogEnd(3, 101), U0: LogEnd(3, 100)}
+    assert answer.ends == {T0: LogEnd(3, 100, 5), T1: LogEnd(3, 101, 5), U0: LogEnd(3, 100, 5)}
     assert (answer.broker, answer.broker_epoch, answer.asked) == (2, 77, (T0, U0, T1))
     ((request, timeout_ms),) = port.asked
     assert timeout_ms == ANSWER_WITHIN_MS
@@ -144,7 +145,7 @@ def test_what_an_answer_says_of_logs():
     )
 
     assert log_ends(answer) == {
-        T0: LogEnd(3, 100),
+        T0: LogEnd(3, 100, 5),
         TopicPartition("none", 0): NO_LOG,
         TopicPartition("other", 0): NO_LOG,
     }
@@ -172,7 +173,7 @@ def test_channels_ask_on_a_connection_of_their_own_and_close_it_with_the_term():
         clock=SystemClock(),
     )
     manager.ask_log_ends(BROKER, {T0: T_ID})
-    assert told.wait().ends == {T0: LogEnd(3, 100)}
+    assert told.wait().ends == {T0: LogEnd(3, 100, 5)}
     manager.ask_log_ends(BROKER, {T0: T_ID})
 
     manager.close()

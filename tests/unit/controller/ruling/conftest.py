@@ -16,7 +16,7 @@ from regency.controller.controller import Controller
 from regency.controller.elector import Elector
 from regency.controller.event_loop import EventLoop, EventQueue
 from regency.controller.invariants import violations
-from regency.controller.log_questions import LogEnds
+from regency.controller.log_questions import NO_LOG, LogEnds
 from regency.controller.metadata_log import MetadataLog
 from regency.controller.patience import Patience
 from regency.controller.sender import Sender
@@ -63,7 +63,7 @@ class SteppedChannels:
         self.questions = [each for each in self.questions if each not in asked]
         for broker, partitions in asked:
             told = self._agents[broker.id].log_ends
-            ends = {each: told[each] for each in partitions if each in told}
+            ends = {each: told.get(each, NO_LOG) for each in partitions}
             self._listener.on_log_ends(LogEnds(broker.id, broker.epoch, partitions, ends))
 
     @property
