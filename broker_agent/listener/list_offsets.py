@@ -125,6 +125,7 @@ def _listed(version: int, partition: int, listed: ListedOffset) -> Message:
         timestamp=listed.timestamp,
         offset=listed.offset,
         leader_epoch=listed.leader_epoch,
+        producers=listed.producers or None,
     )
 
 

@@ -113,7 +113,7 @@ class DirectoryLogs:
         renamed or removed meanwhile, or could not be synced, is as settled as before.
         """
         settled = [(log, log.unsettled, log.directory) for log in logs]
-        names = [directory for _, unsettled, directory in settled if unsettled.names]
+        names = [path for log, _, _ in settled for path in log.unsettled_paths]
         checkpoints: list[tuple[OffsetCheckpoint, dict[TopicPartition, Offset], int]] = []
         if any(unsettled.point for _, unsettled, _ in settled):
             checkpoint = self.directory.recovery_points
@@ -146,8 +146,9 @@ class DirectoryLogs:
             if log.unsettled is not unsettled or not self._is_at(log, at):
                 continue
             try:
-                if at in failed:
-                    raise failed[at]
+                for path in log.unsettled_paths:
+                    if path in failed:
+                        raise failed[path]
                 log.settled()
             except OSError as error:
                 self.directory.fail(error)
@@ -218,7 +219,7 @@ class DirectoryLogs:
         """
         logs, disk = list(self.logs.values()), self.directory.disk
         unsettled = [log for log in logs if not log.is_settled]
-        for error in disk.sync_paths([log.directory for log in unsettled]).values():
+        for error in disk.sync_paths([path for log in unsettled for path in log.unsettled_paths]).values():
             raise error
         for log in unsettled:
             log.settled()  # nothing is appended any more, and the checkpoints come below

@@ -75,6 +75,8 @@ class Unsettled(NamedTuple):
 
     names: bool = False
     """Which files were dropped: old ones that come back would mix with what is appended then."""
+    producers: bool = False
+    """The snapshot at the log's beginning, which alone tells who produced what is below."""
     epochs: bool = False
     """The epoch file still tells of what was dropped: it follows the names."""
     point: bool = False
@@ -189,6 +191,12 @@ class LogCore:
         """Whether the disk knows all that it must before anything is appended: nothing is appended before."""
         return self.unsettled is SETTLED
 
+    @property
+    def unsettled_paths(self) -> list[Path]:
+        """What has to be synced before the log is settled."""
+        snapshot = [offset_file(self.directory, self._log_end, SNAPSHOT)] if self.unsettled.producers else []
+        return [*snapshot, self.directory] if self.unsettled.names else []
+
     def settled(self) -> None:
         """The disk knows everything that was unsettled."""
         if self.unsettled.names:
@@ -262,22 +270,31 @@ class LogCore:
         snapshot = offset_file(self.directory, self._log_end, SNAPSHOT)
         self._flusher.flush_in_background(self._log_end, [snapshot])
 
-    def _restart_at(self, offset: Offset) -> None:
-        """Drop all files, and begin another; the log is not settled then."""
+    def _restart_at(self, offset: Offset, producers: ProducerStates | None = None) -> None:
+        """Drop all files, and begin another; the log is not settled then.
+
+        It knows the producers of which `producers` says that they have batches below, or none.
+        """
+        if producers is None:
+            producers = ProducerStates()
+        producers.end_offset = offset
         crash_point("log.restart.before_drop")
         removed = self._segments.drop_all()
         self._services.trash.put(removed, self.config.file_delete_delay_ms)
         crash_point("log.restart.before_snapshots")
         remove_snapshots(self._services.disk, self.directory, above=Offset(-1))
         crash_point("log.restart.before_segment")
+        if len(producers):
+            write_snapshot(self._services.disk, self.directory, producers)
         self._segments.create(offset, self.config, self._services.clock.wall_ms())
         crash_point("log.restart.after_segment")
-        self._producers.clear(offset)
+        self._producers = producers
         has_epochs = self._epochs.forget()
         start_lowered = offset < self._log_start
         self._log_end = self._log_start = self._high_watermark = offset
         point_lowered = self._flusher.restarts_at(offset)
-        self._unsettle(names=True, epochs=has_epochs, point=point_lowered, start=start_lowered)
+        known = len(producers) > 0
+        self._unsettle(names=True, producers=known, epochs=has_epochs, point=point_lowered, start=start_lowered)
 
     def _cut(self, cut: Cut) -> None:
         """Cut the files; whatever part of that is on the disk after a crash, recovery makes it one log.
@@ -323,7 +340,8 @@ class LogCore:
     def _settle_names(self) -> None:
         if self.unsettled.names:
             crash_point("log.settling.before_sync")
-            self._services.disk.sync_path(self.directory)
+            for path in self.unsettled_paths:
+                self._services.disk.sync_path(path)
             self._names_settled()
 
     def _names_settled(self) -> None:
@@ -333,7 +351,7 @@ class LogCore:
             self._epochs.save()
         if self._log_end == self._segments.first.base_offset:
             self._flusher.recovery_point = self._log_end
-        self._is_known(names=True, epochs=True)
+        self._is_known(names=True, producers=True, epochs=True)
 
     def move_to(self, directory: Path) -> None:
         """Rename the log's directory; the log goes on. Raises OSError."""

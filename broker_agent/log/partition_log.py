@@ -17,10 +17,11 @@ from typing import Concatenate, ParamSpec, TypeVar
 from regency.broker_agent.log.append_rules import LOG_APPEND_TIME, check_produced, check_replicated
 from regency.broker_agent.log.checkpoints import format_partition_metadata, replace_file
 from regency.broker_agent.log.damage import CorruptFile
-from regency.broker_agent.log.errors import LogDamaged, OffsetOutOfRange, RecordsRejected
+from regency.broker_agent.log.errors import CheckpointMalformed, LogDamaged, OffsetOutOfRange, RecordsRejected
 from regency.broker_agent.log.file_names import PARTITION_METADATA, SNAPSHOT, offset_file
 from regency.broker_agent.log.log_core import LogCore
 from regency.broker_agent.log.producer_snapshots import remove_snapshots, restore, write_snapshot
+from regency.broker_agent.log.producer_state import ProducerStates
 from regency.broker_agent.log.results import AppendInfo, LogPosition, ReadInfo
 from regency.broker_agent.log.retention import SegmentFacts, expired_segments
 from regency.broker_agent.log.time_lookup import TimestampAndOffset, find_greatest, find_timestamp
@@ -34,6 +35,9 @@ from regency.model.record_batch import Buffer, CorruptBatch, iter_batches, read_
 from regency.model.record_batch import stamp_log_append_time as stamp_time
 
 logger = logging.getLogger(__name__)
+
+MOST_TOLD = 20_000
+"""Batches of producers that a replica which begins anew is told of: 46 bytes each, and their records have expired."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -114,7 +118,7 @@ class PartitionLog(LogCore):
                     ErrorCode.OFFSET_OUT_OF_RANGE,
                     f"{self.topic_partition} ends at {self._log_end}; records from {base} on do not fit there",
                 )
-            self._restart_at(base)
+            self._restart_at(base, self._producers.copy())
         self._write(records, batches, self._services.clock.wall_ms())
         return AppendInfo(base, Offset(self._log_end - 1), -1, self._log_start)
 
@@ -253,12 +257,22 @@ class PartitionLog(LogCore):
         return True
 
     @_on_disk
-    def truncate_fully_and_start_at(self, offset: Offset) -> None:
-        """Drop everything; the log is empty and begins at `offset`. It is not settled then."""
+    def truncate_fully_and_start_at(self, offset: Offset, producers: bytes = b"") -> None:
+        """Drop everything; the log is empty and begins at `offset`. It is not settled then.
+
+        `producers`, the leader's `producers_below_start` where its log begins there, are known from then on: they have
+        no records any more, and repeat themselves all the same. Raises RecordsRejected where that is no snapshot.
+        """
+        states = ProducerStates()
+        if producers:
+            try:
+                states.load(offset_file(self.directory, offset, SNAPSHOT), producers, offset)
+            except CheckpointMalformed as error:
+                raise RecordsRejected(ErrorCode.CORRUPT_MESSAGE, error.message) from error
         logger.info(
             "%s: emptied to begin at %d, it held %d to %d", self.topic_partition, offset, self._log_start, self._log_end
         )
-        self._restart_at(offset)
+        self._restart_at(offset, states)
 
     def set_high_watermark(self, offset: Offset) -> Offset:
         """Set it, kept between log start and log end; it may go down. Returns what it became."""
@@ -372,6 +386,18 @@ class PartitionLog(LogCore):
         replace_file(self._services.disk, path, format_partition_metadata(topic_id), sync=False)
         self.topic_id = topic_id
         self._services.syncs.later(path, self.home.failed)
+
+    def producers_below_start(self) -> bytes:
+        """A snapshot of the producers that have batches below the log start, and of these batches; empty for none."""
+        states, left_out = self._producers.below(self._log_start, MOST_TOLD)
+        if left_out:
+            logger.warning(
+                "%s: a replica that begins anew is not told of %d batches of producers that are older than %d others",
+                self.topic_partition,
+                left_out,
+                MOST_TOLD,
+            )
+        return states.encode() if len(states) else b""
 
     def expire_producers(self, now_ms: int) -> None:
         """Forget idempotent producers whose last batch is as old as producer.id.expiration.ms at this wall time.

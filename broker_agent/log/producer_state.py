@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
+from heapq import nlargest
 from pathlib import Path
 from typing import NamedTuple
 
@@ -145,6 +146,26 @@ class ProducerStates:
             del self._producers[producer_id]
         self.forgot = self.forgot or bool(expired)
 
+    def below(self, offset: Offset, most: int) -> tuple[ProducerStates, int]:
+        """The states with nothing but batches that end below `offset`, the newest `most` of them; and how many are
+        left out.
+        """
+        found = [
+            (batch.last_offset, producer_id, batch)
+            for producer_id, producer in self._producers.items()
+            for batch in producer.batches
+            if batch.last_offset < offset
+        ]
+        states = ProducerStates()
+        states.end_offset = offset
+        for _, producer_id, batch in sorted(nlargest(most, found)):
+            same = states._producers.get(producer_id)
+            if same is None:
+                same = states._producers[producer_id] = Producer(self._producers[producer_id].epoch, batch.timestamp)
+            same.last_timestamp = batch.timestamp
+            same.batches.append(batch)
+        return states, max(0, len(found) - most)
+
     def copy(self) -> ProducerStates:
         """The same states, which change on their own from now on."""
         copied = ProducerStates()
@@ -153,11 +174,6 @@ class ProducerStates:
             same = copied._producers[producer_id] = Producer(producer.epoch, producer.last_timestamp)
             same.batches.extend(producer.batches)
         return copied
-
-    def clear(self, end_offset: Offset) -> None:
-        """Know nobody, at the end of an empty log."""
-        self._producers.clear()
-        self.end_offset = end_offset
 
     def encode(self) -> bytes:
         """Content of a snapshot: an entry for each remembered batch of each producer, oldest first.
@@ -183,8 +199,11 @@ class ProducerStates:
 
     def load_snapshot(self, disk: Disk, path: Path, end_offset: Offset) -> None:
         """Replace everything by the snapshot at `path`, taken at `end_offset`. Raises CheckpointMalformed."""
-        producers = decode_snapshot(path, disk.read_file(path))
-        self._producers = producers
+        self.load(path, disk.read_file(path), end_offset)
+
+    def load(self, path: Path, content: bytes, end_offset: Offset) -> None:
+        """The same from the content of a snapshot; `path` is for the error."""
+        self._producers = decode_snapshot(path, content)
         self.end_offset = end_offset
 
 

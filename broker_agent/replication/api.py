@@ -109,6 +109,9 @@ class ListedOffset(msgspec.Struct, frozen=True):
     timestamp: int = -1
     offset: Offset = UNKNOWN_OFFSET
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    producers: bytes = b""
+    """With the earliest offset, for replicas: a snapshot of the producers that have batches below it, see
+    `ProducerStates.encode`. Nothing else tells a log that begins there who they are."""
 
 
 class PartitionState(msgspec.Struct, frozen=True):

@@ -81,6 +81,7 @@ def offsets_reply(answer: Message) -> OffsetsReply:
                     partition.timestamp,
                     Offset(partition.offset),
                     LeaderEpoch(partition.leader_epoch),
+                    partition.producers or b"",
                 ),
             )
             for topic in answer.topics

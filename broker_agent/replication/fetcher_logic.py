@@ -49,6 +49,9 @@ _SLICE_MS = 10
 _CUTS_AT_ONCE = 32
 """Logs cut off in one step at most, and made known to the disk together."""
 
+_STARTS_AT_ONCE = 100
+"""Partitions whose leader's start is asked for at once: the answer tells of producers, too."""
+
 LATEST, EARLIEST = -1, -2
 
 Settle = Callable[[Iterable[TopicPartition], Callable[[], None]], None]
@@ -196,7 +199,7 @@ class FetcherLogic:
         for phase, timestamp in ((Phase.LATEST, LATEST), (Phase.EARLIEST, EARLIEST)):
             asked = [(name, state.epoch) for name, state in self._asking.items() if state.phase is phase]
             if asked:
-                return OffsetsPlan(timestamp, asked)
+                return OffsetsPlan(timestamp, asked[:_STARTS_AT_ONCE] if phase is Phase.EARLIEST else asked)
         return None
 
     def _fetch_plan(self, now_ms: int) -> FetchPlan | Pause:
@@ -321,6 +324,7 @@ class FetcherLogic:
             self._wait_until_settled(state, part)
         except RecordsRejected as error:
             self._complain(state, f"sent unusable records: {error}")
+            self._answered(state)
             self._delay(state, now_ms, self._limits.backoff_ms)
         except LogBusy as error:
             self._complain(state, f"was answered in vain: {error}")
@@ -385,17 +389,20 @@ class FetcherLogic:
     def _truncate(self, state: FollowState, diverging: EpochEndOffset, leader_start: Offset, now_ms: int) -> None:
         """Cut to where both logs may still agree; the next fetch asks again, until they do.
 
-        A leader that has forgotten our epoch names its log start. Nothing says that both agree below, so all of that
-        goes too: its records would be read, and its producers believed, once we lead.
+        Where nothing of ours remains, all that the leader has is copied. So it is where it has forgotten our epoch, and
+        names its log start: nothing says that both agree below, and what is there would be read, and its producers
+        believed, once we lead.
         """
         replica = state.replica
         before = (replica.log_end_offset, replica.latest_epoch)
         target = truncation_point(replica, diverging)
         if target is not None:
             is_forgotten = target == diverging.end_offset == leader_start > replica.log_start_offset
-            if 0 <= leader_start < target < replica.log_start_offset:
-                target = leader_start  # nothing of ours remains, so all that the leader has is copied
-            self._cut(replica, target, keep_below=not is_forgotten)
+            if is_forgotten or target <= replica.log_start_offset != 0:
+                state.starts_over = True
+                self._ask(state, Phase.EARLIEST)
+                return
+            self._cut(replica, target)
         if target is None or (replica.log_end_offset, replica.latest_epoch) == before:
             self._delay(state, now_ms, self._limits.backoff_ms)
             return
@@ -413,44 +420,42 @@ class FetcherLogic:
     def _take_offset(self, state: FollowState, listed: ListedOffset, now_ms: int) -> None:
         """Out of range (KIP-101's fallback): cut to a leader that ends earlier, start over at one that begins later.
 
-        Where the leader ends below our log start nothing remains of ours, so all that the leader has is copied: begun
-        at its end, this replica would be in sync at once, and once it led nobody would keep what is below.
+        Where the leader ends at our log start or below nothing remains of ours, so all that it has is copied: begun at
+        its end, this replica would be in sync at once, and once it led nobody would keep what is below.
         """
         if listed.error is not ErrorCode.NONE or listed.offset < 0:
             self._answered(state)
             self._take_error(state, listed.error or ErrorCode.UNKNOWN_SERVER_ERROR, now_ms)
             return
         replica = state.replica
-        end = replica.log_end_offset
+        end, epoch = replica.log_end_offset, replica.latest_epoch
         if state.phase is Phase.LATEST:
-            state.ends_below_start = listed.offset < replica.log_start_offset
-            if listed.offset >= end or state.ends_below_start:
+            state.starts_over = listed.offset <= replica.log_start_offset != 0
+            if listed.offset >= end or state.starts_over:
                 state.phase = Phase.EARLIEST
                 return
             self._cut(replica, listed.offset)
             logger.warning("truncated %s from %d to its leader's end %d", replica.topic_partition, end, listed.offset)
-        elif listed.offset > end or state.ends_below_start:
+        elif listed.offset > end or state.starts_over:
             logger.warning(
                 "dropping all of %s, which holds offsets %d to %d: its leader begins at %d%s",
                 replica.topic_partition,
                 replica.log_start_offset,
                 end,
                 listed.offset,
-                " and ends below" if state.ends_below_start else "",
+                " and has nothing of that" if state.starts_over else "",
             )
-            replica.truncate_fully_and_start_at(listed.offset)
+            replica.truncate_fully_and_start_at(listed.offset, listed.producers)
+            state.starts_over = False
         self._answered(state)
-        if replica.log_end_offset == end:
+        if (replica.log_end_offset, replica.latest_epoch) == (end, epoch):
             self._delay(state, now_ms, self._limits.backoff_ms)
         else:
             self._moved(state)
 
-    def _cut(self, replica: Follower, target: Offset, *, keep_below: bool = True) -> None:
+    def _cut(self, replica: Follower, target: Offset) -> None:
         crash_point("fetcher.truncation.before_cut")
-        if keep_below and target >= replica.log_start_offset:
-            replica.truncate_to(target)
-        else:
-            replica.truncate_fully_and_start_at(target)
+        replica.truncate_to(target)
         crash_point("fetcher.truncation.after_cut")
 
     # What becomes of a partition

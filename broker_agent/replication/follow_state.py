@@ -22,7 +22,6 @@ class FollowState:
 
     __slots__ = (
         "delayed_until",
-        "ends_below_start",
         "epoch",
         "lag",
         "offset",
@@ -30,6 +29,7 @@ class FollowState:
         "refusals",
         "replica",
         "requested",
+        "starts_over",
     )
 
     def __init__(self, replica: Follower, epoch: LeaderEpoch) -> None:
@@ -37,8 +37,8 @@ class FollowState:
         self.epoch = epoch
         self.offset = replica.log_end_offset
         self.phase = Phase.FETCHING
-        self.ends_below_start = False
-        """The leader, asked for its end while out of range, ends below our log start."""
+        self.starts_over = False
+        """Nothing of our log is the leader's: as soon as its start is known, all of it is dropped."""
         self.delayed_until: int | None = None
         self.refusals = 0
         self.lag: int | None = None

@@ -61,8 +61,11 @@ class Follower(Protocol):
         """
         ...
 
-    def truncate_fully_and_start_at(self, offset: Offset) -> None:
-        """Drop everything and begin again at `offset`. It may not be settled then. Raises LogStorageError."""
+    def truncate_fully_and_start_at(self, offset: Offset, producers: bytes) -> None:
+        """Drop everything and begin again at `offset`, with the leader's producers below it (`ListedOffset.producers`).
+
+        It may not be settled then. Raises RecordsRejected, LogStorageError.
+        """
         ...
 
 

@@ -200,6 +200,9 @@ class LocalReplica:
             raise CutNotPrepared(f"A checkpoint may have a recovery point of {self.topic_partition} above {offset}.")
         self.log.truncate_to(offset)
 
-    def truncate_fully_and_start_at(self, offset: Offset) -> None:
-        """Drop everything and begin again at `offset`. Raises LogStorageError."""
-        self.log.truncate_fully_and_start_at(offset)
+    def truncate_fully_and_start_at(self, offset: Offset, producers: bytes) -> None:
+        """Drop everything and begin again at `offset`, with the leader's producers below it.
+
+        Raises RecordsRejected, LogStorageError.
+        """
+        self.log.truncate_fully_and_start_at(offset, producers)

@@ -46,7 +46,8 @@ class OffsetQueries:
             return ListedOffset(partition)
         if timestamp == EARLIEST:
             start = partition.log_start_offset
-            return ListedOffset(ErrorCode.NONE, -1, start, partition.log.epoch_at(start))
+            producers = partition.log.producers_below_start() if replica_id >= 0 else b""
+            return ListedOffset(ErrorCode.NONE, -1, start, partition.log.epoch_at(start), producers)
         from_consumer = replica_id < 0 and replica_id != DEBUGGING
         end = partition.log.high_watermark if from_consumer else partition.log_end_offset
         settled = not from_consumer or end >= partition.epoch_start

@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any, Final
 
 import msgspec
+from kafka.protocol import api_message
 from kafka.protocol.admin import (
     AlterConfigsRequest,
     AlterConfigsResponse,
@@ -42,7 +43,6 @@ from kafka.protocol.consumer import (
     FetchRequest,
     FetchResponse,
     ListOffsetsRequest,
-    ListOffsetsResponse,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
 )
@@ -109,6 +109,32 @@ __all__ = [
     "frame_response",
     "parse_request",
 ]
+
+PRODUCERS_TAG: Final = 10_000
+"""Far above the tags that Kafka gives its own fields; whoever does not know it passes over it (KIP-482)."""
+
+
+class ListOffsetsResponse(api_message.ApiMessage):  # type: ignore[misc]
+    """Kafka's, and what brokers tell each other besides: `ListedOffset.producers`."""
+
+    @classmethod
+    def json_patch(cls, schema: dict[str, Any]) -> dict[str, Any]:
+        """The schema with one more field of partitions."""
+        topics = next(field for field in schema["fields"] if field["name"] == "Topics")
+        partitions = next(field for field in topics["fields"] if field["name"] == "Partitions")
+        partitions["fields"].append(
+            {
+                "name": "Producers",
+                "type": "bytes",
+                "versions": "6+",
+                "tag": PRODUCERS_TAG,
+                "taggedVersions": "6+",
+                "nullableVersions": "6+",
+                "default": "null",
+            }
+        )
+        return schema
+
 
 _REQUESTS: Final[dict[ApiKey, Any]] = {
     ApiKey.PRODUCE: ProduceRequest,

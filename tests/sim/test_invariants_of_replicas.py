@@ -177,7 +177,7 @@ def forget_the_epoch(judged: Judged) -> None:
 def forget_producers(judged: Judged) -> None:
     batch = builders.make_batch("d", producer=(7, 0, 0))
     judged[1].log().append_as_leader(batch, LeaderEpoch(0), 0)
-    judged[1].log()._producers.clear(Offset(4))
+    judged[1].log()._producers._producers.clear()
     judged.cluster.lead(1)
 
 

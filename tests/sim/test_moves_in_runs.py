@@ -35,7 +35,7 @@ def test_a_move_that_forgets_producers_is_noticed(monkeypatch: pytest.MonkeyPatc
 
     def forget(self: PartitionLog, other: PartitionLog) -> None:
         take_over(self, other)
-        self._producers.clear(self.log_end_offset)
+        self._producers._producers.clear()
 
     monkeypatch.setattr(PartitionLog, "take_over", forget)
     failures = [run(seed, shape_of("deep", seed)).failure for seed in SEEDS[:3]]

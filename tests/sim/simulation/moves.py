@@ -20,6 +20,8 @@ from simulation.world import World
 EVERY: Final = 2 * DRILL_EVERY
 _PLACE: Final = DRILL_EVERY + 1
 SECOND_US: Final = 1_000_000
+_PACE: Final = directory_moves._SLICE_BYTES, directory_moves._PAUSE_MS
+"""In production."""
 
 
 def are_made(shape: Shape, seed: int) -> bool:
@@ -52,8 +54,9 @@ class Mover:
             self._wait()
 
     def close(self) -> None:
-        """No more moves."""
+        """No more moves; those that go on are no slower than in production: several would take a minute and more."""
         self._closed = True
+        directory_moves._SLICE_BYTES, directory_moves._PAUSE_MS = _PACE
 
     def unfinished(self) -> list[str]:
         """Replicas that are still being moved though they are led or followed, in words."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from regency.broker_agent.log import partition_log
 from regency.broker_agent.log.disk import OsDisk
 from regency.broker_agent.log.errors import RecordsRejected
 from regency.model.log_config import LogConfig
@@ -70,6 +71,44 @@ def test_a_producer_outlives_its_records(disk, batch):
     with pytest.raises(RecordsRejected, match="sequence"):
         log.append_as_leader(batch(NOW, producer=(9, 0, 2)), 0, NOW)
     assert log.append_as_leader(batch(NOW, producer=(9, 0, 1)), 0, NOW).base_offset == 2
+
+
+@pytest.mark.parametrize("clean", [None, True, False], ids=["running", "stopped", "killed"])
+def test_a_log_that_begins_anew_knows_the_producers_whose_records_have_expired_at_the_leader(disk, batch, clean):
+    disk.config = LogConfig(segment_bytes=len(batch(NOW)), retention_ms=1000)
+    log = disk.log()
+    sent = [batch(NOW, producer=(9, 0, number)) for number in range(3)]
+    for each in sent:
+        log.append_as_leader(each, 0, NOW)
+    log.maybe_increment_high_watermark(2)
+    log.maybe_increment_log_start(2)
+    told = log.producers_below_start()
+    log.truncate_fully_and_start_at(2, told)
+    if clean is not None:
+        log = disk.reopen(clean=clean)
+    assert (log.log_start_offset, log.log_end_offset) == (2, 2)
+    for each in sent[:2]:
+        assert log.append_as_leader(each, 0, NOW).duplicate
+    assert log.append_as_leader(sent[2], 0, NOW).base_offset == 2
+
+
+def test_a_log_does_not_begin_anew_with_producers_that_cannot_be_read(disk, batch):
+    log = disk.log()
+    log.append_as_leader(batch(NOW), 0, NOW)
+    with pytest.raises(RecordsRejected, match="unrecognized version"):
+        log.truncate_fully_and_start_at(7, b"what is this")
+    assert (log.log_start_offset, log.log_end_offset) == (0, 1)
+
+
+def test_a_leader_says_of_whom_it_does_not_tell(disk, batch, monkeypatch, caplog):
+    monkeypatch.setattr(partition_log, "MOST_TOLD", 1)
+    log = disk.log()
+    for number in range(2):
+        log.append_as_leader(batch(NOW, producer=(number, 0, 0)), 0, NOW)
+    log.maybe_increment_high_watermark(2)
+    log.maybe_increment_log_start(2)
+    assert log.producers_below_start()
+    assert "not told of 1 batches" in caplog.text
 
 
 @pytest.mark.parametrize("checkpointed", [False, True])

@@ -156,8 +156,19 @@ def test_idle_producers_expire(states, produced):
     states.expire(150)
     assert (len(states), states.forgot) == (1, True)
     assert refusal(states, produced(7, producer=2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    states.clear(9)
-    assert (len(states), states.end_offset) == (0, 9)
+
+
+def test_of_producers_below_an_offset_the_newest_batches_are_told(states, produced):
+    for number in range(3):
+        states.update(produced(number, base=2 * number, producer=1))
+        states.update(produced(number, base=2 * number + 1, producer=2))
+    below, left_out = states.below(4, most=3)
+    assert (len(below), below.end_offset, left_out) == (2, 4, 1)
+    assert below.check(produced(1, producer=1)).first_offset == 2
+    assert below.check(produced(0, producer=2)).first_offset == 1
+    assert refusal(below, produced(0, producer=1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert below.check(produced(2, producer=2)) is None
+    assert len(states.below(0, most=3)[0]) == 0
 
 
 def test_cutting_back_forgets_batches_while_older_ones_are_known(states, produced):

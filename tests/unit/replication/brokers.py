@@ -299,14 +299,19 @@ class Broker:
         return self.manager.apply_states(states, leaders)
 
     def produce(
-        self, *values: str, acks: int = -1, timeout_ms: int = 30_000, partition: TopicPartition = TP
+        self,
+        *values: str,
+        acks: int = -1,
+        timeout_ms: int = 30_000,
+        partition: TopicPartition = TP,
+        producer: tuple[int, int, int] = (-1, -1, -1),
     ) -> list[ProduceResult]:
         """Append one batch; the list gets the result when there is one."""
         results: list[ProduceResult] = []
         self.manager.append(
             acks,
             timeout_ms,
-            {partition: make_batch(*values, timestamp=self.cluster.record_timestamp)},
+            {partition: make_batch(*values, producer=producer, timestamp=self.cluster.record_timestamp)},
             lambda answered: results.append(answered[partition]),
         )
         return results

@@ -190,18 +190,19 @@ def test_an_error_code_from_the_future_is_an_unknown_error(peer, start) -> None:
     assert outcomes.get(timeout=10).partitions[0][1].error is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def test_offsets_are_asked_for_as_a_replica(peer, start) -> None:
+@pytest.mark.parametrize("producers", [None, b"who was before" * 100], ids=["without producers", "with producers"])
+def test_offsets_are_asked_for_as_a_replica(peer, start, producers) -> None:
     thread, outcomes = start(peer.port)
     topic = ListOffsetsResponse.ListOffsetsTopicResponse
     answered = topic.ListOffsetsPartitionResponse(
-        version=7, partition_index=0, error_code=0, timestamp=-1, offset=12, leader_epoch=3
+        version=7, partition_index=0, error_code=0, timestamp=-1, offset=12, leader_epoch=3, producers=producers
     )
     peer.answers.put(ListOffsetsResponse(version=7, topics=[topic(version=7, name="t", partitions=[answered])]))
     thread.send(OffsetsPlan(-2, [(A, LeaderEpoch(3))]))
     message = peer.requests.get(timeout=10).message
     (asked,) = message.topics[0].partitions
     assert (message.replica_id, asked.timestamp, asked.current_leader_epoch) == (2, -2, 3)
-    expected = ListedOffset(ErrorCode.NONE, -1, Offset(12), LeaderEpoch(3))
+    expected = ListedOffset(ErrorCode.NONE, -1, Offset(12), LeaderEpoch(3), producers or b"")
     assert outcomes.get(timeout=10) == OffsetsReply([(A, expected)])
 
 

@@ -17,9 +17,9 @@ def restarts(monkeypatch) -> list[int]:
     found: list[int] = []
     start_over = PartitionLog.truncate_fully_and_start_at
 
-    def noted(self: PartitionLog, offset: Offset) -> None:
+    def noted(self: PartitionLog, offset: Offset, producers: bytes = b"") -> None:
         found.append(offset)
-        start_over(self, offset)
+        start_over(self, offset, producers)
 
     monkeypatch.setattr(PartitionLog, "truncate_fully_and_start_at", noted)
     return found
@@ -128,6 +128,25 @@ def test_records_that_the_leader_never_had_are_gone_though_its_log_starts_right_
     cluster.lead(2, (2, 3))
     assert cluster[2].values() == ["two"]
     assert cluster[2].consume(1)[0].error is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_who_begins_anew_knows_a_repeated_batch_whose_records_have_expired(cluster) -> None:
+    """The producer has no answer and goes on asking: a leader that never had the records would write them again."""
+    cluster.lead(1)
+    cluster.sever(3, 1)
+    cluster[1].produce("once", producer=(9, 0, 0))
+    cluster.advance(20_000)
+    assert cluster.states[TP].isr == (1, 2)
+    expire_everything(cluster, 1)
+    cluster[1].produce("later")
+    cluster.heal()
+    cluster.advance(3_000)
+    assert (cluster[3].log().log_start_offset, cluster.states[TP].isr) == (1, (1, 2, 3))
+
+    cluster.lead(3)
+    (again,) = cluster[3].produce("once", producer=(9, 0, 0), acks=1)
+    assert (again.error, again.base_offset) == (ErrorCode.NONE, 0)
+    assert cluster[3].values() == ["later"]
 
 
 def expire_everything(cluster, number) -> None:

@@ -147,6 +147,10 @@ def _producers_not_cut(patch: Patch) -> None:
     patch.edit(PartitionLog, "truncate_to", ("not self._producers.truncate_to(end)", "False"))
 
 
+def _producers_not_told(patch: Patch) -> None:
+    patch.edit(PartitionLog, "truncate_fully_and_start_at", ("if producers:", "if False:"))
+
+
 def _producers_not_followed(patch: Patch) -> None:
     original = PartitionLog.append_as_follower
 
@@ -203,6 +207,12 @@ DEFECTS: tuple[Defect, ...] = (
     Defect("producers-lost", "producers are forgotten at a restart", "own rule", _producers_lost),
     Defect("producers-not-cut", "producers keep batches that were truncated", "KAFKA-12153", _producers_not_cut),
     Defect("producers-not-followed", "followers do not learn who produced", "KIP-98", _producers_not_followed),
+    Defect(
+        "producers-not-told",
+        "a log that begins anew does not know the producers whose records have expired",
+        "KIP-405",
+        _producers_not_told,
+    ),
     Defect(
         "cut-not-checkpointed",
         "the lowered recovery point of a truncated log is not written before new appends",

@@ -156,6 +156,11 @@ HOLES: Final[tuple[Hole, ...]] = (
     Hole("KAFKA-16073", "Segments were gone before the log start was raised.", "start-after-drop"),
     Hole("KAFKA-9144", "Coordinator epochs went back in a log.", why_not=_TRANSACTIONS),
     Hole("KAFKA-7190", "Producers were forgotten with their records.", "producers-expire-with-records"),
+    Hole(
+        "no ticket: producers of a log that begins anew",
+        "A follower that began anew at its leader's log start did not know who had produced what is below.",
+        "producers-not-told",
+    ),
     Hole("no ticket: truncation", "A recovery point stood above rewritten data.", "cut-not-checkpointed"),
     Hole(
         "no ticket: log start in a batch",

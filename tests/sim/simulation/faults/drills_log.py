@@ -6,8 +6,12 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from regency.broker_agent.log.partition_log import PartitionLog
+from regency.model import znode_paths as paths
+from regency.model import znodes
 from regency.model.ids import BrokerId, TopicPartition
-from simulation.cluster.addresses import CLIENTS
+from simulation.clients.lane import MOST_UNANSWERED
+from simulation.cluster.addresses import CLIENTS, KAFKA
+from simulation.cluster.agent import ProduceAsked
 from simulation.faults.network_faults import Trouble, afflict
 from simulation.faults.plan import SECOND_US, Fault, Kind
 from simulation.faults.scripts import Led, Script, Scripts
@@ -29,8 +33,9 @@ def deeds(stage: Stage) -> dict[Kind, Deed]:
 
 class _Drills(Scripts):
     def lost_tails(self, fault: Fault, undone: ExitStack) -> Script:
-        """One and the other by turns."""
-        script = self.cut_and_crash if self._done % 2 else self.strangers
+        """One after the other by turns."""
+        order = (self.cut_and_crash, self.strangers, self.expired_meanwhile)
+        script = order[(self._done - 1) % len(order)]
         self._stage.note("drill", "%s", script.__name__.replace("_", " "))
         yield from script(fault, undone)
 
@@ -137,6 +142,77 @@ class _Drills(Scripts):
         yield 0.05
         silent.close()  # what it has answered is lost; and it can be asked who leads
         yield 4.0  # in which producers give it up
+
+    def expired_meanwhile(self, fault: Fault, undone: ExitStack) -> Script:
+        """What a producer has no answer for expires before a follower that lacks it is back, which then leads.
+
+        The follower begins anew where its leader's log does; and the producer sends again.
+        """
+        yield lambda: bool(self._full())
+        led = fault.chance().choice(self._full())
+        partition, old = led.partition, led.state.leader
+        new, other = led.followers
+        down = undone.enter_context(self._end_agent(new))
+        yield lambda: new not in self._isr(partition)
+        begun = self._end(old, partition)
+        silent = undone.enter_context(self._answers_lost(old, partition))
+
+        def last_of_a_silent_one() -> int:
+            """Where the batches of a producer end that waits for answers, and sends no more; in an older segment."""
+            held = self._held(old, partition)
+            if held is None:
+                return -1
+            log: PartitionLog = held.log
+            waiting = [
+                each.batches[-1].last_offset
+                for each in log._producers._producers.values()
+                if len(each.batches) == MOST_UNANSWERED and each.batches[0].first_offset >= begun
+            ]
+            return max((last for last in waiting if last < log.segment_base_offsets[-1]), default=-1)
+
+        yield lambda: last_of_a_silent_one() >= 0
+        expired = last_of_a_silent_one()
+        kept = undone.enter_context(ExitStack())
+        kept.callback(self._set_retention, partition.topic, "-1")
+        self._set_retention(partition.topic, "1")
+        yield lambda: self._start(old, partition) > expired
+        kept.close()
+        down.close()
+        yield lambda: new in self._isr(partition)
+        self._expire(old, other)
+        yield lambda: self._leads(new, partition)
+        silent.close()
+        yield 2.0  # in which producers hear of it
+
+    def _answers_lost(self, broker: BrokerId, partition: TopicPartition) -> ExitStack:
+        """Producers hear nothing from a broker, which hears them; consumers are answered."""
+        network, to = self._world.network, f"{self._world.hosts[broker].name}:{KAFKA}"
+
+        def lose(caller: Process, source: str, address: str, request: object) -> bool:
+            if address != to or not isinstance(request, ProduceAsked) or partition not in request.batches:
+                return False
+            network.deliver(caller, source, address, request)
+            return True
+
+        network.tap = lose
+        stack = ExitStack()
+        stack.callback(setattr, network, "tap", None)
+        return stack
+
+    def _start(self, broker: BrokerId, partition: TopicPartition) -> int:
+        held = self._held(broker, partition)
+        return -1 if held is None else held.log.log_start_offset
+
+    def _set_retention(self, topic: str, retention_bytes: str) -> None:
+        """As an administrator does; all brokers are notified."""
+        zookeeper, path = self._world.zookeeper, paths.topic_config(topic)
+        before = zookeeper.read(path)
+        config = {} if before is None else znodes.decode_config(path, before.data)
+        config["retention.bytes"] = retention_bytes
+        data = znodes.encode_config(config, previous=None if before is None else before.data)
+        if zookeeper.write_as_admin(path, data):
+            change = znodes.encode_config_change(f"topics/{topic}")
+            zookeeper.write_as_admin(paths.config_change_prefix(), change, new=True)
 
     def _believes(self, broker: BrokerId, partition: TopicPartition) -> bool:
         """Whether a broker takes itself for the leader."""

@@ -30,6 +30,8 @@ class Replica:
         self.epochs = list(epochs)
         self.log_start_offset = 0
         self.high_watermark = 0
+        self.producers = b""
+        """Those that are known of below the log start."""
         self.fails: Exception | None = None
 
     @property
@@ -60,9 +62,10 @@ class Replica:
             raise self.fails
         del self.epochs[offset - self.log_start_offset :]
 
-    def truncate_fully_and_start_at(self, offset: int) -> None:
+    def truncate_fully_and_start_at(self, offset: int, producers: bytes) -> None:
         self.epochs = []
         self.log_start_offset = offset
+        self.producers = producers
 
 
 @pytest.fixture

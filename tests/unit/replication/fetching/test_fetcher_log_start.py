@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from regency.broker_agent.replication.api import EpochEndOffset, FetchedPartition
-from regency.broker_agent.replication.fetch_plans import Pause
+from regency.broker_agent.replication.api import EpochEndOffset, FetchedPartition, ListedOffset
+from regency.broker_agent.replication.fetch_plans import OffsetsPlan, OffsetsReply, Pause
+from regency.broker_agent.replication.fetcher_logic import FetcherLogic
 from regency.model.ids import LeaderEpoch, Offset, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 
@@ -20,13 +21,20 @@ def diverging(epoch: int, end: int, *, log_start: int) -> FetchedPartition:
     )
 
 
+def tell_start(logic: FetcherLogic, start: int, producers: bytes = b"") -> None:
+    plan = logic.next(0)
+    assert plan == OffsetsPlan(-2, [(A, NOW)])
+    logic.on_reply(plan, OffsetsReply([(A, ListedOffset(ErrorCode.NONE, -1, Offset(start), producers=producers))]), 0)
+
+
 @pytest.mark.parametrize("epochs", [(1, 1, 2, 2), (1, 1, 2)], ids=["longer", "no longer than to there"])
 def test_it_starts_over_where_the_leader_answers_with_its_log_start(logic, make_replica, answer, asked, epochs) -> None:
     replica = make_replica(A, *epochs)
     logic.add(replica, NOW)
     answer(logic, 0, a=diverging(2, 3, log_start=3))
-    assert (replica.epochs, replica.log_start_offset) == ([], 3)
-    assert asked(logic.next(0)) == {A: (3, 9, -1)}
+    tell_start(logic, 4, b"who was before")
+    assert (replica.epochs, replica.log_start_offset, replica.producers) == ([], 4, b"who was before")
+    assert asked(logic.next(0)) == {A: (4, 9, -1)}
 
 
 def test_it_keeps_what_lies_below_an_end_that_the_leader_knows(logic, make_replica, answer, asked) -> None:
@@ -48,14 +56,26 @@ def test_it_asks_again_where_only_its_own_epoch_ends_at_the_leaders_log_start(
     assert asked(logic.next(0)) == {A: (2, 9, 1)}
 
 
-def test_a_log_that_holds_nothing_below_the_leaders_log_start_is_only_cut(logic, make_replica, answer) -> None:
-    cuts = []
+def test_a_log_of_which_nothing_remains_starts_over_although_both_begin_at_one_offset(
+    logic, make_replica, answer, asked
+) -> None:
+    """Who produced what is below, only the leader can tell."""
     replica = make_replica(A, 2, 2)
     replica.log_start_offset = 3
-    replica.truncate_to = cuts.append
     logic.add(replica, NOW)
     answer(logic, 0, a=diverging(2, 3, log_start=3))
-    assert cuts == [3]
+    tell_start(logic, 3, b"who was before")
+    assert (replica.epochs, replica.log_start_offset, replica.producers) == ([], 3, b"who was before")
+    assert asked(logic.next(0)) == {A: (3, 9, -1)}
+
+
+def test_a_log_that_begins_at_0_is_only_cut(logic, make_replica, answer) -> None:
+    cuts = []
+    replica = make_replica(A, 2, 2)
+    replica.truncate_to = cuts.append
+    logic.add(replica, NOW)
+    answer(logic, 0, a=diverging(1, 0, log_start=0))
+    assert cuts == [0]
     assert logic.next(0) == Pause(BACKOFF_MS)
 
 
@@ -76,5 +96,6 @@ def test_a_replica_of_which_nothing_remains_copies_all_that_its_leader_has(
     replica.log_start_offset = 10
     logic.add(replica, NOW)
     answer(logic, 0, a=diverging(2, 4, log_start=start))
+    tell_start(logic, start)
     assert (replica.epochs, replica.log_start_offset) == ([], start)
     assert asked(logic.next(0)) == {A: (start, 9, -1)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from regency.broker_agent.log.errors import RecordsRejected
 from regency.broker_agent.replication.api import FetchedPartition, ListedOffset
 from regency.broker_agent.replication.fetch_plans import OffsetsPlan, OffsetsReply, Pause
 from regency.model.ids import LeaderEpoch, Offset, TopicPartition
@@ -51,6 +52,22 @@ def test_out_of_range_below_the_leaders_start_begins_anew_there(logic, make_repl
     assert list_offsets(logic, 0, a=listed(6)).timestamp == -2
     assert (replica.epochs, replica.log_start_offset) == ([], 6)
     assert asked(logic.next(0)) == {A: (6, 1, -1)}
+
+
+def test_a_start_with_producers_that_cannot_be_read_is_asked_for_again_later(logic, make_replica, answer) -> None:
+    replica = make_replica(A, 0)
+
+    def refuse(offset: Offset, producers: bytes) -> None:
+        raise RecordsRejected(ErrorCode.CORRUPT_MESSAGE, f"{producers!r} at {offset}")
+
+    replica.truncate_fully_and_start_at = refuse
+    logic.add(replica, LeaderEpoch(1))
+    answer(logic, 0, a=failed(ErrorCode.OFFSET_OUT_OF_RANGE))
+    list_offsets(logic, 0, a=listed(9))
+    list_offsets(logic, 0, a=listed(6))
+    assert logic.next(0) == Pause(BACKOFF_MS)
+    answer(logic, BACKOFF_MS, a=failed(ErrorCode.OFFSET_OUT_OF_RANGE))
+    assert list_offsets(logic, BACKOFF_MS, a=listed(9)).timestamp == -1
 
 
 def test_out_of_range_that_is_in_range_after_all_waits_before_it_asks_again(logic, make_replica, answer, asked) -> None:

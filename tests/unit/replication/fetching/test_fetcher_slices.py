@@ -30,7 +30,7 @@ class Slowly:
         self.replicas = {name: make_replica(name, 0) for name in NAMES}
         for replica in self.replicas.values():
             self.logic.add(replica, LeaderEpoch(1))
-            replica.truncate_fully_and_start_at = lambda offset, replica=replica: self.start_over(replica, offset)
+            replica.truncate_fully_and_start_at = lambda offset, _, replica=replica: self.start_over(replica, offset)
 
     def start_over(self, replica, offset: int) -> None:
         replica.epochs, replica.log_start_offset, replica.is_settled = [], offset, False
