@@ -391,14 +391,15 @@ class FetcherLogic:
 
         Where nothing of ours remains, all that the leader has is copied. So it is where it has forgotten our epoch, and
         names its log start: nothing says that both agree below, and what is there would be read, and its producers
-        believed, once we lead.
+        believed, once we lead. But a log that is cut at its own start stays there: it may be in sync, and what is
+        committed must not be above its end.
         """
         replica = state.replica
         before = (replica.log_end_offset, replica.latest_epoch)
         target = truncation_point(replica, diverging)
         if target is not None:
             is_forgotten = target == diverging.end_offset == leader_start > replica.log_start_offset
-            if is_forgotten or target <= replica.log_start_offset != 0:
+            if is_forgotten or target < replica.log_start_offset:
                 state.starts_over = True
                 self._ask(state, Phase.EARLIEST)
                 return
@@ -420,8 +421,8 @@ class FetcherLogic:
     def _take_offset(self, state: FollowState, listed: ListedOffset, now_ms: int) -> None:
         """Out of range (KIP-101's fallback): cut to a leader that ends earlier, start over at one that begins later.
 
-        Where the leader ends at our log start or below nothing remains of ours, so all that it has is copied: begun at
-        its end, this replica would be in sync at once, and once it led nobody would keep what is below.
+        Where the leader ends below our log start nothing remains of ours, so all that the leader has is copied: begun
+        at its end, this replica would be in sync at once, and once it led nobody would keep what is below.
         """
         if listed.error is not ErrorCode.NONE or listed.offset < 0:
             self._answered(state)
@@ -430,7 +431,7 @@ class FetcherLogic:
         replica = state.replica
         end, epoch = replica.log_end_offset, replica.latest_epoch
         if state.phase is Phase.LATEST:
-            state.starts_over = listed.offset <= replica.log_start_offset != 0
+            state.starts_over = listed.offset < replica.log_start_offset
             if listed.offset >= end or state.starts_over:
                 state.phase = Phase.EARLIEST
                 return

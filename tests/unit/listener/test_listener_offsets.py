@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from regency.broker_agent.producer_ids import ProducerIdsUnavailable
+from regency.broker_agent.replication.api import ListedOffset
+from regency.broker_agent.steps import Steps
 from regency.broker_agent.wire.codec import InitProducerIdRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest
-from regency.model.ids import TopicPartition
+from regency.model.ids import LeaderEpoch, Offset, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 
 Serve = Callable[..., None]
@@ -48,6 +50,23 @@ def test_every_version_lists_beginning_and_end(serve: Serve, version: int) -> No
             ("t", 1, 0, 5, epoch),
             ("elsewhere", 0, ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, -1),
         ]
+
+    serve(scenario)
+
+
+@pytest.mark.parametrize(("version", "told"), [(5, None), (7, b"who was before")])
+def test_producers_are_told_where_a_version_has_room_for_fields_of_our_own(
+    serve: Serve, version: int, told: bytes | None
+) -> None:
+    async def scenario(h: Any) -> None:
+        def list_offset(*_: object) -> Steps[ListedOffset]:
+            yield
+            return ListedOffset(ErrorCode.NONE, -1, Offset(6), LeaderEpoch(7), b"who was before")
+
+        h.with_topic("t")
+        h.replicas.list_offset = list_offset
+        answer = await (await h.connect()).ask(list_offsets(("t", 0, EARLIEST)), version)
+        assert answer.topics[0].partitions[0].producers == told
 
     serve(scenario)
 

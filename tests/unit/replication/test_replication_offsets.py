@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from regency.broker_agent.replication.api import CONSUMER, EpochEndOffset, ListedOffset
@@ -32,13 +33,19 @@ def test_latest_carries_the_epoch_of_a_leader_that_has_written_nothing(cluster) 
 def test_earliest_is_the_log_start_with_its_epoch(cluster) -> None:
     cluster.lead(1, (1,), replicas=(1,))
     cluster[1].produce("a")
-    cluster[1].produce("b")
+    cluster[1].produce("b", producer=(9, 0, 0))
     cluster.lead(1, (1,), replicas=(1,))
     cluster[1].produce("c")
     cluster[1].log().maybe_increment_log_start(Offset(1))
-    assert cluster[1].latest(timestamp=EARLIEST) == ListedOffset(ErrorCode.NONE, -1, Offset(1), LeaderEpoch(0))
+    assert cluster[1].latest(timestamp=EARLIEST, replica=2) == ListedOffset(
+        ErrorCode.NONE, -1, Offset(1), LeaderEpoch(0)
+    )
     cluster[1].log().maybe_increment_log_start(Offset(2))
-    assert cluster[1].latest(timestamp=EARLIEST) == ListedOffset(ErrorCode.NONE, -1, Offset(2), LeaderEpoch(1))
+    begins = ListedOffset(ErrorCode.NONE, -1, Offset(2), LeaderEpoch(1))
+    assert cluster[1].latest(timestamp=EARLIEST) == begins
+    told = cluster[1].latest(timestamp=EARLIEST, replica=2)
+    assert told == msgspec.structs.replace(begins, producers=cluster[1].log().producers_below_start())
+    assert told.producers, "who wrote what is below"
 
 
 @pytest.mark.parametrize(

@@ -56,26 +56,16 @@ def test_it_asks_again_where_only_its_own_epoch_ends_at_the_leaders_log_start(
     assert asked(logic.next(0)) == {A: (2, 9, 1)}
 
 
-def test_a_log_of_which_nothing_remains_starts_over_although_both_begin_at_one_offset(
-    logic, make_replica, answer, asked
-) -> None:
-    """Who produced what is below, only the leader can tell."""
-    replica = make_replica(A, 2, 2)
-    replica.log_start_offset = 3
-    logic.add(replica, NOW)
-    answer(logic, 0, a=diverging(2, 3, log_start=3))
-    tell_start(logic, 3, b"who was before")
-    assert (replica.epochs, replica.log_start_offset, replica.producers) == ([], 3, b"who was before")
-    assert asked(logic.next(0)) == {A: (3, 9, -1)}
-
-
-def test_a_log_that_begins_at_0_is_only_cut(logic, make_replica, answer) -> None:
+@pytest.mark.parametrize("leader_start", [0, 3])
+def test_a_log_that_is_cut_at_its_own_start_stays_there(logic, make_replica, answer, leader_start) -> None:
+    """It may be in the ISR, and what is committed end there."""
     cuts = []
     replica = make_replica(A, 2, 2)
+    replica.log_start_offset = 3
     replica.truncate_to = cuts.append
     logic.add(replica, NOW)
-    answer(logic, 0, a=diverging(1, 0, log_start=0))
-    assert cuts == [0]
+    answer(logic, 0, a=diverging(2, 3, log_start=leader_start))
+    assert cuts == [3]
     assert logic.next(0) == Pause(BACKOFF_MS)
 
 
