@@ -287,6 +287,6 @@ def _check_longest(context: ControllerContext, partition: TopicPartition, leader
     live = [each for each in context.assignment(partition).replicas if context.is_online(each, partition)]
     if inquiry is None or len(live) < 2:
         return
-    known = {each: end for each in live if (end := inquiry.ends.get(each)) is not None}
+    known = {each: end[:2] for each in live if (end := inquiry.ends.get(each)) is not None}
     if known and known.get(leader) != max(known.values()):
         raise broken("longest-log-leads", f"{partition}: {leader} was elected; what live replicas said: {known}")
