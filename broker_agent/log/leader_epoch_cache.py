@@ -93,9 +93,10 @@ class LeaderEpochCache:
         return EpochSpan(found, NO_END)
 
     def truncate_from_end(self, offset: Offset) -> None:
-        """Drop epochs that begin at `offset` or later. Nothing for a negative offset."""
+        """Drop epochs that begin at `offset` or later, here in any case. Nothing for a negative offset."""
         if offset >= 0 and self._entries and self._entries[-1][1] >= offset:
-            self._replace([entry for entry in self._entries if entry[1] < offset])
+            self._entries = [entry for entry in self._entries if entry[1] < offset]
+            self.save()
 
     def truncate_from_start(self, offset: Offset) -> None:
         """Drop what lies below `offset`; the epoch it falls into begins there now. Nothing for a negative offset."""
@@ -114,6 +115,10 @@ class LeaderEpochCache:
         """Drop everything, but for now not from the file: `save` does. Returns whether there was anything."""
         had_any, self._entries = bool(self._entries), []
         return had_any
+
+    def put_back(self, entries: Sequence[tuple[LeaderEpoch, Offset]]) -> None:
+        """Have these entries again, but for now not in the file: `save` does."""
+        self._entries = list(entries)
 
     def save(self) -> None:
         """Write the file as it should be."""

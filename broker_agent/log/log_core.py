@@ -17,7 +17,7 @@ from regency.broker_agent.log.flusher import LogFlusher
 from regency.broker_agent.log.leader_epoch_cache import LeaderEpochCache
 from regency.broker_agent.log.log_directory import LogDirectory
 from regency.broker_agent.log.open_files import OpenFiles
-from regency.broker_agent.log.producer_snapshots import remove_snapshots, write_snapshot
+from regency.broker_agent.log.producer_snapshots import remove_snapshots, snapshot_offsets, write_snapshot
 from regency.broker_agent.log.producer_state import ProducerStates
 from regency.broker_agent.log.results import LogPosition
 from regency.broker_agent.log.retention import must_roll
@@ -219,10 +219,7 @@ class LogCore:
             group = (
                 batches[begin:stop] if not first_at else [(at - first_at, header) for at, header in batches[begin:stop]]
             )
-            for _, header in group:
-                if header.leader_epoch != self._epochs.latest and header.leader_epoch >= 0:
-                    self._epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
-            segment.append(view[first_at:end_at], group)
+            self._append(segment, view[first_at:end_at], group)
             for _, header in group:
                 self._producers.update(header)
             self._log_end = group[-1][1].next_offset
@@ -230,6 +227,21 @@ class LogCore:
         if self._log_end - self.recovery_point >= self.config.flush_messages:
             crash_point("log.append.before_flush")
             self._flusher.flush(self._log_end)
+
+    def _append(self, segment: Segment, data: Buffer, group: Sequence[tuple[int, BatchHeader]]) -> None:
+        """Append one group, its epochs first; where that fails, no epoch is known of what is not there."""
+        before: Sequence[tuple[LeaderEpoch, Offset]] | None = None
+        try:
+            for _, header in group:
+                if header.leader_epoch != self._epochs.latest and header.leader_epoch >= 0:
+                    before = self._epochs.entries if before is None else before
+                    self._epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
+            segment.append(data, group)
+        except OSError:
+            if before is not None:
+                self._epochs.put_back(before)
+                self._unsettle(names=True, epochs=True)  # the file follows before anything is appended
+            raise
 
     def _that_fit(self, segment: Segment, batches: Sequence[tuple[int, BatchHeader]], begin: int) -> tuple[int, int]:
         """Which batches from `begin` on go into `segment`, at least one: index and byte after the last."""
@@ -273,52 +285,74 @@ class LogCore:
     def _restart_at(self, offset: Offset, producers: ProducerStates | None = None) -> None:
         """Drop all files, and begin another; the log is not settled then.
 
-        It knows the producers of which `producers` says that they have batches below, or none.
+        It knows the producers of which `producers` says that they have batches below, or none. Without descriptors
+        nothing is dropped, or all is done but that the other file is made when it is used.
         """
         if producers is None:
             producers = ProducerStates()
         producers.end_offset = offset
+        known = len(producers) > 0
+        snapshots = snapshot_offsets(self._services.disk, self.directory)
+        if known:
+            write_snapshot(self._services.disk, self.directory, producers)
+            snapshots = [each for each in snapshots if each != offset]
         crash_point("log.restart.before_drop")
         removed = self._segments.drop_all()
         self._services.trash.put(removed, self.config.file_delete_delay_ms)
         crash_point("log.restart.before_snapshots")
-        remove_snapshots(self._services.disk, self.directory, above=Offset(-1))
+        remove_snapshots(self._services.disk, self.directory, snapshots)
         crash_point("log.restart.before_segment")
-        if len(producers):
-            write_snapshot(self._services.disk, self.directory, producers)
-        self._segments.create(offset, self.config, self._services.clock.wall_ms())
-        crash_point("log.restart.after_segment")
-        self._producers = producers
-        has_epochs = self._epochs.forget()
-        start_lowered = offset < self._log_start
-        self._log_end = self._log_start = self._high_watermark = offset
-        point_lowered = self._flusher.restarts_at(offset)
-        known = len(producers) > 0
-        self._unsettle(names=True, producers=known, epochs=has_epochs, point=point_lowered, start=start_lowered)
+        try:
+            self._segments.create(offset, self.config, self._services.clock.wall_ms())
+            crash_point("log.restart.after_segment")
+        finally:
+            self._producers = producers
+            has_epochs = self._epochs.forget()
+            start_lowered = offset < self._log_start
+            self._log_end = self._log_start = self._high_watermark = offset
+            point_lowered = self._flusher.restarts_at(offset)
+            self._unsettle(names=True, producers=known, epochs=has_epochs, point=point_lowered, start=start_lowered)
 
     def _cut(self, cut: Cut) -> None:
         """Cut the files; whatever part of that is on the disk after a crash, recovery makes it one log.
 
-        For that the recovery point comes first: nobody looks for holes below it.
+        For that the recovery point comes first: nobody looks for holes below it. What needs a descriptor comes before
+        anything is changed for good.
         """
+        above = [offset for offset in snapshot_offsets(self._services.disk, self.directory) if offset > cut.end]
+        cut.segment.hold()
+        before = self._log_start, self._log_end, self._high_watermark
         start_lowered = cut.end < self._log_start
         self._log_end = cut.end
         self._log_start = min(self._log_start, cut.end)
         self._high_watermark = min(self._high_watermark, cut.end)
         if self._flusher.ends_at(cut.end) or self.unsettled.point:
             crash_point("log.truncation.before_checkpoint")
-            self.on_cut_back(start_lowered)
+            try:
+                self.on_cut_back(start_lowered)
+            except OSError:
+                self._log_start, self._log_end, self._high_watermark = before
+                self._unsettle(point=True)  # the recovery point stays back
+                raise
             start_lowered = False
             self._is_known(point=True)
         crash_point("log.truncation.before_segments")
         removed = self._segments.drop_after(cut.segment)
         self._services.trash.put(removed, self.config.file_delete_delay_ms)
         crash_point("log.truncation.before_snapshots")
-        names = remove_snapshots(self._services.disk, self.directory, above=cut.end) or bool(removed)
-        self._unsettle(names=names, start=start_lowered)
+        remove_snapshots(self._services.disk, self.directory, above)
+        self._unsettle(names=bool(above or removed), start=start_lowered)
         crash_point("log.truncation.before_cut")
         cut.segment.truncate(cut.position, cut.end)
         self.sync_cut_later()
+
+    def _drop_epochs(self) -> None:
+        """Forget epochs that begin where the log ends."""
+        try:
+            self._epochs.truncate_from_end(self._log_end)
+        except OSError:
+            self._unsettle(names=True, epochs=True)  # the file follows before anything is appended
+            raise
 
     def _unsettle(self, **what: bool) -> None:
         """Note what the disk may not know now, by the names of Unsettled."""

@@ -20,7 +20,12 @@ from regency.broker_agent.log.damage import CorruptFile
 from regency.broker_agent.log.errors import CheckpointMalformed, LogDamaged, OffsetOutOfRange, RecordsRejected
 from regency.broker_agent.log.file_names import PARTITION_METADATA, SNAPSHOT, offset_file
 from regency.broker_agent.log.log_core import LogCore
-from regency.broker_agent.log.producer_snapshots import remove_snapshots, restore, write_snapshot
+from regency.broker_agent.log.producer_snapshots import (
+    remove_snapshots,
+    restore,
+    snapshot_offsets,
+    write_snapshot,
+)
 from regency.broker_agent.log.producer_state import ProducerStates
 from regency.broker_agent.log.results import AppendInfo, LogPosition, ReadInfo
 from regency.broker_agent.log.retention import SegmentFacts, expired_segments
@@ -242,18 +247,23 @@ class PartitionLog(LogCore):
         batches below the log start, which nothing says are the leader's. The log may not be settled afterwards.
         """
         if offset >= self._log_end:
-            self._epochs.truncate_from_end(self._log_end)
+            if not self._segments.active.size:
+                self._segments.active.hold()  # it may not have been made where the log began anew
+            self._drop_epochs()
             return False
         logger.info("%s: truncated to %d, it ended at %d", self.topic_partition, offset, self._log_end)
         if offset <= self._log_start:
             self._restart_at(offset)
             return True
-        self._cut(self._segments.find_cut(offset))
-        end = self._log_end
-        if not self._producers.truncate_to(end):
-            self._producers = restore(self._services.disk, self.directory, self._segments, trusted=end, log_end=end)
+        cut = self._segments.find_cut(offset)
+        end = cut.end
+        producers = self._producers.copy()
+        if not producers.truncate_to(end):
+            producers = restore(self._services.disk, self.directory, self._segments, trusted=end, log_end=end)
+        self._cut(cut)
+        self._producers = producers
         crash_point("log.truncation.before_epochs")
-        self._epochs.truncate_from_end(end)
+        self._drop_epochs()
         return True
 
     @_on_disk
@@ -344,6 +354,7 @@ class PartitionLog(LogCore):
     @_on_disk
     def flush(self) -> None:
         """Sync everything to the disk before returning."""
+        self._settle()
         self._flusher.flush(self._log_end)
 
     @_on_disk
@@ -416,7 +427,8 @@ class PartitionLog(LogCore):
         begins = min(self._checkpointed_recovery_point, self.recovery_point, self._high_watermark)
         kept_from = min(self._segments.floor(begins).base_offset, self._segments.second_newest.base_offset)
         if kept_from > self._snapshots_kept_from:
-            remove_snapshots(self._services.disk, self.directory, below=kept_from)
+            old = [offset for offset in snapshot_offsets(self._services.disk, self.directory) if offset < kept_from]
+            remove_snapshots(self._services.disk, self.directory, old)
             self._snapshots_kept_from = kept_from
         self._checkpointed_recovery_point = self.recovery_point
 

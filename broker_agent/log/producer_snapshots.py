@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from pathlib import Path
 
 from regency.broker_agent.log.checkpoints import replace_file
@@ -36,29 +37,28 @@ def write_snapshot(disk: Disk, directory: Path, producers: ProducerStates) -> No
     crash_point("log.snapshot.after_write")
 
 
-def remove_snapshots(disk: Disk, directory: Path, *, below: Offset | None = None, above: Offset | None = None) -> bool:
-    """Remove snapshots taken below or above these offsets; returns whether there were any."""
-    removed = False
-    for offset in snapshot_offsets(disk, directory):
-        if (below is not None and offset < below) or (above is not None and offset > above):
-            disk.remove(offset_file(directory, offset, SNAPSHOT), missing_ok=True)
-            removed = True
-    return removed
+def remove_snapshots(disk: Disk, directory: Path, offsets: Iterable[Offset]) -> None:
+    """Remove the snapshots taken at these offsets, which takes no descriptor."""
+    for offset in offsets:
+        disk.remove(offset_file(directory, offset, SNAPSHOT), missing_ok=True)
 
 
 def restore(disk: Disk, directory: Path, segments: Segments, *, trusted: Offset, log_end: Offset) -> ProducerStates:
-    """States at `log_end`: the newest sound snapshot not above `trusted`, and the batches after it.
+    """States at `log_end`, behind which there may be more: the newest sound snapshot not above `trusted`, and the
+    batches after it.
 
     Snapshots above `trusted` are removed, damaged ones too; one is written at each segment the batches are read from.
     """
     producers = _newest(disk, directory, trusted)
     start = producers.end_offset
     for segment in segments.from_offset(start) if start < log_end else ():
+        if segment.base_offset >= log_end:
+            break
         if segment.base_offset > start:
             producers.end_offset = segment.base_offset
             write_snapshot(disk, directory, producers)
         for _, header in segment.headers(segment.indexed_below(start)):
-            if header.base_offset >= start:
+            if start <= header.base_offset < log_end:
                 producers.update(header)
     producers.end_offset = log_end
     return producers

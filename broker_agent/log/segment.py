@@ -321,6 +321,11 @@ class Segment:
                 paths.append(file.path)
         return paths
 
+    def hold(self) -> None:
+        """Have all files, and have them open. Raises OSError."""
+        for file in self.files:
+            file.fileno()
+
     def close(self) -> None:
         """Give all descriptors back."""
         for file in self.files:

@@ -153,17 +153,27 @@ class Segments:
         return sum(between) - lower.byte + upper.byte
 
     def create(self, base_offset: Offset, config: LogConfig, now_ms: int) -> Segment:
-        """Add an empty active segment, whatever is in files of its names; where that fails, there are none."""
+        """Add an empty active segment, whatever is in files of its names; where that fails, there are none.
+
+        The first segment is there in any case, its files are made when they are used. Raises OSError.
+        """
         segment = Segment(self.directory, base_offset, config, self._files, now_ms)
+        is_first = not self._segments
+        if is_first:
+            self._add(segment)
         try:
             segment.create()
         except OSError:
             for file in segment.files:
                 file.remove()
             raise
-        self._segments.append(segment)
-        self._bases.append(base_offset)
+        if not is_first:
+            self._add(segment)
         return segment
+
+    def _add(self, segment: Segment) -> None:
+        self._segments.append(segment)
+        self._bases.append(segment.base_offset)
 
     def drop_first(self, count: int) -> list[Path]:
         """Take the oldest `count` segments out of use; returns the renamed files."""

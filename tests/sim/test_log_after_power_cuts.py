@@ -19,7 +19,6 @@ from simulation.log_machine import TIMESTAMP, TP, Machine
 from regency.broker_agent.log.checkpoints import OffsetCheckpoint
 from regency.model.ids import Offset
 
-CUTS = ("truncate", "start_over")
 CALM = st.one_of(
     st.tuples(
         st.just("append"), st.integers(1, 4), st.integers(0, 60), st.integers(-1, 1), st.sampled_from((1, 1, 1, 3))
@@ -42,7 +41,7 @@ OPERATIONS = st.lists(
         st.tuples(st.just("crash_twice"), st.booleans(), st.integers(0, 30)),
         st.tuples(st.just("crash_during"), st.booleans(), st.integers(0, 15), CALM),
         st.tuples(st.just("fail_during"), st.booleans(), st.booleans(), st.integers(0, 10), CALM),
-        st.tuples(st.just("starve_during"), st.integers(0, 8), CALM.filter(lambda each: each[0] not in CUTS)),
+        st.tuples(st.just("starve_during"), st.integers(0, 8), CALM),
     ),
     max_size=25,
 )
@@ -188,7 +187,7 @@ def do(machine: Machine, name, *details) -> None:
     elif name == "starve_during":
         after, (inner, *inner_details) = details
         during = lambda: getattr(machine, inner)(*inner_details)  # noqa: E731
-        machine.starve(after=after, during=during, repeats=inner in (*CUTS, "recreate"))
+        machine.starve(after=after, during=during, repeats=inner in ("truncate", "start_over", "recreate"))
     else:
         getattr(machine, name)(*details)
         machine.note_flushed()

@@ -160,6 +160,9 @@ class Machine:
             base += records
         self._may_be(self.content.plus(*new))
         self.log.append_as_follower(b"".join(batch.data for batch in new))
+        if self.begun_anew == self.content:  # and so was settled before; what is there now may come back
+            self.possible = [self.content, self.possible[-1]]
+        self.begun_anew = None
         self._is()
 
     def new_epoch(self) -> None:

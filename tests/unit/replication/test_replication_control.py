@@ -7,8 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from regency.broker_agent.log.errors import LogStorageError
+from regency.broker_agent.log.errors import LogBusy, LogStorageError
 from regency.broker_agent.replication.api import AppliedState, StopPartition
+from regency.broker_agent.replication.control import NOT_NOW
 from regency.broker_agent.replication.rules import Role
 from regency.model.ids import LeaderEpoch, TopicId, TopicPartition, ZkVersion
 from regency.model.kafka_errors import ErrorCode
@@ -116,6 +117,33 @@ def test_a_leader_without_address_is_answered_with_an_error_until_the_address_co
     )
     assert cluster[2].apply(state)[TP].error is ErrorCode.NONE
     assert cluster[2].fetchers.is_following(TP)
+
+
+def busy(*_: object, **__: object) -> None:
+    raise LogBusy(None, "too many open files")
+
+
+def test_what_lacks_a_descriptor_is_not_done_yet_and_done_when_the_controller_repeats_itself(cluster) -> None:
+    cluster.lead(1)
+    to_lead, new = cluster.decide(2), cluster.decide(2, partition=TopicPartition("flights", 1))
+    to_delete = cluster.lead(1, partition=TopicPartition("flights", 2))
+    broker = cluster[2]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(broker.log(), "assign_epoch", busy)
+        patch.setattr(broker.logs, "create", busy)
+        patch.setattr(broker.logs, "delete_async", busy)
+        assert broker.apply(to_lead)[TP] == AppliedState(NOT_NOW, LeaderEpoch(0))
+        assert broker.apply(new)[new.topic_partition] == AppliedState(NOT_NOW, LeaderEpoch(-1))
+        deleted = broker.manager.stop_replicas([stop(to_delete, delete=True)])
+        assert deleted[to_delete.topic_partition].error is NOT_NOW
+        assert broker.partition().role is Role.FOLLOWER
+        assert broker.produce("a")[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert broker.apply(to_lead)[TP].error is ErrorCode.NONE
+    assert broker.partition().role is Role.LEADER
+    assert broker.apply(new)[new.topic_partition].error is ErrorCode.NONE
+    deleted = broker.manager.stop_replicas([stop(to_delete, delete=True)])
+    assert deleted[to_delete.topic_partition].error is ErrorCode.NONE
+    assert broker.logs.get(to_delete.topic_partition) is None
 
 
 def test_what_a_fetcher_gave_up_is_followed_again_when_the_controller_repeats_itself(cluster) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
@@ -32,6 +33,7 @@ from simulation.cluster.controller import CallFailed, ControlAsked, ReportAsked
 from simulation.cluster.edges import SimLoop, SimTimer, SimWorker, ask, driven
 from simulation.cluster.fetching import FetchAsked, FetchServer, OffsetsAsked, SimTransport
 from simulation.cluster.leaving import SimShutdown
+from simulation.judging.invariants import broken
 from simulation.kernel.scheduler import Process, Scheduler
 from simulation.kernel.threads import new_uuid
 from simulation.network import NetFailed, Network, Respond, Serve
@@ -266,8 +268,11 @@ class SimAgent:
             self.on_stop_asked()
 
     def end(self, name: str, error: BaseException) -> None:
-        """See Edge."""
-        self.on_end(f"{name} has failed: {error}")
+        """See Edge. Raises InvariantBroken where all that lacked were descriptors."""
+        why = f"{name} has failed: {error}"
+        if f"[Errno {errno.EMFILE}]" in why:
+            raise broken("shortages-outlived", f"broker {self.broker_id} ends: {why}")
+        self.on_end(why)
 
     def _ports(self, disk: Disk) -> Ports:
         scheduler, process = self._scheduler, self.process

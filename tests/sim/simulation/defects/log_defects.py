@@ -25,11 +25,11 @@ from simulation.defects.patching import Defect, Patch
 
 
 def _epoch_at_end_kept(patch: Patch) -> None:
-    patch.edit(PartitionLog, "truncate_to", ("self._epochs.truncate_from_end(self._log_end)", "pass"))
+    patch.edit(PartitionLog, "truncate_to", ("    self._drop_epochs()\n        return False", "    return False"))
 
 
 def _epochs_not_cut(patch: Patch) -> None:
-    patch.edit(PartitionLog, "truncate_to", ("self._epochs.truncate_from_end(end)", "pass"))
+    patch.edit(PartitionLog, "truncate_to", ("self._drop_epochs()\n    return True", "return True"))
 
 
 def _epochs_not_read(patch: Patch) -> None:
@@ -55,6 +55,10 @@ def _watermarks_early(patch: Patch) -> None:
 
 
 # Crashes and failures
+
+
+def _shortages_fail(patch: Patch) -> None:
+    patch.edit(LogDirectory, "fail", ("if is_shortage(error):", "if False:"))
 
 
 def _never_synced(patch: Patch) -> None:
@@ -144,7 +148,7 @@ def _producers_lost(patch: Patch) -> None:
 
 
 def _producers_not_cut(patch: Patch) -> None:
-    patch.edit(PartitionLog, "truncate_to", ("not self._producers.truncate_to(end)", "False"))
+    patch.edit(PartitionLog, "truncate_to", ("not producers.truncate_to(end)", "False"))
 
 
 def _producers_not_told(patch: Patch) -> None:
@@ -184,6 +188,12 @@ DEFECTS: tuple[Defect, ...] = (
         _epochs_not_read,
     ),
     Defect("never-synced", "the recovery point rises without a sync", "KAFKA-10101", _never_synced),
+    Defect(
+        "shortages-fail",
+        "a log directory goes offline where the process has no descriptor left",
+        "own rule",
+        _shortages_fail,
+    ),
     Defect("clean-marker-kept", "the clean-shutdown marker outlives the start", "KAFKA-10471", _clean_marker_kept),
     Defect("always-clean", "every shutdown is taken for a clean one", "KAFKA-10471", _always_clean),
     Defect("checksums-unread", "recovery does not look at checksums", "own rule", _checksums_unread),

@@ -20,6 +20,7 @@ def deeds(stage: Stage) -> dict[Kind, Deed]:
         Kind.DIRECTORY_FAILS: faults.directory_fails,
         Kind.DISK_SHORT: faults.short_writes,
         Kind.DISK_SLOW: faults.slow,
+        Kind.NO_DESCRIPTORS: faults.no_descriptors,
         Kind.CLOCK_DRIFT: faults.drift,
         Kind.CLOCK_STEP: faults.step,
     }
@@ -86,6 +87,21 @@ class _MachineFaults:
             host.disk.slow(max(values, default=0))
 
         return self._stage.lasts(("slow", host.broker), int(fault.detail * SECOND_US), apply)
+
+    def no_descriptors(self, fault: Fault, host: Host) -> Undo:
+        """Soon the agent gets no descriptor for a file. It is not restarted for that, but where it could not start."""
+
+        def apply(values: Sequence[int]) -> None:
+            host.disk.starve(min(values, default=None))
+
+        undo = self._stage.lasts(("no descriptors", host.broker), int(fault.detail * 20), apply)
+
+        def over() -> None:
+            undo()
+            up_again = self._stage.keep_down(host)
+            up_again()
+
+        return over
 
     # Clocks
 

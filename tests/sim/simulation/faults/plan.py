@@ -61,6 +61,7 @@ class Kind(Enum):
     DIRECTORY_FAILS = "log directory fails"
     DISK_SHORT = "short writes"
     DISK_SLOW = "slow disk"
+    NO_DESCRIPTORS = "no descriptors"
     CLOCK_DRIFT = "clock drifts"
     CLOCK_STEP = "clock steps"
     DELETE_CONTROLLER = "delete /controller"
@@ -305,6 +306,8 @@ def _swarm(shape: Shape, chance: random.Random) -> list[Kind]:
         kinds.append(Kind.CRASH_AT_POINT)
     if any(topic.unclean for topic in shape.topics):
         kinds += (Kind.LAST_IN_SYNC, Kind.LAST_IN_SYNC, Kind.ELECT_UNCLEAN, Kind.CHANGE_CONFIG)
+    if shape.storage.directories > 1:
+        kinds.append(Kind.NO_DESCRIPTORS)
     if shape.storage.retention_ms != UNLIMITED:
         kinds += (Kind.CLOCK_STEP, Kind.CLOCK_STEP, Kind.CLOCK_STEP)
     return kinds

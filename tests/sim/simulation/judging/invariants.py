@@ -181,6 +181,7 @@ _TABLE: Final = (
         "Nobody leads who was not in sync while another live replica has said that its log goes further.",
         _DESIGN_5,
     ),
+    Invariant("shortages-outlived", "No agent that is up ends because it gets no descriptor for a while.", "own rule"),
     Invariant("no-surprise", "Production code meets no exception that it does not expect.", "own rule"),
     Invariant(
         "new-partitions-placed",

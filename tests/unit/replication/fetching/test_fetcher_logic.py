@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from regency.broker_agent.log.errors import LogStorageError, RecordsRejected
+from regency.broker_agent.log.errors import LogBusy, LogStorageError, RecordsRejected
 from regency.broker_agent.replication.api import EpochEndOffset, FetchedPartition
 from regency.broker_agent.replication.fetch_plans import FetchReply, Pause
 from regency.broker_agent.replication.follower import truncation_point
@@ -176,6 +176,22 @@ def test_a_partition_that_fails_here_does_not_stop_the_others(
     assert good.epochs == [0]
     assert list(logic.failed) == [A]
     assert list(asked(logic.next(0))) == [B]
+
+
+@pytest.mark.parametrize("result", [ok(0), diverging(1, 1)])
+def test_what_lacks_a_descriptor_here_is_asked_for_again_from_where_the_log_ends_by_then(
+    logic, make_replica, answer, asked, result, caplog
+) -> None:
+    replica = make_replica(A, 1, 2)
+    replica.fails = LogBusy(None, "too many open files")
+    logic.add(replica, LeaderEpoch(2))
+    for now in (0, BACKOFF_MS):
+        answer(logic, now, a=result)
+        assert logic.next(now) == Pause(BACKOFF_MS)
+        replica.epochs.append(2)  # a part was done
+    assert (caplog.text.count("too many open files"), logic.failed) == (1, {})
+    replica.epochs.pop()
+    assert asked(logic.next(2 * BACKOFF_MS)) == {A: (3, 2, 2)}
 
 
 def test_what_arrives_for_a_partition_that_was_removed_or_added_anew_is_ignored(logic, make_replica, asked) -> None:
