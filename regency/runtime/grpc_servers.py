@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from typing import ClassVar, TypeAlias, TypeVar
 
 import grpc
@@ -63,6 +64,9 @@ class GrpcServer:
     """A gRPC server with at most `threads` calls running; more than four times as many waiting are refused."""
 
     def __init__(self, services: Sequence[ServiceHandler], *, threads: int, name: str) -> None:
+        import_module(
+            "grpc._channel"
+        )  # who serves calls too, maybe first when there is no descriptor to read code with
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._server = grpc.server(
             self._pool, handlers=list(services), options=SERVER_OPTIONS, maximum_concurrent_rpcs=threads * 5
