@@ -5,6 +5,7 @@ Data loop only. What stands behind a fetcher (a thread, or a simulated network) 
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
@@ -20,6 +21,9 @@ from regency.model.clock import Clock
 from regency.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, TopicPartition
 from regency.model.settings import BrokerSettings
 from regency.runtime.metrics.recent import RecentRate
+
+_UTF_16 = codecs.lookup("utf-16-be")
+"""Loaded now: later there may be no descriptor to read its code with."""
 
 
 class FollowTask(msgspec.Struct, frozen=True):
@@ -272,7 +276,7 @@ def slot(topic_partition: TopicPartition, slots: int) -> int:
 def java_hash(text: str) -> int:
     """String.hashCode of Java, over UTF-16 code units."""
     hashed = 0
-    units = text.encode("utf-16-be")
+    units, _ = _UTF_16.encode(text)
     for high, low in zip(units[::2], units[1::2], strict=True):
         hashed = _int32(31 * hashed + (high << 8 | low))
     return hashed
