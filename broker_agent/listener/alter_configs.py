@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import NamedTuple
 
 from regency.broker_agent.admin_forwarder import NotController
-from regency.broker_agent.listener.exchange import Exchange
+from regency.broker_agent.listener.exchange import Building, Exchange
 from regency.broker_agent.listener.services import Services
 from regency.broker_agent.wire.apis import ApiKey
 from regency.broker_agent.wire.codec import AlterConfigsResponse, IncrementalAlterConfigsResponse, Message, Request
@@ -38,20 +39,8 @@ def failure(request: Request) -> Message:
     return _answer(request, _for_all(request, ErrorCode.UNKNOWN_SERVER_ERROR, ""))
 
 
-async def _alter(services: Services, request: Request) -> Message:
-    message = request.message
-    incremental = request.api_key is ApiKey.INCREMENTAL_ALTER_CONFIGS
-    forwarded = admin_pb2.AlterConfigsRequest(incremental=incremental, validate_only=message.validate_only)
-    results: dict[_Resource, _Result] = {}
-    for resource in message.resources:
-        problem = _problem(resource, incremental)
-        if problem:
-            results[_key(resource)] = _Result(ErrorCode.INVALID_REQUEST, problem)
-            continue
-        wanted = forwarded.resources.add(resource_type=resource.resource_type, name=resource.resource_name)
-        for config in resource.configs:
-            operation = config.config_operation if incremental else int(Operation.SET)
-            wanted.changes.add(key=config.name, operation=operation, value=config.value or "")
+async def _alter(services: Services, request: Request) -> Building:
+    forwarded, results = await services.build(request, partial(_encode, request))
     if forwarded.resources:
         try:
             reply = await services.admin.forward(
@@ -61,14 +50,33 @@ async def _alter(services: Services, request: Request) -> Message:
                 require_local=False,
             )
         except NotController as error:
-            return _answer(request, _for_all(request, ErrorCode.NOT_CONTROLLER, str(error)))
+            return partial(_answer, request, _for_all(request, ErrorCode.NOT_CONTROLLER, str(error)))
         except RpcFailed as error:
-            return _answer(request, _for_all(request, ErrorCode.REQUEST_TIMED_OUT, str(error)))
+            return partial(_answer, request, _for_all(request, ErrorCode.REQUEST_TIMED_OUT, str(error)))
         if reply.outcome.error_code != ErrorCode.NONE:
-            return _answer(request, _for_all(request, ErrorCode(reply.outcome.error_code), reply.outcome.message))
+            return partial(
+                _answer, request, _for_all(request, ErrorCode(reply.outcome.error_code), reply.outcome.message)
+            )
         for each in reply.resources:
             results[each.resource_type, each.name] = _Result(ErrorCode(each.error_code), each.message)
-    return _answer(request, results)
+    return partial(_answer, request, results)
+
+
+def _encode(request: Request) -> tuple[admin_pb2.AlterConfigsRequest, dict[_Resource, _Result]]:
+    """What is asked of the controller, and what is refused here."""
+    incremental = request.api_key is ApiKey.INCREMENTAL_ALTER_CONFIGS
+    forwarded = admin_pb2.AlterConfigsRequest(incremental=incremental, validate_only=request.message.validate_only)
+    results: dict[_Resource, _Result] = {}
+    for resource in request.message.resources:
+        problem = _problem(resource, incremental)
+        if problem:
+            results[_key(resource)] = _Result(ErrorCode.INVALID_REQUEST, problem)
+            continue
+        wanted = forwarded.resources.add(resource_type=resource.resource_type, name=resource.resource_name)
+        for config in resource.configs:
+            operation = config.config_operation if incremental else int(Operation.SET)
+            wanted.changes.add(key=config.name, operation=operation, value=config.value or "")
+    return forwarded, results
 
 
 def _problem(resource: Message, incremental: bool) -> str:

@@ -36,16 +36,19 @@ class AutoCreation:
         """Whether auto.create.topics.enable is set."""
         return self._settings.auto_create_topics_enable
 
-    def begin(self, names: Sequence[str], snapshot: MetadataSnapshot) -> ErrorCode:
-        """Begin to create topics of valid names, unless that is under way, and say what to tell the client meanwhile.
+    def outlook(self, snapshot: MetadataSnapshot) -> ErrorCode:
+        """What to tell a client of a topic that `begin` is called for.
 
         LEADER_NOT_AVAILABLE: clients of all ages wait and ask again. INVALID_REPLICATION_FACTOR: fewer brokers live
-        than
-        default.replication.factor asks for.
+        than default.replication.factor asks for.
         """
-        factor = self._settings.default_replication_factor
-        if len(snapshot.brokers) < factor:
-            return ErrorCode.INVALID_REPLICATION_FACTOR
+        few = len(snapshot.brokers) < self._settings.default_replication_factor
+        return ErrorCode.INVALID_REPLICATION_FACTOR if few else ErrorCode.LEADER_NOT_AVAILABLE
+
+    def begin(self, names: Sequence[str], snapshot: MetadataSnapshot) -> None:
+        """Begin to create topics of valid names, unless that is under way or cannot be done."""
+        if self.outlook(snapshot) is not ErrorCode.LEADER_NOT_AVAILABLE:
+            return
         new = [name for name in dict.fromkeys(names) if name not in self._pending]
         new = new[: MAX_PENDING - len(self._pending)]
         if new:
@@ -53,7 +56,6 @@ class AutoCreation:
             task = asyncio.get_running_loop().create_task(self._create(new))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        return ErrorCode.LEADER_NOT_AVAILABLE
 
     def stop(self) -> None:
         """Wait for no answer any more."""

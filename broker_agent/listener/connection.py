@@ -15,6 +15,7 @@ from collections import deque
 from time import perf_counter_ns
 from typing import Final, Protocol, cast
 
+from regency.broker_agent.listener.aside import Aside
 from regency.broker_agent.listener.exchange import LONGEST_WAIT_MS, Exchange
 from regency.broker_agent.listener.framing import FrameOversized, FrameReader
 from regency.broker_agent.listener.stats import Closing, ListenerStats
@@ -22,8 +23,9 @@ from regency.broker_agent.listener.timing import KINDS
 from regency.broker_agent.listener.turns import Turns
 from regency.broker_agent.listener.unsent import UnsentAnswers
 from regency.broker_agent.wire.apis import ApiKey
-from regency.broker_agent.wire.codec import parse_request
-from regency.broker_agent.wire.errors import FrameMalformed, UnsupportedApi
+from regency.broker_agent.wire.codec import Request, parse_request
+from regency.broker_agent.wire.decoder import FEW_ELEMENTS
+from regency.broker_agent.wire.errors import FrameMalformed, TooManyElements, UnsupportedApi
 from regency.model.clock import Clock
 
 logger = logging.getLogger(__name__)
@@ -41,6 +43,7 @@ class ConnectionHost(Protocol):
     stats: ListenerStats
     clock: Clock
     turns: Turns
+    aside: Aside
     unsent: UnsentAnswers
     max_request_bytes: int
     max_idle_ms: int
@@ -73,6 +76,7 @@ class Connection(asyncio.Protocol):
         self._host = host
         self.listener = listener
         self.turns = host.turns
+        self.aside = host.aside
         self._reader = FrameReader(host.max_request_bytes)
         self._unanswered: deque[Exchange] = deque()
         self._held: memoryview | None = None
@@ -82,6 +86,7 @@ class Connection(asyncio.Protocol):
         self._writable = True
         self._reading = True
         self._is_in_line = False
+        self._is_decoding = False
         self._closing = False
         self.peer = "unknown"
         self.peer_host = "unknown"
@@ -226,7 +231,8 @@ class Connection(asyncio.Protocol):
         return None
 
     def _may_begin_any(self) -> bool:
-        return not self._closing and self._writable and len(self._unanswered) < MAX_UNANSWERED
+        is_ready = self._writable and not self._is_decoding
+        return is_ready and not self._closing and len(self._unanswered) < MAX_UNANSWERED
 
     def _only_produce_is_unanswered(self) -> bool:
         # Whatever is no produce begins only when nothing is unanswered, and nothing but produce joins a produce.
@@ -234,7 +240,11 @@ class Connection(asyncio.Protocol):
 
     def _begin(self, frame: memoryview) -> None:
         try:
-            request = parse_request(frame)
+            request = parse_request(frame, FEW_ELEMENTS)
+        except TooManyElements:
+            self._is_decoding = True
+            self.aside.run(parse_request, frame).add_done_callback(self._decoded)
+            return
         except UnsupportedApi as unsupported:
             answer = self._host.reject_version(unsupported)
             if answer is None or self._transport is None:
@@ -242,6 +252,21 @@ class Connection(asyncio.Protocol):
             else:
                 self._transport.write(answer)
             return
+        self._handle(request)
+
+    def _decoded(self, decoding: asyncio.Future[Request]) -> None:
+        """A large request; what follows it has waited."""
+        self._is_decoding = False
+        if self._closing or decoding.cancelled():
+            return
+        error = decoding.exception()
+        if error is None:
+            self._handle(decoding.result())
+            self._queue_up()
+        else:
+            self.close_for(Closing.MALFORMED, str(error))
+
+    def _handle(self, request: Request) -> None:
         stats = self._host.stats
         stats.requests[request.api_key] += 1
         exchange = Exchange(self, self.listener, request, stats.timing.of(KINDS[request.api_key]))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import NamedTuple
 
 from regency.broker_agent.admin_forwarder import NotController
-from regency.broker_agent.listener.exchange import Exchange
+from regency.broker_agent.listener.exchange import Building, Exchange
 from regency.broker_agent.listener.services import Services
 from regency.broker_agent.metadata import MetadataSnapshot
 from regency.broker_agent.wire.codec import CreatePartitionsResponse, Message, Request
@@ -34,20 +35,21 @@ def failure(request: Request) -> Message:
     return _answer(request, _for_all(request, ErrorCode.UNKNOWN_SERVER_ERROR, ""))
 
 
-async def _create(services: Services, request: Request) -> Message:
+async def _create(services: Services, request: Request) -> Building:
     message = request.message
     deadline = services.clock.monotonic_ms() + message.timeout_ms
     before = {topic.name: _count(services.metadata.current, topic.name) for topic in message.topics}
+    wanted = await services.build(request, partial(_encode, message))
     try:
         reply = await services.admin.forward(
-            lambda channel: AdminClient(channel).create_partitions, _encode(message), timeout_ms=message.timeout_ms
+            lambda channel: AdminClient(channel).create_partitions, wanted, timeout_ms=message.timeout_ms
         )
     except NotController as error:
-        return _answer(request, _for_all(request, ErrorCode.NOT_CONTROLLER, str(error)))
+        return partial(_answer, request, _for_all(request, ErrorCode.NOT_CONTROLLER, str(error)))
     except RpcFailed as error:
-        return _answer(request, _for_all(request, ErrorCode.REQUEST_TIMED_OUT, str(error)))
+        return partial(_answer, request, _for_all(request, ErrorCode.REQUEST_TIMED_OUT, str(error)))
     if reply.outcome.error_code != ErrorCode.NONE:
-        return _answer(request, _for_all(request, ErrorCode(reply.outcome.error_code), reply.outcome.message))
+        return partial(_answer, request, _for_all(request, ErrorCode(reply.outcome.error_code), reply.outcome.message))
     results = {each.topic: _Result(ErrorCode(each.error_code), each.message) for each in reply.topics}
     added = {
         topic.name: range(before[topic.name], topic.count)
@@ -61,7 +63,7 @@ async def _create(services: Services, request: Request) -> Message:
         for name, numbers in added.items():
             if not _led(view, name, numbers):
                 results[name] = _Result(ErrorCode.REQUEST_TIMED_OUT, LATE)
-    return _answer(request, results)
+    return partial(_answer, request, results)
 
 
 def _encode(message: Message) -> admin_pb2.CreatePartitionsRequest:

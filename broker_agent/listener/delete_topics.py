@@ -7,12 +7,13 @@ out, so a topic of the same name may have to wait.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
 
 from regency.broker_agent.admin_forwarder import NotController, topic_id_from
-from regency.broker_agent.listener.exchange import Exchange
+from regency.broker_agent.listener.exchange import Building, Exchange
 from regency.broker_agent.listener.services import Services
 from regency.broker_agent.metadata import MetadataSnapshot
 from regency.broker_agent.wire.codec import DeleteTopicsResponse, Message, Request
@@ -47,23 +48,24 @@ def failure(request: Request) -> Message:
     return _answer(request, _for_all(_wanted(request), ErrorCode.UNKNOWN_SERVER_ERROR, ""))
 
 
-async def _delete(services: Services, request: Request) -> Message:
-    wanted = _wanted(request)
+async def _delete(services: Services, request: Request) -> Building:
+    wanted = await services.build(request, partial(_wanted, request))
     if any(topic.name and topic.topic_id for topic in wanted):
-        return _answer(request, _for_all(wanted, ErrorCode.INVALID_REQUEST, BOTH))
+        return partial(_answer, request, _for_all(wanted, ErrorCode.INVALID_REQUEST, BOTH))
     timeout_ms = request.message.timeout_ms
     deadline = services.clock.monotonic_ms() + timeout_ms
+    named = await services.build(request, partial(_encode, wanted))
     try:
         reply = await services.admin.forward(
-            lambda channel: AdminClient(channel).delete_topics, _encode(wanted), timeout_ms=timeout_ms
+            lambda channel: AdminClient(channel).delete_topics, named, timeout_ms=timeout_ms
         )
     except NotController as error:
-        return _answer(request, _for_all(wanted, ErrorCode.NOT_CONTROLLER, str(error)))
+        return partial(_answer, request, _for_all(wanted, ErrorCode.NOT_CONTROLLER, str(error)))
     except RpcFailed as error:
-        return _answer(request, _for_all(wanted, ErrorCode.REQUEST_TIMED_OUT, str(error)))
+        return partial(_answer, request, _for_all(wanted, ErrorCode.REQUEST_TIMED_OUT, str(error)))
     if reply.outcome.error_code != ErrorCode.NONE:
-        return _answer(request, _for_all(wanted, ErrorCode(reply.outcome.error_code), reply.outcome.message))
-    results = [_decode(topic) for topic in reply.topics]
+        return partial(_answer, request, _for_all(wanted, ErrorCode(reply.outcome.error_code), reply.outcome.message))
+    results = await services.build(request, lambda: [_decode(topic) for topic in reply.topics])
     going = [result for result in results if result.error is ErrorCode.NONE]
     if going:
         left_ms = deadline - services.clock.monotonic_ms()
@@ -75,7 +77,7 @@ async def _delete(services: Services, request: Request) -> Message:
             else each
             for each in results
         ]
-    return _answer(request, results)
+    return partial(_answer, request, results)
 
 
 def _wanted(request: Request) -> list[_Result]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Final, NamedTuple
 
 from regency.broker_agent.admin_forwarder import NotController
-from regency.broker_agent.listener.exchange import Exchange
+from regency.broker_agent.listener.exchange import Building, Exchange
 from regency.broker_agent.listener.services import Services
 from regency.broker_agent.metadata import MetadataSnapshot
 from regency.broker_agent.wire.codec import ElectLeadersResponse, Message, Request
@@ -38,21 +39,22 @@ def failure(request: Request) -> Message:
     return _refused(request, ErrorCode.UNKNOWN_SERVER_ERROR, "")
 
 
-async def _elect(services: Services, request: Request) -> Message:
+async def _elect(services: Services, request: Request) -> Building:
     message = request.message
     everything = message.topic_partitions is None
     view = services.metadata.current if everything and request.version < FIRST_WITH_ERROR else None
     deadline = services.clock.monotonic_ms() + message.timeout_ms
+    wanted = await services.build(request, partial(_encode, request))
     try:
         reply = await services.admin.forward(
-            lambda channel: AdminClient(channel).elect_leaders, _encode(request), timeout_ms=message.timeout_ms
+            lambda channel: AdminClient(channel).elect_leaders, wanted, timeout_ms=message.timeout_ms
         )
     except NotController as error:
-        return _refused(request, ErrorCode.NOT_CONTROLLER, str(error), view)
+        return partial(_refused, request, ErrorCode.NOT_CONTROLLER, str(error), view)
     except RpcFailed as error:
-        return _refused(request, ErrorCode.REQUEST_TIMED_OUT, str(error), view)
+        return partial(_refused, request, ErrorCode.REQUEST_TIMED_OUT, str(error), view)
     if reply.outcome.error_code != ErrorCode.NONE:
-        return _refused(request, ErrorCode(reply.outcome.error_code), reply.outcome.message, view)
+        return partial(_refused, request, ErrorCode(reply.outcome.error_code), reply.outcome.message, view)
     results = [
         _Result(TopicPartition(each.topic, each.partition), ErrorCode(each.error_code), each.message, each.leader)
         for each in reply.partitions
@@ -68,7 +70,7 @@ async def _elect(services: Services, request: Request) -> Message:
             else each
             for each in results
         ]
-    return _answer(request, results)
+    return partial(_answer, request, results)
 
 
 def _encode(request: Request) -> admin_pb2.ElectLeadersRequest:

@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from functools import partial
 from time import perf_counter_ns
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
+from regency.broker_agent.listener.aside import Aside
 from regency.broker_agent.listener.stats import Closing
 from regency.broker_agent.listener.timing import RequestTimes
 from regency.broker_agent.listener.turns import Turns
@@ -18,12 +19,24 @@ LONGEST_WAIT_MS: Final = 300_000
 """How long a client may let a fetch or a produce wait. Clients ask 0.5 and 30 s."""
 
 
+Answer: TypeAlias = bytes | bytearray
+"""An encoded body."""
+
+Building: TypeAlias = Callable[[], Message]
+"""Makes a response of what belongs to its request alone, on any thread."""
+
+
 class ExchangeOwner(Protocol):
     """The connection a request came on."""
 
     @property
     def turns(self) -> Turns:
         """Where steps have their turn."""
+        ...
+
+    @property
+    def aside(self) -> Aside:
+        """Where what is large is encoded."""
         ...
 
     def answered(self) -> None:
@@ -81,14 +94,17 @@ class Exchange:
         return self._owner
 
     def answer(self, message: Message) -> None:
-        """Answer with a response message, which is encoded at once. An error of the whole is counted."""
+        """Answer with a response message, which nobody may change any more. An error of the whole is counted."""
         if not self.done:
             error = getattr(message, "error_code", None)
             if error:
                 self.count_error(error)
-            self.answer_body(encode_body(self.request.version, message))
+            if self.request.is_large:
+                self._owner.aside.run(encode_body, self.request.version, message).add_done_callback(self._encoded)
+            else:
+                self.answer_body(encode_body(self.request.version, message))
 
-    def answer_body(self, body: bytes | bytearray) -> None:
+    def answer_body(self, body: Answer) -> None:
         """Answer with the encoded body of a response."""
         if not self.done:
             request = self.request
@@ -122,8 +138,8 @@ class Exchange:
         if not self.done:
             self._cancel = cancel
 
-    def run(self, work: Coroutine[Any, Any, Message]) -> None:
-        """Answer with the outcome of a coroutine, which is cancelled when the connection ends."""
+    def run(self, work: Coroutine[Any, Any, Building | Message | Answer]) -> None:
+        """Answer with the outcome of a coroutine, encoded or not. It is cancelled when the connection ends."""
         task = asyncio.get_running_loop().create_task(work)
         task.add_done_callback(self._ran)
         self.cancel_with(partial(_cancel_task, task))
@@ -156,12 +172,41 @@ class Exchange:
             return True
         return False
 
-    def _ran(self, task: asyncio.Task[Message]) -> None:
+    def _take(self, outcome: Building | Message | Answer) -> None:
+        if isinstance(outcome, bytes | bytearray):
+            self.answer_body(outcome)
+        elif not callable(outcome):
+            self.answer(outcome)
+        elif self.request.is_large:
+            self._owner.aside.run(outcome).add_done_callback(self._built)
+        else:
+            self.answer(outcome())
+
+    def _built(self, building: asyncio.Future[Message]) -> None:
+        if building.cancelled():
+            return
+        error = building.exception()
+        if error is None:
+            guarded(self, lambda: self.answer(building.result()))
+        elif isinstance(error, Exception):
+            self.fail(error)
+
+    def _encoded(self, encoding: asyncio.Future[bytearray]) -> None:
+        if encoding.cancelled():
+            return
+        error = encoding.exception()
+        if error is None:
+            self.answer_body(encoding.result())
+        elif isinstance(error, Exception):
+            self.fail(error)
+
+    def _ran(self, task: asyncio.Task[Building | Message | Answer]) -> None:
         if task.cancelled():
             return
         error = task.exception()
         if error is None:
-            guarded(self, lambda: self.answer(task.result()))
+            outcome = task.result()
+            guarded(self, lambda: self._take(outcome))
         elif isinstance(error, Exception):
             self.fail(error)
 
@@ -180,5 +225,5 @@ def guarded(exchange: Exchange, work: Callable[[], None]) -> None:
         exchange.fail(error)
 
 
-def _cancel_task(task: asyncio.Task[Message]) -> None:
+def _cancel_task(task: asyncio.Task[Building | Message | Answer]) -> None:
     task.cancel()

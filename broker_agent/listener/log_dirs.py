@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +13,7 @@ import msgspec
 from regency.broker_agent.listener.exchange import Exchange, guarded
 from regency.broker_agent.listener.services import Services
 from regency.broker_agent.replication.api import LogDescription, LogDirDescription
+from regency.broker_agent.steps import Steps
 from regency.broker_agent.wire.codec import (
     AlterReplicaLogDirsResponse,
     DescribeLogDirsResponse,
@@ -21,6 +23,8 @@ from regency.broker_agent.wire.codec import (
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
 
+MOVES_PER_STEP: Final = 200
+"""Begun before others have a turn."""
 FIRST_WITH_ERROR: Final = 3
 """Version of DescribeLogDirs whose answer has an error code of its own."""
 
@@ -51,13 +55,24 @@ def failure_of_describe(request: Request) -> Message:
 
 def handle_alter(services: Services, exchange: Exchange) -> None:
     """Begin moves; answered before anything is copied."""
-    targets: dict[TopicPartition, Path] = {}
-    for directory in exchange.request.message.dirs:
+    exchange.work(_alter(services, exchange.request))
+
+
+def _alter(services: Services, request: Request) -> Steps[Message]:
+    outcomes: dict[TopicPartition, ErrorCode] = {}
+    targets = _targets(request.message)
+    while some := dict(islice(targets, MOVES_PER_STEP)):
+        outcomes.update(services.replicas.alter_log_dirs(some))
+        yield
+    return _altered(request, outcomes, outcomes.__getitem__)
+
+
+def _targets(message: Message) -> Iterator[tuple[TopicPartition, Path]]:
+    for directory in message.dirs:
+        path = Path(directory.path)
         for topic in directory.topics:
-            names = (TopicPartition(topic.name, partition) for partition in topic.partitions)
-            targets.update((name, Path(directory.path)) for name in names)
-    outcomes = services.replicas.alter_log_dirs(targets)
-    exchange.answer(_altered(exchange.request, outcomes, outcomes.__getitem__))
+            for partition in topic.partitions:
+                yield TopicPartition(topic.name, partition), path
 
 
 def failure_of_alter(request: Request) -> Message:

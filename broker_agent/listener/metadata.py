@@ -1,17 +1,19 @@
 """Metadata: brokers, topics and leaders as this agent knows them, and auto-creation of topics that are asked for.
 
 Answers without errors are kept encoded until the snapshot they were made from is replaced: clients of one
-application ask the same.
+application ask the same. One of many rows is put together aside.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Hashable, Iterable
 from typing import Final
 from uuid import UUID
 
+from regency.broker_agent.listener.aside import FEW_ROWS
 from regency.broker_agent.listener.cluster import CLUSTER_OPERATIONS, FIRST_SNAPSHOT_MS
-from regency.broker_agent.listener.exchange import Exchange
+from regency.broker_agent.listener.exchange import Answer, Exchange
 from regency.broker_agent.listener.lookup import endpoints, leader_error
 from regency.broker_agent.listener.services import Services
 from regency.broker_agent.metadata import MetadataSnapshot, PartitionMetadata, TopicMetadata
@@ -33,51 +35,84 @@ def handle(services: Services, exchange: Exchange) -> None:
     No list of topics means all, an empty one none. A topic nobody knows is created when request and settings allow it.
     An agent that has just started waits for its first snapshot: a client told of no topics would drop its records.
     """
-    if services.metadata.current.version > 0:
-        exchange.answer_body(_body(services, exchange))
-    else:
-        exchange.run(_first(services, exchange))
+    snapshot = services.metadata.current
+    if snapshot.version > 0 and not exchange.request.is_large:
+        key = _key(exchange)
+        body = services.metadata_answers.get(snapshot.version, key)
+        if body is None and _rows(exchange.request.message, snapshot) <= FEW_ROWS:
+            body = _finish(services, snapshot, key, _build(*_parts(services, exchange, snapshot)))
+        if body is not None:
+            exchange.answer_body(body)
+            return
+    exchange.run(_answer(services, exchange))
 
 
-async def _first(services: Services, exchange: Exchange) -> Message:
+async def _answer(services: Services, exchange: Exchange) -> Answer:
+    """With the first snapshot, or of many rows. What several clients ask at the same time is put together once."""
     await services.metadata.wait_for(lambda snapshot: snapshot.version > 0, FIRST_SNAPSHOT_MS)
-    return _message(services, exchange)[0]
+    snapshot = services.metadata.current
+    parts = _parts(services, exchange, snapshot)
+    if exchange.request.is_large:
+        return _finish(services, snapshot, None, await services.aside.run(_build, *parts))
+    key = _key(exchange)
+    making = services.metadata_in_making.get((snapshot.version, key))
+    if making is None:
+        making = services.aside.run(_build, *parts)
+        services.metadata_in_making[snapshot.version, key] = making
+        making.add_done_callback(lambda _: services.metadata_in_making.pop((snapshot.version, key)))
+    return _finish(services, snapshot, key, await asyncio.shield(making))
 
 
-def _body(services: Services, exchange: Exchange) -> bytes | bytearray:
-    request = exchange.request
-    message = request.message
-    version = services.metadata.current.version
-    key = (
-        request.version,
+def _key(exchange: Exchange) -> Hashable:
+    message = exchange.request.message
+    return (
+        exchange.request.version,
         exchange.listener,
         _asked(message),
         message.include_cluster_authorized_operations,
         message.include_topic_authorized_operations,
     )
-    body = services.metadata_answers.get(version, key)
-    if body is None:
-        answer, whole = _message(services, exchange)
-        body = encode_body(request.version, answer)
-        if whole:
-            services.metadata_answers.put(version, key, body)
-    return body
 
 
 def _asked(message: Message) -> tuple[tuple[UUID, str | None], ...] | None:
     return None if message.topics is None else tuple(dict.fromkeys((t.topic_id, t.name) for t in message.topics))
 
 
-def _message(services: Services, exchange: Exchange) -> tuple[Message, bool]:
-    """The response from the current snapshot, and whether everything that was asked for is known."""
-    snapshot = services.metadata.current
-    builder = _Builder(exchange.request, snapshot, exchange.listener)
-    asked = _asked(exchange.request.message)
-    if asked is None:
-        topics = [builder.known(snapshot.topics[name]) for name in sorted(snapshot.topics)]
-    else:
-        topics = list(builder.asked_for(asked, services))
-    return builder.response(services.cluster_id, topics), not builder.unknown
+def _rows(message: Message, snapshot: MetadataSnapshot) -> int:
+    """How many topics and partitions the answer tells of."""
+    if message.topics is None:
+        return sum(1 + len(topic.partitions) for topic in snapshot.topics.values())
+    names = (snapshot.names.get(topic.topic_id) if topic.topic_id else topic.name for topic in message.topics)
+    topics = (snapshot.topics.get(name) for name in names if name is not None)
+    return sum(1 + len(topic.partitions) for topic in topics if topic is not None)
+
+
+def _parts(services: Services, exchange: Exchange, snapshot: MetadataSnapshot) -> tuple[_Builder, str]:
+    """What it takes to put an answer together without looking at anything else."""
+    message = exchange.request.message
+    creation = services.auto_creation
+    told = None
+    if message.allow_auto_topic_creation and creation.enabled:
+        told = creation.outlook(snapshot)
+    return _Builder(exchange.request, snapshot, exchange.listener, told), services.cluster_id
+
+
+def _build(builder: _Builder, cluster_id: str) -> tuple[_Builder, Answer]:
+    """The encoded response, and who knows whether all that was asked for is known."""
+    asked = _asked(builder.request.message)
+    topics = list(builder.all_known() if asked is None else builder.asked_for(asked))
+    return builder, encode_body(builder.request.version, builder.response(cluster_id, topics))
+
+
+def _finish(
+    services: Services, snapshot: MetadataSnapshot, key: Hashable | None, built: tuple[_Builder, Answer]
+) -> Answer:
+    builder, body = built
+    if builder.to_create:
+        services.auto_creation.begin(builder.to_create, snapshot)
+    if key is not None and not builder.unknown and snapshot is services.metadata.current:
+        services.metadata_answers.put(snapshot.version, key, body)
+    return body
 
 
 def failure(request: Request) -> Message:
@@ -95,14 +130,17 @@ def failure(request: Request) -> Message:
 class _Builder:
     """A metadata response while it is put together."""
 
-    def __init__(self, request: Request, snapshot: MetadataSnapshot, listener: str) -> None:
-        self._request = request
+    def __init__(self, request: Request, snapshot: MetadataSnapshot, listener: str, creating: ErrorCode | None) -> None:
+        """`creating`: what to tell of a topic that is to be created; None: none is."""
+        self.request = request
+        self._creating = creating
         self._version = request.version
         self._snapshot = snapshot
         self._listener = listener
         self._endpoints = endpoints(snapshot, listener)
         self.unknown = False
         """Whether a topic was asked for that is not known: such an answer is good for the moment only."""
+        self.to_create: list[str] = []
 
     def response(self, cluster_id: str, topics: list[Message]) -> Message:
         """The whole answer."""
@@ -119,13 +157,16 @@ class _Builder:
             controller_id=self._snapshot.controller_id,
             topics=topics,
             authorized_operations=(
-                CLUSTER_OPERATIONS if self._request.message.include_cluster_authorized_operations else None
+                CLUSTER_OPERATIONS if self.request.message.include_cluster_authorized_operations else None
             ),
         )
 
-    def asked_for(self, asked: Iterable[tuple[UUID | None, str | None]], services: Services) -> Iterable[Message]:
+    def all_known(self) -> Iterable[Message]:
+        """An entry for every topic there is."""
+        return (self.known(self._snapshot.topics[name]) for name in sorted(self._snapshot.topics))
+
+    def asked_for(self, asked: Iterable[tuple[UUID | None, str | None]]) -> Iterable[Message]:
         """An entry for every topic the request names, by id from version 10 or by name."""
-        create = self._request.message.allow_auto_topic_creation and services.auto_creation.enabled
         for asked_id, asked_name in asked:
             topic_id = None if asked_id is None else TopicId(asked_id)
             name = asked_name if topic_id is None else self._snapshot.names.get(topic_id)
@@ -138,8 +179,9 @@ class _Builder:
                 yield self._missing(None, ErrorCode.UNKNOWN_TOPIC_ID, topic_id)
             elif name is None or not is_valid_topic_name(name):
                 yield self._missing(name, ErrorCode.INVALID_TOPIC_EXCEPTION)
-            elif create and not is_internal(name):
-                yield self._missing(name, services.auto_creation.begin([name], self._snapshot))
+            elif self._creating is not None and not is_internal(name):
+                self.to_create.append(name)
+                yield self._missing(name, self._creating)
             else:
                 yield self._missing(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
@@ -153,7 +195,7 @@ class _Builder:
             is_internal=is_internal(topic.name),
             partitions=[self._partition(topic.partitions[number]) for number in sorted(topic.partitions)],
             authorized_operations=(
-                TOPIC_OPERATIONS if self._request.message.include_topic_authorized_operations else None
+                TOPIC_OPERATIONS if self.request.message.include_topic_authorized_operations else None
             ),
         )
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from regency.broker_agent.admin_forwarder import NotController
-from regency.broker_agent.listener.exchange import Exchange
+from regency.broker_agent.listener.exchange import Building, Exchange
 from regency.broker_agent.listener.services import Services
 from regency.broker_agent.wire.codec import (
     AlterPartitionReassignmentsResponse,
@@ -43,7 +44,21 @@ def failure_of_list(request: Request) -> Message:
     return _listed(request, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
-async def _alter(services: Services, request: Request) -> Message:
+async def _alter(services: Services, request: Request) -> Building:
+    message = request.message
+    wanted = await services.build(request, partial(_encode, request))
+    try:
+        reply = await services.admin.forward(
+            lambda channel: AdminClient(channel).alter_reassignments, wanted, timeout_ms=message.timeout_ms
+        )
+    except NotController as error:
+        return partial(_altered, request, ErrorCode.NOT_CONTROLLER, str(error))
+    except RpcFailed as error:
+        return partial(_altered, request, ErrorCode.REQUEST_TIMED_OUT, str(error))
+    return partial(_altered, request, ErrorCode(reply.outcome.error_code), reply.outcome.message, reply.partitions)
+
+
+def _encode(request: Request) -> admin_pb2.AlterReassignmentsRequest:
     message = request.message
     wanted = admin_pb2.AlterReassignmentsRequest(
         keep_replication_factor=request.version >= FIRST_WITH_FACTOR and not message.allow_replication_factor_change
@@ -56,18 +71,10 @@ async def _alter(services: Services, request: Request) -> Message:
                 replicas=partition.replicas or (),
                 cancel=partition.replicas is None,
             )
-    try:
-        reply = await services.admin.forward(
-            lambda channel: AdminClient(channel).alter_reassignments, wanted, timeout_ms=message.timeout_ms
-        )
-    except NotController as error:
-        return _altered(request, ErrorCode.NOT_CONTROLLER, str(error))
-    except RpcFailed as error:
-        return _altered(request, ErrorCode.REQUEST_TIMED_OUT, str(error))
-    return _altered(request, ErrorCode(reply.outcome.error_code), reply.outcome.message, reply.partitions)
+    return wanted
 
 
-async def _list(services: Services, request: Request) -> Message:
+async def _list(services: Services, request: Request) -> Building:
     message = request.message
     wanted = admin_pb2.ListReassignmentsRequest(all=message.topics is None)
     for topic in message.topics or ():
@@ -80,10 +87,10 @@ async def _list(services: Services, request: Request) -> Message:
             repeatable=True,
         )
     except NotController as error:
-        return _listed(request, ErrorCode.NOT_CONTROLLER, str(error))
+        return partial(_listed, request, ErrorCode.NOT_CONTROLLER, str(error))
     except RpcFailed as error:
-        return _listed(request, ErrorCode.REQUEST_TIMED_OUT, str(error))
-    return _listed(request, ErrorCode(reply.outcome.error_code), reply.outcome.message, reply.reassignments)
+        return partial(_listed, request, ErrorCode.REQUEST_TIMED_OUT, str(error))
+    return partial(_listed, request, ErrorCode(reply.outcome.error_code), reply.outcome.message, reply.reassignments)
 
 
 def _altered(

@@ -9,6 +9,7 @@ from typing import Final
 
 from regency.broker_agent.listener import api_versions
 from regency.broker_agent.listener.acceptor import Acceptor
+from regency.broker_agent.listener.aside import Aside
 from regency.broker_agent.listener.auto_creation import AutoCreation
 from regency.broker_agent.listener.connection import Connection
 from regency.broker_agent.listener.exchange import Exchange
@@ -61,6 +62,7 @@ class KafkaListener:
     ) -> None:
         self.stats = ListenerStats()
         self.turns = Turns()
+        self.aside = Aside()
         self.unsent = UnsentAnswers(settings.regency_queued_max_response_bytes, self.stats, clock)
         self._auto_creation = AutoCreation(settings, admin)
         self._services = Services(
@@ -76,6 +78,7 @@ class KafkaListener:
             self._auto_creation,
             self.stats,
             self.unsent,
+            self.aside,
         )
         self.clock = clock
         self.max_request_bytes = settings.socket_request_max_bytes
@@ -106,6 +109,7 @@ class KafkaListener:
             for connection in self._places:
                 connection.abort()
             await self._all_gone.wait()
+        self.aside.close()
 
     def opened(self, connection: Connection) -> Closing | None:
         """A connection was accepted; why it must be closed, where there are too many."""
@@ -144,7 +148,7 @@ class KafkaListener:
                 exc_info=error,
             )
         try:
-            answer = HANDLERS[request.api_key].failure(request)
+            answer = None if request.is_large else HANDLERS[request.api_key].failure(request)
             if answer is None:
                 return False
             exchange.answer(answer)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from regency.broker_agent.admin_forwarder import CreatedTopicResult, NewTopicSpec, NotController
-from regency.broker_agent.listener.exchange import Exchange
+from regency.broker_agent.listener.exchange import Building, Exchange
 from regency.broker_agent.listener.services import Services
 from regency.broker_agent.wire.codec import CreateTopicsResponse, Message, Request
 from regency.model.errors import RegencyError
@@ -43,8 +44,24 @@ def failure(request: Request) -> Message:
     return _answer(request, _same_for_all(request, ErrorCode.UNKNOWN_SERVER_ERROR, ""))
 
 
-async def _create(services: Services, request: Request) -> Message:
+async def _create(services: Services, request: Request) -> Building:
     message = request.message
+    wanted, results = await services.build(request, partial(_specify_all, message, services.settings))
+    if wanted:
+        try:
+            created = await services.admin.create_topics(
+                wanted, validate_only=message.validate_only, timeout_ms=message.timeout_ms, require_local=True
+            )
+        except NotController as error:
+            return partial(_answer, request, _same_for_all(request, ErrorCode.NOT_CONTROLLER, str(error)))
+        results.update((result.name, result) for result in created)
+    return partial(_answer, request, results)
+
+
+def _specify_all(
+    message: Message, settings: BrokerSettings
+) -> tuple[list[NewTopicSpec], dict[str, CreatedTopicResult]]:
+    """What is asked of the controller, and what is refused here."""
     results: dict[str, CreatedTopicResult] = {}
     wanted: list[NewTopicSpec] = []
     times_named = Counter(topic.name for topic in message.topics)
@@ -54,18 +71,10 @@ async def _create(services: Services, request: Request) -> Message:
             results[topic.name] = CreatedTopicResult(topic.name, ErrorCode.INVALID_REQUEST, twice)
             continue
         try:
-            wanted.append(specify(topic, services.settings))
+            wanted.append(specify(topic, settings))
         except TopicRefused as refused:
             results[topic.name] = CreatedTopicResult(topic.name, refused.error, str(refused))
-    if wanted:
-        try:
-            created = await services.admin.create_topics(
-                wanted, validate_only=message.validate_only, timeout_ms=message.timeout_ms, require_local=True
-            )
-        except NotController as error:
-            return _answer(request, _same_for_all(request, ErrorCode.NOT_CONTROLLER, str(error)))
-        results.update((result.name, result) for result in created)
-    return _answer(request, results)
+    return wanted, results
 
 
 def specify(topic: Message, settings: BrokerSettings) -> NewTopicSpec:

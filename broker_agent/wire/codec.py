@@ -52,13 +52,14 @@ from kafka.protocol.producer import InitProducerIdRequest, InitProducerIdRespons
 from regency.broker_agent.wire.apis import OFFERED, ApiKey, Message
 from regency.broker_agent.wire.decoder import (
     DECODING_ERRORS,
+    FEW_ELEMENTS,
     MAX_ANSWER_ELEMENTS,
     MAX_ELEMENTS,
     Decoder,
     compile_decoder,
     skip_tags,
 )
-from regency.broker_agent.wire.errors import FrameMalformed, UnsupportedApi
+from regency.broker_agent.wire.errors import FrameMalformed, TooManyElements, UnsupportedApi
 from regency.model.kafka_errors import ErrorCode
 
 __all__ = [
@@ -189,13 +190,15 @@ class Request(msgspec.Struct, frozen=True):
     correlation_id: int
     client_id: str | None
     message: Message
+    is_large: bool = False
+    """Whether it has more elements than take no time worth mentioning."""
 
 
-def parse_request(frame: bytes | bytearray | memoryview) -> Request:
+def parse_request(frame: bytes | bytearray | memoryview, most: int = MAX_ELEMENTS) -> Request:
     """Decode a request of an offered API and version; record sets in it are views into `frame`.
 
-    Raises UnsupportedApi when the header is sound but what it asks for is not offered, FrameMalformed for anything
-    else.
+    Raises UnsupportedApi when the header is sound but what it asks for is not offered, TooManyElements where there are
+    more than `most`, FrameMalformed for anything else. Try FEW_ELEMENTS before more: the request is large else.
     """
     data = memoryview(frame)
     try:
@@ -208,10 +211,13 @@ def parse_request(frame: bytes | bytearray | memoryview) -> Request:
         request_class = _REQUESTS[api_key]
         if request_class.flexible_version_q(version):
             position = skip_tags(data, position)
-        message, _ = _decoder(request_class, version)(data, position)
+        message, _ = _decoder(request_class, version)(data, position, most)
+    except TooManyElements as error:
+        why = f"A {api_key.name} request has more than {most} elements: {error}"
+        raise TooManyElements(why, hint="Ask in several requests.") from error
     except DECODING_ERRORS as error:
         raise FrameMalformed(f"A request of {len(data)} bytes cannot be decoded: {error}.") from error
-    return Request(api_key, version, correlation_id, client_id, message)
+    return Request(api_key, version, correlation_id, client_id, message, most > FEW_ELEMENTS)
 
 
 def encode_body(version: int, message: Message) -> bytearray:
@@ -255,7 +261,7 @@ def decode_response(api_key: ApiKey, version: int, frame: bytes | bytearray | me
             version = 0 if refused else version
         elif response_class.flexible_version_q(version):
             position = skip_tags(data, position)
-        message, _ = _decoder(response_class, version)(data, position)
+        message, _ = _decoder(response_class, version)(data, position, MAX_ANSWER_ELEMENTS)
     except DECODING_ERRORS as error:
         raise FrameMalformed(f"A {api_key.name} response of {len(data)} bytes cannot be decoded: {error}.") from error
     return correlation_id, message
@@ -279,5 +285,4 @@ def _framed(header: bytes, body: bytes | bytearray) -> bytearray:
 
 @cache
 def _decoder(message_class: Any, version: int) -> Decoder:
-    most = MAX_ELEMENTS if _REQUESTS.get(message_class.API_KEY) is message_class else MAX_ANSWER_ELEMENTS
-    return compile_decoder(message_class, version, flexible=message_class.flexible_version_q(version), most=most)
+    return compile_decoder(message_class, version, flexible=message_class.flexible_version_q(version))

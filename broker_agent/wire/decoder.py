@@ -18,16 +18,26 @@ from collections.abc import Callable
 from typing import Any, Final
 from uuid import UUID
 
-from regency.broker_agent.wire.errors import FrameMalformed
+from regency.broker_agent.wire.errors import FrameMalformed, TooManyElements
 
-MAX_ELEMENTS: Final = 250_000
-"""Array elements allowed in one request, nested ones included: bounds memory and time whatever a frame claims."""
+FEW_ELEMENTS: Final = 1_000
+"""Array elements and tagged fields, nested ones included, of a request that takes no time worth mentioning."""
+
+MAX_ELEMENTS: Final = 50_000
+"""The same allowed in any request: bounds memory and time whatever a frame claims. A fetch, or a reassignment, of all
+that 10,000 partitions have on a broker needs less.
+"""
+
+MAX_STRING_BYTES: Final = 0x7FFF
+"""Of strings, as in Kafka: in old versions their length has two bytes."""
 
 MAX_ANSWER_ELEMENTS: Final = 50_000_000
 """The same of an answer, which comes from a broker that was asked: metadata of all topics has ten per partition."""
 
-Decoder = Callable[[memoryview, int], tuple[Any, int]]
-"""From frame and position to the value there and the position after it. Raises what `DECODING_ERRORS` lists."""
+Decoder = Callable[[memoryview, int, int], tuple[Any, int]]
+"""From frame, position and elements allowed to the value there and the position after it. Raises what
+`DECODING_ERRORS` lists, TooManyElements among them.
+"""
 
 DECODING_ERRORS: Final = (FrameMalformed, struct.error, IndexError, ValueError)
 """What reading beyond the end, bytes that are not UTF-8 and refused lengths raise."""
@@ -49,12 +59,9 @@ def read_uvarint(data: memoryview, position: int) -> tuple[int, int]:
     raise FrameMalformed(f"The varint that ends at byte {position} has more than 32 bits.")
 
 
-def compile_decoder(message: Any, version: int, *, flexible: bool, most: int = MAX_ELEMENTS) -> Decoder:
-    """A decoder of the body (without header) of `message`, a kafka-python message class, in `version`.
-
-    It refuses more than `most` array elements in one message.
-    """
-    source = _Source(version, flexible, most)
+def compile_decoder(message: Any, version: int, *, flexible: bool) -> Decoder:
+    """A decoder of the body (without header) of `message`, a kafka-python message class, in `version`."""
+    source = _Source(version, flexible)
     source.begin("decode_message")
     source.struct("value", message.fields, message)
     return source.finish(f"{message.name}_v{version}")
@@ -63,6 +70,8 @@ def compile_decoder(message: Any, version: int, *, flexible: bool, most: int = M
 def skip_tags(data: memoryview, position: int) -> int:
     """The position after a tag section of which no tag matters. Raises FrameMalformed where it runs past the end."""
     count, position = read_uvarint(data, position)
+    if count > FEW_ELEMENTS:
+        raise FrameMalformed(f"A header has {count} tagged fields.")
     for _ in range(count):
         _, position = read_uvarint(data, position)
         size, position = read_uvarint(data, position)
@@ -78,8 +87,12 @@ class _Tags:
     def __init__(self, known: dict[int, tuple[str, Decoder]]) -> None:
         self._known = known
 
-    def __call__(self, data: memoryview, position: int, owner: Any) -> int:
+    def __call__(self, data: memoryview, position: int, owner: Any, budget: int) -> tuple[int, int]:
+        """The position after the section, and what is left of `budget`."""
         count, position = read_uvarint(data, position)
+        budget -= count
+        if budget < 0:
+            raise TooManyElements(f"{count} tagged fields end before byte {position}.")
         for _ in range(count):
             tag, position = read_uvarint(data, position)
             size, position = read_uvarint(data, position)
@@ -88,21 +101,20 @@ class _Tags:
                 raise FrameMalformed(f"Tagged field {tag} ends at byte {end} of a frame of {len(data)} bytes.")
             if tag in self._known:
                 name, decode = self._known[tag]
-                value, after = decode(data, position)
+                value, after = decode(data, position, budget)
                 if after != end:
                     raise FrameMalformed(f"Tagged field {tag} claims {size} bytes and has {after - position}.")
                 setattr(owner, name, value)
             position = end
-        return position
+        return position, budget
 
 
 class _Source:
     """The text of one decoder while it is written. Names in it: data, size, pos, budget, and generated ones."""
 
-    def __init__(self, version: int, flexible: bool, most: int) -> None:
+    def __init__(self, version: int, flexible: bool) -> None:
         self._version = version
         self._flexible = flexible
-        self._most = most
         self._lines: list[str] = []
         self._depth = 0
         self._names = 0
@@ -113,14 +125,14 @@ class _Source:
             "ZERO_UUID": _ZERO_UUID,
             "new": object.__new__,
             "FrameMalformed": FrameMalformed,
+            "TooManyElements": TooManyElements,
         }
 
     def begin(self, function: str) -> None:
         self._function = function
-        self._line(f"def {function}(data, pos):")
+        self._line(f"def {function}(data, pos, budget):")
         self._depth += 1
         self._line("size = len(data)")
-        self._line(f"budget = {self._most}")
 
     def finish(self, title: str) -> Decoder:
         self._line("return value, pos")
@@ -151,12 +163,12 @@ class _Source:
         if self._flexible:
             tags = self._constant(_Tags({field.tag: (field.name, self._standalone(field)) for field in tagged}))
             self._line("if data[pos]:")
-            self._line(f"    pos = {tags}(data, pos, {target})")
+            self._line(f"    pos, budget = {tags}(data, pos, {target}, budget)")
             self._line("else:")
             self._line("    pos += 1")
 
     def _standalone(self, field: Any) -> Decoder:
-        source = _Source(self._version, self._flexible, self._most)
+        source = _Source(self._version, self._flexible)
         source.begin("decode_field")
         source._field("value", field)
         return source.finish(f"{field.name}_v{self._version}")
@@ -200,6 +212,7 @@ class _Source:
         self._line(f"end = pos + {count}")
         self._line("if end > size: raise FrameMalformed(f'A field ends at byte {end} of a frame of {size} bytes.')")
         if text:
+            self._line(f"if {count} > {MAX_STRING_BYTES}: raise FrameMalformed(f'A string has {{{count}}} bytes.')")
             self._line(f"{target} = str(data[pos:end], 'utf-8')")
         elif field.type_str == "records":
             self._line(f"{target} = data[pos:end]")
@@ -215,7 +228,8 @@ class _Source:
         self._depth += 1
         self._line(f"budget -= {count}")
         self._line(f"if {count} > size - pos or budget < 0:")
-        self._line(f"    raise FrameMalformed(f'An array of {{{count}}} elements begins at byte {{pos}} of {{size}}.')")
+        self._line(f"    error = FrameMalformed if {count} > size - pos else TooManyElements")
+        self._line(f"    raise error(f'An array of {{{count}}} elements begins at byte {{pos}} of {{size}}.')")
         self._line(f"{items} = []")
         self._line(f"for _ in range({count}):")
         self._depth += 1

@@ -11,6 +11,12 @@ class FrameMalformed(RegencyError):
     code = "frame_malformed"
 
 
+class TooManyElements(FrameMalformed):
+    """More array elements and tagged fields than this decoder was to take."""
+
+    code = "too_many_elements"
+
+
 class UnsupportedApi(RegencyError):
     """A request for an API, or a version of one, that is not offered. Kafka closes the connection, except for
     ApiVersions."""
