@@ -24,7 +24,12 @@ def test_every_script_is_played_to_its_end_and_all_is_well_afterwards() -> None:
     result = run(SEED, shape, trace=Trace(on=True, listener=events.append))
     assert result.failure is None
     told = [event.split(maxsplit=4)[4].strip() for event in events if " fault    drill " in event]
-    assert set(told) == {"ended amid a deletion", "deleted without one"}
+    assert set(told) == {
+        "ended amid a deletion",
+        "deleted without one",
+        "sent before the deletion",
+        "what was sent before the deletion arrives",
+    }
     begun = next(index for index, event in enumerate(events) if "deleted without one" in event)
     died = next(index for index, event in enumerate(events) if "is at controller.deletion." in event)
     waits = next(index for index, event in enumerate(events) if "holds replicas and is not live" in event)
