@@ -138,6 +138,7 @@ class World:
             then()
             return
         running = agent
+        running.leaving = True  # also where the process is paused: it stops when it goes on
 
         def leave() -> None:
             running.leave()
