@@ -16,7 +16,7 @@ import grpc
 from regency.broker_agent.metadata import MetadataSnapshot
 from regency.broker_agent.metadata_cache import MetadataCache, RulingController
 from regency.model.errors import RegencyError
-from regency.model.ids import NO_BROKER_EPOCH, BrokerEpoch, BrokerId
+from regency.model.ids import BrokerEpoch, BrokerId
 from regency.model.kafka_errors import ErrorCode
 from regency.model.settings import BrokerSettings
 from regency.protos import controller_pb2
@@ -65,14 +65,10 @@ async def leave(
     for attempt in range(1, settings.controlled_shutdown_max_retries + 1):
         asked = metadata.ruling
         assert asked is not None
-        epoch = broker_epoch()
-        request = controller_pb2.ControlledShutdownRequest(broker_id=broker, broker_epoch=epoch)
+        request = controller_pb2.ControlledShutdownRequest(broker_id=broker, broker_epoch=broker_epoch())
         try:
-            if epoch == NO_BROKER_EPOCH:  # which controllers do not compare: it could hit the process after this one
-                why = "under which epoch this broker is registered is not known yet"
-            else:
-                answer = await port.ask(asked, request, settings.controller_socket_timeout_ms)
-                why = _in_the_way(asked, answer)
+            answer = await port.ask(asked, request, settings.controller_socket_timeout_ms)
+            why = _in_the_way(asked, answer)
         except RegencyError as error:
             why = str(error)
         if not why:

@@ -48,6 +48,22 @@ class Registered(msgspec.Struct, frozen=True):
     malformed: Mapping[BrokerId, BrokerEpoch]
     incarnations: Mapping[BrokerId, Incarnation]
 
+    @property
+    def epochs(self) -> dict[BrokerId, BrokerEpoch]:
+        """Under which epoch each is registered."""
+        return {**{broker: each.epoch for broker, each in self.brokers.items()}, **self.malformed}
+
+    @property
+    def lost_epochs(self) -> dict[BrokerId, BrokerEpoch]:
+        """Before which registration each may have lost something of its logs last: before this, if it does not say."""
+        told = {broker: each.lost_epoch for broker, each in self.incarnations.items()}
+        untold = {
+            broker: epoch
+            for broker, epoch in self.epochs.items()
+            if broker not in self.incarnations or self.incarnations[broker].epoch < epoch
+        }
+        return {**told, **untold}
+
 
 class TopicsRead(msgspec.Struct, frozen=True):
     """Topic znodes that exist and can be read, by name; with the content of those that lack a topic id."""

@@ -9,16 +9,21 @@ import msgspec
 
 from regency.controller.store_access import StoreAccess, WriteCode, WriteResult, result_of
 from regency.model import znode_paths as paths
+from regency.model import znodes
 from regency.model.ids import BrokerEpoch, BrokerId, ZkVersion
 from regency.runtime.fenced import FencedItem
 from regency.runtime.zk_session import Delete
 
 
 class Incarnation(msgspec.Struct, frozen=True):
-    """A broker's newest registration that marks an incarnation: its broker epoch, and what a write can check."""
+    """A broker's newest registration that marks an incarnation: its broker epoch, and what a write can check.
+
+    `lost_epoch`: the last registration before which it may have lost something of its logs.
+    """
 
     epoch: BrokerEpoch
     version: ZkVersion
+    lost_epoch: BrokerEpoch
 
 
 def read_incarnations(access: StoreAccess) -> dict[BrokerId, Incarnation]:
@@ -29,11 +34,12 @@ def read_incarnations(access: StoreAccess) -> dict[BrokerId, Incarnation]:
     numbers = (paths.parse_number(name) for name in access.children(paths.INCARNATIONS))
     brokers = [BrokerId(number) for number in numbers if number is not None]
     found = access.read_many([paths.incarnation(broker) for broker in brokers])
-    incarnations = {
-        broker: Incarnation(BrokerEpoch(znode.stat.mzxid), ZkVersion(znode.stat.version))
-        for broker, znode in zip(brokers, found, strict=True)
-        if znode is not None
-    }
+    incarnations = {}
+    for broker, znode in zip(brokers, found, strict=True):
+        if znode is not None:
+            epoch = BrokerEpoch(znode.stat.mzxid)
+            lost_epoch = znodes.decode_incarnation(znode.data, epoch=epoch)
+            incarnations[broker] = Incarnation(epoch, ZkVersion(znode.stat.version), lost_epoch)
     access.know_incarnations({broker: each.version for broker, each in incarnations.items()})
     return incarnations
 

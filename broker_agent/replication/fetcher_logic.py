@@ -147,11 +147,6 @@ class FetcherLogic:
         self.failed.pop(topic_partition, None)
         self._drop(topic_partition)
 
-    def close(self) -> None:
-        """Follow nothing any more: logs may be closed, and what is to be settled of them would never be."""
-        for name in list(self._states):
-            self._drop(name)
-
     def restart(self) -> None:
         """The leader is reached anew: a new session, and no waiting for the old connection's sake."""
         self._rest.clear()

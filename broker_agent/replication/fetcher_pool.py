@@ -114,7 +114,6 @@ class Fetcher:
 
     def close(self) -> None:
         """End it; what still arrives is ignored."""
-        self.logic.close()
         transport, self._transport = self._transport, None
         if transport is not None:
             transport.close()

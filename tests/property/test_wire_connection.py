@@ -13,12 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regency.broker_agent.listener import api_versions
-from regency.broker_agent.listener.aside import Aside
 from regency.broker_agent.listener.connection import MAX_UNANSWERED, Connection
 from regency.broker_agent.listener.exchange import Exchange
-from regency.broker_agent.listener.stats import Closing, ListenerStats
-from regency.broker_agent.listener.turns import Turns
-from regency.broker_agent.listener.unsent import UnsentAnswers
+from regency.broker_agent.listener.stats import ListenerStats
 from regency.broker_agent.wire.apis import ApiKey
 from regency.broker_agent.wire.codec import ApiVersionsRequest, MetadataRequest, ProduceRequest, encode_request
 from regency.broker_agent.wire.errors import UnsupportedApi
@@ -54,9 +51,6 @@ class Transport(asyncio.Transport):
     def is_closing(self) -> bool:
         return self.closed
 
-    def get_write_buffer_size(self) -> int:
-        return 0
-
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         pass
 
@@ -72,17 +66,14 @@ class Host:
     def __init__(self) -> None:
         self.stats = ListenerStats()
         self.clock = ManualClock()
-        self.turns = Turns()
-        self.aside = Aside()
-        self.unsent = UnsentAnswers(1 << 20, self.stats, self.clock)
         self.max_request_bytes = LIMIT
         self.max_idle_ms = -1
         self.waiting: list[Exchange] = []
         self.most_waiting = 0
         self.gone = False
 
-    def opened(self, connection: Connection) -> Closing | None:
-        return None
+    def opened(self, connection: Connection) -> bool:
+        return True
 
     def closed(self, connection: Connection) -> None:
         self.gone = True
@@ -129,7 +120,6 @@ async def run(stream: bytes, choose: random.Random, pieces: Callable[[], int]) -
     if not transport.closed:
         connection.eof_received()
     connection.connection_lost(None)
-    host.aside.close()
     return host, transport
 
 

@@ -13,13 +13,8 @@ pytestmark = pytest.mark.sim
 SEED = 44
 """The first that goes through it, where nothing is reconciled."""
 
-FOUND = {
-    "deleted-topics-known": "NotConverged",
-    "marker-removed-first": "NotConverged",
-    "nothing-comes-late": "HistoryWrong",
-    "topic-deletions-not-resumed": "NotConverged",
-}
-"""Defects that hardly anything else shows, and what is wrong then."""
+FOUND = ("deleted-topics-known", "marker-removed-first", "topic-deletions-not-resumed")
+"""Defects that hardly anything else shows."""
 
 
 def test_every_script_is_played_to_its_end_and_all_is_well_afterwards() -> None:
@@ -29,12 +24,7 @@ def test_every_script_is_played_to_its_end_and_all_is_well_afterwards() -> None:
     result = run(SEED, shape, trace=Trace(on=True, listener=events.append))
     assert result.failure is None
     told = [event.split(maxsplit=4)[4].strip() for event in events if " fault    drill " in event]
-    assert set(told) == {
-        "ended amid a deletion",
-        "sent before the deletion",
-        "what was sent before the deletion arrives",
-        "deleted without one",
-    }
+    assert set(told) == {"ended amid a deletion", "deleted without one"}
     begun = next(index for index, event in enumerate(events) if "deleted without one" in event)
     died = next(index for index, event in enumerate(events) if "is at controller.deletion." in event)
     waits = next(index for index, event in enumerate(events) if "holds replicas and is not live" in event)
@@ -46,4 +36,4 @@ def test_every_script_is_played_to_its_end_and_all_is_well_afterwards() -> None:
 def test_what_it_is_there_for_is_found(defect: str) -> None:
     failure = run(SEED, shape_of("deep", SEED), defect=defect).failure
     assert failure is not None
-    assert failure.startswith(FOUND[defect])
+    assert failure.startswith("NotConverged")

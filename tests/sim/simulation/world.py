@@ -138,7 +138,6 @@ class World:
             then()
             return
         running = agent
-        running.leaving = True  # also where the process is paused: it stops when it goes on
 
         def leave() -> None:
             running.leave()

@@ -71,12 +71,7 @@ class FakePeer:
         error = self.errors.get(partition, ErrorCode.NONE)
         offset = -1 if error is not ErrorCode.NONE else 2 if timestamp == -2 else self.ends.get(partition, 10)
         return SimpleNamespace(
-            partition_index=partition,
-            error_code=int(error),
-            timestamp=-1,
-            offset=offset,
-            leader_epoch=0,
-            producers=None,
+            partition_index=partition, error_code=int(error), timestamp=-1, offset=offset, leader_epoch=0
         )
 
     def _fetched(self, partition: int, offset: int) -> Any:

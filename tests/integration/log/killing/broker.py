@@ -140,11 +140,6 @@ class Broker:
         with self._doing("start over", partition, offset=offset):
             self.log(partition).truncate_fully_and_start_at(Offset(offset))
 
-    def settle(self, partition: TopicPartition) -> None:
-        """Have the disk know where the log was cut, or where it begins."""
-        self.manager.settle([partition], lambda: None)
-        self.worker.work_off()
-
     def commit(self, partition: TopicPartition, offset: int | None = None) -> None:
         """Let the high watermark rise to `offset`, or to the end."""
         log = self.log(partition)

@@ -112,7 +112,6 @@ class SimAgent:
         self.settings = settings
         self.broker_id = settings.broker_id
         self.leaving = False
-        """Whether it has been told to stop."""
         self.on_control: Callable[[Any, pb.ControlResponse], None] | None = None
         """Told of every control request and its answer."""
         self.on_left: Callable[[bool, controller_pb2.ControlledShutdownResponse | None], None] = lambda _moved, _told: (
@@ -173,6 +172,7 @@ class SimAgent:
 
     def leave(self) -> None:
         """Have leadership moved away. Runs in an actor."""
+        self.leaving = True
         self._assembly.follow_no_more()
         port = SimShutdown(self._scheduler, self._network, self.process, self._host, self.metadata)
         ruled = self.metadata.ruling is not None

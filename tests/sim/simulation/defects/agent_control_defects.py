@@ -185,7 +185,7 @@ def _newer_incarnation_refused(patch: Patch) -> None:
 
 
 def _leaves_without_epoch(patch: Patch) -> None:
-    patch.edit(controlled_shutdown, "leave", ("broker_epoch=epoch", f"broker_epoch={NO_BROKER_EPOCH}"))
+    patch.edit(controlled_shutdown, "leave", ("broker_epoch=broker_epoch()", f"broker_epoch={NO_BROKER_EPOCH}"))
 
 
 def _leaves_too_soon(patch: Patch) -> None:

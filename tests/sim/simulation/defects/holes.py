@@ -13,7 +13,5 @@ from simulation.defects.hole import Hole
 
 HOLES: Final[tuple[Hole, ...]] = (*controller_holes.HOLES, *replication_holes.HOLES)
 
-ELSEWHERE: Final = frozenset(
-    {"KAFKA-13140", "KIP-33", "KIP-98", "KIP-106", "KIP-107", "KIP-112", "KIP-405", "KIP-497", "KIP-516"}
-)
+ELSEWHERE: Final = frozenset({"KAFKA-13140", "KIP-33", "KIP-98", "KIP-106", "KIP-107", "KIP-112", "KIP-497"})
 """What sources of defects name and these rows do not."""

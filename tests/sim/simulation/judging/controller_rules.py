@@ -17,7 +17,7 @@ from simulation.cluster.controller import SimController
 from simulation.judging.invariants import broken
 from simulation.judging.zookeeper_rules import ZookeeperRules
 
-PATIENCE_STEPS = 1
+PATIENCE_STEPS = 3
 """Steps in which a controller does nothing, before nobody can be about to answer."""
 
 

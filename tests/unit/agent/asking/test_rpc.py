@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 
 import pytest
 
 from regency.broker_agent import controlled_shutdown
 from regency.broker_agent.metadata_cache import MetadataCache, RulingController
-from regency.model.ids import NO_BROKER_EPOCH, BrokerEpoch, BrokerId, ControllerEpoch
+from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch
 from regency.model.kafka_errors import ErrorCode
 from regency.model.settings import BrokerSettings
 from regency.protos import controller_pb2 as pb
@@ -27,10 +27,9 @@ def leave(metadata: MetadataCache, **settings: int) -> bool:
     return asyncio.run(leaving(asked, metadata))
 
 
-def leaving(
-    settings: BrokerSettings, metadata: MetadataCache, epoch: Callable[[], BrokerEpoch] = lambda: BrokerEpoch(50)
-) -> Coroutine[object, None, bool]:
-    return controlled_shutdown.leave(settings, ME, metadata, epoch, controlled_shutdown.GrpcShutdown(metadata))
+def leaving(settings: BrokerSettings, metadata: MetadataCache) -> Coroutine[object, None, bool]:
+    port = controlled_shutdown.GrpcShutdown(metadata)
+    return controlled_shutdown.leave(settings, ME, metadata, lambda: BrokerEpoch(50), port)
 
 
 def test_leaving_asks_until_nothing_is_led_any_more(controller) -> None:
@@ -46,15 +45,6 @@ def test_leaving_gives_up_after_the_attempts_of_the_settings(controller) -> None
     controller.shutdown_answers = [pb.ControlledShutdownResponse(error_code=ErrorCode.NOT_CONTROLLER)] * 2
     assert not leave(controller.known(), controlled_shutdown_max_retries=2)
     assert controller.shutdown_answers == []
-
-
-def test_leaving_asks_only_when_it_is_known_as_whom(controller) -> None:
-    """Before the registration is confirmed: a request without an epoch could be taken for one of the next process."""
-    controller.shutdown_answers = [pb.ControlledShutdownResponse()]
-    epochs = iter([NO_BROKER_EPOCH, BrokerEpoch(50)])
-    settings = BrokerSettings(broker_id=ME, controlled_shutdown_retry_backoff_ms=1)
-    assert asyncio.run(leaving(settings, controller.known(), lambda: next(epochs)))
-    assert [asked.broker_epoch for asked in controller.shutdowns] == [50]
 
 
 def test_leaving_pauses_before_it_asks_the_same_controller_again(controller) -> None:

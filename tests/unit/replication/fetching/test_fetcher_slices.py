@@ -152,20 +152,6 @@ def test_a_cut_that_the_disk_must_hear_of_first_is_made_then_without_asking_agai
     assert slowly.asked() == NAMES[:32]
 
 
-def test_after_its_end_no_cut_is_tried_again(slowly: Slowly) -> None:
-    """A log that was closed meanwhile is never prepared, and who wants that is answered at once."""
-
-    def truncate_to(offset: int) -> None:
-        raise CutNotPrepared(f"not yet: {offset}")
-
-    for replica in slowly.replicas.values():
-        replica.truncate_to = truncate_to
-    slowly.fetched({NAMES[0]: FetchedPartition(ErrorCode.NONE, diverging=EpochEndOffset(LeaderEpoch(0), Offset(0)))})
-    slowly.logic.close()
-    slowly.settled()
-    assert slowly.waiting == []
-
-
 def test_a_fetcher_goes_on_by_itself(slowly: Slowly, monkeypatch: pytest.MonkeyPatch) -> None:
     woken: list[str] = []
     slowly.logic.on_settled = lambda: woken.append("settled")
