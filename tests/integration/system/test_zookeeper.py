@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ from regency.cluster.cluster import Cluster
 from regency.cluster.errors import ClusterStartFailed
 from regency.cluster.zookeeper import EmbeddedZooKeeper
 from regency.model import znode_paths
-from regency.runtime.zk_session import Delete
+from regency.runtime.zk_session import Create, Delete
 
 pytestmark = pytest.mark.integration
 
@@ -105,3 +106,38 @@ def test_a_second_broker_of_an_id_does_not_start_and_harms_nobody(
         new_cluster(brokers=1, zookeeper_connect=where)
     first.wait_healthy(20)
     assert registered is not None and session.read(znode_paths.broker(broker)) == registered
+
+
+def test_a_zookeeper_restored_from_a_copy_whose_transactions_are_older_locks_nobody_out(
+    new_cluster: Callable[..., Cluster], create_topic: Callable[..., None], books: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Broker epochs and the controller epoch go back under brokers that go on."""
+    cluster = new_cluster(own_zookeeper=True)
+    create_topic(cluster)
+    kept = books(cluster, "t")
+    kept.write(1_000)
+    server = cluster.zookeeper
+    data = server.directory / "data"
+    server.stop()
+    shutil.copytree(data, tmp_path / "copy")
+    server.start()
+    cluster.wait_healthy(30)
+    session = cluster.session()
+    for _ in range(200):
+        session.multi([Create("/passing", b""), Delete("/passing", None)])
+    for broker in cluster.broker_ids:
+        cluster.kill(broker)
+        cluster.start(broker)
+        cluster.wait_healthy(30)
+    kept.write(1_000)
+    before = {broker: session.read(znode_paths.broker(broker)).stat.czxid for broker in cluster.broker_ids}
+    server.stop()
+    shutil.rmtree(data)
+    shutil.copytree(tmp_path / "copy", data)
+    server.start()
+    cluster.wait_healthy(60)
+    kept.write(1_000)
+    after = {broker: session.read(znode_paths.broker(broker)).stat.czxid for broker in cluster.broker_ids}
+    assert all(after[broker] < before[broker] for broker in after), (before, after)
+    create_topic(cluster, "after")
+    kept.assert_nothing_lost()
