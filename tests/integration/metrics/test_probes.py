@@ -7,11 +7,14 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from regency.cluster.cluster import Cluster
 from regency.cluster.errors import ClusterStartFailed
@@ -45,6 +48,59 @@ def test_an_agent_is_ready_while_it_is_registered(
     eventually(lambda: ask.probe(1, "/readyz")[0] == 200, what="it is registered again")
     connects = "kafka_server_sessionexpirelistener_zookeepersyncconnects_total"
     eventually(lambda: ask.sum(connects, 1) >= 2, what="its second connection is counted")
+
+
+def test_an_agent_is_alive_while_all_its_logs_start_over_on_a_slow_disk(
+    new_cluster: Callable[..., Cluster],
+    create_topic: Callable[..., None],
+    scrapes: Callable[..., Any],
+    eventually: Any,
+    tmp_path: Path,
+) -> None:
+    """As when a broker is back after longer than the retention lasts: a sync after the other, each 30 ms, would take
+    half a minute in which the data loop does nothing else.
+    """
+    flag, partitions = tmp_path / "slow", 200
+    cluster = new_cluster(
+        brokers=2,
+        settings={"log.retention.check.interval.ms": "500"},
+        agent_command=(sys.executable, str(Path(__file__).with_name("slow_syncs.py")), str(flag)),
+    )
+    create_topic(cluster, partitions=partitions, replication=2, segment_bytes="1000", retention_bytes="1000")
+
+    def write() -> None:
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
+        for partition in range(partitions):
+            producer.produce("t", bytes(600), partition=partition)
+        assert producer.flush(60) == 0
+
+    write()
+    cluster.stop(2)
+    for _ in range(4):
+        write()
+    (leaders,) = cluster.log_dirs(1)
+    eventually(
+        lambda: not any((leaders / f"t-{each}" / f"{0:020d}.log").exists() for each in range(partitions)),
+        what="what the other broker holds has expired",
+    )
+    flag.touch()
+    ask, answers, is_over = scrapes(cluster), [], threading.Event()
+
+    def look() -> None:
+        while not is_over.wait(0.05):
+            with suppress(OSError):  # it has not begun to listen
+                answers.append(ask.probe(2, "/livez"))
+
+    looks = threading.Thread(target=look)
+    looks.start()
+    cluster.restart(2)
+    cluster.wait_healthy(60)
+    is_over.set()
+    looks.join()
+    told = cluster.log(2).read_text("utf-8")
+    assert told.count("its leader begins at") == partitions
+    assert "put off" not in told
+    assert {status for status, _ in answers} == {200}, answers
 
 
 def test_threads_are_told_by_agent_and_controller(cluster: Cluster, http_get: Callable[..., Any]) -> None:
