@@ -1,4 +1,4 @@
-"""`python slow_syncs.py FLAG ARGUMENTS...`: an agent whose disk takes 30 ms more for a sync while a file FLAG exists."""
+"""`python slow_syncs.py FLAG ARGUMENTS...`: an agent whose disk takes 30 ms more for a sync while FLAG exists."""
 
 from __future__ import annotations
 
