@@ -86,7 +86,7 @@ class Connection(asyncio.Protocol):
         self._writable = True
         self._reading = True
         self._is_in_line = False
-        self._is_decoding = False
+        self._is_held = False
         self._closing = False
         self.peer = "unknown"
         self.peer_host = "unknown"
@@ -158,6 +158,12 @@ class Connection(asyncio.Protocol):
         """Others need the memory of the answers that the client does not read."""
         self._host.stats.count_closing(Closing.UNREAD, self.peer, detail)
         self.abort()
+
+    def hold(self, hold: bool) -> None:
+        """Whether to begin nothing more, as a request is decoded or works on."""
+        self._is_held = hold
+        if not hold:
+            self._queue_up()
 
     def answered(self) -> None:
         """An exchange is done: write every answer whose turn it is, then go on with what waits."""
@@ -231,7 +237,7 @@ class Connection(asyncio.Protocol):
         return None
 
     def _may_begin_any(self) -> bool:
-        is_ready = self._writable and not self._is_decoding
+        is_ready = self._writable and not self._is_held
         return is_ready and not self._closing and len(self._unanswered) < MAX_UNANSWERED
 
     def _only_produce_is_unanswered(self) -> bool:
@@ -242,7 +248,7 @@ class Connection(asyncio.Protocol):
         try:
             request = parse_request(frame, FEW_ELEMENTS)
         except TooManyElements:
-            self._is_decoding = True
+            self._is_held = True
             self.aside.run(parse_request, frame).add_done_callback(self._decoded)
             return
         except UnsupportedApi as unsupported:
@@ -256,7 +262,7 @@ class Connection(asyncio.Protocol):
 
     def _decoded(self, decoding: asyncio.Future[Request]) -> None:
         """A large request; what follows it has waited."""
-        self._is_decoding = False
+        self._is_held = False
         if self._closing or decoding.cancelled():
             return
         error = decoding.exception()

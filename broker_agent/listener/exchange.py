@@ -39,6 +39,10 @@ class ExchangeOwner(Protocol):
         """Where what is large is encoded."""
         ...
 
+    def hold(self, hold: bool) -> None:
+        """Whether to begin no further request: what this one appends comes first."""
+        ...
+
     def answered(self) -> None:
         """An exchange has its answer: write what is next in order."""
         ...
@@ -68,6 +72,7 @@ class Exchange:
         "done_at",
         "frame",
         "handled",
+        "is_large",
         "listener",
         "request",
         "times",
@@ -85,6 +90,8 @@ class Exchange:
         self._cancel: Callable[[], None] | None = None
         self.listener = listener
         self.request = request
+        self.is_large = request.is_large
+        """Whether the answer is put together and encoded aside; a handler that makes a large one says so."""
         self.done = False
         self.frame: bytearray | None = None
 
@@ -99,7 +106,7 @@ class Exchange:
             error = getattr(message, "error_code", None)
             if error:
                 self.count_error(error)
-            if self.request.is_large:
+            if self.is_large:
                 self._owner.aside.run(encode_body, self.request.version, message).add_done_callback(self._encoded)
             else:
                 self.answer_body(encode_body(self.request.version, message))
@@ -115,6 +122,17 @@ class Exchange:
         """The request wants no answer: produce with acks=0."""
         if not self.done:
             self._finish()
+
+    def take(self, outcome: Building | Message | Answer) -> None:
+        """Answer with what is encoded, what is to be encoded, or what is to be put together first."""
+        if isinstance(outcome, bytes | bytearray):
+            self.answer_body(outcome)
+        elif not callable(outcome):
+            self.answer(outcome)
+        elif self.is_large:
+            self._owner.aside.run(outcome).add_done_callback(self._built)
+        else:
+            self.answer(outcome())
 
     def refuse(self, reason: Closing, detail: str) -> None:
         """Close the connection instead of answering."""
@@ -144,10 +162,22 @@ class Exchange:
         task.add_done_callback(self._ran)
         self.cancel_with(partial(_cancel_task, task))
 
-    def work(self, steps: Steps[Message]) -> None:
-        """Answer with the outcome of work in steps: now, if one is enough. It ends with the connection."""
+    def work(self, steps: Steps[Building | Message | None]) -> None:
+        """Answer with the outcome of work in steps: now, if one is enough. It ends with the connection.
+
+        None: whatever the work has begun answers.
+        """
         if self._step(steps):
             self._owner.turns.add(partial(self._step, steps))
+
+    def change(self, steps: Steps[None]) -> None:
+        """Do work that changes something: before any further request of the connection, and to its end in any case.
+
+        Whatever it has begun answers.
+        """
+        if self._step_on(steps):
+            self._owner.hold(True)
+            self._owner.turns.add(partial(self._change_on, steps))
 
     def abandon(self) -> None:
         """The connection has ended: whatever works on this request may stop."""
@@ -156,31 +186,31 @@ class Exchange:
             if self._cancel is not None:
                 self._cancel()
 
-    def _step(self, steps: Steps[Message]) -> bool:
-        """Take one; whether there are more."""
+    def _change_on(self, steps: Steps[None]) -> bool:
+        goes_on = self._step_on(steps)
+        if not goes_on:
+            self._owner.hold(False)
+        return goes_on
+
+    def _step(self, steps: Steps[Building | Message | None]) -> bool:
+        """Take one, unless nobody waits for the outcome any more; whether there are more."""
         if self.done:
             steps.close()
             return False
+        return self._step_on(steps)
+
+    def _step_on(self, steps: Steps[Any]) -> bool:
         try:
             next(steps)
         except StopIteration as end:
-            answer = end.value
-            guarded(self, lambda: self.answer(answer))
+            outcome = end.value
+            if outcome is not None:
+                guarded(self, lambda: self.take(outcome))
         except Exception as error:  # noqa: BLE001 - one request must never take the data loop down
             self.fail(error)
         else:
             return True
         return False
-
-    def _take(self, outcome: Building | Message | Answer) -> None:
-        if isinstance(outcome, bytes | bytearray):
-            self.answer_body(outcome)
-        elif not callable(outcome):
-            self.answer(outcome)
-        elif self.request.is_large:
-            self._owner.aside.run(outcome).add_done_callback(self._built)
-        else:
-            self.answer(outcome())
 
     def _built(self, building: asyncio.Future[Message]) -> None:
         if building.cancelled():
@@ -206,7 +236,7 @@ class Exchange:
         error = task.exception()
         if error is None:
             outcome = task.result()
-            guarded(self, lambda: self._take(outcome))
+            guarded(self, lambda: self.take(outcome))
         elif isinstance(error, Exception):
             self.fail(error)
 

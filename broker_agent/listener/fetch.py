@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import islice
 from typing import Final
 from uuid import UUID
 
 import msgspec
 
-from regency.broker_agent.listener.exchange import LONGEST_WAIT_MS, Exchange, guarded
+from regency.broker_agent.listener.aside import FEW_ROWS
+from regency.broker_agent.listener.exchange import LONGEST_WAIT_MS, Building, Exchange
 from regency.broker_agent.listener.lookup import endpoints
 from regency.broker_agent.listener.ports import FetchContext
 from regency.broker_agent.listener.services import Services
 from regency.broker_agent.listener.timing import FETCH_CONSUMER, FETCH_FOLLOWER
 from regency.broker_agent.metadata import MetadataSnapshot
 from regency.broker_agent.replication.api import NO_RECORDS, FetchedPartition, FetchParams, FetchPartition
+from regency.broker_agent.steps import Steps
 from regency.broker_agent.wire.codec import FetchResponse, Message, Request
 from regency.broker_agent.wire.rows import FetchedRow
 from regency.model.ids import (
@@ -37,6 +41,8 @@ FIRST_WITH_NODE_ENDPOINTS: Final = 16
 
 LARGEST_ANSWER_BYTES: Final = 10 << 20
 """Of records, as replica.fetch.response.max.bytes is by default: more at once would hold up the data loop."""
+PARTITIONS_PER_STEP: Final = 2_000
+"""Looked at before others have their turn; reading them has steps of its own."""
 HELD_BACK_MS: Final = 100
 """How long a fetch waits at least for which there is no room."""
 
@@ -58,18 +64,24 @@ def handle(services: Services, exchange: Exchange) -> None:
     if params.from_follower and exchange.listener != services.settings.inter_broker_listener_name:
         exchange.answer(_refused(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
         return
-    partitions, unknown = _wanted(services, request)
+    exchange.work(_read(services, exchange, params))
+
+
+def _read(services: Services, exchange: Exchange, params: FetchParams) -> Steps[Message | None]:
+    """Have what is asked for read, and answered then."""
+    request = exchange.request
+    partitions, unknown = yield from _wanted(services, request)
     context = _session(services, request, params, partitions, names_unknown=bool(unknown))
     if isinstance(context, ErrorCode):
-        exchange.answer(_top_level_error(request.version, context))
-        return
+        return _top_level_error(request.version, context)
 
     def respond(results: Mapping[TopicPartition, FetchedPartition]) -> None:
         if not params.from_follower:
             results = _within(services.unsent.room(params.max_bytes), results)
-        guarded(exchange, lambda: _respond(services, exchange, params, context, results, unknown))
+        exchange.work(_tell(services, exchange, params, context, results, unknown))
 
     exchange.cancel_with(services.replicas.fetch(params, context.partitions, respond))
+    return None
 
 
 def failure(request: Request) -> Message:
@@ -90,28 +102,46 @@ def _refused(request: Request, error: ErrorCode) -> Message:
     return _Answer(request, {}).build(0, results)
 
 
-def _respond(
+def _tell(
     services: Services,
     exchange: Exchange,
     params: FetchParams,
     context: FetchContext,
     results: Mapping[TopicPartition, FetchedPartition],
     unknown: Unknown,
-) -> None:
+) -> Steps[Building]:
     request = exchange.request
-    ids = {wanted.topic_partition: wanted.topic_id for wanted in context.partitions}
-    session_id, news = context.finish(results)
-    if params.from_follower:
-        services.stats.traffic.fetched_by_follower(len(context.partitions), news)
+    session_id, news = yield from context.finish(results)
+    exchange.is_large = exchange.is_large or len(news) > FEW_ROWS
+    if len(context.partitions) <= PARTITIONS_PER_STEP:
+        _count(services, exchange, params, context.partitions, news)
     else:
-        services.stats.traffic.fetched_by_consumer(context.partitions, news)
-    for result in news.values():
-        if result.error is not ErrorCode.NONE:
-            exchange.count_error(result.error)
+        asked, rows = iter(context.partitions), iter(news.items())
+        while some := list(islice(asked, PARTITIONS_PER_STEP)):
+            _count(services, exchange, params, some, dict(islice(rows, PARTITIONS_PER_STEP)))
+            yield
+    ids = {wanted.topic_partition: wanted.topic_id for wanted in context.partitions}
     answer = _Answer(request, ids)
     if request.version >= FIRST_WITH_CURRENT_LEADER:
         answer.tell_leaders(services.metadata.current, exchange.listener)
-    exchange.answer(answer.build(session_id, news, unknown))
+    return partial(answer.build, session_id, news, unknown)
+
+
+def _count(
+    services: Services,
+    exchange: Exchange,
+    params: FetchParams,
+    asked: Sequence[FetchPartition],
+    news: Mapping[TopicPartition, FetchedPartition],
+) -> None:
+    """Some of the partitions that were asked for, and some that are told of."""
+    if params.from_follower:
+        services.stats.traffic.fetched_by_follower(len(asked), news)
+    else:
+        services.stats.traffic.fetched_by_consumer(asked, news)
+    for result in news.values():
+        if result.error is not ErrorCode.NONE:
+            exchange.count_error(result.error)
 
 
 def _params(services: Services, request: Request) -> FetchParams:
@@ -151,15 +181,19 @@ def _name(services: Services, topic_id: TopicId) -> str | None:
     return services.metadata.current.names.get(topic_id) or services.replicas.topic_name(topic_id)
 
 
-def _wanted(services: Services, request: Request) -> tuple[list[FetchPartition], Unknown]:
+def _wanted(services: Services, request: Request) -> Steps[tuple[list[FetchPartition], Unknown]]:
     """What the request names, and what it names by ids that no known topic has."""
     by_id = request.version >= FIRST_WITH_TOPIC_IDS
     wanted: list[FetchPartition] = []
     unknown: Unknown = []
+    looked_at = 0
     for topic in request.message.topics:
         topic_id = _topic_id(topic.topic_id) if by_id else None
         name = topic.topic if topic_id is None else _name(services, topic_id)
         for partition in topic.partitions:
+            looked_at += 1
+            if looked_at % PARTITIONS_PER_STEP == 0:
+                yield
             if name is None:
                 unknown.append((topic_id or ZERO_TOPIC_ID, partition.partition))
                 continue

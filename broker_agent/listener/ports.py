@@ -90,9 +90,12 @@ class FetchContext(Protocol):
         """Everything to fetch: those of the request and those the session remembers."""
         ...
 
+    @property
     def finish(
-        self, results: Mapping[TopicPartition, FetchedPartition]
-    ) -> tuple[int, Mapping[TopicPartition, FetchedPartition]]:
+        self,
+    ) -> Callable[
+        [Mapping[TopicPartition, FetchedPartition]], Steps[tuple[int, dict[TopicPartition, FetchedPartition]]]
+    ]:
         """The session id to answer with, 0 for none, and the results that are news to the client."""
         ...
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Final
 
 from regency.broker_agent.listener.exchange import LONGEST_WAIT_MS, Exchange, guarded
@@ -11,6 +12,7 @@ from regency.broker_agent.listener.services import Services
 from regency.broker_agent.listener.stats import Closing
 from regency.broker_agent.listener.traffic import records_in
 from regency.broker_agent.replication.api import ProduceResult
+from regency.broker_agent.steps import Steps
 from regency.broker_agent.wire.codec import Message, ProduceResponse, Request
 from regency.broker_agent.wire.rows import ProducedRow
 from regency.model.ids import TopicPartition
@@ -18,6 +20,10 @@ from regency.model.kafka_errors import ErrorCode
 from regency.model.topic_names import is_internal
 
 NO_ACKS: Final = 0
+PARTITIONS_PER_STEP: Final = 200
+BYTES_PER_STEP: Final = 8 << 20
+"""Appended before others have a turn."""
+NAMES_PER_STEP: Final = 5_000
 ADMIN_CLIENT: Final = "__admin_client"
 """Client id of Kafka's own brokers where they write to internal topics; nobody else may."""
 _VALID_ACKS: Final = (-1, 0, 1)
@@ -33,43 +39,93 @@ Results = Mapping[TopicPartition, ProduceResult]
 
 
 def handle(services: Services, exchange: Exchange) -> None:
-    """Append what is acceptable, at once; answer when the ReplicaManager does.
+    """Append what is acceptable, at once where it is not much; answer when the ReplicaManager has, for all of it.
 
     With acks=0 there is no answer, and any error closes the connection: the client learns in no other way that it
     sends to the wrong broker.
     """
-    message = exchange.request.message
-    refused = _refused_as_a_whole(message)
-    batches: dict[TopicPartition, memoryview] = {}
-    sizes: dict[TopicPartition, tuple[int, int]] = {}
-    if not refused:
-        for topic in message.topic_data:
-            for partition in topic.partition_data:
-                key = TopicPartition(topic.name, partition.index)
-                refusal = _guarded(topic.name, exchange.request) or _check(partition.records, exchange.request.version)
-                if refusal is not None:
-                    refused[key] = refusal
-                else:
-                    batches[key] = partition.records
-                    sizes[key] = len(partition.records), records_in(partition.records)
-                partition.records = None  # the request is kept until it is answered, its bytes need not be
+    exchange.change(_append(services, exchange))
 
-    def respond(appended: Results) -> None:
-        results = {**appended, **refused}
-        services.stats.traffic.produced(results, sizes)
-        guarded(exchange, lambda: _respond(exchange, results))
 
-    if batches:
-        services.replicas.append(message.acks, min(message.timeout_ms, LONGEST_WAIT_MS), batches, respond)
-    else:
-        respond({})
+def _append(services: Services, exchange: Exchange) -> Steps[None]:
+    """In parts, each with acknowledgements and a timeout of its own."""
+    message, version = exchange.request.message, exchange.request.version
+    refused = yield from _refused_as_a_whole(message)
+    outcome = _Outcome(services, exchange)
+    part = _Part()
+    for topic in message.topic_data:
+        for partition in topic.partition_data:
+            key = TopicPartition(topic.name, partition.index)
+            refusal = refused or _guarded(topic.name, exchange.request) or _check(partition.records, version)
+            part.add(key, partition.records, refusal)
+            partition.records = None  # the request is kept until it is answered, its bytes need not be
+            if part.is_full:
+                outcome.expect(part)
+                part = _Part()
+                yield
+    outcome.expect(part, is_last=True)
+
+
+class _Part:
+    """Some partitions of a request: what is appended before others have their turn."""
+
+    def __init__(self) -> None:
+        self.batches: dict[TopicPartition, memoryview] = {}
+        self.sizes: dict[TopicPartition, tuple[int, int]] = {}
+        self.refused: dict[TopicPartition, ProduceResult] = {}
+        self._left = BYTES_PER_STEP
+
+    def add(self, key: TopicPartition, records: memoryview, refusal: ProduceResult | None) -> None:
+        """One more partition."""
+        if refusal is not None:
+            self.refused[key] = refusal
+        else:
+            self.batches[key] = records
+            self.sizes[key] = len(records), records_in(records)
+            self._left -= len(records)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether this is enough for one step."""
+        return self._left <= 0 or len(self.batches) + len(self.refused) >= PARTITIONS_PER_STEP
+
+
+class _Outcome:
+    """The results of all parts, answered when the last one is there."""
+
+    def __init__(self, services: Services, exchange: Exchange) -> None:
+        self._services = services
+        self._exchange = exchange
+        self._results: dict[TopicPartition, ProduceResult] = {}
+        self._expected = 1
+        """Parts without results, and one for those to come."""
+
+    def expect(self, part: _Part, *, is_last: bool = False) -> None:
+        """Append a part; its results come now or later."""
+        self._expected += not is_last
+        sizes, refused = part.sizes, part.refused  # not the records: they are let go of when they are appended
+
+        def respond(appended: Results) -> None:
+            results = {**appended, **refused}
+            self._services.stats.traffic.produced(results, sizes)
+            self._results.update(results)
+            self._expected -= 1
+            if not self._expected:
+                guarded(self._exchange, lambda: _respond(self._exchange, self._results))
+
+        message = self._exchange.request.message
+        if part.batches:
+            timeout_ms = min(message.timeout_ms, LONGEST_WAIT_MS)
+            self._services.replicas.append(message.acks, timeout_ms, part.batches, respond)
+        else:
+            respond({})
 
 
 def failure(request: Request) -> Message | None:
     """The answer when the handler failed; None with acks=0, which has none."""
     if request.message.acks == NO_ACKS:
         return None
-    return _answer(request, dict.fromkeys(_partitions(request.message), _result(ErrorCode.UNKNOWN_SERVER_ERROR, "")))
+    return _answer(request, dict.fromkeys(_named(request.message), _result(ErrorCode.UNKNOWN_SERVER_ERROR, "")))
 
 
 def _respond(exchange: Exchange, results: Results) -> None:
@@ -78,7 +134,7 @@ def _respond(exchange: Exchange, results: Results) -> None:
         if result.error is not ErrorCode.NONE:
             exchange.count_error(result.error)
     if request.message.acks != NO_ACKS:
-        exchange.answer(_answer(request, results))
+        exchange.take(partial(_answer, request, results))
         return
     errors = [f"{key}: {result.error.name}" for key, result in results.items() if result.error is not ErrorCode.NONE]
     if errors:
@@ -114,18 +170,20 @@ def _told(error: ErrorCode, version: int) -> ErrorCode:
     return ErrorCode.NOT_LEADER_OR_FOLLOWER if error is ErrorCode.KAFKA_STORAGE_ERROR and version <= 3 else error
 
 
-def _refused_as_a_whole(message: Message) -> dict[TopicPartition, ProduceResult]:
-    """A refusal for every partition where the request itself cannot be done; else empty."""
-    partitions = _partitions(message)
+def _refused_as_a_whole(message: Message) -> Steps[ProduceResult | None]:
+    """A refusal of every partition where the request itself cannot be done."""
     if message.transactional_id is not None:
-        refusal = _result(ErrorCode.UNSUPPORTED_VERSION, "Transactions are not offered.")
-    elif message.acks not in _VALID_ACKS:
-        refusal = _result(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be -1, 0 or 1, not {message.acks}.")
-    elif len(set(partitions)) != len(partitions):
-        refusal = _result(ErrorCode.INVALID_REQUEST, "A partition is named twice in one request.")
-    else:
-        return {}
-    return dict.fromkeys(partitions, refusal)
+        return _result(ErrorCode.UNSUPPORTED_VERSION, "Transactions are not offered.")
+    if message.acks not in _VALID_ACKS:
+        return _result(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be -1, 0 or 1, not {message.acks}.")
+    seen: set[TopicPartition] = set()
+    for looked_at, key in enumerate(_named(message), 1):
+        if key in seen:
+            return _result(ErrorCode.INVALID_REQUEST, "A partition is named twice in one request.")
+        seen.add(key)
+        if looked_at % NAMES_PER_STEP == 0:
+            yield
+    return None
 
 
 def _guarded(topic: str, request: Request) -> ProduceResult | None:
@@ -156,12 +214,10 @@ def _check(records: memoryview | None, version: int) -> ProduceResult | None:
     return None
 
 
-def _partitions(message: Message) -> list[TopicPartition]:
-    return [
-        TopicPartition(topic.name, partition.index)
-        for topic in message.topic_data
-        for partition in topic.partition_data
-    ]
+def _named(message: Message) -> Iterator[TopicPartition]:
+    for topic in message.topic_data:
+        for partition in topic.partition_data:
+            yield TopicPartition(topic.name, partition.index)
 
 
 def _result(error: ErrorCode, message: str) -> ProduceResult:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from regency.broker_agent.log.background import raise_shortage
@@ -15,9 +14,6 @@ from regency.broker_agent.log.partition_log import PartitionLog
 from regency.broker_agent.ports import Worker
 from regency.model.crash_points import crash_point
 from regency.model.ids import Offset, TopicPartition
-
-_SETTLED_AT_ONCE = 2
-"""Of those who ask to have logs settled, whose logs are so in one go."""
 
 _MAX_DELETED = 10_000
 """Deleted logs that are remembered for the sake of the checkpoints, before these are written anyway."""
@@ -37,8 +33,6 @@ class DirectoryLogs:
         self.high_watermarks = dict(high_watermarks)
         self._worker = worker
         self._looking = False
-        self._to_settle: deque[tuple[Sequence[PartitionLog], Callable[[], None]]] = deque()
-        self._settling = False
         self.recovery_points_written = True
         """Whether the ones decided last are on the disk."""
         self._deleted: set[TopicPartition] = set()
@@ -115,19 +109,11 @@ class DirectoryLogs:
         """Have the disk know, soon, what of these logs is unsettled; `then` is called when that is over.
 
         Names first, as everywhere where a log begins anew, then the checkpoints, with what stands in them for all logs
-        here decided then: a recovery point that has gone back holds for what comes back too. A log that was cut again,
-        renamed or removed meanwhile, or could not be synced, is as settled as before. A few of those who ask are served
-        at a time: what is left to do on the data loop afterwards comes in small pieces.
+        here decided now: a recovery point that has gone back holds for what comes back too. A log that was cut again,
+        renamed or removed meanwhile, or could not be synced, is as settled as before.
         """
-        self._to_settle.append((list(logs), then))
-        if not self._settling:
-            self._settle_some()
-
-    def _settle_some(self) -> None:
-        self._settling = True
-        asked = [self._to_settle.popleft() for _ in range(min(_SETTLED_AT_ONCE, len(self._to_settle)))]
-        settled = [(log, log.unsettled, log.directory) for logs, _ in asked for log in logs]
-        names = list(dict.fromkeys(path for log, _, _ in settled for path in log.unsettled_paths))
+        settled = [(log, log.unsettled, log.directory) for log in logs]
+        names = [path for log, _, _ in settled for path in log.unsettled_paths]
         checkpoints: list[tuple[OffsetCheckpoint, dict[TopicPartition, Offset], int]] = []
         if any(unsettled.point for _, unsettled, _ in settled):
             checkpoint = self.directory.recovery_points
@@ -151,11 +137,7 @@ class DirectoryLogs:
                 self.directory.failed(outcome)
             else:
                 self._settled(settled, outcome)
-            self._settling = False
-            if self._to_settle:
-                self._settle_some()
-            for _, then in asked:
-                then()
+            then()
 
         self._worker.submit(write, done)
 

@@ -6,6 +6,7 @@ high watermark and let it join the ISR.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 from regency.broker_agent.log.errors import LogDamaged, LogStorageError, OffsetOutOfRange
@@ -15,9 +16,13 @@ from regency.broker_agent.replication.isr_maintenance import IsrMaintenance
 from regency.broker_agent.replication.partition import Partition
 from regency.broker_agent.replication.purgatory import DelayedOperation
 from regency.broker_agent.replication.throttle import ReplicationThrottle
+from regency.broker_agent.steps import Steps
 from regency.model.crash_points import crash_point
 from regency.model.ids import NO_BROKER_EPOCH, NO_LEADER_EPOCH, UNKNOWN_OFFSET, BrokerId, Offset, TopicPartition
 from regency.model.kafka_errors import ErrorCode
+
+PARTITIONS_PER_STEP = 500
+"""Read before others have their turn."""
 
 Respond = Callable[[dict[TopicPartition, FetchedPartition]], None]
 Cancel = Callable[[], None]
@@ -32,33 +37,86 @@ class FetchPath:
         self._throttle = throttle
         self.sent_to_adding = 0
         """Bytes of record batches answered to replicas that a reassignment adds elsewhere."""
+        self._under_way: deque[tuple[_DelayedFetch, Steps[None]]] = deque()
+        """Fetches of which more is to be read."""
 
     def fetch(self, params: FetchParams, partitions: Sequence[FetchPartition], respond: Respond) -> Cancel:
-        """Read; answer now if there is enough, an error or nothing to wait for, else when there is or time is up.
+        """Read; answer if there is enough, an error or nothing to wait for, else when there is or time is up.
 
-        The returned call withdraws a fetch whose client is gone.
+        Of many partitions some are read now and the others in steps. The returned call withdraws a fetch whose client
+        is gone.
         """
-        hosting = self._hosting
-        now_ms = hosting.clock.monotonic_ms()
-        reading = self._begin(params, now_ms)
-        if params.from_follower:
-            self._read_for_follower(reading, partitions, now_ms)
-        else:
-            for wanted in partitions:
-                self._read(reading, wanted, None)
+        now_ms = self._hosting.clock.monotonic_ms()
+        waiting = _DelayedFetch(self, now_ms + params.max_wait_ms, self._begin(params, now_ms), partitions, respond)
+        self._work(waiting, self._read_all(waiting))
+        return lambda: self.withdraw(waiting)
+
+    def go_on(self) -> None:
+        """The next step of the fetch that is under way."""
+        if self._under_way:
+            waiting, steps = self._under_way.popleft()
+            self._hosting.completions.add(lambda: waiting.guard(lambda: self._work(waiting, steps)))
+
+    def read_again(self, waiting: _DelayedFetch) -> None:
+        """Answer what was read before, with what changed meanwhile as it is now."""
+        self._work(waiting, self._read_outdated(waiting))
+
+    def _work(self, waiting: _DelayedFetch, steps: Steps[None]) -> None:
+        """Take one step, and have the others taken before any other fetch's: one at a time holds what is half read."""
+        for _ in steps:
+            self._under_way.appendleft((waiting, steps))
+            break
+        if self._under_way:
+            self._hosting.wake_by(self._hosting.clock.monotonic_ms())
+
+    def _read_all(self, waiting: _DelayedFetch) -> Steps[None]:
+        """What is read is waited for from then on: nothing that happens between two steps is missed."""
+        hosting, reading, params, partitions = self._hosting, waiting.reading, waiting.reading.params, waiting.asked
+        for start in range(0, len(partitions), PARTITIONS_PER_STEP):
+            if start:
+                yield
+            if waiting.done:
+                return
+            some = partitions[start : start + PARTITIONS_PER_STEP]
+            if params.from_follower:
+                self._read_for_follower(reading, some, hosting.clock.monotonic_ms())
+            else:
+                for wanted in some:
+                    self._read(reading, wanted, None)
+            if params.max_wait_ms > 0 and not reading.is_answer:
+                hosting.fetches.attend(waiting, waiting.take(some))
         crash_point("replication.fetch.after_high_watermark")
-        if params.max_wait_ms <= 0 or not partitions or reading.is_answer:
-            return self._answer(reading, respond, now_ms)
-        deadline_ms = now_ms + params.max_wait_ms
-        if reading.held_until is not None:
-            deadline_ms = min(deadline_ms, reading.held_until)
-        waiting = _DelayedFetch(self, deadline_ms, reading, partitions, respond)
-        if reading.size and waiting.progress_any():
-            return self._answer(reading, respond, now_ms)
-        if reading.size:
-            reading.results.clear()  # all is read again, and until then it must not take memory
-        hosting.wait(hosting.fetches, waiting)
-        return lambda: hosting.fetches.cancel(waiting)
+        if params.max_wait_ms <= 0 or not partitions or reading.is_answer or waiting.has_enough:
+            hosting.fetches.leave(waiting)
+            self._count_sent(reading)
+            hosting.completions.add(lambda: waiting.respond(reading.results))
+        elif waiting.was_completed:
+            hosting.fetches.leave(waiting)
+            yield from self._read_outdated(waiting)
+        else:
+            waiting.begin_to_wait()
+            hosting.fetches.expect(waiting)
+            hosting.wake_by(waiting.deadline_ms)
+
+    def _read_outdated(self, waiting: _DelayedFetch) -> Steps[None]:
+        """A follower counts when it asks, not again."""
+        reading, again = self._begin(waiting.reading.params, self._hosting.clock.monotonic_ms()), waiting.outdated()
+        reading.results = waiting.reading.results
+        for start in range(0, len(again), PARTITIONS_PER_STEP):
+            if start:
+                yield
+            for wanted in again[start : start + PARTITIONS_PER_STEP]:
+                self._read(reading, wanted, None)
+        self._count_sent(reading)
+        crash_point("replication.fetch.before_answer")
+        waiting.respond(reading.results)
+
+    def withdraw(self, waiting: _DelayedFetch) -> None:
+        """Harmless when it is complete."""
+        if not waiting.is_reading:
+            self._hosting.fetches.cancel(waiting)
+        elif not waiting.done:
+            self._hosting.fetches.leave(waiting)
 
     def _read_for_follower(self, reading: _Reading, partitions: Sequence[FetchPartition], now_ms: int) -> None:
         broker, broker_epoch = reading.params.replica_id, reading.params.replica_epoch
@@ -75,34 +133,18 @@ class FetchPath:
             else:
                 self._read(reading, wanted, now_ms)
         if broker_epoch not in (known_epoch, NO_BROKER_EPOCH) and any(
-            fetched.error is ErrorCode.NONE for fetched in reading.results.values()
+            reading.results[wanted.topic_partition].error is ErrorCode.NONE for wanted in partitions
         ):
             self._hosting.rules.peers.confirm(broker, broker_epoch)
-
-    def read_again(
-        self, before: _Reading, partitions: Iterable[FetchPartition]
-    ) -> dict[TopicPartition, FetchedPartition]:
-        """What was read before, with these partitions as they are now. A follower counts when it asks, not again."""
-        now_ms = self._hosting.clock.monotonic_ms()
-        reading = self._begin(before.params, now_ms)
-        reading.results = before.results
-        for wanted in partitions:
-            self._read(reading, wanted, None)
-        self._count_sent(reading, now_ms)
-        return reading.results
 
     def _begin(self, params: FetchParams, now_ms: int) -> _Reading:
         """Nothing read yet. How things stand with the throttle holds for the whole pass, however much it reads."""
         return _Reading(params, self._throttle.exceeded_until(now_ms) if params.from_follower else None)
 
-    def _answer(self, reading: _Reading, respond: Respond, now_ms: int) -> Cancel:
-        self._count_sent(reading, now_ms)
-        self._hosting.completions.add(lambda: respond(reading.results))
-        return _nothing_to_cancel
-
-    def _count_sent(self, reading: _Reading, now_ms: int) -> None:
+    def _count_sent(self, reading: _Reading) -> None:
         if not reading.params.from_follower:
             return
+        now_ms = self._hosting.clock.monotonic_ms()
         for name, size in reading.sizes.items():
             self._throttle.record(name, size, now_ms)
             partition = self._hosting.partitions.get(name)
@@ -236,49 +278,79 @@ class _DelayedFetch(DelayedOperation):
         path: FetchPath,
         deadline_ms: int,
         reading: _Reading,
-        partitions: Sequence[FetchPartition],
+        asked: Sequence[FetchPartition],
         respond: Respond,
     ) -> None:
         super().__init__(deadline_ms)
         self._path = path
-        self._reading = reading
-        self._wanted = {wanted.topic_partition: wanted for wanted in partitions}
+        self.reading = reading
+        self.asked = asked
+        self.respond = respond
+        self.is_reading = True
+        """It is not complete before all is read."""
+        self.was_completed = False
+        """By what happened while it was read."""
+        self.has_enough = False
+        """Offered where it was read."""
+        self._wanted: dict[TopicPartition, FetchPartition] = {}
         self._offered: dict[TopicPartition, int] = {}
         self._total = 0
-        self._respond = respond
+
+    def take(self, partitions: Iterable[FetchPartition]) -> list[TopicPartition]:
+        """Wait for these, too, which have just been read; their names. What was read counts as offered."""
+        names = []
+        for wanted in partitions:
+            name = wanted.topic_partition
+            self._wanted[name] = wanted
+            names.append(name)
+            if len(self.reading.results[name].records):
+                self.has_enough = self._offers_enough(name) or self.has_enough
+        return names
+
+    def begin_to_wait(self) -> None:
+        """All is read."""
+        self.is_reading = False
+        if self.reading.held_until is not None:
+            self.deadline_ms = min(self.deadline_ms, self.reading.held_until)
+        if self.reading.size:
+            self.reading.results.clear()  # all is read again, and until then it must not take memory
+
+    def outdated(self) -> list[FetchPartition]:
+        """What to read again. A follower's log grows without telling anybody who waits."""
+        if self.reading.size or self.reading.params.from_debugger:
+            return list(self._wanted.values())
+        return [self._wanted[name] for name in self.reading.outdated]
 
     def partitions(self) -> Iterable[TopicPartition]:
         return self._wanted
 
-    def progress_any(self) -> bool:
-        """Count what every partition offers; whether that is enough."""
-        enough = False
-        for partition in self._wanted:
-            enough = self.progress(partition) or enough
-        return enough
-
     def progress(self, partition: TopicPartition) -> bool:
-        params = self._reading.params
-        self._reading.outdated[partition] = None
-        offered = self._path.available(params, self._wanted[partition])
-        if offered is None:
-            return True
-        self._total += offered - self._offered.get(partition, 0)
-        self._offered[partition] = offered
-        return 0 < self._total >= params.min_bytes
+        self.reading.outdated[partition] = None
+        is_complete = self._offers_enough(partition)
+        self.was_completed = self.was_completed or is_complete
+        return is_complete and not self.is_reading
 
     def finish(self) -> None:
-        reading, wanted = self._reading, self._wanted
-        # a follower's log grows without telling anybody who waits
-        again = wanted if reading.size or reading.params.from_debugger else reading.outdated
+        self.guard(lambda: self._path.read_again(self))
+
+    def guard(self, work: Callable[[], None]) -> None:
+        """Do it; where nobody foresaw what happens, whoever waits has to hear something. It is logged by the caller."""
         try:
-            results = self._path.read_again(reading, [wanted[partition] for partition in again])
+            work()
         except Exception:
-            # Nobody foresaw it, and it is logged where this was called; whoever waits has to hear something.
-            self._respond(dict.fromkeys(wanted, FetchedPartition(ErrorCode.UNKNOWN_SERVER_ERROR)))
+            self._path.withdraw(self)
+            failed = FetchedPartition(ErrorCode.UNKNOWN_SERVER_ERROR)
+            self.respond({wanted.topic_partition: failed for wanted in self.asked})
             raise
-        crash_point("replication.fetch.before_answer")
-        self._respond(results)
+
+    def _offers_enough(self, name: TopicPartition) -> bool:
+        params = self.reading.params
+        offered = self._path.available(params, self._wanted[name])
+        if offered is None:
+            return True
+        self._total += offered - self._offered.get(name, 0)
+        self._offered[name] = offered
+        return 0 < self._total >= params.min_bytes
 
 
 def _read_log(
@@ -321,7 +393,3 @@ def _read_log(
     except LogStorageError:
         return FetchedPartition(ErrorCode.KAFKA_STORAGE_ERROR)
     return FetchedPartition(ErrorCode.NONE, high_watermark, start, read.records)
-
-
-def _nothing_to_cancel() -> None:
-    """The answer is on its way."""

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 
 from regency.broker_agent.replication.api import FetchedPartition, FetchPartition
+from regency.broker_agent.steps import Steps
 from regency.model.ids import UNKNOWN_OFFSET, Offset, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 
@@ -21,6 +22,9 @@ INITIAL_EPOCH = 0
 """Session epoch of a full fetch that asks for a session."""
 FINAL_EPOCH = -1
 """Session epoch of a full fetch without one, which closes the session it names."""
+
+PARTITIONS_PER_STEP = 5_000
+"""Remembered, or compared with what was told, before others have their turn."""
 
 EVICTION_MS = 120_000
 """A session this long idle gives way to any other; one this old to a larger one."""
@@ -88,9 +92,11 @@ class _Session:
     def rank(self) -> tuple[bool, int, int]:
         return (self.privileged, len(self.entries), self.id)
 
-    def tell(self, results: Results) -> dict[TopicPartition, FetchedPartition]:
+    def tell(self, results: Results) -> Steps[dict[TopicPartition, FetchedPartition]]:
         told: dict[TopicPartition, FetchedPartition] = {}
-        for name, fetched in results.items():
+        for looked_at, (name, fetched) in enumerate(results.items(), 1):
+            if looked_at % PARTITIONS_PER_STEP == 0:
+                yield
             entry = self.entries.get(name)
             if entry is not None and entry.must_tell(fetched):
                 told[name] = fetched
@@ -99,21 +105,21 @@ class _Session:
         return told
 
 
+Told = tuple[int, dict[TopicPartition, FetchedPartition]]
+
+
 class FetchContext:
     """One fetch on its way: what to read, and afterwards what of it to send."""
 
     def __init__(
         self,
         partitions: Sequence[FetchPartition],
-        finish: Callable[[Results], tuple[int, dict[TopicPartition, FetchedPartition]]],
+        finish: Callable[[Results], Steps[Told]],
     ) -> None:
         self.partitions = partitions
         """What to read, in order."""
-        self._finish = finish
-
-    def finish(self, results: Results) -> tuple[int, dict[TopicPartition, FetchedPartition]]:
-        """Session id of the answer, and the results to send. Call once, with a result for every partition."""
-        return self._finish(results)
+        self.finish = finish
+        """Session id of the answer, and the results to send. To be called once, with a result for every partition."""
 
 
 class FetchSessionCache:
@@ -150,7 +156,7 @@ class FetchSessionCache:
         if session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             self._sessions.pop(session_id, None)
             if session_epoch == FINAL_EPOCH:
-                return FetchContext(partitions, lambda results: (NO_SESSION, dict(results)))
+                return FetchContext(partitions, lambda results: _all_of(NO_SESSION, results))
             return FetchContext(
                 partitions, lambda results: self._open(partitions, results, privileged=privileged, now=now)
             )
@@ -162,9 +168,9 @@ class FetchSessionCache:
         self._update(session, partitions, forgotten, now)
         if not session.entries:
             del self._sessions[session.id]
-            return FetchContext((), lambda _: (NO_SESSION, {}))
+            return FetchContext((), lambda _: _all_of(NO_SESSION, {}))
         wanted = [entry.wanted for entry in session.entries.values()]
-        return FetchContext(wanted, lambda results: (session.id, session.tell(results)))
+        return FetchContext(wanted, lambda results: _news(session, results))
 
     def _update(
         self, session: _Session, partitions: Sequence[FetchPartition], forgotten: Sequence[TopicPartition], now: int
@@ -183,16 +189,21 @@ class FetchSessionCache:
 
     def _open(
         self, partitions: Sequence[FetchPartition], results: Results, *, privileged: bool, now: int
-    ) -> tuple[int, dict[TopicPartition, FetchedPartition]]:
+    ) -> Steps[Told]:
         """A full answer, and a session from now on if there is room; without one requests are longer, that is all."""
         if not partitions or not self._make_room(len(partitions), privileged=privileged, now=now):
             return NO_SESSION, dict(results)
         number = self._new_id()
         while number in self._sessions:
             number = self._new_id()
-        entries = OrderedDict((wanted.topic_partition, _Entry(wanted)) for wanted in partitions)
-        session = self._sessions[number] = _Session(number, entries, privileged, now)
-        session.tell(results)
+        session = self._sessions[number] = _Session(number, OrderedDict(), privileged, now)
+        for start in range(0, len(partitions), PARTITIONS_PER_STEP):
+            if start:
+                yield
+            session.entries.update(
+                (wanted.topic_partition, _Entry(wanted)) for wanted in partitions[start : start + PARTITIONS_PER_STEP]
+            )
+        yield from session.tell(results)
         return number, dict(results)
 
     def _make_room(self, size: int, *, privileged: bool, now: int) -> bool:
@@ -217,3 +228,13 @@ class FetchSessionCache:
         del self._sessions[session.id]
         self.evictions += 1
         return True
+
+
+def _all_of(number: int, results: Results) -> Steps[Told]:
+    yield from ()
+    return number, dict(results)
+
+
+def _news(session: _Session, results: Results) -> Steps[Told]:
+    news = yield from session.tell(results)
+    return session.id, news

@@ -44,9 +44,9 @@ logger = logging.getLogger(__name__)
 _FIRST_RETRY_MS = 50
 """First delay where the leader seems not to have the LeaderAndIsr we have; doubles up to the backoff."""
 
-_SLICE_MS = 5
+_SLICE_MS = 10
 """Time after which the rest of a reply waits for the next step of the data loop."""
-_CUTS_AT_ONCE = 16
+_CUTS_AT_ONCE = 32
 """Logs cut off in one step at most, and made known to the disk together."""
 
 _STARTS_AT_ONCE = 100

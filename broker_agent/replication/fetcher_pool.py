@@ -69,8 +69,6 @@ class Fetcher:
         self._transport: Transport | None = None
         self._plan: Plan | None = None
         self._disowned = False
-        self._goes_on = False
-        """Whether the logic has more to do in a later step, for which the transport rests a moment."""
         logic.on_settled = self.wake
 
     @property
@@ -84,7 +82,7 @@ class Fetcher:
 
     def wake(self) -> None:
         """There may be something new to ask for; a running exchange leads to the next request anyway."""
-        if self._plan is None and not self._goes_on:
+        if self._plan is None:
             self._advance()
 
     def redirect(self, address: LeaderAddress) -> None:
@@ -101,7 +99,6 @@ class Fetcher:
             return
         plan, now_ms = self._plan, self._clock.monotonic_ms()
         if isinstance(outcome, Rested):
-            self._goes_on = False
             self.logic.go_on(now_ms)
             self.wake()
             return
@@ -129,7 +126,6 @@ class Fetcher:
         command = self.logic.next(now_ms)
         if isinstance(command, Pause):
             self._plan = None
-            self._goes_on = command.milliseconds == 0
         else:
             self._plan = command
             self.requests.count(now_ms)

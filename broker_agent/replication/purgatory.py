@@ -60,8 +60,16 @@ class Purgatory:
 
     def watch(self, operation: DelayedOperation) -> None:
         """Let an operation wait that is not complete yet."""
-        for key in operation.partitions():
+        self.attend(operation, operation.partitions())
+        self.expect(operation)
+
+    def attend(self, operation: DelayedOperation, partitions: Iterable[TopicPartition]) -> None:
+        """Have an operation hear of these, before `expect`; some of those it names."""
+        for key in partitions:
             self._waiting.setdefault(key, {})[operation] = None
+
+    def expect(self, operation: DelayedOperation) -> None:
+        """Let an operation wait that attends to all it names."""
         self._size += 1
         heapq.heappush(self._deadlines, (operation.deadline_ms, next(self._numbers), operation))
         if len(self._deadlines) > _COMPACT_ABOVE and len(self._deadlines) > 2 * self._size:
@@ -91,15 +99,19 @@ class Purgatory:
         if not operation.done:
             self._forget(operation)
 
-    def _complete(self, operation: DelayedOperation) -> None:
-        self._forget(operation)
-        self._completions.add(operation.finish)
-
-    def _forget(self, operation: DelayedOperation) -> None:
+    def leave(self, operation: DelayedOperation) -> None:
+        """End an operation that was never expected."""
         operation.done = True
-        self._size -= 1
         for key in operation.partitions():
             waiting = self._waiting[key]
             del waiting[operation]
             if not waiting:
                 del self._waiting[key]
+
+    def _complete(self, operation: DelayedOperation) -> None:
+        self._forget(operation)
+        self._completions.add(operation.finish)
+
+    def _forget(self, operation: DelayedOperation) -> None:
+        self._size -= 1
+        self.leave(operation)

@@ -268,6 +268,7 @@ class ReplicaManager:
         with hosting.completions:
             hosting.produces.expire_due(now_ms)
             hosting.fetches.expire_due(now_ms)
+            self._fetch.go_on()
             self._schedule.run_due(now_ms)
             self._isr.continue_sweep(now_ms)
             self._moves.continue_moves(now_ms)

@@ -186,8 +186,9 @@ class FakeContext:
 
     def finish(
         self, results: Mapping[TopicPartition, FetchedPartition]
-    ) -> tuple[int, Mapping[TopicPartition, FetchedPartition]]:
-        return self.session_id, results
+    ) -> Steps[tuple[int, dict[TopicPartition, FetchedPartition]]]:
+        yield from ()
+        return self.session_id, dict(results)
 
 
 @dataclass

@@ -20,8 +20,10 @@ from regency.broker_agent.wire.codec import (
     DeleteTopicsRequest,
     DescribeConfigsRequest,
     ElectLeadersRequest,
+    FetchRequest,
     ListOffsetsRequest,
     MetadataRequest,
+    ProduceRequest,
     decode_response,
     encode_request,
 )
@@ -29,6 +31,7 @@ from regency.broker_agent.wire.decoder import MAX_ELEMENTS
 from regency.model.kafka_errors import ErrorCode
 
 Serve = Callable[..., None]
+Batch = Callable[..., bytes]
 LONGEST_STEP_US = 50_000
 COUNT = 20_000
 
@@ -60,7 +63,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[Steps]:
     gc.unfreeze()
 
 
-def many(api: str) -> tuple[Any, int]:
+def many(api: str, records: bytes) -> tuple[Any, int]:
     match api:
         case "Metadata":
             topic = MetadataRequest.MetadataRequestTopic
@@ -88,18 +91,28 @@ def many(api: str) -> tuple[Any, int]:
             named = [resource(resource_type=2, resource_name="t", configuration_keys=None)]
             named += [resource(resource_type=2, resource_name=f"x{n}", configuration_keys=None) for n in range(900)]
             return DescribeConfigsRequest(resources=named, include_synonyms=True), 4
+        case "Produce":
+            data = ProduceRequest.TopicProduceData
+            produced = [data.PartitionProduceData(index=n, records=records) for n in range(COUNT)]
+            return ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[data(name="t", partition_data=produced)]), 9
+        case "Fetch":
+            asked = FetchRequest.FetchTopic
+            most = range(MAX_ELEMENTS - 1)
+            fetched = [asked.FetchPartition(partition=n, fetch_offset=0, partition_max_bytes=1) for n in most]
+            return FetchRequest(max_wait_ms=0, session_epoch=-1, topics=[asked(topic="t", partitions=fetched)]), 12
     raise ValueError(api)
 
 
 @pytest.mark.parametrize(
-    "api", ["Metadata", "ListOffsets", "CreateTopics", "DeleteTopics", "ElectLeaders", "DescribeConfigs"]
+    "api",
+    ["Metadata", "ListOffsets", "CreateTopics", "DeleteTopics", "ElectLeaders", "DescribeConfigs", "Produce", "Fetch"],
 )
-def test_a_large_request_leaves_the_loop_to_others(serve: Serve, steps: Steps, api: str) -> None:
-    message, version = many(api)
+def test_a_large_request_leaves_the_loop_to_others(serve: Serve, steps: Steps, batch: Batch, api: str) -> None:
+    message, version = many(api, batch())
     request = encode_request(version, 1, "x", message)
 
     async def scenario(h: Any) -> None:
-        h.with_topic("t")
+        h.with_topic("t", COUNT if api == "Produce" else 1)
         h.admin.fail = NotController("nobody rules")
         client, other = await h.connect(), await h.connect()
         await asyncio.sleep(0.01)
@@ -133,7 +146,7 @@ def test_a_request_of_too_many_elements_ends_its_connection(serve: Serve) -> Non
 
 
 def test_what_follows_a_large_request_waits_for_it(serve: Serve) -> None:
-    message, version = many("Metadata")
+    message, version = many("Metadata", b"")
 
     async def scenario(h: Any) -> None:
         client = await h.connect()

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from regency.broker_agent.listener.produce import ADMIN_CLIENT
+from regency.broker_agent.listener import produce as listener_produce
+from regency.broker_agent.listener.produce import ADMIN_CLIENT, PARTITIONS_PER_STEP
 from regency.broker_agent.listener.stats import Closing
 from regency.broker_agent.replication.api import ProduceResult
 from regency.broker_agent.wire.apis import ApiKey
@@ -209,3 +210,75 @@ def test_a_produce_of_nothing_is_answered(serve: Serve) -> None:
 
 def _unanswered(message: Any) -> bytes:
     return bytes(encode_request(9, 0, "x", message))
+
+
+def many(batch: Batch, count: int, *, acks: int) -> Any:
+    return produce(*(("t", number, batch()) for number in range(count)), acks=acks)
+
+
+def test_what_follows_a_large_produce_is_appended_after_it(serve: Serve, batch: Batch) -> None:
+    last = 3 * PARTITIONS_PER_STEP
+
+    async def scenario(h: Any) -> None:
+        h.with_topic("t", last + 1)
+        client = await h.connect()
+        client.send(many(batch, last + 1, acks=-1), 9)
+        client.send(produce(("t", last, batch(5))), 9)
+        assert len(outcomes(await client.receive())) == last + 1
+        assert outcomes(await client.receive()) == {("t", last): (0, 1)}
+
+    serve(scenario)
+
+
+def test_a_produce_of_many_bytes_leaves_the_loop_to_others(
+    serve: Serve, batch: Batch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener_produce, "BYTES_PER_STEP", 10_000)
+
+    async def scenario(h: Any) -> None:
+        h.with_topic("t", 4)
+        parts: list[int] = []
+        append = h.replicas.append
+
+        def spy(acks: int, timeout_ms: int, batches: Any, respond: Any) -> None:
+            parts.append(len(batches))
+            append(acks, timeout_ms, batches, respond)
+
+        h.replicas.append = spy
+        client = await h.connect()
+        large = [("t", number, batch(payload=bytes(6_000))) for number in range(4)]
+        assert len(outcomes(await client.ask(produce(*large), 9))) == 4
+        assert [size for size in parts if size] == [2, 2]
+
+    serve(scenario)
+
+
+def test_a_produce_without_acks_is_appended_whole_although_its_client_leaves(serve: Serve, batch: Batch) -> None:
+    count = 3 * PARTITIONS_PER_STEP
+
+    async def scenario(h: Any) -> None:
+        h.with_topic("t", count)
+        client = await h.connect()
+        client.send(many(batch, count, acks=0), 9)
+        await h.eventually(lambda: len(h.replicas.appended) > 0, "a part is appended")
+        client.writer.transport.abort()
+        await h.eventually(lambda: len(h.replicas.appended) == count, "all is appended")
+
+    serve(scenario)
+
+
+def test_the_answer_to_a_large_produce_waits_for_all_its_parts(serve: Serve, batch: Batch) -> None:
+    count = 2 * PARTITIONS_PER_STEP + 1
+
+    async def scenario(h: Any) -> None:
+        h.with_topic("t", count)
+        h.replicas.hold = True
+        client = await h.connect()
+        client.send(many(batch, count, acks=-1), 9)
+        await h.eventually(lambda: len(h.replicas.held) == 3, "all parts wait")
+        for release in reversed(h.replicas.held):
+            assert h.listener.stats.requests[ApiKey.PRODUCE] == 1
+            release()
+        assert set(outcomes(await client.receive()).values()) == {(0, 0)}
+
+    serve(scenario)

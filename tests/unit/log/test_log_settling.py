@@ -112,16 +112,6 @@ def test_a_leader_epoch_is_written_when_nothing_that_was_dropped_can_come_back(d
     assert read_epochs(OsDisk(), log.directory / "leader-epoch-checkpoint") == [(7, 2)]
 
 
-def test_of_many_who_ask_some_are_served_at_a_time(disk, logs, synced):
-    for log in logs:
-        log.truncate_fully_and_start_at(2)
-    done = [settle(disk, [log]) for log in logs[:4]]
-    assert len(disk.worker.queue) == 1
-    disk.worker.run()
-    assert (done, synced.count(f"replace {POINTS}")) == ([["settled"]] * 4, 3), "one, two and one"
-    assert [log.is_settled for log in logs[:5]] == [True] * 4 + [False]
-
-
 def test_a_log_that_is_cut_again_meanwhile_is_not_settled_by_what_was_done_for_the_first_cut(disk, logs):
     log, other = logs[:2]
     for each in (log, other):

@@ -218,7 +218,7 @@ class Cluster:
         number = link.round
 
         def respond(results: Mapping[TopicPartition, FetchedPartition]) -> None:
-            session, told = context.finish(results)
+            session, told = at_once(context.finish(results))
             if link.round == number and not link.closed and (broker.id, target.id) not in self.cut and target.up:
                 link.inbox.append(FetchReply(ErrorCode.NONE, session, list(told.items())))
 

@@ -8,6 +8,7 @@ import pytest
 
 from regency.broker_agent.replication.api import EpochEndOffset, FetchedPartition, FetchPartition
 from regency.broker_agent.replication.fetch_sessions import FetchSessionCache
+from regency.broker_agent.steps import at_once
 from regency.model.ids import LeaderEpoch, Offset, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 
@@ -42,14 +43,14 @@ def begin(cache, numbers, *, privileged=False, now=0) -> int:
     """A full fetch; the id of the session it got."""
     partitions = [wanted(number) for number in numbers]
     context = cache.resolve(0, 0, partitions, [], privileged, now)
-    session, _ = context.finish({name(number): read() for number in numbers})
+    session, _ = at_once(context.finish({name(number): read() for number in numbers}))
     return session
 
 
 def test_a_full_fetch_gets_everything_and_a_session(cache) -> None:
     context = cache.resolve(0, 0, [wanted(0), wanted(1)], [], False, 0)
     assert [entry.topic_partition.partition for entry in context.partitions] == [0, 1]
-    session, told = context.finish({name(0): read(), name(1): read()})
+    session, told = at_once(context.finish({name(0): read(), name(1): read()}))
     assert session == 1
     assert list(told) == [name(0), name(1)]
     assert (len(cache), cache.partitions) == (1, 2)
@@ -57,7 +58,7 @@ def test_a_full_fetch_gets_everything_and_a_session(cache) -> None:
 
 def test_a_fetch_without_session_leaves_nothing(cache) -> None:
     context = cache.resolve(0, -1, [wanted(0)], [], False, 0)
-    assert context.finish({name(0): read()}) == (0, {name(0): read()})
+    assert at_once(context.finish({name(0): read()})) == (0, {name(0): read()})
     assert len(cache) == 0
 
 
@@ -68,7 +69,7 @@ def test_an_incremental_answer_names_only_what_changed(cache) -> None:
         context = cache.resolve(session, epoch, [], [], False, 0)
         results = {entry.topic_partition: read() for entry in context.partitions}
         results.update({name(int(key[1:])): value for key, value in changed.items()})
-        number, told = context.finish(results)
+        number, told = at_once(context.finish(results))
         assert number == session
         return [key.partition for key in told]
 
@@ -83,8 +84,8 @@ def test_who_was_told_to_truncate_is_told_the_high_watermark_again(cache) -> Non
     session = begin(cache, [0])
     context = cache.resolve(session, 1, [], [], False, 0)
     diverging = EpochEndOffset(LeaderEpoch(0), Offset(0))
-    context.finish({name(0): read(high_watermark=5, diverging=diverging)})
-    _, told = cache.resolve(session, 2, [], [], False, 0).finish({name(0): read(high_watermark=5)})
+    at_once(context.finish({name(0): read(high_watermark=5, diverging=diverging)}))
+    _, told = at_once(cache.resolve(session, 2, [], [], False, 0).finish({name(0): read(high_watermark=5)}))
     assert list(told) == [name(0)]
 
 
@@ -92,9 +93,9 @@ def test_a_partition_in_error_is_answered_until_it_recovers(cache) -> None:
     session = begin(cache, [0])
     refused = FetchedPartition(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     for epoch, result in ((1, refused), (2, refused), (3, read())):
-        _, told = cache.resolve(session, epoch, [], [], False, 0).finish({name(0): result})
+        _, told = at_once(cache.resolve(session, epoch, [], [], False, 0).finish({name(0): result}))
         assert list(told.values()) == [result]
-    _, told = cache.resolve(session, 4, [], [], False, 0).finish({name(0): read()})
+    _, told = at_once(cache.resolve(session, 4, [], [], False, 0).finish({name(0): read()}))
     assert told == {}
 
 
@@ -110,14 +111,16 @@ def test_requests_add_change_and_forget_partitions(cache) -> None:
     session = begin(cache, [0, 1])
     context = cache.resolve(session, 1, [wanted(1, offset=7, epoch=4), wanted(2)], [name(0)], False, 0)
     assert list(context.partitions) == [wanted(1, offset=7, epoch=4), wanted(2)]
-    _, told = context.finish({name(1): read(), name(2): read()})
+    _, told = at_once(context.finish({name(1): read(), name(2): read()}))
     assert list(told) == [name(1), name(2)]
 
 
 def test_a_partition_that_is_named_again_is_answered_again(cache) -> None:
     """Its client may have thrown the last answer away, for want of a leader epoch that fits."""
     session = begin(cache, [0, 1])
-    _, told = cache.resolve(session, 1, [wanted(0, epoch=1)], [], False, 0).finish({name(0): read(), name(1): read()})
+    _, told = at_once(
+        cache.resolve(session, 1, [wanted(0, epoch=1)], [], False, 0).finish({name(0): read(), name(1): read()})
+    )
     assert list(told) == [name(0)]
 
 
@@ -133,7 +136,7 @@ def test_the_leader_epoch_of_a_remembered_partition_is_remembered(cache) -> None
 def test_a_session_that_ends_up_empty_is_closed(cache) -> None:
     session = begin(cache, [0])
     context = cache.resolve(session, 1, [], [name(0)], False, 0)
-    assert (list(context.partitions), context.finish({})) == ([], (0, {}))
+    assert (list(context.partitions), at_once(context.finish({}))) == ([], (0, {}))
     assert len(cache) == 0
 
 
@@ -147,7 +150,7 @@ def test_a_full_fetch_closes_the_session_it_names(cache, epoch) -> None:
 def test_a_partition_that_brought_records_goes_behind_the_others(cache) -> None:
     session = begin(cache, [0, 1, 2])
     context = cache.resolve(session, 1, [], [], False, 0)
-    context.finish({name(0): read(b"data"), name(1): read(high_watermark=9), name(2): read()})
+    at_once(context.finish({name(0): read(b"data"), name(1): read(high_watermark=9), name(2): read()}))
     order = [entry.topic_partition.partition for entry in cache.resolve(session, 2, [], [], False, 0).partitions]
     assert order == [1, 2, 0]
 

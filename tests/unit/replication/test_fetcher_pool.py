@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from regency.broker_agent.replication.api import FetchedPartition, LeaderAddress
+from regency.broker_agent.replication.api import LeaderAddress
 from regency.broker_agent.replication.fetch_plans import FetchPlan, FetchReply, Pause
 from regency.broker_agent.replication.fetcher_pool import FetcherPool, FollowTask, java_hash, slot
 from regency.broker_agent.replication.fetcher_thread import Failed, Rested
@@ -23,7 +23,6 @@ class Replica:
         self.log_start_offset = 0
         self.log_end_offset = 0
         self.latest_epoch = -1
-        self.is_adding = False
         self.is_settled = True
 
 
@@ -115,20 +114,6 @@ def test_each_leader_and_slot_has_a_fetcher_named_as_in_kafka(pool) -> None:
         4,
     )
     assert all(isinstance(transport.sent[0], FetchPlan) for transport in pool.made)
-
-
-def test_a_reply_of_many_partitions_is_taken_in_step_by_step_whoever_wakes_the_fetcher(pool, monkeypatch) -> None:
-    monkeypatch.setattr(Replica, "append_fetched", lambda _, fetched: pool.clock.advance(1), raising=False)
-    names = [TopicPartition("t", 2 * number) for number in range(40)]
-    pool.follow(*names)
-    (transport,) = pool.made
-    transport.deliver(FetchReply(ErrorCode.NONE, 5, [(name, FetchedPartition(ErrorCode.NONE)) for name in names]))
-    assert transport.sent[1:] == [Pause(0)]
-    pool.pool.throttles_changed()
-    assert transport.sent[1:] == [Pause(0)], "one rest is enough"
-    while transport.sent[-1] == Pause(0):
-        transport.deliver(Rested())
-    assert isinstance(transport.sent[-1], FetchPlan)
 
 
 def test_a_fetcher_sends_one_request_at_a_time(pool) -> None:

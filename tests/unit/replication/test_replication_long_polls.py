@@ -68,7 +68,7 @@ def test_a_fetch_that_waits_for_more_keeps_no_records(cluster) -> None:
     cluster[1].produce("x" * 300)
     cluster[1].consume(0, max_wait_ms=700, min_bytes=10_000)
     [(_, _, waiting)] = cluster[1].manager.hosting.fetches._deadlines
-    assert not any(len(result.records) for result in waiting._reading.results.values())
+    assert not any(len(result.records) for result in waiting.reading.results.values())
 
 
 def test_min_bytes_counts_what_all_partitions_offer(cluster) -> None:

@@ -72,7 +72,7 @@ class FetchServer:
             return None
 
         def answer(results: Mapping[TopicPartition, FetchedPartition]) -> None:
-            session_id, news = context.finish(results)
+            session_id, news = at_once(context.finish(results))
             rows = list(news.items())
             rows += [(entry.topic_partition, FetchedPartition(ErrorCode.UNKNOWN_TOPIC_ID)) for entry in unknown]
             respond(FetchReply(ErrorCode.NONE, session_id, [(name, _frozen(row)) for name, row in rows]))

@@ -15,7 +15,7 @@ from regency.model.clock import ManualClock
 from regency.model.ids import BrokerEpoch, LeaderEpoch, Offset, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 
-NAMES = [TopicPartition("t", number) for number in range(40)]
+NAMES = [TopicPartition("t", number) for number in range(75)]
 OUT_OF_RANGE = FetchedPartition(ErrorCode.OFFSET_OUT_OF_RANGE)
 
 
@@ -81,19 +81,19 @@ def test_a_step_cuts_off_some_logs_and_has_them_settled_together(slowly: Slowly)
     while slowly.logic.next(0) == Pause(0):
         slowly.logic.go_on(0)
         begun.append(slowly.begun_anew)
-    assert begun == [16, 32, 40]
-    assert [len(names) for names, _ in slowly.waiting] == [16, 16, 8]
+    assert begun == [32, 64, 75]
+    assert [len(names) for names, _ in slowly.waiting] == [32, 32, 11]
     assert slowly.logic.next(0) == Pause(None), "nobody is asked for what is not settled"
     slowly.settled()
-    assert slowly.asked() == NAMES[:16]
+    assert slowly.asked() == NAMES[:32]
 
 
 def test_a_step_ends_when_it_has_taken_its_time(slowly: Slowly) -> None:
     slowly.costs_ms = 4
     slowly.begin_to_start_over()
-    assert slowly.begun_anew == 2
+    assert slowly.begun_anew == 3
     slowly.logic.go_on(0)
-    assert slowly.begun_anew == 4
+    assert slowly.begun_anew == 6
 
 
 def test_also_appends_let_others_in(slowly: Slowly, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +102,7 @@ def test_also_appends_let_others_in(slowly: Slowly, monkeypatch: pytest.MonkeyPa
         type(slowly.replicas[NAMES[0]]), "append_fetched", lambda *args: (slowly.clock.advance(1), append(*args))
     )
     slowly.fetched(dict.fromkeys(NAMES, FetchedPartition(ErrorCode.NONE, Offset(0), Offset(0), b"\x01")))
-    assert sum(replica.log_end_offset == 2 for replica in slowly.replicas.values()) == 5
+    assert sum(replica.log_end_offset == 2 for replica in slowly.replicas.values()) == 10
     assert slowly.logic.next(0) == Pause(0)
 
 
@@ -115,7 +115,7 @@ def test_who_is_settled_late_and_followed_no_more_or_in_another_epoch_is_left_al
     slowly.logic.go_on(0)
     slowly.logic.go_on(0)
     slowly.settled()
-    assert slowly.asked() == NAMES[2:16], "the one waits for its own turn, the other is not followed"
+    assert slowly.asked() == NAMES[2:32], "the one waits for its own turn, the other is not followed"
     late = next(number for number, (names, _) in enumerate(slowly.waiting) if again in names)
     slowly.waiting = [slowly.waiting[late]]
     slowly.settled()
@@ -126,9 +126,9 @@ def test_the_rest_of_a_reply_of_another_incarnation_is_not_taken_in(slowly: Slow
     slowly.begin_to_start_over()
     slowly.logic.restart()
     slowly.logic.go_on(0)
-    assert slowly.begun_anew == 16
+    assert slowly.begun_anew == 32
     plan = slowly.logic.next(0)
-    assert (plan.timestamp, [name for name, _ in plan.partitions]) == (-2, NAMES[16:]), "they are asked for again"
+    assert (plan.timestamp, [name for name, _ in plan.partitions]) == (-2, NAMES[32:]), "they are asked for again"
 
 
 def test_a_cut_that_the_disk_must_hear_of_first_is_made_then_without_asking_again(slowly: Slowly) -> None:
@@ -146,10 +146,10 @@ def test_a_cut_that_the_disk_must_hear_of_first_is_made_then_without_asking_agai
     slowly.fetched(dict.fromkeys(NAMES, diverging))
     while slowly.logic.next(0) == Pause(0):
         slowly.logic.go_on(0)
-    assert (len(heard), [len(names) for names, _ in slowly.waiting]) == (40, [16, 16, 8])
+    assert (len(heard), [len(names) for names, _ in slowly.waiting]) == (75, [32, 32, 11])
     slowly.settled()
-    assert [replica.log_end_offset for replica in slowly.replicas.values()] == [0] * 16 + [1] * 24
-    assert slowly.asked() == NAMES[:16]
+    assert [replica.log_end_offset for replica in slowly.replicas.values()] == [0] * 32 + [1] * 43
+    assert slowly.asked() == NAMES[:32]
 
 
 def test_after_its_end_no_cut_is_tried_again(slowly: Slowly) -> None:
