@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any, Protocol
 
+from regency.model.ids import BrokerId
 from simulation.kernel.scheduler import Process, Scheduler, Timer
 
 Respond = Callable[[Any], None]
@@ -202,6 +203,8 @@ class Network:
         self.observe: Observer | None = None
         self.tap: Tap | None = None
         """Sees every request, until `heal`."""
+        self.on_silence: Callable[[BrokerId], None] | None = None
+        """Told of every broker that does not say in time how far its logs go."""
         self.on_ask: Callable[[Process, str, Any], None] | None = None
         """Hears of a controller's thread that is about to ask an agent at an address, and may keep it."""
 

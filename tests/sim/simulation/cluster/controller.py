@@ -35,7 +35,7 @@ from regency.model.settings import BrokerSettings
 from regency.protos import control_pb2 as pb
 from regency.protos import controller_pb2
 from regency.runtime.zk_session import ZkSession
-from simulation.cluster.addresses import CONTROLLER, host_of
+from simulation.cluster.addresses import CONTROLLER, broker_at, host_of
 from simulation.kernel.scheduler import Process, Scheduler
 from simulation.network import Call, NetFailed, Network, Respond
 
@@ -58,6 +58,10 @@ class ShutdownAsked(NamedTuple):
 
     broker: BrokerId
     epoch: BrokerEpoch
+
+
+PROMPTLY_US = 1_500_000
+"""An answer that takes longer may come too late to count."""
 
 
 class Leave(NamedTuple):
@@ -110,7 +114,14 @@ class SimAgentPort:
 
     def describe(self, request: pb.DescribeReplicasRequest, timeout_ms: int) -> pb.DescribeReplicasResponse:
         """Ask and wait. Raises CallFailed."""
-        return pb.DescribeReplicasResponse.FromString(self._exchange(request, timeout_ms))
+        began_us, heard = self._scheduler.now_us, False
+        try:
+            answer = pb.DescribeReplicasResponse.FromString(self._exchange(request, timeout_ms))
+            heard = answer.error_code == ErrorCode.NONE and self._scheduler.now_us - began_us < PROMPTLY_US
+        finally:
+            if not heard and self._network.on_silence is not None:
+                self._network.on_silence(broker_at(self._address))
+        return answer
 
     def _exchange(self, message: Message | pb.DescribeReplicasRequest, timeout_ms: int) -> bytes:
         if self._closed:
