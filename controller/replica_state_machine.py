@@ -164,14 +164,8 @@ class ReplicaStateMachine:
                 continue
             now = leadership.leader_and_isr
             replicas = self._context.assignment(partition).replicas
-            removal = remove_from_isr(
-                replicas,
-                now.leader,
-                now.isr,
-                {*going[partition], *self._context.restarted},
-                back=self._context.returning,
-                unsure=self._context.unsure_members(partition),
-            )
+            offline = {*going[partition], *self._context.restarted}
+            removal = remove_from_isr(replicas, now.leader, now.isr, offline)
             if removal is not None:
                 removals[partition] = removal
         return removals

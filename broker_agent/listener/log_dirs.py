@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from regency.broker_agent.listener.exchange import Exchange, guarded
+from regency.broker_agent.listener.exchange import Building, Exchange, guarded
 from regency.broker_agent.listener.services import Services
 from regency.broker_agent.replication.api import LogDescription, LogDirDescription
 from regency.broker_agent.steps import Steps
@@ -43,7 +43,7 @@ def handle_describe(services: Services, exchange: Exchange) -> None:
     request = exchange.request
 
     def respond(found: list[LogDirDescription]) -> None:
-        guarded(exchange, lambda: exchange.answer(_described(request, found)))
+        guarded(exchange, lambda: exchange.take(partial(_described, request, found)))
 
     services.replicas.describe_log_dirs(_wanted(request.message.topics), respond)
 
@@ -58,13 +58,13 @@ def handle_alter(services: Services, exchange: Exchange) -> None:
     exchange.work(_alter(services, exchange.request))
 
 
-def _alter(services: Services, request: Request) -> Steps[Message]:
+def _alter(services: Services, request: Request) -> Steps[Building]:
     outcomes: dict[TopicPartition, ErrorCode] = {}
     targets = _targets(request.message)
     while some := dict(islice(targets, MOVES_PER_STEP)):
         outcomes.update(services.replicas.alter_log_dirs(some))
         yield
-    return _altered(request, outcomes, outcomes.__getitem__)
+    return partial(_altered, request, outcomes, outcomes.__getitem__)
 
 
 def _targets(message: Message) -> Iterator[tuple[TopicPartition, Path]]:

@@ -93,17 +93,9 @@ class Method(Protocol[RequestT_contra, ResponseT_co]):
         ...
 
 
-class Dial(Protocol):
-    """Makes channels: gRPC, or what stands in for it."""
-
-    def __call__(self, target: str, /, *, options: tuple[tuple[str, int], ...]) -> grpc.Channel:
-        """A channel to `host:port` that has not connected yet."""
-        ...
-
-
-def open_channel(target: str, dial: Dial = grpc.insecure_channel) -> grpc.Channel:
+def open_channel(target: str) -> grpc.Channel:
     """A channel to `host:port`. Connects on first use; the caller closes it."""
-    return dial(target, options=CHANNEL_OPTIONS)
+    return grpc.insecure_channel(target, options=CHANNEL_OPTIONS)
 
 
 def call(method: Method[Request, Reply], request: Request, *, timeout_ms: int, target: str) -> Reply:
@@ -158,9 +150,9 @@ async def call_async(method: Method[Request, Reply], request: Request, *, timeou
 class _Shared:
     """A channel, how many calls run on it, and whether it is the one that calls begin on."""
 
-    def __init__(self, target: str, dial: Dial) -> None:
+    def __init__(self, target: str) -> None:
         self.target = target
-        self.channel = open_channel(target, dial)
+        self.channel = open_channel(target)
         self.calls = 0
 
 
@@ -171,8 +163,7 @@ class RenewedChannel:
     they are, and their channel closes with the last one of them. Any thread.
     """
 
-    def __init__(self, dial: Dial = grpc.insecure_channel) -> None:
-        self._dial = dial
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._newest: _Shared | None = None
         self._open: set[_Shared] = set()
@@ -227,7 +218,7 @@ class RenewedChannel:
         with self._lock:
             before, shared = self._newest, self._newest
             if shared is None or shared.target != target:
-                shared = self._newest = _Shared(target, self._dial)
+                shared = self._newest = _Shared(target)
                 self._open.add(shared)
             shared.calls += 1
         if before is not None and before is not shared:

@@ -58,13 +58,7 @@ class StandIn:
             broker, NO_BROKER_EPOCH, (Endpoint("PLAINTEXT", HOST, 9092), Endpoint("CONTROL", HOST, port)), rack=None
         )
         done = register(
-            self.session,
-            facts,
-            self.session.generation,
-            SessionFile(directory),
-            SystemClock(),
-            threading.Event(),
-            whole=True,
+            self.session, facts, self.session.generation, SessionFile(directory), SystemClock(), threading.Event()
         )
         self._epoch = done.epoch
 

@@ -16,6 +16,7 @@ from regency.broker_agent.listener.stats import Closing
 from regency.broker_agent.loop_meter import MeteredSelector
 from regency.broker_agent.wire.apis import ApiKey
 from regency.broker_agent.wire.codec import (
+    AlterReplicaLogDirsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
     DescribeConfigsRequest,
@@ -95,6 +96,12 @@ def many(api: str, records: bytes) -> tuple[Any, int]:
             data = ProduceRequest.TopicProduceData
             produced = [data.PartitionProduceData(index=n, records=records) for n in range(COUNT)]
             return ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[data(name="t", partition_data=produced)]), 9
+        case "AlterReplicaLogDirs":
+            path = AlterReplicaLogDirsRequest.AlterReplicaLogDir
+            moved = [
+                path.AlterReplicaLogDirTopic(name=f"x{n}", partitions=[0, 1]) for n in range(MAX_ELEMENTS // 3 - 1)
+            ]
+            return AlterReplicaLogDirsRequest(dirs=[path(path="/d", topics=moved)]), 2
         case "Fetch":
             asked = FetchRequest.FetchTopic
             most = range(MAX_ELEMENTS - 1)
@@ -105,7 +112,17 @@ def many(api: str, records: bytes) -> tuple[Any, int]:
 
 @pytest.mark.parametrize(
     "api",
-    ["Metadata", "ListOffsets", "CreateTopics", "DeleteTopics", "ElectLeaders", "DescribeConfigs", "Produce", "Fetch"],
+    [
+        "Metadata",
+        "ListOffsets",
+        "CreateTopics",
+        "DeleteTopics",
+        "ElectLeaders",
+        "DescribeConfigs",
+        "Produce",
+        "Fetch",
+        "AlterReplicaLogDirs",
+    ],
 )
 def test_a_large_request_leaves_the_loop_to_others(serve: Serve, steps: Steps, batch: Batch, api: str) -> None:
     message, version = many(api, batch())

@@ -137,8 +137,7 @@ def test_bounced_member_leads_where_the_leader_died_at_the_same_time(ruled):
         ruled.ensemble.multi(0, [Delete(paths.broker(broker), None)])
     for broker, data in registered.items():
         ruled.agents[broker] = type(ruled.agents[broker])()
-        again = Create(paths.broker(broker), data, ephemeral=True)
-        ruled.ensemble.multi(broker, [again, ruled.mark_of(broker, whole=broker == 1)])
+        ruled.ensemble.multi(broker, [Create(paths.broker(broker), data, ephemeral=True)])
     ruled.settle()
 
     assert ruled.state("t")[:2] == (1, (1,))
