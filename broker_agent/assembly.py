@@ -201,7 +201,7 @@ class Assembly:
         _refuse_without_directory(logs)
         configs = self._make_configs(session, logs)
         await edge.in_contact(lambda: _read_configs(configs, logs))
-        self._registration = registration = self._make_registration(session)
+        self._registration = registration = self._make_registration(session, logs)
         writer = self._make_writer(session, registration)
         edge.start_writer(writer)
         stack.callback(writer.stop)
@@ -255,12 +255,13 @@ class Assembly:
             ),
         )
 
-    def _make_registration(self, session: ZkSession) -> Registration:
+    def _make_registration(self, session: ZkSession, logs: LogManager) -> Registration:
         settings, ports = self._settings, self._ports
         return Registration(
             session,
             lambda: Broker(self._broker_id, NO_BROKER_EPOCH, ports.endpoints(), settings.broker_rack),
             SessionFile(Path(settings.log_dirs[0]), ports.disk),
+            logs.continuity,
             ports.clock,
             ports.zookeeper_worker,
             ports.loop.post,

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from regency.broker_agent.ports import IsrChange
-from regency.model import znode_paths
+from regency.model import znode_paths, znodes
 from regency.model.ids import BrokerEpoch, BrokerId
 from regency.runtime.zk_session import Check, Create, Op, SetData, ZkSession, Znode
 
@@ -39,13 +39,17 @@ Guard = tuple[Check, ...] | Refused
 """What makes a change fail once a member of it has restarted, or why it is not even tried."""
 
 
-def mark(broker: BrokerId, held: Znode | None) -> Op:
+def mark(broker: BrokerId, held: Znode | None, *, whole: bool) -> Op:
     """The part of a registration's multi that says "another incarnation"; `held` is the incarnation's znode as read.
 
-    Should somebody else register meanwhile, it fails: look again.
+    Should somebody else register meanwhile, it fails: look again. `whole`: this broker has lost nothing since. What was
+    lost earlier is said on: no controller may have seen that registration. Before the first there was nothing to lose.
     """
     path = znode_paths.incarnation(broker)
-    return Create(path) if held is None else SetData(path, b"", held.stat.version)
+    if held is None:
+        return Create(path, znodes.encode_incarnation(whole=True, lost_epoch=znodes.NO_LOSS))
+    lost = znodes.decode_incarnation(held.data, epoch=BrokerEpoch(held.stat.mzxid))
+    return SetData(path, znodes.encode_incarnation(whole=whole, lost_epoch=lost), held.stat.version)
 
 
 def guards(session: ZkSession, changes: Sequence[IsrChange], peer_epoch: PeerEpoch) -> list[Guard]:

@@ -122,11 +122,14 @@ def register(
     sessions: SessionFile,
     clock: Clock,
     stopping: threading.Event,
+    *,
+    whole: bool,
 ) -> Registered:
     """Create /brokers/ids/N under the session of that generation; blocks, at most about one session timeout.
 
     With it, all or nothing, the incarnation's znode is written: its mzxid is the epoch of the registration that stands,
-    also after a lost reply, where what is found registered is taken and nothing is written again.
+    also after a lost reply, where what is found registered is taken and nothing is written again. `whole`: this broker
+    has lost nothing of its logs since the registration before.
 
     A registration left by an earlier process of the same log directory is replaced. One of somebody else is waited
     out, and so is one left by ourselves where the directory no longer takes the session's id.
@@ -142,7 +145,7 @@ def register(
         if held is not None and held.stat.ephemeral_owner == session.session_id and session.generation == generation:
             return Registered(generation, BrokerEpoch(held.stat.czxid))
         data = znodes.encode_broker(broker, timestamp_ms=clock.wall_ms())
-        ops: list[Op] = [Create(path, data, ephemeral=True), incarnations.mark(broker.id, incarnation)]
+        ops: list[Op] = [Create(path, data, ephemeral=True), incarnations.mark(broker.id, incarnation, whole=whole)]
         if held is not None:
             if held.stat.ephemeral_owner not in own:
                 if clock.monotonic_ms() >= give_up_ms or stopping.is_set():
@@ -197,6 +200,19 @@ def _taken(broker: BrokerId, held: Znode) -> BrokerIdTaken:
     )
 
 
+class Logs(Protocol):
+    """Says whether the logs are whole. Any thread."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing of them was lost since the last registration."""
+        ...
+
+    def note_registered(self) -> None:
+        """The cluster knows now whether something was. May block."""
+        ...
+
+
 class Later(Protocol):
     """Calls back on the data loop after a while."""
 
@@ -215,6 +231,7 @@ class Registration:
         session: ZkSession,
         broker: Callable[[], Broker],
         sessions: SessionFile,
+        logs: Logs,
         clock: Clock,
         worker: Worker,
         post: Callable[[Callable[[], None]], None],
@@ -225,6 +242,7 @@ class Registration:
         self._session = session
         self._broker = broker
         self._sessions = sessions
+        self._logs = logs
         self._clock = clock
         self._worker = worker
         self._post = post
@@ -284,9 +302,14 @@ class Registration:
         self._busy = True
         generation = self._session.generation
         broker = self._broker()
-        self._worker.submit(
-            lambda: register(self._session, broker, generation, self._sessions, self._clock, self._stopping), self._done
-        )
+        self._worker.submit(lambda: self._enter(broker, generation), self._done)
+
+    def _enter(self, broker: Broker, generation: int) -> Registered:
+        session, logs = self._session, self._logs
+        entered = register(session, broker, generation, self._sessions, self._clock, self._stopping, whole=logs.whole)
+        crash_point("agent.registration.before_continuity")
+        logs.note_registered()
+        return entered
 
     def _tell(self, error: ZkError) -> None:
         """Log why this broker is not registered, once: it is tried again twice a second."""

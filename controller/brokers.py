@@ -16,6 +16,7 @@ from regency.controller.term import Term
 from regency.model.crash_points import crash_point
 from regency.model.facts import Broker, LeaderIsrAndControllerEpoch
 from regency.model.ids import BrokerId, PartitionReplica, TopicPartition
+from regency.model.znodes import NO_LOSS
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +59,7 @@ def read_brokers(term: Term) -> dict[BrokerId, Broker]:
     """
     registered = term.store.registered_brokers()
     term.context.members.update(registered.incarnations)
+    term.context.note_losses(registered.lost_epochs)
     brokers = dict(registered.brokers)
     for broker, epoch in registered.malformed.items():
         known = term.context.brokers.get(broker)
@@ -101,9 +103,10 @@ def on_brokers_changed(term: Term) -> None:
         context.add_broker(new)
     term.batch.brokers_changed()
     crash_point("controller.brokers.before_failures")
-    for failed in (changes.dead, restarted):  # so that who stays as the last one in sync is one that can lead at once
-        if failed:
-            fail_brokers(term, failed)
+    context.returning.update(restarted)
+    if changes.dead or restarted:
+        fail_brokers(term, (*changes.dead, *restarted))
+    context.returning.clear()
     for bounced in changes.bounced:
         context.add_broker(bounced)
         term.batch.brokers_changed()  # again: what was told meanwhile, for the new leaders' sake, left them out
@@ -183,6 +186,15 @@ def tell_leaders(term: Term, changed: Iterable[TopicPartition]) -> None:
         leadership = term.context.leadership(partition)
         assert leadership is not None, "it has just been read"
         term.batch.host((leadership.leader_and_isr.leader,), partition)
+
+
+def judge_losses(context: ControllerContext, mzxids: Mapping[TopicPartition, int]) -> None:
+    """Note which members of ISRs may have lost something since (see `ControllerContext.judge_losses`)."""
+    newest = max(context.lost_epochs.values(), default=NO_LOSS)
+    for partition, mzxid in mzxids.items() if newest > NO_LOSS else ():
+        leadership = context.leadership(partition)
+        if mzxid < newest or (leadership is not None and not leadership.leader_and_isr.has_leader):
+            context.judge_losses(partition, mzxid)
 
 
 def find_bounced(

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import TypeVar
 
+from grpc import insecure_channel
+
 from regency.controller.channels import AgentPort, BrokerRequests, Channels, Connect, Listener, OpenChannels
 from regency.controller.log_questions import LogQuestion
 from regency.controller.messages import Origin
@@ -23,7 +25,7 @@ from regency.model.errors import RegencyError
 from regency.model.facts import Broker, Endpoint
 from regency.model.ids import BrokerEpoch, BrokerId, TopicId, TopicPartition
 from regency.protos import control_pb2 as pb
-from regency.runtime.grpc_channels import Method, RenewedChannel
+from regency.runtime.grpc_channels import Dial, Method, RenewedChannel
 from regency.runtime.grpc_clients import AgentControlClient
 
 logger = logging.getLogger(__name__)
@@ -47,10 +49,10 @@ def unheard(_broker: BrokerId, _waited_ms: int) -> None:
 class GrpcAgent:
     """AgentPort over gRPC."""
 
-    def __init__(self, endpoint: Endpoint, *, timeout_ms: int) -> None:
+    def __init__(self, endpoint: Endpoint, *, timeout_ms: int, dial: Dial = insecure_channel) -> None:
         self._target = f"{endpoint.host}:{endpoint.port}"
         self._timeout_ms = timeout_ms
-        self._channel = RenewedChannel()
+        self._channel = RenewedChannel(dial)
 
     def call(self, message: Message) -> pb.ControlResponse:
         """Send a request and wait for its answer. Raises RpcFailed."""

@@ -21,7 +21,7 @@ from regency.controller.store_access import (
     WriteResult,
     result_of,
 )
-from regency.controller.store_members import Incarnation, read_incarnations
+from regency.controller.store_members import Incarnation, read_incarnations, read_losses
 from regency.controller.tallies import Tallies
 from regency.model import znode_paths as paths
 from regency.model import znodes
@@ -47,6 +47,10 @@ class Registered(msgspec.Struct, frozen=True):
     brokers: Mapping[BrokerId, Broker]
     malformed: Mapping[BrokerId, BrokerEpoch]
     incarnations: Mapping[BrokerId, Incarnation]
+    lost_epochs: Mapping[BrokerId, BrokerEpoch]
+    """Before which registration each may have lost something of its logs last: before this, if it does not say."""
+    epochs: Mapping[BrokerId, BrokerEpoch]
+    """Under which each is registered, malformed ones among them."""
 
 
 class TopicsRead(msgspec.Struct, frozen=True):
@@ -101,7 +105,8 @@ class ClusterStore:
             except ZnodeMalformed as error:
                 malformed[broker] = epoch
                 self.access.report(error, znode)
-        return Registered(brokers, malformed, incarnations)
+        epochs = {**{broker: each.epoch for broker, each in brokers.items()}, **malformed}
+        return Registered(brokers, malformed, incarnations, read_losses(self.access, incarnations, epochs), epochs)
 
     def topic_names(self) -> tuple[str, ...]:
         """Names of the topics that have a znode, sorted. One that cannot name a folder is reported and left out."""

@@ -17,11 +17,13 @@ from regency.controller.states import PartitionState, ReplicaState
 from regency.controller.topic_entry import ReplicaStates, TopicEntry
 from regency.model.facts import (
     Broker,
+    LeaderAndIsr,
     LeaderIsrAndControllerEpoch,
     ReplicaAssignment,
     TopicAssignment,
 )
 from regency.model.ids import ZERO_TOPIC_ID, BrokerEpoch, BrokerId, PartitionReplica, TopicId, TopicPartition
+from regency.model.znodes import NO_LOSS
 
 T = TypeVar("T")
 
@@ -47,6 +49,12 @@ class ControllerContext:
         """When brokers that shut down are taken to stay, if they are still there; monotonic."""
         self.offline_replicas: dict[BrokerId, set[TopicPartition]] = {}
         """Replicas on live brokers that do not work: their directory failed, or the broker restarted unnoticed."""
+        self.returning: set[BrokerId] = set()
+        """Brokers that restarted, while what that means for their replicas is handled: then they take part again."""
+        self.lost_epochs: dict[BrokerId, BrokerEpoch] = {}
+        """Before which registration each broker may have lost something of its logs last."""
+        self.unsure: dict[BrokerId, set[TopicPartition]] = {}
+        """Partitions that have a broker in the ISR which may have lost something of them since it was in sync."""
         self.topics: dict[str, TopicEntry] = {}
         self.partition_count = 0
         self.topics_to_delete: set[str] = set()
@@ -102,6 +110,43 @@ class ControllerContext:
         """Let no broker take part that is not registered under the epoch it is known by; `epochs` are those of now."""
         self.restarted = {each for each, broker in self.brokers.items() if epochs.get(each) != broker.epoch}
         self._refresh_usable()
+
+    def note_losses(self, lost_epochs: Mapping[BrokerId, BrokerEpoch]) -> None:
+        """Take in what registrations say of losses: who has a newer one than was known is unsure of all it has.
+
+        It registered with that: what the registration says that is known already is no news.
+        """
+        registered = {each: broker.epoch for each, broker in self.brokers.items()}
+        news = [
+            each
+            for each, epoch in lost_epochs.items()
+            if epoch > max(self.lost_epochs.get(each, NO_LOSS), registered.get(each, NO_LOSS))
+        ]
+        self.lost_epochs.update(lost_epochs)
+        for broker in news:
+            for partition in self.partitions_on((broker,)):
+                leadership = self.leadership(partition)
+                if leadership is not None and broker in leadership.leader_and_isr.isr:
+                    self.unsure.setdefault(broker, set()).add(partition)
+
+    def judge_losses(self, partition: TopicPartition, mzxid: int) -> None:
+        """Note which members may have lost something, of a state that was read: its last write has this zxid.
+
+        Who was in sync with a leader had all of it. Without a leader, the write may have kept one that had lost some.
+        """
+        leadership = self.leadership(partition)
+        assert leadership is not None, "it has just been read"
+        now = leadership.leader_and_isr
+        since = mzxid if now.has_leader else NO_LOSS
+        for member in now.isr:
+            if self.lost_epochs.get(member, NO_LOSS) > since:
+                self.unsure.setdefault(member, set()).add(partition)
+
+    def unsure_members(self, partition: TopicPartition) -> tuple[BrokerId, ...]:
+        """Brokers in its ISR that may have lost something since they were in sync; none while it is led."""
+        if not self.unsure:
+            return ()
+        return tuple([broker for broker in sorted(self.unsure) if partition in self.unsure[broker]])
 
     def steady(self, isr: tuple[BrokerId, ...]) -> tuple[BrokerId, ...]:
         """Members that are registered as they are known here."""
@@ -201,8 +246,8 @@ class ControllerContext:
             for partition in partitions:
                 self.reassigning.pop(partition, None)
                 self.deleting.pop(partition, None)
-            for offline in self.offline_replicas.values():
-                offline.difference_update(partitions)
+            for those in (*self.offline_replicas.values(), *self.unsure.values()):
+                those.difference_update(partitions)
         self.topics_to_delete.discard(topic)
         self.topics_deletion_started.discard(topic)
         self.topics_ineligible.pop(topic, None)
@@ -293,6 +338,16 @@ class ControllerContext:
         entry.leadership[partition.partition] = leadership
         entry.changes += 1
         self.touched[partition.topic] = None
+        if self.unsure:
+            self._settle(partition, leadership.leader_and_isr)
+
+    def _settle(self, partition: TopicPartition, now: LeaderAndIsr) -> None:
+        """Who leads has what is committed from now on, and who is in sync with it."""
+        for broker in self.unsure_members(partition):
+            if now.has_leader or broker not in now.isr:
+                self.unsure[broker].discard(partition)
+                if not self.unsure[broker]:
+                    del self.unsure[broker]
 
     def set_leaderships(self, read: Mapping[TopicPartition, LeaderIsrAndControllerEpoch]) -> None:
         """Note what many state znodes hold."""

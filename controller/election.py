@@ -28,7 +28,9 @@ class ElectionKind(Enum):
 UNCLEAN: Final = "unclean"
 REASSIGN: Final = "reassign"
 """The step of a reassignment that gives its partition another leader; no election of its own."""
-ELECTED_BECAUSE: Final = ("offline", REASSIGN, "preferred", "controlled_shutdown", UNCLEAN)
+RESTARTED: Final = "restarted"
+"""All who were in sync have restarted after a loss, and another replica has more: nothing is lost by its election."""
+ELECTED_BECAUSE: Final = ("offline", REASSIGN, "preferred", "controlled_shutdown", RESTARTED, UNCLEAN)
 """What elections are counted by."""
 
 
@@ -50,29 +52,69 @@ class Election(msgspec.Struct, frozen=True):
     isr: tuple[BrokerId, ...]
     why: str
     unclean: bool = False
-    """The leader was not in sync: records acknowledged before may be lost."""
+    """The leader was not in sync, and who was may have more: records acknowledged before may be lost."""
+    restarted: bool = False
+    """The leader was not in sync, but has all that is left with those who were."""
 
 
 def elected_because(kind: ElectionKind, election: Election) -> str:
     """What an election is counted as, one of ELECTED_BECAUSE."""
     if election.unclean:
         return UNCLEAN
+    if election.restarted:
+        return RESTARTED
     counted: str = (ElectionKind.OFFLINE if kind is ElectionKind.LONGEST_LOG else kind).value
     return counted
 
 
-def elect_offline(assignment: Sequence[BrokerId], isr: Sequence[BrokerId], online: Collection[BrokerId]) -> Election:
+def elect_offline(
+    assignment: Sequence[BrokerId],
+    isr: Sequence[BrokerId],
+    online: Collection[BrokerId],
+    unsure: Collection[BrokerId] = (),
+) -> Election:
     """Elect for a partition without a working leader: the first assigned replica that is online and in sync.
 
-    The ISR shrinks to its online members. Source: OfflinePartitionLeaderElection.
+    The ISR shrinks to its online members. Those who are `unsure`, because they may have lost something since they were
+    in sync, are none of them; see `elect_restarted`. Source: OfflinePartitionLeaderElection.
     """
-    online_isr = tuple(replica for replica in isr if replica in online)
+    online_isr = tuple(replica for replica in isr if replica in online and replica not in unsure)
     for replica in assignment:
         if replica in online_isr:
             return Election(replica, online_isr, f"first live replica of {list(assignment)} that is in sync")
     if online_isr:
         return Election(None, tuple(isr), f"no live member of the ISR {list(isr)} is assigned")
+    if any(replica in online for replica in isr):
+        return Election(None, tuple(isr), f"all live members of the ISR {list(isr)} restarted after a loss")
     return Election(None, tuple(isr), f"no member of the ISR {list(isr)} is live")
+
+
+def elect_restarted(
+    assignment: Sequence[BrokerId],
+    isr: Sequence[BrokerId],
+    online: Collection[BrokerId],
+    ends: Mapping[BrokerId, LogEnd | None],
+) -> Election:
+    """Elect where all who are in sync may have lost something: the live replica with the longest log leads alone.
+
+    One that is not in sync leads only where its log is known to be longer than that of a member: it has all then that
+    the member still has, as both are parts of one log, and more of what was committed. Source: KIP-966's recovery.
+    """
+    members = [replica for replica in assignment if replica in isr and replica in online]
+    lost = f"all of the ISR {list(isr)} restarted after a loss"
+    if not members:
+        return Election(None, tuple(isr), f"{lost}, and none of it is live and assigned")
+    others = [replica for replica in assignment if replica in online and replica not in members]
+    known = {replica: end for replica in (*members, *others) if (end := ends.get(replica)) is not None}
+    if not others:
+        leader, rule = members[0], f"no other replica of {list(assignment)} is live"
+    elif known.keys().isdisjoint(members):
+        leader, rule = members[0], f"{members[0]} does not tell how far its log goes"
+    else:
+        leader = max(known, key=lambda replica: known[replica][:2])
+        rest = [_told(replica, known.get(replica)) for replica in (*members, *others) if replica != leader]
+        rule = f"the longest log of the live replicas is that of {_told(leader, known[leader])}; {', '.join(rest)}"
+    return Election(leader, (leader,), f"restarted: {lost}; {rule}", restarted=leader not in isr)
 
 
 def elect_unclean(
@@ -196,21 +238,31 @@ class IsrRemoval(msgspec.Struct, frozen=True):
 
 
 def remove_from_isr(
-    assignment: Sequence[BrokerId], leader: BrokerId, isr: Sequence[BrokerId], offline: Collection[BrokerId]
+    assignment: Sequence[BrokerId],
+    leader: BrokerId,
+    isr: Sequence[BrokerId],
+    offline: Collection[BrokerId],
+    *,
+    back: Collection[BrokerId] = (),
+    unsure: Collection[BrokerId] = (),
 ) -> IsrRemoval | None:
     """Leader and ISR once the replicas `offline` are out; None where none of them is in the ISR and so nothing changes.
 
-    A leader that goes leaves the partition without one. The ISR never becomes empty: if all of it goes, the last known
-    leader stays in it, as it has every committed record; if that is not known, the first of the assignment in it.
+    A leader that goes leaves the partition without one. The ISR never becomes empty: if all of it goes, one stays that
+    has every committed record. That is who restarted and is `back` already; else who is gone, and may return with all
+    of it; and last who is `unsure`, because it may have lost something. Of those it is the last known leader, or the
+    first of the assignment.
     """
     gone = [replica for replica in isr if replica in offline]
     if not gone and leader not in offline:
         return None
     remaining = tuple([replica for replica in isr if replica not in offline])
     new_leader = NO_LEADER if leader in offline else leader
-    if remaining or not isr:
+    may_return = any(replica not in unsure for replica in gone)
+    if not isr or (remaining and not (may_return and set(unsure).issuperset(remaining))):
         return IsrRemoval(new_leader, remaining or tuple(isr), f"{gone} went offline")
-    kept = leader if leader in isr else next((replica for replica in assignment if replica in isr), isr[0])
+    order = [leader, *assignment, *isr]
+    kept = min(isr, key=lambda replica: (replica in unsure, replica not in back, order.index(replica)))
     if (kept,) == tuple(isr) and new_leader == leader:
         return None
     return IsrRemoval(new_leader, (kept,), f"{gone} went offline; {kept} is kept as the last known to be in sync")

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping
 from itertools import islice
 
-from regency.controller.brokers import bring_online, find_bounced, read_brokers
+from regency.controller.brokers import bring_online, find_bounced, judge_losses, read_brokers
 from regency.controller.config_changes import look_after_notifications
 from regency.controller.invariants import violations
 from regency.controller.leader_balance import begin_balancing
@@ -57,9 +57,9 @@ def take_over(term: Term, phases: Phases) -> None:
     if not bounced:  # else the first request to a bounced broker would leave out what it is about to host again
         term.hand_over_leaders(len(offline))
     crash_point("controller.failover.before_isr_shrinks")
-    # The dead leave first: who is kept as the last one in sync is then a bounced one, which can lead at once.
-    term.replicas.handle([each for each in offline if each.broker not in bounced], ReplicaState.OFFLINE)
-    term.replicas.handle([each for each in offline if each.broker in bounced], ReplicaState.OFFLINE)
+    term.context.returning.update(bounced)
+    term.replicas.handle(offline, ReplicaState.OFFLINE)
+    term.context.returning.clear()
     if bounced:
         for broker_id in bounced:
             term.context.clear_offline(broker_id)
@@ -90,6 +90,7 @@ def _load(term: Term, phases: Phases) -> Mapping[TopicPartition, int]:
     crash_point("controller.failover.after_topics_read")
     read = term.store.read_states(list(context.partitions()))
     context.set_leaderships(read.states)
+    judge_losses(context, read.mzxids)
     phases.mark("states")
     crash_point("controller.failover.after_states_read")
     load_deletions(term)

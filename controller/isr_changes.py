@@ -38,7 +38,9 @@ def judge_isrs(term: Term, named: Iterable[TopicPartition] = ()) -> None:
     read, term.context.unjudged = term.context.unjudged, {}
     judged = {each: mzxid for each, mzxid in read.items() if _is_known(term, each)}
     bounced = _mark_bounced(term, judged)
+    term.context.returning.update(bounced)
     take_offline(term, _gone_members(term, judged))
+    term.context.returning.clear()
     _let_return(term, bounced)
     finish(term, dict.fromkeys((*judged, *named)))
 

@@ -7,7 +7,7 @@ state znode changed meanwhile are read again and decided again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import islice
 
 from regency.controller.cluster_store import LAST_LEADER_EPOCH, ClusterStore
@@ -16,10 +16,12 @@ from regency.controller.decisions import DecisionLog, Outcome
 from regency.controller.election import (
     Election,
     ElectionKind,
+    LogEnd,
     Recovery,
     elect_for_shutdown,
     elect_offline,
     elect_preferred,
+    elect_restarted,
     elect_unclean,
     elect_without_state,
     elected_because,
@@ -34,6 +36,11 @@ from regency.model.facts import LeaderAndIsr, LeaderIsrAndControllerEpoch, Repli
 from regency.model.ids import LARGEST_LEAP, BrokerId, LeaderEpoch, TopicPartition, ZkVersion
 
 logger = logging.getLogger(__name__)
+
+Elect = Callable[
+    [Sequence[BrokerId], Sequence[BrokerId], Collection[BrokerId], Mapping[BrokerId, LogEnd | None]], Election
+]
+"""Elects by assignment, ISR, who is online, and how far logs go."""
 
 ROUNDS = 10
 """How often a decision is made again because its znode changed, before it is left to a later event."""
@@ -341,29 +348,42 @@ class PartitionStateMachine:
                 elections[partition] = election
                 continue
             failed[partition] = election.why
-            if kind in (ElectionKind.OFFLINE, ElectionKind.LONGEST_LOG):
+            if kind not in (ElectionKind.OFFLINE, ElectionKind.LONGEST_LOG):
+                continue
+            if not self._may_be_restarted(partition, leadership.leader_and_isr):
                 without_isr.append(partition)
+            elif (leader := self._elect_longest(partition, kind, elect_restarted, forced=unclean)) is not None:
+                elections[partition] = leader
+                del failed[partition]
         for partition in without_isr if unclean else self._leave.among(without_isr):
-            leader = self._elect_unclean(partition, kind, forced=unclean)
+            leader = self._elect_longest(partition, kind, elect_unclean, forced=unclean)
             if leader is not None:
                 elections[partition] = leader
                 del failed[partition]
         return elections
 
-    def _elect_unclean(self, partition: TopicPartition, kind: ElectionKind, *, forced: bool) -> Election | None:
-        """Elect one that is not in sync; None where nobody can be, or where it must be asked first who shall be."""
+    def _may_be_restarted(self, partition: TopicPartition, now: LeaderAndIsr) -> bool:
+        """Whether a member of the ISR lives and none can return with more: all restarted after a loss."""
+        online, unsure = self._context.online(partition), self._context.unsure_members(partition)
+        return set(unsure).issuperset(now.isr) and any(member in online for member in now.isr)
+
+    def _elect_longest(
+        self, partition: TopicPartition, kind: ElectionKind, elect: Elect, *, forced: bool
+    ) -> Election | None:
+        """Elect by how far logs go; None where nobody can be, or where it must be asked first who shall be."""
         context = self._context
         leadership = context.leadership(partition)
         assert leadership is not None, "it was decided about before"
         replicas, isr = context.assignment(partition).replicas, leadership.leader_and_isr.isr
         online = context.online(partition)
-        if any(member in online for member in isr):
+        unsure = context.unsure_members(partition)
+        if any(member in online and member not in unsure for member in isr):
             return None  # not assigned: nothing but a reassignment or a strange hand does that
         if kind is not ElectionKind.LONGEST_LOG and sum(replica in online for replica in replicas) > 1:
             self._undecided[partition] = forced or self._undecided.get(partition, False)
             return None
         inquiry = context.inquiries.get(partition)
-        election = elect_unclean(replicas, isr, online, {} if inquiry is None else inquiry.ends)
+        election = elect(replicas, isr, online, {} if inquiry is None else inquiry.ends)
         return None if election.leader is None else election
 
     def _elect_one(self, partition: TopicPartition, now: LeaderAndIsr, kind: ElectionKind) -> Election:
@@ -372,7 +392,7 @@ class PartitionStateMachine:
         online = context.online(partition)
         match kind:
             case ElectionKind.OFFLINE | ElectionKind.LONGEST_LOG:
-                return elect_offline(assignment.replicas, now.isr, online)
+                return elect_offline(assignment.replicas, now.isr, online, context.unsure_members(partition))
             case ElectionKind.PREFERRED:
                 return elect_preferred(assignment.replicas, now.isr, online)
             case ElectionKind.CONTROLLED_SHUTDOWN:
@@ -454,8 +474,8 @@ def note_restarts(context: ControllerContext, store: ClusterStore, results: Iter
     if any(result.code is WriteCode.RESTARTED for result in results):
         crash_point("controller.restarts.before_look")
         registered = store.registered_brokers()
-        present = {broker: each.epoch for broker, each in registered.brokers.items()}
-        context.note_restarts({**present, **registered.malformed})
+        context.note_losses(registered.lost_epochs)
+        context.note_restarts(registered.epochs)
 
 
 def refresh_leadership(
@@ -474,6 +494,7 @@ def refresh_leadership(
     for partition, state in read.states.items():
         if context.leadership(partition) != state:
             context.set_leadership(partition, state)
+            context.judge_losses(partition, read.mzxids[partition])
             changed[partition] = read.mzxids[partition]
     context.unjudged.update(changed)
     return changed

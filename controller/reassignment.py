@@ -90,7 +90,7 @@ def _decide(term: Term, partition: TopicPartition, target: Target) -> Step | Non
         target,
         NO_LEADER if now is None else now.leader,
         () if now is None else context.steady(now.isr),
-        context.online(partition),
+        frozenset(context.online(partition)).difference(context.unsure_members(partition)),
     )
 
 

@@ -164,8 +164,14 @@ class ReplicaStateMachine:
                 continue
             now = leadership.leader_and_isr
             replicas = self._context.assignment(partition).replicas
-            offline = {*going[partition], *self._context.restarted}
-            removal = remove_from_isr(replicas, now.leader, now.isr, offline)
+            removal = remove_from_isr(
+                replicas,
+                now.leader,
+                now.isr,
+                {*going[partition], *self._context.restarted},
+                back=self._context.returning,
+                unsure=self._context.unsure_members(partition),
+            )
             if removal is not None:
                 removals[partition] = removal
         return removals

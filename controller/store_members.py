@@ -5,20 +5,27 @@ Each registration writes the broker's znode in /brokers/incarnations, in the sam
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import msgspec
 
 from regency.controller.store_access import StoreAccess, WriteCode, WriteResult, result_of
 from regency.model import znode_paths as paths
+from regency.model import znodes
 from regency.model.ids import BrokerEpoch, BrokerId, ZkVersion
 from regency.runtime.fenced import FencedItem
 from regency.runtime.zk_session import Delete
 
 
 class Incarnation(msgspec.Struct, frozen=True):
-    """A broker's newest registration that marks an incarnation: its broker epoch, and what a write can check."""
+    """A broker's newest registration that marks an incarnation: its broker epoch, and what a write can check.
+
+    `lost_epoch`: the last registration before which it may have lost something of its logs.
+    """
 
     epoch: BrokerEpoch
     version: ZkVersion
+    lost_epoch: BrokerEpoch
 
 
 def read_incarnations(access: StoreAccess) -> dict[BrokerId, Incarnation]:
@@ -27,14 +34,31 @@ def read_incarnations(access: StoreAccess) -> dict[BrokerId, Incarnation]:
     From now on the controller's writes are guarded by them (see `StoreAccess.guards`).
     """
     numbers = (paths.parse_number(name) for name in access.children(paths.INCARNATIONS))
-    brokers = [BrokerId(number) for number in numbers if number is not None]
-    found = access.read_many([paths.incarnation(broker) for broker in brokers])
-    incarnations = {
-        broker: Incarnation(BrokerEpoch(znode.stat.mzxid), ZkVersion(znode.stat.version))
-        for broker, znode in zip(brokers, found, strict=True)
-        if znode is not None
-    }
+    incarnations = _read(access, [BrokerId(number) for number in numbers if number is not None])
     access.know_incarnations({broker: each.version for broker, each in incarnations.items()})
+    return incarnations
+
+
+def read_losses(
+    access: StoreAccess, incarnations: Mapping[BrokerId, Incarnation], epochs: Mapping[BrokerId, BrokerEpoch]
+) -> dict[BrokerId, BrokerEpoch]:
+    """Before which registration each broker may have lost something last; of `epochs`, registered now, if unsaid.
+
+    Where a registration is newer than the incarnation that was read, it came in between: what it says is read now.
+    """
+    newer = [each for each, epoch in epochs.items() if each not in incarnations or incarnations[each].epoch < epoch]
+    said = {**incarnations, **_read(access, newer)}
+    unsaid = {each: epochs[each] for each in newer if each not in said or said[each].epoch < epochs[each]}
+    return {**{broker: each.lost_epoch for broker, each in said.items()}, **unsaid}
+
+
+def _read(access: StoreAccess, brokers: Sequence[BrokerId]) -> dict[BrokerId, Incarnation]:
+    incarnations = {}
+    for broker, znode in zip(brokers, access.read_many([paths.incarnation(each) for each in brokers]), strict=True):
+        if znode is not None:
+            epoch = BrokerEpoch(znode.stat.mzxid)
+            lost_epoch = znodes.decode_incarnation(znode.data, epoch=epoch)
+            incarnations[broker] = Incarnation(epoch, ZkVersion(znode.stat.version), lost_epoch)
     return incarnations
 
 

@@ -43,6 +43,11 @@ class Disk(Protocol):
         """How many descriptors this process may have at once."""
         ...
 
+    @property
+    def boot_id(self) -> str:
+        """Tells one boot of the machine from the next: what was written lasts at least as long. Empty: not known."""
+        ...
+
     def open(self, path: Path) -> int:
         """A descriptor to read and write the file at `path`, which is created empty where it is missing."""
         ...
@@ -147,6 +152,14 @@ class OsDisk:
     def max_open_files(self) -> int:
         """The process's soft limit."""
         return limit()
+
+    @property
+    def boot_id(self) -> str:
+        """The kernel's, where it is Linux."""
+        try:
+            return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+        except (OSError, ValueError):
+            return ""
 
     def open(self, path: Path) -> int:
         """As the port says."""

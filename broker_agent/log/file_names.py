@@ -28,6 +28,8 @@ HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 LOCK: Final = ".lock"
 META_PROPERTIES: Final = "meta.properties"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+BOOT: Final = "boot"
+"""Under which boot of the machine the directory is written to; ours alone."""
 
 MAX_NAME_BYTES: Final = 255
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID
 
+from regency.broker_agent.log.continuity import NO_TRACES, Traces, read_traces
 from regency.broker_agent.log.disk import Disk
 from regency.broker_agent.log.duplicates import settle_duplicates
 from regency.broker_agent.log.errors import LogDirInvalid
@@ -42,6 +43,7 @@ class OpenedDirectory(NamedTuple):
     deleted: list[Path]
     """Directories of deleted logs, to be removed."""
     high_watermarks: dict[TopicPartition, Offset]
+    traces: Traces = NO_TRACES
 
 
 def open_directories(
@@ -78,6 +80,7 @@ def _find(disk: Disk, directory: LogDirectory, broker_id: BrokerId, cluster_id: 
         directory.lock()
         directory.claim(broker_id, cluster_id)
         clean = directory.take_clean_marker()
+        found = found._replace(traces=read_traces(directory, marker=clean))
         recovery_points = directory.read_checkpoint(directory.recovery_points)
         log_starts = directory.read_checkpoint(directory.log_start_offsets)
         for name in disk.names_in(directory.path):
@@ -137,7 +140,7 @@ def _with_high_watermarks(found: FoundInDirectory, opened: Sequence[LogParts | N
             parts = [each for each in opened if each is not None]
             logs = [each for each in parts if each.directory not in are_future]
             futures = [each for each in parts if each.directory in are_future]
-            return OpenedDirectory(directory, logs, futures, found.deleted, marks)
+            return OpenedDirectory(directory, logs, futures, found.deleted, marks, found.traces)
     return OpenedDirectory(directory, [], [], found.deleted, {})
 
 

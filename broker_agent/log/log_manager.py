@@ -14,6 +14,7 @@ from types import MappingProxyType
 from uuid import UUID, uuid4
 
 from regency.broker_agent.log.background import BackgroundSync, Trash
+from regency.broker_agent.log.continuity import Continuity, are_whole
 from regency.broker_agent.log.directory_logs import DirectoryLogs
 from regency.broker_agent.log.disk import Disk, OsDisk
 from regency.broker_agent.log.errors import LogBusy, LogDamaged, LogStorageError
@@ -56,6 +57,12 @@ class LogManager:
         self._on_dir_failure = on_dir_failure
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._directories: dict[LogDirectory, DirectoryLogs] = {}
+        directories = [found.directory for found in opened]
+        paths = [str(directory.path) for directory in directories]
+        self.continuity = Continuity(
+            directories, whole=are_whole([found.traces for found in opened], paths, services.disk.boot_id)
+        )
+        """Whether something was lost before the start."""
         self._preferred: dict[TopicPartition, Path] = {}
         """Directories in which logs are to be made that are not there yet."""
         self.futures = FutureLogs(self._directories, self._logs, services)
@@ -450,4 +457,5 @@ class LogManager:
                 self._logs.pop(topic_partition, None)  # nothing is in there once everything was closed
             log.abandon()
         self._directories[directory].logs.clear()
+        self.continuity.break_off()
         self._on_dir_failure(directory.path, directory.failure or "")

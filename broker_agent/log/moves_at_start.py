@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from regency.broker_agent.log.continuity import NO_TRACES, Traces
 from regency.broker_agent.log.disk import Disk
 from regency.broker_agent.log.file_names import DirectoryKind, parse_future, replaced_name
 from regency.broker_agent.log.log_directory import LogDirectory
@@ -29,6 +30,7 @@ class FoundInDirectory(NamedTuple):
     futures: list[FoundLog]
     deleted: list[Path]
     """Directories of deleted logs, to be removed."""
+    traces: Traces = NO_TRACES
 
 
 def settle_moves(disk: Disk, found: Sequence[FoundInDirectory]) -> None:

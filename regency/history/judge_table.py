@@ -89,7 +89,10 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     lossy_replicas: int = 0
     """Most replicas that had lost their unsynced tails at one time, before they were back in the ISR."""
     whole_isr_lossy: bool = False
-    """Whether the whole ISR was among them at some time, be it one replica: who has the records may not lead then."""
+    """Whether the whole ISR was among them, be it one replica, and nobody who had the records could be asked for them.
+
+    Else the longest log led (docs/durability.md), and nothing may be lost.
+    """
     epoch_bumps: int = 0
 
 
@@ -100,7 +103,10 @@ class Cause(StrEnum):
     RETRIES_IN_FLIGHT = "a plain producer sends again, with more than one request under way"
     LEADER_CHANGE = "the leader changed"
     ANY_LOSSY_CRASH = "a replica lost its unsynced tail"
-    LOSSY_CRASHES = "more than min.insync.replicas - 1 replicas, or the whole ISR, lost their unsynced tails at a time"
+    LOSSY_CRASHES = (
+        "more than min.insync.replicas - 1 replicas lost their unsynced tails at a time, or the whole ISR, and nobody "
+        "with the records could be asked"
+    )
     UNCLEAN_ELECTION = "a replica outside the ISR was elected"
     EPOCH_BUMP = "an idempotent producer bumped its epoch with sends unanswered (known hole)"
     UNSEEN_EPOCHS = "the history does not follow the producers' epochs"

@@ -172,7 +172,7 @@ class LossyCrash(msgspec.Struct, frozen=True, tag_field="op", tag="lossy_crash")
     replicas: int
     """Replicas of the partition that lost their tails and have not come back into the ISR since, this one included."""
     in_sync: int
-    """Members of the ISR when it happened, the crashed ones included."""
+    """Members of the ISR when it happened, crashed ones included, and others with logs as long that can be asked."""
 
 
 class LeaderChanged(msgspec.Struct, frozen=True, tag_field="op", tag="leader_changed"):

@@ -22,22 +22,26 @@ from regency.model.znodes_admin import (
     encode_preferred_election,
 )
 from regency.model.znodes_brokers import (
+    NO_LOSS,
     ProducerIdBlock,
     decode_broker,
     decode_cluster_id,
     decode_controller,
     decode_controller_epoch,
+    decode_incarnation,
     decode_producer_id_block,
     encode_broker,
     encode_cluster_id,
     encode_controller,
     encode_controller_epoch,
+    encode_incarnation,
     encode_producer_id_block,
     new_cluster_id,
 )
 from regency.model.znodes_topics import decode_state, decode_topic, encode_state, encode_topic
 
 __all__ = [
+    "NO_LOSS",
     "ProducerIdBlock",
     "decode_asked_moves",
     "decode_broker",
@@ -46,6 +50,7 @@ __all__ = [
     "decode_config_change",
     "decode_controller",
     "decode_controller_epoch",
+    "decode_incarnation",
     "decode_isr_change",
     "decode_log_dir_event",
     "decode_preferred_election",
@@ -59,6 +64,7 @@ __all__ = [
     "encode_config_change",
     "encode_controller",
     "encode_controller_epoch",
+    "encode_incarnation",
     "encode_isr_change",
     "encode_log_dir_event",
     "encode_preferred_election",

@@ -18,6 +18,9 @@ from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch, ProducerId
 from regency.model.topic_ids import encode_uuid
 from regency.model.znode_json import INT_MAX, LONG_MAX, Id, check_utf8, merge_fields, read_json
 
+NO_LOSS = BrokerEpoch(0)
+"""Where no registration of a broker came after a loss."""
+
 _DECIMAL = re.compile(rb"0|[1-9][0-9]{0,18}")
 
 
@@ -40,6 +43,13 @@ class _BrokerJson(msgspec.Struct):
     rack: str | None = None
 
 
+class _IncarnationJson(msgspec.Struct):
+    """Version 1: whether the logs were whole, and else which registration came after a loss last."""
+
+    whole: bool
+    lost_epoch: Annotated[BrokerEpoch, msgspec.Meta(ge=0, le=LONG_MAX)] = NO_LOSS
+
+
 class _ControllerJson(msgspec.Struct):
     """Versions 1 and 2; 2 added kraftControllerEpoch."""
 
@@ -58,6 +68,7 @@ class _ProducerIdBlockJson(msgspec.Struct):
 
 
 _broker_decoder = msgspec.json.Decoder(_BrokerJson)
+_incarnation_decoder = msgspec.json.Decoder(_IncarnationJson)
 _controller_decoder = msgspec.json.Decoder(_ControllerJson)
 _cluster_id_decoder = msgspec.json.Decoder(_ClusterIdJson)
 _producer_ids_decoder = msgspec.json.Decoder(_ProducerIdBlockJson)
@@ -110,6 +121,26 @@ def decode_broker(path: str, data: bytes, *, id: BrokerId, epoch: BrokerEpoch) -
     if not endpoints:
         raise ZnodeMalformed(path, "endpoints: empty")
     return Broker(id, epoch, tuple(endpoints), content.rack)
+
+
+def encode_incarnation(*, whole: bool, lost_epoch: BrokerEpoch) -> bytes:
+    """Content of /brokers/incarnations/N. `whole`: nothing was lost since the registration before (see `decode`).
+
+    `lost_epoch`: the last of the earlier registrations before which something may have been lost, or NO_LOSS.
+    """
+    return msgspec.json.encode({"version": 1, "whole": whole, "lost_epoch": lost_epoch})
+
+
+def decode_incarnation(data: bytes, *, epoch: BrokerEpoch) -> BrokerEpoch:
+    """The broker's last registration before which it may have lost records it had written; NO_LOSS for none.
+
+    `epoch` is the registration that wrote `data`. One that does not say counts as one after a loss: an older agent's.
+    """
+    try:
+        content = _incarnation_decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return epoch
+    return min(content.lost_epoch, epoch) if content.whole else epoch
 
 
 def encode_controller(broker: BrokerId, *, timestamp_ms: int) -> bytes:

@@ -93,9 +93,17 @@ class Method(Protocol[RequestT_contra, ResponseT_co]):
         ...
 
 
-def open_channel(target: str) -> grpc.Channel:
+class Dial(Protocol):
+    """Makes channels: gRPC, or what stands in for it."""
+
+    def __call__(self, target: str, /, *, options: tuple[tuple[str, int], ...]) -> grpc.Channel:
+        """A channel to `host:port` that has not connected yet."""
+        ...
+
+
+def open_channel(target: str, dial: Dial = grpc.insecure_channel) -> grpc.Channel:
     """A channel to `host:port`. Connects on first use; the caller closes it."""
-    return grpc.insecure_channel(target, options=CHANNEL_OPTIONS)
+    return dial(target, options=CHANNEL_OPTIONS)
 
 
 def call(method: Method[Request, Reply], request: Request, *, timeout_ms: int, target: str) -> Reply:
@@ -150,9 +158,9 @@ async def call_async(method: Method[Request, Reply], request: Request, *, timeou
 class _Shared:
     """A channel, how many calls run on it, and whether it is the one that calls begin on."""
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, dial: Dial) -> None:
         self.target = target
-        self.channel = open_channel(target)
+        self.channel = open_channel(target, dial)
         self.calls = 0
 
 
@@ -163,7 +171,8 @@ class RenewedChannel:
     they are, and their channel closes with the last one of them. Any thread.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, dial: Dial = grpc.insecure_channel) -> None:
+        self._dial = dial
         self._lock = threading.Lock()
         self._newest: _Shared | None = None
         self._open: set[_Shared] = set()
@@ -218,7 +227,7 @@ class RenewedChannel:
         with self._lock:
             before, shared = self._newest, self._newest
             if shared is None or shared.target != target:
-                shared = self._newest = _Shared(target)
+                shared = self._newest = _Shared(target, self._dial)
                 self._open.add(shared)
             shared.calls += 1
         if before is not None and before is not shared:

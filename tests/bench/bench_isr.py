@@ -50,7 +50,7 @@ def registered(connect_string: str, broker: BrokerId, directory: Path) -> tuple[
     endpoint = Endpoint("PLAINTEXT", "here", 9092)
     facts = Broker(broker, NO_BROKER_EPOCH, (endpoint,))
     sessions = SessionFile(directory)
-    done = register(session, facts, session.generation, sessions, SystemClock(), threading.Event())
+    done = register(session, facts, session.generation, sessions, SystemClock(), threading.Event(), whole=True)
     return session, done.epoch
 
 

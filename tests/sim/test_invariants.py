@@ -217,12 +217,18 @@ def test_who_joins_as_it_was_before_its_crash_has_not_repaired_it(story: Story) 
     assert story.facts.excused(TP)
 
 
-def test_a_lossy_crash_of_the_whole_isr_excuses_a_loss(story: Story) -> None:
+def test_who_registered_before_an_isr_that_lost_something_can_be_asked(story: Story) -> None:
     story.facts.min_insync[TOPIC] = 2
-    story.facts.lossy_crash(BrokerId(1))
     story.decide(story.state(1, 1, 1))
-    assert story.facts.excused(TP)
-    assert story.facts.allowed()[TP]
+    assert story.facts.of(TP).askable is None, "who is in sync has everything"
+    story.facts.lossy_crash(BrokerId(1))
+    story.end_session(story.agents[1])
+    story.end_session(story.agents[3])
+    story.agents[1] = story.register(1)
+    story.agents[3] = story.register(3)
+    story.decide(story.state(1, 2, 1))
+    assert story.facts.of(TP).askable == {1, 2}
+    assert not story.facts.excused(TP), "that it leads loses nothing: it may have all that is promised"
 
 
 # The table

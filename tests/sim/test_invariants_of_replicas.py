@@ -319,6 +319,29 @@ def test_a_loss_that_is_excused_is_none(judged: Judged, plant: Callable[[Judged]
     judged.look()
 
 
+@pytest.mark.parametrize(
+    ("askable", "silent", "excused"),
+    [((2, 3), (), False), ((2, 3), (3,), True), ((2, 3), (2,), True), ((2,), (), True), (None, (), False)],
+)
+def test_a_leader_lacks_nothing_that_one_had_who_could_be_asked(judged: Judged, askable, silent, excused) -> None:
+    cluster = judged.cluster
+    cluster.crash(1)
+    cut_behind(judged, 2, 2)
+    judged.facts.lossy_crash(BrokerId(2))
+    cluster.decide(2, [2])
+    judged.facts.of(TP).askable = askable and frozenset(map(BrokerId, askable))
+    for broker in silent:
+        judged.facts.left_unanswered(BrokerId(broker), 0)
+    cluster.sever(2, 3)
+    cluster.tell()
+    if excused:
+        judged.look()
+        assert judged.facts.excused(TP)
+    else:
+        with pytest.raises(InvariantBroken, match="acknowledged-kept"):
+            judged.look()
+
+
 def test_a_record_that_comes_back_in_another_epoch_is_another(judged: Judged) -> None:
     cluster = judged.cluster
     cut_behind(judged, 3, 2)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from simulation.command import main
-from simulation.faults.plan import DRILLS, plan
+from simulation.faults.plan import BESIDE, DRILLS, plan
 from simulation.judging.invariants import broken
 from simulation.judging.judges import Judges
 from simulation.kernel.trace import LAST, Trace
@@ -82,12 +82,14 @@ def test_a_quick_schedule_is_three_brokers_two_topics_ten_faults_and_a_minute() 
 
 
 def test_a_plan_is_over_when_everything_heals() -> None:
+    beside = {kind for kind, _, _ in BESIDE}
     for seed in range(200):
         shape = shape_of("deep", seed)
         faults = plan(shape, seed)
         drilled = seed % DRILL_EVERY == 0
         assert drilled == any(fault.kind in DRILLS for fault in faults)
-        assert drilled or len(plan(shape.reconciled(), seed)) == shape.faults
+        by_chance = [fault for fault in plan(shape.reconciled(), seed) if fault.kind not in beside]
+        assert drilled or len(by_chance) == shape.faults
         assert [fault.at_us for fault in faults] == sorted(fault.at_us for fault in faults)
         assert all(fault.at_us + fault.for_us <= shape.heal_s * 1_000_000 for fault in faults)
         assert sum(fault.lossy for fault in faults) <= shape.lossy

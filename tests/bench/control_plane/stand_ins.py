@@ -58,7 +58,13 @@ class StandIn:
             broker, NO_BROKER_EPOCH, (Endpoint("PLAINTEXT", HOST, 9092), Endpoint("CONTROL", HOST, port)), rack=None
         )
         done = register(
-            self.session, facts, self.session.generation, SessionFile(directory), SystemClock(), threading.Event()
+            self.session,
+            facts,
+            self.session.generation,
+            SessionFile(directory),
+            SystemClock(),
+            threading.Event(),
+            whole=True,
         )
         self._epoch = done.epoch
 

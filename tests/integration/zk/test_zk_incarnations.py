@@ -38,7 +38,7 @@ def enter(tmp_path: Path):
     def run(session) -> Registered:
         broker = Broker(ME, NO_BROKER_EPOCH, (Endpoint("PLAINTEXT", "here", 9092),))
         files = SessionFile(tmp_path)
-        return register(session, broker, session.generation, files, SystemClock(), threading.Event())
+        return register(session, broker, session.generation, files, SystemClock(), threading.Event(), whole=True)
 
     return run
 

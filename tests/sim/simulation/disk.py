@@ -34,6 +34,7 @@ class SimDisk:
         self.name = name
         self.scheduler = scheduler
         self.tree = Tree()
+        self.power_cuts = 0
         self.operations = 0
         """How many operations there were while anything counted or hindered them."""
         self.hindered = False
@@ -56,6 +57,7 @@ class SimDisk:
     def crash(self, *, lossy: bool) -> None:
         """What the end of its processes does to the disk: nothing; but `lossy`, the power is cut with it."""
         if lossy:
+            self.power_cuts += 1
             writes, names = self.tree.lose(self.scheduler.random)
             self.scheduler.trace.note("disk", self.name, "lost %d writes and %d names", writes, names)
 
@@ -172,6 +174,11 @@ class MountedDisk:
     def max_open_files(self) -> int:
         """The same on every machine."""
         return MAX_OPEN_FILES
+
+    @property
+    def boot_id(self) -> str:
+        """As the port says: another one after every power cut."""
+        return str(self._device.power_cuts)
 
     def let_go(self) -> None:
         """The process has died: its descriptors and locks are nobody's."""

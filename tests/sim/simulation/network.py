@@ -6,10 +6,11 @@ A peer that is dead but reachable refuses. A request may arrive long after its s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import cache, partial
 from typing import Any, Protocol
 
+from regency.model.ids import BrokerId
 from simulation.kernel.scheduler import Process, Scheduler, Timer
 
 Respond = Callable[[Any], None]
@@ -25,12 +26,13 @@ USUAL_US = 400
 
 
 class NetFailed:
-    """No answer; what became of the request is not known unless `unsent`."""
+    """No answer; what became of the request is not known unless `unsent`. `late`: not within its time."""
 
-    __slots__ = ("unsent", "why")
+    __slots__ = ("late", "unsent", "why")
 
-    def __init__(self, why: str, *, unsent: bool = False) -> None:
+    def __init__(self, why: str, *, unsent: bool = False, late: bool = False) -> None:
         self.why = why
+        self.late = late
         self.unsent = unsent
 
 
@@ -87,6 +89,43 @@ class Channel:
         return self.last_back
 
 
+class Connection:
+    """What the calls of one channel go over. Established by its first answer; then the network may forget it.
+
+    What is sent on a forgotten connection, in either direction, is lost, the news that its other end is gone too: until
+    its owner takes another one, or misses the answer to a ping, `keepalive_us` (every, and how long for the answer).
+    """
+
+    __slots__ = ("_heard_us", "_keepalive_us", "calls", "forgotten", "owner", "pair")
+
+    def __init__(self, owner: Process, keepalive_us: tuple[int, int] | None = None) -> None:
+        self.owner = owner
+        self.pair: tuple[str, str] | None = None
+        """The hosts it joins, once it is established."""
+        self.forgotten = False
+        self.calls: dict[Call, None] = {}
+        self._heard_us = 0
+        self._keepalive_us = keepalive_us
+
+    def heard(self, now_us: int) -> None:
+        """An answer came."""
+        self._heard_us = now_us
+
+    def forget(self, scheduler: Scheduler) -> None:
+        """Nothing passes from now on."""
+        self.forgotten = True
+        if self._keepalive_us is not None:
+            every_us, wait_us = self._keepalive_us
+            next_us = every_us - (scheduler.now_us - self._heard_us) % every_us
+            scheduler.at(next_us + wait_us, self._missed, self.owner)
+
+    def _missed(self) -> None:
+        """A ping was not answered: the calls under way fail, and those after them have a connection of their own."""
+        self.forgotten, self.pair = False, None
+        for call in list(self.calls):
+            call.finish(NetFailed("a ping was not answered"))
+
+
 class _Endpoint:
     __slots__ = ("calls", "host", "process", "serve")
 
@@ -109,6 +148,7 @@ class Call:
         "answered",
         "caller",
         "channel",
+        "connection",
         "endpoint",
         "request",
         "source",
@@ -124,12 +164,14 @@ class Call:
         request: Any,
         done: Callable[[Any], None],
         channel: Channel | None,
+        connection: Connection | None = None,
     ) -> None:
         self.caller = caller
         self.source = source
         self.address = address
         self.request = request
         self.channel = channel
+        self.connection = connection
         self.answered = False
         self.timer: Timer | None = None
         self.endpoint: _Endpoint | None = None
@@ -147,6 +189,8 @@ class Call:
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
+        if self.connection is not None:
+            self.connection.calls.pop(self, None)
         done, self._done = self._done, None
         if done is not None and not self._abandoned:
             done(outcome)
@@ -154,7 +198,7 @@ class Call:
     def time_out(self) -> None:
         """The caller has waited long enough."""
         if not self.answered:
-            self.finish(NetFailed("no answer in time"))
+            self.finish(NetFailed("no answer in time", late=True))
             self._network.hang_up(self)
 
     def close(self) -> None:
@@ -199,9 +243,13 @@ class Network:
         self._scheduler = scheduler
         self._endpoints: dict[str, _Endpoint] = {}
         self._links: dict[tuple[str, str], Link] = {}
+        self._connections: dict[Connection, None] = {}
+        """Those that are established."""
         self.observe: Observer | None = None
         self.tap: Tap | None = None
         """Sees every request, until `heal`."""
+        self.on_silence: Callable[[BrokerId], None] | None = None
+        """Told of every broker that does not say in time how far its logs go."""
         self.on_ask: Callable[[Process, str, Any], None] | None = None
         """Hears of a controller's thread that is about to ask an agent at an address, and may keep it."""
 
@@ -244,6 +292,22 @@ class Network:
                 if {call.source, endpoint.host} == {one, other}:
                     self._broken(endpoint, call, "the connection was reset")
 
+    def forget(self, pairs: Collection[tuple[str, str]]) -> int:
+        """Let nothing pass any more on the connections there are between these hosts, each named first; how many."""
+        forgotten = 0
+        for connection in list(self._connections):
+            if not connection.owner.alive or connection.pair is None:
+                del self._connections[connection]
+            elif connection.pair in pairs:
+                del self._connections[connection]
+                connection.forget(self._scheduler)
+                forgotten += 1
+        return forgotten
+
+    def hung_up(self, connection: Connection) -> None:
+        """Its owner needs it no more."""
+        self._connections.pop(connection, None)
+
     def call(
         self,
         caller: Process,
@@ -254,12 +318,18 @@ class Network:
         *,
         timeout_us: int,
         channel: Channel | None = None,
+        connection: Connection | None = None,
     ) -> Call:
         """Send a request; `done` is called once on the caller's process with the answer, or NetFailed."""
         caller.check_alive()
         scheduler = self._scheduler
-        call = Call(self, caller, source, address, request, done, channel)
+        call = Call(self, caller, source, address, request, done, channel, connection)
+        if connection is not None:
+            connection.calls[call] = None
         call.timer = scheduler.at(timeout_us, call.time_out, caller)
+        if connection is not None and connection.forgotten:
+            self._lost("request", source, address)
+            return call
         if self.tap is not None and self.tap(caller, source, address, request):
             self._lost("request", source, address)
             return call
@@ -292,6 +362,15 @@ class Network:
 
     def back(self, host: str, call: Call, answer: Any, channel: Channel | None) -> None:
         """An answer leaves a host."""
+        connection = call.connection
+        if connection is not None:
+            if connection.forgotten:
+                self._lost("answer", host, call.source)
+                return
+            if call.endpoint is not None:
+                connection.pair = (call.source, host)
+                connection.heard(self._scheduler.now_us)
+                self._connections[connection] = None
         delay = self._delay(self.link(host, call.source))
         if channel is not None and (delay is None or channel.stalled_back):
             channel.stalled_back, delay = True, None
@@ -307,6 +386,8 @@ class Network:
         """The caller has closed the connection, which the server learns where the link lets it."""
         endpoint = self._endpoints.get(call.address)
         if endpoint is None or call not in endpoint.calls:
+            return
+        if call.connection is not None and call.connection.forgotten:
             return
         delay = self._delay(self.link(call.source, endpoint.host))
         if delay is not None:

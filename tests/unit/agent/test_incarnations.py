@@ -11,7 +11,9 @@ from regency.broker_agent.incarnations import Refused, guards, mark
 from regency.broker_agent.ports import IsrChange
 from regency.model import znode_paths
 from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, TopicId, TopicPartition, ZkVersion
-from regency.runtime.zk_session import Check, Create, Delete, SetData
+from regency.model.znodes import NO_LOSS
+from regency.model.znodes import decode_incarnation as lost
+from regency.runtime.zk_session import Check, Create, Delete
 
 ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
 FLIGHTS = TopicPartition("flights", 0)
@@ -37,7 +39,7 @@ class Brokers:
         server, path = self.session.server, znode_paths.broker(broker)
         held = server.nodes.get(znode_paths.incarnation(broker))
         leftover = [Delete(path, None)] if path in server.nodes else []
-        mine = [mark(broker, held)] if marked else []
+        mine = [mark(broker, held, whole=True)] if marked else []
         assert server.apply([*leftover, Create(path, ephemeral=True), *mine], 1).ok
         return BrokerEpoch(server.nodes[path].stat.czxid)
 
@@ -55,10 +57,26 @@ def check(version: int, broker: BrokerId = TWO) -> tuple[Check, ...]:
 
 
 def test_an_incarnation_is_created_then_counts_on(session) -> None:
-    path = znode_paths.incarnation(TWO)
-    assert mark(TWO, None) == Create(path)
-    session.server.put(path)
-    assert mark(TWO, session.server.put(path)) == SetData(path, b"", 1)
+    path, put = znode_paths.incarnation(TWO), session.server.put
+    created = mark(TWO, None, whole=False)
+    assert (created.path, lost(created.data, epoch=7)) == (path, NO_LOSS), "nothing was there to be lost"
+    again = mark(TWO, put(path, created.data), whole=False)
+    assert (again.path, again.version, lost(again.data, epoch=9)) == (path, 0, 9)
+    held = put(path, again.data)
+    later = mark(TWO, held, whole=True)
+    assert (later.version, lost(later.data, epoch=99)) == (1, held.stat.mzxid), "no controller may have seen that one"
+    assert lost(mark(TWO, put(path, later.data), whole=True).data, epoch=99) == held.stat.mzxid
+
+
+@pytest.mark.parametrize("data", [b"", b"\xff", b"[]", b'{"version": 1}', b'{"whole": true, "lost_epoch": -3}'])
+def test_who_does_not_say_whether_anything_was_lost_may_have_lost_it(session, data: bytes) -> None:
+    assert lost(data, epoch=5) == 5
+    held = session.server.put(znode_paths.incarnation(TWO), data)
+    assert lost(mark(TWO, held, whole=True).data, epoch=99) == held.stat.mzxid
+
+
+def test_a_loss_told_by_another_zookeeper_is_not_one_of_the_future() -> None:
+    assert lost(b'{"whole": true, "lost_epoch": 1000}', epoch=5) == 5
 
 
 def test_who_joins_is_checked_to_be_the_incarnation_that_was_judged(brokers: Brokers) -> None:

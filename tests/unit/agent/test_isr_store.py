@@ -321,7 +321,9 @@ def registers(server, broker: BrokerId) -> BrokerEpoch:
     path = znode_paths.broker(broker)
     leftover = [Delete(path, None)] if path in server.nodes else []
     held = server.nodes.get(znode_paths.incarnation(broker))
-    assert server.apply([*leftover, Create(path, ephemeral=True), incarnations.mark(broker, held)], 0x999).ok
+    assert server.apply(
+        [*leftover, Create(path, ephemeral=True), incarnations.mark(broker, held, whole=True)], 0x999
+    ).ok
     return BrokerEpoch(server.nodes[path].stat.czxid)
 
 

@@ -46,7 +46,7 @@ def sessions(tmp_path: Path) -> SessionFile:
 
 
 def enter(session, sessions: SessionFile) -> Registered:
-    return register(session, BROKER, session.generation, sessions, PassingTime(), NoWait())
+    return register(session, BROKER, session.generation, sessions, PassingTime(), NoWait(), whole=True)
 
 
 def test_the_broker_epoch_is_the_znodes_czxid(session, sessions: SessionFile) -> None:
@@ -93,7 +93,7 @@ def test_a_foreign_registration_that_expires_meanwhile_makes_room(
                 another_session.expire()
             return False
 
-    registered = register(session, BROKER, 1, sessions, PassingTime(), Expires())
+    registered = register(session, BROKER, 1, sessions, PassingTime(), Expires(), whole=True)
     assert session.read(PATH).stat.czxid == registered.epoch
 
 
@@ -165,7 +165,7 @@ def test_an_incarnation_that_somebody_deletes_between_look_and_registration_is_m
 
 def test_a_session_that_moved_on_registers_nothing(session, sessions: SessionFile) -> None:
     with pytest.raises(ZkSessionLost):
-        register(session, BROKER, session.generation + 1, sessions, PassingTime(), NoWait())
+        register(session, BROKER, session.generation + 1, sessions, PassingTime(), NoWait(), whole=True)
     assert PATH not in session.server.nodes
 
 
@@ -194,10 +194,12 @@ class Keeping:
         self.registered: list[Registered] = []
         self.refused: list[BaseException] = []
         self.loop = loop
+        self.whole = False
         self.keeper = Registration(
             session,
             lambda: BROKER,
             sessions,
+            self,
             PassingTime(),
             loop,
             loop.post,
@@ -208,6 +210,10 @@ class Keeping:
         self.keeper._stopping = NoWait()
         self.keeper.start()
         loop.run()
+
+    def note_registered(self) -> None:
+        """The cluster knows."""
+        self.whole = True
 
 
 @pytest.fixture
@@ -226,6 +232,18 @@ def test_a_new_session_registers_again_under_a_new_epoch(keeping: Keeping, sessi
     assert (first.generation, second.generation) == (1, 2)
     assert second.epoch > first.epoch
     assert (keeping.keeper.owner_generation(), keeping.keeper.epoch()) == (2, second.epoch)
+
+
+def test_what_was_lost_before_a_registration_is_said_on_by_the_next_ones(keeping: Keeping, session) -> None:
+    keeping.whole = False  # the process has just begun
+    for _ in range(2):
+        session.expire()
+        session.new_session()
+        keeping.loop.run()
+
+    _, second, third = keeping.registered
+    held = session.read(znode_paths.incarnation(ME))
+    assert znodes.decode_incarnation(held.data, epoch=third.epoch) == second.epoch
 
 
 def test_a_reconnect_within_the_session_changes_nothing(keeping: Keeping, session) -> None:

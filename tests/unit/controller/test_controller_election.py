@@ -105,3 +105,22 @@ def test_offline_replicas_leave_the_isr_but_never_empty_it(leader, isr, offline,
     removal = remove_from_isr((1, 2, 3), leader, isr, offline)
 
     assert (removal and (removal.leader, removal.isr)) == expected
+
+
+@pytest.mark.parametrize(
+    ("isr", "offline", "back", "unsure", "expected"),
+    [
+        ((1, 2), {1, 2}, {2}, (), (-1, (2,))),
+        ((1, 2), {1, 2}, {2}, (2,), (-1, (1,))),
+        ((1, 2), {1, 2}, {1, 2}, (1,), (-1, (2,))),
+        ((1, 2, 3), {1, 2, 3}, {2, 3}, (2,), (-1, (3,))),
+        ((1, 2), {1, 2}, {1, 2}, (1, 2), (-1, (1,))),
+        ((1, 2), {1}, (), (2,), (-1, (1,))),
+        ((1, 2), {1}, (), (1, 2), (-1, (2,))),
+        ((1, 2, 3), {1}, (), (2,), (-1, (2, 3))),
+    ],
+)
+def test_of_all_who_go_one_is_kept_that_has_everything_and_can_lead_soon(isr, offline, back, unsure, expected):
+    removal = remove_from_isr((1, 2, 3), 1, isr, offline, back=back, unsure=unsure)
+
+    assert (removal.leader, removal.isr) == expected

@@ -16,6 +16,11 @@ def host_of(broker: BrokerId) -> str:
     return f"h{broker}"
 
 
+def broker_at(address: str) -> BrokerId:
+    """The broker with an address."""
+    return BrokerId(int(address.partition(":")[0].removeprefix("h")))
+
+
 def endpoints_of(broker: BrokerId) -> tuple[Endpoint, ...]:
     """What a broker registers."""
     host = host_of(broker)

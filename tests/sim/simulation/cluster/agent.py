@@ -27,16 +27,18 @@ from regency.model.ids import BrokerEpoch, LeaderEpoch, TopicPartition
 from regency.model.settings import BrokerSettings
 from regency.protos import control_pb2 as pb
 from regency.protos import controller_pb2
+from regency.runtime.grpc_channels import Dial, RenewedChannel
+from regency.runtime.grpc_clients import ControllerClient
 from regency.runtime.zk_session import ZkConnectionLost, ZkSession, ZkSessionLost
 from simulation.cluster.addresses import CONTROL, KAFKA, endpoints_of, host_of
-from simulation.cluster.controller import CallFailed, ControlAsked, ReportAsked
-from simulation.cluster.edges import SimLoop, SimTimer, SimWorker, ask, driven
+from simulation.cluster.channels import ControlAsked, dialing
+from simulation.cluster.edges import SimLoop, SimTimer, SimWorker, driven
 from simulation.cluster.fetching import FetchAsked, FetchServer, OffsetsAsked, SimTransport
 from simulation.cluster.leaving import SimShutdown
 from simulation.judging.invariants import broken
 from simulation.kernel.scheduler import Process, Scheduler
 from simulation.kernel.threads import new_uuid
-from simulation.network import NetFailed, Network, Respond, Serve
+from simulation.network import Network, Respond, Serve
 
 T = TypeVar("T")
 
@@ -78,19 +80,18 @@ class ProducerIdAsked(NamedTuple):
 
 
 class SimReports:
-    """ReportPort over the simulated network, for an actor."""
+    """ReportPort for an actor: what GrpcReports is for the data loop, on channels as it has them."""
 
-    def __init__(self, ask_at: Callable[[str, ReportAsked, int], Any]) -> None:
-        self._ask = ask_at
+    def __init__(self, dial: Dial) -> None:
+        self._channel = RenewedChannel(dial)
 
     async def tell(
         self, endpoint: str, report: controller_pb2.ReportReplicasRequest, /
     ) -> controller_pb2.ReportReplicasResponse:
-        """See ReportPort. Raises CallFailed."""
-        answer = self._ask(endpoint, ReportAsked(report.SerializeToString()), TIMEOUT_MS)
-        if isinstance(answer, NetFailed):
-            raise CallFailed(f"{endpoint}: {answer.why}.")
-        return controller_pb2.ReportReplicasResponse.FromString(answer)
+        """See ReportPort. Raises RpcFailed."""
+        return self._channel.call(
+            endpoint, lambda channel: ControllerClient(channel).report_replicas, report, timeout_ms=TIMEOUT_MS
+        )
 
     async def pause(self) -> None:
         """See ReportPort: an actor stands still only where it says so."""
@@ -237,7 +238,8 @@ class SimAgent:
     async def start_beside(self, replicas: ReplicaManager, stack: AsyncExitStack) -> None:
         """See Edge: reports; the host has its controller process from `World`."""
         metadata, epoch = self.metadata, self._assembly.broker_epoch
-        reporter = Reporter(self.broker_id, replicas, metadata, epoch, SimReports(self._ask), self.process.clock)
+        dial = dialing(self._scheduler, self._network, self.process, self._host)
+        reporter = Reporter(self.broker_id, replicas, metadata, epoch, SimReports(dial), self.process.clock)
         interval_ms = self.settings.regency_report_interval_ms
         stopped: list[bool] = []
         stack.callback(stopped.append, True)
@@ -295,9 +297,6 @@ class SimAgent:
         address = f"{self._host}:{port}"
         self._network.listen(address, self._host, self.process, serve)
         stack.callback(self._network.unlisten, address, self.process)
-
-    def _ask(self, address: str, request: Any, timeout_ms: int) -> Any:
-        return ask(self._scheduler, self._network, self.process, self._host, address, request, timeout_ms)
 
     # What others ask
 

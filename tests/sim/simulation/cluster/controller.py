@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from regency.controller.admin_controller import AGENT_TIMEOUT_MS, shut_down_request
 from regency.controller.admin_service import AdminService
 from regency.controller.broker_shutdown import SteeredBroker
-from regency.controller.channel_manager import ControllerChannelManager
+from regency.controller.channel_manager import ControllerChannelManager, GrpcAgent
 from regency.controller.channels import Listener
 from regency.controller.config import ControllerConfig, controller_config
 from regency.controller.controller import Controller
@@ -26,7 +26,6 @@ from regency.controller.events import (
 )
 from regency.controller.messages import Origin
 from regency.controller.metadata_log import MetadataLog
-from regency.controller.sender import Message
 from regency.model.errors import RegencyError
 from regency.model.facts import Endpoint
 from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch
@@ -35,16 +34,10 @@ from regency.model.settings import BrokerSettings
 from regency.protos import control_pb2 as pb
 from regency.protos import controller_pb2
 from regency.runtime.zk_session import ZkSession
-from simulation.cluster.addresses import CONTROLLER, host_of
+from simulation.cluster.addresses import CONTROLLER, broker_at, host_of
+from simulation.cluster.channels import ControlAsked, ReportAsked, dialing
 from simulation.kernel.scheduler import Process, Scheduler
-from simulation.network import Call, NetFailed, Network, Respond
-
-
-class ControlAsked(NamedTuple):
-    """A control request on its way to an agent, encoded."""
-
-    rpc: type[Any]
-    data: bytes
+from simulation.network import Network, Respond
 
 
 class CreateAsked(NamedTuple):
@@ -60,6 +53,10 @@ class ShutdownAsked(NamedTuple):
     epoch: BrokerEpoch
 
 
+PROMPTLY_US = 1_500_000
+"""An answer that takes longer may come too late to count."""
+
+
 class Leave(NamedTuple):
     """A controller lets a broker leave."""
 
@@ -67,12 +64,6 @@ class Leave(NamedTuple):
     asked_as: BrokerEpoch
     known_as: BrokerEpoch
     """By the controller, just then."""
-
-
-class ReportAsked(NamedTuple):
-    """ReportReplicas on its way to a controller, encoded."""
-
-    data: bytes
 
 
 class Asked(NamedTuple):
@@ -88,56 +79,27 @@ class CallFailed(RegencyError):
     retriable = True
 
 
-class SimAgentPort:
-    """AgentPort over the simulated network."""
+class SimAgentPort(GrpcAgent):
+    """AgentPort, on channels over the simulated network; tells judges which broker did not say promptly what it has."""
 
     def __init__(
         self, scheduler: Scheduler, network: Network, process: Process, host: str, endpoint: Endpoint, timeout_ms: int
     ) -> None:
+        super().__init__(endpoint, timeout_ms=timeout_ms, dial=dialing(scheduler, network, process, host))
         self._scheduler = scheduler
         self._network = network
-        self._process = process
-        self._host = host
-        self._address = f"{endpoint.host}:{endpoint.port}"
-        self._timeout_ms = timeout_ms
-        self._call: Call | None = None
-        self._resume: Callable[[Any], None] | None = None
-        self._closed = False
-
-    def call(self, message: Message) -> pb.ControlResponse:
-        """Send a request and wait for its answer. Raises CallFailed."""
-        return pb.ControlResponse.FromString(self._exchange(message, self._timeout_ms))
+        self._broker = broker_at(endpoint.host)
 
     def describe(self, request: pb.DescribeReplicasRequest, timeout_ms: int) -> pb.DescribeReplicasResponse:
-        """Ask and wait. Raises CallFailed."""
-        return pb.DescribeReplicasResponse.FromString(self._exchange(request, timeout_ms))
-
-    def _exchange(self, message: Message | pb.DescribeReplicasRequest, timeout_ms: int) -> bytes:
-        if self._closed:
-            raise CallFailed("The channel is closed.")
-        request = ControlAsked(type(message), message.SerializeToString())
-        if self._network.on_ask is not None:
-            self._network.on_ask(self._process, self._address, request)
-
-        def register(resume: Callable[[Any], None]) -> None:
-            self._resume = resume
-            timeout_us = self._process.clock.delay_us(timeout_ms)
-            self._call = self._network.call(
-                self._process, self._host, self._address, request, resume, timeout_us=timeout_us
-            )
-
-        answer: bytes | NetFailed = self._scheduler.wait(register)
-        self._call = self._resume = None
-        if isinstance(answer, NetFailed):
-            raise CallFailed(f"{self._address}: {answer.why}.")
+        """See GrpcAgent."""
+        began_us, heard = self._scheduler.now_us, False
+        try:
+            answer = super().describe(request, timeout_ms)
+            heard = answer.error_code == ErrorCode.NONE and self._scheduler.now_us - began_us < PROMPTLY_US
+        finally:
+            if not heard and self._network.on_silence is not None:
+                self._network.on_silence(self._broker)
         return answer
-
-    def close(self) -> None:
-        """End the connection, and whatever call runs on it."""
-        self._closed = True
-        if self._call is not None and self._resume is not None:
-            self._call.close()
-            self._resume(NetFailed("the channel was closed"))
 
 
 class SimController:

@@ -22,7 +22,7 @@ from regency.broker_agent.steps import at_once
 from regency.model.ids import BrokerId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from simulation.kernel.scheduler import Process, Scheduler, Timer
-from simulation.network import Call, NetFailed, Network, Respond
+from simulation.network import Call, Connection, NetFailed, Network, Respond
 
 
 class FetchAsked(NamedTuple):
@@ -112,6 +112,7 @@ class SimTransport:
         self._spec = spec
         self._address = spec.address
         self._deliver = deliver
+        self._connection = Connection(process)
         self._call: Call | None = None
         self._pause: Timer | None = None
         self._closed = False
@@ -138,6 +139,7 @@ class SimTransport:
             asked,
             self._answered,
             timeout_us=self._process.clock.delay_us(self._spec.request_timeout_ms),
+            connection=self._connection,
         )
 
     @property
@@ -148,6 +150,7 @@ class SimTransport:
     def redirect(self, address: LeaderAddress) -> None:
         """Talk to this address from now on; a running exchange fails."""
         self._address = address
+        self._connect()
         call, self._call = self._call, None
         if call is not None and not call.answered:
             call.close()
@@ -155,6 +158,7 @@ class SimTransport:
 
     def close(self) -> None:
         """End; nothing is delivered any more."""
+        self._network.hung_up(self._connection)
         self._closed = True
         if self._pause is not None:
             self._pause.cancel()
@@ -164,9 +168,15 @@ class SimTransport:
     def _answered(self, answer: Any) -> None:
         self._call = None
         if isinstance(answer, NetFailed):
+            self._connect()
             self._tell(Failed(answer.why))
         else:
             self._tell(answer)
+
+    def _connect(self) -> None:
+        """As FetcherThread: after a failure, and to another address, it connects anew."""
+        self._network.hung_up(self._connection)
+        self._connection = Connection(self._process)
 
     def _rested(self) -> None:
         self._pause = None

@@ -54,9 +54,13 @@ def _epoch_kept_by_shrinks(patch: Patch) -> None:
 
 def _empty_isr(patch: Patch) -> None:
     def removed(
-        assignment: Sequence[BrokerId], leader: BrokerId, isr: Sequence[BrokerId], offline: Collection[BrokerId]
+        assignment: Sequence[BrokerId],
+        leader: BrokerId,
+        isr: Sequence[BrokerId],
+        offline: Collection[BrokerId],
+        **others: Collection[BrokerId],
     ) -> IsrRemoval | None:
-        removal = remove_from_isr(assignment, leader, isr, offline)
+        removal = remove_from_isr(assignment, leader, isr, offline, **others)
         if removal is None:
             return None
         return IsrRemoval(removal.leader, tuple(each for each in isr if each not in offline), removal.why)
@@ -65,9 +69,14 @@ def _empty_isr(patch: Patch) -> None:
 
 
 def _dead_elected(patch: Patch) -> None:
-    def elect(assignment: Sequence[BrokerId], isr: Sequence[BrokerId], online: Collection[BrokerId]) -> Election:
+    def elect(
+        assignment: Sequence[BrokerId],
+        isr: Sequence[BrokerId],
+        online: Collection[BrokerId],
+        unsure: Collection[BrokerId],
+    ) -> Election:
         del online
-        return elect_offline(assignment, isr, assignment)
+        return elect_offline(assignment, isr, assignment, unsure)
 
     patch.set(partition_states, "elect_offline", elect)
 

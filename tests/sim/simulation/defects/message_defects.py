@@ -21,6 +21,8 @@ from regency.controller.wanted import Host, Rows, TopicRows, Wanted
 from regency.controller.whole_metadata import WholeMetadata
 from regency.model.facts import Broker, LeaderIsrAndControllerEpoch
 from regency.model.ids import BrokerId, TopicPartition
+from regency.runtime import grpc_channels
+from regency.runtime.grpc_channels import RenewedChannel
 from simulation.defects.patching import Defect, Patch
 
 
@@ -33,6 +35,11 @@ def _errors_forgotten(patch: Patch) -> None:
         settle(self, (), (*failed, *dropped), now_ms)
 
     patch.set(DesiredState, "settle", forgetful)
+
+
+def _forgotten_connections_kept(patch: Patch) -> None:
+    patch.edit(RenewedChannel, "_leave", ("if silent and", "if False and"))
+    patch.set(grpc_channels, "CHANNEL_OPTIONS", ())
 
 
 def _silence_is_done(patch: Patch) -> None:
@@ -175,6 +182,12 @@ DEFECTS: tuple[Defect, ...] = (
         "What an agent answered with an error is not sent again.",
         "Kafka 2.4",
         _errors_forgotten,
+    ),
+    Defect(
+        "forgotten-connections-kept",
+        "A call without an answer leaves its connection in use, and no pings find out that nothing passes on it.",
+        "own rule",
+        _forgotten_connections_kept,
     ),
     Defect("silence-is-done", "A request without an answer is not sent again.", "Kafka 2.4", _silence_is_done),
     Defect(

@@ -192,11 +192,13 @@ def _leftover_is_own(patch: Patch) -> None:
         sessions: SessionFile,
         clock: Clock,
         stopping: threading.Event,
+        *,
+        whole: bool,
     ) -> Registered:
         held = session.read(paths.broker(broker.id))
         if held is not None and held.stat.ephemeral_owner in sessions.read():
             return Registered(generation, BrokerEpoch(held.stat.czxid))
-        return register(session, broker, generation, sessions, clock, stopping)
+        return register(session, broker, generation, sessions, clock, stopping, whole=whole)
 
     patch.set(registration, "register", lazy)
 

@@ -14,7 +14,8 @@ from regency.model.facts import LeaderAndIsr
 from regency.model.ids import BrokerEpoch, BrokerId, TopicPartition, ZkVersion
 from regency.protos import control_pb2 as pb
 from simulation.cluster.addresses import CONTROL, CONTROLLER
-from simulation.cluster.controller import ControlAsked, ShutdownAsked
+from simulation.cluster.channels import ControlAsked
+from simulation.cluster.controller import ShutdownAsked
 from simulation.faults import admin_faults, machine_faults
 from simulation.faults.network_faults import Trouble, afflict
 from simulation.faults.plan import SECOND_US, Fault, Kind

@@ -40,6 +40,7 @@ def deeds(stage: Stage) -> dict[Kind, Deed]:
         Kind.LATE: faults.late,
         Kind.LOSE_ANSWERS: faults.lose_answers,
         Kind.RESET: faults.reset,
+        Kind.FORGET: faults.forget,
     }
 
 
@@ -160,3 +161,11 @@ class _NetworkFaults:
         del fault
         for other in self._hosts(but=host.name):
             self._stage.world.network.reset(host.name, other)
+
+    def forget(self, fault: Fault, host: Host) -> None:
+        """A firewall or NAT forgets the connections of a pair, or of all brokers, without a word; new ones work."""
+        names = self._hosts(but=CLIENTS)
+        pairs = _both_ways(host.name, [host_of(BrokerId(fault.other))])
+        if fault.detail < 0.4:
+            pairs = [(one, other) for one in names for other in names]
+        self._stage.note(host.name, "%d connections are forgotten", self._stage.world.network.forget(pairs))

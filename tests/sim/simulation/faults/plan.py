@@ -44,6 +44,7 @@ class Kind(Enum):
     LATE = "late requests"
     LOSE_ANSWERS = "answers lost"
     RESET = "reset connections"
+    FORGET = "the network forgets connections"
     STRANGER = "a stranger speaks in another's name"
     ZK_CUT = "cut from zookeeper"
     ZK_BLINK = "controllers lose contact with zookeeper"
@@ -205,6 +206,12 @@ LED_BY_TURNS = (Kind.DRILL_TRUNCATIONS, Kind.DRILL_LOST_TAILS, Kind.DRILL_DELETI
 """Drills that have one after the other lead: nobody gives leadership back to who is preferred meanwhile."""
 
 
+BESIDE: tuple[tuple[Kind, float, int], ...] = ((Kind.FORGET, 0.5, 4),)
+"""Kinds that come beside those of a schedule: in which share of the deep ones that are no drill, and at most how often.
+
+Drawn by themselves, so that they change no other fault of any seed."""
+
+
 def drill_of(shape: Shape, seed: int) -> Kind | None:
     """The drill that a seed goes through; None where it is another kind of run."""
     if shape.profile != "deep" or seed % DRILL_EVERY:
@@ -247,7 +254,8 @@ def fitted(shape: Shape, seed: int) -> Shape:
 def plan(shape: Shape, seed: int) -> list[Fault]:
     """The faults of a seed, by time. All are over at `shape.heal_s`."""
     kind = drill_of(shape, seed)
-    faults = _by_chance(shape, seed) if kind is None else _drill(shape, seed, kind)
+    faults = _by_chance(shape, seed) + _beside(shape, seed) if kind is None else _drill(shape, seed, kind)
+    faults.sort(key=lambda fault: fault.at_us)
     return faults if shape.reconciles else [fault for fault in faults if fault.kind not in OF_MEMORY]
 
 
@@ -270,6 +278,24 @@ def _by_chance(shape: Shape, seed: int) -> list[Fault]:
     return sorted(faults, key=lambda fault: fault.at_us)
 
 
+def _beside(shape: Shape, seed: int) -> list[Fault]:
+    """Faults that come into some deep schedules beside the others, whichever these are."""
+    if shape.profile != "deep":
+        return []
+    chance = random.Random(f"beside {seed}")
+    first, last = int(shape.first_fault_s * SECOND_US), int(shape.heal_s * SECOND_US)
+    faults: list[Fault] = []
+    for kind, share, most in BESIDE:
+        if chance.random() >= share:
+            continue
+        for _ in range(chance.randint(1, most)):
+            broker, other = chance.sample(range(1, shape.brokers + 1), 2)
+            at_us = chance.randrange(first, last - 2 * SECOND_US)
+            for_us = min(int(chance.choice((0.5, 2.0, 8.0)) * (0.5 + chance.random()) * SECOND_US), last - at_us)
+            faults.append(Fault(at_us, kind, broker, other, for_us, chance.random(), False))
+    return faults
+
+
 def _drill(shape: Shape, seed: int, kind: Kind) -> list[Fault]:
     """One drill as often as there is time for, on brokers by chance."""
     chance = random.Random(f"drill {seed}")
@@ -286,7 +312,7 @@ def _drill(shape: Shape, seed: int, kind: Kind) -> list[Fault]:
 
 def _swarm(shape: Shape, chance: random.Random) -> list[Kind]:
     """A few kinds, so that a run goes deep into how they meet; now and then all of them."""
-    every = [kind for kind in Kind if kind not in DRILLS]
+    every = [kind for kind in Kind if kind not in DRILLS and kind not in {each for each, _, _ in BESIDE}]
     if shape.profile == "quick":
         every.remove(Kind.CRASH_AT_DISK)
     if chance.random() < 0.2:

@@ -12,7 +12,7 @@ from regency.model.ids import BrokerEpoch, BrokerId
 from regency.protos import control_pb2 as pb
 from simulation.cluster.addresses import CLIENTS, CONTROL, KAFKA
 from simulation.cluster.agent import SimAgent
-from simulation.cluster.controller import ControlAsked
+from simulation.cluster.channels import ControlAsked
 from simulation.cluster.fetching import FetchAsked
 from simulation.faults.plan import SECOND_US, Fault, Kind
 from simulation.faults.stage import Deed, Stage

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -33,6 +33,7 @@ class PartitionFacts:
     """What befell one partition."""
 
     __slots__ = (
+        "askable",
         "fewest",
         "isr",
         "leader",
@@ -58,15 +59,15 @@ class PartitionFacts:
         self.lossy_replicas = 0
         """Most of them at one time."""
         self.whole_isr_lossy = False
-        """Whether the whole ISR was among them at some time."""
+        """Whether the whole ISR was among them when a leader was elected, and nobody could be asked who had more."""
+        self.askable: frozenset[BrokerId] | None = None
+        """Who could be asked for its log when the last leader was elected, if the whole ISR was among them then."""
         self.promised: dict[int, Digest] = {}
         """What was acknowledged with acks=all, by first offset."""
 
     def count_lossy(self) -> None:
         """Something changed: see how bad it is now."""
         self.lossy_replicas = max(self.lossy_replicas, len(self.lost_tail))
-        if self.isr and self.lost_tail.issuperset(self.isr):
-            self.whole_isr_lossy = True
 
 
 class Facts:
@@ -85,6 +86,7 @@ class Facts:
         self.log_starts: list[LogStartMoved] = []
         """How far logs were seen to begin later, by those who lead them."""
         self.lossy_crashes = 0
+        self._silent_at: dict[BrokerId, int] = {}
         self._crashed: set[BrokerId] = set()
         """Who lost something and has not registered since: whoever takes it for in sync judges what it had before."""
         self._former: list[tuple[TopicPartition, PartitionFacts]] = []
@@ -113,7 +115,34 @@ class Facts:
                 facts.lost_tail.add(broker)
                 facts.count_lossy()
 
+    # Questions
+
+    def left_unanswered(self, broker: BrokerId, at_us: int) -> None:
+        """A controller asked the broker how far its logs go, and heard nothing, or late."""
+        self._silent_at[broker] = at_us
+
+    def was_silent(self, broker: BrokerId, since_us: int) -> bool:
+        """Whether a controller has asked the broker in vain since."""
+        return broker in self._silent_at and self._silent_at[broker] >= since_us
+
     # ZooKeeper
+
+    def elected(self, partition: TopicPartition, registered: Mapping[BrokerId, int]) -> None:
+        """A controller is about to write that somebody leads; who is `registered` now, by broker epoch.
+
+        Whoever registered before those who were in sync is known to all who know them, and can be asked.
+        """
+        facts = self.of(partition)
+        facts.askable = None
+        if facts.isr and facts.lost_tail.issuperset(facts.isr):
+            newest = max((registered.get(member, -1) for member in facts.isr), default=-1)
+            facts.askable = frozenset(each for each in facts.replicas if 0 <= registered.get(each, -1) <= newest)
+
+    def begun(self, partition: TopicPartition, leader: BrokerId) -> None:
+        """A leader has begun: its log is what counts from now on, whatever was lost before."""
+        facts = self.of(partition)
+        if facts.askable is not None:
+            facts.lost_tail.discard(leader)
 
     def registered(self, broker: BrokerId) -> None:
         """The broker has begun again, and its registration says so."""

@@ -23,6 +23,7 @@ from simulation.judging.picture import Committed
 from simulation.judging.replica_rules import ReplicaRules
 from simulation.judging.zookeeper_rules import Commit, ZookeeperRules
 from simulation.kernel.scheduler import Process, Scheduler
+from simulation.network import Network
 from simulation.shape import Shape
 
 __all__ = ["InvariantBroken", "Judges"]
@@ -53,6 +54,11 @@ class World(Protocol):
 
     errands: list[str]
     """What clients of the cluster have begun and will go on with."""
+
+    @property
+    def network(self) -> Network:
+        """What all speak over."""
+        ...
 
     @property
     def scheduler(self) -> Scheduler:
@@ -102,6 +108,7 @@ class Judges:
         self._hosted: list[HostedRows] = []
         self._refresh_in = REFRESH_STEPS
         world.zookeeper.on_commit(self._committed)
+        world.network.on_silence = lambda broker: self.facts.left_unanswered(broker, self._scheduler.now_us)
 
     def begin(self) -> None:
         """Look after every step from now on."""

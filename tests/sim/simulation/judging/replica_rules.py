@@ -6,7 +6,7 @@ What is committed is remembered: the first replica whose high watermark passes a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 from regency.broker_agent.log.partition_log import PartitionLog
 from regency.broker_agent.replication.isr_state import PendingExpand
@@ -23,6 +23,9 @@ from simulation.judging.log_digests import LogCursor, Peek
 from simulation.judging.log_rules import LogRules, Reader, check_cut
 from simulation.judging.retention_rules import RetentionRules
 from simulation.judging.zookeeper_rules import ZookeeperRules
+
+ASKED_WITHIN_US: Final = 6_000_000
+"""A leader begins not so long after others were asked how far their logs go, and did not answer."""
 
 Key = tuple[TopicId, int]
 """A partition, by the topic's identity."""
@@ -303,11 +306,35 @@ class ReplicaRules:
         for invariant, wanted in (("acknowledged-kept", promised), ("committed-kept", committed)):
             for offset, digest in wanted.items():
                 if offset >= log.log_start_offset and not digest.is_same(held.get(offset)):
+                    if self._is_nowhere(name, partition, offset, digest):
+                        self._facts.of(name).whole_isr_lossy = True
+                        return
                     raise broken(
                         invariant,
                         f"{name}: leader {broker} of leader epoch {partition.leader_epoch}, whose log ends at "
                         f"{log.log_end_offset}, has {held.get(offset)} at {offset} instead of {digest}",
                     )
+        self._facts.begun(name, broker)
+
+    def _is_nowhere(self, name: TopicPartition, leading: Partition, offset: int, digest: Digest) -> bool:
+        """Whether all who were in sync had lost something, and nobody who could be asked has what is missing."""
+        facts, since_us = self._facts.of(name), self._zookeeper.now_us() - ASKED_WITHIN_US
+        if facts.askable is None:
+            return False
+        for broker in sorted(facts.askable):
+            agent = self._world.agents.get(broker)
+            if agent is None or agent.logs is None or not agent.process.alive or agent.leaving:
+                continue
+            log = agent.logs.get(name)
+            if self._facts.was_silent(broker, since_us):
+                if log is leading.log:
+                    return True  # who does not tell how far its log goes leads as the last that was in sync
+                continue
+            if log is None or log.topic_id != leading.topic_id or log.home.failure is not None:
+                continue
+            if digest.is_same(dict(LogCursor(broker, log, self._peek).read_to(log.log_end_offset)).get(offset)):
+                return False
+        return True
 
     # The leader and everybody in sync
 

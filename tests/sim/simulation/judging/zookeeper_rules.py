@@ -11,13 +11,22 @@ from typing import Final, Protocol
 from regency.model import znode_paths as paths
 from regency.model import znodes
 from regency.model.facts import ReplicaAssignment
-from regency.model.ids import NO_BROKER_EPOCH, NO_LEADER, BrokerId, TopicId, TopicPartition, ZkVersion
+from regency.model.ids import (
+    NO_BROKER_EPOCH,
+    NO_LEADER,
+    BrokerEpoch,
+    BrokerId,
+    TopicId,
+    TopicPartition,
+    ZkVersion,
+)
+from regency.model.znodes import NO_LOSS
 from regency.runtime.zk_session import Stat
 from simulation.judging.facts import Facts
 from simulation.judging.invariants import broken
 
 GONE_US: Final = 30_000_000
-"""An ISR change may be so long on its way: who joins by it may have gone no longer ago."""
+"""A write may be so long on its way: who joins an ISR by it, or was asked before it, may have gone no longer ago."""
 
 
 class CommittedWrite(Protocol):
@@ -105,10 +114,12 @@ class ZookeeperRules:
         self.changed: list[TopicPartition] = []
         """Partitions whose state was written; the rules of replicas look at them and clear it."""
         self._facts = facts
-        self._now_us = now_us
+        self.now_us = now_us
         self._epoch_version = -1
         self._controllers: set[int] = set()
         self._last_epochs: dict[BrokerId, int] = {}
+        self._lost_epochs: dict[BrokerId, int] = {}
+        """Before which registration each broker says to have lost something last."""
         self._registrars: set[tuple[BrokerId, int]] = set()
         """Brokers, and sessions that have registered them."""
         self._gone_at: dict[BrokerId, int] = {}
@@ -158,6 +169,9 @@ class ZookeeperRules:
                 broker = paths.parse_broker(path)
                 if broker is not None:
                     self._broker(write, broker)
+            elif path.startswith(f"{paths.INCARNATIONS}/") and write.stat is not None:
+                broker = BrokerId(int(path.rpartition("/")[2]))
+                self._lost_epochs[broker] = znodes.decode_incarnation(write.data, epoch=BrokerEpoch(write.stat.mzxid))
         for name in written:
             self._check_topic(name)
 
@@ -221,7 +235,7 @@ class ZookeeperRules:
     def _broker(self, write: CommittedWrite, broker: BrokerId) -> None:
         if write.kind == "delete":
             self.brokers.pop(broker, None)
-            self._gone_at[broker] = self._now_us()
+            self._gone_at[broker] = self.now_us()
             return
         stat = write.stat
         assert stat is not None
@@ -325,10 +339,24 @@ class ZookeeperRules:
         if after.leader_epoch <= before.leader_epoch:
             raise broken("election-raises-epoch", f"{partition}: {before} was followed by {after}")
         self.decided.append((partition, before, after))
-        if after.leader != NO_LEADER and after.leader not in before.isr:
-            if partition.topic not in self._facts.unclean_topics:
-                raise broken("clean-elections", f"{partition}: {before} was followed by {after}")
+        if after.leader == NO_LEADER:
+            return
+        self._facts.elected(partition, {broker: epoch for broker, (epoch, _) in self.brokers.items()})
+        if after.leader in before.isr:
+            return
+        if partition.topic in self._facts.unclean_topics:
             self._facts.of(partition).unclean_elections += 1
+        elif not self._restarted(before.isr):
+            raise broken("clean-elections", f"{partition}: {before} was followed by {after}")
+
+    def _restarted(self, isr: tuple[BrokerId, ...]) -> bool:
+        """Whether all who were in sync say to have lost something, and one lives: who leads must have all it still has.
+
+        That is looked at when the leader begins. The one that lives may have died a moment ago.
+        """
+        lost = all(self._lost_epochs.get(member, NO_LOSS) > NO_LOSS for member in isr)
+        since = self.now_us() - GONE_US
+        return lost and any(member in self.brokers or self._gone_at.get(member, -1) >= since for member in isr)
 
     def _check_isr_change(
         self, txn: Commit, partition: TopicPartition, before: StateRecord | None, after: StateRecord
@@ -346,7 +374,7 @@ class ZookeeperRules:
         kept_before = before.leader, before.leader_epoch, before.controller_epoch
         if kept_before != (after.leader, after.leader_epoch, after.controller_epoch):
             raise broken("isr-change-keeps-leader", f"{partition}: {before} was followed by {after}")
-        now, decided_at = self._now_us(), self._decided_at[partition]
+        now, decided_at = self.now_us(), self._decided_at[partition]
         for member in after.isr:
             if member in before.isr and member != after.leader and self.last_epoch(member) > decided_at:
                 raise broken(

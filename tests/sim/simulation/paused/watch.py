@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from regency.protos import control_pb2 as pb
 from regency.runtime.zk_session import Op
-from simulation.cluster.controller import ControlAsked
+from simulation.cluster.channels import ControlAsked
 from simulation.kernel.scheduler import Process
 from simulation.paused.reach import event_of, verb_of
 from simulation.world import World

@@ -197,18 +197,25 @@ class World:
             if candidate.rules:
                 assert list(violations(candidate.term.context)) == []
 
-    def start_broker(self, broker: int, *, control: bool = True, rack: str | None = None, agent: object = None) -> None:
+    def start_broker(
+        self, broker: int, *, control: bool = True, rack: str | None = None, agent: object = None, whole: bool = True
+    ) -> None:
         self.agents[broker] = agent or self.fakes.Agent()
         endpoints = [Endpoint("PLAINTEXT", f"host{broker}", 9000 + broker)]
         endpoints += [Endpoint("CONTROL", f"host{broker}", 7000 + broker)] if control else []
         data = znodes.encode_broker(Broker(broker, 0, tuple(endpoints), rack), timestamp_ms=0)
-        self.ensemble.multi(broker, [Create(paths.broker(broker), data, ephemeral=True), self.mark_of(broker)])
+        mark = self.mark_of(broker, whole=whole)
+        self.ensemble.multi(broker, [Create(paths.broker(broker), data, ephemeral=True), mark])
         self.settle()
 
-    def mark_of(self, broker: int) -> Create | SetData:
-        """What a registration writes besides: the cluster knows the broker from then on."""
+    def mark_of(self, broker: int, *, whole: bool = True) -> Create | SetData:
+        """What a registration writes besides: the cluster knows the broker from then on, and what it has lost."""
         path = paths.incarnation(broker)
-        return SetData(path, b"", self.ensemble.nodes[path].version) if path in self.ensemble.nodes else Create(path)
+        held = self.ensemble.nodes.get(path)
+        if held is None:
+            return Create(path, znodes.encode_incarnation(whole=True, lost_epoch=znodes.NO_LOSS))
+        lost = znodes.decode_incarnation(held.data, epoch=held.mzxid)
+        return SetData(path, znodes.encode_incarnation(whole=whole, lost_epoch=lost), held.version)
 
     def start_brokers(self, *brokers: int) -> None:
         for broker in brokers:

@@ -191,8 +191,8 @@ def test_bounced_member_leads_where_the_leader_died_while_nobody_ruled(world):
 
     world.candidate(1)
 
-    assert world.state("t") == (1, (1,), 7, 1)
-    assert world.agents[3].states == {T0: (1, 7, (1,))}
+    assert world.state("t") == (1, (1,), 6, 1)
+    assert world.agents[3].states == {T0: (1, 6, (1,))}
 
 
 def test_all_brokers_start_again_and_the_last_leader_leads(world):

@@ -137,7 +137,8 @@ def test_bounced_member_leads_where_the_leader_died_at_the_same_time(ruled):
         ruled.ensemble.multi(0, [Delete(paths.broker(broker), None)])
     for broker, data in registered.items():
         ruled.agents[broker] = type(ruled.agents[broker])()
-        ruled.ensemble.multi(broker, [Create(paths.broker(broker), data, ephemeral=True)])
+        again = Create(paths.broker(broker), data, ephemeral=True)
+        ruled.ensemble.multi(broker, [again, ruled.mark_of(broker, whole=broker == 1)])
     ruled.settle()
 
     assert ruled.state("t")[:2] == (1, (1,))
