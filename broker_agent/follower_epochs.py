@@ -44,7 +44,12 @@ class FollowerEpochs:
         """See ConfirmedPeers."""
         told = self._told(broker)
         confirmed = self._confirmed.get(broker)
-        return confirmed[0] if confirmed is not None and confirmed[1] == told else told
+        if confirmed is None:
+            return told
+        if confirmed[1] == told:
+            return confirmed[0]
+        del self._confirmed[broker]  # else it would count again once metadata says what it said then
+        return told
 
     def confirm(self, broker: BrokerId, epoch: BrokerEpoch) -> None:
         """See ConfirmedPeers. Asks once about an incarnation, unless there was no answer or metadata has changed."""

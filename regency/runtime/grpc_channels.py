@@ -176,6 +176,7 @@ class RenewedChannel:
         self._lock = threading.Lock()
         self._newest: _Shared | None = None
         self._open: set[_Shared] = set()
+        self._closed = False
 
     def call(
         self,
@@ -204,8 +205,9 @@ class RenewedChannel:
             return await call_async(method(channel), request, timeout_ms=timeout_ms, target=name or target)
 
     def close(self) -> None:
-        """Close every channel; calls that run are cancelled. Harmless twice."""
+        """Close every channel for good; calls that run are cancelled, later ones fail. Harmless twice."""
         with self._lock:
+            self._closed = True
             self._newest = None
             closing, self._open = self._open, set()
         for shared in closing:
@@ -225,6 +227,8 @@ class RenewedChannel:
 
     def _join(self, target: str) -> _Shared:
         with self._lock:
+            if self._closed:
+                raise RpcFailed(f"Nothing is sent to {target} any more: the channel is closed.", unsent=True)
             before, shared = self._newest, self._newest
             if shared is None or shared.target != target:
                 shared = self._newest = _Shared(target, self._dial)

@@ -60,6 +60,14 @@ def test_an_incarnation_that_zookeeper_confirms_is_the_known_one_until_metadata_
     assert world.known == 7, "also where its number is lower: ZooKeeper was restored"
 
 
+def test_what_zookeeper_confirmed_ends_with_the_registration_that_metadata_told_of(world) -> None:
+    world.claim(60)
+    world.answer(60)
+    for told in (BrokerEpoch(60), None):
+        world.told = told
+        assert world.known == told, "dead, although nobody was known of when it was confirmed"
+
+
 def test_a_forged_incarnation_tells_what_is_true_instead(world) -> None:
     world.told = BrokerEpoch(50)
     world.claim(2**62)
