@@ -169,9 +169,10 @@ class Connection(asyncio.Protocol):
         """An exchange is done: write every answer whose turn it is, then go on with what waits."""
         while self._unanswered and self._unanswered[0].done:
             exchange = self._unanswered.popleft()
-            frame, turn = exchange.frame, perf_counter_ns()
-            if frame is not None and self._transport is not None and not self._transport.is_closing():
-                self._transport.write(frame)
+            turn = perf_counter_ns()
+            if exchange.frame is not None and self._transport is not None and not self._transport.is_closing():
+                self._transport.write(exchange.frame)
+            exchange.frame = None  # what is unsent has been copied; exchanges are in cycles, and these may live long
             exchange.times.record(
                 exchange.request.version, exchange.began, exchange.handled, exchange.done_at, turn, perf_counter_ns()
             )

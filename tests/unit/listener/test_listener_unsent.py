@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -135,6 +137,31 @@ def test_consumers_that_do_not_read_keep_the_budget_and_no_more(serve: Serve, ba
         assert h.listener.stats.fetches_held_back >= 3
 
     serve(scenario, regency_queued_max_response_bytes=40 * MIB)
+
+
+def test_an_answer_lies_in_memory_once_and_goes_with_its_connection(serve: Serve, batch: Callable[..., bytes]) -> None:
+    """Not when cycles are looked for: an agent does that after a thousand connections."""
+
+    async def scenario(h: Any) -> None:
+        await fill(h, batch, 32 * MIB)
+        await (await h.connect()).ask(fetch(), 12)  # the encoder keeps its buffer
+        gc.collect()
+        gc.disable()
+        tracemalloc.start()
+        try:
+            deaf = await h.connect()
+            deaf.send(fetch(), 12)
+            await h.eventually(lambda: h.listener.stats.unsent_bytes > MIB, "the answer lies there")
+            while_unsent = tracemalloc.get_traced_memory()[0]
+            deaf.writer.transport.abort()
+            await h.eventually(lambda: h.listener.stats.open == 1, "the connection is gone")
+            assert while_unsent < 40 * MIB
+            assert tracemalloc.get_traced_memory()[0] < MIB
+        finally:
+            tracemalloc.stop()
+            gc.enable()
+
+    serve(scenario)
 
 
 def test_a_fetch_that_has_waited_gets_what_there_is_room_for_then(serve: Serve, batch: Callable[..., bytes]) -> None:
