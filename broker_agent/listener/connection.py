@@ -18,6 +18,7 @@ from typing import Final, Protocol, cast
 from regency.broker_agent.listener.aside import Aside
 from regency.broker_agent.listener.exchange import LONGEST_WAIT_MS, Exchange
 from regency.broker_agent.listener.framing import FrameOversized, FrameReader
+from regency.broker_agent.listener.incoming import SMALL_BYTES, IncomingRequests
 from regency.broker_agent.listener.stats import Closing, ListenerStats
 from regency.broker_agent.listener.timing import KINDS
 from regency.broker_agent.listener.turns import Turns
@@ -45,6 +46,7 @@ class ConnectionHost(Protocol):
     turns: Turns
     aside: Aside
     unsent: UnsentAnswers
+    incoming: IncomingRequests
     max_request_bytes: int
     max_idle_ms: int
 
@@ -87,6 +89,8 @@ class Connection(asyncio.Protocol):
         self._reading = True
         self._is_in_line = False
         self._is_held = False
+        self._decoding_bytes = 0
+        self._is_counted = False
         self._closing = False
         self.peer = "unknown"
         self.peer_host = "unknown"
@@ -121,6 +125,7 @@ class Connection(asyncio.Protocol):
         if error is not None:
             logger.debug("lost the connection from %s: %s", self.peer, error)
         self._host.unsent.has_paid(self)
+        self._host.incoming.holds_nothing(self)
         self._host.closed(self)
 
     def data_received(self, data: bytes) -> None:
@@ -154,10 +159,14 @@ class Connection(asyncio.Protocol):
         """What the client has yet to read."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
-    def cut_off(self, detail: str) -> None:
-        """Others need the memory of the answers that the client does not read."""
-        self._host.stats.count_closing(Closing.UNREAD, self.peer, detail)
+    def cut_off(self, reason: Closing, detail: str) -> None:
+        """Others need the memory that it takes."""
+        self._host.stats.count_closing(reason, self.peer, detail)
         self.abort()
+
+    def receive(self) -> None:
+        """There may be room for more of its request."""
+        self._queue_up()
 
     def hold(self, hold: bool) -> None:
         """Whether to begin nothing more, as a request is decoded or works on."""
@@ -222,9 +231,22 @@ class Connection(asyncio.Protocol):
         except FrameMalformed as error:
             self.close_for(Closing.MALFORMED, error.message)
         if not self._closing:
-            self._pause(self._held is not None or self._reader.has_input or not self._may_begin_any())
+            may_receive = self._may_receive()
+            self._pause(
+                not may_receive or self._held is not None or self._reader.has_input or not self._may_begin_any()
+            )
         self._is_in_line = begun and self._reader.has_input and self._may_begin_any()
         return self._is_in_line
+
+    def _may_receive(self) -> bool:
+        """Whether there is room for more than the requests hold that have come and not begun."""
+        size = self._reader.partial_bytes + self._decoding_bytes
+        if self._held is not None:
+            size += len(self._held)
+        if size < SMALL_BYTES and not self._is_counted:
+            return True
+        self._is_counted = size >= SMALL_BYTES
+        return self._host.incoming.may_receive(self, size)
 
     def _next_frame(self) -> memoryview | None:
         """The next request, if it may begin now."""
@@ -250,6 +272,7 @@ class Connection(asyncio.Protocol):
             request = parse_request(frame, FEW_ELEMENTS)
         except TooManyElements:
             self._is_held = True
+            self._decoding_bytes = len(frame)
             self.aside.run(parse_request, frame).add_done_callback(self._decoded)
             return
         except UnsupportedApi as unsupported:
@@ -264,6 +287,7 @@ class Connection(asyncio.Protocol):
     def _decoded(self, decoding: asyncio.Future[Request]) -> None:
         """A large request; what follows it has waited."""
         self._is_held = False
+        self._decoding_bytes = 0
         if self._closing or decoding.cancelled():
             return
         error = decoding.exception()

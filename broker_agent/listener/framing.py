@@ -35,6 +35,11 @@ class FrameReader:
         """Whether the end of the input, if it came now, would cut a frame in two."""
         return self.has_input or len(self._length) > 0
 
+    @property
+    def partial_bytes(self) -> int:
+        """Received of a frame of which more is to come."""
+        return len(self._partial)
+
     def feed(self, data: bytes) -> None:
         """Take what was received."""
         self._received = memoryview(bytes(self._received) + data if self._received else data)

@@ -14,6 +14,7 @@ from regency.broker_agent.listener.auto_creation import AutoCreation
 from regency.broker_agent.listener.connection import Connection
 from regency.broker_agent.listener.exchange import Exchange
 from regency.broker_agent.listener.handlers import HANDLERS
+from regency.broker_agent.listener.incoming import IncomingRequests
 from regency.broker_agent.listener.places import Places
 from regency.broker_agent.listener.ports import (
     Admin,
@@ -64,6 +65,7 @@ class KafkaListener:
         self.turns = Turns()
         self.aside = Aside()
         self.unsent = UnsentAnswers(settings.regency_queued_max_response_bytes, self.stats, clock)
+        self.incoming = IncomingRequests(settings.queued_max_request_bytes, self.stats, clock)
         self._auto_creation = AutoCreation(settings, admin)
         self._services = Services(
             settings,

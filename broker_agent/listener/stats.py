@@ -26,6 +26,7 @@ class Closing(Enum):
     IDLE = "it was idle for connections.max.idle.ms"
     TOO_MANY = "max.connections or max.connections.per.ip is reached"
     UNREAD = "it did not read its answers, and regency.queued.max.response.bytes was used up"
+    SLOW = "its request came in slowly, and queued.max.request.bytes was used up"
     NO_DESCRIPTORS = "there is no descriptor for it: see docs/operations.md about open files"
     FAILED = "its request failed in an unexpected way"
 
@@ -41,6 +42,8 @@ class ListenerStats:
     handler_failures: int = 0
     unsent_bytes: int = 0
     """Of answers, over all connections."""
+    incoming_bytes: int = 0
+    """Of requests that have not begun, over all connections; what is small is not counted."""
     fetches_held_back: int = 0
     """Fetches of consumers that got no records, as too much was unsent."""
     open_by_listener: Counter[str] = field(default_factory=Counter)

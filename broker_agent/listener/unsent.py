@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from regency.broker_agent.listener.stats import ListenerStats
+from regency.broker_agent.listener.stats import Closing, ListenerStats
 from regency.model.clock import Clock
 
 STALLED_MS: Final = 30_000
@@ -29,7 +29,7 @@ class Debtor(Protocol):
         """What is left."""
         ...
 
-    def cut_off(self, detail: str) -> None:
+    def cut_off(self, reason: Closing, detail: str) -> None:
         """Close at once and drop what is left."""
         ...
 
@@ -87,7 +87,7 @@ class UnsentAnswers:
             if in_use < self._budget or (stalled_ms < STALLED_MS and may_be_slow):
                 break
             self.has_paid(debtor)
-            debtor.cut_off(f"{debt.size} bytes, none of them taken for {stalled_ms} ms")
+            debtor.cut_off(Closing.UNREAD, f"{debt.size} bytes, none of them taken for {stalled_ms} ms")
 
     def _take_size(self, debtor: Debtor, now_ms: int) -> None:
         debt, size = self._debts[debtor], debtor.unsent_bytes

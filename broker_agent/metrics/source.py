@@ -58,6 +58,7 @@ class AgentMetrics:
             yield from listener_families.traffic(self.listener, wanted)
             yield from listener_families.requests(self.listener, LoopMeter.now_ms())
             yield listener_families.connections(self.listener)
+            yield value(names.INCOMING, self.listener.incoming_bytes)
             yield value(names.UNSENT, self.listener.unsent_bytes)
             yield value(names.HELD_BACK, self.listener.fetches_held_back)
             yield listener_families.closed(self.listener)

@@ -46,6 +46,7 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     socket_receive_buffer_bytes: int = 102_400
     socket_listen_backlog_size: int = 50
     socket_request_max_bytes: int = 104_857_600
+    queued_max_request_bytes: int = 256 << 20
     max_connections: int = INT_MAX
     max_connections_per_ip: int = INT_MAX
     connections_max_idle_ms: int = 600_000

@@ -64,7 +64,6 @@ _IGNORED: Final = frozenset(
         "num.io.threads",
         "background.threads",
         "queued.max.requests",
-        "queued.max.request.bytes",
         "max.connections.per.ip.overrides",
         "max.connection.creation.rate",
         "connections.max.reauth.ms",

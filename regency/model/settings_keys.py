@@ -106,6 +106,13 @@ _LISTENERS = (
         "bytes",
         "Largest request that is read; a larger one ends its connection.",
     ),
+    Key(
+        "queued.max.request.bytes",
+        long(-1, "-1: no bound"),
+        "bytes",
+        "Requests that have not come in whole, over all connections; where they are more, large ones are received one "
+        "after another, and slow ones end their connections.",
+    ),
     Key("max.connections", _NATURAL, "", "Connections at one time, over all listeners."),
     Key("max.connections.per.ip", _NATURAL, "", "Connections at one time from one address."),
     Key("connections.max.idle.ms", long(-1, "-1: never"), "ms", "A connection idle for this long is closed."),

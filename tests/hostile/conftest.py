@@ -29,12 +29,15 @@ MOST_STEP_S = 0.05
 """Of the loop's own thread: what others take of the processor meanwhile does not count."""
 BUDGET = 64 << 20
 """Of unsent answers."""
+INCOMING_BUDGET = 16 << 20
+"""Of requests that have not come in whole."""
 MOST_MEMORY_KB = 400 << 10
 """Resident."""
 MOST_WAIT_S = 5.0
 """Of the client's records for their acknowledgement: long, since hostile peers and it share two cores."""
 SETTINGS = {
     "regency.queued.max.response.bytes": str(BUDGET),
+    "queued.max.request.bytes": str(INCOMING_BUDGET),
     "connections.max.idle.ms": "5000",
     "auto.create.topics.enable": "false",
     "num.partitions": "4",
@@ -47,7 +50,7 @@ class Victim:
 
     def __init__(self, cluster: Cluster, flag: Path, stack: ExitStack) -> None:
         self.cluster = cluster
-        self.budget = BUDGET
+        self.budget, self.incoming_budget = BUDGET, INCOMING_BUDGET
         self.flag = flag
         """While it exists, writes hang."""
         self.ports = cluster.state.brokers[0].ports

@@ -14,12 +14,15 @@ from typing import Any
 import pytest
 
 from regency.broker_agent.listener.fetch import LARGEST_ANSWER_BYTES
+from regency.broker_agent.listener.incoming import SMALL_BYTES
 from regency.broker_agent.wire import codec
 from regency.broker_agent.wire.apis import OFFERED
 from regency.chaos.tcp_proxy import TcpProxy
 
 pytestmark = pytest.mark.integration
 DAY_MS = 86_400_000
+LARGEST_READ_BYTES = 256 << 10
+"""Of asyncio from a socket: what each connection may be beyond the budget."""
 ENDLESS = b"\xff" * (64 << 20)
 """A number without an end; gzip makes 64 KiB of it."""
 
@@ -115,6 +118,7 @@ def test_half_sent_frames_and_slow_readers(victim: Any, batch: Callable[..., byt
         with contextlib.suppress(OSError):
             peer = victim.connect()
             if number % 2:
+                peer.setblocking(False)
                 peer.sendall(struct.pack(">i", 90 << 20) + b"\0" * 40_000)
                 senders.append(peer)
             else:
@@ -123,11 +127,13 @@ def test_half_sent_frames_and_slow_readers(victim: Any, batch: Callable[..., byt
     for _ in range(40):
         for peer in senders:
             with contextlib.suppress(OSError):
-                peer.sendall(b"\0" * 10_000)
+                peer.sendall(b"\0" * 50_000)
         for peer in readers:
             with contextlib.suppress(OSError):
                 peer.recv(500)
         time.sleep(0.05)
+    most = victim.incoming_budget + len(senders) * LARGEST_READ_BYTES
+    assert SMALL_BYTES < victim.metric("regency_incoming_request_bytes") < most < 40 * 50_000 * len(senders)
 
 
 def test_flows_that_vanish(victim: Any) -> None:

@@ -205,6 +205,7 @@ FENCED = own(
     "Requests, or partitions in them, refused for an epoch or an identity that is over or not known.",
     ("error",),
 )
+INCOMING = own("regency_incoming_request_bytes", _GAUGE, "Bytes of large requests that have come in and are not begun.")
 UNSENT = own("regency_unsent_answer_bytes", _GAUGE, "Bytes of answers that clients have not read yet.")
 HELD_BACK = own(
     "regency_fetches_held_back",
@@ -276,6 +277,7 @@ AGENT_METRICS: tuple[MetricName, ...] = (
     LOGS_OPENED,
     LOGS_FOUND,
     FENCED,
+    INCOMING,
     UNSENT,
     HELD_BACK,
     CLOSED,

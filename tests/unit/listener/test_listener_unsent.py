@@ -28,7 +28,7 @@ class Reader:
         self.unsent_bytes = unsent_bytes
         self.is_cut_off = False
 
-    def cut_off(self, detail: str) -> None:
+    def cut_off(self, reason: Closing, detail: str) -> None:
         self.is_cut_off = True
 
 
