@@ -37,6 +37,11 @@ MAX_UNANSWERED: Final = 128
 WRITE_BUFFER_BYTES: Final = 64 << 10
 """Unsent answers above which no further request of the connection is begun, and which count as unsent."""
 
+TRANSPORTS_CYCLE: Final = "_read_ready_cb"
+"""By which asyncio's transports refer to themselves. A dead one that waits for the garbage collector keeps the last few
+bytes of its buffer, where megabytes were, and the next answer of that size has no room there: memory grows with every
+answer that is not read."""
+
 
 class ConnectionHost(Protocol):
     """The listener, as its connections see it."""
@@ -127,6 +132,9 @@ class Connection(asyncio.Protocol):
         self._host.unsent.has_paid(self)
         self._host.incoming.holds_nothing(self)
         self._host.closed(self)
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            vars(transport).pop(TRANSPORTS_CYCLE, None)
 
     def data_received(self, data: bytes) -> None:
         """asyncio: bytes have come."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -153,10 +154,12 @@ def test_an_answer_lies_in_memory_once_and_goes_with_its_connection(serve: Serve
             deaf.send(fetch(), 12)
             await h.eventually(lambda: h.listener.stats.unsent_bytes > MIB, "the answer lies there")
             while_unsent = tracemalloc.get_traced_memory()[0]
+            transports = [weakref.ref(each._transport) for each in h.listener._places]
             deaf.writer.transport.abort()
             await h.eventually(lambda: h.listener.stats.open == 1, "the connection is gone")
             assert while_unsent < 40 * MIB
             assert tracemalloc.get_traced_memory()[0] < MIB
+            await h.eventually(lambda: [each() is None for each in transports] == [False, True], "its transport, too")
         finally:
             tracemalloc.stop()
             gc.enable()
