@@ -16,9 +16,12 @@ SEED = DRILL_EVERY * DRILLS.index(Kind.DRILL_UNHEARD)
 """The first that goes through it."""
 
 FOUND = (
+    "bounce-before-isr-change",
     "brokers-instead-of-partitions",
     "equal-epoch-is-stale",
     "isr-in-any-session",
+    "kept-members-unchecked",
+    "lossy-last-leads",
     "own-znode-is-enough",
     "unreachable-is-done",
     "watermarks-early",
@@ -30,6 +33,7 @@ SCRIPTS = (
     "write of a lost session",
     "half told",
     "contact lost again and again",
+    "power cuts at elections",
     "returning together",
 )
 
@@ -50,6 +54,7 @@ def test_every_script_is_played_to_its_end_and_all_is_well_afterwards() -> None:
     assert any("which does not rule, to race again" in event for event in events)
     assert any("its leader" in event and "came without an address" in event for event in events)
     assert any("settings of their topics cannot be read" in event for event in events)
+    assert any("the longest log of the live replicas" in event for event in events)
     assert any("the session that owned the registration is gone" in event for event in events)
 
 

@@ -110,6 +110,12 @@ def hide_a_restart(story: Story) -> None:
     story.change_isr(1, story.state(1, 0, 1, 2))
 
 
+def keep_who_restarted(story: Story) -> None:
+    story.end_session(story.agents[2])
+    story.register(2)
+    story.decide(story.state(1, 1, 1, 2))
+
+
 def write_as_another(story: Story) -> None:
     story.multi(story.agents[2], SetData(STATE, story.state(1, 0, 1), 0))
 
@@ -160,6 +166,7 @@ PLANTED: list[tuple[str, Callable[[Story], None]]] = [
     ("one-leader-per-epoch", lambda story: story.change_isr(1, story.state(2, 0, 1, 2))),
     ("isr-joins-registered", join_unregistered),
     ("isr-change-hides-nobody", hide_a_restart),
+    ("decision-hides-nobody", keep_who_restarted),
     ("topic-ids-stay", move_topic_id),
     ("broker-epochs-grow", forge_broker_epoch),
 ]

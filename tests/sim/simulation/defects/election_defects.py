@@ -81,6 +81,19 @@ def _dead_elected(patch: Patch) -> None:
     patch.set(partition_states, "elect_offline", elect)
 
 
+def _lossy_last_leads(patch: Patch) -> None:
+    def elect(
+        assignment: Sequence[BrokerId],
+        isr: Sequence[BrokerId],
+        online: Collection[BrokerId],
+        unsure: Collection[BrokerId],
+    ) -> Election:
+        del unsure
+        return elect_offline(assignment, isr, online)
+
+    patch.set(partition_states, "elect_offline", elect)
+
+
 def _anybody_elected(patch: Patch) -> None:
     def every(self: UncleanLeave, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
         del self
@@ -235,6 +248,12 @@ DEFECTS: tuple[Defect, ...] = (
     ),
     Defect("isr-shrunk-to-nothing", "The last member leaves the ISR too.", "Kafka 2.4", _empty_isr),
     Defect("dead-leader-elected", "An election does not ask who is live.", "Kafka 2.4", _dead_elected),
+    Defect(
+        "lossy-last-leads",
+        "The last one in sync leads at once, also where it is back from a power cut and others have more.",
+        "KIP-966",
+        _lossy_last_leads,
+    ),
     Defect(
         "unclean-without-leave",
         "Where nobody in sync is live, anybody live is elected, whatever the settings say.",

@@ -36,12 +36,12 @@ HOLES: Final[tuple[Hole, ...]] = (
     Hole(
         "KIP-966, KAFKA-15583",
         "The last in sync committed alone, lost its tail and led again.",
-        "min-insync-unchecked watermark-below-min-insync",
+        "min-insync-unchecked watermark-below-min-insync lossy-last-leads",
     ),
     Hole(
         "KIP-903, KAFKA-14617, KAFKA-15221",
         "A follower that had lost its log counted by what it fetched before.",
-        "broker-epoch-ignored isr-members-unchecked",
+        "broker-epoch-ignored isr-members-unchecked kept-members-unchecked",
     ),
     Hole("KIP-841, KAFKA-13916, KAFKA-14140", "Who shut down joined the ISR.", "join-while-leaving leaver-elected"),
     Hole(

@@ -13,12 +13,14 @@ from regency.broker_agent.isr_store import IsrWriter, _Pending
 from regency.broker_agent.ports import IsrChange, IsrUnknown, IsrWritten
 from regency.broker_agent.registration import Registered, Registration, SessionFile, register
 from regency.controller.partition_state_machine import PartitionStateMachine
+from regency.controller.store_access import StoreAccess
 from regency.model import znode_paths as paths
 from regency.model.clock import Clock
 from regency.model.facts import Broker
-from regency.model.ids import BrokerEpoch, ZkVersion
+from regency.model.ids import BrokerEpoch, BrokerId, ZkVersion
 from regency.runtime.fenced import ItemOutcome, _FencedWrite
 from regency.runtime.zk_session import (
+    Check,
     MultiOutcome,
     Op,
     OpOutcome,
@@ -145,6 +147,14 @@ def _members_unchecked(patch: Patch) -> None:
         ]
 
     patch.set(incarnations, "guards", as_metadata_has_it)
+
+
+def _kept_unchecked(patch: Patch) -> None:
+    def unguarded(self: StoreAccess, brokers: tuple[BrokerId, ...]) -> tuple[Check, ...]:
+        del self, brokers
+        return ()
+
+    patch.set(StoreAccess, "guards", unguarded)
 
 
 def _unannounced(patch: Patch) -> None:
@@ -299,6 +309,12 @@ DEFECTS: tuple[Defect, ...] = (
         "An ISR change is written without the check that no other member has restarted.",
         "KIP-903",
         _members_unchecked,
+    ),
+    Defect(
+        "kept-members-unchecked",
+        "A controller's states are written without the check that nobody they keep has restarted.",
+        "KIP-903",
+        _kept_unchecked,
     ),
 )
 """In the order of the table."""

@@ -41,6 +41,7 @@ class _Drills(Scripts):
             self.write_of_a_lost_session,
             self.half_told,
             self.contact_lost_again_and_again,
+            self.power_cuts_at_elections,
             self.returning_together,
         )
         script = order[min(self._done, len(order)) - 1]
@@ -50,18 +51,19 @@ class _Drills(Scripts):
     # Registrations and ISR changes
 
     def stale_join(self, fault: Fault, undone: ExitStack) -> Script:
-        """A leader takes in who has just lost power and was taken out by nobody, as it was in no ISR.
+        """A leader takes in who has just died, or lost power, and was taken out by nobody, as it was in no ISR.
 
-        The controller hears of the ISR when the member has registered again, with less than it had; and then the leader
-        loses its session.
+        The controller hears of the ISR when the member has registered again, maybe with less than it had; and then the
+        leader loses its session.
         """
+        chance = fault.chance()
         yield lambda: bool(self._full())
         if not self._joinable():  # who rules would be elected everywhere: let another rule
             self._world.zookeeper.delete_as_admin(paths.CONTROLLER)
             yield 0.3
             yield lambda: bool(self._joinable())
         yield lambda: bool(self._losing())
-        led, joins = fault.chance().choice(self._losing())
+        led, joins = chance.choice(self._losing())
         leader = led.state.leader
         self._expire(joins)
         yield lambda: joins not in self._isr(led.partition)
@@ -72,7 +74,7 @@ class _Drills(Scripts):
             when=lambda: self._is_taken_in(joins, leader, led.partition),
         )
         yield lambda: write.reached and self._unsynced(joins, led.partition) >= ENOUGH
-        down = undone.enter_context(self._end_agent(joins, lossy=True))
+        down = undone.enter_context(self._end_agent(joins, lossy=chance.random() > 0.5))
         yield lambda: bool(self._known()) and joins not in self._known()
         news = self._stalled(f"agent-{leader}", "agent.isr_notification.before_write", undone)
         write.end()
@@ -86,6 +88,53 @@ class _Drills(Scripts):
         yield 0.05
         self._expire(leader)
         yield 0.5
+
+    def power_cuts_at_elections(self, fault: Fault, undone: ExitStack) -> Script:
+        """Power is cut at the last one in sync, and at a member while who rules elects."""
+        with ExitStack() as at_end:
+            yield from self._last_in_sync(fault, at_end)
+        yield from self._restart_unseen(fault, undone)
+
+    def _restart_unseen(self, fault: Fault, undone: ExitStack) -> Script:
+        """A leader has died, and who rules is about to write the next one when a member loses power and is back."""
+        chance = fault.chance()
+        yield lambda: bool(self._full_without_ruler())
+        led = chance.choice(self._full_without_ruler())
+        restarts = chance.choice([each for each in led.followers if each != self._ruler()])
+        write = self._stalled(f"controller-{self._ruler()}", "controller.election.before_write", undone)
+        undone.enter_context(self._end_agent(led.state.leader))
+        yield lambda: write.reached
+        down = undone.enter_context(self._end_agent(restarts, lossy=True))
+        down.close()
+        yield lambda: self._registration(restarts) != 0
+        write.end()
+        yield 0.5
+
+    def _last_in_sync(self, fault: Fault, undone: ExitStack) -> Script:
+        """A leader whose followers were taken out, with all that was acknowledged, loses power, and is back first."""
+        yield lambda: bool(self._losing_alone())
+        led = fault.chance().choice(self._losing_alone())
+        last = led.state.leader
+        for follower in led.followers:
+            undone.enter_context(self._apart(follower, last))
+        self._expire(*led.followers)
+        yield lambda: self._isr(led.partition) == (last,)
+        yield lambda: all(self._registration(each) for each in led.followers)
+        down = undone.enter_context(self._end_agent(last, lossy=True))
+        yield lambda: bool(self._known()) and last not in self._known()
+        down.close()
+        yield lambda: (now := self._state(led.partition)) is not None and now.has_leader
+        yield 0.5
+
+    def _losing_alone(self) -> list[Led]:
+        """Those of them where a power cut takes what is acknowledged from the leader."""
+        return [
+            each for each in self._full_without_ruler() if self._unsynced(each.state.leader, each.partition) >= ENOUGH
+        ]
+
+    def _full_without_ruler(self) -> list[Led]:
+        """Partitions with all in sync, which who rules does not lead."""
+        return [led for led in self._full() if led.state.leader != self._ruler()]
 
     def _joinable(self) -> list[tuple[Led, BrokerId]]:
         """Partitions with all in sync, and who would be elected after its leader, which does not rule.
@@ -225,7 +274,9 @@ class _Drills(Scripts):
         yield lambda: all(self._registration(each) for each in replicas)
         deaf.close()
         yield lambda: len(self._isr(added)) == len(replicas)
-        agent = f"agent-{chance.choice(replicas)}"
+        cut_off = chance.choice(replicas)
+        yield lambda: self._held(cut_off, added) is not None
+        agent = f"agent-{cut_off}"
         cut = undone.enter_context(self._trouble_zookeeper([agent], there=True, back=True))
         self._world.zk_links[agent].reset()
         yield 0.1

@@ -54,6 +54,11 @@ _TABLE: Final = (
         "Nobody who stays in an ISR by its leader's change has registered since the state was last written.",
         _DESIGN_4,
     ),
+    Invariant(
+        "decision-hides-nobody",
+        "Nobody a controller keeps in an ISR with others has registered since the state was last written.",
+        _DESIGN_4,
+    ),
     Invariant("clean-elections", "A leader is elected from the ISR, unless the topic allows otherwise.", _DESIGN_5),
     Invariant("topic-ids-stay", "A topic znode has one topic id for as long as it exists.", _DESIGN_4),
     Invariant("broker-epochs-grow", "A broker that registers again has a higher broker epoch.", _DESIGN_4),

@@ -339,6 +339,10 @@ class ZookeeperRules:
         if after.leader_epoch <= before.leader_epoch:
             raise broken("election-raises-epoch", f"{partition}: {before} was followed by {after}")
         self.decided.append((partition, before, after))
+        # Who stays alone stays whatever it has lost: nobody else is in sync.
+        for member in after.isr if len(after.isr) > 1 else ():
+            if member in before.isr and self._has_registered_since(partition, member):
+                raise broken("decision-hides-nobody", self._hidden(partition, before, after, member))
         if after.leader == NO_LEADER:
             return
         self._facts.elected(partition, {broker: epoch for broker, (epoch, _) in self.brokers.items()})
@@ -374,18 +378,23 @@ class ZookeeperRules:
         kept_before = before.leader, before.leader_epoch, before.controller_epoch
         if kept_before != (after.leader, after.leader_epoch, after.controller_epoch):
             raise broken("isr-change-keeps-leader", f"{partition}: {before} was followed by {after}")
-        now, decided_at = self.now_us(), self._decided_at[partition]
+        now = self.now_us()
         for member in after.isr:
-            if member in before.isr and member != after.leader and self.last_epoch(member) > decided_at:
-                raise broken(
-                    "isr-change-hides-nobody",
-                    f"{partition}: {before} of zxid {decided_at} was followed by {after}, although {member} registered "
-                    f"in between, as {self.last_epoch(member)}",
-                )
+            if member in before.isr and member != after.leader and self._has_registered_since(partition, member):
+                raise broken("isr-change-hides-nobody", self._hidden(partition, before, after, member))
             if member not in before.isr and member not in self.brokers:
                 gone_at = self._gone_at.get(member)
                 if gone_at is None or now - gone_at > GONE_US:
                     raise broken("isr-joins-registered", f"{partition}: {member} is not registered; {after}")
+
+    def _has_registered_since(self, partition: TopicPartition, member: BrokerId) -> bool:
+        return self.last_epoch(member) > self._decided_at[partition]
+
+    def _hidden(self, partition: TopicPartition, before: StateRecord, after: StateRecord, member: BrokerId) -> str:
+        return (
+            f"{partition}: {before} of zxid {self._decided_at[partition]} was followed by {after}, although {member} "
+            f"registered in between, as {self.last_epoch(member)}"
+        )
 
 
 _UNFENCED: Final = frozenset({*paths.PERSISTENT_PARENTS, paths.CONTROLLER, paths.CONTROLLER_EPOCH, paths.CLUSTER_ID})
