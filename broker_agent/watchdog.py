@@ -45,7 +45,14 @@ class Silence:
 class Watchdog:
     """A thread that looks at the loop and ends the process when it is silent for `limit_ms`; 0: there is none."""
 
-    def __init__(self, shown: Callable[[], int], now_ms: Callable[[], int], limit_ms: int) -> None:
+    def __init__(
+        self,
+        shown: Callable[[], int],
+        now_ms: Callable[[], int],
+        limit_ms: int,
+        end: Callable[[int], None] | None = None,
+    ) -> None:
+        self._end = end or end_hung_process
         self._shown = shown
         self._now_ms = now_ms
         self._limit_ms = limit_ms
@@ -65,7 +72,7 @@ class Watchdog:
         while not self._stopped.wait(LOOK_MS / 1000):
             silent_ms = silence.look(self._shown(), self._now_ms())
             if silent_ms >= self._limit_ms:
-                end_hung_process(silent_ms)
+                self._end(silent_ms)
 
 
 def end_hung_process(silent_ms: int) -> None:

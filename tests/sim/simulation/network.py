@@ -96,10 +96,12 @@ class Connection:
     its owner takes another one, or misses the answer to a ping, `keepalive_us` (every, and how long for the answer).
     """
 
-    __slots__ = ("_heard_us", "_keepalive_us", "calls", "forgotten", "owner", "pair")
+    __slots__ = ("_heard_us", "_keepalive_us", "calls", "forgotten", "of_loop", "owner", "pair")
 
-    def __init__(self, owner: Process, keepalive_us: tuple[int, int] | None = None) -> None:
+    def __init__(self, owner: Process, keepalive_us: tuple[int, int] | None = None, *, of_loop: bool = False) -> None:
         self.owner = owner
+        self.of_loop = of_loop
+        """Whether its owner's data loop takes the answers."""
         self.pair: tuple[str, str] | None = None
         """The hosts it joins, once it is established."""
         self.forgotten = False
@@ -127,10 +129,11 @@ class Connection:
 
 
 class _Endpoint:
-    __slots__ = ("calls", "host", "process", "serve")
+    __slots__ = ("calls", "host", "of_loop", "process", "serve")
 
-    def __init__(self, host: str, process: Process, serve: Serve) -> None:
+    def __init__(self, host: str, process: Process, serve: Serve, of_loop: bool) -> None:
         self.host = host
+        self.of_loop = of_loop
         self.process = process
         self.serve = serve
         self.calls: dict[Call, None] = {}
@@ -272,9 +275,9 @@ class Network:
         for link in self._links.values():
             link.heal()
 
-    def listen(self, address: str, host: str, process: Process, serve: Serve) -> None:
-        """Serve `address` (host:port) until the process dies or `unlisten`."""
-        endpoint = _Endpoint(host, process, serve)
+    def listen(self, address: str, host: str, process: Process, serve: Serve, *, of_loop: bool = False) -> None:
+        """Serve `address` (host:port) until the process dies or `unlisten`; `of_loop`: on its data loop."""
+        endpoint = _Endpoint(host, process, serve, of_loop)
         self._endpoints[address] = endpoint
         process.on_death(lambda: self._gone(endpoint))
 
@@ -326,7 +329,8 @@ class Network:
         call = Call(self, caller, source, address, request, done, channel, connection)
         if connection is not None:
             connection.calls[call] = None
-        call.timer = scheduler.at(timeout_us, call.time_out, caller)
+        of_loop = connection is not None and connection.of_loop
+        call.timer = scheduler.at(timeout_us, call.time_out, caller, of_loop=of_loop)
         if connection is not None and connection.forgotten:
             self._lost("request", source, address)
             return call
@@ -358,7 +362,7 @@ class Network:
             return
         call.endpoint = endpoint
         endpoint.calls[call] = None
-        self._scheduler.at(0, call.serve, endpoint.process)
+        self._scheduler.at(0, call.serve, endpoint.process, of_loop=endpoint.of_loop)
 
     def back(self, host: str, call: Call, answer: Any, channel: Channel | None) -> None:
         """An answer leaves a host."""
@@ -380,7 +384,8 @@ class Network:
         scheduler = self._scheduler
         if channel is not None:
             delay = channel.back(scheduler.now_us + delay) - scheduler.now_us
-        scheduler.at(delay, partial(call.finish, answer), call.caller)
+        of_loop = connection is not None and connection.of_loop
+        scheduler.at(delay, partial(call.finish, answer), call.caller, of_loop=of_loop)
 
     def hang_up(self, call: Call) -> None:
         """The caller has closed the connection, which the server learns where the link lets it."""
@@ -391,7 +396,8 @@ class Network:
             return
         delay = self._delay(self.link(call.source, endpoint.host))
         if delay is not None:
-            self._scheduler.at(delay, partial(self._withdrawn, endpoint, call), endpoint.process)
+            withdrawn = partial(self._withdrawn, endpoint, call)
+            self._scheduler.at(delay, withdrawn, endpoint.process, of_loop=endpoint.of_loop)
 
     def _delay(self, link: Link) -> int | None:
         chance = self._scheduler.random
@@ -415,7 +421,7 @@ class Network:
         del endpoint.calls[call]
         self.back(endpoint.host, call, NetFailed(why), None)
         if endpoint.process.alive:
-            self._scheduler.at(0, call.withdraw, endpoint.process)
+            self._scheduler.at(0, call.withdraw, endpoint.process, of_loop=endpoint.of_loop)
 
     def _lost(self, what: str, source: str, target: str) -> None:
         if self.observe is not None:

@@ -204,5 +204,6 @@ def settings_of(shape: Shape, broker: BrokerId) -> BrokerSettings:
         auto_leader_rebalance_enable=shape.balance_s > 0,
         leader_imbalance_check_interval_seconds=max(shape.balance_s, 1),
         default_replication_factor=3,
+        regency_loop_watchdog_ms=5_000,
         regency_reconcile_interval_ms=shape.reconcile_ms,
     )

@@ -73,6 +73,8 @@ class World:
         self.zk_links: dict[str, ZkLink] = {}
         self.errands: list[str] = []
         """What clients of the cluster have begun and will go on with, in words."""
+        self.on_standing: list[Callable[[SimAgent], None]] = []
+        """Told of every agent whose data loop stands still from now on."""
         self.on_started: list[Callable[[SimAgent], None]] = []
         """Told of every agent process that begins."""
 
@@ -124,6 +126,12 @@ class World:
         if lossy:
             host.disk.crash(lossy=True)
 
+    def stand_still(self, agent: SimAgent) -> None:
+        """Its data loop stands still; when everything heals it does not go on by that, as if a disk never answered."""
+        agent.process.stand()
+        for callback in self.on_standing:
+            callback(agent)
+
     def kill_controller(self, broker: BrokerId) -> None:
         """SIGKILL a controller child; its agent starts another."""
         process = self.hosts[broker].controller_process
@@ -149,7 +157,11 @@ class World:
             self.scheduler.at(0, then)
 
         agent.process.on_death(died)
-        self.scheduler.spawn(agent.process, "leave", leave)
+        process = agent.process
+        if process.loop_stands:  # on which the signal is heard
+            self.scheduler.at(0, lambda: self.scheduler.spawn(process, "leave", leave), process, of_loop=True)
+        else:
+            self.scheduler.spawn(process, "leave", leave)
 
     def _agent_died(self, host: Host, agent: SimAgent) -> None:
         self.note("died", agent.process.name, "process %d is dead", agent.process.incarnation)

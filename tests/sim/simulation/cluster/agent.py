@@ -23,6 +23,7 @@ from regency.broker_agent.replication.fetch_sessions import FetchSessionCache
 from regency.broker_agent.replication.replica_manager import ReplicaManager
 from regency.broker_agent.reporter import TIMEOUT_MS, Reporter
 from regency.broker_agent.steps import at_once
+from regency.broker_agent.watchdog import Watchdog
 from regency.model.ids import BrokerEpoch, LeaderEpoch, TopicPartition
 from regency.model.settings import BrokerSettings
 from regency.protos import control_pb2 as pb
@@ -114,6 +115,8 @@ class SimAgent:
         self.broker_id = settings.broker_id
         self.leaving = False
         """Whether it has been told to stop."""
+        self.is_guarded = False
+        """Whether its watchdog has begun to look."""
         self.on_control: Callable[[Any, pb.ControlResponse], None] | None = None
         """Told of every control request and its answer."""
         self.on_left: Callable[[bool, controller_pb2.ControlledShutdownResponse | None], None] = lambda _moved, _told: (
@@ -171,6 +174,11 @@ class SimAgent:
     def start(self) -> None:
         """Start every part in order; the registration is last. Runs in an actor."""
         driven(self._assembly.start(self._stack))
+        limit_ms = self.settings.regency_loop_watchdog_ms
+        watchdog = Watchdog(lambda: self._loop.shown, self.process.clock.monotonic_ms, limit_ms, self._hangs)
+        watchdog.start()
+        self._stack.callback(watchdog.stop)
+        self.is_guarded = True
 
     def leave(self) -> None:
         """Have leadership moved away. Runs in an actor."""
@@ -185,6 +193,10 @@ class SimAgent:
     def serve_control_at(self, port: int) -> None:
         """Serve control requests at another port, too, until the process ends; whoever calls has it registered."""
         self._network.listen(f"{self._host}:{port}", self._host, self.process, self._serve_control)
+
+    def _hangs(self, silent_ms: int) -> None:
+        """The watchdog ends it, by its settings: whoever supervises it starts another."""
+        self.on_end(f"the data loop has hung for {silent_ms} ms")
 
     def stop(self) -> None:
         """The rest of a stop in order: ports, fetchers, checkpoints, logs, the session. Runs in an actor."""
@@ -229,7 +241,7 @@ class SimAgent:
         def serve(request: Any, respond: Respond) -> Callable[[], None] | None:
             return self._serve_kafka(replicas, server, session, request, respond)
 
-        self._listen(KAFKA, serve, stack)
+        self._listen(KAFKA, serve, stack, of_loop=True)
 
     async def serve_controllers(self, service: ControlService, stack: AsyncExitStack) -> None:
         """See Edge."""
@@ -247,7 +259,8 @@ class SimAgent:
         def run() -> None:
             self._scheduler.sleep_us(self.process.clock.delay_us(interval_ms))
             while not stopped:
-                driven(reporter.report())
+                if not self.process.loop_stands:  # on which it would report
+                    driven(reporter.report())
                 self._scheduler.sleep_us(self.process.clock.delay_us(interval_ms))
 
         self._scheduler.spawn(self.process, "reporter", run)
@@ -293,9 +306,9 @@ class SimAgent:
             recovery_threads=0,
         )
 
-    def _listen(self, port: int, serve: Serve, stack: AsyncExitStack) -> None:
+    def _listen(self, port: int, serve: Serve, stack: AsyncExitStack, *, of_loop: bool = False) -> None:
         address = f"{self._host}:{port}"
-        self._network.listen(address, self._host, self.process, serve)
+        self._network.listen(address, self._host, self.process, serve, of_loop=of_loop)
         stack.callback(self._network.unlisten, address, self.process)
 
     # What others ask

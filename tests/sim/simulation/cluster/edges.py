@@ -19,17 +19,24 @@ WORK_US = 400
 
 
 class SimLoop:
-    """The data loop: calls run one after another on the scheduler's greenlet, and never wait."""
+    """The data loop: calls run one after another on the scheduler's greenlet, and never wait. It may stand still."""
 
     def __init__(self, scheduler: Scheduler, process: Process) -> None:
         self._scheduler = scheduler
         self._process = process
         self._last_us = 0
+        self._shown = 0
+
+    @property
+    def shown(self) -> int:
+        """Grows from look to look of the watchdog, unless the loop stands still, as what LoopMeter counts does."""
+        self._shown += not self._process.loop_stands
+        return self._shown
 
     def post(self, work: Callable[[], object]) -> None:
         """Run `work` on the loop soon, in the order of posting."""
         if self._process.alive:
-            self._scheduler.at(self._hop_us(), work, self._process)
+            self._scheduler.at(self._hop_us(), work, self._process, of_loop=True)
 
     def call(self, work: Callable[[], T], *, timeout_ms: int) -> T:
         """Run `work` on the loop and wait for its result; for actors. Raises what it raises, or LoopClosed."""
@@ -54,7 +61,7 @@ class SimLoop:
 
     def later(self, delay_ms: int, work: Callable[[], None]) -> None:
         """Run `work` after a while of this process's clock."""
-        self._scheduler.at(self._process.clock.delay_us(delay_ms), work, self._process)
+        self._scheduler.at(self._process.clock.delay_us(delay_ms), work, self._process, of_loop=True)
 
     def _hop_us(self) -> int:
         now = self._scheduler.now_us
@@ -110,7 +117,8 @@ class SimTimer:
             self._timer.cancel()
         clock = self._process.clock
         self._due = monotonic_ms
-        self._timer = self._scheduler.at(clock.delay_us(monotonic_ms - clock.monotonic_ms()), self._fire, self._process)
+        delay_us = clock.delay_us(monotonic_ms - clock.monotonic_ms())
+        self._timer = self._scheduler.at(delay_us, self._fire, self._process, of_loop=True)
 
     def close(self) -> None:
         """Wake nobody any more."""

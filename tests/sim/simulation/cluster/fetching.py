@@ -112,7 +112,7 @@ class SimTransport:
         self._spec = spec
         self._address = spec.address
         self._deliver = deliver
-        self._connection = Connection(process)
+        self._connection = Connection(process, of_loop=True)
         self._call: Call | None = None
         self._pause: Timer | None = None
         self._closed = False
@@ -125,7 +125,7 @@ class SimTransport:
         if isinstance(command, Pause):
             if command.milliseconds is not None:
                 delay = self._process.clock.delay_us(command.milliseconds)
-                self._pause = self._scheduler.at(delay, self._rested, self._process)
+                self._pause = self._scheduler.at(delay, self._rested, self._process, of_loop=True)
             return
         asked: FetchAsked | OffsetsAsked
         if isinstance(command, FetchPlan):
@@ -154,7 +154,8 @@ class SimTransport:
         call, self._call = self._call, None
         if call is not None and not call.answered:
             call.close()
-            self._scheduler.at(1, lambda: self._tell(Failed("the connection was closed")), self._process)
+            failed = Failed("the connection was closed")
+            self._scheduler.at(1, lambda: self._tell(failed), self._process, of_loop=True)
 
     def close(self) -> None:
         """End; nothing is delivered any more."""
@@ -176,7 +177,7 @@ class SimTransport:
     def _connect(self) -> None:
         """As FetcherThread: after a failure, and to another address, it connects anew."""
         self._network.hung_up(self._connection)
-        self._connection = Connection(self._process)
+        self._connection = Connection(self._process, of_loop=True)
 
     def _rested(self) -> None:
         self._pause = None

@@ -13,6 +13,7 @@ from regency.broker_agent.metadata_cache import MetadataCache, MetadataUpdate, P
 from regency.broker_agent.replication.api import AppliedState, PartitionState
 from regency.broker_agent.replication.control import ControlPath
 from regency.broker_agent.replication.partition import Partition
+from regency.broker_agent.watchdog import Watchdog
 from regency.model.ids import NO_BROKER_EPOCH, BrokerEpoch, LeaderEpoch, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from simulation.defects.patching import Defect, Patch
@@ -184,6 +185,10 @@ def _newer_incarnation_refused(patch: Patch) -> None:
     patch.set(ControlGate, "check_epochs", strict)
 
 
+def _hung_loops_live_on(patch: Patch) -> None:
+    patch.edit(Watchdog, "_run", ("if silent_ms >= self._limit_ms", "if False"))
+
+
 def _leaves_without_epoch(patch: Patch) -> None:
     patch.edit(controlled_shutdown, "leave", ("broker_epoch=epoch", f"broker_epoch={NO_BROKER_EPOCH}"))
 
@@ -194,6 +199,12 @@ def _leaves_too_soon(patch: Patch) -> None:
 
 DEFECTS: tuple[Defect, ...] = (
     Defect("any-controller-epoch", "An agent obeys a lower controller epoch too.", "KAFKA-1188", _any_controller),
+    Defect(
+        "hung-loops-live-on",
+        "The watchdog does not end an agent whose data loop stands still.",
+        "own rule",
+        _hung_loops_live_on,
+    ),
     Defect(
         "any-broker-epoch", "An agent obeys what was meant for another incarnation.", "KAFKA-7235", _any_incarnation
     ),

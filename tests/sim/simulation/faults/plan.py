@@ -28,6 +28,7 @@ class Kind(Enum):
     PAUSE_HOST = "pause host"
     PAUSE_RULER = "pause who rules"
     PAUSE_LEADER = "pause who leads"
+    LOOP_STANDS = "data loop stands still"
     CRASH_AT_POINT = "crash at point"
     PAUSE_AT_POINT = "pause at point"
     CUT_AT_POINT = "cut from zookeeper at point"
@@ -206,7 +207,10 @@ LED_BY_TURNS = (Kind.DRILL_TRUNCATIONS, Kind.DRILL_LOST_TAILS, Kind.DRILL_DELETI
 """Drills that have one after the other lead: nobody gives leadership back to who is preferred meanwhile."""
 
 
-BESIDE: tuple[tuple[Kind, float, int], ...] = ((Kind.FORGET, 0.5, 4),)
+BESIDE: tuple[tuple[Kind, float, int], ...] = (
+    (Kind.FORGET, 0.5, 4),
+    (Kind.LOOP_STANDS, 0.4, 3),
+)
 """Kinds that come beside those of a schedule: in which share of the deep ones that are no drill, and at most how often.
 
 Drawn by themselves, so that they change no other fault of any seed."""

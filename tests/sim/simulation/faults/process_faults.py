@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
+from typing import Any
 
 from regency.model import znode_paths
 from regency.model.ids import BrokerId
@@ -38,6 +39,7 @@ def deeds(stage: Stage, points: Sequence[str], liked: Collection[str]) -> dict[K
         Kind.PAUSE_HOST: lambda _fault, host: stage.pause([host.agent_process, host.controller_process]),
         Kind.PAUSE_RULER: faults.pause_ruler,
         Kind.PAUSE_LEADER: faults.pause_leader,
+        Kind.LOOP_STANDS: faults.loop_stands,
         Kind.CRASH_AT_DISK: faults.crash_at_disk,
         Kind.LAST_IN_SYNC: faults.last_in_sync,
         Kind.CRASH_AT_POINT: at_points.crash,
@@ -162,6 +164,24 @@ class _ProcessFaults:
     def pause_leader(self, fault: Fault, host: Host) -> Undo:
         """A broker that leads something does."""
         return self._pause_long(fault, [fault.chance().choice(self._leading() or [host]).agent_process])
+
+    def loop_stands(self, fault: Fault, host: Host) -> Undo | None:
+        """A data loop, by chance of a leader, stands still for a while, or for ever; the rest of its agent does not."""
+        stage = self._stage
+        agent = (host if fault.detail < 0.3 else fault.chance().choice(self._leading() or [host])).agent
+        if agent is None or not agent.process.alive or not agent.is_guarded or agent.leaving:
+            return None
+        process = agent.process
+
+        def apply(values: Sequence[Any]) -> None:
+            if not values:
+                process.go_on()
+            elif not process.loop_stands:
+                stage.world.stand_still(agent)
+
+        undo = stage.lasts(("loop", process), True, apply)
+        stage.note(process.name, "its data loop stands still")
+        return undo if fault.detail % 0.1 < 0.06 else lambda: None
 
     def _leading(self) -> list[Host]:
         return [

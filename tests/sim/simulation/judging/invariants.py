@@ -101,6 +101,11 @@ _TABLE: Final = (
     Invariant(
         "followers-assigned", "A leader knows of the logs of those that are assigned, and of nobody else.", "KAFKA-9672"
     ),
+    Invariant(
+        "leaders-serve",
+        "Nobody leads whose data loop has stood still for longer than regency.loop.watchdog.ms and three looks.",
+        _DESIGN_4,
+    ),
     Invariant("waiters-told", "No produce waits at a replica that does not lead.", "KAFKA-9198"),
     Invariant(
         "watermark-advances",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final, Protocol
 
+from regency.broker_agent.watchdog import LOOK_MS
 from regency.history.operations import FinalRead, LogStartMoved
 from regency.model.ids import BrokerId, TopicId, TopicPartition
 from simulation.cluster.agent import SimAgent
@@ -27,6 +28,9 @@ from simulation.network import Network
 from simulation.shape import Shape
 
 __all__ = ["InvariantBroken", "Judges"]
+
+SLOWEST_CLOCK: Final = 1.3
+"""By a clock that drifts time may take so many times as long."""
 
 REFRESH_STEPS: Final = 2_000
 """Every so many steps the lists of hosted partitions are made anew, whatever they look like."""
@@ -52,6 +56,8 @@ class Machine(Protocol):
 class World(Protocol):
     """What is judged."""
 
+    on_standing: list[Callable[[SimAgent], None]]
+    """Told of every agent whose data loop stands still from now on."""
     errands: list[str]
     """What clients of the cluster have begun and will go on with."""
 
@@ -108,6 +114,7 @@ class Judges:
         self._hosted: list[HostedRows] = []
         self._refresh_in = REFRESH_STEPS
         world.zookeeper.on_commit(self._committed)
+        world.on_standing.append(self._stands)
         world.network.on_silence = lambda broker: self.facts.left_unanswered(broker, self._scheduler.now_us)
 
     def begin(self) -> None:
@@ -174,6 +181,22 @@ class Judges:
     def _overdue(self, hosted: HostedRows) -> list[str]:
         agent, logs = hosted.agent, [row.log for row in hosted.rows]
         return retention_rules.reasons(self._replicas.retention, agent.broker_id, logs, agent.process.clock.wall_ms())
+
+    def _stands(self, agent: SimAgent, after_ms: int | None = None) -> None:
+        """The data loop of an agent stands still: in time it goes on, or the agent ends."""
+        process = agent.process
+        before = process.stands, process.pauses
+
+        def due() -> None:
+            if process.alive and process.loop_stands and process.stands == before[0]:
+                if process.pauses == before[1] and not process.paused:
+                    self._zookeeper.check_served(agent.broker_id)
+                    self._stands(agent, LOOK_MS)
+                else:  # nothing of it ran
+                    self._stands(agent)
+
+        limit_ms = (agent.settings.regency_loop_watchdog_ms + 3 * LOOK_MS) * SLOWEST_CLOCK
+        self._scheduler.at(int(limit_ms if after_ms is None else after_ms) * 1_000, due)
 
     def _committed(self, txn: Commit) -> None:
         self._zookeeper.on_commit(txn)

@@ -126,6 +126,13 @@ class ZookeeperRules:
         self._decided_at: dict[TopicPartition, int] = {}
         """zxid of the last write of each state."""
 
+    def check_served(self, broker: BrokerId) -> None:
+        """The data loop of a broker stands still for too long: it must lead nothing. Raises InvariantBroken."""
+        for name, topic in self.topics.items():
+            for number, state in topic.states.items():
+                if state.leader == broker:
+                    raise broken("leaders-serve", f"{name}-{number} is led by {broker}, whose data loop stands still")
+
     def state(self, partition: TopicPartition) -> StateRecord | None:
         """The state znode of a partition."""
         topic = self.topics.get(partition.topic)

@@ -38,10 +38,13 @@ class SimulationStuck(BaseException):
 class Timer:
     """Work that is due at some time."""
 
-    __slots__ = ("cancelled", "is_watched", "process", "work")
+    __slots__ = ("cancelled", "is_watched", "of_loop", "process", "work")
 
-    def __init__(self, work: Callable[[], object], process: Process | None, is_watched: bool) -> None:
+    def __init__(
+        self, work: Callable[[], object], process: Process | None, is_watched: bool, of_loop: bool = False
+    ) -> None:
         self.work = work
+        self.of_loop = of_loop
         self.process = process
         self.is_watched = is_watched
         self.cancelled = False
@@ -62,6 +65,7 @@ class _Switch:
     __slots__ = ("actor", "cancelled", "process", "scheduler", "value")
 
     is_watched = True
+    of_loop = False
 
     def __init__(self, scheduler: Scheduler, actor: Actor, value: Any) -> None:
         self.scheduler = scheduler
@@ -131,7 +135,21 @@ Due = Timer | _Switch
 class Process:
     """A simulated operating-system process: it can die, be paused, go on. Its clocks are its own or its machine's."""
 
-    __slots__ = ("_callbacks", "_deferred", "_scheduler", "actors", "alive", "clock", "incarnation", "name", "paused")
+    __slots__ = (
+        "_callbacks",
+        "_deferred",
+        "_scheduler",
+        "actors",
+        "alive",
+        "clock",
+        "held",
+        "incarnation",
+        "loop_stands",
+        "name",
+        "paused",
+        "pauses",
+        "stands",
+    )
 
     def __init__(
         self, scheduler: Scheduler, name: str, *, incarnation: int = 1, clock: ProcessClock | None = None
@@ -140,6 +158,13 @@ class Process:
         self.incarnation = incarnation
         self.alive = True
         self.paused = False
+        self.pauses = 0
+        """How often it was paused."""
+        self.stands = 0
+        """How often its data loop began to stand still."""
+        self.loop_stands = False
+        self.held = False
+        """Whether anything of it is deferred."""
         self.clock = clock or ProcessClock(scheduler)
         self.actors: list[Actor] = []
         self._scheduler = scheduler
@@ -163,7 +188,7 @@ class Process:
         if not self.alive:
             return
         self.alive = False
-        self.paused = False
+        self.paused = self.loop_stands = self.held = False
         self._deferred.clear()
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
@@ -173,17 +198,33 @@ class Process:
     def pause(self) -> None:
         """SIGSTOP: nothing of it runs until `resume`; its clocks go on."""
         if self.alive:
-            self.paused = True
+            self.paused = self.held = True
+            self.pauses += 1
 
     def resume(self) -> None:
         """SIGCONT: whatever became due meanwhile runs now, in order."""
         self.paused = False
+        self._let_go()
+
+    def stand(self) -> None:
+        """Its data loop stands still until `go_on`; its other threads, its session and its ports do not."""
+        if self.alive:
+            self.loop_stands = self.held = True
+            self.stands += 1
+
+    def go_on(self) -> None:
+        """Whatever the data loop has to do since it stands is done now, in order."""
+        self.loop_stands = False
+        self._let_go()
+
+    def _let_go(self) -> None:
+        self.held = self.paused or self.loop_stands
         deferred, self._deferred = self._deferred, deque()
         for timer in deferred:
             self._scheduler.push(0, timer)
 
     def defer(self, timer: Due) -> None:
-        """Keep what became due during a pause."""
+        """Keep what became due during a pause, or while the loop that would do it stands."""
         self._deferred.append(timer)
 
 
@@ -211,14 +252,20 @@ class Scheduler:
     # What is due
 
     def at(
-        self, delay_us: int, work: Callable[[], object], process: Process | None = None, *, is_watched: bool = True
+        self,
+        delay_us: int,
+        work: Callable[[], object],
+        process: Process | None = None,
+        *,
+        is_watched: bool = True,
+        of_loop: bool = False,
     ) -> Timer:
         """Run `work` on the scheduler's greenlet, `delay_us` microseconds from now.
 
         With a process: not at all once it has died, and after its pause while it is paused. What is not watched only
-        moves messages: nobody looks for what it has done.
+        moves messages: nobody looks for what it has done. `of_loop`: the data loop of the process does it.
         """
-        timer = Timer(work, process, is_watched)
+        timer = Timer(work, process, is_watched, of_loop)
         self._order += 1
         heappush(self._heap, (self.now_us + delay_us, self._order, timer))
         return timer
@@ -276,7 +323,7 @@ class Scheduler:
             if process is not None:
                 if not process.alive:
                     continue
-                if process.paused:
+                if process.held and (process.paused or timer.of_loop):
                     process.defer(timer)
                     continue
             self.steps += 1

@@ -33,6 +33,7 @@ MODULES = (
     "regency.broker_agent.log.log_loading",
     "regency.broker_agent.registration",
     "regency.broker_agent.topic_configs",
+    "regency.broker_agent.watchdog",
     "regency.runtime.grpc_channels",
 )
 """Modules that name `threading`, and are simulated."""
