@@ -5,15 +5,17 @@ from __future__ import annotations
 import threading
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from regency.chaos.demo import DemoReport, run_demo
 from regency.chaos.flights import FLIGHTS, archive
-from regency.cluster.cluster import Cluster
+
+if TYPE_CHECKING:
+    from regency.chaos.demo import DemoReport
 
 _SHOW_EVERY = 1_000
 
@@ -84,6 +86,9 @@ def demo(
       regency demo
       regency demo --json result.json --dir /tmp/demo
     """
+    from regency.chaos.demo import run_demo
+    from regency.cluster.cluster import Cluster
+
     if json_file is not None:
         json_file.touch()  # where it cannot be written, that is told now and not after the run
     archive()

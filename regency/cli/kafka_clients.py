@@ -11,9 +11,8 @@ from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
-import confluent_kafka
-
 if TYPE_CHECKING:
+    import confluent_kafka
     from kafka.admin import KafkaAdminClient
 
 from regency.broker_agent.wire.peer import PeerConnection, PeerUnavailable
@@ -150,10 +149,12 @@ def _has_answered(link: object) -> bool:
 
 def check_reachable(client: confluent_kafka.Producer | confluent_kafka.Consumer, servers: str) -> None:
     """Raises CommandFailed when no broker answers in 10 s."""
+    from confluent_kafka import KafkaException
+
     first_that_answers(servers)
     try:
         client.list_topics(timeout=CONNECT_TIMEOUT_S)
-    except confluent_kafka.KafkaException as error:
+    except KafkaException as error:
         raise unreachable(servers) from error
 
 
