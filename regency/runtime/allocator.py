@@ -18,8 +18,8 @@ def keep_large_buffers() -> bool:
     """Use the memory of large buffers again instead of giving it back; whether the allocator takes that.
 
     A megabyte that was just mapped is 256 page faults, each zeroing a page that is then written over: three quarters of
-    what a consumer's fetch costs an agent otherwise. The price is KEPT_FREE_BYTES per heap, and what lies below a buffer
-    still in use: nothing may keep even a small part of a large one that is done with.
+    what a consumer's fetch costs an agent otherwise. The price is KEPT_FREE_BYTES per heap, and what lies below
+    a buffer still in use: nothing may keep even a small part of a large one that is done with.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
