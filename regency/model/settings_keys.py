@@ -300,8 +300,8 @@ _REGENCY = (
         long(1 << 20),
         "bytes",
         "Answers that clients have not read yet, over all connections; where they are more, consumers get no records; "
-        "what is read as a follower is held back by nothing but this: at twice as many those that have read nothing for the longest "
-        "lose their connections.",
+        "what is read as a follower is held back by nothing but this: at twice as many those that have read nothing "
+        "for the longest lose their connections.",
     ),
     Key("regency.report.interval.ms", _POSITIVE, "ms", "Shortest time between two reports to the controller."),
     Key("regency.reconcile.interval.ms", _POSITIVE, "ms", "How often a controller compares reports with its wishes."),
