@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 from regency.broker_agent.ports import Worker
 from regency.model.errors import RegencyError
 from regency.runtime.descriptors import is_shortage
+from regency.runtime.logging import is_power_of_ten
 
 logger = logging.getLogger(__name__)
 
@@ -52,11 +53,14 @@ class PatientWorker:
 
     def _delay(self, error: BaseException, *, is_first: bool) -> None:
         self.retries += 1
-        if not is_first:
-            return
-        self._delayed += 1
-        if self._delayed == 1:
-            logger.warning("background work is delayed, and tried again every %d ms", RETRY_MS, exc_info=error)
+        self._delayed += is_first
+        if (is_first and self._delayed == 1) or is_power_of_ten(self.retries):
+            logger.warning(
+                "background work is delayed, and tried again every %d ms (%d times so far)",
+                RETRY_MS,
+                self.retries,
+                exc_info=error,
+            )
 
 
 def _may_pass(error: BaseException) -> bool:

@@ -124,6 +124,17 @@ def test_a_job_that_met_a_shortage_is_repeated_after_a_pause_and_an_error_of_the
     assert patient.retries == 4 * len(shortages)
 
 
+def test_work_that_fails_for_ever_is_told_of_again_and_again_but_rarely(caplog):
+    worker, again = Later(), []
+    patient = PatientWorker(worker, lambda _, then: again.append(then))
+    patient.submit(lambda: 1 // 0, fail)
+    for _ in range(99):
+        worker.run()
+        again.pop()()
+    worker.run()
+    assert [record.args[1] for record in caplog.records] == [1, 10, 100]
+
+
 def last_of(outcomes: list[object]) -> object:
     outcome = outcomes.pop(0)
     if isinstance(outcome, BaseException):
