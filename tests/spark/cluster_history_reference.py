@@ -1,6 +1,6 @@
 """What the tables of `cluster-history` are to hold, told again in plain Python: each partition's states in turn.
 
-It shares no code with the job but the record; where the job asks of all rows at once, this walks through them.
+It shares no code with the job but the record.
 """
 
 from __future__ import annotations

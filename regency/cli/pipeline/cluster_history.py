@@ -11,7 +11,7 @@ import click
 from regency.cli.context import current, print_json, say
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.pipeline.directories import Directory
-from regency.cli.pipeline.spark import SparkChoice, job_session, spark_options
+from regency.cli.pipeline.spark import SparkChoice, job_session, quickly, spark_options
 from regency.cli.wire import cluster_wire
 from regency.history.files import SUFFIXES
 from regency.pipeline.jobs.cluster_history.page import many
@@ -63,7 +63,7 @@ def cluster_history(paths: tuple[str, ...], to: str, overwrite: bool, ask: bool,
         if not agents and not paths:
             raise CommandFailed("There are no live brokers to ask.", hint="Name their history files instead.")
     with job_session(
-        "regency cluster-history", spark, stopped=f"{to} is as it was, or has all of the new results."
+        "regency cluster-history", quickly(spark), stopped=f"{to} is as it was, or has all of the new results."
     ) as session:
         from regency.pipeline.jobs.cluster_history.job import cluster_history as run
 

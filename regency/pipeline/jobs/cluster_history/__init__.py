@@ -1,5 +1,6 @@
 """The job `cluster-history`: decision records of all hosts into tables and a report (docs/pipeline-cluster-history.md).
 
-Everything is DataFrames: no record comes to the driver, and no rule is a loop over records. Modules import Spark when
-they are imported, so only a job that runs imports them.
+No record but those about brokers and controllers comes to the driver. `lives`, `leaderless` and `absences` are rules
+about the states of one partition, which `states` gives them, a partition at a time; all else is DataFrames. Modules
+import Spark when they are imported, so only a job that runs imports them.
 """

@@ -1,134 +1,150 @@
-"""When replicas were out of the ISR: from the state that took them out until one that shows them in it, or no more."""
+"""When replicas were out of the ISR: from the state that took them out until one that shows them in it, or no more.
+
+Pure, no Spark.
+"""
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as f
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from regency.pipeline.jobs.cluster_history import words
-from regency.pipeline.jobs.cluster_history.states import BY_DELETION, BY_NEW_LIFE
+from regency.pipeline.jobs.cluster_history.lives import BY_DELETION, BY_NEW_LIFE, Ids, State
 
 BY_RETURN, BY_UNSEEN_RETURN, BY_REASSIGNMENT = "return", "unrecorded return", "reassignment"
 """What ends an absence, beside the end of the topic's life (BY_DELETION, BY_NEW_LIFE)."""
-REPLICA = ("topic", "partition", "broker")
-_LIFE = ("topic", "partition", "life")
 
 
-def absences(states: DataFrame, end_ms: int) -> DataFrame:
-    """Table `isr_absences`: a replica that left the ISR, until it came back or was a replica no more.
+class Absence(NamedTuple):
+    """A row of table `isr_absences`: a replica that left the ISR, until it came back or was a replica no more.
 
-    `back_ms` is when it came back, where that is recorded; `ended_ms`, `ended_by`: when and how it ended, null where it
-    was still out at `end_ms` (`open`). An unrecorded return was before `ended_ms`, where a state shows the replica in
-    the ISR: `out_ms` is then up to the last state that shows it out, so the least it can be. `complete`: no state
-    between is missing. A replica that leaves because it is moved away is not absent.
+    `back_ms` is when it came back, where that is recorded; `ended_ms`, `ended_by`: when and how it ended, None where it
+    was still out at the end of the history (`open`). An unrecorded return was before `ended_ms`, where a state shows
+    the replica in the ISR: `out_ms` is then up to the last state that shows it out, so the least it can be. `complete`:
+    no state between is missing. A replica that leaves because it is moved away is not absent.
     """
-    ended = _ends(_seen(states))
-    last = f.coalesce("known_ms", f.greatest(f.lit(end_ms), f.col("left_ms")))
-    came_back = f.col("ended_by") == BY_RETURN
-    return ended.select(
-        *REPLICA,
-        "life",
-        "left_ms",
-        f.when(came_back, f.col("ended_ms")).alias("back_ms"),
-        "ended_ms",
-        (last - f.col("left_ms")).alias("out_ms"),
-        f.col("ended_by").isNull().alias("open"),
-        "ended_by",
-        "complete",
-        "left_by",
-        "left_why",
-        f.when(came_back, f.col("end_event")).alias("back_by"),
-    )
+
+    topic: str
+    partition: int
+    broker: int
+    life: int
+    left_ms: int
+    back_ms: int | None
+    ended_ms: int | None
+    out_ms: int
+    open: bool
+    ended_by: str | None
+    complete: bool
+    left_by: str
+    left_why: str
+    back_by: str | None
 
 
-def _seen(states: DataFrame) -> DataFrame:
-    """Each state of a life with each replica that leaves the ISR in that life, and what it shows of it.
-
-    `was_in`: before it, null where that is not known; `is_in`: in it; `leaves`: out by it, and a replica still;
-    `moved`: no replica any more, as far as it says.
-    """
-    in_life = Window.partitionBy(*_LIFE).orderBy("place")
-    follows = f.col("version") == f.lag("version").over(in_life) + 1
-    before = f.coalesce("was_isr", f.when(follows, f.lag("isr").over(in_life)))
-    so_far = in_life.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    missing = f.col("version") > f.lag("version").over(in_life) + 1
-    known = states.withColumn("before", before).withColumn("missing", missing)
-    known = known.withColumn("gaps", f.count_if("missing").over(so_far))
-    gone = f.explode(f.array_except("before", "isr")).alias("broker")
-    leavers = known.where(f.col("before").isNotNull()).select(*_LIFE, gone).distinct()
-    dropped = f.col("event").isin(*words.REASSIGNMENTS) & f.array_contains("before", f.col("broker"))
-    moved = f.coalesce(~f.array_contains("replicas", f.col("broker")), dropped, f.lit(False))
-    return (
-        known.join(leavers, list(_LIFE))
-        .withColumn("was_in", f.array_contains("before", f.col("broker")))
-        .withColumn("is_in", f.array_contains("isr", f.col("broker")))
-        .withColumn("moved", moved & ~f.col("is_in"))
-        .withColumn("leaves", f.coalesce("was_in", f.lit(False)) & ~f.col("is_in") & ~f.col("moved"))
-    )
+class _End(NamedTuple):
+    ms: int
+    by: str
+    known_ms: int
+    """Until when it is known to have been out."""
+    event: str
+    gaps: int
 
 
-def _ends(seen: DataFrame) -> DataFrame:
-    """A row for each time a replica leaves, with the first of what ends that, which the next leaving may show."""
-    order = Window.partitionBy(*_LIFE, "broker").orderBy("place")
-    so_far = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    numbered = seen.withColumn("absence", f.count_if(f.col("leaves")).over(so_far)).withColumn(
-        "known_out_ms", f.lag("began_ms").over(order)
-    )
-    left = f.when(f.col("leaves"), f.struct("began_ms", "place", "event", "why", "gaps"))
-    found = (
-        numbered.withColumn("end", _end())
-        .where("absence > 0")
-        .groupBy(*_LIFE, "broker", "absence")
-        .agg(
-            f.max(left).alias("left"),
-            f.min_by("end", f.when(f.col("end").isNotNull(), f.col("place"))).alias("end"),
-            f.max_by(f.struct("began_ms", "gaps"), "place").alias("last"),
-        )
-    )
-    again = f.lead("left.began_ms").over(Window.partitionBy(*_LIFE, "broker").orderBy("absence"))
-    unseen = _ended(again, BY_UNSEEN_RETURN, f.col("last.began_ms"), f.lit(None).cast("string"), f.col("last.gaps"))
-    end = f.coalesce("end", f.when(again.isNotNull(), unseen))
-    gaps = f.coalesce("end.gaps", "last.gaps")
-    return found.withColumn("end", end).select(
-        *_LIFE,
-        "broker",
-        f.col("left.began_ms").alias("left_ms"),
-        f.col("left.event").alias("left_by"),
-        f.col("left.why").alias("left_why"),
-        "end.ended_ms",
-        "end.ended_by",
-        "end.known_ms",
-        "end.end_event",
-        ((gaps == f.col("left.gaps")) & ~f.col("end.ended_by").eqNullSafe(BY_UNSEEN_RETURN)).alias("complete"),
-    )
+class _Seen(NamedTuple):
+    """A state, the ISR before it where that is known, and how many times states are missing before it in its life."""
+
+    state: State
+    before: Ids | None
+    gaps: int
+
+    def is_in(self, broker: int) -> bool:
+        isr = self.state.noted.isr
+        return isr is not None and broker in isr
+
+    def moves(self, broker: int) -> bool:
+        """Whether one that is not in the ISR is no replica any more, as far as the state says."""
+        if self.state.replicas is not None:
+            return broker not in self.state.replicas
+        return self.state.noted.event in words.REASSIGNMENTS and broker in (self.before or ())
 
 
-def _end() -> Column:
-    """How the absence that lasts when a state begins ends in it, or with it; null where it goes on."""
-    event, gaps, began = f.col("event"), f.col("gaps"), f.col("began_ms")
-    out_before = f.coalesce(~f.col("was_in"), f.lit(False))
-    ends_life = f.col("ended_by").isin(BY_DELETION, BY_NEW_LIFE)
-    with_life = f.when(ends_life, _ended(f.col("ended_ms"), f.col("ended_by"), f.col("ended_ms"), event, gaps))
-    known = f.when(out_before, began).otherwise(f.col("known_out_ms"))
-    return (
-        f.when(f.col("leaves"), with_life)
-        .when(f.col("is_in") & out_before, _ended(began, BY_RETURN, began, event, gaps))
-        .when(
-            f.coalesce("was_in", f.lit(False)) | f.col("is_in"),
-            _ended(began, BY_UNSEEN_RETURN, f.col("known_out_ms"), event, gaps),
-        )
-        .when(f.col("moved"), _ended(began, BY_REASSIGNMENT, known, event, gaps))
-        .otherwise(with_life)
-    )
+def absences(states: Sequence[State], end_ms: int) -> Iterator[Absence]:
+    """Each time that a replica left the ISR in one life of a partition, whose states these are, in their order."""
+    out: dict[int, _Seen] = {}
+    last: _Seen | None = None
+    for state in states:
+        seen = _seen(state, last)
+        isr = state.noted.isr
+        before = () if isr is None else dict.fromkeys(seen.before or ())
+        gone = [each for each in before if not seen.is_in(each) and not seen.moves(each)]
+        if last is not None:
+            for broker in list(out):
+                end = _end(broker, seen, last, again=broker in gone)
+                if end is not None:
+                    yield _absence(broker, out.pop(broker), end, end.gaps, end_ms)
+        for broker in gone:
+            end = _with_life(seen)
+            if end is None:
+                out[broker] = seen
+            else:
+                yield _absence(broker, seen, end, end.gaps, end_ms)
+        last = seen
+    if last is not None:
+        for broker, left in out.items():
+            yield _absence(broker, left, None, last.gaps, end_ms)
 
 
-def _ended(ms: Column, by: Column | str, known_ms: Column, event: Column, gaps: Column) -> Column:
-    """`known_ms`: until when it is known to have been out."""
-    how = f.lit(by) if isinstance(by, str) else by
-    return f.struct(
-        ms.alias("ended_ms"),
-        how.alias("ended_by"),
-        known_ms.alias("known_ms"),
-        event.alias("end_event"),
-        gaps.alias("gaps"),
+def _seen(state: State, last: _Seen | None) -> _Seen:
+    if last is None:
+        return _Seen(state, state.was_isr, 0)
+    steps = state.noted.version - last.state.noted.version
+    follows = last.state.noted.isr if steps == 1 else None
+    return _Seen(state, follows if state.was_isr is None else state.was_isr, last.gaps + (steps > 1))
+
+
+def _end(broker: int, seen: _Seen, last: _Seen, *, again: bool) -> _End | None:
+    """How the absence that lasts when a state begins ends in it, or with it; None where it goes on."""
+    state, known_ms = seen.state, last.state.began_ms
+    began, event = state.began_ms, state.noted.event
+    if again:
+        return _End(began, BY_UNSEEN_RETURN, known_ms, event, last.gaps)
+    is_in = seen.is_in(broker)
+    was_in = None if seen.before is None else broker in seen.before
+    if is_in and was_in is False:
+        return _End(began, BY_RETURN, began, event, seen.gaps)
+    if is_in or was_in:
+        return _End(began, BY_UNSEEN_RETURN, known_ms, event, seen.gaps)
+    if state.noted.isr is not None and seen.moves(broker):
+        return _End(began, BY_REASSIGNMENT, began if was_in is False else known_ms, event, seen.gaps)
+    return _with_life(seen)
+
+
+def _with_life(seen: _Seen) -> _End | None:
+    state = seen.state
+    if state.ended_ms is None or state.ended_by not in (BY_DELETION, BY_NEW_LIFE):
+        return None
+    return _End(state.ended_ms, state.ended_by, state.ended_ms, state.noted.event, seen.gaps)
+
+
+def _absence(broker: int, left: _Seen, end: _End | None, gaps: int, end_ms: int) -> Absence:
+    state = left.state
+    noted = state.noted
+    began = state.began_ms
+    back = end is not None and end.by == BY_RETURN
+    unseen = end is not None and end.by == BY_UNSEEN_RETURN
+    until = max(end_ms, began) if end is None else end.known_ms
+    return Absence(
+        noted.topic,
+        noted.partition,
+        broker,
+        state.life,
+        began,
+        end.ms if end is not None and back else None,
+        None if end is None else end.ms,
+        until - began,
+        end is None,
+        None if end is None else end.by,
+        gaps == left.gaps and not unseen,
+        noted.event,
+        noted.why,
+        end.event if end is not None and back else None,
     )

@@ -2,14 +2,52 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
-from regency.pipeline.jobs.cluster_history.reading import day_of
-from regency.pipeline.jobs.cluster_history.states import NOBODY
+from regency.pipeline.jobs.cluster_history.days import day_of
+from regency.pipeline.jobs.cluster_history.leaderless import Note, Noticed, deaths
+from regency.pipeline.jobs.cluster_history.lives import NOBODY
 
+IS_BROKER, BROKER = r"^broker \d{1,10}$", "try_cast(substring_index(subject, ' ', -1) as long)"
+"""Of the subject of a decision about a broker: a regular expression, and which broker it is."""
 CREATED = "created"
 ELECTED = "elected"
+
+
+class Facts(NamedTuple):
+    """What is known of a history as a whole."""
+
+    many: int
+    begin: int
+    end: int
+    doubtful: bool
+    """Whether different decisions have the same number."""
+    topic_notes: int
+    """Decisions about topics."""
+    noticed: Noticed
+
+
+def facts(decisions: DataFrame) -> Facts:
+    """One pass. The driver has all deaths and starts of brokers, and elections of controllers."""
+    note = f.struct("controller_epoch", f.expr(BROKER), "number", "at_ms", f.col("to") == "dead")
+    of_broker = (f.col("role") == "controller") & f.col("subject").rlike(IS_BROKER)
+    tells = (f.col("to") == "dead") | f.col("to").startswith("live, epoch")
+    won = (f.col("subject") == "controller") & (f.col("from") == "a candidate")
+    [row] = decisions.agg(
+        f.count("*"),
+        f.min("at_ms"),
+        f.max("at_ms"),
+        f.coalesce(f.max("same_number") > 1, f.lit(False)),
+        f.count_if(f.col("subject").startswith("topic ")),
+        f.collect_list(f.when(of_broker & tells, note)).alias("notes"),
+        f.collect_list(f.when(won, f.struct("controller_epoch", "at_ms"))).alias("wins"),
+    ).collect()
+    wins = dict(sorted((tuple(each) for each in row.wins), reverse=True))
+    many, begin, end, doubtful, topic_notes = row[:5]
+    return Facts(many, begin, end, doubtful, topic_notes, Noticed(deaths(Note(*each) for each in row.notes), wins))
 
 
 def failovers(decisions: DataFrame) -> DataFrame:

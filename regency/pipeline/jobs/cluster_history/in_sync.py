@@ -5,9 +5,10 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
-from regency.pipeline.jobs.cluster_history.absences import BY_RETURN, BY_UNSEEN_RETURN, REPLICA
-from regency.pipeline.jobs.cluster_history.controllers import CREATED, ELECTED
+from regency.pipeline.jobs.cluster_history.absences import BY_RETURN, BY_UNSEEN_RETURN
+from regency.pipeline.jobs.cluster_history.controllers import BROKER, CREATED, ELECTED, IS_BROKER
 
+REPLICA = ("topic", "partition", "broker")
 HOUR_MS = 3_600_000
 FELL_BEHIND = "isr_shrink"
 """The event by which a leader takes out a replica that is behind for longer than replica.lag.time.max.ms."""
@@ -40,8 +41,8 @@ def brokers(found: DataFrame, leaderless: DataFrame, decisions: DataFrame, chose
     whose return is not recorded, of which only the least is known. `catch_up_...`: from its registration until a
     replica was back that had left because it was dead or shutting down. `chosen`: states with outcomes.
     """
-    notes = decisions.where((f.col("role") == "controller") & f.col("subject").rlike(r"^broker \d{1,10}$")).withColumn(
-        "broker", f.substring_index("subject", " ", -1).try_cast("long")
+    notes = decisions.where((f.col("role") == "controller") & f.col("subject").rlike(IS_BROKER)).withColumn(
+        "broker", f.expr(BROKER)
     )
     lives = notes.groupBy("broker").agg(
         f.count_if(f.col("to") == "dead").alias("deaths"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,7 +16,7 @@ from pyspark.sql import functions as f
 from regency.history.records import NumberedTwice
 from regency.model.errors import RegencyError
 from regency.pipeline.history_files import Found, by_names, damaged, escaped, find_files, unread
-from regency.pipeline.jobs.cluster_history import absences, controllers, in_sync, leaderless, reading, report, states
+from regency.pipeline.jobs.cluster_history import controllers, days, in_sync, reading, report, states
 from regency.pipeline.jobs.publishing import Staging, published
 
 if TYPE_CHECKING:
@@ -23,7 +24,11 @@ if TYPE_CHECKING:
 
 SUMMARY = "cluster-history.json"
 REPORT = "report.html"
-_RAW = "lines"
+_RAW, _TOLD = "lines", "told"
+"""Parts that are not published."""
+_AT_ONCE = 2
+"""Tables in the making. Their tasks share all cores, whatever their number."""
+Keep = Callable[[str, "DataFrame"], "DataFrame"]
 
 
 class NoHistory(RegencyError):
@@ -86,27 +91,22 @@ def cluster_history(
             raise NoHistory("There are neither files nor agents to read decisions from.")
         keep = _keeper(session, staging)
         raw = _read(session, by_names(find_files(session, paths)), agents, keep)
-        origins = keep("origins", reading.origins(raw))
-        decisions = keep("decisions", reading.decisions(raw).withColumn("time", f.timestamp_millis("time_ms")))
-        [facts] = decisions.agg(
-            f.count("*").alias("many"),
-            f.min("at_ms").alias("begin"),
-            f.max("at_ms").alias("end"),
-            f.count_distinct("topic", "partition").alias("partitions"),
-        ).collect()
+        read = {"decisions": lambda: reading.decisions(raw), "origins": lambda: reading.origins(raw)}
+        decisions, origins = _at_once(keep, read).values()
+        facts = controllers.facts(decisions)
         problems = [Problem(each.origin, each.malformed, _why(each.problem, each.malformed)) for each in _bad(origins)]
-        problems += [_doubt(each) for each in reading.doubtful(decisions)]
+        problems += [_doubt(each) for each in (reading.doubtful(decisions) if facts.doubtful else ())]
         if not facts.many:
             raise NoHistory(
                 f"No decisions were found{''.join(f'; {each.origin}: {each.why}' for each in problems)}.",
                 hint="They are in the directory regency.history.dir of each broker, in files *.jsonl.",
             )
         end_ms = max(facts.end, asked_ms) if agents else facts.end
-        tables = _tables(decisions, end_ms, keep)
+        tables = _tables(decisions, facts, end_ms, keep)
         if agents and not paths:
             problems += not_asked(tables["brokers"], agents)
         totals = _totals(tables)
-        [read] = origins.agg(
+        [all_of_it] = origins.agg(
             f.count("*").alias("many"), f.sum("decisions").alias("all"), f.sum("malformed").alias("bad")
         ).collect()
         summary = Summary(
@@ -114,23 +114,21 @@ def cluster_history(
             report=f"{to.rstrip('/')}/{REPORT}",
             begin_ms=facts.begin,
             end_ms=end_ms,
-            origins=read.many,
+            origins=all_of_it.many,
             decisions=facts.many,
-            duplicates=read.all - facts.many,
-            malformed=read.bad,
-            partitions=facts.partitions,
+            duplicates=all_of_it.all - facts.many,
+            malformed=all_of_it.bad,
             problems=problems,
             **totals,
         )
         staging.write(SUMMARY, msgspec.json.format(msgspec.json.encode(summary), indent=2))
         staging.write(REPORT, report.page(summary, tables, top).encode())
         staging.delete(_RAW)
+        staging.delete(_TOLD)
     return summary
 
 
-def _read(
-    session: SparkSession, found: Found, agents: Mapping[int, str] | None, keep: Callable[[str, DataFrame], DataFrame]
-) -> DataFrame:
+def _read(session: SparkSession, found: Found, agents: Mapping[int, str] | None, keep: Keep) -> DataFrame:
     """All lines, parsed. Where a file cannot be read to its end, all are read again, and that one as far as it goes."""
 
     def parsed(wrong: Mapping[str, str]) -> DataFrame:
@@ -146,21 +144,39 @@ def _read(
     return parsed(wrong)
 
 
-def _tables(decisions: DataFrame, end_ms: int, keep: Callable[[str, DataFrame], DataFrame]) -> dict[str, DataFrame]:
-    known = keep("states", states.states(decisions))
-    without = keep("leaderless", leaderless.intervals(known, decisions, end_ms))
-    out = keep("isr_absences", absences.absences(known, end_ms))
-    return {
-        "leaderless": without,
-        "leaderless_by_partition_day": keep("leaderless_by_partition_day", leaderless.by_partition_day(without)),
-        "leaderless_by_broker_day": keep("leaderless_by_broker_day", leaderless.by_broker_day(without)),
-        "isr_absences": out,
-        "isr_flapping": keep("isr_flapping", in_sync.flapping(out)),
-        "brokers": keep("brokers", in_sync.brokers(out, without, decisions, controllers.with_outcomes(known))),
-        "failovers": keep("failovers", controllers.failovers(decisions)),
-        "failover_phases": keep("failover_phases", controllers.phases(decisions)),
-        "elections": keep("elections", controllers.elections(known)),
-    }
+def _tables(decisions: DataFrame, facts: controllers.Facts, end_ms: int, keep: Keep) -> dict[str, DataFrame]:
+    told = keep(_TOLD, states.told(decisions, facts.noticed, end_ms, facts.topic_notes))
+    tables = _at_once(
+        keep,
+        {
+            "states": lambda: states.table(told, "states"),
+            "leaderless": lambda: states.table(told, "leaderless"),
+            "isr_absences": lambda: states.table(told, "isr_absences"),
+            "failovers": lambda: controllers.failovers(decisions),
+            "failover_phases": lambda: controllers.phases(decisions),
+        },
+    )
+    known, without, out = (tables[name] for name in ("states", "leaderless", "isr_absences"))
+    return tables | _at_once(
+        keep,
+        {
+            "brokers": lambda: in_sync.brokers(out, without, decisions, controllers.with_outcomes(known)),
+            "leaderless_by_partition_day": lambda: days.by_partition_day(without),
+            "leaderless_by_broker_day": lambda: days.by_broker_day(without),
+            "isr_flapping": lambda: in_sync.flapping(out),
+            "elections": lambda: controllers.elections(known),
+        },
+    )
+
+
+def _at_once(keep: Keep, tables: Mapping[str, Callable[[], DataFrame]]) -> dict[str, DataFrame]:
+    """Tables that need none of each other: one is planned, which takes small ones longest, while another is written."""
+    pool = ThreadPoolExecutor(_AT_ONCE, "tables")
+    try:
+        kept = {name: pool.submit(lambda each: keep(each, tables[each]()), name) for name in tables}
+        return {name: each.result() for name, each in kept.items()}
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _totals(tables: Mapping[str, DataFrame]) -> dict[str, int]:
@@ -174,7 +190,9 @@ def _totals(tables: Mapping[str, DataFrame]) -> dict[str, int]:
         .agg(f.sum("elections").alias("all"), f.sum(f.when(f.col("unclean"), f.col("elections"))).alias("unclean"))
         .collect()
     )
+    firsts = tables["states"].where((f.col("life") == 1) & (f.col("place") == 1))
     return {
+        "partitions": firsts.count(),
         "leaderless_ms": without.ms or 0,
         "leaderless_intervals": without.many,
         "leaderless_now": without.open,
@@ -185,7 +203,7 @@ def _totals(tables: Mapping[str, DataFrame]) -> dict[str, int]:
     }
 
 
-def _keeper(session: SparkSession, staging: Staging) -> Callable[[str, DataFrame], DataFrame]:
+def _keeper(session: SparkSession, staging: Staging) -> Keep:
     """Writes a table once, and reads from there whatever is computed of it."""
 
     def keep(name: str, table: DataFrame) -> DataFrame:

@@ -4,46 +4,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 import pyarrow as pa
 
 from regency.history.records import Decision, decode_decision
+from regency.pipeline.jobs.cluster_history import arrow_types
 
 RECORD = (
     "origin string, line string, problem string, controller_epoch long, number long, event string, subject string, "
     "`from` string, `to` string, why string, time_ms long, source long, role string, leader long, isr array<long>, "
     "leader_epoch long, version long, phases array<array<string>>, malformed boolean"
 )
-"""A row: where a line is from, and the fields of `Decision`, null where it is none; or a `problem` without a line."""
+"""A row: where a line is from, whether it is `malformed`, and the fields of `Decision`, or the beginning of the `line`.
+
+Or a `problem` without a line: then `malformed` is null.
+"""
+EXCERPT = 200
+"""Characters of a malformed line that are kept."""
 PARTITION = r"(.*)-(\d+)"
 """All of the subject of a decision that wrote the state of a partition: topic and number."""
 LATEST_MS = 4_102_444_800_000
 """Year 2100: a time from then on is no time in milliseconds, and a span so long none of a failover."""
 _ABOUT = re.compile(PARTITION, re.DOTALL | re.ASCII)
 _INT32, _INT64 = 1 << 31, 1 << 63
-_TEXT, _LONG = pa.string(), pa.int64()
-_TYPES: dict[str, pa.DataType] = {
-    "origin": _TEXT,
-    "line": _TEXT,
-    "problem": _TEXT,
-    "controller_epoch": _LONG,
-    "number": _LONG,
-    "event": _TEXT,
-    "subject": _TEXT,
-    "from": _TEXT,
-    "to": _TEXT,
-    "why": _TEXT,
-    "time_ms": _LONG,
-    "source": _LONG,
-    "role": _TEXT,
-    "leader": _LONG,
-    "isr": pa.list_(_LONG),
-    "leader_epoch": _LONG,
-    "version": _LONG,
-    "phases": pa.list_(pa.list_(_TEXT)),
-    "malformed": pa.bool_(),
-}
+_FIELDS = arrow_types.fields(RECORD)
 
 
 def decision_of(line: bytes) -> Decision | None:
@@ -58,16 +42,17 @@ def decision_of(line: bytes) -> Decision | None:
 
 def parsed_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Rows as of RECORD, of (origin, line, problem); lines with nothing on them are left out."""
-    columns: dict[str, list[Any]] = {name: [] for name in _TYPES}
+    rows: list[Sequence[object]] = []
     for origin, line, problem in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-        if line is not None and not line.strip():
-            continue
-        decision = None if line is None else decision_of(line)
-        text = None if line is None else line.decode(errors="replace")
-        row = (origin, text, problem, *_fields(decision), line is not None and decision is None)
-        for own, value in zip(columns.values(), row, strict=True):
-            own.append(value)
-    return pa.RecordBatch.from_pydict({name: pa.array(columns[name], of) for name, of in _TYPES.items()})
+        if line is None:
+            rows.append((origin, None, problem, *_fields(None), None))
+        elif line.strip():
+            decision = decision_of(line)
+            text = None if decision is not None else line.decode(errors="replace")[:EXCERPT]
+            rows.append((origin, text, problem, *_fields(decision), decision is None))
+    columns = zip(*rows, strict=True) if rows else [()] * len(_FIELDS)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, _FIELDS, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(_FIELDS))
 
 
 def _fields(decision: Decision | None) -> Sequence[object]:

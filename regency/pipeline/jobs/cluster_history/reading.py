@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, Row, SparkSession, Window
+from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as f
 
 from regency.clients.histories import history_lines
@@ -15,8 +15,6 @@ from regency.runtime.grpc_channels import RpcFailed
 
 _LINES = "origin string, line binary, problem string"
 _BATCH = 1_000
-EXCERPT = 200
-"""Characters of a malformed line that are kept."""
 
 
 def read_files(session: SparkSession, found: Found, damaged: Mapping[str, str]) -> DataFrame:
@@ -71,12 +69,11 @@ def parsed(lines: DataFrame) -> DataFrame:
 
 def origins(read: DataFrame) -> DataFrame:
     """Table `origins`: of each file or agent how many lines it gave, how many are no decisions, and what went wrong."""
-    bad = f.col("malformed")
     return read.groupBy("origin").agg(
-        f.count("line").alias("lines"),
-        f.count_if(f.col("line").isNotNull() & ~bad).alias("decisions"),
-        f.count_if(bad).alias("malformed"),
-        f.min(f.when(bad, f.substring("line", 1, EXCERPT))).alias("a_malformed_line"),
+        f.count("malformed").alias("lines"),
+        f.count_if(~f.col("malformed")).alias("decisions"),
+        f.count_if("malformed").alias("malformed"),
+        f.min("line").alias("a_malformed_line"),
         f.max("problem").alias("problem"),
     )
 
@@ -87,20 +84,46 @@ def decisions(read: DataFrame) -> DataFrame:
     `at_ms` is `time_ms`, made non-decreasing along a decider's numbers, as `merge_decisions` does. Decisions that
     differ are all there, though a decider gave them the same number; its numbers in that epoch say nothing of the order
     then, and `at_ms` is `time_ms`. `same_number`: how many there are of that number.
+
+    A task orders the numbers of a block; what the blocks before it have to say of them is a row per block.
     """
-    good = read.where(f.col("line").isNotNull() & ~f.col("malformed"))
-    once = good.drop("origin", "line", "problem", "malformed").distinct()
-    numbered = once.withColumn("same_number", f.count("*").over(Window.partitionBy(*_IDENTITY)))
-    decider = Window.partitionBy("role", "source", "controller_epoch")
-    so_far = decider.orderBy("number").rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    in_order = f.max("same_number").over(decider) == 1
-    at = f.when(in_order, f.max("time_ms").over(so_far)).otherwise(f.col("time_ms"))
+    good = read.where(~f.col("malformed")).drop("origin", "line", "problem", "malformed")
+    placed = good.withColumn("block", f.floor(f.col("number") / _BLOCK)).repartition(*_DECIDER, "block")
+    numbered = Window.partitionBy(*_DECIDER, "block", "number")
+    block = Window.partitionBy(*_DECIDER, "block").orderBy("number")
+    so_far = f.max("time_ms").over(block.rowsBetween(Window.unboundedPreceding, Window.currentRow))
+    at = f.when(f.col("in_order"), f.greatest("so_far", "before_ms")).otherwise(f.col("time_ms"))
     number = f.regexp_extract("subject", _SUBJECT, 2).try_cast("int")
-    placed = f.col("version").isNotNull() & f.col("leader").isNotNull() & number.isNotNull()
+    about = f.col("version").isNotNull() & f.col("leader").isNotNull() & number.isNotNull()
     return (
-        numbered.withColumn("at_ms", at)
-        .withColumn("topic", f.when(placed, f.regexp_extract("subject", _SUBJECT, 1)))
-        .withColumn("partition", f.when(placed, number))
+        placed.distinct()
+        .withColumn("same_number", f.count("*").over(numbered))
+        .withColumn("so_far", so_far)
+        .join(f.broadcast(_blocks(placed)), [*_DECIDER, "block"])
+        .withColumn("at_ms", at)
+        .withColumn("topic", f.when(about, f.regexp_extract("subject", _SUBJECT, 1)))
+        .withColumn("partition", f.when(about, number))
+        .withColumn("time", f.timestamp_millis("time_ms"))
+        .select(*good.columns, "same_number", "at_ms", "topic", "partition", "time")
+    )
+
+
+def _blocks(placed: DataFrame) -> DataFrame:
+    """Of each block of a decider's numbers the latest time before it, and whether all of that decider's are in order.
+
+    They are where no two decisions that differ have the same number.
+    """
+    said = f.xxhash64(*placed.columns)
+    decider = Window.partitionBy(*_DECIDER)
+    before = decider.orderBy("block").rowsBetween(Window.unboundedPreceding, -1)
+    return (
+        placed.groupBy(*_DECIDER, "block", "number")
+        .agg(f.max("time_ms").alias("latest"), (f.min(said) != f.max(said)).alias("twice"))
+        .groupBy(*_DECIDER, "block")
+        .agg(f.max("latest").alias("latest"), f.max("twice").alias("twice"))
+        .withColumn("before_ms", f.max("latest").over(before))
+        .withColumn("in_order", ~f.max("twice").over(decider))
+        .drop("latest", "twice")
     )
 
 
@@ -121,13 +144,10 @@ def doubtful(decisions: DataFrame) -> list[Row]:
     )
 
 
-def day_of(ms: Column) -> Column:
-    """The day of a time in milliseconds, in UTC whatever the session's time zone."""
-    return f.date_add(f.lit("1970-01-01").cast("date"), f.floor(ms / 86_400_000).cast("int"))
-
-
 _SUBJECT = rf"(?s)\A{PARTITION}\z"
-_IDENTITY = ("role", "source", "controller_epoch", "number")
+_DECIDER = ("role", "source", "controller_epoch")
+_BLOCK = 8192
+"""Numbers to a block."""
 
 
 def _told(origin: str, address: str) -> Iterator[pa.RecordBatch]:

@@ -1,101 +1,158 @@
-"""The states that each partition was in, one after another, and from when to when."""
+"""One pass over the decisions that wrote states, a partition at a time: its states, and what follows from them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from itertools import chain, groupby
+from operator import attrgetter, itemgetter
+
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
-from regency.pipeline.jobs.cluster_history import words
+from regency.pipeline.jobs.cluster_history import arrow_types
+from regency.pipeline.jobs.cluster_history.absences import absences
+from regency.pipeline.jobs.cluster_history.leaderless import Noticed, intervals
+from regency.pipeline.jobs.cluster_history.lives import COLUMNS, MERGED, End, Noted, State, lives
 
-NOBODY = -1
-BY_STATE, BY_DELETION, BY_NEW_LIFE = "next state", "deletion", "new life"
-"""What ends a state: the next one; the order to delete the topic; that the topic is created again."""
-_MERGED = ("controller_epoch", "at_ms", "role", "source", "number", "time_ms", "version", "from", "to", "why")
-"""The order of `merge_decisions`; what differs though it has the same number stands somehow, and always so."""
-_PARTITION = ("topic", "partition")
-_LATER = (
-    "filter(ends, each -> each.at_ms >= began_ms and (each.controller_epoch > controller_epoch or "
-    "each.controller_epoch = controller_epoch and (role <> 'controller' or each.number > number)))"
+_STATE = (
+    "controller_epoch long, number long, event string, why string, time_ms long, source long, role string, "
+    "leader long, isr array<long>, leader_epoch long, version long, topic string, partition int, life long, "
+    "was_leader long, was_isr array<long>, was_epoch long, replicas array<long>, began_ms long, place int, "
+    "next_version long, next_leader long, next_isr array<long>, next_leader_epoch long, next_event string, "
+    "next_why string, next_role string, next_controller_epoch long, next_number long, ended_ms long, ended_by string, "
+    "complete boolean"
 )
-"""Of the ends of a topic, those decided after a state: an earlier life's may be of the same millisecond, or clock."""
+_INTERVAL = (
+    "topic string, partition int, life long, began_ms long, ended_ms long, broker long, began_by string, why string, "
+    "ended_by string, new_leader long, complete boolean, open boolean, ms long"
+)
+_ABSENCE = (
+    "topic string, partition int, broker long, life long, left_ms long, back_ms long, ended_ms long, out_ms long, "
+    "open boolean, ended_by string, complete boolean, left_by string, left_why string, back_by string"
+)
+_TABLES = {"states": _STATE, "leaderless": _INTERVAL, "isr_absences": _ABSENCE}
+_ROWS = 10_000
+"""States make a batch, and those that their partition has besides."""
+_FEW = 10_000
+"""So many ends of topics are sent to all executors; more are joined as any table."""
+_place = itemgetter(0, 1)
+_NEXT = ("version", "leader", "isr", "leader_epoch", "event", "why", "role", "controller_epoch", "number")
+_next = attrgetter(*_NEXT)
 
 
-def states(decisions: DataFrame) -> DataFrame:
-    """Table `states`: every known state of every partition, in the order of `in_order_of_states`.
+def told(decisions: DataFrame, noticed: Noticed, end_ms: int, topic_notes: int) -> DataFrame:
+    """A row per partition, with all rows that it has in `states`, `leaderless` and `isr_absences`: see `table`.
 
-    `life` counts from 1 how often the topic was created; `place` counts the states of a life. `began_ms` does not go
-    back from one state to the next; `ended_ms` is where the next one begins, in this life or the next, or where the
-    topic is to be deleted, and null in the last; `ended_by` says which.
-    `was_leader`, `was_isr`, `was_epoch` are what the decision itself says was before; `replicas` are those that its
-    reason names. `next_...` is about the state after it in the same life; `complete` is whether that has the next
-    version, so that none between them is missing.
+    `topic_notes`: how many decisions there are about topics.
     """
-    known = decisions.where(f.col("topic").isNotNull())
-    merged = Window.partitionBy(*_PARTITION).orderBy(*_MERGED)
-    up_to_here = merged.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    created = f.sum((f.col("version") == 0).cast("int")).over(up_to_here)
-    placed = (
-        known.withColumn("life", f.greatest(created, f.lit(1)))
-        .withColumn("merged", f.row_number().over(merged))
-        .withColumn("was_leader", _word("from", words.LEADER_BEFORE).try_cast("long"))
-        .withColumn("was_isr", _ids(_word("from", words.ISR_BEFORE)))
-        .withColumn("was_epoch", _word("from", words.EPOCH_BEFORE).try_cast("long"))
-        .withColumn("replicas", _replicas())
+    ends = _ends(decisions)
+    known = decisions.where(f.col("topic").isNotNull()).join(
+        f.broadcast(ends) if topic_notes <= _FEW else ends, f.col("topic") == f.col("of"), "left"
     )
-    by_agent = f.col("role") == "agent"
-    told = placed.withColumn("was_leader", f.when(by_agent, f.col("leader")).otherwise(f.col("was_leader"))).withColumn(
-        "was_epoch", f.when(by_agent, f.col("leader_epoch")).otherwise(f.col("was_epoch"))
-    )
-    ordered = Window.partitionBy(*_PARTITION).orderBy("life", "version", "merged")
-    so_far = ordered.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    in_life = Window.partitionBy(*_PARTITION, "life").orderBy("version", "merged")
-    timed = told.withColumn("began_ms", f.max("at_ms").over(so_far)).withColumn("place", f.row_number().over(in_life))
-    linked = timed.withColumn("next_ms", f.lead("began_ms").over(ordered))
-    for name in ("version", "leader", "isr", "leader_epoch", "event", "why", "role", "controller_epoch", "number"):
-        linked = linked.withColumn(f"next_{name}", f.lead(name).over(in_life))
-    ended = _ended(linked, decisions)
-    return ended.withColumn("complete", f.coalesce(f.col("next_version") == f.col("version") + 1, f.lit(True))).drop(
-        "at_ms", "next_ms", "merged", "phases", "from", "to", "subject", "same_number"
-    )
+    placed = known.select(*COLUMNS).repartition("topic", "partition").sortWithinPartitions("topic", "partition")
+
+    def tell(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return _batches(batches, noticed, end_ms)
+
+    schema = ", ".join(f"{name} array<struct<{rows}>>" for name, rows in _TABLES.items())
+    return placed.mapInArrow(tell, schema)
 
 
-def _ended(linked: DataFrame, decisions: DataFrame) -> DataFrame:
-    """`ended_ms` and `ended_by`: the next state, or the first order to delete the topic that was not taken back."""
+def table(told: DataFrame, name: str) -> DataFrame:
+    """One of the tables whose rows `told` has."""
+    rows = told.selectExpr(f"inline({name})")
+    if name != "states":
+        return rows
+    columns = list(rows.columns)
+    columns.insert(columns.index("partition") + 1, "time")
+    return rows.withColumn("time", f.timestamp_millis("time_ms")).select(*columns)
+
+
+def _ends(decisions: DataFrame) -> DataFrame:
+    """By topic (`of`) when it was to be deleted, where that was not taken back, or gone: `ends`.
+
+    They are the fields of each `End` in turn: structs, even none, take 40 µs a row on their way to Python.
+    """
+
+    def numbers(end: Column) -> Column:
+        return f.array(*(end[name] for name in End._fields))
+
     notes = decisions.where(f.col("subject").startswith("topic ")).withColumn("of", f.expr("substring(subject, 7)"))
-    after = f.lead("to").over(Window.partitionBy("of").orderBy(*_MERGED))
+    after = f.lead("to").over(Window.partitionBy("of").orderBy(*MERGED))
     stands = (f.col("to") == "to be deleted") & (f.coalesce("after", f.lit("")) != "not to be deleted")
-    ends = (
+    return (
         notes.where(f.col("to").isin("to be deleted", "not to be deleted", "gone"))
         .withColumn("after", after)
         .where(stands | (f.col("to") == "gone"))
         .groupBy("of")
-        .agg(f.sort_array(f.collect_list(f.struct("at_ms", "controller_epoch", "number"))).alias("ends"))
+        .agg(f.sort_array(f.collect_list(f.struct(*End._fields))).alias("ends"))
+        .select(
+            "of",
+            f.flatten(f.transform("ends", lambda end: f.array(*(end[name] for name in End._fields)))).alias("ends"),
+        )
     )
-    joined = linked.join(ends, f.col("topic") == f.col("of"), "left").drop("of")
-    deleted = f.get(f.expr(_LATER), f.lit(0)).getField("at_ms")
-    following = f.when(f.col("next_version").isNotNull(), BY_STATE).when(f.col("next_ms").isNotNull(), BY_NEW_LIFE)
-    comes_first = f.col("deleted_ms") <= f.coalesce("next_ms", "deleted_ms")
+
+
+def _batches(given: Iterator[pa.RecordBatch], noticed: Noticed, end_ms: int) -> Iterator[pa.RecordBatch]:
+    """Rows of `told`, of decisions of one partition after another."""
+    tables: tuple[list[Sequence[object]], ...] = ([], [], [])
+    ends: tuple[list[int], ...] = ([0], [0], [0])
+    for _, own in groupby(chain.from_iterable(map(_noted, given)), key=_place):
+        for states in lives(list(own)):
+            tables[0].extend(map(_row, states))
+            tables[1].extend(intervals(states, noticed, end_ms))
+            tables[2].extend(absences(states, end_ms))
+        for rows, many in zip(tables, ends, strict=True):
+            many.append(len(rows))
+        if len(tables[0]) >= _ROWS:
+            yield _batch(tables, ends)
+            tables, ends = ([], [], []), ([0], [0], [0])
+    yield _batch(tables, ends)
+
+
+def _noted(batch: pa.RecordBatch) -> Iterator[Noted]:
+    *columns, ends = (column.to_pylist() for column in batch.columns)
+    ended = (tuple(map(End._make, zip(*[iter(each)] * 3, strict=True))) if each else () for each in ends)
+    return map(Noted._make, zip(*columns, ended, strict=True))
+
+
+def _batch(tables: Sequence[Sequence[Sequence[object]]], ends: Sequence[Sequence[int]]) -> pa.RecordBatch:
+    made = []
+    for described, rows, many in zip(_TABLES.values(), tables, ends, strict=True):
+        fields = arrow_types.fields(described)
+        columns = zip(*rows, strict=True) if rows else [()] * len(fields)
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, fields, strict=True)]
+        made.append(pa.ListArray.from_arrays(many, pa.StructArray.from_arrays(arrays, fields=fields)))
+    return pa.RecordBatch.from_arrays(made, list(_TABLES))
+
+
+def _row(state: State) -> Sequence[object]:
+    """A row of table `states`, without `time`."""
+    own, after = state.noted, state.following
     return (
-        joined.withColumn("deleted_ms", deleted)
-        .withColumn("ended_ms", f.least("next_ms", "deleted_ms"))
-        .withColumn("ended_by", f.when(comes_first, BY_DELETION).otherwise(following))
-        .drop("ends", "deleted_ms")
+        own.controller_epoch,
+        own.number,
+        own.event,
+        own.why,
+        own.time_ms,
+        own.source,
+        own.role,
+        own.leader,
+        own.isr,
+        own.leader_epoch,
+        own.version,
+        own.topic,
+        own.partition,
+        state.life,
+        state.was_leader,
+        state.was_isr,
+        state.was_epoch,
+        state.replicas,
+        state.began_ms,
+        state.place,
+        *((None,) * len(_NEXT) if after is None else _next(after.noted)),
+        state.ended_ms,
+        state.ended_by,
+        state.complete,
     )
-
-
-def _replicas() -> Column:
-    """All replicas at the time of a state, where its reason names them."""
-    moving = f.concat(_ids(_word("why", words.MOVING, 1)), _ids(_word("why", words.MOVING, 2)))
-    return f.coalesce(_ids(_word("why", words.MOVED)), moving, _ids(_word("why", words.CHOSEN_OF)))
-
-
-def _word(column: str, pattern: str, group: int = 1) -> Column:
-    """What a group of a pattern matches; null where it does not match."""
-    return f.when(f.col(column).rlike(pattern), f.regexp_extract(column, pattern, group))
-
-
-def _ids(text: Column) -> Column:
-    """Ids with commas between; null where one of them is none."""
-    numbers = f.transform(f.split(text, ", *"), lambda each: each.try_cast("long"))
-    known = f.when(~f.exists(numbers, lambda each: each.isNull()), numbers)
-    return f.when(text == "", f.array().cast("array<long>")).otherwise(known)

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from regency.cli.main import cli
-from regency.cli.pipeline.spark import SparkChoice, job_session, spark_options
+from regency.cli.pipeline.spark import SparkChoice, job_session, quickly, spark_options
 from regency.cli.pipeline.spark_settings import blamed
 from regency.pipeline.session import SparkMissing
 
@@ -43,6 +43,12 @@ def test_a_job_runs_on_this_machine_unless_told_otherwise() -> None:
 def test_master_and_settings_reach_the_job() -> None:
     words = ("--master", "spark://h:7077", "--conf", "spark.a=b=c", "--conf", "spark.d=")
     assert invoke(*words) == (0, "spark://h:7077 {'spark.a': 'b=c', 'spark.d': ''}\n")
+
+
+def test_options_of_java_that_were_given_are_the_only_ones() -> None:
+    key = "spark.driver.extraJavaOptions"
+    assert quickly(SparkChoice("local", {"spark.a": "b"})).settings == {"spark.a": "b", key: "-XX:TieredStopAtLevel=1"}
+    assert quickly(SparkChoice("local", {key: ""})).settings == {key: ""}
 
 
 @pytest.mark.parametrize(
