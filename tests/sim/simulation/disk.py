@@ -18,6 +18,9 @@ from simulation.kernel.scheduler import Process, ProcessDied, Scheduler
 MAX_OPEN_FILES: Final = 4096
 VOLUME_BYTES: Final = 1 << 40
 
+WHOLLY: Final = 0.3
+"""How often a power cut takes all that was not synced."""
+
 TAKES_A_DESCRIPTOR: Final = frozenset(
     ("open", "open_empty", "lock", "read_file", "sync_path", "names_in", "remove_tree")
 )
@@ -54,11 +57,15 @@ class SimDisk:
         process.on_death(mounted.let_go)
         return mounted
 
-    def crash(self, *, lossy: bool) -> None:
-        """What the end of its processes does to the disk: nothing; but `lossy`, the power is cut with it."""
+    def crash(self, *, lossy: bool, wholly: bool = False) -> None:
+        """What the end of its processes does to the disk: nothing; but `lossy`, the power is cut with it.
+
+        `wholly`, and by chance otherwise, all is lost that was not synced; else a part of it.
+        """
         if lossy:
             self.power_cuts += 1
-            writes, names = self.tree.lose(self.scheduler.random)
+            chance = self.scheduler.random
+            writes, names = self.tree.lose(None if wholly or chance.random() < WHOLLY else chance)
             self.scheduler.trace.note("disk", self.name, "lost %d writes and %d names", writes, names)
 
     # Faults

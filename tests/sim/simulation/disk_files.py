@@ -90,17 +90,17 @@ class File:
         """Everything up to now lasts."""
         self._undo.clear()
 
-    def lose(self, chance: Random) -> int:
-        """The power is cut: keep a prefix of the changes since the last sync. Returns how many are gone."""
+    def lose(self, chance: Random | None) -> int:
+        """The power is cut: keep a prefix of the changes since the last sync, or none. Returns how many are gone."""
         undo = self._undo
         if not undo:
             return 0
-        kept = chance.randint(0, len(undo))
+        kept = 0 if chance is None else chance.randint(0, len(undo))
         lost = len(undo) - kept
         torn: tuple[int, bytes] | None = None
         for index in range(len(undo) - 1, kept - 1, -1):
             position, before, size, length = undo[index]
-            if index == kept and length > 1 and chance.random() < 0.5:
+            if chance is not None and index == kept and length > 1 and chance.random() < 0.5:
                 whole = self.content[position : position + chance.randint(1, length - 1)]
                 zeros = bytes(length - len(whole)) if position == size and chance.random() < 0.5 else b""
                 torn = position, bytes(whole + zeros)
@@ -169,13 +169,13 @@ class Directory:
         """All names up to now last."""
         self._undo.clear()
 
-    def lose(self, chance: Random) -> int:
-        """The power is cut: keep a prefix of the changes since the last sync. Returns how many are gone."""
+    def lose(self, chance: Random | None) -> int:
+        """The power is cut: keep a prefix of the changes since the last sync, or none. Returns how many are gone."""
         undo = self._undo
         if not undo:
             return 0
         self.known.clear()
-        kept = chance.randint(0, len(undo))
+        kept = 0 if chance is None else chance.randint(0, len(undo))
         lost = len(undo) - kept
         for index in range(len(undo) - 1, kept - 1, -1):
             for name, before in undo[index]:
@@ -243,12 +243,12 @@ class Tree:
         above, _, name = path.rpartition("/")
         return self.directory(above), name
 
-    def lose(self, chance: Random) -> tuple[int, int]:
-        """The power is cut; returns how many writes and how many changes of names are gone."""
+    def lose(self, chance: Random | None) -> tuple[int, int]:
+        """The power is cut: without chance, all that was not synced is gone. Returns how many writes and names are."""
         return _lose(self.root, chance)
 
 
-def _lose(directory: Directory, chance: Random) -> tuple[int, int]:
+def _lose(directory: Directory, chance: Random | None) -> tuple[int, int]:
     writes, names = 0, directory.lose(chance)
     for name in sorted(directory.entries):
         node = directory.entries[name]

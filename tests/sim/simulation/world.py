@@ -117,14 +117,14 @@ class World:
         agent.process.kill()
         self.scheduler.at(AGENT_AGAIN_US, lambda: self.start_agent(host.broker))
 
-    def kill_agent(self, broker: BrokerId, *, lossy: bool = False) -> None:
-        """SIGKILL an agent, whose child dies with it; or, lossy, the whole machine loses power."""
+    def kill_agent(self, broker: BrokerId, *, lossy: bool = False, wholly: bool = False) -> None:
+        """SIGKILL an agent, whose child dies with it; or, lossy, the whole machine loses power (see SimDisk.crash)."""
         host = self.hosts[broker]
         process = host.agent_process
         if process is not None and process.alive:
             process.kill()
         if lossy:
-            host.disk.crash(lossy=True)
+            host.disk.crash(lossy=True, wholly=wholly)
 
     def stand_still(self, agent: SimAgent) -> None:
         """Its data loop stands still; when everything heals it does not go on by that, as if a disk never answered."""

@@ -131,9 +131,11 @@ class SimController:
 
     @property
     def idle(self) -> bool:
-        """Whether no event waits and none is being processed."""
+        """Whether it lives, no event waits and none is being processed."""
         queue, loop = self._queue, self._loop
-        return queue is not None and loop is not None and not len(queue) and loop.state is ControllerState.IDLE
+        if not self.process.alive or queue is None or loop is None:
+            return False
+        return not len(queue) and loop.state is ControllerState.IDLE
 
     def start(self) -> None:
         """Connect, then race and process events for ever. Runs in an actor."""

@@ -239,9 +239,12 @@ class Scripts:
         return stall
 
     def _end_agent(self, broker: BrokerId, *, lossy: bool = False) -> ExitStack:
-        """Kill an agent, and keep it down until this is closed. ZooKeeper takes note at once."""
+        """Kill an agent, and keep it down until this is closed. ZooKeeper takes note at once.
+
+        Lossy, its machine loses all that was not synced.
+        """
         host = self._world.hosts[broker]
-        self._stage.die(host, lossy=lossy)
+        self._stage.die(host, lossy=lossy, wholly=lossy)
         self._expire(broker)
         down = ExitStack()
         down.callback(self._stage.keep_down(host))

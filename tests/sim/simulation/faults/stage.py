@@ -72,11 +72,11 @@ class Stage:
 
     # Processes
 
-    def die(self, host: Host, *, lossy: bool) -> None:
-        """Kill an agent; lossy, cut the power of its machine."""
+    def die(self, host: Host, *, lossy: bool, wholly: bool = False) -> None:
+        """Kill an agent; lossy, cut the power of its machine: wholly, with all that was not synced."""
         if lossy:
             self.told.lossy_crash(host.broker)
-        self.world.kill_agent(host.broker, lossy=lossy)
+        self.world.kill_agent(host.broker, lossy=lossy, wholly=wholly)
 
     def keep_down(self, host: Host) -> Undo:
         """Nobody starts the host's agent until this, and whatever else keeps it down, is undone."""

@@ -17,10 +17,6 @@ from simulation.cluster.controller import SimController
 from simulation.judging.invariants import broken
 from simulation.judging.zookeeper_rules import ZookeeperRules
 
-PATIENCE_STEPS = 1
-"""Steps in which a controller does nothing, before nobody can be about to answer."""
-
-
 class Obedience:
     """What an agent process has obeyed so far. Raises InvariantBroken."""
 
@@ -182,7 +178,7 @@ class Obedience:
 class Rule:
     """When a controller process has ruled so far. Raises InvariantBroken."""
 
-    __slots__ = ("_broker", "_controller", "_epoch", "_idle", "_view", "_zookeeper")
+    __slots__ = ("_broker", "_controller", "_epoch", "_view", "_zookeeper")
 
     def __init__(self, broker: BrokerId, controller: SimController, zookeeper: ZookeeperRules) -> None:
         self._broker = broker
@@ -190,8 +186,6 @@ class Rule:
         self._zookeeper = zookeeper
         self._epoch = 0
         self._view: View | None = None
-        self._idle = 0
-        """In so many steps it had nothing to do, and left somebody without an answer."""
 
     def look(self) -> None:
         """A step of the controller's process is over."""
@@ -229,12 +223,15 @@ class Rule:
                 )
 
     def _check_answered(self) -> None:
-        """Whether somebody who asked it in a term that is over goes on waiting although there is nothing left to do."""
+        """Whether somebody who asked it in a term that is over goes on waiting although there is nothing left to do.
+
+        A term ends within an event, and what waits in the queue is preempted within a step: an idle controller is about
+        to answer nobody.
+        """
         sim = self._controller
         view = View() if sim.controller is None else sim.controller.view
         left = [event.cause for event, epoch in sim.unanswered.items() if not view.ruling or view.epoch != epoch]
-        self._idle = self._idle + 1 if left and sim.idle else 0
-        if self._idle > PATIENCE_STEPS:
+        if left and sim.idle:
             raise broken("callers-answered", f"controller {self._broker} has never answered {', '.join(left)}")
 
     def _check_session(self, epoch: int) -> None:
