@@ -16,6 +16,7 @@ SEED = DRILL_EVERY * DRILLS.index(Kind.DRILL_UNHEARD)
 """The first that goes through it."""
 
 FOUND = (
+    "answered-before-done",
     "bounce-before-isr-change",
     "brokers-instead-of-partitions",
     "equal-epoch-is-stale",
