@@ -253,6 +253,8 @@ class Network:
         """Sees every request, until `heal`."""
         self.on_silence: Callable[[BrokerId], None] | None = None
         """Told of every broker that does not say in time how far its logs go."""
+        self.forge: Callable[[str, Any, Any], Any] | None = None
+        """What becomes of an answer: the address, the request and the answer; until `heal`."""
         self.on_ask: Callable[[Process, str, Any], None] | None = None
         """Hears of a controller's thread that is about to ask an agent at an address, and may keep it."""
 
@@ -271,7 +273,7 @@ class Network:
 
     def heal(self) -> None:
         """Every link works again."""
-        self.tap = None
+        self.tap = self.forge = None
         for link in self._links.values():
             link.heal()
 
@@ -375,6 +377,8 @@ class Network:
                 connection.pair = (call.source, host)
                 connection.heard(self._scheduler.now_us)
                 self._connections[connection] = None
+        if self.forge is not None:
+            answer = self.forge(call.address, call.request, answer)
         delay = self._delay(self.link(host, call.source))
         if channel is not None and (delay is None or channel.stalled_back):
             channel.stalled_back, delay = True, None

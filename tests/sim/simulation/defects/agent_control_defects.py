@@ -16,6 +16,7 @@ from regency.broker_agent.replication.partition import Partition
 from regency.broker_agent.watchdog import Watchdog
 from regency.model.ids import NO_BROKER_EPOCH, BrokerEpoch, LeaderEpoch, TopicPartition
 from regency.model.kafka_errors import ErrorCode
+from regency.protos import control_pb2 as pb
 from simulation.defects.patching import Defect, Patch
 
 Verdict = RefusedRequest | RepeatedRequest | bool
@@ -151,6 +152,16 @@ def _done_before_it_is(patch: Patch) -> None:
     patch.set(ControlService, "_read_configs", hopeful)
 
 
+def _told_in_turn(patch: Patch) -> None:
+    describe = ControlService.describe_replicas
+
+    def waiting(self: ControlService, request: pb.DescribeReplicasRequest) -> pb.DescribeReplicasResponse:
+        with self._turn:
+            return describe(self, request)
+
+    patch.set(ControlService, "describe_replicas", waiting)
+
+
 def _unreachable_is_done(patch: Patch) -> None:
     follow = ControlPath._follow
 
@@ -274,6 +285,12 @@ DEFECTS: tuple[Defect, ...] = (
         "A follower whose leader came without an address is answered as if it followed.",
         "KAFKA-9307",
         _unreachable_is_done,
+    ),
+    Defect(
+        "ends-told-in-turn",
+        "A broker says how far its logs go when it has done what a controller asked before.",
+        "own rule",
+        _told_in_turn,
     ),
     Defect(
         "leaves-without-epoch",

@@ -164,6 +164,15 @@ def _bounce_before_isr_change(patch: Patch) -> None:
     patch.set(isr_changes, "find_bounced", _nobody_bounced)
 
 
+def _lost_state_unasked(patch: Patch) -> None:
+    patch.edit(PartitionStateMachine, "_initialise", ("elif partition in self._stateless:", "elif False:"))
+
+
+def _epochs_believed(patch: Patch) -> None:
+    bound = "epoch > min(now.leader_epoch + LARGEST_LEAP, LAST_LEADER_EPOCH - 1)"
+    patch.edit(PartitionStateMachine, "overtake", (bound, "epoch >= LAST_LEADER_EPOCH"))
+
+
 def _bounce_unnoticed(patch: Patch) -> None:
     def compare(known: Mapping[BrokerId, Broker], registered: Mapping[BrokerId, Broker]) -> BrokerChanges:
         changes = compare_brokers(known, registered)
@@ -295,6 +304,18 @@ DEFECTS: tuple[Defect, ...] = (
         "Another incarnation under the same id counts as the same broker.",
         "KAFKA-1120, KIP-380",
         _bounce_unnoticed,
+    ),
+    Defect(
+        "lost-state-unasked",
+        "A partition whose state znode is lost gets its first live replica for leader, and all live ones for its ISR.",
+        "Kafka 2.4",
+        _lost_state_unasked,
+    ),
+    Defect(
+        "any-leader-epoch-believed",
+        "A controller goes beyond whatever leader epoch a broker says it holds.",
+        "own rule",
+        _epochs_believed,
     ),
     Defect("leaver-elected", "A broker that is shutting down may be elected.", "KAFKA-14140", _leaver_elected),
     Defect(

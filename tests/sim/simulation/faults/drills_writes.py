@@ -5,19 +5,29 @@ First of all who rules is deposed, and then whoever rules goes on ruling: a fail
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
+from typing import Any
 
 from regency.controller.channel_manager import ControllerChannelManager
+from regency.controller.cluster_store import LAST_LEADER_EPOCH
+from regency.controller.log_questions import ANSWER_WITHIN_MS
 from regency.model import znode_paths as paths
 from regency.model import znodes
 from regency.model.facts import ReplicaAssignment, TopicAssignment
 from regency.model.ids import BrokerId, TopicPartition, ZkVersion
+from regency.model.kafka_errors import ErrorCode
+from regency.protos import control_pb2 as pb
 from simulation.admin import Admin
+from simulation.cluster.addresses import CONTROL
+from simulation.cluster.channels import ControlAsked
 from simulation.faults.memory_faults import take_away_notifications
 from simulation.faults.network_faults import Trouble
 from simulation.faults.plan import SECOND_US, Fault, Kind
 from simulation.faults.scripts import Script, Scripts
 from simulation.faults.stage import Deed, Stage
+from simulation.judging.invariants import broken
 from simulation.judging.zookeeper_rules import Commit
 from simulation.kernel.scheduler import Process
 from simulation.shape import TopicShape
@@ -35,7 +45,7 @@ class _Drills(Scripts):
 
     def lost_writes(self, fault: Fault, undone: ExitStack) -> Script:
         """The next one, and the notifications again and again: nothing happens after them."""
-        order = (self.callers, self.new_topics, self.news_meanwhile, self.notifications)
+        order = (self.callers, self.lost_state, self.new_topics, self.news_meanwhile, self.notifications)
         script = order[min(self._done, len(order)) - 1]
         self._stage.note("drill", "%s", script.__name__.replace("_", " "))
         yield from script(fault, undone)
@@ -84,6 +94,65 @@ class _Drills(Scripts):
         yield lambda: len(self._isr(moving)) == 2
         take_away_notifications(self._stage, fault.for_us)
         self._ask({moving: (second, third)})
+
+    def lost_state(self, fault: Fault, undone: ExitStack) -> Script:
+        """A partition's state is lost, of which a follower lacks something, while the leader is busy with an order.
+
+        Then another broker says of it that it holds nearly the last leader epoch there can be.
+        """
+        yield lambda: bool(self._full())
+        led = fault.chance().choice(self._full())
+        partition, leader = led.partition, led.state.leader
+        behind, other = fault.chance().sample(led.followers, 2)
+        undone.enter_context(self._apart(behind, leader))
+        self._expire(behind)
+        yield lambda: behind not in self._isr(partition)
+        order = self._stalled(
+            f"agent-{leader}",
+            "agent.control.after_admission",
+            undone,
+            when=lambda: self._is_up_to_date(leader, partition),
+        )
+        yield lambda: order.reached  # it hears that the other has registered again
+        yield lambda: self._end(behind, partition) < self._high_watermark(leader, partition)
+        self._stage.told.losing_state(partition)
+        self._remove(paths.partition_state(partition))
+        undone.callback(self._forge_answer(other, partition))
+        self._world.zookeeper.delete_as_admin(paths.CONTROLLER)
+        late_us = self._world.scheduler.now_us + ANSWER_WITHIN_MS * 1_000
+        yield lambda: bool(self._isr(partition)) or self._world.scheduler.now_us > late_us
+        if not self._isr(partition):
+            raise broken("busy-are-heard", f"{partition} waits for broker {leader}, which is busy with an order")
+        order.end()
+        yield lambda: self._leads(leader, partition) or self._leads(other, partition)
+        yield 0.3
+
+    def _is_up_to_date(self, broker: BrokerId, partition: TopicPartition) -> bool:
+        state, held = self._state(partition), self._held(broker, partition)
+        return state is not None and held is not None and held.leader_epoch == state.leader_epoch
+
+    def _forge_answer(self, broker: BrokerId, partition: TopicPartition) -> Callable[[], None]:
+        """The first answer of a broker that has to do with a partition says that it is far ahead; the undoing."""
+        network, to = self._world.network, f"{self._world.hosts[broker].name}:{CONTROL}"
+
+        def forge(address: str, request: object, answer: Any) -> Any:
+            if address != to or not isinstance(request, ControlAsked) or request.rpc is not pb.LeaderAndIsrRequest:
+                return answer
+            asked, told = request.rpc.FromString(request.data), pb.ControlResponse.FromString(answer)
+            for topic in asked.topics:
+                if topic.topic == partition.topic and partition.partition in topic.partition and not told.topics:
+                    told.topics.add(
+                        topic=topic.topic,
+                        topic_id=topic.topic_id,
+                        partition=[partition.partition],
+                        error_code=[ErrorCode.FENCED_LEADER_EPOCH],
+                        leader_epoch=[LAST_LEADER_EPOCH - 1],
+                    )
+                    network.forge = None
+            return told.SerializeToString()
+
+        network.forge = forge
+        return partial(setattr, network, "forge", None)
 
     def new_topics(self, fault: Fault, undone: ExitStack) -> Script:
         """ZooKeeper's reply to a new topic's state is lost; another topic is deleted and made anew while nobody looks.

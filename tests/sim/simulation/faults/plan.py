@@ -239,6 +239,8 @@ def fitted(shape: Shape, seed: int) -> Shape:
         # Tails of some segments within seconds, which are synced by rolling and stopping only.
         storage = storage._replace(segment_bytes=120, retention_bytes=UNLIMITED)
         shape = shape._replace(storage=storage, load=4.0, producers=("idempotent", "plain"))
+    if drill is Kind.DRILL_LOST_WRITES:
+        shape = shape._replace(heal_s=55.0)  # there is time for all of it
     if drill is Kind.DRILL_LATE_LEAVE:
         # At a power cut everything is on the disk, but for what is written when a segment that was synced is full.
         storage = storage._replace(segment_bytes=400, flush_messages=1)

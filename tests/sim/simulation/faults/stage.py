@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from regency.model.ids import BrokerId
+from regency.model.ids import BrokerId, TopicPartition
 from simulation.faults.plan import Fault
 from simulation.faults.points import Points
 from simulation.kernel.scheduler import Process
@@ -27,6 +27,8 @@ class Told(NamedTuple):
     """A topic is about to be deleted and made anew."""
     removing: Callable[[str], None]
     """A topic's znodes are about to be taken away for good."""
+    losing_state: Callable[[TopicPartition], None]
+    """The state of a partition is about to be taken away."""
 
 
 class Stage:

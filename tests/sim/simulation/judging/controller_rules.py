@@ -17,6 +17,7 @@ from simulation.cluster.controller import SimController
 from simulation.judging.invariants import broken
 from simulation.judging.zookeeper_rules import ZookeeperRules
 
+
 class Obedience:
     """What an agent process has obeyed so far. Raises InvariantBroken."""
 

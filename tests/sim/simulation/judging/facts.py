@@ -79,9 +79,11 @@ class Facts:
         self.unclean_topics: set[str] = set()
         """Topics that allow unclean elections."""
         self.recreating: set[str] = set()
+        """Topics of which some brokers may still have what was before they were deleted and made anew."""
         self.removed: set[str] = set()
         """Topics whose znodes somebody has taken away for good."""
-        """Topics of which some brokers may still have what was before they were deleted and made anew."""
+        self.lost_states: set[TopicPartition] = set()
+        """Partitions whose state somebody has taken away: the next one's version begins anew."""
         self.partitions: dict[TopicPartition, PartitionFacts] = {}
         self.log_starts: list[LogStartMoved] = []
         """How far logs were seen to begin later, by those who lead them."""

@@ -32,7 +32,11 @@ _TABLE: Final = (
     Invariant("isr-assigned", "The ISR of a state znode is not empty, and all of it is assigned.", _DESIGN_6),
     Invariant("one-leader-per-epoch", "No two brokers lead one partition in one leader epoch, ever.", _DESIGN_6),
     Invariant("leader-epoch-grows", "The leader epoch of a state znode never goes back under one topic id.", _DESIGN_6),
-    Invariant("election-raises-epoch", "A controller that writes a state raises its leader epoch.", _DESIGN_5),
+    Invariant(
+        "election-raises-epoch",
+        "A controller that writes a state raises its leader epoch, and leaps not too far.",
+        _DESIGN_5,
+    ),
     Invariant("state-epoch-grows", "The controller epoch in a state znode never goes back.", _DESIGN_6),
     Invariant("state-epoch-current", "A controller writes the controller epoch that rules into a state.", _DESIGN_4),
     Invariant("versions-count", "Every write of a state or topic znode raises its version by one.", _DESIGN_4),
@@ -191,6 +195,7 @@ _TABLE: Final = (
         "Nobody leads who was not in sync while another live replica has said that its log goes further.",
         _DESIGN_5,
     ),
+    Invariant("busy-are-heard", "A broker says how far its logs go while it does what a controller asked.", "own rule"),
     Invariant("shortages-outlived", "No agent that is up ends because it gets no descriptor for a while.", "own rule"),
     Invariant("no-surprise", "Production code meets no exception that it does not expect.", "own rule"),
     Invariant(

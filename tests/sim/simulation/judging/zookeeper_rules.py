@@ -12,6 +12,7 @@ from regency.model import znode_paths as paths
 from regency.model import znodes
 from regency.model.facts import ReplicaAssignment
 from regency.model.ids import (
+    LARGEST_LEAP,
     NO_BROKER_EPOCH,
     NO_LEADER,
     BrokerEpoch,
@@ -343,7 +344,7 @@ class ZookeeperRules:
             raise broken("state-epoch-current", f"{partition}: {after}, but {self.controller_epoch} rules")
         if before is None:
             return
-        if after.leader_epoch <= before.leader_epoch:
+        if not before.leader_epoch < after.leader_epoch <= before.leader_epoch + LARGEST_LEAP + 1:
             raise broken("election-raises-epoch", f"{partition}: {before} was followed by {after}")
         self.decided.append((partition, before, after))
         # Who stays alone stays whatever it has lost: nobody else is in sync.
