@@ -26,8 +26,6 @@ UNREACHED_EVENTS = {
     "ShutDown": "a simulated controller ends with its process; one that is told to end in order only resigns",
 }
 UNREACHED_POINTS = {
-    "controller.restarts.before_look": "a member would have to restart between a decision and its write",
-    "controller.reconcile.before_reassignments": "the notification of an ISR would have to be lost amid a reassignment",
     "controller.reconcile.before_leaders_read": "an agent would have to lose what it leads, and no scene has it so",
     "controller.reconcile.before_read": "a replica would have to know more than ZooKeeper, which invariants forbid",
     "controller.reconcile.before_overtaking": "the same; it writes as any election does",

@@ -24,7 +24,7 @@ from regency.model.ids import NO_BROKER_EPOCH, NO_LEADER, TopicPartition
 from regency.model.settings_dynamic import ConfigChange, Operation
 from simulation.cluster.controller import ShutdownAsked
 from simulation.paused.stage import FIRST, SECOND, THIRD, Scene, Script, Stage
-from simulation.shape import Shape, Storage
+from simulation.shape import RECONCILE_MS, Shape, Storage
 
 UNCLEAN: Final = "unclean_leader_election_enable"
 BLUE, RED, PINK = TopicPartition("blue", 0), TopicPartition("red", 0), TopicPartition("pink", 0)
@@ -41,7 +41,10 @@ def beginning(stage: Stage) -> Script:
 
 
 def failures(stage: Stage) -> Script:
-    """A broker dies and returns, which leaders tell; another restarts before anybody notices."""
+    """A broker dies and returns, which leaders tell; another restarts before anybody notices.
+
+    So does the first again, between the decision about that and its write.
+    """
     yield from stage.cluster()
     yield from stage.create("blue", (SECOND, THIRD, FIRST), (THIRD, SECOND, FIRST))
     stage.count()
@@ -50,6 +53,7 @@ def failures(stage: Stage) -> Script:
     stage.world.start_agent(SECOND)
     yield lambda: SECOND in stage.in_sync("blue")
     yield stage.is_well
+    stage.restart_at("controller.election.before_write", SECOND)
     yield stage.restart(THIRD)
     yield stage.is_well
 
@@ -209,7 +213,7 @@ def reassignments(stage: Stage) -> Script:
 
 
 def removal(stage: Stage) -> Script:
-    """A topic that is being reassigned is gone: another tool has removed its znodes."""
+    """A topic that is being reassigned, in vain so far, is gone: another tool has removed its znodes."""
     yield from stage.cluster()
     yield from stage.create("blue", (FIRST, SECOND))
     yield from stage.create("red", (FIRST, THIRD))
@@ -218,6 +222,7 @@ def removal(stage: Stage) -> Script:
     stage.count()
     stage.write(paths.REASSIGN_PARTITIONS, znodes.encode_asked_moves([(BLUE, (SECOND, THIRD))]))
     yield lambda: stage.replicas("blue").is_reassigning
+    yield RECONCILE_MS / 1000  # which tries to go on
     stage.remove_topic("blue")
     yield lambda: stage.world.zookeeper.read(paths.REASSIGN_PARTITIONS) is None
     stage.world.start_agent(THIRD)

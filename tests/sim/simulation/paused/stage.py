@@ -117,12 +117,23 @@ class Stage:
             if name in self.world.zk_links:
                 self.world.zk_links[name].expire()
 
-    def restart(self, broker: BrokerId) -> Step:
+    def restart(self, broker: BrokerId) -> Callable[[], bool]:
         """Kill an agent and start it at once. What to wait for: that it is registered again."""
         before = self.registered[broker]
         self.world.kill_agent(broker)
         self.world.start_agent(broker)
         return lambda: self.registered.get(broker, before) != before
+
+    def restart_at(self, point: str, broker: BrokerId) -> None:
+        """Have an agent restart, and register again, when whoever rules is at a crash point next."""
+        scheduler = self.world.scheduler
+
+        def restart(process: Process) -> None:
+            has_registered = self.restart(broker)
+            while process.alive and not process.paused and not has_registered():
+                scheduler.sleep_us(CONTACT_US)
+
+        self._points.arm([f"controller-{self.ruler}"], [point], restart)
 
     def dethrone(self) -> Step:
         """Somebody deletes /controller. What to wait for: that somebody rules again."""
