@@ -119,6 +119,13 @@ def _glance() -> Iterator[PanelBuilder]:
         steps=((None, GREEN), (500, RED)),
     )
     yield graph(
+        "Data loop: longest step",
+        {"{{instance}}": highest("regency_loop_step_seconds", f'{BROKER}, clock="cpu", quantile="1"', by="instance")},
+        "CPU time of the longest step in the last minutes, in which nothing else was served. Good: under 50 ms.",
+        unit="s",
+        steps=((None, GREEN), (0.05, RED)),
+    )
+    yield graph(
         "Idle",
         {
             "{{instance}}": mean(
@@ -209,6 +216,18 @@ def _requests() -> Iterator[PanelBuilder]:
         },
         "Open connections of clients and followers. Good: steady. A rise without end is a client that does not close "
         "them.",
+    )
+    yield graph(
+        "Lack of descriptors or memory",
+        {
+            "connections turned away": rate(
+                "regency_closed_connections_total", f'{BROKER}, reason=~"no_descriptors|unread|slow"'
+            ),
+            "work on logs put off": rate("regency_shortages_total", BROKER),
+        },
+        "Clients refused or cut off as descriptors, or the memory for requests and answers, were used up, and work on "
+        "logs that waits for them, a second. Good: 0; raise LimitNOFILE, or look for clients that do not read.",
+        unit="ops",
     )
 
 

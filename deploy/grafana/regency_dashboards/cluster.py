@@ -131,7 +131,8 @@ def _failovers() -> Iterator[PanelBuilder]:
         "Leader elections",
         {"{{why}}": increase("regency_controller_leader_elections_total", CLUSTER, by="why")},
         "Elections, one for each partition, by why: the leader went offline, a move, back to the preferred leader, a "
-        "shutdown in order. Good: 0 while nothing changes. Unclean ones lose acknowledged records: good is 0, always.",
+        "shutdown in order. Good: 0 while nothing changes. Restarted: all in sync were back after a power cut, and a "
+        "longer log leads instead. Unclean ones lose acknowledged records: good is 0, always.",
         stacked=True,
     )
     yield graph(
