@@ -207,11 +207,15 @@ def _shutdown_of_another_incarnation(patch: Patch) -> None:
 
 def _dead_stay_in_sync(patch: Patch) -> None:
     def removed(
-        assignment: Sequence[BrokerId], leader: BrokerId, isr: Sequence[BrokerId], offline: Collection[BrokerId]
+        assignment: Sequence[BrokerId],
+        leader: BrokerId,
+        isr: Sequence[BrokerId],
+        offline: Collection[BrokerId],
+        **of_these: Collection[BrokerId],
     ) -> IsrRemoval | None:
         if leader not in offline:
             return None
-        removal = remove_from_isr(assignment, leader, isr, offline)
+        removal = remove_from_isr(assignment, leader, isr, offline, **of_these)
         return removal and IsrRemoval(removal.leader, tuple(isr), removal.why)
 
     patch.set(replica_states, "remove_from_isr", removed)
