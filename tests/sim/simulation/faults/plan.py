@@ -285,8 +285,8 @@ def _by_chance(shape: Shape, seed: int) -> list[Fault]:
 
 
 def _beside(shape: Shape, seed: int) -> list[Fault]:
-    """Faults that come into some deep schedules beside the others, whichever these are."""
-    if shape.profile != "deep":
+    """Faults that come into some deep schedules beside the others, whichever these are; into every eighth never."""
+    if shape.profile != "deep" or seed % 8 == 2:
         return []
     chance = random.Random(f"beside {seed}")
     first, last = int(shape.first_fault_s * SECOND_US), int(shape.heal_s * SECOND_US)
