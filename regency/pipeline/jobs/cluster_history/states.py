@@ -7,7 +7,7 @@ from itertools import chain, groupby
 from operator import attrgetter, itemgetter
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
 from regency.pipeline.jobs.cluster_history import arrow_types
@@ -50,6 +50,8 @@ def told(decisions: DataFrame, noticed: Noticed, end_ms: int, topic_notes: int) 
     known = decisions.where(f.col("topic").isNotNull()).join(
         f.broadcast(ends) if topic_notes <= _FEW else ends, f.col("topic") == f.col("of"), "left"
     )
+    # a batch with so many lists that are null takes Arrow the square of that in Java: `ListVector.setNull`
+    known = known.withColumn("ends", f.coalesce("ends", f.array()))
     placed = known.select(*COLUMNS).repartition("topic", "partition").sortWithinPartitions("topic", "partition")
 
     def tell(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -70,14 +72,7 @@ def table(told: DataFrame, name: str) -> DataFrame:
 
 
 def _ends(decisions: DataFrame) -> DataFrame:
-    """By topic (`of`) when it was to be deleted, where that was not taken back, or gone: `ends`.
-
-    They are the fields of each `End` in turn: structs, even none, take 40 µs a row on their way to Python.
-    """
-
-    def numbers(end: Column) -> Column:
-        return f.array(*(end[name] for name in End._fields))
-
+    """By topic (`of`) when it was to be deleted, where that was not taken back, or gone: `ends`."""
     notes = decisions.where(f.col("subject").startswith("topic ")).withColumn("of", f.expr("substring(subject, 7)"))
     after = f.lead("to").over(Window.partitionBy("of").orderBy(*MERGED))
     stands = (f.col("to") == "to be deleted") & (f.coalesce("after", f.lit("")) != "not to be deleted")
@@ -87,10 +82,6 @@ def _ends(decisions: DataFrame) -> DataFrame:
         .where(stands | (f.col("to") == "gone"))
         .groupBy("of")
         .agg(f.sort_array(f.collect_list(f.struct(*End._fields))).alias("ends"))
-        .select(
-            "of",
-            f.flatten(f.transform("ends", lambda end: f.array(*(end[name] for name in End._fields)))).alias("ends"),
-        )
     )
 
 
@@ -113,7 +104,7 @@ def _batches(given: Iterator[pa.RecordBatch], noticed: Noticed, end_ms: int) -> 
 
 def _noted(batch: pa.RecordBatch) -> Iterator[Noted]:
     *columns, ends = (column.to_pylist() for column in batch.columns)
-    ended = (tuple(map(End._make, zip(*[iter(each)] * 3, strict=True))) if each else () for each in ends)
+    ended = (tuple(End(**each) for each in of_topic) for of_topic in ends)
     return map(Noted._make, zip(*columns, ended, strict=True))
 
 
