@@ -16,6 +16,7 @@ from regency.broker_agent.listener import api_versions
 from regency.broker_agent.listener.aside import Aside
 from regency.broker_agent.listener.connection import MAX_UNANSWERED, Connection
 from regency.broker_agent.listener.exchange import Exchange
+from regency.broker_agent.listener.incoming import IncomingRequests
 from regency.broker_agent.listener.stats import Closing, ListenerStats
 from regency.broker_agent.listener.turns import Turns
 from regency.broker_agent.listener.unsent import UnsentAnswers
@@ -75,6 +76,7 @@ class Host:
         self.turns = Turns()
         self.aside = Aside()
         self.unsent = UnsentAnswers(1 << 20, self.stats, self.clock)
+        self.incoming = IncomingRequests(1 << 20, self.stats, self.clock)
         self.max_request_bytes = LIMIT
         self.max_idle_ms = -1
         self.waiting: list[Exchange] = []
