@@ -107,7 +107,7 @@ def test_rows_have_the_fields_or_say_that_there_are_none() -> None:
     made = parsed_batch(GIVEN)
     assert [each.strip(" `").split(" ")[0].strip("`") for each in RECORD.split(", ")] == made.schema.names
     state, bad, problem = made.to_pylist()
-    told = {**STATE, "role": "controller", "phases": [["a", "5"]]}
+    told = {**STATE, "role": "controller", "phases": [["a", "5"]], "topic": "t", "partition": 0}
     assert state == {"origin": "file:/a", "line": None, "problem": None, "malformed": False, **told}  # type: ignore[union-attr]
     nothing = dict.fromkeys(told)
     assert bad == {"origin": "file:/a", "line": "hello �", "problem": None, "malformed": True, **nothing}

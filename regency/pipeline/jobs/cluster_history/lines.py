@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -13,20 +12,19 @@ from regency.pipeline.jobs.cluster_history import arrow_types
 RECORD = (
     "origin string, line string, problem string, controller_epoch long, number long, event string, subject string, "
     "`from` string, `to` string, why string, time_ms long, source long, role string, leader long, isr array<long>, "
-    "leader_epoch long, version long, phases array<array<string>>, malformed boolean"
+    "leader_epoch long, version long, phases array<array<string>>, topic string, partition int, malformed boolean"
 )
-"""A row: where a line is from, whether it is `malformed`, and the fields of `Decision`, or the beginning of the `line`.
+"""A row: where a line is from, whether it is `malformed`, and its beginning, or the fields of `Decision`.
 
-Or a `problem` without a line: then `malformed` is null.
+`topic` and `partition` are those whose state was written. Or a `problem` without a line: then `malformed` is null.
 """
 EXCERPT = 200
 """Characters of a malformed line that are kept."""
-PARTITION = r"(.*)-(\d+)"
-"""All of the subject of a decision that wrote the state of a partition: topic and number."""
 LATEST_MS = 4_102_444_800_000
 """Year 2100: a time from then on is no time in milliseconds, and a span so long none of a failover."""
-_ABOUT = re.compile(PARTITION, re.DOTALL | re.ASCII)
 _INT32, _INT64 = 1 << 31, 1 << 63
+_DIGITS = 10
+"""Of the largest number with 31 bits."""
 _FIELDS = arrow_types.fields(RECORD)
 
 
@@ -57,7 +55,7 @@ def parsed_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def _fields(decision: Decision | None) -> Sequence[object]:
     if decision is None:
-        return (None,) * 15
+        return (None,) * 17
     phases = decision.phases
     return (
         decision.controller_epoch,
@@ -75,16 +73,26 @@ def _fields(decision: Decision | None) -> Sequence[object]:
         decision.leader_epoch,
         decision.version,
         None if phases is None else [(name, str(ms)) for name, ms in phases],
+        *_about(decision),
     )
 
 
+def _about(decision: Decision) -> tuple[str, int] | tuple[None, None]:
+    """Topic and partition whose state a decision wrote."""
+    topic, dash, number = decision.subject.rpartition("-")
+    if decision.version is None or decision.leader is None or not (dash and number.isascii() and number.isdigit()):
+        return None, None
+    return topic, int(number) if len(number) <= _DIGITS else _INT32
+
+
 def _fits(decision: Decision) -> bool:
-    small = (decision.controller_epoch, decision.source, decision.leader, decision.leader_epoch, decision.version)
-    if any(each is not None and not -_INT32 <= each < _INT32 for each in (*small, *(decision.isr or ()))):
-        return False
-    if not -_INT64 <= decision.number < _INT64 or not 0 <= decision.time_ms < LATEST_MS:
-        return False
-    if any(not 0 <= ms < LATEST_MS for _, ms in decision.phases or ()):
-        return False
-    about = _ABOUT.fullmatch(decision.subject) if decision.version is not None and decision.leader is not None else None
-    return about is None or (len(about[2]) <= 10 and int(about[2]) < _INT32)
+    small = [0, decision.controller_epoch, decision.source, *(decision.isr or ()), _about(decision)[1] or 0]
+    small += [each for each in (decision.leader, decision.leader_epoch, decision.version) if each is not None]
+    spans = [decision.time_ms, *(ms for _, ms in decision.phases or ())]
+    return (
+        min(small) >= -_INT32
+        and max(small) < _INT32
+        and -_INT64 <= decision.number < _INT64
+        and min(spans) >= 0
+        and max(spans) < LATEST_MS
+    )

@@ -10,7 +10,7 @@ from pyspark.sql import functions as f
 
 from regency.clients.histories import history_lines
 from regency.pipeline.history_files import Found, file_name, text_of
-from regency.pipeline.jobs.cluster_history.lines import PARTITION, RECORD, parsed_batch
+from regency.pipeline.jobs.cluster_history.lines import RECORD, parsed_batch
 from regency.runtime.grpc_channels import RpcFailed
 
 _LINES = "origin string, line binary, problem string"
@@ -79,7 +79,7 @@ def origins(read: DataFrame) -> DataFrame:
 
 
 def decisions(read: DataFrame) -> DataFrame:
-    """Table `decisions`: each decision once, with `topic` and `partition` where it is about one, and `at_ms`.
+    """Table `decisions`: each decision once, with `at_ms`.
 
     `at_ms` is `time_ms`, made non-decreasing along a decider's numbers, as `merge_decisions` does. Decisions that
     differ are all there, though a decider gave them the same number; its numbers in that epoch say nothing of the order
@@ -89,22 +89,19 @@ def decisions(read: DataFrame) -> DataFrame:
     """
     good = read.where(~f.col("malformed")).drop("origin", "line", "problem", "malformed")
     placed = good.withColumn("block", f.floor(f.col("number") / _BLOCK)).repartition(*_DECIDER, "block")
+    place = "topic", "partition"
     numbered = Window.partitionBy(*_DECIDER, "block", "number")
     block = Window.partitionBy(*_DECIDER, "block").orderBy("number")
     so_far = f.max("time_ms").over(block.rowsBetween(Window.unboundedPreceding, Window.currentRow))
     at = f.when(f.col("in_order"), f.greatest("so_far", "before_ms")).otherwise(f.col("time_ms"))
-    number = f.regexp_extract("subject", _SUBJECT, 2).try_cast("int")
-    about = f.col("version").isNotNull() & f.col("leader").isNotNull() & number.isNotNull()
     return (
         placed.distinct()
         .withColumn("same_number", f.count("*").over(numbered))
         .withColumn("so_far", so_far)
         .join(f.broadcast(_blocks(placed)), [*_DECIDER, "block"])
         .withColumn("at_ms", at)
-        .withColumn("topic", f.when(about, f.regexp_extract("subject", _SUBJECT, 1)))
-        .withColumn("partition", f.when(about, number))
         .withColumn("time", f.timestamp_millis("time_ms"))
-        .select(*good.columns, "same_number", "at_ms", "topic", "partition", "time")
+        .select(*good.drop(*place).columns, "same_number", "at_ms", *place, "time")
     )
 
 
@@ -144,7 +141,6 @@ def doubtful(decisions: DataFrame) -> list[Row]:
     )
 
 
-_SUBJECT = rf"(?s)\A{PARTITION}\z"
 _DECIDER = ("role", "source", "controller_epoch")
 _BLOCK = 8192
 """Numbers to a block."""
