@@ -18,9 +18,6 @@ from simulation.kernel.scheduler import Process, ProcessDied, Scheduler
 MAX_OPEN_FILES: Final = 4096
 VOLUME_BYTES: Final = 1 << 40
 
-WHOLLY: Final = 0.3
-"""How often a power cut takes all that was not synced."""
-
 TAKES_A_DESCRIPTOR: Final = frozenset(
     ("open", "open_empty", "lock", "read_file", "sync_path", "names_in", "remove_tree")
 )
@@ -60,12 +57,11 @@ class SimDisk:
     def crash(self, *, lossy: bool, wholly: bool = False) -> None:
         """What the end of its processes does to the disk: nothing; but `lossy`, the power is cut with it.
 
-        `wholly`, and by chance otherwise, all is lost that was not synced; else a part of it.
+        All is lost then that was not synced, if `wholly`; else a part of it.
         """
         if lossy:
             self.power_cuts += 1
-            chance = self.scheduler.random
-            writes, names = self.tree.lose(None if wholly or chance.random() < WHOLLY else chance)
+            writes, names = self.tree.lose(None if wholly else self.scheduler.random)
             self.scheduler.trace.note("disk", self.name, "lost %d writes and %d names", writes, names)
 
     # Faults

@@ -54,4 +54,4 @@ def planted(name: str) -> Iterator[None]:
 
 
 SEEDS = 100
-"""Of the deep profile: within so many a defect is to be caught. All but three are within 50."""
+"""Of the deep profile: within so many a defect is to be caught. All but one are within 50."""

@@ -100,7 +100,7 @@ class _Drills(Scripts):
             del process
             if condition():
                 done.append(True)
-                self._stage.die(host, lossy=True)
+                self._stage.die(host, lossy=True, wholly=False)
                 self._stage.later(SECOND_US // 4, self._stage.keep_down(host))
             else:
                 arm()

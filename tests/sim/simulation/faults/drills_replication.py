@@ -131,5 +131,5 @@ class _Drills(Scripts):
         start.close()
         yield lambda: self._end(second, partition) >= max(flushed + 1, self._end(third, partition))
         yield 0.2 * chance.random()
-        self._stage.die(host, lossy=True)
+        self._stage.die(host, lossy=True, wholly=False)
         self._stage.later(SECOND_US // 4, self._stage.keep_down(host))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from regency.model.ids import BrokerId, TopicPartition
 from simulation.faults.plan import Fault
@@ -14,6 +14,10 @@ from simulation.world import Host, World
 
 Undo = Callable[[], None]
 Deed = Callable[[Fault, Host], Undo | None]
+
+
+_WHOLLY: Final = 0.3
+"""How often a power cut takes all that was not synced."""
 
 
 class Told(NamedTuple):
@@ -74,8 +78,10 @@ class Stage:
 
     # Processes
 
-    def die(self, host: Host, *, lossy: bool, wholly: bool = False) -> None:
-        """Kill an agent; lossy, cut the power of its machine: wholly, with all that was not synced."""
+    def die(self, host: Host, *, lossy: bool, wholly: bool | None = None) -> None:
+        """Kill an agent; lossy, cut the power of its machine: wholly, with all that was not synced; None: by chance."""
+        if wholly is None:
+            wholly = lossy and self.world.scheduler.random.random() < _WHOLLY
         if lossy:
             self.told.lossy_crash(host.broker)
         self.world.kill_agent(host.broker, lossy=lossy, wholly=wholly)
