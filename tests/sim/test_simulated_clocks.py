@@ -27,7 +27,7 @@ class Machine:
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
         self.world = World(self.scheduler, shape_of("quick", 1))
-        self.stage = Stage(self.world, Points(self.scheduler), Told(*[lambda _: None] * 5))
+        self.stage = Stage(self.world, Points(self.scheduler), Told(*[lambda *_: None] * len(Told._fields)))
         self.host: Host = self.world.hosts[BrokerId(1)]
         self.world.start_agent(self.host.broker)
         self.pass_s(1)

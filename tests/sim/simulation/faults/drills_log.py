@@ -9,14 +9,15 @@ from regency.broker_agent.log.partition_log import PartitionLog
 from regency.model import znode_paths as paths
 from regency.model import znodes
 from regency.model.ids import BrokerId, TopicPartition
-from simulation.clients.lane import MOST_UNANSWERED
+from regency.model.record_batch import BatchHeader, read_header
 from simulation.cluster.addresses import CLIENTS, KAFKA
-from simulation.cluster.agent import ProduceAsked
+from simulation.cluster.agent import PollAsked, ProduceAsked
 from simulation.faults.network_faults import Trouble, afflict
 from simulation.faults.plan import SECOND_US, Fault, Kind
 from simulation.faults.scripts import Led, Script, Scripts
 from simulation.faults.stage import Deed, Stage
 from simulation.kernel.scheduler import Process
+from simulation.network import NetFailed
 
 SEGMENTS = 4
 """Of a tail: the one that is cut is synced when the next begins, the last is always recovered, those between count."""
@@ -29,6 +30,16 @@ def deeds(stage: Stage) -> dict[Kind, Deed]:
     """The faults of this file."""
     drills = _Drills(stage)
     return {Kind.DRILL_LOST_TAILS: drills.of(drills.lost_tails)}
+
+
+class _Heard:
+    """What a broker whose answers are lost is asked."""
+
+    def __init__(self) -> None:
+        self.unanswered: set[tuple[int, int, int]] = set()
+        """Batches: producer id and epoch, and the first sequence number."""
+        self.read_below = 0
+        """Some consumer has read all below this offset."""
 
 
 class _Drills(Scripts):
@@ -151,27 +162,32 @@ class _Drills(Scripts):
         yield lambda: bool(self._full())
         led = fault.chance().choice(self._full())
         partition, old = led.partition, led.state.leader
-        new, other = led.followers
+        ruler = self._ruler()
+        other, new = sorted(led.followers, key=lambda each: each != ruler)  # who rules takes note of it at once
         down = undone.enter_context(self._end_agent(new))
         yield lambda: new not in self._isr(partition)
         begun = self._end(old, partition)
-        silent = undone.enter_context(self._answers_lost(old, partition))
+        silent = undone.enter_context(ExitStack())
+        heard = self._answers_lost(old, partition, silent)
 
         def last_of_a_silent_one() -> int:
-            """Where the batches of a producer end that waits for answers, and sends no more; in an older segment."""
+            """The last offset of a producer that sends it again and again, and nothing else; in an older segment."""
             held = self._held(old, partition)
             if held is None:
                 return -1
             log: PartitionLog = held.log
-            waiting = [
+            lasts = {
                 each.batches[-1].last_offset
-                for each in log._producers._producers.values()
-                if len(each.batches) == MOST_UNANSWERED and each.batches[0].first_offset >= begun
-            ]
-            return max((last for last in waiting if last < log.segment_base_offsets[-1]), default=-1)
+                for id_, each in log._producers._producers.items()
+                if (id_, each.epoch, each.batches[-1].first_sequence) in heard.unanswered
+            }
+            return max((last for last in lasts if last < log.segment_base_offsets[-1]), default=-1)
 
         yield lambda: last_of_a_silent_one() >= 0
         expired = last_of_a_silent_one()
+        yield lambda: self._high_watermark(old, partition) > expired
+        self._stage.told.seek(partition, begun)
+        yield lambda: heard.read_below > expired  # what nobody has read is missed by nobody
         kept = undone.enter_context(ExitStack())
         kept.callback(self._set_retention, partition.topic, "-1")
         self._set_retention(partition.topic, "1")
@@ -184,20 +200,33 @@ class _Drills(Scripts):
         silent.close()
         yield 2.0  # in which producers hear of it
 
-    def _answers_lost(self, broker: BrokerId, partition: TopicPartition) -> ExitStack:
-        """Producers hear nothing from a broker, which hears them; consumers are answered."""
+    def _answers_lost(self, broker: BrokerId, partition: TopicPartition, until: ExitStack) -> _Heard:
+        """What a broker answers idempotent producers breaks the connection; others, and consumers, are answered."""
         network, to = self._world.network, f"{self._world.hosts[broker].name}:{KAFKA}"
+        heard = _Heard()
 
-        def lose(caller: Process, source: str, address: str, request: object) -> bool:
-            if address != to or not isinstance(request, ProduceAsked) or partition not in request.batches:
-                return False
-            network.deliver(caller, source, address, request)
-            return True
+        def numbered(request: object) -> BatchHeader | None:
+            if not isinstance(request, ProduceAsked) or partition not in request.batches:
+                return None
+            header = read_header(request.batches[partition])
+            return header if header.producer_id >= 0 else None
 
-        network.tap = lose
-        stack = ExitStack()
-        stack.callback(setattr, network, "tap", None)
-        return stack
+        def hear(caller: Process, source: str, address: str, request: object) -> bool:
+            del caller, source
+            if address == to and (header := numbered(request)) is not None:
+                heard.unanswered.add((header.producer_id, header.producer_epoch, header.base_sequence))
+            if address == to and isinstance(request, PollAsked):
+                at = [row.fetch_offset for row in request.partitions if row.topic_partition == partition]
+                heard.read_below = max(heard.read_below, *at, 0)
+            return False
+
+        def forge(address: str, request: object, answer: object) -> object:
+            return NetFailed("the connection was reset") if address == to and numbered(request) else answer
+
+        network.tap, network.forge = hear, forge
+        until.callback(setattr, network, "tap", None)
+        until.callback(setattr, network, "forge", None)
+        return heard
 
     def _start(self, broker: BrokerId, partition: TopicPartition) -> int:
         held = self._held(broker, partition)

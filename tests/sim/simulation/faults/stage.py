@@ -27,6 +27,8 @@ class Told(NamedTuple):
     """A machine lost what was not synced."""
     kill_client: Callable[[float], None]
     """Kill a client; the number in [0, 1) says which."""
+    seek: Callable[[TopicPartition, int], None]
+    """Have consumers go on at an offset of a partition."""
     recreating: Callable[[str], None]
     """A topic is about to be deleted and made anew."""
     removing: Callable[[str], None]
