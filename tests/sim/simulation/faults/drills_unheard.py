@@ -251,7 +251,8 @@ class _Drills(Scripts):
         """A partition is added whose replicas are all down; who rules hears that they are back when all of them are.
 
         Meanwhile a leader that they are to follow is registered without the listener that followers use. When they are
-        back, they are given another partition, while one of them cannot read its settings.
+        back, they are given another partition, while one of them cannot read its settings. Then its preferred leader is
+        asked for, and who rules loses contact before it hears of it.
         """
         chance = fault.chance()
         yield lambda: bool(self._known())
@@ -285,6 +286,10 @@ class _Drills(Scripts):
         yield 0.2
         cut.close()
         yield 0.3
+        zookeeper = self._world.zookeeper
+        zookeeper.write_as_admin(paths.PREFERRED_ELECTION, znodes.encode_preferred_election([more]))
+        self._world.zk_links[f"controller-{ruler}"].reset()  # the watch that tells of it fires in vain
+        yield lambda: zookeeper.read(paths.PREFERRED_ELECTION) is None
 
     def _led_by_others(self, followers: list[BrokerId]) -> BrokerId | None:
         """Who leads a partition of one of these followers."""
