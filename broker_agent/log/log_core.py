@@ -11,9 +11,10 @@ from regency.broker_agent.log.background import BackgroundSync, Trash
 from regency.broker_agent.log.batch_check import EpochSpan
 from regency.broker_agent.log.damage import CorruptFile, KnownDamage
 from regency.broker_agent.log.disk import Disk
-from regency.broker_agent.log.errors import LogDamaged
+from regency.broker_agent.log.errors import LogBusy, LogDamaged
 from regency.broker_agent.log.file_names import SNAPSHOT, offset_file
 from regency.broker_agent.log.flusher import LogFlusher
+from regency.broker_agent.log.index_building import IndexBuilding
 from regency.broker_agent.log.leader_epoch_cache import LeaderEpochCache
 from regency.broker_agent.log.log_directory import LogDirectory
 from regency.broker_agent.log.open_files import OpenFiles
@@ -113,7 +114,8 @@ class LogCore:
         self._damage = KnownDamage(parts.topic_partition)
         self._snapshots_kept_from = parts.segments.first.base_offset
         self._checkpointed_recovery_point = parts.recovery_point
-        self._segments.move_to(services.files)
+        self._buildings: dict[Segment, IndexBuilding] = {}
+        self._segments.move_to(services.files, self._doubted)
         self._flusher = LogFlusher(
             services.disk,
             home,
@@ -406,6 +408,43 @@ class LogCore:
         flaw = error.flaw._replace(offset=offset)
         self._damage.found(flaw)
         return LogDamaged(self.directory, str(flaw))
+
+    def _doubted(self, segment: Segment, why: str) -> None:
+        """Have the worker walk over a segment whose indexes do not fit. Raises LogBusy until that is done, OSError."""
+        if segment not in self._buildings:
+            self._buildings[segment] = IndexBuilding(segment, why)
+            self._build_indexes(self._buildings[segment])
+        if segment in self._buildings:
+            hint = "Ask again in a moment: the segment is read from its beginning to its end."
+            raise LogBusy(self.directory, f"the indexes of {segment.log.path.name} are built anew: {why}", hint=hint)
+
+    def _build_indexes(self, building: IndexBuilding) -> None:
+        segment, cuts = building.segment, self._segments.cuts
+
+        def done(outcome: BaseException | None) -> None:
+            is_wanted = self._buildings.get(segment) is building  # not of a log that was given up
+            is_same = is_wanted and segment in self._segments and cuts == self._segments.cuts
+            if is_same and outcome is None and not building.may_end():
+                self._build_indexes(building)
+                return
+            if is_wanted:
+                del self._buildings[segment]
+            try:
+                if is_same and outcome is None:
+                    building.end()
+            except OSError as error:
+                self.home.fail(error)
+            finally:
+                building.close()
+            if outcome is not None:
+                self.home.failed(outcome)
+
+        self._services.worker.submit(building.walk, done)
+
+    def _give_up(self) -> None:
+        """Use no file any more."""
+        self._buildings.clear()
+        self._segments.close()
 
     def _position_of(self, offset: Offset) -> LogPosition:
         return self._segments.end if offset == self._log_end else self._segments.position_of(offset)

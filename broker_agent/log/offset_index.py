@@ -102,6 +102,15 @@ class OffsetIndex:
         self._file.truncate(0)
         self._offsets, self._positions = array("I"), array("I")
 
+    def empty_copy(self) -> OffsetIndex:
+        """An index for the same batches, in memory."""
+        return OffsetIndex(self._file.in_memory(), self.base_offset, self.max_entries * ENTRY_BYTES)
+
+    def replace_by(self, other: OffsetIndex) -> None:
+        """Have the entries of one that is in memory, and no others. Raises OSError."""
+        other.file.copy_to(self._file)
+        self._offsets, self._positions = other._offsets, other._positions
+
     def fits(self, log_bytes: int) -> bool:
         """Whether the file can be the index of a segment of `log_bytes` bytes; one that cannot must be rebuilt."""
         size = self._file.size()

@@ -141,6 +141,22 @@ class LogFile:
         self._pool = pool
         self._disk = pool.disk
 
+    def twin(self) -> LogFile:
+        """The same file, open, with a descriptor of its own that another thread may use. Raises OSError."""
+        twin = LogFile(self.path, OpenFiles(MIN_LIMIT, self._disk))
+        twin.fileno()
+        return twin
+
+    def in_memory(self) -> LogFile:
+        """An empty file of its path that is nowhere but in memory."""
+        return _MemoryFile(self.path, self._pool)
+
+    def copy_to(self, file: LogFile) -> None:
+        """Have the other file hold the bytes of this one and no others. Raises OSError."""
+        content = self.read(self.size(), 0)
+        file.truncate(0)
+        file.write(content, 0)
+
     def _open(self) -> int:
         """Take a descriptor; where the process has no more of them, give back some of the pool's first."""
         try:
@@ -149,3 +165,29 @@ class LogFile:
             if not is_shortage(error) or not self._pool.make_room():
                 raise
         return self._disk.open(self.path)
+
+
+class _MemoryFile(LogFile):
+    """Bytes that are to be a file's one day."""
+
+    __slots__ = ("_content",)
+
+    def __init__(self, path: Path, pool: OpenFiles) -> None:
+        super().__init__(path, pool)
+        self._content = bytearray()
+
+    def read(self, size: int, position: int) -> bytes:
+        """As a file's."""
+        return bytes(self._content[position : position + size])
+
+    def write(self, data: Buffer, position: int) -> None:
+        """As a file's."""
+        self._content[position : position + len(data)] = data
+
+    def size(self) -> int:
+        """As a file's."""
+        return len(self._content)
+
+    def truncate(self, size: int) -> None:
+        """As a file's."""
+        del self._content[size:]

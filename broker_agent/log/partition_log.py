@@ -2,7 +2,8 @@
 
 Only flushes, syncs and removals leave the data loop, through the worker, by path or on renamed
 files. An I/O error fails the whole log directory: the call raises LogStorageError, and so does every later one. Lack of
-descriptors or memory raises LogBusy, which is one too: nothing was appended then, and the call may be repeated.
+descriptors or memory, or of an index that fits, raises LogBusy, which is one too: nothing was appended then, and the
+call may be repeated.
 """
 
 from __future__ import annotations
@@ -449,8 +450,8 @@ class PartitionLog(LogCore):
     def close(self) -> None:
         """Give up the files of a log that takes no more records, after `finish_files`: all of it has been synced."""
         self._flusher.synced(self._log_end)
-        self._segments.close()
+        self._give_up()
 
     def abandon(self) -> None:
         """Give the files up as they are."""
-        self._segments.close()
+        self._give_up()

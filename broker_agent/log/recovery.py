@@ -260,9 +260,7 @@ class _Opening:
                 if following is not None and header.next_offset > following:
                     why = f"the segment from {following} on is newer: cutting this one off was lost"
                     break
-                if position == 0:
-                    segment.first_timestamp = header.max_timestamp
-                segment.index(position, header)
+                segment.count(position, header)
                 epochs.note(header)
                 good, end = position + header.size, header.next_offset
         except CorruptBatch as error:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from pathlib import Path
 
 from regency.broker_agent.log.damage import CorruptFile
 from regency.broker_agent.log.file_names import DELETED, INDEX, LOG, TIME_INDEX, offset_file
+from regency.broker_agent.log.index_building import IndexBuilding
 from regency.broker_agent.log.offset_index import OffsetIndex
 from regency.broker_agent.log.open_files import LogFile, OpenFiles
 from regency.broker_agent.log.time_index import TimeIndex
@@ -25,8 +26,6 @@ from regency.model.record_batch import (
     skip_below,
 )
 from regency.runtime.descriptors import is_shortage
-
-logger = logging.getLogger(__name__)
 
 _LOOKUP_CHUNK = 8 * 1024
 _REPLAY_CHUNK = 256 * 1024
@@ -57,8 +56,10 @@ class Segment:
         )
         self._bytes_since_index = 0
         self._positions: dict[int, int] = {}
-        self._indexes_doubted = False
-        """Whether an index entry contradicted the batches. They are built anew once."""
+        self.on_doubt: Callable[[Segment, str], None] | None = None
+        """Called where its indexes must be built anew, and why: raises unless they are then. None: done at once."""
+        self.is_index_checked = False
+        """Whether an index entry contradicted the batches, and all were looked at: that is done once."""
         self._is_greatest_checked = False
 
     @property
@@ -148,7 +149,7 @@ class Segment:
         self.max_timestamp, self.offset_of_max_timestamp = NO_TIMESTAMP, self.base_offset
         self.first_timestamp = NO_TIMESTAMP
         self._bytes_since_index = 0
-        self._positions.clear()
+        self._positions = {}
 
     def header_at(self, position: int) -> BatchHeader:
         """Header of the batch that begins at byte `position`. Raises CorruptFile."""
@@ -245,31 +246,42 @@ class Segment:
         return header.base_offset <= offset <= header.last_offset and header.max_timestamp == timestamp
 
     def _doubt_indexes(self, why: str) -> None:
-        """Build the indexes anew, once, if every batch is in its place: else it is a batch that is wrong."""
-        if self._indexes_doubted:
+        """An entry does not fit: see to it, once, that the indexes are built anew. Raises what `on_doubt` does."""
+        if self.is_index_checked:
             return
-        end, following = 0, int(self.base_offset)
+        if self.on_doubt is not None:
+            self.on_doubt(self, why)
+            return
+        building = IndexBuilding(self, why)
         try:
-            for position, header in self.headers():
-                if header.base_offset < following:
-                    break
-                end, following = position + header.size, header.next_offset
-        except CorruptFile:
-            end = -1
-        if end != self.size:
-            logger.warning("%s: its indexes and its batches contradict each other: %s", self.log.path, why)
-        else:
-            logger.warning("%s: its indexes are built anew, they do not fit: %s", self.log.path, why)
-            self._rebuild_indexes()
-        self._indexes_doubted = True
+            building.end()
+        finally:
+            building.close()
 
-    def _rebuild_indexes(self) -> None:
-        self.reset_indexes()
-        for position, header in self.headers():
-            if position == 0:
-                self.first_timestamp = header.max_timestamp
-            self.index(position, header)
-        self.times.maybe_append(self.max_timestamp, self.offset_of_max_timestamp)
+    def unindexed_copy(self) -> Segment:
+        """The same batches with a descriptor of their own, and empty indexes in memory. Raises OSError."""
+        other = copy(self)
+        other.log = self.log.twin()
+        other.offsets, other.times = self.offsets.empty_copy(), self.times.empty_copy()
+        other.reset_indexes()
+        return other
+
+    def count(self, position: int, header: BatchHeader) -> None:
+        """As `index`, where every batch is counted in that is there, from the first on."""
+        if position == 0:
+            self.first_timestamp = header.max_timestamp
+        self.index(position, header)
+
+    def take_indexes(self, other: Segment) -> None:
+        """Have the indexes of a copy in which every batch was counted. Raises OSError."""
+        self.hold()
+        other.seal()
+        self.offsets.replace_by(other.offsets)
+        self.times.replace_by(other.times)
+        self.max_timestamp, self.offset_of_max_timestamp = other.max_timestamp, other.offset_of_max_timestamp
+        self.first_timestamp = other.first_timestamp
+        self._bytes_since_index = other._bytes_since_index
+        self._positions.clear()
 
     def corrupt(self, position: int, reason: str) -> CorruptFile:
         """What to raise where byte `position` should be the first of a batch."""
@@ -284,11 +296,12 @@ class Segment:
         self._positions.clear()
         self.size = position
         self._bytes_since_index = position - self.offsets.last_position
+        greatest = self.max_timestamp
         try:
             self._load_greatest_timestamp()
-        except CorruptFile as error:
-            self._indexes_doubted = False
-            self._doubt_indexes(error.reason)
+        except CorruptFile:  # an entry is wrong, which shows when it is used; nothing greater is left, if that
+            self.max_timestamp, self.offset_of_max_timestamp = greatest, Offset(offset - 1)
+            self.is_index_checked = self._is_greatest_checked = False
         if position == 0:
             self.first_timestamp = NO_TIMESTAMP
 

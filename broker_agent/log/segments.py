@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -36,6 +36,7 @@ class Segments:
         self._files = files
         self._segments = segments
         self._bases: list[int] = [segment.base_offset for segment in segments]
+        self._on_doubt: Callable[[Segment, str], None] | None = None
         self.cuts = 0
         """How often batches that were there have been cut off; where none were, a position is what it was."""
 
@@ -172,6 +173,7 @@ class Segments:
         return segment
 
     def _add(self, segment: Segment) -> None:
+        segment.on_doubt = self._on_doubt
         self._segments.append(segment)
         self._bases.append(segment.base_offset)
 
@@ -205,10 +207,11 @@ class Segments:
         del self._bases[kept:]
         return [path for newer in reversed(dropped) for path in newer.mark_deleted()]
 
-    def move_to(self, files: OpenFiles) -> None:
-        """Let another pool keep the open files."""
-        self._files = files
+    def move_to(self, files: OpenFiles, on_doubt: Callable[[Segment, str], None]) -> None:
+        """Let another pool keep the open files, and each segment's `on_doubt` be this one."""
+        self._files, self._on_doubt = files, on_doubt
         for segment in self._segments:
+            segment.on_doubt = on_doubt
             for file in segment.files:
                 file.move_to(files)
 

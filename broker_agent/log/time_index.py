@@ -92,6 +92,15 @@ class TimeIndex:
         self._file.truncate(0)
         self._timestamps, self._offsets = array("q"), array("I")
 
+    def empty_copy(self) -> TimeIndex:
+        """An index for the same batches, in memory."""
+        return TimeIndex(self._file.in_memory(), self.base_offset, self.max_entries * ENTRY_BYTES)
+
+    def replace_by(self, other: TimeIndex) -> None:
+        """Have the entries of one that is in memory, and no others. Raises OSError."""
+        other.file.copy_to(self._file)
+        self._timestamps, self._offsets = other._timestamps, other._offsets
+
     def fits(self) -> bool:
         """Whether the file can be a time index; one that cannot must be rebuilt."""
         size = self._file.size()
