@@ -9,7 +9,7 @@ import pytest
 from simulation.cluster.controller import Leave
 from simulation.judging.controller_rules import Obedience, Rule, check_decided
 from simulation.judging.invariants import InvariantBroken
-from simulation.judging.story import STATE, Story
+from simulation.judging.story import STATE, TP, Story
 
 from regency.broker_agent.metadata import EMPTY
 from regency.controller.controller import View
@@ -268,12 +268,20 @@ def test_a_broker_that_is_let_leave_as_its_former_self_asked_is_found(story: Sto
 def test_a_leader_elected_while_it_leaves_is_found(story: Story) -> None:
     controllers = {BrokerId(1): ruling(story, 1, 3)}
     story.decide(story.state(1, 1, 1, 2))
-    check_decided(story.rules, controllers)  # type: ignore[arg-type]
+    check_decided(story.rules, controllers, story.facts)  # type: ignore[arg-type]
     story.decide(story.state(2, 2, 1, 2))
-    check_decided(story.rules, controllers)  # type: ignore[arg-type]
+    check_decided(story.rules, controllers, story.facts)  # type: ignore[arg-type]
     story.decide(story.state(1, 3, 1, 2))
     with pytest.raises(InvariantBroken, match="leavers-not-elected"):
-        check_decided(story.rules, controllers)  # type: ignore[arg-type]
+        check_decided(story.rules, controllers, story.facts)  # type: ignore[arg-type]
+
+
+def test_who_leaves_when_that_is_decided_is_not_among_those_who_could_be_asked(story: Story) -> None:
+    story.decide(story.state(1, 1, 1, 2))
+    facts = story.facts.of(TP)
+    facts.askable = frozenset(map(BrokerId, (2, 3)))
+    check_decided(story.rules, {BrokerId(1): ruling(story, 1, 3)}, story.facts)  # type: ignore[dict-item]
+    assert facts.askable == {2}
 
 
 def test_a_decision_written_over_what_it_was_not_made_on_is_found(story: Story) -> None:
@@ -283,4 +291,4 @@ def test_a_decision_written_over_what_it_was_not_made_on_is_found(story: Story) 
         controllers[BrokerId(1)].controller._term.context.leadership = lambda _, held=held: held
         story.decide(story.state(1, story.version(STATE) + 1, 1, 2))
         with pytest.raises(InvariantBroken, match="decided-on-what-stands") if found else nullcontext():
-            check_decided(story.rules, controllers)  # type: ignore[arg-type]
+            check_decided(story.rules, controllers, story.facts)  # type: ignore[arg-type]

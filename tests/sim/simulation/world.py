@@ -221,6 +221,7 @@ class World:
                 host.clock.set_right()
             for process in (host.agent_process, host.controller_process):
                 if process is not None:
+                    process.speed_up()
                     process.resume()
             agent = host.agent
             if agent is not None and agent.process.alive and agent.logs is not None and agent.logs.offline_dirs:

@@ -94,6 +94,7 @@ class SimChannel:
 
     def _call(self, decode: Callable[[bytes], Any], message: Any, timeout: float) -> Any:
         """Send a request and wait for its answer. Raises Failed; ValueError where the channel is closed."""
+        self._scheduler.compute()
         if self._closed:
             raise ValueError("Cannot invoke RPC on closed channel!")
         network = self._network

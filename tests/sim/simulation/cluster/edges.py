@@ -35,11 +35,13 @@ class SimLoop:
 
     def post(self, work: Callable[[], object]) -> None:
         """Run `work` on the loop soon, in the order of posting."""
+        self._scheduler.compute()
         if self._process.alive:
             self._scheduler.at(self._hop_us(), work, self._process, of_loop=True)
 
     def call(self, work: Callable[[], T], *, timeout_ms: int) -> T:
         """Run `work` on the loop and wait for its result; for actors. Raises what it raises, or LoopClosed."""
+        self._scheduler.compute()
         outcome: list[T | Exception] = []
 
         def register(resume: Callable[[Any], None]) -> None:

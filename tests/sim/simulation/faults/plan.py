@@ -29,6 +29,7 @@ class Kind(Enum):
     PAUSE_RULER = "pause who rules"
     PAUSE_LEADER = "pause who leads"
     LOOP_STANDS = "data loop stands still"
+    SLOW_STEPS = "every step takes long"
     CRASH_AT_POINT = "crash at point"
     PAUSE_AT_POINT = "pause at point"
     CUT_AT_POINT = "cut from zookeeper at point"
@@ -210,6 +211,7 @@ LED_BY_TURNS = (Kind.DRILL_TRUNCATIONS, Kind.DRILL_LOST_TAILS, Kind.DRILL_DELETI
 BESIDE: tuple[tuple[Kind, float, int], ...] = (
     (Kind.FORGET, 0.5, 4),
     (Kind.LOOP_STANDS, 0.4, 3),
+    (Kind.SLOW_STEPS, 0.5, 4),
 )
 """Kinds that come beside those of a schedule: in which share of the deep ones that are no drill, and at most how often.
 

@@ -40,6 +40,7 @@ def deeds(stage: Stage, points: Sequence[str], liked: Collection[str]) -> dict[K
         Kind.PAUSE_RULER: faults.pause_ruler,
         Kind.PAUSE_LEADER: faults.pause_leader,
         Kind.LOOP_STANDS: faults.loop_stands,
+        Kind.SLOW_STEPS: faults.slow_steps,
         Kind.CRASH_AT_DISK: faults.crash_at_disk,
         Kind.LAST_IN_SYNC: faults.last_in_sync,
         Kind.CRASH_AT_POINT: at_points.crash,
@@ -182,6 +183,25 @@ class _ProcessFaults:
         undo = stage.lasts(("loop", process), True, apply)
         stage.note(process.name, "its data loop stands still")
         return undo if fault.detail % 0.1 < 0.06 else lambda: None
+
+    def slow_steps(self, fault: Fault, host: Host) -> Undo | None:
+        """An agent, or who rules, gets little of a processor: each step takes up to a millisecond, or up to 0.3 s."""
+        chance = fault.chance()
+        of_agent = chance.random() < 0.5
+        process = host.agent_process if of_agent else (self._world.ruler() or host).controller_process
+        if process is None or not process.alive:
+            return None
+        most_us = int(10 ** chance.uniform(3, 5.5))
+        self._stage.note(process.name, "a step takes it up to %d us", most_us)
+
+        def apply(values: Sequence[int]) -> None:
+            if values:
+                most = max(values)
+                process.slow_down(lambda: int(most * chance.random() ** 3))
+            else:
+                process.speed_up()
+
+        return self._stage.lasts(("slow steps", process), most_us, apply)
 
     def _leading(self) -> list[Host]:
         return [

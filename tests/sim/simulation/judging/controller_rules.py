@@ -14,6 +14,7 @@ from regency.protos import control_pb2 as pb
 from regency.protos.controller_pb2 import ControlledShutdownResponse
 from simulation.cluster.agent import SimAgent
 from simulation.cluster.controller import SimController
+from simulation.judging.facts import Facts
 from simulation.judging.invariants import broken
 from simulation.judging.zookeeper_rules import ZookeeperRules
 
@@ -260,7 +261,7 @@ class Rule:
                 )
 
 
-def check_decided(zookeeper: ZookeeperRules, controllers: Mapping[BrokerId, SimController]) -> None:
+def check_decided(zookeeper: ZookeeperRules, controllers: Mapping[BrokerId, SimController], facts: Facts) -> None:
     """A controller's decision was committed just now, and it does not know yet. Raises InvariantBroken."""
     decided, zookeeper.decided = zookeeper.decided, []
     winner = zookeeper.winners.get(zookeeper.controller_epoch)
@@ -275,6 +276,7 @@ def check_decided(zookeeper: ZookeeperRules, controllers: Mapping[BrokerId, SimC
             raise broken("decided-on-what-stands", f"{partition}: {after} was decided on version {version}: {before}")
         if after.leader not in (NO_LEADER, before.leader) and after.leader in term.context.shutting_down:
             raise broken("leavers-not-elected", f"{partition}: {after.leader}, which is shutting down, was elected")
+        facts.leaving(partition, term.context.shutting_down)
         if after.leader not in (NO_LEADER, *before.isr):
             _check_longest(term.context, partition, after.leader)
 

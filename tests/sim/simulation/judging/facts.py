@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 import msgspec
@@ -139,6 +140,12 @@ class Facts:
         if facts.isr and facts.lost_tail.issuperset(facts.isr):
             newest = max((registered.get(member, -1) for member in facts.isr), default=-1)
             facts.askable = frozenset(each for each in facts.replicas if 0 <= registered.get(each, -1) <= newest)
+
+    def leaving(self, partition: TopicPartition, brokers: AbstractSet[BrokerId]) -> None:
+        """These were leaving when that was decided: who is not elected is not asked."""
+        facts = self.of(partition)
+        if facts.askable is not None:
+            facts.askable -= brokers
 
     def begun(self, partition: TopicPartition, leader: BrokerId) -> None:
         """A leader has begun: its log is what counts from now on, whatever was lost before."""

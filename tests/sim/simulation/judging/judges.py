@@ -201,7 +201,7 @@ class Judges:
     def _committed(self, txn: Commit) -> None:
         self._zookeeper.on_commit(txn)
         if self._zookeeper.decided:
-            check_decided(self._zookeeper, self._world.controllers)
+            check_decided(self._zookeeper, self._world.controllers, self.facts)
 
     def _look_of(self, process: Process) -> Callable[[], None] | None:
         """What to look at after a step of a process; None where nothing is to be seen."""

@@ -38,13 +38,15 @@ class SimulationStuck(BaseException):
 class Timer:
     """Work that is due at some time."""
 
-    __slots__ = ("cancelled", "is_watched", "of_loop", "process", "work")
+    __slots__ = ("cancelled", "has_turn", "is_watched", "of_loop", "process", "work")
 
     def __init__(
         self, work: Callable[[], object], process: Process | None, is_watched: bool, of_loop: bool = False
     ) -> None:
         self.work = work
         self.of_loop = of_loop
+        self.has_turn = False
+        """Whether a loop that needs time has come to it."""
         self.process = process
         self.is_watched = is_watched
         self.cancelled = False
@@ -66,6 +68,7 @@ class _Switch:
 
     is_watched = True
     of_loop = False
+    has_turn = False
 
     def __init__(self, scheduler: Scheduler, actor: Actor, value: Any) -> None:
         self.scheduler = scheduler
@@ -108,7 +111,7 @@ class _Wait:
             if self.timer is not None:
                 self.timer.cancel()
                 self.timer = None
-            self.scheduler.push(0, _Switch(self.scheduler, self.actor, value))
+            self.scheduler.push(self.actor.process.needs_us(), _Switch(self.scheduler, self.actor, value))
 
     def time_out(self) -> None:
         """Its time is over."""
@@ -137,8 +140,11 @@ class Process:
 
     __slots__ = (
         "_callbacks",
+        "_cost",
         "_deferred",
+        "_queue",
         "_scheduler",
+        "_serves",
         "actors",
         "alive",
         "clock",
@@ -168,7 +174,13 @@ class Process:
         self.clock = clock or ProcessClock(scheduler)
         self.actors: list[Actor] = []
         self._scheduler = scheduler
+        self._cost: Callable[[], int] | None = None
+        """What a step costs by now, in microseconds; None: nothing."""
         self._deferred: deque[Due] = deque()
+        self._queue: deque[Timer] = deque()
+        """What the data loop has yet to come to."""
+        self._serves = False
+        """Whether the data loop is at something, or about to be."""
         self._callbacks: list[Callable[[], None]] = []
 
     def check_alive(self) -> None:
@@ -189,7 +201,9 @@ class Process:
             return
         self.alive = False
         self.paused = self.loop_stands = self.held = False
+        self._cost = None
         self._deferred.clear()
+        self._queue.clear()
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
             callback()
@@ -217,15 +231,53 @@ class Process:
         self.loop_stands = False
         self._let_go()
 
-    def _let_go(self) -> None:
+    def slow_down(self, cost: Callable[[], int]) -> None:
+        """Each step takes so many microseconds from now on: what the data loop does, and what others do up to a call
+        of a port or a lock, and once they have been waited for."""
+        if self.alive:
+            self._cost = cost
+            self.held = True
+
+    def speed_up(self) -> None:
+        """Steps take no time any more; what the data loop has not come to is done now, in order."""
+        self._cost = None
         self.held = self.paused or self.loop_stands
+        while self._queue:
+            self._turn_to(self._queue.popleft())
+
+    def needs_us(self) -> int:
+        """What the next step costs."""
+        return 0 if self._cost is None else self._cost()
+
+    def defers(self, timer: Due) -> bool:
+        """Whether what is due has to wait: for the end of a pause, or for the data loop. It is kept until then."""
+        if self.paused or (self.loop_stands and timer.of_loop):
+            self._deferred.append(timer)
+            return True
+        if self._cost is None or timer.has_turn or not isinstance(timer, Timer) or not timer.of_loop:
+            return False
+        self._queue.append(timer)
+        if not self._serves:
+            self._serve()
+        return True
+
+    def _serve(self) -> None:
+        """Come to the next, and to the one after it when this one's time is over."""
+        self._serves = bool(self._queue)
+        if self._queue:
+            self._turn_to(self._queue.popleft())
+            over = Timer(self._serve, self, is_watched=False, of_loop=True)
+            self._turn_to(over, self.needs_us())
+
+    def _turn_to(self, timer: Timer, delay_us: int = 0) -> None:
+        timer.has_turn = True
+        self._scheduler.push(delay_us, timer)
+
+    def _let_go(self) -> None:
+        self.held = self.paused or self.loop_stands or self._cost is not None
         deferred, self._deferred = self._deferred, deque()
         for timer in deferred:
             self._scheduler.push(0, timer)
-
-    def defer(self, timer: Due) -> None:
-        """Keep what became due during a pause, or while the loop that would do it stands."""
-        self._deferred.append(timer)
 
 
 class Scheduler:
@@ -300,6 +352,12 @@ class Scheduler:
             wait.timer = self.at(max(timeout_us, 0), wait.time_out, actor.process)
         return self._hub.switch()
 
+    def compute(self) -> None:
+        """Let pass what a step costs the current actor, if anything: before it calls a port, or takes a lock."""
+        actor = self.current
+        if actor is not None and actor.process.held and (delay_us := actor.process.needs_us()):
+            self.sleep_us(delay_us)
+
     def sleep_us(self, delay_us: int) -> None:
         """Let virtual time pass for the current actor."""
         actor = self.current
@@ -323,8 +381,7 @@ class Scheduler:
             if process is not None:
                 if not process.alive:
                     continue
-                if process.held and (process.paused or timer.of_loop):
-                    process.defer(timer)
+                if process.held and process.defers(timer):
                     continue
             self.steps += 1
             self.process = process

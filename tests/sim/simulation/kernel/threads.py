@@ -64,8 +64,10 @@ class Lock:
 
     def acquire(self) -> bool:
         """Take it, or wait for it."""
+        world = _world()
+        world.compute()
         while self._held:
-            _world().wait(self._waiting.append)
+            world.wait(self._waiting.append)
         self._held = True
         return True
 

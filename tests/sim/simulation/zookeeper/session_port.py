@@ -151,7 +151,7 @@ class SimZkSession:
     def multi(self, ops: Sequence[Op], *, generation: int | None = None) -> MultiOutcome:
         """See ZkSession."""
         check_size(ops)
-        self._refuse_callbacks()
+        self._begin_call()
         (call,) = self._submit_multis([ops], generation)
         return _outcome(ops, call.wait(self._scheduler))
 
@@ -159,7 +159,7 @@ class SimZkSession:
         self, batches: Sequence[Sequence[Op]], *, generation: int | None = None
     ) -> list[MultiOutcome | ZkError]:
         """See ZkSession."""
-        self._refuse_callbacks()
+        self._begin_call()
         for ops in batches:
             check_size(ops)
         calls = self._submit_multis(batches, generation)
@@ -173,7 +173,7 @@ class SimZkSession:
 
     def sync(self, path: str) -> None:
         """See ZkSession."""
-        self._refuse_callbacks()
+        self._begin_call()
         below("", path)
         state = self._state
         generation = state.generation
@@ -198,7 +198,7 @@ class SimZkSession:
 
     def watch_many(self, paths: Sequence[str], mode: WatchMode, callback: WatchCallback) -> None:
         """See ZkSession."""
-        self._refuse_callbacks()
+        self._begin_call()
         state = self._state
         calls: list[Call] = []
         refusal: ZkError | None = None
@@ -220,7 +220,7 @@ class SimZkSession:
 
     def unwatch(self, path: str) -> None:
         """See ZkSession."""
-        self._refuse_callbacks()
+        self._begin_call()
         below("", path)
         if self._state.watches.remove(path):
             self._state.send_remove_watch(path)
@@ -258,7 +258,7 @@ class SimZkSession:
         size: Callable[[Any], int],
         convert: Callable[[str, Any], T],
     ) -> list[T | None]:
-        self._refuse_callbacks()
+        self._begin_call()
         generation = self._state.generation
         found: list[T | None] = []
         under_way: deque[tuple[Sequence[str], Call]] = deque()
@@ -284,10 +284,11 @@ class SimZkSession:
             state.wait_changed(left_ms)
         return True
 
-    def _refuse_callbacks(self) -> None:
+    def _begin_call(self) -> None:
         self._process.check_alive()
         if self._state.in_callback:
             raise RuntimeError("a ZooKeeper callback may not call the session: hand a mark to another thread")
+        self._scheduler.compute()
 
     def _die(self) -> None:
         self._connector.stop()
