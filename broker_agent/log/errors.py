@@ -67,7 +67,7 @@ class RecordsRejected(RegencyError):
 
 
 class CutNotPrepared(RegencyError):
-    """The disk must hear first that the log will be cut off: settle it, and cut then. Nothing was changed."""
+    """The disk must hear first where the log was or will be cut off: settle it, and go on then. Nothing was changed."""
 
     code = "cut_not_prepared"
     retriable = True

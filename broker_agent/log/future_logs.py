@@ -108,6 +108,11 @@ class FutureLogs:
         else:
             logger.warning("the future log of %s replaces nothing; kept as %s", topic_partition, aside)
 
+    def settle(self, topic_partition: TopicPartition, then: Callable[[], None]) -> None:
+        """Have the disk know, soon, where a future log was cut off or is about to be; `then` is called after that."""
+        future = self._futures[topic_partition]
+        self._directories[future.home].settle([future], then)
+
     def prepare(self, topic_partition: TopicPartition, then: Callable[[bool], None]) -> None:
         """Get everything onto the disk that a future log has at the end of its current one, its checkpoints too.
 

@@ -318,26 +318,15 @@ class LogCore:
     def _cut(self, cut: Cut) -> None:
         """Cut the files; whatever part of that is on the disk after a crash, recovery makes it one log.
 
-        For that the recovery point comes first: nobody looks for holes below it. What needs a descriptor comes before
-        anything is changed for good.
+        For that the disk knows the recovery point already: nobody looks for holes below it. What needs a descriptor
+        comes before anything is changed for good.
         """
         above = [offset for offset in snapshot_offsets(self._services.disk, self.directory) if offset > cut.end]
         cut.segment.hold()
-        before = self._log_start, self._log_end, self._high_watermark
         start_lowered = cut.end < self._log_start
         self._log_end = cut.end
         self._log_start = min(self._log_start, cut.end)
         self._high_watermark = min(self._high_watermark, cut.end)
-        if self._flusher.ends_at(cut.end) or self.unsettled.point:
-            crash_point("log.truncation.before_checkpoint")
-            try:
-                self.on_cut_back(start_lowered)
-            except OSError:
-                self._log_start, self._log_end, self._high_watermark = before
-                self._unsettle(point=True)  # the recovery point stays back
-                raise
-            start_lowered = False
-            self._is_known(point=True)
         crash_point("log.truncation.before_segments")
         removed = self._segments.drop_after(cut.segment)
         self._services.trash.put(removed, self.config.file_delete_delay_ms)

@@ -18,7 +18,13 @@ from typing import Concatenate, ParamSpec, TypeVar
 from regency.broker_agent.log.append_rules import LOG_APPEND_TIME, check_produced, check_replicated
 from regency.broker_agent.log.checkpoints import format_partition_metadata, replace_file
 from regency.broker_agent.log.damage import CorruptFile
-from regency.broker_agent.log.errors import CheckpointMalformed, LogDamaged, OffsetOutOfRange, RecordsRejected
+from regency.broker_agent.log.errors import (
+    CheckpointMalformed,
+    CutNotPrepared,
+    LogDamaged,
+    OffsetOutOfRange,
+    RecordsRejected,
+)
 from regency.broker_agent.log.file_names import PARTITION_METADATA, SNAPSHOT, offset_file
 from regency.broker_agent.log.log_core import LogCore
 from regency.broker_agent.log.producer_snapshots import (
@@ -231,10 +237,7 @@ class PartitionLog(LogCore):
 
     @_on_disk
     def prepare_cut(self, offset: Offset) -> bool:
-        """Lower the recovery point to where `truncate_to(offset)` cuts; whether that may be called at once.
-
-        False: not until the disk knows the recovery point, if the call is not to wait for that itself.
-        """
+        """Lower the recovery point to where `truncate_to(offset)` cuts; False until the log is settled."""
         if self._log_start < offset < self._log_end:
             self._unsettle(point=self._flusher.ends_at(self._segments.find_cut(offset).end))
         return not self.unsettled.point
@@ -246,7 +249,10 @@ class PartitionLog(LogCore):
         The log ends at `offset` then, or below where a batch straddled it. Epochs that begin at the end are forgotten
         in any case (KAFKA-10706). Where nothing is left, producers are forgotten too: what is known of them is of
         batches below the log start, which nothing says are the leader's. The log may not be settled afterwards.
+        Raises CutNotPrepared where it has to be settled first.
         """
+        if not self.prepare_cut(offset):
+            raise CutNotPrepared(f"A checkpoint may have a recovery point of {self.topic_partition} above {offset}.")
         if offset >= self._log_end:
             if not self._segments.active.size:
                 self._segments.active.hold()  # it may not have been made where the log began anew

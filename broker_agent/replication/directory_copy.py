@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from regency.broker_agent.log.errors import OffsetOutOfRange
+from regency.broker_agent.log.errors import CutNotPrepared, OffsetOutOfRange
 from regency.broker_agent.log.partition_log import PartitionLog
 from regency.broker_agent.replication.follower import truncation_point
 from regency.model.crash_points import crash_point
@@ -36,9 +36,12 @@ class DirectoryCopy:
     def advance(self, max_bytes: int) -> int:
         """Copy up to `max_bytes` of whole batches, but at least one; returns how many bytes.
 
-        Raises LogStorageError, and RecordsRejected or OffsetOutOfRange where the current log cannot be copied.
+        Raises LogStorageError, RecordsRejected or OffsetOutOfRange where the current log cannot be copied, and
+        CutNotPrepared where the future log has to be settled first.
         """
         self._align()
+        if not self.future.is_settled:
+            raise CutNotPrepared(f"The disk does not know yet where the copy of {self.current.topic_partition} ends.")
         size = self._copy(max_bytes)
         self.future.set_high_watermark(self.current.high_watermark)
         start = self.current.log_start_offset

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from regency.broker_agent.log.errors import LogBusy, LogStorageError, OffsetOutOfRange, RecordsRejected
+from regency.broker_agent.log.errors import CutNotPrepared, LogBusy, LogStorageError, OffsetOutOfRange, RecordsRejected
 from regency.broker_agent.log.file_names import DirectoryKind
 from regency.broker_agent.log.future_logs import NameTooLong
 from regency.broker_agent.replication.directory_copy import DirectoryCopy
@@ -177,6 +177,9 @@ class DirectoryMoves:
             size = copy.advance(max(1, min(_SLICE_BYTES, self._bytes_per_second())))
             if copy.is_level:
                 self._finish(partition, copy)
+        except CutNotPrepared:
+            copy.waits = True
+            self._logs.futures.settle(name, partial(self._prepared, copy, holds=False))
         except (RecordsRejected, OffsetOutOfRange) as error:
             self._give_up(name, str(error))
         except LogBusy:

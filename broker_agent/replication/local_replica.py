@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from regency.broker_agent.log.errors import CutNotPrepared
 from regency.broker_agent.replication.api import EpochEndOffset, FetchedPartition, PartitionState
 from regency.broker_agent.replication.isr_state import NOT_LEADING, Committed, IsrState
 from regency.broker_agent.replication.replica import RemoteReplica
@@ -196,8 +195,6 @@ class LocalReplica:
 
         Raises CutNotPrepared, LogStorageError.
         """
-        if not self.log.prepare_cut(offset):
-            raise CutNotPrepared(f"A checkpoint may have a recovery point of {self.topic_partition} above {offset}.")
         self.log.truncate_to(offset)
 
     def truncate_fully_and_start_at(self, offset: Offset, producers: bytes) -> None:

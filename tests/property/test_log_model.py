@@ -136,8 +136,11 @@ def apply(disk: Disk, model: Model, operation) -> None:
     elif name == "epoch":
         model.epoch += number
     elif name == "truncate":
-        log.truncate_to(max(model.end - number, 0))
-        model.truncate(max(model.end - number, 0))
+        offset = max(model.end - number, 0)
+        if not log.prepare_cut(offset):
+            disk.manager.settle([TP], lambda: None)
+        log.truncate_to(offset)
+        model.truncate(offset)
     elif name == "roll":
         log.roll()
     elif name == "start over":

@@ -15,7 +15,7 @@ from simulation.kernel.threads import simulated_threads
 from simulation.log_machine import CONFIG, TP, Batch, QueuedWorker, known_producers, make_batch, read_all
 from simulation.log_machine import Content as Held
 
-from regency.broker_agent.log.errors import LogStorageError
+from regency.broker_agent.log.errors import CutNotPrepared, LogStorageError
 from regency.broker_agent.log.file_names import parse_future
 from regency.broker_agent.log.log_manager import LogManager
 from regency.broker_agent.log.partition_log import PartitionLog
@@ -132,7 +132,11 @@ class Mover:
 
     def level(self, copy: DirectoryCopy) -> None:
         while not copy.is_level:
-            copy.advance(200)
+            with suppress(CutNotPrepared):
+                copy.advance(200)
+            if not copy.future.is_settled:
+                self.manager.futures.settle(TP, lambda: None)
+                self.work_off()
 
     def work_off(self) -> None:
         while self.worker.jobs:

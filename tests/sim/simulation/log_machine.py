@@ -177,6 +177,9 @@ class Machine:
         self._may_be(Content(offset, offset, ()) if begins_anew else self.content.cut(offset))
         self.lasting = 0 if begins_anew else min(self.lasting, self.possible[-1].end)
         self.epoch += 1
+        if not self.log.prepare_cut(Offset(offset)):
+            self.settle()
+            self.work_off()
         self.log.truncate_to(Offset(offset))
         self._is()
 

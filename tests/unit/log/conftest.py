@@ -13,7 +13,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from regency.broker_agent.log.log_manager import LogManager
 from regency.broker_agent.log.partition_log import PartitionLog
 from regency.model.clock import ManualClock
-from regency.model.ids import BrokerId, TopicId, TopicPartition
+from regency.model.ids import BrokerId, Offset, TopicId, TopicPartition
 from regency.model.log_config import LogConfig
 from regency.model.record_batch import compute_crc, read_header, stamp
 
@@ -133,6 +133,15 @@ class Disk:
         """The log of `partition`, created if need be, in an open manager."""
         manager = self.manager or self.open()
         return manager.create(partition, TOPIC_ID, self.config, is_new=True)
+
+    def cut(self, log: PartitionLog, offset: int) -> bool:
+        """Truncate as a follower does: a log that has to be settled first is."""
+        assert self.manager is not None
+        if not log.prepare_cut(Offset(offset)):
+            self.manager.settle([log.topic_partition], lambda: None)
+            if not self.worker.inline:
+                self.worker.queue.pop()()
+        return log.truncate_to(Offset(offset))
 
     def reopen(self, *, clean: bool, partition: TopicPartition = TP) -> PartitionLog:
         """Close or crash, open again, and return the log."""

@@ -116,7 +116,7 @@ def test_a_segment_that_was_sealed_meanwhile_has_its_index(disk, doubted):
 
 @pytest.mark.parametrize("offset", [20, 80])
 def test_of_a_segment_that_was_cut_meanwhile_it_is_begun_again(disk, batch, doubted, offset):
-    doubted.truncate_to(offset)
+    disk.cut(doubted, offset)
     fill(doubted, batch(NOW), 100)
     disk.worker.run()
     if offset > 50:
@@ -131,7 +131,7 @@ def test_no_cut_is_made_where_the_index_does_not_say_where(disk, doubted):
         doubted.truncate_to(50)
     assert doubted.log_end_offset == 100
     disk.worker.run()
-    doubted.truncate_to(50)
+    disk.cut(doubted, 50)
     assert_sound(disk, doubted)
 
 
@@ -140,7 +140,7 @@ def test_a_cut_that_leaves_a_wrong_entry_last_has_it_found_once_more(disk, batch
     segment = doubted._segments.active
     segment.offsets._positions[segment.offsets._positions.index(segment.offsets.lookup(50))] += 1
     segment.remember(51, 51 * len(batch(NOW)))  # as a reader's last place
-    doubted.truncate_to(51)
+    disk.cut(doubted, 51)
     fill(doubted, batch(NOW), 20)
     with pytest.raises(LogBusy):
         at_once(doubted.offset_for_timestamp(NOW + 5, 71))

@@ -6,6 +6,7 @@ import pytest
 
 from regency.broker_agent.log.checkpoints import read_epochs, read_offsets
 from regency.broker_agent.log.disk import OsDisk
+from regency.broker_agent.log.errors import CutNotPrepared
 from regency.broker_agent.steps import at_once
 from regency.model.log_config import LogConfig
 from regency.model.record_batch import iter_batches
@@ -68,7 +69,7 @@ def test_later_segments_are_dropped_whole_and_removed_later(disk, batch):
     log = fill(disk.log(), batch, 0, 0, 0, 0)
     assert log.segment_base_offsets == (0, 2, 4, 6)
 
-    log.truncate_to(3)
+    disk.cut(log, 3)
 
     assert (log.segment_base_offsets, log.log_end_offset) == ((0, 2), 2)
     deleted = sorted(path.name for path in log.directory.glob("*.deleted"))
@@ -124,7 +125,10 @@ def test_a_lowered_recovery_point_is_on_the_disk_before_anything_is_appended(dis
     list(disk.manager.checkpoint_recovery_points())
     path = disk.dirs[0] / "recovery-point-offset-checkpoint"
     assert read_offsets(OsDisk(), path) == {("flights", 3): 6}
-    log.truncate_to(4)
+    with pytest.raises(CutNotPrepared, match="of flights-3 above 4"):
+        log.truncate_to(4)
+    assert log.log_end_offset == 6
+    disk.cut(log, 4)
     assert (log.recovery_point, read_offsets(OsDisk(), path)) == (4, {("flights", 3): 4})
     log.truncate_fully_and_start_at(1)
     fill(log, batch, 0)

@@ -9,6 +9,7 @@ import json
 import os
 from collections import Counter, deque
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import TypeVar
@@ -18,6 +19,7 @@ import msgspec
 
 from killing.batches import make_batch
 from regency.broker_agent.log.directory_logs import DirectoryLogs
+from regency.broker_agent.log.errors import CutNotPrepared
 from regency.broker_agent.log.log_manager import LogManager
 from regency.broker_agent.log.partition_log import PartitionLog
 from regency.broker_agent.replication.directory_copy import DirectoryCopy
@@ -133,6 +135,9 @@ class Broker:
     def cut(self, partition: TopicPartition, offset: int) -> None:
         """Truncate the log."""
         with self._doing("cut", partition, offset=offset):
+            if not self.log(partition).prepare_cut(Offset(offset)):
+                self.settle(partition)
+                self.worker.work_off()
             self.log(partition).truncate_to(Offset(offset))
 
     def start_over(self, partition: TopicPartition, offset: int) -> None:
@@ -203,7 +208,10 @@ class Broker:
         assert future is not None
         copy = DirectoryCopy(self.log(partition), future)
         while batches and not copy.is_level:
-            copy.advance(1)
+            with suppress(CutNotPrepared):
+                copy.advance(1)
+            if not future.is_settled:
+                self.manager.futures.settle(partition, lambda: None)
             self.worker.work_off()
             batches -= 1
 
