@@ -200,8 +200,13 @@ def elect_reassigned(target: Sequence[BrokerId], isr: Sequence[BrokerId], online
     return Election(None, tuple(isr), f"no live replica of the target {list(target)} is in the ISR {list(isr)}")
 
 
-def elect_preferred(assignment: Sequence[BrokerId], isr: Sequence[BrokerId], online: Collection[BrokerId]) -> Election:
-    """Elect the preferred replica, the first assigned one, if it is online and in sync; the ISR stays."""
+def elect_preferred(
+    assignment: Sequence[BrokerId],
+    isr: Sequence[BrokerId],
+    online: Collection[BrokerId],
+    unsure: Collection[BrokerId] = (),
+) -> Election:
+    """Elect the preferred replica, the first assigned one, if it is online, in sync and not `unsure`; the ISR stays."""
     if not assignment:
         return Election(None, tuple(isr), "no replica is assigned")
     preferred = assignment[0]
@@ -209,6 +214,8 @@ def elect_preferred(assignment: Sequence[BrokerId], isr: Sequence[BrokerId], onl
         return Election(None, tuple(isr), f"preferred replica {preferred} is not live")
     if preferred not in isr:
         return Election(None, tuple(isr), f"preferred replica {preferred} is not in the ISR {list(isr)}")
+    if preferred in unsure:
+        return Election(None, tuple(isr), f"preferred replica {preferred} restarted after a loss")
     return Election(preferred, tuple(isr), f"preferred replica of {list(assignment)}")
 
 

@@ -96,6 +96,7 @@ def _can_lead(context: ControllerContext, preferred: BrokerId, partition: TopicP
     return (
         leadership is not None
         and preferred in leadership.leader_and_isr.isr
+        and preferred not in context.unsure_members(partition)
         and context.is_online(preferred, partition)
         and not context.assignment(partition).is_reassigning
     )

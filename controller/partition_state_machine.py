@@ -394,7 +394,7 @@ class PartitionStateMachine:
             case ElectionKind.OFFLINE | ElectionKind.LONGEST_LOG:
                 return elect_offline(assignment.replicas, now.isr, online, context.unsure_members(partition))
             case ElectionKind.PREFERRED:
-                return elect_preferred(assignment.replicas, now.isr, online)
+                return elect_preferred(assignment.replicas, now.isr, online, context.unsure_members(partition))
             case ElectionKind.CONTROLLED_SHUTDOWN:
                 live = context.online(partition, including_shutting_down=True)
                 return elect_for_shutdown(assignment.replicas, now.isr, live, context.shutting_down)

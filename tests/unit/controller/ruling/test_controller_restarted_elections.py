@@ -8,8 +8,10 @@ from __future__ import annotations
 import pytest
 
 from regency.controller.election import LogEnd
+from regency.controller.leader_balance import LeaderBalanceDue
 from regency.controller.log_questions import ANSWER_WITHIN_MS
 from regency.model import znode_paths as paths
+from regency.model import znodes
 from regency.model.ids import TopicPartition
 from regency.runtime.zk_session import Create, Delete
 
@@ -78,6 +80,24 @@ def test_the_silent_are_waited_for_no_longer_than_questions_take(four, end, lead
     four.pass_time(ANSWER_WITHIN_MS)
 
     assert four.state("t")[:2] == (leader, (leader,))
+
+
+@pytest.mark.parametrize("how", ["asked for", "by itself"])
+def test_that_it_is_preferred_does_not_make_it_lead_while_others_are_asked(four, how):
+    four.agents[2].silent = True
+    returns(four, (4, 100))
+    if how == "asked for":
+        four.ensemble.put(paths.PREFERRED_ELECTION, znodes.encode_preferred_election([T0]))
+        four.settle()
+    else:
+        term = four.candidates[0].term
+        term.queue.put(LeaderBalanceDue(term.epoch))
+        four.settle()
+    assert four.state("t")[:2] == (-1, (1,))
+
+    four.pass_time(ANSWER_WITHIN_MS)
+
+    assert four.state("t")[:2] == (3, (3,))
 
 
 def test_it_dies_again_before_all_have_told(four):
