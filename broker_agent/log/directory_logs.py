@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 from regency.broker_agent.log.background import raise_shortage
 from regency.broker_agent.log.checkpoints import OffsetCheckpoint
@@ -17,6 +18,9 @@ from regency.model.ids import Offset, TopicPartition
 
 _MAX_DELETED = 10_000
 """Deleted logs that are remembered for the sake of the checkpoints, before these are written anyway."""
+
+_Decided: TypeAlias = tuple[OffsetCheckpoint, dict[TopicPartition, Offset], int]
+"""A checkpoint, what is to stand in it, and the number of that decision."""
 
 
 class DirectoryLogs:
@@ -46,7 +50,7 @@ class DirectoryLogs:
     def add(self, log: PartitionLog) -> None:
         """Take a log that is in the directory."""
         self.logs[log.topic_partition] = log
-        log.on_cut_back = self.write_cut_back
+        log.on_lowered = self.write_lowered
 
     def remove(self, topic_partition: TopicPartition) -> None:
         """Forget a log, its checkpointed offsets with it."""
@@ -86,7 +90,7 @@ class DirectoryLogs:
 
         self._worker.submit(write, done)
 
-    def _decided(self) -> list[tuple[OffsetCheckpoint, dict[TopicPartition, Offset], int]]:
+    def _decided(self) -> list[_Decided]:
         """Every checkpoint with what is to stand in it, decided now."""
         directory = self.directory
         return [
@@ -95,15 +99,20 @@ class DirectoryLogs:
             (directory.high_watermarks, dict(self.high_watermarks), directory.high_watermarks.decide()),
         ]
 
-    def write_cut_back(self, start_lowered: bool) -> None:
-        """Checkpoint recovery points, and log starts if one was lowered, before returning. Raises OSError."""
-        crash_point("log.cut_back.before_recovery_points")
-        checkpoint = self.directory.recovery_points
-        checkpoint.write(self._recovery_points(), checkpoint.decide())
-        if start_lowered:
-            crash_point("log.cut_back.before_log_starts")
+    def write_lowered(self, unsettled: Unsettled) -> None:
+        """Checkpoint what has gone back of one log before returning. Raises OSError."""
+        _write_lowered(self._lowered([unsettled]))
+
+    def _lowered(self, unsettled: Sequence[Unsettled]) -> list[_Decided]:
+        """The checkpoints of what has gone back, recovery points first, with what is to stand in them decided now."""
+        decided: list[_Decided] = []
+        if any(each.point for each in unsettled):
+            checkpoint = self.directory.recovery_points
+            decided.append((checkpoint, self._recovery_points(), checkpoint.decide()))
+        if any(each.start for each in unsettled):
             checkpoint = self.directory.log_start_offsets
-            checkpoint.write(self._log_starts(), checkpoint.decide())
+            decided.append((checkpoint, self._log_starts(), checkpoint.decide()))
+        return decided
 
     def settle(self, logs: Iterable[PartitionLog], then: Callable[[], None]) -> None:
         """Have the disk know, soon, what of these logs is unsettled; `then` is called when that is over.
@@ -114,22 +123,13 @@ class DirectoryLogs:
         """
         settled = [(log, log.unsettled, log.directory) for log in logs]
         names = [path for log, _, _ in settled for path in log.unsettled_paths]
-        checkpoints: list[tuple[OffsetCheckpoint, dict[TopicPartition, Offset], int]] = []
-        if any(unsettled.point for _, unsettled, _ in settled):
-            checkpoint = self.directory.recovery_points
-            checkpoints.append((checkpoint, self._recovery_points(), checkpoint.decide()))
-        if any(unsettled.start for _, unsettled, _ in settled):
-            checkpoint = self.directory.log_start_offsets
-            checkpoints.append((checkpoint, self._log_starts(), checkpoint.decide()))
+        checkpoints = self._lowered([unsettled for _, unsettled, _ in settled])
 
         def write() -> dict[Path, OSError]:
             crash_point("log.settling.before_names")
             failed = self.directory.disk.sync_paths(names)
             raise_shortage(failed)
-            crash_point("log.settling.before_checkpoints")
-            for checkpoint, offsets, number in checkpoints:
-                checkpoint.write(offsets, number)
-            crash_point("log.settling.after_checkpoints")
+            _write_lowered(checkpoints)
             return failed
 
         def done(outcome: dict[Path, OSError] | BaseException) -> None:
@@ -261,3 +261,10 @@ class DirectoryLogs:
                 self.directory.failed(outcome)
 
         self._worker.submit(lambda: checkpoint.write(offsets, number), done)
+
+
+def _write_lowered(checkpoints: Iterable[_Decided]) -> None:
+    crash_point("log.settling.before_checkpoints")
+    for checkpoint, offsets, number in checkpoints:
+        checkpoint.write(offsets, number)
+    crash_point("log.settling.after_checkpoints")

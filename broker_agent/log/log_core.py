@@ -98,10 +98,8 @@ class LogCore:
         self.directory = parts.directory
         self.config = parts.config
         self.home = home
-        self.on_cut_back: Callable[[bool], None] = _ignore
-        """Called when the recovery point or the log start has gone back, and told whether the latter: checkpoints both
-        before it returns.
-        """
+        self.on_lowered: Callable[[Unsettled], None] = _ignore
+        """Called where a checkpoint must follow the recovery point or the log start, which have gone back, at once."""
         self.unsettled = SETTLED
         """What of the last cuts the disk may not know."""
         self._services = services
@@ -358,8 +356,7 @@ class LogCore:
         """Have the disk know everything now, at the cost of some syncs: where nobody waited. Raises OSError."""
         self._settle_names()
         if self.unsettled.point or self.unsettled.start:
-            crash_point("log.settling.before_checkpoint")
-            self.on_cut_back(self.unsettled.start)
+            self.on_lowered(self.unsettled)
         self.unsettled = SETTLED
 
     def _settle_names(self) -> None:
@@ -439,5 +436,5 @@ class LogCore:
         return self._segments.end if offset == self._log_end else self._segments.position_of(offset)
 
 
-def _ignore(_start_lowered: bool) -> None:
+def _ignore(_unsettled: Unsettled) -> None:
     pass

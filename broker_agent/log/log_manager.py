@@ -271,8 +271,8 @@ class LogManager:
     def settle(self, topic_partitions: Iterable[TopicPartition], then: Callable[[], None]) -> None:
         """Have the disk know, soon, where these logs were cut off or are about to be; all of a directory in one go.
 
-        `then` is called on the data loop, once, when that is over for those that are still here. One that could not be
-        settled does it itself when it is written to.
+        `then` is called on the data loop, once, when that is over for those that are still here, and never before this
+        returns. One that could not be settled does it itself when it is written to.
         """
         of_directory: dict[LogDirectory, list[PartitionLog]] = {}
         for log in map(self._logs.get, topic_partitions):
@@ -289,7 +289,7 @@ class LogManager:
         for directory, logs in of_directory.items():
             self._directories[directory].settle(logs, one_is_done)
         if not of_directory:
-            then()
+            self._services.worker.submit(lambda: None, lambda _: then())
 
     def high_watermark_checkpoint(self, topic_partition: TopicPartition) -> Offset:
         """The high watermark last checkpointed for a log that is open; 0 where there is none."""
