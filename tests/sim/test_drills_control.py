@@ -26,7 +26,7 @@ def first_seed(kind: Kind) -> int:
         (Kind.DRILL_COPIES, "any-number", "requests-in-order"),
         (Kind.DRILL_COPIES, "numbers-restart", "not converged"),
         (Kind.DRILL_LATE_LEAVE, "shutdown-of-another-incarnation", "leavers-asked"),
-        (Kind.DRILL_OFFLINE_DIRECTORY, "new-only-once", "new-partitions-placed"),
+        (Kind.DRILL_DISKS, "new-only-once", "new-partitions-placed"),
         (Kind.DRILL_TRUNCATIONS, "watermark-of-diverging", "logs-agree"),
         (Kind.DRILL_TRUNCATIONS, "divergence-by-offset", "(log-matching|isr-complete)"),  # whichever is looked at first
         (Kind.DRILL_FORGETTING, "fetcher-lost-unsaid", "not converged"),
@@ -40,7 +40,7 @@ def test_what_a_drill_is_there_for_is_found(kind: Kind, defect: str, broken: str
 
 
 def test_who_has_a_directory_offline_has_another_one() -> None:
-    for seed in range(first_seed(Kind.DRILL_OFFLINE_DIRECTORY), 1_000, DRILL_EVERY * 12):
+    for seed in range(first_seed(Kind.DRILL_DISKS), 1_000, DRILL_EVERY * 12):
         assert len(directories_of(fitted(shape_of("deep", seed), seed), BrokerId(1))) == 2
 
 

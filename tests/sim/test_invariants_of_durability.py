@@ -87,15 +87,22 @@ def test_how_new_an_older_segment_is_must_be_known_after_a_restart(judged: Judge
         restart(judged, learn=think_it_old)
 
 
-@pytest.mark.parametrize("is_syncing", [False, True], ids=["synced", "not synced"])
-def test_high_watermarks_wait_for_cuts_to_be_synced(judged: Judged, is_syncing: bool) -> None:
+@pytest.mark.parametrize(
+    ("is_syncing", "is_cut"), [(True, False), (False, True), (False, False)], ids=["syncing", "forgotten", "synced"]
+)
+def test_high_watermarks_wait_for_cuts_to_be_synced(judged: Judged, is_syncing: bool, is_cut: bool) -> None:
     logs: Any = judged[3].logs
     agent: Any = SimpleNamespace(broker_id=3, logs=logs)
-    rules = CheckpointRules(agent, Tree())
+    newest = File(0)
+    newest.write(b"cut", 0)
+    newest.sync()
+    newest.truncate(3 - is_cut)
+    tree: Any = SimpleNamespace(look=lambda path: newest if path.endswith(".log") else None)
+    rules = CheckpointRules(agent, tree)
     rules.look()
     logs._services.cuts._running = is_syncing
     logs._directories[judged[3].log().home].write_high_watermarks_later({TP: Offset(3)})
-    if is_syncing:
+    if is_syncing or is_cut:
         with pytest.raises(InvariantBroken, match="marks-after-cuts: broker 3"):
             rules.look()
     else:

@@ -58,6 +58,11 @@ class File:
         """How many changes would be lost in the worst case."""
         return len(self._undo)
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether it was cut off since it was synced."""
+        return any(written < 0 for _, _, _, written in self._undo)
+
     def write(self, data: Buffer, position: int) -> None:
         """Put `data` at `position`; a gap before it is zeros."""
         content = self.content

@@ -6,8 +6,8 @@ import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from regency.broker_agent import control_service, isr_store
-from regency.broker_agent.replication import fetcher_logic, isr_maintenance
+from regency.broker_agent import control_service, isr_store, topic_configs
+from regency.broker_agent.replication import fetch, fetcher_logic, isr_maintenance
 from regency.controller import request_batch, sender, term
 from regency.controller.metadata_log import MetadataLog
 from regency.runtime import fenced
@@ -23,6 +23,8 @@ def cut(profile: str, seed: int) -> Iterator[None]:
     chance = random.Random(f"pieces {seed}")
     patch = Patch()
     try:
+        if profile == "deep":
+            patch.set(topic_configs, "_TOLD_AT_ONCE", 1)
         if profile == "deep" and chance.random() < OFTEN:
             patch.set(request_batch, "PARTITIONS_PER_DELTA", chance.choice((1, 2)))
             patch.set(sender, "CHUNK_BYTES", chance.choice((1, 200)))
@@ -33,6 +35,7 @@ def cut(profile: str, seed: int) -> Iterator[None]:
             patch.set(isr_store, "NOTIFY_PARTITIONS", chance.choice((1, 2)))
             patch.set(isr_maintenance, "_SLICE", chance.choice((1, 2)))
             patch.set(fetcher_logic, "_CUTS_AT_ONCE", 1)
+            patch.set(fetch, "PARTITIONS_PER_STEP", 1)
             patch.set(MetadataLog.read, "__defaults__", (chance.choice((1, 400)),))
             patch.set(MetadataLog.__init__, "__kwdefaults__", {"retained_bytes": chance.choice((400, 2_000))})
         yield

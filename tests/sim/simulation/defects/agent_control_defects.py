@@ -13,6 +13,8 @@ from regency.broker_agent.metadata_cache import MetadataCache, MetadataUpdate, P
 from regency.broker_agent.replication.api import AppliedState, PartitionState
 from regency.broker_agent.replication.control import ControlPath
 from regency.broker_agent.replication.partition import Partition
+from regency.broker_agent.strays import Strays
+from regency.broker_agent.topic_configs import TopicConfigs
 from regency.broker_agent.watchdog import Watchdog
 from regency.model.ids import NO_BROKER_EPOCH, BrokerEpoch, LeaderEpoch, TopicPartition
 from regency.model.kafka_errors import ErrorCode
@@ -162,6 +164,14 @@ def _told_in_turn(patch: Patch) -> None:
     patch.set(ControlService, "describe_replicas", waiting)
 
 
+def _told_in_part(patch: Patch) -> None:
+    patch.edit(TopicConfigs, "_tell", ("topics[_TOLD_AT_ONCE:]", "()"))
+
+
+def _strays_of_the_past(patch: Patch) -> None:
+    patch.edit(Strays, "_confirmed", ("self._session.sync(znode_paths.TOPICS)", "pass"))
+
+
 def _unreachable_is_done(patch: Patch) -> None:
     follow = ControlPath._follow
 
@@ -291,6 +301,18 @@ DEFECTS: tuple[Defect, ...] = (
         "A broker says how far its logs go when it has done what a controller asked before.",
         "own rule",
         _told_in_turn,
+    ),
+    Defect(
+        "settings-told-in-part",
+        "Of many topics whose settings changed together only some go by the new ones.",
+        "own rule",
+        _told_in_part,
+    ),
+    Defect(
+        "strays-of-the-past",
+        "A server that lags is asked whether a log is a stray.",
+        "own rule",
+        _strays_of_the_past,
     ),
     Defect(
         "leaves-without-epoch",

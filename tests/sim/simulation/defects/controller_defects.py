@@ -42,6 +42,8 @@ BECAUSE: dict[str, str] = {
     "its successor's",
     "lost-registration-unknown": "harmless: writes are bound to the session of the registration, which is gone, and "
     "no controller speaks to who is not registered",
+    "strays-of-the-past": "harmless: a session begins with all that was committed by then, an agent asks through a "
+    "sync before it obeys another controller, and what it is told of afterwards it serves, which is never set aside",
 }
 """Why the simulation does not find those of UNSEEN."""
 

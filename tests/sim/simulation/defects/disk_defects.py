@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from regency.broker_agent.log import log_manager
+from regency.broker_agent.log import background, log_manager
 from regency.broker_agent.log.directory_logs import DirectoryLogs
 from regency.broker_agent.log.errors import LogStorageError
 from regency.broker_agent.log.flusher import LogFlusher
@@ -49,6 +49,11 @@ def _marks_before_cuts(patch: Patch) -> None:
         "checkpoint_high_watermarks",
         ("self._services.cuts.when_done(self._checkpoint_held_back)", "self._checkpoint_held_back()"),
     )
+
+
+def _shortage_is_success(patch: Patch) -> None:
+    others = "failed = {path: each for path, each in failed.items() if not is_shortage(each)}"
+    patch.edit(background, "_sync_all", ("raise_shortage(failed)", others))
 
 
 def _seal_not_synced(patch: Patch) -> None:
@@ -139,6 +144,12 @@ DEFECTS: tuple[Defect, ...] = (
         "high watermarks are checkpointed before the disk knows where logs were cut off",
         "own rule",
         _marks_before_cuts,
+    ),
+    Defect(
+        "shortage-is-success",
+        "what could not be synced for want of a descriptor counts as synced",
+        "own rule",
+        _shortage_is_success,
     ),
     Defect(
         "seal-not-synced",

@@ -16,12 +16,11 @@ from regency.protos import control_pb2 as pb
 from simulation.cluster.addresses import CONTROL, CONTROLLER
 from simulation.cluster.channels import ControlAsked
 from simulation.cluster.controller import ShutdownAsked
-from simulation.faults import admin_faults, machine_faults
-from simulation.faults.network_faults import Trouble, afflict
+from simulation.faults import admin_faults
+from simulation.faults.network_faults import Trouble, afflict, lose_first
 from simulation.faults.plan import SECOND_US, Fault, Kind
-from simulation.faults.stage import Deed, Stage, Undo
+from simulation.faults.stage import Deed, Stage
 from simulation.kernel.scheduler import Process
-from simulation.shape import directories_of
 from simulation.world import Host
 
 LOOK_US = 2_000
@@ -46,7 +45,6 @@ def deeds(stage: Stage) -> dict[Kind, Deed]:
         Kind.DRILL_COPIES: drills.copies,
         Kind.DRILL_LATE_LEAVE: drills.late_leave,
         Kind.DRILL_LEAVER: drills.leaver,
-        Kind.DRILL_OFFLINE_DIRECTORY: drills.offline_directory,
     }
 
 
@@ -56,7 +54,6 @@ class _ControlDrills:
         self._world = stage.world
         self._network = stage.world.network
         self._copied = 0
-        self._added = 0
 
     # Requests that arrive again, or late
 
@@ -136,7 +133,7 @@ class _ControlDrills:
         self._network.tap = tap
         self._world.stop_agent(host.broker, lambda: stage.start_again(host, SECOND_US // 4))
         add = admin_faults.deeds(stage)[Kind.ADD_PARTITION]
-        stage.later(UNTOLD_US, lambda: self._lose_first(other, pb.LeaderAndIsrRequest))
+        stage.later(UNTOLD_US, lambda: lose_first(self._network, other, pb.LeaderAndIsrRequest))
         stage.later(UNTOLD_US, partial(add, fault, other))
 
     # Somebody leaves
@@ -186,43 +183,7 @@ class _ControlDrills:
                     return partition, self._world.hosts[state.leader], self._world.hosts[others[0]], ruler
         return None
 
-    # Disks
-
-    def offline_directory(self, fault: Fault, host: Host) -> Undo:
-        """A partition is added while one of a broker's two log directories is offline.
-
-        What that broker is told of it at first is lost by turns, and told again when nobody answers.
-        """
-        self._added += 1
-        odd = [each for each in self._world.hosts.values() if len(directories_of(self._world.shape, each.broker)) > 1]
-        broken = fault.chance().choice(odd or [host])
-        fail = machine_faults.deeds(self._stage)[Kind.DIRECTORY_FAILS]
-        undo = fail(fault._replace(detail=0.0), broken)
-        add = admin_faults.deeds(self._stage)[Kind.ADD_PARTITION]
-        if self._added % 2:
-            self._stage.later(19 * SECOND_US // 10, lambda: self._lose_first(broken, pb.LeaderAndIsrRequest))
-        for after_s in (2, 4):
-            again = fault._replace(detail=fault.detail / after_s)
-            self._stage.later(after_s * SECOND_US, partial(add, again, broken))
-        assert undo is not None
-        return undo
-
     # How
-
-    def _lose_first(self, host: Host, rpc: type[Any]) -> None:
-        """The first such request to a host gets lost."""
-        lost: list[Any] = []
-
-        def tap(caller: Process, source: str, address: str, request: Any) -> bool:
-            del caller, source
-            if lost or not isinstance(request, ControlAsked) or request.rpc is not rpc:
-                return False
-            if not address.startswith(f"{host.name}:"):
-                return False
-            lost.append(request)
-            return True
-
-        self._network.tap = tap
 
     def _bounce(self, host: Host, for_s: float) -> None:
         self._stage.die(host, lossy=False)

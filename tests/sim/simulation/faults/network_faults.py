@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from regency.model.ids import BrokerId
 from simulation.cluster.addresses import CLIENTS, host_of
+from simulation.cluster.channels import ControlAsked
 from simulation.faults import zookeeper_faults
 from simulation.faults.plan import SECOND_US, Fault, Kind
 from simulation.faults.stage import Deed, Stage, Undo, together
-from simulation.network import Link
+from simulation.kernel.scheduler import Process
+from simulation.network import Link, Network
 from simulation.world import Host
 
 Pairs = Sequence[tuple[str, str]]
@@ -51,6 +53,22 @@ def afflict(stage: Stage, pairs: Pairs, trouble: Trouble) -> Undo:
         link = stage.world.network.link(*pair)
         undos.append(stage.lasts(("link", pair), trouble, partial(_apply, link)))
     return together(undos)
+
+
+def lose_first(network: Network, host: Host, rpc: type[Any]) -> None:
+    """The first such control request to a host gets lost."""
+    lost: list[Any] = []
+
+    def tap(caller: Process, source: str, address: str, request: Any) -> bool:
+        del caller, source
+        if lost or not isinstance(request, ControlAsked) or request.rpc is not rpc:
+            return False
+        if not address.startswith(f"{host.name}:"):
+            return False
+        lost.append(request)
+        return True
+
+    network.tap = tap
 
 
 def isolate(stage: Stage, host: str, others: Sequence[str]) -> Undo:

@@ -96,7 +96,7 @@ class Kind(Enum):
     DRILL_LEAVER = "drill: a leader dies while another leaves"
     DRILL_LOST_WRITES = "drill: what is written is not heard of"
     DRILL_REASSIGNMENTS = "drill: a partition moves while who has to do with it is dead"
-    DRILL_OFFLINE_DIRECTORY = "drill: a partition is added while a directory is offline"
+    DRILL_DISKS = "drill: a broker cannot do at once what its logs need"
     DRILL_UNHEARD = "drill: somebody acts while another does not hear it"
 
     DRILL_LOST_TAILS = "drill: the tail of a deposed leader is lost"
@@ -182,7 +182,7 @@ _IN_TURN: tuple[tuple[Kind, ...], ...] = (
     (Kind.DRILL_LATE_LEAVE,),
     (Kind.DRILL_LEAVER,),
     (Kind.DRILL_LOST_WRITES,),
-    (Kind.DRILL_OFFLINE_DIRECTORY,),
+    (Kind.DRILL_DISKS,),
     (Kind.DRILL_TRUNCATIONS,),
     (Kind.DRILL_REASSIGNMENTS,),
     (Kind.DRILL_LOST_TAILS,),
@@ -204,7 +204,7 @@ SHORTER_US = {
 """Drills that take less, so that all of their variants fit into a run, or each of them often."""
 
 
-LED_BY_TURNS = (Kind.DRILL_TRUNCATIONS, Kind.DRILL_LOST_TAILS, Kind.DRILL_DELETIONS)
+LED_BY_TURNS = (Kind.DRILL_TRUNCATIONS, Kind.DRILL_LOST_TAILS, Kind.DRILL_DELETIONS, Kind.DRILL_DISKS)
 """Drills that have one after the other lead: nobody gives leadership back to who is preferred meanwhile."""
 
 
@@ -254,8 +254,10 @@ def fitted(shape: Shape, seed: int) -> Shape:
         # A log that is made anew takes what is sent again from those only who do not number it, and keeps it.
         storage = storage._replace(retention_bytes=UNLIMITED)
         shape = shape._replace(producers=("idempotent", "plain"), load=max(shape.load, 2.0), storage=storage)
-    if drill is Kind.DRILL_OFFLINE_DIRECTORY:
-        shape = shape._replace(storage=storage._replace(directories=2))
+    if drill is Kind.DRILL_DISKS:
+        # Nothing but the background knows where logs were cut off; and there is time for all of it.
+        storage = storage._replace(directories=2, segment_bytes=1 << 20, flush_messages=NEVER, flush_ms=NEVER)
+        shape = shape._replace(storage=storage._replace(retention_bytes=UNLIMITED), heal_s=45.0)
     return shape
 
 

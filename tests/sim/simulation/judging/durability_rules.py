@@ -11,7 +11,7 @@ from regency.broker_agent.log.log_manager import LogManager
 from regency.broker_agent.log.partition_log import PartitionLog
 from regency.model.ids import BrokerId, Offset, TopicId, TopicPartition
 from simulation.cluster.agent import SimAgent
-from simulation.disk_files import Tree
+from simulation.disk_files import File, Tree
 from simulation.judging.invariants import broken
 
 Key = tuple[TopicId, int]
@@ -88,8 +88,8 @@ class CheckpointRules:
         self._logs: dict[LogDirectory, dict[TopicPartition, PartitionLog]] = {}
         self._untouched: set[LogDirectory] = set()
         """Offline from the start, marked by the process before: what that closed is still as it was."""
-        self._too_early: set[LogDirectory] = set()
-        """Whose high watermarks were decided, since the last look, while cuts were being synced."""
+        self._too_early: dict[LogDirectory, set[TopicPartition]] = {}
+        """Whose high watermarks were decided since the last look, of logs whose cuts the disk does not know."""
 
     def look(self) -> None:
         """A step of the process is over."""
@@ -107,8 +107,8 @@ class CheckpointRules:
             before, marks = self._marks.get(directory), dict(held.high_watermarks)
             self._marks[directory] = marks
             self._check_kept(directory, before or {}, held)
-            if before is not None and directory in self._too_early:
-                self._check_not_raised(before, marks)
+            if before is not None:
+                self._check_not_raised(before, marks, self._too_early.get(directory, set()))
         self._too_early.clear()
 
     def _watch(self, directory: LogDirectory, logs: LogManager) -> None:
@@ -118,11 +118,17 @@ class CheckpointRules:
         decide = directory.high_watermarks.decide
 
         def deciding() -> int:
-            if logs._services.cuts._running:
-                self._too_early.add(directory)
+            is_syncing = bool(logs._services.cuts._running)
+            self._too_early[directory] = {
+                name for name, log in logs._logs.items() if log.home is directory and (is_syncing or self._is_cut(log))
+            }
             return decide()
 
         directory.high_watermarks.decide = deciding  # type: ignore[method-assign]
+
+    def _is_cut(self, log: PartitionLog) -> bool:
+        newest = self._tree.look(str(log._segments.active.log.path))
+        return isinstance(newest, File) and newest.is_cut
 
     def over(self) -> None:
         """The process has no logs open any more, or it died in the step that is over."""
@@ -161,13 +167,18 @@ class CheckpointRules:
                     "any more",
                 )
 
-    def _check_not_raised(self, before: dict[TopicPartition, Offset], marks: dict[TopicPartition, Offset]) -> None:
+    def _check_not_raised(
+        self,
+        before: dict[TopicPartition, Offset],
+        marks: dict[TopicPartition, Offset],
+        too_early: set[TopicPartition],
+    ) -> None:
         """A future log is checkpointed when it is synced itself, whatever others are."""
-        futures = self._agent.logs.futures.all() if self._agent.logs is not None else {}
-        for partition, mark in marks.items():
-            if mark > before.get(partition, 0) and partition not in futures:
+        for partition in sorted(too_early):
+            mark = marks.get(partition, 0)
+            if mark > before.get(partition, 0):
                 raise broken(
                     "marks-after-cuts",
-                    f"broker {self._agent.broker_id}, {partition}: the high watermark {mark} is checkpointed while "
-                    "cuts are being synced",
+                    f"broker {self._agent.broker_id}, {partition}: the high watermark {mark} is checkpointed, and the "
+                    "disk does not know where the log was cut off",
                 )
