@@ -203,21 +203,14 @@ class Tree:
     def find(self, path: str) -> File | Directory:
         """What is at `path`. Raises FileNotFoundError, NotADirectoryError."""
         above, _, last = path.rpartition("/")
-        known = self.root.known.get(above)
-        if known is not None and (here := known.entries.get(last)) is not None:
-            return here
-        node: File | Directory = self.root
-        for name in path.split("/"):
-            if name:
-                if not isinstance(node, Directory):
-                    raise refusal(errno.ENOTDIR, path)
-                found = node.entries.get(name)
-                if found is None:
-                    raise refusal(errno.ENOENT, path)
-                node = found
-        if isinstance(node, Directory):
-            self.root.known[path] = node
-        return node
+        if not last:
+            return self.directory(above) if above else self.root
+        found = self.directory(above).entries.get(last)
+        if found is None:
+            raise refusal(errno.ENOENT, path)
+        if isinstance(found, Directory):
+            self.root.known[path] = found
+        return found
 
     def look(self, path: str) -> File | Directory | None:
         """What is at `path`, if anything."""

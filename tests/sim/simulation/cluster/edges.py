@@ -85,7 +85,6 @@ class SimWorker:
         scheduler = self._scheduler
 
         def run() -> None:
-            scheduler.sleep_us(scheduler.random.randrange(WORK_US))
             outcome: T | BaseException
             try:
                 outcome = work()
@@ -93,8 +92,11 @@ class SimWorker:
                 outcome = error
             self._loop.post(lambda: done(outcome))
 
+        def begin() -> None:
+            scheduler.spawn(self._process, self._name, run, delay_us=scheduler.random.randrange(WORK_US))
+
         if self._process.alive:
-            scheduler.spawn(self._process, self._name, run)
+            scheduler.at(0, begin, self._process, is_watched=False)
 
 
 class SimTimer:

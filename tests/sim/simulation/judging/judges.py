@@ -210,11 +210,26 @@ class Judges:
                 hosted = HostedRows(agent)
                 self._hosted = [each for each in self._hosted if each.agent.process.alive]
                 self._hosted.append(hosted)
-                return _all(hosted, self._replicas, Obedience(agent, self._zookeeper), self._checkpoints(agent))
+                return self._all(hosted, Obedience(agent, self._zookeeper), self._checkpoints(agent))
         for broker, controller in self._world.controllers.items():
             if controller.process is process:
                 return Rule(broker, controller, self._zookeeper).look
         return None
+
+    def _all(self, hosted: HostedRows, obedience: Obedience, checkpoints: CheckpointRules) -> Callable[[], None]:
+        scheduler, replicas, process = self._scheduler, self._replicas, hosted.agent.process
+
+        def look() -> None:
+            if process.alive:
+                if scheduler.of_loop:  # replicas are its own: what others do to them is seen at its next step
+                    replicas.look(hosted)
+                obedience.look()
+                checkpoints.look()
+            else:
+                replicas.died(hosted)
+                checkpoints.over()
+
+        return look
 
     def _checkpoints(self, agent: SimAgent) -> CheckpointRules:
         return CheckpointRules(agent, self._world.hosts[agent.broker_id].disk.tree)
@@ -234,20 +249,3 @@ class Judges:
     def _peek(self, broker: BrokerId, path: Path) -> File | None:
         node = self._world.hosts[broker].disk.tree.look(str(path))
         return node if isinstance(node, File) else None
-
-
-def _all(
-    hosted: HostedRows, replicas: ReplicaRules, obedience: Obedience, checkpoints: CheckpointRules
-) -> Callable[[], None]:
-    process = hosted.agent.process
-
-    def look() -> None:
-        if process.alive:
-            replicas.look(hosted)
-            obedience.look()
-            checkpoints.look()
-        else:
-            replicas.died(hosted)
-            checkpoints.over()
-
-    return look

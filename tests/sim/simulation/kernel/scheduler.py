@@ -293,6 +293,8 @@ class Scheduler:
         """The actor that runs; None on the scheduler's own greenlet."""
         self.process: Process | None = None
         """The process on whose behalf something runs."""
+        self.of_loop = False
+        """Whether its data loop does."""
         self.after_step: Callable[[], None] | None = None
         """Called after everything that happened and is watched, with `process` still set: the place of checks."""
         self.stopped = False
@@ -327,12 +329,12 @@ class Scheduler:
         self._order += 1
         heappush(self._heap, (self.now_us + delay_us, self._order, timer))
 
-    def spawn(self, process: Process, name: str, run: Callable[[], object]) -> Actor:
-        """Start an actor: it runs as soon as everything that is due now and was asked for earlier has run."""
+    def spawn(self, process: Process, name: str, run: Callable[[], object], *, delay_us: int = 0) -> Actor:
+        """Start an actor: it runs after `delay_us` microseconds and what is due then and was asked for earlier."""
         process.check_alive()
         actor = Actor(process, name, run)
         process.actors.append(actor)
-        self.push(0, _Switch(self, actor, None))
+        self.push(delay_us, _Switch(self, actor, None))
         return actor
 
     # Waiting, for actors
@@ -349,7 +351,7 @@ class Scheduler:
         wait = _Wait(self, actor)
         register(wait.resume)
         if timeout_us is not None and wait.waiting:
-            wait.timer = self.at(max(timeout_us, 0), wait.time_out, actor.process)
+            wait.timer = self.at(max(timeout_us, 0), wait.time_out, actor.process, is_watched=False)
         return self._hub.switch()
 
     def compute(self) -> None:
@@ -385,6 +387,7 @@ class Scheduler:
                     continue
             self.steps += 1
             self.process = process
+            self.of_loop = timer.of_loop
             try:
                 timer.work()
             except ProcessDied:
