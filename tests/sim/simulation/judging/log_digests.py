@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from regency.broker_agent.log.partition_log import PartitionLog
-from regency.broker_agent.log.segment import Segment
 from regency.model.ids import BrokerId
 from regency.model.record_batch import HEADER_BYTES, BatchHeader, CorruptBatch, crc_matches, read_header
 from simulation.disk_files import UNCHANGED, File
@@ -69,15 +68,13 @@ def batches_of(broker: BrokerId, log: PartitionLog, peek: Peek) -> Iterator[Batc
 class LogCursor:
     """How far a log has been read."""
 
-    __slots__ = ("_broker", "_file", "_index", "_log", "_peek", "_segment", "offset")
+    __slots__ = ("_broker", "_index", "_log", "_peek", "_segment", "offset")
 
     def __init__(self, broker: BrokerId, log: PartitionLog, peek: Peek) -> None:
         self._broker = broker
         self._log = log
         self._peek = peek
-        self._segment: Segment | None = None
-        self._file: File | None = None
-        """Of that segment, as long as it is in the log."""
+        self._segment = -1
         self._index = 0
         self.offset: int = log.log_start_offset
 
@@ -85,7 +82,7 @@ class LogCursor:
         """What follows `offset` may have changed."""
         if offset < self.offset:
             self.offset = offset
-            self._segment = self._file = None
+            self._segment = -1
 
     def read_to(self, end: int) -> Iterator[tuple[int, Digest]]:
         """First offset and digest of every batch from here on that ends at or below `end`."""
@@ -95,11 +92,10 @@ class LogCursor:
             bases = log._segments._bases
             number = max(bisect_right(bases, self.offset) - 1, 0)
             segment, bound = log._segments._segments[number], bases[number + 1] if number + 1 < len(bases) else end
-            if segment is not self._segment:
-                self._segment, self._index, self._file = segment, 0, None
-            if self._file is None:
-                self._file = self._peek(self._broker, segment.log.path)
-            batches: Sequence[Batch] = () if self._file is None else batches_in(self._file)
+            if segment.base_offset != self._segment:
+                self._segment, self._index = segment.base_offset, 0
+            file = self._peek(self._broker, segment.log.path)
+            batches: Sequence[Batch] = () if file is None else batches_in(file)
             if self._index >= len(batches):
                 raise broken(
                     "watermark-within-log",
