@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from regency.history.records import decode_decision
-from regency.pipeline.jobs.cluster_history.lines import LATEST_MS, RECORD, decision_of, parsed_batch
+from regency.pipeline.jobs.cluster_history.lines import LATEST_MS, decision_of, parsed_batch
 
 STATE = {
     "controller_epoch": 1,
@@ -103,12 +103,11 @@ def test_brackets_without_end_are_no_decision() -> None:
     assert decode_decision(deep) is decision_of(deep) is None
 
 
-def test_rows_have_the_fields_or_say_that_there_are_none() -> None:
-    made = parsed_batch(GIVEN)
-    assert [each.strip(" `").split(" ")[0].strip("`") for each in RECORD.split(", ")] == made.schema.names
-    state, bad, problem = made.to_pylist()
-    told = {**STATE, "role": "controller", "phases": [["a", "5"]], "topic": "t", "partition": 0}
-    assert state == {"origin": "file:/a", "line": None, "problem": None, "malformed": False, **told}  # type: ignore[union-attr]
-    nothing = dict.fromkeys(told)
-    assert bad == {"origin": "file:/a", "line": "hello �", "problem": None, "malformed": True, **nothing}
-    assert problem == {"origin": "file:/a", "line": None, "problem": "gone", "malformed": None, **nothing}
+def test_decisions_are_packed_and_lines_counted_by_origin() -> None:
+    *origins, decisions = parsed_batch(GIVEN).to_pylist()
+    numbers = {"lines": 2, "decisions": 1, "malformed": 1}
+    told = {"origin": "file:/a", **numbers, "a_malformed_line": "hello \ufffd", "problem": "gone", "records": None}
+    assert origins == [told]
+    [state] = pa.ipc.open_stream(decisions.pop("records")).read_all().to_pylist()
+    assert state == {**STATE, "role": "controller", "phases": [["a", "5"]], "topic": "t", "partition": 0}
+    assert set(decisions.values()) == {None}

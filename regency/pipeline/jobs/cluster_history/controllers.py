@@ -7,7 +7,7 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
-from regency.pipeline.jobs.cluster_history.days import day_of
+from regency.pipeline.jobs.cluster_history.days import DAY_MS
 from regency.pipeline.jobs.cluster_history.leaderless import Note, Noticed, deaths
 from regency.pipeline.jobs.cluster_history.lives import NOBODY
 
@@ -112,9 +112,10 @@ def elections(states: DataFrame) -> DataFrame:
 
     `unclean`: the new leader was not in the ISR before.
     """
+    days = f.floor(f.col("began_ms") / DAY_MS).cast("int")
     return (
         with_outcomes(states)
-        .groupBy(day_of(f.col("began_ms")).alias("day"), f.col("event").alias("cause"), "outcome", "unclean")
+        .groupBy(f.date_from_unix_date(days).alias("day"), f.col("event").alias("cause"), "outcome", "unclean")
         .agg(f.count("*").alias("elections"))
     )
 

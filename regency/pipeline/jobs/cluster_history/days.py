@@ -1,38 +1,38 @@
-"""Sums by day (UTC) of the times without a leader: of each partition, and by the broker that led before."""
+"""Sums by day (UTC) of the times without a leader: of each partition, and by the broker that led before. Pure."""
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as f
+from collections.abc import Iterable, Iterator
+
+from regency.pipeline.jobs.cluster_history.leaderless import Interval
 
 DAY_MS = 86_400_000
 
 
-def day_of(ms: Column) -> Column:
-    """The day of a time in milliseconds, in UTC whatever the session's time zone."""
-    return f.date_add(f.lit("1970-01-01").cast("date"), f.floor(ms / DAY_MS).cast("int"))
+def by_partition(found: Iterable[Interval]) -> list[tuple[object, ...]]:
+    """Rows of table `leaderless_by_partition_day`: topic, partition, day since 1970, milliseconds on it, intervals."""
+    sums: dict[tuple[object, ...], list[int]] = {}
+    for each in found:
+        for day, ms in _days(each):
+            of = sums.setdefault((each.topic, each.partition, day), [0, 0])
+            of[0] += ms
+            of[1] += 1
+    return [(*key, *of) for key, of in sums.items()]
 
 
-def by_partition_day(found: DataFrame) -> DataFrame:
-    """Table `leaderless_by_partition_day`: milliseconds and intervals of each partition on each day (UTC)."""
-    return _by_day(found).groupBy("topic", "partition", "day").agg(*_sums())
+def by_broker(found: Iterable[Interval]) -> list[tuple[object, ...]]:
+    """Rows of table `leaderless_by_broker_day`: broker, day, milliseconds, intervals, partitions."""
+    sums: dict[tuple[object, ...], tuple[list[int], set[tuple[str, int]]]] = {}
+    for each in found:
+        for day, ms in _days(each):
+            spans, partitions = sums.setdefault((each.broker, day), ([], set()))
+            spans.append(ms)
+            partitions.add((each.topic, each.partition))
+    return [(*key, sum(spans), len(spans), len(partitions)) for key, (spans, partitions) in sums.items()]
 
 
-def by_broker_day(found: DataFrame) -> DataFrame:
-    """Table `leaderless_by_broker_day`: the same by who led before, over all of its partitions together."""
-    partitions = f.count_distinct("topic", "partition").alias("partitions")
-    return _by_day(found).groupBy("broker", "day").agg(*_sums(), partitions)
-
-
-def _sums() -> tuple[Column, Column]:
-    return f.sum("day_ms").alias("ms"), f.count("*").alias("intervals")
-
-
-def _by_day(found: DataFrame) -> DataFrame:
-    """A row for each day that an interval touches, with the milliseconds on it."""
-    end = f.col("began_ms") + f.col("ms")
-    last = f.greatest(f.col("began_ms"), end - 1)
-    days = f.sequence(f.floor(f.col("began_ms") / DAY_MS), f.floor(last / DAY_MS))
-    split = found.withColumn("number", f.explode(days)).withColumn("midnight", f.col("number") * DAY_MS)
-    own = f.least(end, f.col("midnight") + DAY_MS) - f.greatest(f.col("began_ms"), f.col("midnight"))
-    return split.withColumn("day_ms", own).withColumn("day", day_of(f.col("midnight")))
+def _days(interval: Interval) -> Iterator[tuple[int, int]]:
+    """Each day that an interval touches, and the milliseconds on it."""
+    began, end = interval.began_ms, interval.began_ms + interval.ms
+    for day in range(began // DAY_MS, max(began, end - 1) // DAY_MS + 1):
+        yield day, min(end, (day + 1) * DAY_MS) - max(began, day * DAY_MS)

@@ -1,37 +1,17 @@
-"""Who flaps, and which brokers are slow, by the absences of replicas from the ISR."""
+"""Which brokers are slow, by the absences of replicas from the ISR."""
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, Window
+from functools import reduce
+
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from regency.pipeline.jobs.cluster_history.absences import BY_RETURN, BY_UNSEEN_RETURN
+from regency.pipeline.jobs.cluster_history.absences import BY_UNSEEN_RETURN
 from regency.pipeline.jobs.cluster_history.controllers import BROKER, CREATED, ELECTED, IS_BROKER
+from regency.pipeline.jobs.cluster_history.flapping import FELL_BEHIND
 
 REPLICA = ("topic", "partition", "broker")
-HOUR_MS = 3_600_000
-FELL_BEHIND = "isr_shrink"
-"""The event by which a leader takes out a replica that is behind for longer than replica.lag.time.max.ms."""
-
-
-def flapping(found: DataFrame) -> DataFrame:
-    """Table `isr_flapping`: of each replica that left the ISR how often, and how often it came back.
-
-    `most_in_an_hour` is the largest number of times it left within any 60 minutes.
-    """
-    hour = Window.partitionBy(*REPLICA).orderBy("left_ms").rangeBetween(-HOUR_MS, Window.currentRow)
-    return (
-        found.withColumn("within", f.count("*").over(hour))
-        .groupBy(*REPLICA)
-        .agg(
-            f.count("*").alias("left"),
-            f.count_if(f.col("left_by") == FELL_BEHIND).alias("fell_behind"),
-            f.count_if(f.col("ended_by").isin(BY_RETURN, BY_UNSEEN_RETURN)).alias("came_back"),
-            f.max("within").alias("most_in_an_hour"),
-            f.sum("out_ms").alias("out_ms"),
-            f.max("out_ms").alias("longest_ms"),
-        )
-    )
 
 
 def brokers(found: DataFrame, leaderless: DataFrame, decisions: DataFrame, chosen: DataFrame) -> DataFrame:
@@ -77,9 +57,11 @@ def brokers(found: DataFrame, leaderless: DataFrame, decisions: DataFrame, chose
         .groupBy("broker")
         .agg(f.sum("ms").alias("leaderless_ms"), f.count("*").alias("leaderless_intervals"))
     )
-    joined = lives
-    for other in (behind, caught, lost, _led(chosen)):
-        joined = joined.join(other, "broker", "full")
+    parts = reduce(
+        lambda told, other: told.unionByName(other, allowMissingColumns=True),
+        (lives, behind, caught, lost, _led(chosen)),
+    )
+    joined = parts.groupBy("broker").agg(*(f.max(name).alias(name) for name in parts.columns[1:]))
     counts = ("deaths", "bounces", "left_isr", "fell_behind", "catch_ups", "leaderless_intervals", "elected")
     zeros: dict[str, int | bool] = dict.fromkeys((*counts, "behind_ms", "leaderless_ms"), 0)
     return joined.fillna({**zeros, "forgotten": False})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,7 +17,8 @@ from pyspark.sql import functions as f
 from regency.history.records import NumberedTwice
 from regency.model.errors import RegencyError
 from regency.pipeline.history_files import Found, by_names, damaged, escaped, find_files, unread
-from regency.pipeline.jobs.cluster_history import controllers, days, in_sync, reading, report, states
+from regency.pipeline.jobs.cluster_history import controllers, in_sync, reading, report, states
+from regency.pipeline.jobs.cluster_history.packed import STAGED
 from regency.pipeline.jobs.publishing import Staging, published
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 SUMMARY = "cluster-history.json"
 REPORT = "report.html"
 _RAW, _TOLD = "lines", "told"
-"""Parts that are not published."""
+"""Parts that are not published: packed rows."""
 _AT_ONCE = 2
 """Tables in the making. Their tasks share all cores, whatever their number."""
 Keep = Callable[[str, "DataFrame"], "DataFrame"]
@@ -148,10 +150,8 @@ def _tables(decisions: DataFrame, facts: controllers.Facts, end_ms: int, keep: K
     told = keep(_TOLD, states.told(decisions, facts.noticed, end_ms, facts.topic_notes))
     tables = _at_once(
         keep,
-        {
-            "states": lambda: states.table(told, "states"),
-            "leaderless": lambda: states.table(told, "leaderless"),
-            "isr_absences": lambda: states.table(told, "isr_absences"),
+        {name: partial(states.table, told, name) for name in states.TABLES}
+        | {
             "failovers": lambda: controllers.failovers(decisions),
             "failover_phases": lambda: controllers.phases(decisions),
         },
@@ -161,9 +161,6 @@ def _tables(decisions: DataFrame, facts: controllers.Facts, end_ms: int, keep: K
         keep,
         {
             "brokers": lambda: in_sync.brokers(out, without, decisions, controllers.with_outcomes(known)),
-            "leaderless_by_partition_day": lambda: days.by_partition_day(without),
-            "leaderless_by_broker_day": lambda: days.by_broker_day(without),
-            "isr_flapping": lambda: in_sync.flapping(out),
             "elections": lambda: controllers.elections(known),
         },
     )
@@ -208,7 +205,8 @@ def _keeper(session: SparkSession, staging: Staging) -> Keep:
 
     def keep(name: str, table: DataFrame) -> DataFrame:
         path = staging.path(name)
-        table.write.mode("overwrite").parquet(path)  # what an attempt left that came upon a file it could not read
+        writer = table.write.mode("overwrite")  # what an attempt left that came upon a file it could not read
+        (writer.options(**STAGED) if name in (_RAW, _TOLD) else writer).parquet(path)
         return session.read.schema(table.schema).parquet(escaped(path))
 
     return keep

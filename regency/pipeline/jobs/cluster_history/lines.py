@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import astuple, dataclass
 
 import pyarrow as pa
 
 from regency.history.records import Decision, decode_decision
-from regency.pipeline.jobs.cluster_history import arrow_types
+from regency.pipeline.jobs.cluster_history.packed import batch_of, packed
 
 RECORD = (
-    "origin string, line string, problem string, controller_epoch long, number long, event string, subject string, "
-    "`from` string, `to` string, why string, time_ms long, source long, role string, leader long, isr array<long>, "
-    "leader_epoch long, version long, phases array<array<string>>, topic string, partition int, malformed boolean"
+    "controller_epoch long not null, number long not null, event string, subject string, `from` string, `to` string, "
+    "why string, time_ms long, source long not null, role string not null, leader long, isr array<long>, "
+    "leader_epoch long, version long, phases array<array<string>>, topic string, partition int"
 )
-"""A row: where a line is from, whether it is `malformed`, and its beginning, or the fields of `Decision`.
+"""Fields of `Decision`; `topic` and `partition` are those whose state was written.
 
-`topic` and `partition` are those whose state was written. Or a `problem` without a line: then `malformed` is null.
+Spark would look for nulls in what it is not told to have none, each time elsewhere, and shuffle all for each.
 """
+READ = (
+    "origin string, lines long, decisions long, malformed long, a_malformed_line string, problem string, records binary"
+)
+"""What a batch of lines has of one origin, or, of all of them, `records`: packed rows as of RECORD."""
 EXCERPT = 200
 """Characters of a malformed line that are kept."""
 LATEST_MS = 4_102_444_800_000
@@ -25,7 +30,6 @@ LATEST_MS = 4_102_444_800_000
 _INT32, _INT64 = 1 << 31, 1 << 63
 _DIGITS = 10
 """Of the largest number with 31 bits."""
-_FIELDS = arrow_types.fields(RECORD)
 
 
 def decision_of(line: bytes) -> Decision | None:
@@ -38,24 +42,42 @@ def decision_of(line: bytes) -> Decision | None:
     return decision if decision is not None and _fits(decision) else None
 
 
+@dataclass(slots=True)
+class _Origin:
+    lines: int = 0
+    decisions: int = 0
+    malformed: int = 0
+    a_malformed_line: str | None = None
+    problem: str | None = None
+
+
 def parsed_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows as of RECORD, of (origin, line, problem); lines with nothing on them are left out."""
-    rows: list[Sequence[object]] = []
-    for origin, line, problem in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+    """Rows as of READ, of (origin, line, problem), one of the two; lines with nothing on them are left out."""
+    records: list[Sequence[object]] = []
+    origins: dict[str, _Origin] = {}
+    for name, line, problem in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+        if line is not None and not line.strip():
+            continue
+        origin = origins.get(name) or origins.setdefault(name, _Origin())
         if line is None:
-            rows.append((origin, None, problem, *_fields(None), None))
-        elif line.strip():
-            decision = decision_of(line)
-            text = None if decision is not None else line.decode(errors="replace")[:EXCERPT]
-            rows.append((origin, text, problem, *_fields(decision), decision is None))
-    columns = zip(*rows, strict=True) if rows else [()] * len(_FIELDS)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, _FIELDS, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(_FIELDS))
+            origin.problem = problem
+            continue
+        origin.lines += 1
+        decision = decision_of(line)
+        if decision is not None:
+            origin.decisions += 1
+            records.append(_fields(decision))
+        else:
+            origin.malformed += 1
+            excerpt = line.decode(errors="replace")[:EXCERPT]
+            origin.a_malformed_line = min(excerpt, origin.a_malformed_line or excerpt)
+    rows: list[Sequence[object]] = [(name, *astuple(origin), None) for name, origin in origins.items()]
+    if records:
+        rows.append((None,) * 6 + (packed(RECORD, records),))
+    return batch_of(READ, rows)
 
 
-def _fields(decision: Decision | None) -> Sequence[object]:
-    if decision is None:
-        return (None,) * 17
+def _fields(decision: Decision) -> Sequence[object]:
     phases = decision.phases
     return (
         decision.controller_epoch,

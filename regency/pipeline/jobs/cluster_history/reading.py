@@ -10,7 +10,8 @@ from pyspark.sql import functions as f
 
 from regency.clients.histories import history_lines
 from regency.pipeline.history_files import Found, file_name, text_of
-from regency.pipeline.jobs.cluster_history.lines import RECORD, parsed_batch
+from regency.pipeline.jobs.cluster_history.lines import READ, RECORD, parsed_batch
+from regency.pipeline.jobs.cluster_history.packed import uncollected, unpacked
 from regency.runtime.grpc_channels import RpcFailed
 
 _LINES = "origin string, line binary, problem string"
@@ -59,23 +60,20 @@ def read_agents(session: SparkSession, addresses: Mapping[int, str]) -> DataFram
 
 
 def parsed(lines: DataFrame) -> DataFrame:
-    """The fields of each line, and `origin`, `line`, `problem`; `malformed` is set where it is no decision."""
+    """What the lines say, batch by batch, and what is wrong with them: as of READ."""
 
     def parse(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return map(parsed_batch, batches)
+        with uncollected():
+            yield from map(parsed_batch, batches)
 
-    return lines.mapInArrow(parse, RECORD)
+    return lines.mapInArrow(parse, READ)
 
 
 def origins(read: DataFrame) -> DataFrame:
     """Table `origins`: of each file or agent how many lines it gave, how many are no decisions, and what went wrong."""
-    return read.groupBy("origin").agg(
-        f.count("malformed").alias("lines"),
-        f.count_if(~f.col("malformed")).alias("decisions"),
-        f.count_if("malformed").alias("malformed"),
-        f.min("line").alias("a_malformed_line"),
-        f.max("problem").alias("problem"),
-    )
+    sums = [f.sum(name).alias(name) for name in ("lines", "decisions", "malformed")]
+    told = [f.min("a_malformed_line").alias("a_malformed_line"), f.max("problem").alias("problem")]
+    return read.where(f.col("origin").isNotNull()).groupBy("origin").agg(*sums, *told)
 
 
 def decisions(read: DataFrame) -> DataFrame:
@@ -87,8 +85,8 @@ def decisions(read: DataFrame) -> DataFrame:
 
     A task orders the numbers of a block; what the blocks before it have to say of them is a row per block.
     """
-    good = read.where(~f.col("malformed")).drop("origin", "line", "problem", "malformed")
-    placed = good.withColumn("block", f.floor(f.col("number") / _BLOCK)).repartition(*_DECIDER, "block")
+    good = unpacked(read, "records", RECORD)
+    placed = good.withColumn("block", f.shiftright("number", _BLOCK_BITS)).repartition(*_DECIDER, "block")
     place = "topic", "partition"
     numbered = Window.partitionBy(*_DECIDER, "block", "number")
     block = Window.partitionBy(*_DECIDER, "block").orderBy("number")
@@ -142,8 +140,8 @@ def doubtful(decisions: DataFrame) -> list[Row]:
 
 
 _DECIDER = ("role", "source", "controller_epoch")
-_BLOCK = 8192
-"""Numbers to a block."""
+_BLOCK_BITS = 13
+"""8192 numbers to a block."""
 
 
 def _told(origin: str, address: str) -> Iterator[pa.RecordBatch]:

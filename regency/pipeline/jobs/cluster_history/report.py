@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from datetime import date, timedelta
+from typing import TYPE_CHECKING
 
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from regency.pipeline.jobs.cluster_history import page as html
 from regency.pipeline.jobs.cluster_history import plots
+from regency.pipeline.jobs.cluster_history.controllers import CREATED
 
 if TYPE_CHECKING:
     from regency.pipeline.jobs.cluster_history.job import Summary
@@ -64,8 +67,10 @@ def _figures(summary: Summary) -> list[tuple[str, str]]:
 
 def _leaderless(tables: Mapping[str, DataFrame], top: int) -> list[str]:
     parts = [html.heading("Without a leader")]
-    days = tables["leaderless_by_broker_day"].withColumn("kind", _broker("broker", "never had one"))
-    stacked = _stacked(days, "kind", f.sum("ms") / 1000)
+    stacked = _stacked(
+        (row.day, "never had one" if row.broker is None else f"broker {row.broker}", row.ms / 1000)
+        for row in tables["leaderless_by_broker_day"].collect()
+    )
     if stacked is None:
         return [*parts, html.note("No partition was without a leader.")]
     labels, series, left_out = stacked
@@ -148,25 +153,22 @@ def _failovers(tables: Mapping[str, DataFrame], top: int) -> list[str]:
 
 def _elections(tables: Mapping[str, DataFrame]) -> list[str]:
     parts = [html.heading("Elections of leaders")]
-    found = tables["elections"].where(f.col("outcome") != "created")
-    stacked = _stacked(found.withColumn("kind", f.col("cause")), "kind", f.sum("elections"))
+    rows = tables["elections"].collect()
+    stacked = _stacked((row.day, row.cause, row.elections) for row in rows if row.outcome != CREATED)
     if stacked is None:
         return [*parts, html.note("No leader was elected after the creation of its partition.")]
     labels, series, left_out = stacked
-    rows = (
-        tables["elections"]
-        .groupBy("cause", "outcome", "unclean")
-        .agg(f.sum("elections").alias("elections"))
-        .orderBy(f.desc("elections"), "cause", "outcome")
-        .collect()
-    )
+    sums: Counter[tuple[str, str, bool]] = Counter()
+    for row in rows:
+        sums[row.cause, row.outcome, row.unclean] += row.elections
+    listed = sorted(sums.items(), key=lambda each: (-each[1], each[0]))
     return [
         *parts,
         html.note(f"Per day (UTC), by cause, without those at the creation of partitions{left_out}."),
         plots.columns("elections", labels, series, "elections"),
         html.table(
             ["cause", "outcome", "unclean", "elections"],
-            [[row.cause, row.outcome, _yes(row.unclean), row.elections] for row in rows],
+            [[cause, outcome, _yes(unclean), many] for (cause, outcome, unclean), many in listed],
         ),
     ]
 
@@ -234,29 +236,27 @@ def _brokers(tables: Mapping[str, DataFrame], top: int) -> list[str]:
     return [*parts, html.table(head, cells)]
 
 
-def _stacked(table: DataFrame, kind: str, value: Any) -> tuple[list[str], dict[str, list[float]], str] | None:
-    """Days, values of each kind on them, and what is left out, in words; None where there is nothing."""
-    [last] = table.agg(f.max("day").alias("day"), f.count_distinct("day").alias("days")).collect()
-    if last.day is None:
+def _stacked(
+    values: Iterable[tuple[date, str, float]],
+) -> tuple[list[str], dict[str, list[float]], str] | None:
+    """Of (day, kind, value): days, sums of each kind on them, and what is left out, in words; None where is nothing."""
+    told = list(values)
+    if not told:
         return None
-    recent = table.where(f.col("day") > f.date_sub(f.lit(last.day), MOST_DAYS))
-    kinds = [
-        row[0]
-        for row in recent.groupBy(kind).agg(value.alias("of")).orderBy(f.desc("of"), kind).limit(MOST_KINDS).collect()
-    ]
-    named = f.when(f.col(kind).isin(kinds), f.col(kind)).otherwise(_OTHERS)
-    rows: Sequence[Row] = recent.groupBy("day", named.alias("named")).agg(value.alias("of")).collect()
-    first = min(row.day for row in rows)
-    days = [first.fromordinal(number) for number in range(first.toordinal(), last.day.toordinal() + 1)]
-    of = {(row.day, row.named): float(row.of) for row in rows}
-    names = [*kinds, *([_OTHERS] if any(row.named == _OTHERS for row in rows) else [])]
-    series = {name: [of.get((day, name), 0.0) for day in days] for name in names}
-    left_out = f", the last {MOST_DAYS} days only" if last.days > len({row.day for row in rows}) else ""
-    return [day.isoformat() for day in days], series, left_out
-
-
-def _broker(column: str, without: str) -> Any:
-    return f.when(f.col(column).isNull(), without).otherwise(f.concat(f.lit("broker "), f.col(column)))
+    last = max(day for day, _, _ in told)
+    recent = [each for each in told if each[0] > last - timedelta(MOST_DAYS)]
+    sums: defaultdict[str, float] = defaultdict(float)
+    for _, kind, value in recent:
+        sums[kind] += value
+    kinds = sorted(sums, key=lambda kind: (-sums[kind], kind))[:MOST_KINDS]
+    first = min(day for day, _, _ in recent)
+    many = (last - first).days + 1
+    names = [*kinds, *([_OTHERS] if len(sums) > len(kinds) else [])]
+    series = {name: [0.0] * many for name in names}
+    for day, kind, value in recent:
+        series[kind if kind in kinds else _OTHERS][(day - first).days] += value
+    left_out = f", the last {MOST_DAYS} days only" if len(recent) < len(told) else ""
+    return [(first + timedelta(number)).isoformat() for number in range(many)], series, left_out
 
 
 def _yes(value: bool) -> str:

@@ -10,10 +10,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
-from regency.pipeline.jobs.cluster_history import arrow_types
-from regency.pipeline.jobs.cluster_history.absences import absences
-from regency.pipeline.jobs.cluster_history.leaderless import Noticed, intervals
+from regency.pipeline.jobs.cluster_history.absences import Absence, absences
+from regency.pipeline.jobs.cluster_history.days import by_broker, by_partition
+from regency.pipeline.jobs.cluster_history.flapping import flapping
+from regency.pipeline.jobs.cluster_history.leaderless import Interval, Noticed, intervals
 from regency.pipeline.jobs.cluster_history.lives import COLUMNS, MERGED, End, Noted, State, lives
+from regency.pipeline.jobs.cluster_history.packed import Rows, batch_of, packed, uncollected, unpacked
 
 _STATE = (
     "controller_epoch long, number long, event string, why string, time_ms long, source long, role string, "
@@ -31,18 +33,30 @@ _ABSENCE = (
     "topic string, partition int, broker long, life long, left_ms long, back_ms long, ended_ms long, out_ms long, "
     "open boolean, ended_by string, complete boolean, left_by string, left_why string, back_by string"
 )
-_TABLES = {"states": _STATE, "leaderless": _INTERVAL, "isr_absences": _ABSENCE}
+TABLES = {
+    "states": _STATE,
+    "leaderless": _INTERVAL,
+    "isr_absences": _ABSENCE,
+    "isr_flapping": (
+        "topic string, partition int, broker long, left long, fell_behind long, came_back long, most_in_an_hour long, "
+        "out_ms long, longest_ms long"
+    ),
+    "leaderless_by_partition_day": "topic string, partition int, day date, ms long, intervals long",
+    "leaderless_by_broker_day": "broker long, day date, ms long, intervals long, partitions long",
+}
+"""Of the last, a row is what is known of one batch of partitions."""
 _ROWS = 10_000
 """States make a batch, and those that their partition has besides."""
 _FEW = 10_000
 """So many ends of topics are sent to all executors; more are joined as any table."""
+_TOLD = ", ".join(f"{name} binary" for name in TABLES)
 _place = itemgetter(0, 1)
 _NEXT = ("version", "leader", "isr", "leader_epoch", "event", "why", "role", "controller_epoch", "number")
 _next = attrgetter(*_NEXT)
 
 
 def told(decisions: DataFrame, noticed: Noticed, end_ms: int, topic_notes: int) -> DataFrame:
-    """A row per partition, with all rows that it has in `states`, `leaderless` and `isr_absences`: see `table`.
+    """The rows of all tables that follow from the states of partitions: see `table`.
 
     `topic_notes`: how many decisions there are about topics.
     """
@@ -55,15 +69,17 @@ def told(decisions: DataFrame, noticed: Noticed, end_ms: int, topic_notes: int) 
     placed = known.select(*COLUMNS).repartition("topic", "partition").sortWithinPartitions("topic", "partition")
 
     def tell(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return _batches(batches, noticed, end_ms)
+        with uncollected():
+            yield from _batches(batches, noticed, end_ms)
 
-    schema = ", ".join(f"{name} array<struct<{rows}>>" for name, rows in _TABLES.items())
-    return placed.mapInArrow(tell, schema)
+    return placed.mapInArrow(tell, _TOLD)
 
 
 def table(told: DataFrame, name: str) -> DataFrame:
     """One of the tables whose rows `told` has."""
-    rows = told.selectExpr(f"inline({name})")
+    rows = unpacked(told, name, TABLES[name])
+    if name == "leaderless_by_broker_day":
+        return rows.groupBy("broker", "day").agg(*(f.sum(each).alias(each) for each in rows.columns[2:]))
     if name != "states":
         return rows
     columns = list(rows.columns)
@@ -87,35 +103,37 @@ def _ends(decisions: DataFrame) -> DataFrame:
 
 def _batches(given: Iterator[pa.RecordBatch], noticed: Noticed, end_ms: int) -> Iterator[pa.RecordBatch]:
     """Rows of `told`, of decisions of one partition after another."""
-    tables: tuple[list[Sequence[object]], ...] = ([], [], [])
-    ends: tuple[list[int], ...] = ([0], [0], [0])
+    states: list[State] = []
+    without: list[Interval] = []
+    out: list[Absence] = []
     for _, own in groupby(chain.from_iterable(map(_noted, given)), key=_place):
-        for states in lives(list(own)):
-            tables[0].extend(map(_row, states))
-            tables[1].extend(intervals(states, noticed, end_ms))
-            tables[2].extend(absences(states, end_ms))
-        for rows, many in zip(tables, ends, strict=True):
-            many.append(len(rows))
-        if len(tables[0]) >= _ROWS:
-            yield _batch(tables, ends)
-            tables, ends = ([], [], []), ([0], [0], [0])
-    yield _batch(tables, ends)
+        for life in lives(list(own)):
+            states += life
+            without += intervals(life, noticed, end_ms)
+            out += absences(life, end_ms)
+        if len(states) >= _ROWS:
+            yield _batch(states, without, out)
+            states, without, out = [], [], []
+    yield _batch(states, without, out)
 
 
 def _noted(batch: pa.RecordBatch) -> Iterator[Noted]:
-    *columns, ends = (column.to_pylist() for column in batch.columns)
-    ended = (tuple(End(**each) for each in of_topic) for of_topic in ends)
-    return map(Noted._make, zip(*columns, ended, strict=True))
+    *columns, ends = batch.columns
+    topics = columns[0].to_pylist()
+    ended = {topic: tuple(End(**each) for each in ends[topics.index(topic)].as_py()) for topic in dict.fromkeys(topics)}
+    return map(Noted._make, zip(*(each.to_pylist() for each in columns), map(ended.get, topics), strict=True))
 
 
-def _batch(tables: Sequence[Sequence[Sequence[object]]], ends: Sequence[Sequence[int]]) -> pa.RecordBatch:
-    made = []
-    for described, rows, many in zip(_TABLES.values(), tables, ends, strict=True):
-        fields = arrow_types.fields(described)
-        columns = zip(*rows, strict=True) if rows else [()] * len(fields)
-        arrays = [pa.array(column, field.type) for column, field in zip(columns, fields, strict=True)]
-        made.append(pa.ListArray.from_arrays(many, pa.StructArray.from_arrays(arrays, fields=fields)))
-    return pa.RecordBatch.from_arrays(made, list(_TABLES))
+def _batch(states: Sequence[State], without: Sequence[Interval], out: Sequence[Absence]) -> pa.RecordBatch:
+    rows: tuple[Rows, ...] = (
+        [*map(_row, states)],
+        without,
+        out,
+        flapping(out),
+        by_partition(without),
+        by_broker(without),
+    )
+    return batch_of(_TOLD, [[packed(*each) for each in zip(TABLES.values(), rows, strict=True)]])
 
 
 def _row(state: State) -> Sequence[object]:
