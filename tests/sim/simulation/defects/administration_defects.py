@@ -18,8 +18,7 @@ def _without_word(patch: Patch) -> None:
 
 
 def _preferred_out_of_sync(patch: Patch) -> None:
-    def elect(assignment: Sequence[BrokerId], isr: Sequence[BrokerId], online: Collection[BrokerId]) -> Election:
-        del online
+    def elect(assignment: Sequence[BrokerId], isr: Sequence[BrokerId], *_: Collection[BrokerId]) -> Election:
         return Election(assignment[0], tuple(isr), "it is preferred")
 
     patch.set(partition_state_machine, "elect_preferred", elect)
