@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 _PYSPARKS_ERRORS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 """Loggers of PySpark's that tell of errors with Java's whole stack, beside raising them."""
-_QUICK_JAVA = "-XX:TieredStopAtLevel=1"
-"""Most of a job over a small history is code that runs once: 25 s of CPU less of 55."""
+_QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:MetaspaceSize=256m"
+"""Most of a job over a small history is classes and code that run once: 25 s of CPU less of 55."""
 _LOOK_S = 0.3
 """How often progress looks at the tasks."""
 
@@ -61,7 +61,7 @@ def spark_options(command: Callable[..., object]) -> Callable[..., object]:
 
 
 def quickly(choice: SparkChoice) -> SparkChoice:
-    """The same for a job of many small plans: the driver's Java has no second compiler, unless it was given options."""
+    """The same for a job of many small plans: the driver's Java is as _QUICK_JAVA says, unless it was given options."""
     return SparkChoice(choice.master, {"spark.driver.extraJavaOptions": _QUICK_JAVA, **choice.settings})
 
 

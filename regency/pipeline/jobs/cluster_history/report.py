@@ -175,7 +175,8 @@ def _elections(tables: Mapping[str, DataFrame]) -> list[str]:
 
 def _in_sync(tables: Mapping[str, DataFrame], top: int) -> list[str]:
     parts = [html.heading("Out of the ISR")]
-    rows = tables["isr_flapping"].orderBy(f.desc("left"), f.desc("out_ms"), "topic", "partition").limit(top).collect()
+    order = (f.desc("left"), f.desc("out_ms"), "topic", "partition", "broker")
+    rows = tables["isr_flapping"].orderBy(*order).limit(top).collect()
     if not rows:
         return [*parts, html.note("No replica left the ISR.")]
     head = ["replica", "left", "of that fell behind", "came back", "most within an hour", "out for", "longest"]

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from regency.cli.main import cli
-from regency.cli.pipeline.spark import SparkChoice, job_session, quickly, spark_options
+from regency.cli.pipeline.spark import _QUICK_JAVA, SparkChoice, job_session, quickly, spark_options
 from regency.cli.pipeline.spark_settings import blamed
 from regency.pipeline.session import SparkMissing
 
@@ -47,7 +47,7 @@ def test_master_and_settings_reach_the_job() -> None:
 
 def test_options_of_java_that_were_given_are_the_only_ones() -> None:
     key = "spark.driver.extraJavaOptions"
-    assert quickly(SparkChoice("local", {"spark.a": "b"})).settings == {"spark.a": "b", key: "-XX:TieredStopAtLevel=1"}
+    assert quickly(SparkChoice("local", {"spark.a": "b"})).settings == {"spark.a": "b", key: _QUICK_JAVA}
     assert quickly(SparkChoice("local", {key: ""})).settings == {key: ""}
 
 
