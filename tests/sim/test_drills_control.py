@@ -27,8 +27,12 @@ def first_seed(kind: Kind) -> int:
         (Kind.DRILL_COPIES, "numbers-restart", "not converged"),
         (Kind.DRILL_LATE_LEAVE, "shutdown-of-another-incarnation", "leavers-asked"),
         (Kind.DRILL_DISKS, "new-only-once", "new-partitions-placed"),
+        (Kind.DRILL_DISKS, "shortage-is-success", "marks-after-cuts"),
+        (Kind.DRILL_DISKS, "settings-told-in-part", "not converged"),
+        (Kind.DRILL_UNHEARD, "no-look-again", "not converged"),
         (Kind.DRILL_TRUNCATIONS, "watermark-of-diverging", "logs-agree"),
         (Kind.DRILL_TRUNCATIONS, "divergence-by-offset", "(log-matching|isr-complete)"),  # whichever is looked at first
+        (Kind.DRILL_LOST_TAILS, "producers-not-told", "not clean"),
         (Kind.DRILL_FORGETTING, "fetcher-lost-unsaid", "not converged"),
     ],
 )
