@@ -93,9 +93,14 @@ class _Drills(Scripts):
         yield lambda: bool(kept)
         yield lambda: bool(again)
         yield 0.1  # in which that is acknowledged
+        apart = undone.enter_context(ExitStack())
+        for follower in led.followers:
+            apart.enter_context(self._apart(follower, leader))
+        yield lambda: self._end(leader, partition) > self._high_watermark(leader, partition)  # some producer waits
         self._stage.told.recreating(name)
         Deletion(self._world, name, topic_id, by_marker=False, anew=shapes[name])
         yield lambda: self._world.topic_id(name) not in (None, topic_id)
+        apart.close()
         yield lambda: any(self._leads(each, partition) for each in self._world.hosts)
         if not self._leads(leader, partition):
             self._expire(*(each for each in self._replicas(partition) if each != leader))
