@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import select
 import sys
 import tempfile
@@ -31,6 +32,11 @@ _PYSPARKS_ERRORS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 """Loggers of PySpark's that tell of errors with Java's whole stack, beside raising them."""
 _QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:MetaspaceSize=256m"
 """Most of a job over a small history is classes and code that run once: 25 s of CPU less of 55."""
+_COLLECTOR = "-XX:+UseParallelGC"
+"""A tenth less CPU: nobody waits for a pause. Java does not start where another collector is named too."""
+_COLLECTORS = re.compile(r"-XX:\+Use\w*GC\b")
+_JAVA_ENVIRONMENT = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
+"""Where options of every Java come from."""
 _LOOK_S = 0.3
 """How often progress looks at the tasks."""
 
@@ -61,8 +67,10 @@ def spark_options(command: Callable[..., object]) -> Callable[..., object]:
 
 
 def quickly(choice: SparkChoice) -> SparkChoice:
-    """The same for a job of many small plans: the driver's Java is as _QUICK_JAVA says, unless it was given options."""
-    return SparkChoice(choice.master, {"spark.driver.extraJavaOptions": _QUICK_JAVA, **choice.settings})
+    """The same for a job of many small plans: the driver's Java is a quick one, unless it was given options."""
+    is_chosen = any(_COLLECTORS.search(os.environ.get(name, "")) for name in _JAVA_ENVIRONMENT)
+    java = _QUICK_JAVA if is_chosen else f"{_QUICK_JAVA} {_COLLECTOR}"
+    return SparkChoice(choice.master, {"spark.driver.extraJavaOptions": java, **choice.settings})
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from regency.cli.main import cli
-from regency.cli.pipeline.spark import _QUICK_JAVA, SparkChoice, job_session, quickly, spark_options
+from regency.cli.pipeline.spark import _COLLECTOR, _QUICK_JAVA, SparkChoice, job_session, quickly, spark_options
 from regency.cli.pipeline.spark_settings import blamed
 from regency.pipeline.session import SparkMissing
 
@@ -45,9 +45,16 @@ def test_master_and_settings_reach_the_job() -> None:
     assert invoke(*words) == (0, "spark://h:7077 {'spark.a': 'b=c', 'spark.d': ''}\n")
 
 
-def test_options_of_java_that_were_given_are_the_only_ones() -> None:
+@pytest.mark.parametrize(
+    ("of_every_java", "quick"),
+    [("", f"{_QUICK_JAVA} {_COLLECTOR}"), ("-Xmx1g -XX:+UseSerialGC", _QUICK_JAVA)],
+)
+def test_options_of_java_that_were_given_are_the_only_ones(
+    of_every_java: str, quick: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", of_every_java)
     key = "spark.driver.extraJavaOptions"
-    assert quickly(SparkChoice("local", {"spark.a": "b"})).settings == {"spark.a": "b", key: _QUICK_JAVA}
+    assert quickly(SparkChoice("local", {"spark.a": "b"})).settings == {"spark.a": "b", key: quick}
     assert quickly(SparkChoice("local", {key: ""})).settings == {key: ""}
 
 
