@@ -4,7 +4,8 @@
 
 The history is of brokers that die and come back, one after another: each takes the leadership of its partitions and its
 place in their ISRs with it, and gets them back; every tenth time it is the broker that rules. Each size is a command of
-its own on two cores, the start of Python, Java and Spark included; CPU is that of all its processes.
+its own on two cores, the start of Python, Java and Spark included; CPU is that of the command and of Java, without the
+Python of tasks, which outlives Java by a moment and is waited for by none of both.
 """
 
 from __future__ import annotations
