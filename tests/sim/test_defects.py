@@ -55,6 +55,15 @@ def test_a_seed_that_fails_without_the_defect_catches_nothing(
     assert told.count("to see it: ./dev sim --profile deep --seed 2 --seeds 1 --trace --unreconciled") == 1
 
 
+def test_what_takes_other_arguments_than_production_cannot_be_planted() -> None:
+    owner = SimpleNamespace(elect=lambda isr, online, unsure=(), *, forced: None)
+    with pytest.raises(TypeError):
+        Patch().set(owner, "elect", lambda isr, online, *, forced: None)
+    with pytest.raises(TypeError):
+        Patch().set(owner, "elect", lambda isr, online, unsure: None)
+    Patch().set(owner, "elect", lambda *arguments, **others: None)
+
+
 def test_a_defect_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     undone: list[tuple[object, str, object]] = []
     undo = Patch.undo

@@ -17,11 +17,17 @@ class Patch:
     def set(self, owner: object, name: str, value: object) -> None:
         """Replace an attribute that is there, of a class where it is defined: the class itself or one of its bases.
 
-        Raises AttributeError where production code has none of this name.
+        Raises AttributeError where production code has none of this name; TypeError where it is a function, and the
+        value cannot be called with all that this takes.
         """
         if isinstance(owner, type):
             owner = next((each for each in owner.__mro__ if name in vars(each)), owner)
         before = inspect.getattr_static(owner, name) if isinstance(owner, type) else getattr(owner, name)
+        if inspect.isfunction(before) and inspect.isfunction(value):
+            wanted = inspect.signature(before).parameters.values()
+            by_name = {each.name: each for each in wanted if each.kind is each.KEYWORD_ONLY}
+            variable = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
+            inspect.signature(value).bind(*(each for each in wanted if each.kind not in variable), **by_name)
         self._before.append((owner, name, before))
         setattr(owner, name, value)
 
