@@ -23,11 +23,17 @@ class LogStorageError(RegencyError):
 
 
 class LogBusy(LogStorageError):
-    """The process or its machine has no descriptor or no memory to spare, or an index is built anew. The directory
-    works, and what was asked for was not done: it may be asked for again.
+    """The process or its machine has no descriptor or no memory to spare. The directory works, and what was asked for
+    was not done: it may be asked for again.
     """
 
     code = "log_busy"
+
+
+class IndexInDoubt(LogBusy):
+    """An index of one log is built anew; other logs are not concerned. What needs it may be asked for in a moment."""
+
+    code = "index_in_doubt"
 
 
 class LogDamaged(LogStorageError):

@@ -11,7 +11,7 @@ from regency.broker_agent.log.background import BackgroundSync, Trash
 from regency.broker_agent.log.batch_check import EpochSpan
 from regency.broker_agent.log.damage import CorruptFile, KnownDamage
 from regency.broker_agent.log.disk import Disk
-from regency.broker_agent.log.errors import LogBusy, LogDamaged
+from regency.broker_agent.log.errors import IndexInDoubt, LogDamaged
 from regency.broker_agent.log.file_names import SNAPSHOT, offset_file
 from regency.broker_agent.log.flusher import LogFlusher
 from regency.broker_agent.log.index_building import IndexBuilding
@@ -396,13 +396,15 @@ class LogCore:
         return LogDamaged(self.directory, str(flaw))
 
     def _doubted(self, segment: Segment, why: str) -> None:
-        """Have the worker walk over a segment whose indexes do not fit. Raises LogBusy until that is done, OSError."""
+        """Have the worker walk over a segment whose indexes do not fit. Raises IndexInDoubt until that is done, OSError."""
         if segment not in self._buildings:
             self._buildings[segment] = IndexBuilding(segment, why)
             self._build_indexes(self._buildings[segment])
         if segment in self._buildings:
             hint = "Ask again in a moment: the segment is read from its beginning to its end."
-            raise LogBusy(self.directory, f"the indexes of {segment.log.path.name} are built anew: {why}", hint=hint)
+            raise IndexInDoubt(
+                self.directory, f"the indexes of {segment.log.path.name} are built anew: {why}", hint=hint
+            )
 
     def _build_indexes(self, building: IndexBuilding) -> None:
         segment, cuts = building.segment, self._segments.cuts

@@ -17,7 +17,7 @@ from regency.broker_agent.log.background import BackgroundSync, Trash
 from regency.broker_agent.log.continuity import Continuity, are_whole
 from regency.broker_agent.log.directory_logs import DirectoryLogs
 from regency.broker_agent.log.disk import Disk, OsDisk
-from regency.broker_agent.log.errors import LogBusy, LogDamaged, LogStorageError
+from regency.broker_agent.log.errors import IndexInDoubt, LogBusy, LogDamaged, LogStorageError
 from regency.broker_agent.log.file_names import DirectoryKind, aside_name
 from regency.broker_agent.log.future_logs import FutureLogs
 from regency.broker_agent.log.log_core import LogServices
@@ -430,6 +430,8 @@ class LogManager:
             work()
         except LogDamaged as error:
             logger.warning("nothing is tidied up in a damaged log: %s", error)
+        except IndexInDoubt:
+            pass  # of this log alone
         except LogStorageError:
             return False
         return True

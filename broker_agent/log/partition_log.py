@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
@@ -21,6 +21,7 @@ from regency.broker_agent.log.damage import CorruptFile
 from regency.broker_agent.log.errors import (
     CheckpointMalformed,
     CutNotPrepared,
+    IndexInDoubt,
     LogDamaged,
     OffsetOutOfRange,
     RecordsRejected,
@@ -36,6 +37,7 @@ from regency.broker_agent.log.producer_snapshots import (
 from regency.broker_agent.log.producer_state import ProducerStates
 from regency.broker_agent.log.results import AppendInfo, LogPosition, ReadInfo
 from regency.broker_agent.log.retention import SegmentFacts, expired_segments
+from regency.broker_agent.log.segment import Segment
 from regency.broker_agent.log.time_lookup import TimestampAndOffset, find_greatest, find_timestamp
 from regency.broker_agent.replication.api import EpochEndOffset
 from regency.broker_agent.steps import Steps
@@ -334,8 +336,7 @@ class PartitionLog(LogCore):
                 facts, self.config, log_start=self._log_start, high_watermark=self._high_watermark, now_ms=now_ms
             )
             deciding = islice(self._segments, expired.segments + 1)  # they, and the one that ends them
-            checked_now = [segment for segment in deciding if segment.check_greatest_timestamp()]
-            if not checked_now:
+            if not self._check_greatest_timestamps(deciding):
                 break
         if not expired.segments:
             return 0
@@ -352,6 +353,19 @@ class PartitionLog(LogCore):
             "%s: %d segments expired, it starts at %d: %s", self.topic_partition, expired.segments, start, expired.why
         )
         return expired.segments
+
+    def _check_greatest_timestamps(self, segments: Iterable[Segment]) -> bool:
+        """Whether any was not checked before. Raises IndexInDoubt where some cannot be yet, once all others are."""
+        doubt: IndexInDoubt | None = None
+        checked_now = False
+        for segment in segments:
+            try:
+                checked_now = segment.check_greatest_timestamp() or checked_now
+            except IndexInDoubt as error:
+                doubt = error
+        if doubt is not None:
+            raise doubt
+        return checked_now
 
     @_on_disk
     def roll(self) -> None:

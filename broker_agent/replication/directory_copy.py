@@ -20,6 +20,8 @@ class DirectoryCopy:
         self.future = future
         self.waits = False
         """Whether what was copied is on its way to the disk; whoever sent it there says when that is over."""
+        self.busy_until_ms = 0
+        """When to go on where a log was busy; monotonic."""
         self.is_prepared = False
         """Whether it was on the disk, all of it, when it was level the last time."""
 

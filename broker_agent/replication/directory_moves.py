@@ -28,6 +28,8 @@ logger = logging.getLogger(__name__)
 _SLICE_BYTES = 256 * 1024
 """Copied in one go, unless one batch is larger: a millisecond or less of the data loop's time from the page cache."""
 _PAUSE_MS = 1
+_BUSY_MS = 100
+"""Before a log that was busy is asked again."""
 
 
 class DirectoryMoves:
@@ -133,11 +135,12 @@ class DirectoryMoves:
             self._hosting.wake_by(due_ms)
             return
         name = self._next()
-        if name is None:
-            return
-        self._began_ms, self._size = now_ms, self._advance(name)
-        if self._next() is not None:
+        if name is not None:
+            self._began_ms, self._size = now_ms, self._advance(name)
+        if name is not None and self._next() is not None:
             self._hosting.wake_by(self._due_ms())
+        elif busy := [copy.busy_until_ms for copy in self._copies.values() if copy.busy_until_ms > now_ms]:
+            self._hosting.wake_by(min(busy))
 
     def _next(self) -> TopicPartition | None:
         """Whom to copy: one to be swapped, the one begun, or the first by name; none while all wait for something."""
@@ -160,7 +163,7 @@ class DirectoryMoves:
             and self._logs.get(name) is partition.log
             and name in self._logs.futures.all()
             and name not in self.failed
-            and (copy is None or not copy.waits)
+            and (copy is None or not (copy.waits or copy.busy_until_ms > self._hosting.clock.monotonic_ms()))
         )
 
     def _is_under_way(self, name: TopicPartition, copy: DirectoryCopy) -> bool:
@@ -182,8 +185,8 @@ class DirectoryMoves:
             self._logs.futures.settle(name, partial(self._prepared, copy, holds=False))
         except (RecordsRejected, OffsetOutOfRange) as error:
             self._give_up(name, str(error))
-        except LogBusy:
-            copy.waits = False  # the next slice tries again
+        except LogBusy:  # by chance for seconds, and others may be copied meanwhile
+            copy.waits, copy.busy_until_ms = False, self._hosting.clock.monotonic_ms() + _BUSY_MS
         except LogStorageError as error:
             if self._is_under_way(name, copy):  # else a directory failed, of which everybody is told
                 self._give_up(name, str(error))

@@ -321,17 +321,21 @@ def test_a_loss_that_is_excused_is_none(judged: Judged, plant: Callable[[Judged]
 
 @pytest.mark.parametrize(
     ("askable", "silent", "excused"),
-    [((2, 3), (), False), ((2, 3), (3,), True), ((2, 3), (2,), True), ((2,), (), True), (None, (), False)],
+    [("both", "", False), ("both", "other", True), ("both", "leader", True), ("leader", "", True), ("", "", False)],
 )
-def test_a_leader_lacks_nothing_that_one_had_who_could_be_asked(judged: Judged, askable, silent, excused) -> None:
+@pytest.mark.parametrize(("leader", "other"), [(2, 3), (3, 2)])
+def test_a_leader_lacks_nothing_that_one_had_who_could_be_asked(
+    judged: Judged, leader: int, other: int, askable: str, silent: str, excused: bool
+) -> None:
     cluster = judged.cluster
     cluster.crash(1)
-    cut_behind(judged, 2, 2)
-    judged.facts.lossy_crash(BrokerId(2))
-    cluster.decide(2, [2])
-    judged.facts.of(TP).askable = askable and frozenset(map(BrokerId, askable))
-    for broker in silent:
-        judged.facts.left_unanswered(BrokerId(broker), 0)
+    cut_behind(judged, leader, 2)
+    judged.facts.lossy_crash(BrokerId(leader))
+    cluster.decide(leader, [leader])
+    could_be = {"both": frozenset({BrokerId(2), BrokerId(3)}), "leader": frozenset({BrokerId(leader)}), "": None}
+    judged.facts.of(TP).askable = could_be[askable]
+    if silent:
+        judged.facts.left_unanswered(BrokerId(leader if silent == "leader" else other), 0)
     cluster.sever(2, 3)
     cluster.tell()
     if excused:

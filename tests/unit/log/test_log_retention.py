@@ -10,6 +10,7 @@ from regency.broker_agent.log.disk import OsDisk
 from regency.broker_agent.log.errors import OffsetOutOfRange
 from regency.broker_agent.log.retention import SegmentFacts, expired_segments
 from regency.broker_agent.steps import at_once
+from regency.model.ids import TopicPartition
 from regency.model.log_config import LogConfig
 
 NOW = 1_700_000_000_000
@@ -292,3 +293,37 @@ def test_log_append_time_is_the_timestamp_of_every_record(disk, batch):
     log = disk.log()
     log.append_as_leader(batch(1, 2), 0, NOW)
     assert at_once(log.offset_for_timestamp(NOW - 5, 2)) == (NOW, 0, 0)
+
+
+def test_logs_whose_indexes_are_built_anew_hold_up_no_others_and_all_are_at_once(disk, batch):
+    disk.config = LogConfig(index_interval_bytes=5 * len(batch(NOW)))
+    names = [TopicPartition("flights", number) for number in range(3)]
+    for name in names:
+        log = disk.log(name)
+        for number in range(90):
+            if number in (30, 60):
+                log.roll()
+            log.append_as_leader(batch(NOW + number), 0, NOW)
+    directories = [disk.manager.get(name).directory for name in names[:2]]
+    disk.manager.close()
+    for directory in directories:
+        for base in (0, 30):
+            path = directory / f"{base:020d}.timeindex"
+            content = bytearray(path.read_bytes())
+            content[-12 + 7] ^= 1  # of a clean log, the last entries are not looked at when it is opened
+            path.write_bytes(content)
+    logs = disk.open()
+    disk.worker.inline = False
+    for name in names:
+        log = logs.get(name)
+        log.set_high_watermark(log.log_end_offset)
+        log.config = LogConfig(retention_ms=1)
+
+    def starts_after_a_round():
+        disk.clock.advance(300_000)
+        at_once(logs.run_retention(NOW + 10**10))
+        return [logs.get(name).log_start_offset for name in names]
+
+    assert starts_after_a_round() == [0, 0, 90]
+    disk.worker.run()
+    assert starts_after_a_round() == [90, 90, 90]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+from itertools import pairwise
 
 import pytest
 
+from regency.broker_agent.log.errors import IndexInDoubt
 from regency.broker_agent.replication.rules import Role
 from regency.model.ids import BrokerId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
@@ -119,6 +121,33 @@ def test_one_partition_is_copied_at_a_time_in_the_order_of_their_names(moving) -
             break
     assert copied == [(TP,), (NEXT,)]
     assert {name: broker.log(name).home.path for name in targets} == targets
+
+
+def test_one_whose_log_is_busy_is_asked_again_a_while_later_and_others_are_copied_meanwhile(
+    moving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    also_lead(moving)
+    broker = moving[1]
+    targets = {name: broker.other_dir(name) for name in (NEXT, TP)}
+    log, asked = broker.log(TP), list[int]()
+    read = log.read
+
+    def busy(*arguments, **others):
+        asked.append(moving.clock.monotonic_ms())
+        if len(asked) <= 5:
+            raise IndexInDoubt(log.directory, "an index is built anew")
+        return read(*arguments, **others)
+
+    monkeypatch.setattr(log, "read", busy)
+    for name, target in targets.items():
+        broker.move(target, name)
+    for _ in range(300):
+        moving.advance(1, step=1)
+    assert broker.log(NEXT).home.path == targets[NEXT], "it is not held up"
+    assert broker.log(TP).home.path != targets[TP]
+    moving.advance(1_000, step=1)
+    assert broker.log(TP).home.path == targets[TP]
+    assert all(later - earlier >= 100 for earlier, later in pairwise(asked[:6]))
 
 
 @pytest.mark.parametrize("trouble", ["a damaged batch", "a failed directory"])

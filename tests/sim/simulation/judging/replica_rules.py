@@ -322,17 +322,19 @@ class ReplicaRules:
         facts, since_us = self._facts.of(name), self._zookeeper.now_us() - ASKED_WITHIN_US
         if facts.askable is None:
             return False
+        told: list[tuple[BrokerId, PartitionLog]] = []
         for broker in sorted(facts.askable):
             agent = self._world.agents.get(broker)
             if agent is None or agent.logs is None or not agent.process.alive or agent.leaving:
                 continue
             log = agent.logs.get(name)
-            if self._facts.was_silent(broker, since_us):
-                if log is leading.log:
-                    return True  # who does not tell how far its log goes leads as the last that was in sync
-                continue
             if log is None or log.topic_id != leading.topic_id or log.home.failure is not None:
                 continue
+            if not self._facts.was_silent(broker, since_us):
+                told.append((broker, log))
+            elif log is leading.log:
+                return True  # who does not tell how far its log goes leads as the last that was in sync
+        for broker, log in told:
             if digest.is_same(dict(LogCursor(broker, log, self._peek).read_to(log.log_end_offset)).get(offset)):
                 return False
         return True
