@@ -396,7 +396,7 @@ class LogCore:
         return LogDamaged(self.directory, str(flaw))
 
     def _doubted(self, segment: Segment, why: str) -> None:
-        """Have the worker walk over a segment whose indexes do not fit. Raises IndexInDoubt until it has, and OSError."""
+        """Have the worker walk over a segment whose indexes do not fit. Raises IndexInDoubt until it has; OSError."""
         if segment not in self._buildings:
             self._buildings[segment] = IndexBuilding(segment, why)
             self._build_indexes(self._buildings[segment])

@@ -266,7 +266,7 @@ class ControlPath:
         if held_id not in (ZERO_TOPIC_ID, stop.topic_id):
             return ErrorCode.INCONSISTENT_TOPIC_ID
         if partition is None:
-            out_of_reach = stop.delete and log is None and self._may_be_offline(stop.topic_partition)
+            out_of_reach = stop.delete and log is None and self._hosting.may_be_offline(stop.topic_partition)
             return ErrorCode.KAFKA_STORAGE_ERROR if out_of_reach else ErrorCode.NONE
         if partition.role is Role.OFFLINE and stop.delete:
             return ErrorCode.KAFKA_STORAGE_ERROR
@@ -274,11 +274,6 @@ class ControlPath:
         if not unchecked and stop.leader_epoch < partition.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         return ErrorCode.NONE
-
-    def _may_be_offline(self, name: TopicPartition) -> bool:
-        """Whether a log that is not here may be in a directory that is offline."""
-        hosting = self._hosting
-        return name in hosting.homeless or (bool(hosting.logs.offline_dirs) and name not in hosting.deleted)
 
     def _stop(self, stop: StopPartition) -> ErrorCode:
         hosting = self._hosting

@@ -76,6 +76,10 @@ class Hosting:
         if count > 1:
             self._names[partition.topic_id] = (name, count - 1)
 
+    def may_be_offline(self, name: TopicPartition) -> bool:
+        """Whether a log that is not here may be in a directory that is offline."""
+        return name in self.homeless or (bool(self.logs.offline_dirs) and name not in self.deleted)
+
     def topic_name(self, topic_id: TopicId) -> str | None:
         """Name of a topic by its id, if a partition of it is hosted here: known before any metadata says so."""
         held = self._names.get(topic_id)

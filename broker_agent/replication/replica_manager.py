@@ -218,13 +218,13 @@ class ReplicaManager:
         return [_described(held[name], self._reported_role(held[name])) for name in wanted]
 
     def describe_logs(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, ReplicaDescription | None]:
-        """How far these logs go, also those not hosted yet; None for one that is hosted and out of reach."""
+        """How far these logs go, also those not hosted yet; None for one that is, or may be, out of reach."""
         described: dict[TopicPartition, ReplicaDescription | None] = {}
         for name in tps:
             partition = self._hosting.partitions.get(name)
             log = self._hosting.logs.get(name)
             if log is None:
-                if partition is not None or name in self._hosting.homeless:
+                if partition is not None or self._hosting.may_be_offline(name):
                     described[name] = None
             elif partition is not None:
                 offline = partition.role is Role.OFFLINE

@@ -231,12 +231,15 @@ class World:
                 agent.process.on_death(partial(self._start_again, broker))
             self.start_agent(broker)
 
-    def holds(self, host: Host, topic: str) -> bool:
-        """Whether a live agent has partitions of a topic, whichever of that name."""
+    def holds(self, host: Host, topic: str, topic_id: TopicId | None = None) -> bool:
+        """Whether a live agent has partitions of a topic; without id, of whichever of that name."""
         agent = host.agent
         if agent is None or not agent.process.alive or agent.replicas is None:
             return False
-        return any(partition.topic == topic for partition in agent.replicas.partitions)
+        return any(
+            name.topic == topic and topic_id in (None, partition.topic_id)
+            for name, partition in agent.replicas.partitions.items()
+        )
 
     def topic_id(self, name: str) -> TopicId | None:
         """The id of a topic in ZooKeeper; None where it has none."""

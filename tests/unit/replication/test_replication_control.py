@@ -262,11 +262,13 @@ def test_a_partition_that_finds_no_directory_is_refused_and_not_deleted(cluster,
     assert cluster[1].produce("a")[0].error is ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def test_a_log_that_may_be_in_a_failed_directory_is_not_called_deleted(cluster, monkeypatch) -> None:
+def test_a_log_that_may_be_in_a_failed_directory_is_not_called_deleted_or_absent(cluster, monkeypatch) -> None:
     # StopReplicaRequestTest: what was deleted before is answered NONE again.
     state = cluster.lead(1)
     elsewhere = cluster.decide(1, partition=TopicPartition("flights", 1))
+    assert cluster[1].manager.describe_logs([elsewhere.topic_partition]) == {}
     monkeypatch.setattr(type(cluster[1].logs), "offline_dirs", property(lambda _: (Path("/failed"),)))
+    assert cluster[1].manager.describe_logs([elsewhere.topic_partition]) == {elsewhere.topic_partition: None}
     for _ in range(2):
         answers = cluster[1].manager.stop_replicas([stop(state, delete=True), stop(elsewhere, delete=True)])
         errors = [answers[each.topic_partition].error for each in (state, elsewhere)]

@@ -9,7 +9,7 @@ from typing import Final
 from regency.model import znode_paths as paths
 from regency.model import znodes
 from regency.model.facts import ReplicaAssignment, TopicAssignment
-from regency.model.ids import BrokerId, TopicPartition, ZkVersion
+from regency.model.ids import BrokerId, TopicId, TopicPartition, ZkVersion
 from simulation.admin import Admin
 from simulation.deletions import Deletion
 from simulation.faults.plan import SECOND_US, Fault, Kind
@@ -23,6 +23,8 @@ Settings = tuple[tuple[str, tuple[str, ...]], ...]
 
 RESTART_US: Final = SECOND_US // 5
 LOOK_US: Final = SECOND_US // 2
+LATEST_LOOKS: Final = 20
+"""Longer than a request is under way."""
 
 TOPIC_SETTINGS: Final[Settings] = (
     ("segment.bytes", ("300", "1000", "100000")),
@@ -104,24 +106,35 @@ class _AdminFaults:
         self._remove(paths.topic(name))
         factor = len(next(iter(topic.partitions.values())).replicas)
         anew = {number: self._replicas(factor, chance) for number in topic.partitions}
-        self._write_when_forgotten(TopicAssignment(name, anew, None, ZkVersion(0), 0))
+        self._write_when_forgotten(TopicAssignment(name, anew, None, ZkVersion(0), 0), topic.topic_id)
 
-    def _write_when_forgotten(self, topic: TopicAssignment) -> None:
+    def _write_when_forgotten(self, topic: TopicAssignment, former: TopicId) -> None:
         """Restart whoever still has the topic before, and look again; also when everything has been healed."""
-        holders = [each for each in self._world.hosts.values() if self._world.holds(each, topic.topic)]
-        if not holders:
+        if self._restarted(topic.topic):
+            self._world.scheduler.at(LOOK_US, partial(self._write_when_forgotten, topic, former))
+        else:
             self._write_topic(topic)
-            return
+            self._restart_late(topic.topic, former, LATEST_LOOKS)
+
+    def _restart_late(self, name: str, former: TopicId, looks: int) -> None:
+        """Restart who gets what was on its way when nobody had the topic before: nothing else would tell it."""
+        self._restarted(name, former)
+        if looks:
+            self._world.scheduler.at(LOOK_US, partial(self._restart_late, name, former, looks - 1))
+
+    def _restarted(self, name: str, topic_id: TopicId | None = None) -> bool:
+        """Restart whoever holds the topic; whether anybody does."""
+        holders = [each for each in self._world.hosts.values() if self._world.holds(each, name, topic_id)]
         for holder in holders:
             process = holder.agent_process
             if process is not None and not process.paused:
-                self._stage.note(holder.name, "is restarted: it holds %s, which is gone", topic.topic)
+                self._stage.note(holder.name, "is restarted: it holds %s, which is gone", name)
                 self._stage.die(holder, lossy=False)
                 start = self._stage.keep_down(holder)
                 if self._stage.closed:
                     start = partial(self._world.start_agent, holder.broker)
                 self._world.scheduler.at(RESTART_US, start)
-        self._world.scheduler.at(LOOK_US, partial(self._write_when_forgotten, topic))
+        return bool(holders)
 
     def delete_topic(self, fault: Fault, host: Host) -> None:
         """A client or another tool deletes a topic; as soon as it is gone, a client creates it again.
