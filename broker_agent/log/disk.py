@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from regency.model.record_batch import Buffer
-from regency.runtime.descriptors import limit
+from regency.runtime.descriptors import is_shortage, limit
 
 T = TypeVar("T")
 
@@ -80,7 +80,7 @@ class Disk(Protocol):
         ...
 
     def sync(self, fd: int) -> None:
-        """Wait until the file's content will last."""
+        """Wait until the file's content will last. No error is a shortage here: what failed once is not tried again."""
         ...
 
     def size(self, fd: int) -> int:
@@ -215,7 +215,7 @@ class OsDisk:
 
     def sync(self, fd: int) -> None:
         """As the port says."""
-        os.fsync(fd)
+        _sync(fd)
 
     def size(self, fd: int) -> int:
         """As the port says."""
@@ -233,7 +233,7 @@ class OsDisk:
         """As the port says."""
         fd = self._taken(lambda: os.open(path, os.O_RDONLY | os.O_CLOEXEC))
         try:
-            os.fsync(fd)
+            _sync(fd)
         finally:
             self.close(fd)
 
@@ -313,3 +313,13 @@ class OsDisk:
                 except IndexError:
                     raise error from None
                 os.close(spare)
+
+
+def _sync(fd: int) -> None:
+    """One that fails for want of memory is no shortage: the next may succeed without what the kernel did not write."""
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        if is_shortage(error):
+            raise OSError(errno.EIO, f"a sync failed: {error.strerror}") from error
+        raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -60,21 +61,33 @@ class LogFlusher:
         self._last_flush_ms = clock.monotonic_ms()
         epochs.on_written = self._epochs_written
 
-    def flush(self, log_end: Offset) -> None:
-        """Sync everything below `log_end` before returning. Raises OSError."""
+    def flush(self, log_end: Offset, write: Callable[[], None] | None = None) -> None:
+        """Sync everything below `log_end` before returning; `write` has yet to write some of it, to the newest segment.
+
+        Whatever takes a descriptor comes before: where there is none, nothing has been written. Raises OSError.
+        """
         began_ms = self._clock.monotonic_ms()
         is_needed = self.recovery_point < log_end or self._cut_before is not None
         segments = self._unsynced_segments() if is_needed else []
-        names = self._unsynced_names(segments)
         if self._epochs_unsynced:
             with suppress(FileNotFoundError):  # there has been no epoch yet
                 self._disk.sync_path(self._epochs.path)
         crash_point("log.flush.before_data")
-        for file in _files(segments):
+        newest = _files(segments[-1:])
+        for file in _files(segments[:-1]):
             file.sync()
+        for file in newest:
+            file.fileno()
         crash_point("log.flush.before_directory")
-        for directory in names:
+        for directory in self._unsynced_names(segments):
             self._disk.sync_path(directory)
+        if write is not None:
+            if not all(file.is_open for file in newest):
+                raise OSError(errno.EMFILE, "no descriptors for a segment and its indexes", str(newest[0].path))
+            write()
+        crash_point("log.flush.before_newest")
+        for file in newest:
+            file.sync()
         crash_point("log.flush.before_recovery_point")
         self.synced(log_end)
         if is_needed:

@@ -224,19 +224,23 @@ class LogCore:
                 self._producers.update(header)
             self._log_end = group[-1][1].next_offset
             begin = stop
-        if self._log_end - self.recovery_point >= self.config.flush_messages:
-            crash_point("log.append.before_flush")
-            self._flusher.flush(self._log_end)
 
     def _append(self, segment: Segment, data: Buffer, group: Sequence[tuple[int, BatchHeader]]) -> None:
-        """Append one group, its epochs first; where that fails, no epoch is known of what is not there."""
+        """Append one group, its epochs first; where that fails, no epoch is known of what is not there.
+
+        What flush.messages wants synced is, before it counts: by the log end, the producers, the high watermark.
+        """
+        end = group[-1][1].next_offset
         before: Sequence[tuple[LeaderEpoch, Offset]] | None = None
         try:
             for _, header in group:
                 if header.leader_epoch != self._epochs.latest and header.leader_epoch >= 0:
                     before = self._epochs.entries if before is None else before
                     self._epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
-            segment.append(data, group)
+            if end - self.recovery_point >= self.config.flush_messages:
+                self._flusher.flush(end, lambda: segment.append(data, group))
+            else:
+                segment.append(data, group)
         except OSError:
             if before is not None:
                 self._epochs.put_back(before)

@@ -70,6 +70,11 @@ class LogFile:
         self._disk = pool.disk
         self._fd = -1
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it can be read, written and synced without another descriptor."""
+        return self._fd >= 0
+
     def fileno(self) -> int:
         """The descriptor, opened if need be; valid until another file of the pool is opened."""
         fd = self._fd

@@ -2,8 +2,8 @@
 
 Only flushes, syncs and removals leave the data loop, through the worker, by path or on renamed
 files. An I/O error fails the whole log directory: the call raises LogStorageError, and so does every later one. Lack of
-descriptors or memory, or of an index that fits, raises LogBusy, which is one too: nothing was appended then, and the
-call may be repeated.
+descriptors or memory, or of an index that fits, raises LogBusy, which is one too: nothing was appended then, but for
+the first of a follower's batches, up to the log end and synced as flush.messages says; the call may be repeated.
 """
 
 from __future__ import annotations

@@ -202,16 +202,6 @@ def test_the_name_of_a_new_segment_is_synced_before_the_recovery_point_passes_it
     assert (synced, log.recovery_point) == ([log.directory] * 3, 3)
 
 
-def test_flush_messages_syncs_within_the_append(disk, batch):
-    disk.config = LogConfig(flush_messages=3)
-    log = disk.log()
-    points = []
-    for _ in range(4):
-        log.append_as_leader(batch(1), 0, NOW)
-        points.append(log.recovery_point)
-    assert points == [0, 0, 3, 3]
-
-
 def test_flush_ms_syncs_when_it_has_passed(disk, batch):
     disk.config = LogConfig(flush_ms=1000)
     log = disk.log()

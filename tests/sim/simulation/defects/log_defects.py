@@ -62,7 +62,8 @@ def _shortages_fail(patch: Patch) -> None:
 
 
 def _never_synced(patch: Patch) -> None:
-    patch.edit(LogFlusher, "flush", ("file.sync()", "pass"))
+    older, newest = "in _files(segments[:-1]):\n        ", "in newest:\n        "
+    patch.edit(LogFlusher, "flush", *((f"{files}file.sync()", f"{files}pass") for files in (older, newest)))
     patch.edit(flusher, "_sync", ("disk.sync_path(file.path)", "pass"))
 
 
