@@ -149,7 +149,8 @@ class LogFile:
     def twin(self) -> LogFile:
         """The same file, open, with a descriptor of its own that another thread may use. Raises OSError."""
         twin = LogFile(self.path, OpenFiles(MIN_LIMIT, self._disk))
-        twin.fileno()
+        twin._fd = self._open()  # room is made in this one's pool
+        twin._pool.opened(twin)
         return twin
 
     def in_memory(self) -> LogFile:
