@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Concatenate, NamedTuple, ParamSpec
 from uuid import UUID
 
 from regency.broker_agent.log.background import BackgroundSync, Trash
@@ -30,6 +32,7 @@ from regency.model.crash_points import crash_point
 from regency.model.ids import NO_LEADER_EPOCH, UNKNOWN_OFFSET, LeaderEpoch, Offset, TopicId, TopicPartition
 from regency.model.log_config import LogConfig
 from regency.model.record_batch import BatchHeader, Buffer
+from regency.runtime.descriptors import is_shortage
 from regency.runtime.metrics.recent import RecentTimes
 
 
@@ -87,6 +90,23 @@ class Unsettled(NamedTuple):
 
 
 SETTLED = Unsettled()
+
+P = ParamSpec("P")
+
+
+def _in_one(step: Callable[Concatenate[LogCore, P], None]) -> Callable[Concatenate[LogCore, P], None]:
+    """Have any error count as an I/O error, by which the directory fails: nothing may be written behind half a step."""
+
+    @functools.wraps(step)
+    def whole(self: LogCore, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            step(self, *args, **kwargs)
+        except OSError:
+            raise
+        except Exception as error:
+            raise OSError(errno.EIO, f"a change is half done: {error!r}", str(self.directory)) from error
+
+    return whole
 
 
 class LogCore:
@@ -220,9 +240,6 @@ class LogCore:
                 batches[begin:stop] if not first_at else [(at - first_at, header) for at, header in batches[begin:stop]]
             )
             self._append(segment, view[first_at:end_at], group)
-            for _, header in group:
-                self._producers.update(header)
-            self._log_end = group[-1][1].next_offset
             begin = stop
 
     def _append(self, segment: Segment, data: Buffer, group: Sequence[tuple[int, BatchHeader]]) -> None:
@@ -230,22 +247,35 @@ class LogCore:
 
         What flush.messages wants synced is, before it counts: by the log end, the producers, the high watermark.
         """
-        end = group[-1][1].next_offset
         before: Sequence[tuple[LeaderEpoch, Offset]] | None = None
         try:
             for _, header in group:
                 if header.leader_epoch != self._epochs.latest and header.leader_epoch >= 0:
                     before = self._epochs.entries if before is None else before
                     self._epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
-            if end - self.recovery_point >= self.config.flush_messages:
-                self._flusher.flush(end, lambda: segment.append(data, group))
-            else:
-                segment.append(data, group)
-        except OSError:
+            self._append_and_count(segment, data, group)
+        except Exception:
             if before is not None:
                 self._epochs.put_back(before)
                 self._unsettle(names=True, epochs=True)  # the file follows before anything is appended
             raise
+
+    @_in_one
+    def _append_and_count(self, segment: Segment, data: Buffer, group: Sequence[tuple[int, BatchHeader]]) -> None:
+        end, size = group[-1][1].next_offset, segment.size
+        try:
+            if end - self.recovery_point >= self.config.flush_messages:
+                self._flusher.flush(end, lambda: segment.append(data, group))
+            else:
+                segment.append(data, group)
+        except OSError as error:
+            if segment.size > size and is_shortage(error):  # it is written, and must not count
+                raise OSError(errno.EIO, f"a batch is half appended: {error}", str(segment.log.path)) from error
+            raise
+        for _, header in group:
+            self._producers.update(header)
+        self._log_end = end
+        segment.tell_misfit()
 
     def _that_fit(self, segment: Segment, batches: Sequence[tuple[int, BatchHeader]], begin: int) -> tuple[int, int]:
         """Which batches from `begin` on go into `segment`, at least one: index and byte after the last."""
@@ -278,7 +308,7 @@ class LogCore:
         crash_point("log.roll.before_segment")
         try:
             self._segments.create(self._log_end, self.config, now_ms)
-        except OSError:
+        except Exception:
             self._flusher.names_changed()  # after a power cut the log would end where an empty segment came back
             raise
         crash_point("log.roll.before_flush")
@@ -286,6 +316,7 @@ class LogCore:
         snapshot = offset_file(self.directory, self._log_end, SNAPSHOT)
         self._flusher.flush_in_background(self._log_end, [snapshot])
 
+    @_in_one
     def _restart_at(self, offset: Offset, producers: ProducerStates | None = None) -> None:
         """Drop all files, and begin another; the log is not settled then.
 
@@ -317,6 +348,7 @@ class LogCore:
             point_lowered = self._flusher.restarts_at(offset)
             self._unsettle(names=True, producers=known, epochs=has_epochs, point=point_lowered, start=start_lowered)
 
+    @_in_one
     def _cut(self, cut: Cut) -> None:
         """Cut the files; whatever part of that is on the disk after a crash, recovery makes it one log.
 
@@ -343,7 +375,7 @@ class LogCore:
         """Forget epochs that begin where the log ends."""
         try:
             self._epochs.truncate_from_end(self._log_end)
-        except OSError:
+        except Exception:
             self._unsettle(names=True, epochs=True)  # the file follows before anything is appended
             raise
 

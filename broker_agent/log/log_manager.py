@@ -375,8 +375,8 @@ class LogManager:
             path = logs.directory.path
             try:
                 logs.close(each for each in unsynced if each.is_relative_to(path))
-            except (OSError, LogStorageError) as error:
-                logger.warning("%s is not closed cleanly and will be recovered: %s", logs.directory.path, error)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the other directories close
+                logger.warning("%s is not closed cleanly and will be recovered: %r", logs.directory.path, error)
         self._services.files.close_all()
         self._logs.clear()
         self.futures.clear()

@@ -53,8 +53,12 @@ class OffsetIndex:
         if offsets and (relative <= offsets[-1] or position <= self._positions[-1]):
             raise ValueError(f"{self._file.path}: entry ({offset}, {position}) does not come after the last")
         self._file.write(_ENTRY.pack(relative, position), len(offsets) * ENTRY_BYTES)
-        offsets.append(relative)
-        self._positions.append(position)
+        try:
+            offsets.append(relative)
+            self._positions.append(position)
+        except MemoryError:
+            self._forget()  # the file has it
+            raise
 
     def lookup(self, offset: int) -> int:
         """Where to begin looking for the batch that holds `offset`: a batch begins there, all before are lower."""

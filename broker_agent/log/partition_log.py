@@ -8,6 +8,7 @@ the first of a follower's batches, up to the log end and synced as flush.message
 
 from __future__ import annotations
 
+import errno
 import functools
 import logging
 from collections.abc import Callable, Iterable
@@ -69,6 +70,8 @@ def _on_disk(method: Callable[Concatenate[PartitionLog, P], T]) -> Callable[Conc
             return method(self, *args, **kwargs)
         except OSError as error:
             raise home.fail(error) from error
+        except MemoryError as error:
+            raise home.fail(OSError(errno.ENOMEM, "Cannot allocate memory")) from error
         except CorruptFile as error:
             raise self._damaged(error) from error
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from copy import copy
 from pathlib import Path
 
 from regency.broker_agent.log.damage import CorruptFile
+from regency.broker_agent.log.errors import LogStorageError
 from regency.broker_agent.log.file_names import DELETED, INDEX, LOG, TIME_INDEX, offset_file
 from regency.broker_agent.log.index_building import IndexBuilding
 from regency.broker_agent.log.offset_index import OffsetIndex
@@ -56,6 +58,8 @@ class Segment:
         )
         self._bytes_since_index = 0
         self._positions: dict[int, int] = {}
+        self._misfit = ""
+        """Why the last index entry could not be added; empty where it could."""
         self.on_doubt: Callable[[Segment, str], None] | None = None
         """Called where its indexes must be built anew, and why: raises unless they are then. None: done at once."""
         self.is_index_checked = False
@@ -110,7 +114,10 @@ class Segment:
         return last_offset - self.base_offset <= _MAX_RELATIVE_OFFSET
 
     def append(self, data: Buffer, batches: Sequence[tuple[int, BatchHeader]]) -> None:
-        """Write `data`, which is exactly these batches at these positions, in one call, then index it."""
+        """Write `data`, which is exactly these batches at these positions, in one call, then index it.
+
+        Where an index takes no entry the batches are there all the same; `tell_misfit` is for when they count.
+        """
         start = self.size
         self.log.write(data, start)
         crash_point("log.append.after_write")
@@ -130,7 +137,9 @@ class Segment:
         if self._bytes_since_index > self.index_interval_bytes:
             try:
                 self._add_entries(last_offset, position)
-            except OSError as error:  # the batch is written: without an entry it is only found later
+            except ValueError as error:
+                self._misfit, self._bytes_since_index = str(error), 0
+            except (OSError, MemoryError) as error:  # the batch is written: without an entry it is only found later
                 if not is_shortage(error):
                     raise
         self._bytes_since_index += header.length + OVERHEAD_BYTES
@@ -141,6 +150,13 @@ class Segment:
             if not self.times.is_full:
                 self.times.maybe_append(self.max_timestamp, self.offset_of_max_timestamp)
             self._bytes_since_index = 0
+
+    def tell_misfit(self) -> None:
+        """Have the indexes built anew where an entry did not fit: nothing waits for that."""
+        why, self._misfit = self._misfit, ""
+        if why:
+            with suppress(LogStorageError, OSError, MemoryError):
+                self._doubt_indexes(why)
 
     def reset_indexes(self) -> None:
         """Forget what is indexed, before every batch is counted in again."""
@@ -261,7 +277,7 @@ class Segment:
     def unindexed_copy(self) -> Segment:
         """The same batches with a descriptor of their own, and empty indexes in memory. Raises OSError."""
         other = copy(self)
-        other.log = self.log.twin()
+        other.log, other.is_index_checked = self.log.twin(), True
         other.offsets, other.times = self.offsets.empty_copy(), self.times.empty_copy()
         other.reset_indexes()
         return other
@@ -307,7 +323,11 @@ class Segment:
 
     def seal(self) -> None:
         """Write the last time index entry: the segment takes no more batches, or is about to be closed."""
-        self.times.maybe_append(self.max_timestamp, self.offset_of_max_timestamp)
+        try:
+            self.times.maybe_append(self.max_timestamp, self.offset_of_max_timestamp)
+        except ValueError as error:
+            self._misfit = str(error)
+            self.tell_misfit()
         self._positions.clear()
 
     def read_tail(self) -> BatchHeader | None:

@@ -164,7 +164,7 @@ class Segments:
             self._add(segment)
         try:
             segment.create()
-        except OSError:
+        except Exception:
             for file in segment.files:
                 file.remove()
             raise

@@ -68,8 +68,12 @@ class TimeIndex:
             raise ValueError(f"{self._file.path}: offset {offset} is below the last entry's {last_offset}")
         relative = offset - self.base_offset
         self._file.write(_ENTRY.pack(timestamp, relative), len(timestamps) * ENTRY_BYTES)
-        timestamps.append(timestamp)
-        self._offsets.append(relative)
+        try:
+            timestamps.append(timestamp)
+            self._offsets.append(relative)
+        except MemoryError:
+            self._forget()  # the file has it
+            raise
 
     def lookup(self, timestamp: int) -> tuple[int, Offset]:
         """The entry with the greatest timestamp not above `timestamp`; (-1, base offset) where there is none."""
@@ -117,11 +121,12 @@ class TimeIndex:
             return self._timestamps
         size = self._file.size()
         content = self._file.read(size - size % ENTRY_BYTES, 0)
-        self._timestamps = array("q")
+        timestamps, offsets = array("q"), array("I")
         for timestamp, relative in _ENTRY.iter_unpack(content):
-            self._timestamps.append(timestamp)
-            self._offsets.append(relative)
-        return self._timestamps
+            timestamps.append(timestamp)
+            offsets.append(relative)
+        self._timestamps, self._offsets = timestamps, offsets
+        return timestamps
 
     def _forget(self) -> None:
         self._timestamps, self._offsets = None, array("I")

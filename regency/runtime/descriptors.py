@@ -17,7 +17,7 @@ _SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 def is_shortage(error: BaseException) -> bool:
     """Whether the process or its machine lacked descriptors or memory: no fault of a disk, and later it may succeed."""
-    return isinstance(error, OSError) and error.errno in _SHORTAGES
+    return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _SHORTAGES)
 
 
 def limit() -> int:

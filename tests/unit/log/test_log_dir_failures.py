@@ -130,6 +130,15 @@ def test_a_log_that_does_not_close_leaves_no_marker(disk, batch, no_space, caplo
     assert "is not closed cleanly" in caplog.text
 
 
+def test_a_mistake_in_one_directory_keeps_no_other_from_being_closed(disk, monkeypatch):
+    disk.dirs = [disk.root / "a", disk.root / "b"]
+    first, _ = disk.log(TopicPartition("t", 0)), disk.log(TopicPartition("t", 1))
+    monkeypatch.setattr(first, "finish_files", lambda: int("a mistake"))
+    disk.manager.close()
+    disk.manager = None
+    assert [(disk.root / name / ".kafka_cleanshutdown").exists() for name in ("a", "b")] == [False, True]
+
+
 def no_sync(fd):
     raise OSError(errno.EIO, "Input/output error")
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from array import array
 from time import thread_time
 
 import pytest
 
-from regency.broker_agent.log.errors import LogBusy
+from regency.broker_agent.log.errors import LogBusy, LogStorageError
 from regency.broker_agent.steps import at_once
 from regency.model.log_config import LogConfig
 from regency.model.record_batch import iter_batches, stamp
@@ -177,3 +178,93 @@ def test_a_disk_that_cannot_be_read_meanwhile_fails(disk, doubted, monkeypatch):
     monkeypatch.setattr(type(doubted._services.disk), "read", lambda *_: (_ for _ in ()).throw(OSError(5, "I/O error")))
     disk.worker.run()
     assert [path for path, _ in disk.failures] == disk.dirs
+
+
+@pytest.fixture
+def grown(disk, batch):
+    """A log that has an index entry for every sixth batch."""
+    disk.config = LogConfig(index_interval_bytes=5 * len(batch(NOW)))
+    log = disk.log()
+    for number in range(50):
+        log.append_as_leader(batch(NOW + number), 0, NOW)
+    return log
+
+
+@pytest.mark.parametrize(("suffix", "at"), [("index", -7), ("timeindex", -3)])
+@pytest.mark.parametrize("ending", ["built", "rolled", "closed"])
+def test_a_batch_counts_although_an_index_cannot_take_it(disk, batch, grown, suffix, at, ending):
+    disk.worker.inline = False
+    path = index_of(grown).with_suffix(f".{suffix}")
+    content = bytearray(path.read_bytes())
+    content[at] ^= 1
+    grown._segments.active.close()  # as the pool does with what was not used for long
+    path.write_bytes(content)
+    appended = [grown.append_as_leader(batch(NOW + number), 0, NOW).base_offset for number in range(50, 80)]
+    assert appended == list(range(50, 80))
+    assert len(disk.worker.queue) == 1
+    if ending == "rolled":
+        grown.roll()
+    if ending == "closed":
+        disk.worker.queue.clear()
+        grown = disk.reopen(clean=True)
+    disk.worker.run()
+    assert_sound(disk, grown)
+
+
+def test_a_seal_that_does_not_fit_keeps_no_log_from_being_rolled(disk, batch, grown):
+    path = index_of(grown).with_suffix(".timeindex")
+    content = bytearray(path.read_bytes())
+    content[-3] ^= 1
+    grown._segments.active.close()
+    path.write_bytes(content)
+    grown.roll()
+    assert grown.append_as_leader(batch(NOW + 50), 0, NOW).base_offset == 50
+    assert disk.reopen(clean=True).segment_base_offsets == (0, 50)
+
+
+class Short(array):
+    """Numbers for which there is no memory."""
+
+    def append(self, number):
+        raise MemoryError
+
+
+@pytest.mark.parametrize(
+    ("index", "name"),
+    [("offsets", "_offsets"), ("offsets", "_positions"), ("times", "_timestamps"), ("times", "_offsets")],
+)
+def test_a_batch_counts_although_there_is_no_memory_for_its_entry(disk, batch, grown, index, name):
+    torn = getattr(grown._segments.active, index)
+    numbers = getattr(torn, name)
+    setattr(torn, name, Short(numbers.typecode, numbers))
+    for number in range(50, 80):
+        assert grown.append_as_leader(batch(NOW + number), 0, NOW).base_offset == number
+    assert [first_offset(grown, offset) for offset in range(80)] == list(range(80))
+    content = index_of(grown).with_suffix(".timeindex").read_bytes()
+    offsets = [int.from_bytes(content[at + 8 : at + 12]) for at in range(0, len(content), 12)]
+    assert len(offsets) >= 12
+    assert sorted(set(offsets)) == offsets
+
+
+@pytest.mark.parametrize("what", [MemoryError(), RuntimeError("a mistake")])
+def test_nothing_is_appended_behind_a_batch_that_was_not_counted(disk, batch, grown, monkeypatch, what):
+    def fail(_header):
+        raise what
+
+    monkeypatch.setattr(grown._producers, "update", fail)
+    for _ in range(2):
+        with pytest.raises(LogStorageError, match="a change is half done"):
+            grown.append_as_leader(batch(NOW + 50), 0, NOW)
+    assert [path for path, _ in disk.failures] == disk.dirs
+    found = disk.reopen(clean=False)
+    assert [first_offset(found, offset) for offset in range(51)] == list(range(51))
+
+
+def test_without_memory_before_the_write_an_append_may_be_repeated(disk, batch, grown, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(grown._epochs, "on_written", lambda: (_ for _ in ()).throw(MemoryError))
+        with pytest.raises(LogBusy, match="Cannot allocate memory"):
+            grown.append_as_leader(batch(NOW + 50), 1, NOW)
+    assert (grown.log_end_offset, grown.latest_epoch, disk.failures) == (50, 0, [])
+    assert grown.append_as_leader(batch(NOW + 50), 1, NOW).base_offset == 50
+    assert disk.reopen(clean=False).epoch_entries == ((0, 0), (1, 50))
