@@ -10,7 +10,7 @@ import struct
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from regency.broker_agent.log.open_files import LogFile
 from regency.model.ids import Offset
@@ -69,6 +69,11 @@ class OffsetIndex:
         """Positions of the entries that `lookup` chooses from for `offset`, rising."""
         found = bisect_right(self._loaded(), offset - self.base_offset)
         return self._positions[:found]
+
+    def entries(self) -> Iterator[tuple[int, int]]:
+        """Every (offset, position) that is there now, for another thread. Raises OSError."""
+        offsets = self._loaded()[:]
+        return ((self.base_offset + each, at) for each, at in zip(offsets, self._positions[:], strict=True))
 
     @property
     def last_offset(self) -> int:

@@ -288,14 +288,30 @@ class Segment:
             self.first_timestamp = header.max_timestamp
         self.index(position, header)
 
-    def take_indexes(self, other: Segment) -> None:
-        """Have the indexes of a copy in which every batch was counted. Raises OSError."""
+    def base_of(self, last_offset: int, position: int) -> int | None:
+        """Offset of the batch that begins at byte `position`, if it is there and ends with `last_offset`."""
+        try:
+            header = self.header_at(position)
+        except CorruptFile:
+            return None
+        is_there = header.last_offset == last_offset and position + header.size <= self.size
+        return header.base_offset if is_there and self.base_offset <= header.base_offset <= last_offset else None
+
+    def forget_entries(self, offset: int, position: int) -> None:
+        """Drop index entries of batches that reach `offset`, or begin at byte `position` or later."""
+        self.offsets.truncate_to(Offset(offset), position)
+        self.times.truncate_to(Offset(offset))
+
+    def take_indexes(self, other: Segment, *, is_whole: bool) -> None:
+        """Have the indexes of a copy in which every batch was counted, but for damaged ones. Raises OSError."""
         self.hold()
         other.seal()
         self.offsets.replace_by(other.offsets)
         self.times.replace_by(other.times)
-        self.max_timestamp, self.offset_of_max_timestamp = other.max_timestamp, other.offset_of_max_timestamp
-        self.first_timestamp = other.first_timestamp
+        if is_whole or other.max_timestamp > self.max_timestamp:
+            self.max_timestamp, self.offset_of_max_timestamp = other.max_timestamp, other.offset_of_max_timestamp
+        if other.first_timestamp >= 0:
+            self.first_timestamp = other.first_timestamp
         self._bytes_since_index = other._bytes_since_index
         self._positions.clear()
 
@@ -307,8 +323,7 @@ class Segment:
         """Cut off batches from byte `position` on; `offset` is the first that is gone."""
         self.log.truncate(position)
         crash_point("log.truncation.before_indexes")
-        self.offsets.truncate_to(offset, position)
-        self.times.truncate_to(offset)
+        self.forget_entries(offset, position)
         self._positions.clear()
         self.size = position
         self._bytes_since_index = position - self.offsets.last_position

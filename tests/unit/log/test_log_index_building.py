@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from array import array
 from time import thread_time
 
 import pytest
 
-from regency.broker_agent.log.errors import LogBusy, LogStorageError
+from regency.broker_agent.log.errors import LogBusy, LogDamaged, LogStorageError
 from regency.broker_agent.steps import at_once
 from regency.model.log_config import LogConfig
 from regency.model.record_batch import iter_batches, stamp
@@ -260,6 +262,19 @@ def test_nothing_is_appended_behind_a_batch_that_was_not_counted(disk, batch, gr
     assert [first_offset(found, offset) for offset in range(51)] == list(range(51))
 
 
+def test_nothing_is_appended_behind_a_batch_that_was_not_synced_for_want_of_memory(disk, batch, grown, monkeypatch):
+    grown.config = LogConfig(flush_messages=1)
+
+    def fail(_fd):
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr(grown._services.disk, "sync", fail)
+    for _ in range(2):
+        with pytest.raises(LogStorageError, match="a batch is half appended"):
+            grown.append_as_leader(batch(NOW + 50), 0, NOW)
+    assert [path for path, _ in disk.failures] == disk.dirs
+
+
 def test_without_memory_before_the_write_an_append_may_be_repeated(disk, batch, grown, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(grown._epochs, "on_written", lambda: (_ for _ in ()).throw(MemoryError))
@@ -268,3 +283,25 @@ def test_without_memory_before_the_write_an_append_may_be_repeated(disk, batch, 
     assert (grown.log_end_offset, grown.latest_epoch, disk.failures) == (50, 0, [])
     assert grown.append_as_leader(batch(NOW + 50), 1, NOW).base_offset == 50
     assert disk.reopen(clean=False).epoch_entries == ((0, 0), (1, 50))
+
+
+def test_a_wrong_index_of_a_damaged_segment_is_built_of_what_is_sound(disk, batch, grown, monkeypatch):
+    one = len(batch(NOW))
+    fill(grown, batch(NOW + 50), 250)
+    disk.manager.close()
+    content = bytearray(index_of(grown).read_bytes())
+    for entry in range(40, len(content) - 24, 8):
+        content[entry + 7] ^= 1
+    index_of(grown).write_bytes(content)
+    with index_of(grown).with_suffix(".log").open("r+b") as file:
+        file.seek(200 * one + 16)
+        file.write(b"\x07")  # the format of the batch
+    log = disk.open().get(grown.topic_partition)
+    with pytest.raises(LogDamaged):
+        first_offset(log, 200)
+    reads, really_read = [], os.pread
+    monkeypatch.setattr(os, "pread", lambda *where: reads.append(where) or really_read(*where))
+    for offset in reversed((*range(199), *range(285, 300))):  # in order, places are remembered
+        reads.clear()
+        assert first_offset(log, offset) == offset
+        assert len(reads) <= 6
