@@ -178,7 +178,7 @@ def ci(_: list[str]) -> int:
     prometheus([])
     pytest = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile"]
     stages: list[tuple[str, list[str | Path], int]] = [
-        ("hostile", [sys.executable, "-m", "pytest", "-q", *SUITES["hostile"]], 180),
+        ("hostile", [sys.executable, "-m", "pytest", "-q", *SUITES["hostile"]], 120),
         ("monitoring and documents", [*pytest, *MONITORING, *DOCUMENTS], 360),
         ("spark", [*pytest, *SUITES["spark"]], 540),
         ("demo", [sys.executable, "-m", "regency", "demo", "--no-progress"], 180),
