@@ -80,6 +80,10 @@ FOUND: dict[str, list[tuple[object, ...]]] = {
         ("append", 2, 60, 0, 1), ("flush",), ("append", 2, 60, 0, 1), ("roll",), ("append", 2, 60, 0, 1),
         ("crash", True), ("append", 2, 60, 0, 1),
     ],
+    "an emptied log begins where the disk says that it began": [
+        ("append", 1, 0, 0, 1), ("starve_during", 1, ("delete_records", 1)), ("restart", False), ("truncate", 1),
+        ("crash", False),
+    ],
     "a log start above what was synced hides a hole": [
         ("append", 1, 34, -1, 1), ("append", 3, 34, -1, 3), ("delete_records", 7), ("checkpoint",),
         ("append", 3, 39, 1, 1), ("work", 3),
