@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -73,20 +72,17 @@ class LogFlusher:
             with suppress(FileNotFoundError):  # there has been no epoch yet
                 self._disk.sync_path(self._epochs.path)
         crash_point("log.flush.before_data")
-        newest = _files(segments[-1:])
         for file in _files(segments[:-1]):
             file.sync()
-        for file in newest:
-            file.fileno()
+        if write is not None:
+            segments[-1].hold()
         crash_point("log.flush.before_directory")
         for directory in self._unsynced_names(segments):
             self._disk.sync_path(directory)
         if write is not None:
-            if not all(file.is_open for file in newest):
-                raise OSError(errno.EMFILE, "no descriptors for a segment and its indexes", str(newest[0].path))
             write()
         crash_point("log.flush.before_newest")
-        for file in newest:
+        for file in _files(segments[-1:]):
             file.sync()
         crash_point("log.flush.before_recovery_point")
         self.synced(log_end)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from regency.broker_agent.log.damage import CorruptFile
-
-if TYPE_CHECKING:
-    from regency.broker_agent.log.segment import Segment
+from regency.broker_agent.log.segment import Segment
 
 logger = logging.getLogger(__name__)
 
@@ -83,3 +81,12 @@ class IndexBuilding:
     def close(self) -> None:
         """Give the descriptor back."""
         self._copy.close()
+
+
+def build_at_once(segment: Segment, why: str) -> None:
+    """Build its indexes anew before returning: where a log is opened. Raises OSError."""
+    building = IndexBuilding(segment, why)
+    try:
+        building.end()
+    finally:
+        building.close()

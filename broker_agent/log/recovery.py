@@ -29,6 +29,7 @@ from regency.broker_agent.log.file_names import (
     TXN_INDEX,
     parse_offset_file,
 )
+from regency.broker_agent.log.index_building import build_at_once
 from regency.broker_agent.log.leader_epoch_cache import LeaderEpochCache
 from regency.broker_agent.log.log_core import LogParts
 from regency.broker_agent.log.open_files import LogFile, OpenFiles
@@ -213,7 +214,7 @@ class _Opening:
         segments: list[Segment] = []
         end = Offset(0)
         for base, following in zip_longest(bases, bases[1:]):
-            segment = Segment(self._directory, base, self._config, self._files, self._now_ms)
+            segment = self._segment(base)
             segments.append(segment)
             must_check = not self._trusts_files and (following is None or following > self._checked_from)
             loaded = None if must_check else _load_sound(segment, following, ends_at=self._checked_from)
@@ -224,9 +225,12 @@ class _Opening:
             if following is not None and (not whole or self._is_hole(end, following)):
                 later = bases[len(segments) :]
                 logger.warning("%s: dropped the segments %s, the log ends at %d", self._directory, later, end)
-                self._drop([Segment(self._directory, gone, self._config, self._files, self._now_ms) for gone in later])
+                self._drop([self._segment(gone) for gone in later])
                 break
         return segments, end
+
+    def _segment(self, base: Offset) -> Segment:
+        return Segment(self._directory, base, self._config, self._files, self._now_ms, build_at_once)
 
     def _drop(self, segments: Sequence[Segment]) -> None:
         """Delete segments, newest first, so that what is left is always a prefix, and for good.

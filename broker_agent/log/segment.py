@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from copy import copy
@@ -10,7 +11,6 @@ from pathlib import Path
 from regency.broker_agent.log.damage import CorruptFile
 from regency.broker_agent.log.errors import LogStorageError
 from regency.broker_agent.log.file_names import DELETED, INDEX, LOG, TIME_INDEX, offset_file
-from regency.broker_agent.log.index_building import IndexBuilding
 from regency.broker_agent.log.offset_index import OffsetIndex
 from regency.broker_agent.log.open_files import LogFile, OpenFiles
 from regency.broker_agent.log.time_index import TimeIndex
@@ -40,7 +40,15 @@ _MAX_RELATIVE_OFFSET = 2**31 - 1
 class Segment:
     """Batches from `base_offset` on. `size` is the bytes that count; the file may not be longer once it is loaded."""
 
-    def __init__(self, directory: Path, base_offset: Offset, config: LogConfig, files: OpenFiles, now_ms: int) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        base_offset: Offset,
+        config: LogConfig,
+        files: OpenFiles,
+        now_ms: int,
+        on_doubt: Callable[[Segment, str], None],
+    ) -> None:
         self.base_offset = base_offset
         self.size = 0
         self.max_timestamp = NO_TIMESTAMP
@@ -60,8 +68,8 @@ class Segment:
         self._positions: dict[int, int] = {}
         self._misfit = ""
         """Why the last index entry could not be added; empty where it could."""
-        self.on_doubt: Callable[[Segment, str], None] | None = None
-        """Called where its indexes must be built anew, and why: raises unless they are then. None: done at once."""
+        self.on_doubt = on_doubt
+        """Called where its indexes must be built anew, and why: raises unless they are then."""
         self.is_index_checked = False
         """Whether an index entry contradicted the batches, and all were looked at: that is done once."""
         self._is_greatest_checked = False
@@ -263,16 +271,8 @@ class Segment:
 
     def _doubt_indexes(self, why: str) -> None:
         """An entry does not fit: see to it, once, that the indexes are built anew. Raises what `on_doubt` does."""
-        if self.is_index_checked:
-            return
-        if self.on_doubt is not None:
+        if not self.is_index_checked:
             self.on_doubt(self, why)
-            return
-        building = IndexBuilding(self, why)
-        try:
-            building.end()
-        finally:
-            building.close()
 
     def unindexed_copy(self) -> Segment:
         """The same batches with a descriptor of their own, and empty indexes in memory. Raises OSError."""
@@ -370,9 +370,11 @@ class Segment:
         return paths
 
     def hold(self) -> None:
-        """Have all files, and have them open. Raises OSError."""
+        """Have all files, and have them open at once: to open one may have closed another. Raises OSError."""
         for file in self.files:
             file.fileno()
+        if not all(file.is_open for file in self.files):
+            raise OSError(errno.EMFILE, "no descriptors for a segment and its indexes", str(self.log.path))
 
     def close(self) -> None:
         """Give all descriptors back."""

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from regency.broker_agent.log.batch_check import EpochSpans
 from regency.broker_agent.log.checked_read import Wanted, read_checked
 from regency.broker_agent.log.damage import CorruptFile, Flaw
+from regency.broker_agent.log.index_building import build_at_once
 from regency.broker_agent.log.open_files import OpenFiles
 from regency.broker_agent.log.results import LogPosition, ReadInfo
 from regency.broker_agent.log.segment import Segment
@@ -36,7 +37,7 @@ class Segments:
         self._files = files
         self._segments = segments
         self._bases: list[int] = [segment.base_offset for segment in segments]
-        self._on_doubt: Callable[[Segment, str], None] | None = None
+        self._on_doubt: Callable[[Segment, str], None] = build_at_once
         self.cuts = 0
         """How often batches that were there have been cut off; where none were, a position is what it was."""
 
@@ -158,7 +159,7 @@ class Segments:
 
         The first segment is there in any case, its files are made when they are used. Raises OSError.
         """
-        segment = Segment(self.directory, base_offset, config, self._files, now_ms)
+        segment = Segment(self.directory, base_offset, config, self._files, now_ms, self._on_doubt)
         is_first = not self._segments
         if is_first:
             self._add(segment)
@@ -173,7 +174,6 @@ class Segments:
         return segment
 
     def _add(self, segment: Segment) -> None:
-        segment.on_doubt = self._on_doubt
         self._segments.append(segment)
         self._bases.append(segment.base_offset)
 
