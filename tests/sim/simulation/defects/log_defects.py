@@ -62,7 +62,7 @@ def _shortages_fail(patch: Patch) -> None:
 
 
 def _never_synced(patch: Patch) -> None:
-    older, newest = "in _files(segments[:-1]):\n        ", "in newest:\n        "
+    older, newest = "in _files(segments[:-1]):\n        ", "in _files(segments[-1:]):\n        "
     patch.edit(LogFlusher, "flush", *((f"{files}file.sync()", f"{files}pass") for files in (older, newest)))
     patch.edit(flusher, "_sync", ("disk.sync_path(file.path)", "pass"))
 
