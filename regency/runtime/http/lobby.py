@@ -59,11 +59,11 @@ class Lobby:
         self._over = False
         for end in (listening, self._wake, self._bell):
             end.setblocking(False)
+        for end in (listening, self._wake):  # here, since a server that stops at once closes `listening` before `run`
+            self._selector.register(end, selectors.EVENT_READ)
 
     def run(self) -> None:
         """Serve until `stop`."""
-        self._selector.register(self._listening, selectors.EVENT_READ)
-        self._selector.register(self._wake, selectors.EVENT_READ)
         while not self._stopping:
             for key, _ in self._selector.select(self._until_due()):
                 if key.fileobj is self._listening:

@@ -23,6 +23,7 @@ Serve = Callable[..., int]
 @pytest.fixture
 def serve() -> Iterator[Serve]:
     servers: list[HttpServer] = []
+    deaths: list[BaseException] = []
 
     def start(routes: dict[str, object], **options: float) -> int:
         server = HttpServer(
@@ -33,13 +34,14 @@ def serve() -> Iterator[Serve]:
             **options,
         )
         port = server.bind(HOST, 0)
-        server.start(lambda name, error: None)
+        server.start(lambda name, error: deaths.append(error))
         servers.append(server)
         return port
 
     yield start
     for server in servers:
         server.stop()
+    assert not deaths
 
 
 def hello(_: Request) -> object:
@@ -222,6 +224,17 @@ def test_a_port_that_is_taken_is_an_error_that_names_the_setting(serve: Serve) -
         f"Cannot serve HTTP on 127.0.0.1:{port}: Address already in use. "
         "Stop the process that has this port, set regency.http.port to another one, or to -1 for none."
     )
+
+
+def test_a_server_that_is_stopped_before_its_thread_has_begun_just_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[Callable[[], None]] = []
+    monkeypatch.setattr("regency.runtime.http.server.start_thread", lambda name, run, *_, **__: threads.append(run))
+    server = HttpServer({"/": hello}, name="http", port_key="regency.http.port")  # type: ignore[dict-item]
+    server.bind(HOST, 0)
+    server.start(lambda name, error: None)
+    server.stop()
+    (run,) = threads
+    run()
 
 
 def test_a_stopped_server_gives_its_port_back() -> None:
