@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from regency.controller.context import ControllerContext
-from regency.controller.events import ControllerState, OfTerm
+from regency.controller.events import ControllerState, Notification, OfTerm
 from regency.controller.inquiry import Inquiry
 from regency.controller.log_questions import ANSWER_WITHIN_MS, LogEnds
 from regency.controller.partition_state_machine import PartitionStateMachine
@@ -32,6 +32,13 @@ class LogEndsTold(OfTerm):
 
 class InquiriesDue(OfTerm):
     """Inquiries about logs have taken long enough."""
+
+    state = ControllerState.UNCLEAN_LEADER_ELECTION_ENABLE
+    cause = "unclean_election"
+
+
+class LogsUnheard(Notification):
+    """A replica that is live has not said how far its log goes, and nothing can be decided without it: ask again."""
 
     state = ControllerState.UNCLEAN_LEADER_ELECTION_ENABLE
     cause = "unclean_election"

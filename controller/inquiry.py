@@ -17,3 +17,8 @@ class Inquiry(msgspec.Struct):
     """Somebody asked for this very election: settings do not matter."""
     asked: dict[BrokerId, BrokerEpoch] = {}
     ends: dict[BrokerId, LogEnd | None] = {}
+
+    @property
+    def unheard(self) -> bool:
+        """Whether one who was asked has not told."""
+        return any(self.ends.get(broker) is None for broker in self.asked)

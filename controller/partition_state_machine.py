@@ -101,6 +101,10 @@ class PartitionStateMachine:
         waiting = [each for each in sorted(context.leaderless) if not context.is_being_deleted(each.topic)]
         return self.handle(waiting, PartitionState.ONLINE, ElectionKind.OFFLINE)
 
+    def lacks_states(self, partitions: Iterable[TopicPartition]) -> bool:
+        """Whether one of these may have lost its state, and has none yet."""
+        return not self._stateless.isdisjoint(partitions)
+
     def ask_again(self) -> None:
         """Try again to elect for those that may have lost their states: who was silent may answer by now."""
         context = self._context

@@ -78,7 +78,6 @@ class Reconciler:
 
     def _look(self) -> Iterator[None]:
         judge_isrs(self._term)
-        self._term.partitions.ask_again()
         yield from self._go_on_reassigning()
         yield from self._refresh()
         context = self._term.context

@@ -36,7 +36,7 @@ from regency.controller.events import (
     TopicsChanged,
 )
 from regency.controller.examination_events import CopyCluster, CopyTopics, copy_cluster, copy_topics
-from regency.controller.inquiries import InquiriesDue, LogEndsTold
+from regency.controller.inquiries import InquiriesDue, LogEndsTold, LogsUnheard
 from regency.controller.isr_changes import on_isrs_changed
 from regency.controller.leader_balance import LeaderBalanceDue, on_leader_balance_due
 from regency.controller.leader_elections import ElectionsAsked, ElectLeaders, elect_leaders, on_elections_asked
@@ -67,7 +67,7 @@ from regency.controller.topic_deletion_requests import (
     on_replicas_deleted,
 )
 from regency.controller.topics import on_assignments_changed, on_topics_changed
-from regency.controller.unclean_elections import on_inquiries_due, on_log_ends_told
+from regency.controller.unclean_elections import on_inquiries_due, on_log_ends_told, on_logs_unheard
 
 
 def _on_configs_changed(term: Term) -> None:
@@ -88,6 +88,7 @@ NOTIFICATIONS: Final[Mapping[type[Event], Callable[[Term], None]]] = {
     ConfigsChanged: _on_configs_changed,
     ElectionsAsked: on_elections_asked,
     LogDirsFailed: on_log_dirs_failed,
+    LogsUnheard: on_logs_unheard,
     SnapshotWanted: lambda term: term.batch.snapshot(),
 }
 """Events that say "look again"."""

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from regency.controller.election import ElectionKind
-from regency.controller.inquiries import InquiriesDue, LogEndsTold
+from regency.controller.inquiries import InquiriesDue, LogEndsTold, LogsUnheard
 from regency.controller.states import PartitionState
 from regency.controller.term import Term
 from regency.model.crash_points import crash_point
 from regency.model.ids import TopicPartition
+
+ASK_AGAIN_MS = 5_000
+"""From an inquiry in vain to the next one: the network between two processes may have healed unnoticed."""
 
 
 def on_log_ends_told(term: Term, event: LogEndsTold) -> None:
@@ -29,5 +32,11 @@ def _elect(term: Term, partitions: Sequence[TopicPartition]) -> None:
         crash_point("controller.unclean.before_elections")
         term.partitions.handle(waiting, PartitionState.ONLINE, ElectionKind.LONGEST_LOG)
         crash_point("controller.unclean.after_elections")
-    for partition in partitions:
-        term.context.inquiries.pop(partition, None)
+    ended = [term.context.inquiries.pop(partition, None) for partition in partitions]
+    if any(inquiry.unheard for inquiry in ended if inquiry) and term.partitions.lacks_states(waiting):
+        term.queue.put_later(LogsUnheard(), ASK_AGAIN_MS)
+
+
+def on_logs_unheard(term: Term) -> None:
+    """Ask again about partitions that wait for the log of a replica that was silent."""
+    term.partitions.ask_again()

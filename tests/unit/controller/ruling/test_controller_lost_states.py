@@ -7,6 +7,7 @@ import pytest
 from regency.controller.election import LogEnd, elect_without_state
 from regency.controller.leader_elections import ElectionType, ElectLeaders
 from regency.controller.log_questions import ANSWER_WITHIN_MS
+from regency.controller.unclean_elections import ASK_AGAIN_MS
 from regency.model import znode_paths as paths
 from regency.model import znodes
 from regency.model.ids import LARGEST_LEAP, TopicPartition
@@ -91,7 +92,7 @@ def test_one_that_lives_and_is_silent_is_asked_again(lost):
     assert not has_state(lost)
     lost.agents[3].silent = False
     lost.candidates[0].term.channels.questions.clear()
-    lost.pass_time(lost.term.config.reconcile_interval_ms)
+    lost.pass_time(ASK_AGAIN_MS)
     assert lost.state("t")[:3] == (3, (3,), 6)
 
 
