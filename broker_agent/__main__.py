@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from regency.broker_agent.agent import run_agent
-from regency.broker_agent.loop_meter import LoopMeter, MeteredSelector
+from regency.broker_agent.process.loop_meter import LoopMeter, MeteredSelector
 from regency.model.errors import RegencyError
 from regency.runtime import logging as log_format
 from regency.runtime.allocator import keep_large_buffers

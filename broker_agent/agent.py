@@ -18,42 +18,40 @@ from uuid import uuid4
 
 import msgspec
 
-from regency.broker_agent import controlled_shutdown
-from regency.broker_agent.admin_forwarder import AdminForwarder
 from regency.broker_agent.assembly import Assembly, Ports
-from regency.broker_agent.child import ControllerChild
-from regency.broker_agent.contact import in_contact
-from regency.broker_agent.control_service import ControlService
-from regency.broker_agent.data_loop import DataLoop, LoopTimer, LoopWorker
-from regency.broker_agent.isr_history import IsrHistory
-from regency.broker_agent.isr_store import IsrWriter
+from regency.broker_agent.control import controlled_shutdown
+from regency.broker_agent.control.admin_forwarder import AdminForwarder
+from regency.broker_agent.control.contact import in_contact
+from regency.broker_agent.control.reporter import GrpcReports, Reporter
+from regency.broker_agent.control.service import ControlService
 from regency.broker_agent.listener.server import KafkaListener
-from regency.broker_agent.log.disk import OsDisk
-from regency.broker_agent.loop_meter import LoopMeter
+from regency.broker_agent.metrics.probes import Recovery, live_conditions, ready_conditions
+from regency.broker_agent.metrics.readiness import say_ready_once_known
 from regency.broker_agent.metrics.source import AgentMetrics, BrokerState
 from regency.broker_agent.ports import IsrChange, IsrWritten
-from regency.broker_agent.probes import Recovery, live_conditions, ready_conditions
-from regency.broker_agent.producer_ids import ProducerIds
-from regency.broker_agent.readiness import say_ready_once_known
-from regency.broker_agent.registration import Registered
+from regency.broker_agent.process.child import ControllerChild
+from regency.broker_agent.process.data_loop import DataLoop, LoopTimer, LoopWorker
+from regency.broker_agent.process.loop_meter import LoopMeter
+from regency.broker_agent.process.watchdog import Watchdog
+from regency.broker_agent.registry.isr_store import IsrHistory, IsrWriter
+from regency.broker_agent.registry.producer_ids import ProducerIds
+from regency.broker_agent.registry.registration import Registered
+from regency.broker_agent.registry.topic_configs import StoredConfigs
 from regency.broker_agent.replication.fetch_sessions import FetchSessionCache
-from regency.broker_agent.replication.fetcher_pool import threads
+from regency.broker_agent.replication.fetcher.fetcher_pool import threads
 from regency.broker_agent.replication.replica_manager import ReplicaManager
-from regency.broker_agent.reporter import GrpcReports, Reporter
-from regency.broker_agent.stored_configs import StoredConfigs
-from regency.broker_agent.watchdog import Watchdog
 from regency.history.writer import HistoryWriter
 from regency.model.clock import SystemClock
 from regency.model.endpoints import format_endpoint
 from regency.model.facts import Endpoint
 from regency.model.settings import BrokerSettings
-from regency.runtime.grpc_servers import GrpcServer, PortUnavailable
-from regency.runtime.http.probe_file import NOT_SERVED, remove_probe_file, write_probe_file
-from regency.runtime.http.probes import daemon_server, serving_host
+from regency.runtime.disk import OsDisk
+from regency.runtime.grpc.servers import GrpcServer, PortUnavailable
+from regency.runtime.http.probes import NOT_SERVED, daemon_server, remove_probe_file, serving_host, write_probe_file
 from regency.runtime.supervise import start_task, start_thread
-from regency.runtime.zk_client import connect
-from regency.runtime.zk_meter import ZkMeter
-from regency.runtime.zk_session import ZkSession
+from regency.runtime.zookeeper.client import connect
+from regency.runtime.zookeeper.meter import ZkMeter
+from regency.runtime.zookeeper.session import ZkSession
 
 logger = logging.getLogger(__name__)
 

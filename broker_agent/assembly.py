@@ -19,36 +19,37 @@ from uuid import UUID
 
 import msgspec
 
-from regency.broker_agent.confirmations import read_office, registered_epoch
-from regency.broker_agent.control_service import ControlService
-from regency.broker_agent.follower_epochs import Answered, FollowerEpochs
-from regency.broker_agent.isr_store import IsrWriter
-from regency.broker_agent.log.disk import Disk
+from regency.broker_agent.control.follower_epochs import Answered, FollowerEpochs
+from regency.broker_agent.control.gate import read_office, registered_epoch
+from regency.broker_agent.control.metadata_cache import MetadataCache
+from regency.broker_agent.control.service import ControlService
+from regency.broker_agent.control.strays import Strays
+from regency.broker_agent.log.directories.log_loading import NO_DIRECTORY_WORKS
+from regency.broker_agent.log.directories.log_manager import LogManager
 from regency.broker_agent.log.errors import LogDirInvalid
-from regency.broker_agent.log.log_loading import NO_DIRECTORY_WORKS
-from regency.broker_agent.log.log_manager import LogManager
-from regency.broker_agent.metadata_cache import MetadataCache
-from regency.broker_agent.patient_worker import PatientWorker
 from regency.broker_agent.ports import IsrChange, IsrWritten, Timer, Worker
-from regency.broker_agent.registration import (
+from regency.broker_agent.process.patient_worker import PatientWorker
+from regency.broker_agent.registry.isr_store import IsrWriter
+from regency.broker_agent.registry.registration import (
     Registered,
     Registration,
     SessionFile,
     ensure_cluster_id,
     ensure_parents,
 )
-from regency.broker_agent.replication.fetcher_pool import FetcherPool, MakeTransport
+from regency.broker_agent.registry.topic_configs import TopicConfigs
+from regency.broker_agent.replication.fetcher.fetcher_pool import FetcherPool, MakeTransport
+from regency.broker_agent.replication.fetcher.throttle import Throttles
 from regency.broker_agent.replication.replica_manager import ReplicaManager
-from regency.broker_agent.replication.throttle import Throttles
-from regency.broker_agent.strays import Strays
-from regency.broker_agent.topic_configs import TopicConfigs
-from regency.model import znode_paths, znodes
+from regency.model import znodes
 from regency.model.clock import Clock
 from regency.model.facts import Broker, Endpoint
 from regency.model.ids import NO_BROKER_EPOCH, BrokerEpoch, BrokerId
 from regency.model.settings import BrokerSettings
-from regency.model.settings_dynamic import ThrottleRates
-from regency.runtime.zk_session import Create, ZkError, ZkSession
+from regency.model.settings.dynamic import ThrottleRates
+from regency.model.znodes import paths as znode_paths
+from regency.runtime.disk import Disk
+from regency.runtime.zookeeper.session import Create, ZkError, ZkSession
 
 logger = logging.getLogger(__name__)
 

@@ -16,33 +16,32 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from regency.controller.admin_rpcs import admin_service
-from regency.controller.admin_service import AdminService
-from regency.controller.channel_manager import open_channels
+from regency.controller.admin.controller_service import ControllerService
+from regency.controller.admin.rpcs import admin_service
+from regency.controller.channel.channel_manager import open_channels
 from regency.controller.config import controller_config
 from regency.controller.controller import Controller
-from regency.controller.desk import Desk
+from regency.controller.doctor.examination import Examiner
+from regency.controller.doctor.inspection import Inspection
+from regency.controller.doctor.summary import Summariser
 from regency.controller.event_loop import EventLoop, EventQueue
 from regency.controller.events import ShutDown
-from regency.controller.examination import Examiner
-from regency.controller.inspection import Inspection
-from regency.controller.meters import EventMeter, RequestMeter
-from regency.controller.metrics import ControllerMetrics
-from regency.controller.probes import live_conditions, ready_conditions
-from regency.controller.summary import Summariser
+from regency.controller.metrics.families import ControllerMetrics
+from regency.controller.metrics.meters import EventMeter, RequestMeter
+from regency.controller.metrics.probes import live_conditions, ready_conditions
+from regency.controller.request_gate import RequestGate
 from regency.history.writer import HistoryWriter
 from regency.model.clock import SystemClock
 from regency.model.errors import RegencyError
 from regency.model.settings import BrokerSettings
 from regency.runtime.descriptors import raise_limit
-from regency.runtime.grpc_servers import GrpcServer
+from regency.runtime.grpc.servers import GrpcServer
 from regency.runtime.http.probes import daemon_server, serving_host
 from regency.runtime.logging import configure
-from regency.runtime.parent import die_with_parent
 from regency.runtime.settings_loader import load_settings
-from regency.runtime.supervise import start_thread
-from regency.runtime.zk_client import connect
-from regency.runtime.zk_meter import ZkMeter
+from regency.runtime.supervise import die_with_parent, start_thread
+from regency.runtime.zookeeper.client import connect
+from regency.runtime.zookeeper.meter import ZkMeter
 
 logger = logging.getLogger(__name__)
 
@@ -94,16 +93,16 @@ class ControllerProcess:
         )
         self._loop = EventLoop(self._queue, events.timed(self._controller.process))
         session_id = lambda: self._session.session_id  # noqa: E731
-        desk = Desk(self._controller, self._queue, self._loop, timeout_ms=config.request_timeout_ms)
-        reporting = AdminService(
+        gate = RequestGate(self._controller, self._queue, self._loop, timeout_ms=config.request_timeout_ms)
+        reporting = ControllerService(
             self._controller,
-            desk,
+            gate,
             self._loop,
             broker=config.broker_id,
             session_id=session_id,
             clock=clock,
         )
-        examiner = Examiner(self._controller, desk, self._session, config.broker_id, clock)
+        examiner = Examiner(self._controller, gate, self._session, config.broker_id, clock)
         summariser = Summariser(
             self._controller,
             self._queue,
@@ -114,7 +113,7 @@ class ControllerProcess:
             clock=clock,
         )
         inspection = Inspection(config.broker_id, config.history_dir, examiner, summariser)
-        services = [reporting.handler(), admin_service(desk), inspection.handler()]
+        services = [reporting.handler(), admin_service(gate), inspection.handler()]
         self._server = GrpcServer(services, threads=RPC_THREADS, name="controller-rpc")
         metrics = ControllerMetrics(
             self._controller,
@@ -160,7 +159,7 @@ class ControllerProcess:
 
     def close(self) -> None:
         """Resign, give the session up so that /controller vanishes at once, stop serving."""
-        self._controller.patience.abandon()
+        self._controller.retry.abandon()
         self._queue.preempt_all(ShutDown())
         self._session.close()
         self._server.stop(0)

@@ -8,8 +8,8 @@ import msgspec
 
 from regency.model.facts import Endpoint
 from regency.model.ids import BrokerId
-from regency.model.log_config import LogConfig
 from regency.model.settings import BrokerSettings
+from regency.model.settings.log_config import LogConfig
 
 REPORTS_TO_WAIT_FOR = 3
 """So many intervals of reports may pass before an agent has told what it did."""

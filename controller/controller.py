@@ -11,10 +11,12 @@ from collections.abc import Mapping
 import msgspec
 
 from regency.controller import routes
-from regency.controller.channels import OpenChannels
-from regency.controller.cluster_store import ClusterStore
+from regency.controller.brokers.log_dir_failures import LogDirsFailed
+from regency.controller.channel.backlog import BrokerBacklog
+from regency.controller.channel.channels import OpenChannels
+from regency.controller.channel.messages import Origin
 from regency.controller.config import ControllerConfig
-from regency.controller.elector import Elector
+from regency.controller.elections.leader_elections import ElectionsAsked
 from regency.controller.event_loop import EventQueue
 from regency.controller.events import (
     BrokersChanged,
@@ -30,26 +32,24 @@ from regency.controller.events import (
     TopicsChanged,
 )
 from regency.controller.failover import take_over
-from regency.controller.leader_elections import ElectionsAsked
-from regency.controller.log_dir_failures import LogDirsFailed
-from regency.controller.messages import Origin
-from regency.controller.patience import Patience
 from regency.controller.phases import Phases
-from regency.controller.reassignment_events import ReassignmentsAsked
-from regency.controller.reports import ReplicaReports
+from regency.controller.reassignment.events import ReassignmentsAsked
 from regency.controller.resignation import out_of_race_ms
-from regency.controller.standing import Standing
-from regency.controller.store_access import EpochBehind, Fence
-from regency.controller.tallies import Tallies
+from regency.controller.state.reports import ReplicaReports
+from regency.controller.store.access import EpochBehind, Fence
+from regency.controller.store.cluster_store import ClusterStore
+from regency.controller.store.counters import Counters
+from regency.controller.store.elector import Elector
+from regency.controller.store.retry import Retry
+from regency.controller.store.topic_watches import TopicWatches
 from regency.controller.term import Term, TermListener
-from regency.controller.topic_watches import TopicWatches
 from regency.history.writer import HistoryWriter
-from regency.model import znode_paths as paths
 from regency.model.clock import Clock
 from regency.model.crash_points import crash_point
 from regency.model.errors import RegencyError, ZnodeMalformed
 from regency.model.ids import NO_LEADER, BrokerEpoch, BrokerId, ControllerEpoch
-from regency.runtime.zk_session import (
+from regency.model.znodes import paths
+from regency.runtime.zookeeper.session import (
     SessionEvent,
     WatchCallback,
     WatchMode,
@@ -97,19 +97,19 @@ class Controller:
     ) -> None:
         self.view = View()
         self.reports = ReplicaReports()
-        self.tallies = Tallies()
+        self.counters = Counters()
         self.failover: tuple[tuple[str, int], ...] = ()
         """Parts of the last failover here, with their milliseconds."""
         self.in_race = False
         """Whether its last look at /controller went well: then it rules, or is told when it may race. Any thread."""
-        self.patience = Patience(session)
+        self.retry = Retry(session)
         self._config = config
         self._session = session
         self._queue = queue
         self._open_channels = open_channels
         self._clock = clock
         self._history = history
-        self._elector = Elector(session, self.patience, config.broker_id, clock)
+        self._elector = Elector(session, self.retry, config.broker_id, clock)
         self._term: Term | None = None
         self._fence: Fence | None = None
         self._failures = 0
@@ -124,10 +124,10 @@ class Controller:
         return 0 if term is None else term.channels.unacknowledged
 
     @property
-    def standings(self) -> list[Standing]:
+    def backlogs(self) -> list[BrokerBacklog]:
         """How far every broker is with what it is told, by id; none where this controller does not rule. Any thread."""
         term = self._term
-        return [] if term is None else term.channels.standings()
+        return [] if term is None else term.channels.backlogs()
 
     @property
     def term(self) -> Term | None:
@@ -169,7 +169,7 @@ class Controller:
 
     def process(self, event: Event) -> None:
         """React to one event. Never raises but for what ends the process."""
-        self.tallies.events[event.cause] += 1
+        self.counters.events[event.cause] += 1
         try:
             self._route(event)
         except ZkSessionLost as error:
@@ -249,7 +249,7 @@ class Controller:
     def _take_over(self, fence: Fence) -> None:
         phases = Phases(self._clock)
         self._fence = fence
-        store = ClusterStore(self._session, self.patience, fence, self.tallies)
+        store = ClusterStore(self._session, self.retry, fence, self.counters)
         self._queue.take_marked_topics()
         cluster_id = store.cluster_id()
         assert cluster_id is not None, "the elector creates it"
@@ -268,7 +268,7 @@ class Controller:
             history=self._history,
             clock=self._clock,
             reports=self.reports,
-            tallies=self.tallies,
+            counters=self.counters,
         )
         term.decisions.begin("failover")
         why = "won the race for /controller"
@@ -284,7 +284,7 @@ class Controller:
             phases.parts,
             f"{term.context.partition_count} partitions taken over in {phases.total_ms} ms",
         )
-        self.tallies.failovers += 1
+        self.counters.failovers += 1
         logger.info(
             "broker %d rules in epoch %d: %d live brokers, %d topics, %d partitions, %d offline, "
             "taken over in %d ms (%s)",

@@ -13,7 +13,7 @@ from typing import ClassVar, Generic, TypeVar
 
 import msgspec
 
-from regency.controller.sender import Deleted, Trouble
+from regency.controller.channel.sender import Deleted, Trouble
 from regency.model.errors import RegencyError
 from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode

@@ -10,19 +10,19 @@ import logging
 from collections.abc import Mapping
 from itertools import islice
 
-from regency.controller.brokers import bring_online, find_bounced, judge_losses, read_brokers
-from regency.controller.config_changes import look_after_notifications
-from regency.controller.invariants import violations
-from regency.controller.leader_balance import begin_balancing
-from regency.controller.leader_elections import on_elections_asked
-from regency.controller.log_dir_failures import log_dir_notifications
+from regency.controller.brokers.log_dir_failures import log_dir_notifications
+from regency.controller.brokers.membership import bring_online, find_bounced, judge_losses, read_brokers
+from regency.controller.brokers.reconcile import begin_reconciling
+from regency.controller.elections.leader_balance import begin_balancing
+from regency.controller.elections.leader_elections import on_elections_asked
 from regency.controller.phases import Phases
-from regency.controller.reassignment_requests import resume_reassignments
-from regency.controller.reconcile import begin_reconciling
-from regency.controller.states import ReplicaState
+from regency.controller.reassignment.requests import resume_reassignments
+from regency.controller.state.invariants import violations
+from regency.controller.state.states import ReplicaState
 from regency.controller.term import Term
-from regency.controller.topic_deletion_requests import load_deletions
-from regency.controller.topics import load_topics
+from regency.controller.topics.config_changes import look_after_notifications
+from regency.controller.topics.deletion_requests import load_deletions
+from regency.controller.topics.topics import load_topics
 from regency.model.crash_points import crash_point
 from regency.model.ids import BrokerId, TopicPartition
 

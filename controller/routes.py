@@ -9,18 +9,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from regency.controller.agent_troubles import on_agent_troubled
-from regency.controller.broker_forgetting import ForgetBroker, forget_broker
-from regency.controller.broker_shutdown import SteerBroker, steer_broker
-from regency.controller.brokers import on_brokers_changed
-from regency.controller.config_changes import (
-    AlterConfigs,
-    NotificationsDue,
-    alter_configs,
-    look_after_notifications,
-    on_notifications_due,
+from regency.controller.brokers.agent_troubles import on_agent_troubled
+from regency.controller.brokers.forgetting import ForgetBroker, forget_broker
+from regency.controller.brokers.isr_changes import on_isrs_changed
+from regency.controller.brokers.log_dir_failures import LogDirsFailed, on_log_dirs_failed
+from regency.controller.brokers.membership import on_brokers_changed
+from regency.controller.brokers.reconcile import ReconcileDue, on_reconcile_due
+from regency.controller.brokers.shutdown import SteerBroker, steer_broker
+from regency.controller.copies import CopyCluster, CopyTopics, copy_cluster, copy_topics
+from regency.controller.elections.controlled_shutdown import ShutdownsOverdue, on_shutdowns_overdue, shut_down_broker
+from regency.controller.elections.leader_balance import LeaderBalanceDue, on_leader_balance_due
+from regency.controller.elections.leader_elections import (
+    ElectionsAsked,
+    ElectLeaders,
+    elect_leaders,
+    on_elections_asked,
+    on_inquiries_due,
+    on_log_ends_told,
+    on_logs_unheard,
 )
-from regency.controller.controlled_shutdown import ShutdownsOverdue, on_shutdowns_overdue, shut_down_broker
 from regency.controller.events import (
     AgentTroubled,
     AssignmentsChanged,
@@ -35,30 +42,30 @@ from regency.controller.events import (
     SnapshotWanted,
     TopicsChanged,
 )
-from regency.controller.examination_events import CopyCluster, CopyTopics, copy_cluster, copy_topics
-from regency.controller.inquiries import InquiriesDue, LogEndsTold, LogsUnheard
-from regency.controller.isr_changes import on_isrs_changed
-from regency.controller.leader_balance import LeaderBalanceDue, on_leader_balance_due
-from regency.controller.leader_elections import ElectionsAsked, ElectLeaders, elect_leaders, on_elections_asked
-from regency.controller.log_dir_failures import LogDirsFailed, on_log_dirs_failed
-from regency.controller.partition_creation import CreatePartitions, add_partitions
-from regency.controller.reassignment_events import (
+from regency.controller.machines.inquiries import InquiriesDue, LogEndsTold, LogsUnheard
+from regency.controller.reassignment.events import (
     AlterReassignments,
     ListReassignments,
     ReassignmentsAsked,
     ReassignmentsWait,
 )
-from regency.controller.reassignment_requests import (
+from regency.controller.reassignment.requests import (
     alter_reassignments,
     list_reassignments,
     on_reassignments_asked,
     on_reassignments_wait,
 )
-from regency.controller.reconcile import ReconcileDue, on_reconcile_due
 from regency.controller.resignation import Resign, resign
 from regency.controller.term import Term
-from regency.controller.topic_creation import create_topics
-from regency.controller.topic_deletion_requests import (
+from regency.controller.topics.config_changes import (
+    AlterConfigs,
+    NotificationsDue,
+    alter_configs,
+    look_after_notifications,
+    on_notifications_due,
+)
+from regency.controller.topics.creation import create_topics
+from regency.controller.topics.deletion_requests import (
     DeleteTopics,
     ListDeletions,
     delete_topics,
@@ -66,8 +73,8 @@ from regency.controller.topic_deletion_requests import (
     on_deletions_asked,
     on_replicas_deleted,
 )
-from regency.controller.topics import on_assignments_changed, on_topics_changed
-from regency.controller.unclean_elections import on_inquiries_due, on_log_ends_told, on_logs_unheard
+from regency.controller.topics.partition_creation import CreatePartitions, add_partitions
+from regency.controller.topics.topics import on_assignments_changed, on_topics_changed
 
 
 def _on_configs_changed(term: Term) -> None:

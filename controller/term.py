@@ -8,28 +8,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from regency.controller.channels import Channels
-from regency.controller.cluster_store import ClusterStore
+from regency.controller.channel.channels import Channels
+from regency.controller.channel.log_questions import LogEnds
+from regency.controller.channel.request_batch import RequestBatch
+from regency.controller.channel.sender import Deleted, Trouble
 from regency.controller.config import ControllerConfig
-from regency.controller.context import ControllerContext
-from regency.controller.decisions import DecisionLog
-from regency.controller.elector import Elector
 from regency.controller.event_loop import EventQueue
 from regency.controller.events import AgentTroubled, Event, ReplicasDeleted, Request, SnapshotWanted
-from regency.controller.inquiries import Inquiries, InquiriesDue, LogEndsTold
-from regency.controller.log_questions import LogEnds
-from regency.controller.notification_ages import NotificationAges
-from regency.controller.partition_state_machine import PartitionStateMachine
-from regency.controller.replica_state_machine import ReplicaStateMachine
-from regency.controller.reports import ReplicaReports
-from regency.controller.request_batch import RequestBatch
-from regency.controller.sender import Deleted, Trouble
-from regency.controller.state_trace import StateTrace
-from regency.controller.store_deletions import DeletionStore
-from regency.controller.tallies import Tallies
-from regency.controller.topic_copies import TopicCopies
-from regency.controller.topic_deletion import TopicDeletionManager
-from regency.controller.topic_watches import TopicWatches
+from regency.controller.machines.inquiries import Inquiries, InquiriesDue, LogEndsTold
+from regency.controller.machines.partition_state_machine import PartitionStateMachine
+from regency.controller.machines.replica_state_machine import ReplicaStateMachine
+from regency.controller.machines.topic_deletion import TopicDeletionManager
+from regency.controller.state.context import ControllerContext
+from regency.controller.state.decisions import DecisionLog
+from regency.controller.state.reports import ReplicaReports
+from regency.controller.state.topic_copies import TopicCopies
+from regency.controller.state.trace import StateTrace
+from regency.controller.store.cluster_store import ClusterStore
+from regency.controller.store.counters import Counters
+from regency.controller.store.deletions import DeletionStore
+from regency.controller.store.elector import Elector
+from regency.controller.store.notification_ages import NotificationAges
+from regency.controller.store.topic_watches import TopicWatches
 from regency.history.writer import HistoryWriter
 from regency.model.clock import Clock
 from regency.model.crash_points import crash_point
@@ -72,7 +72,7 @@ class TermListener:
 class Term:
     """Context, state machines, senders and decisions of one controller epoch.
 
-    The controller's thread alone uses it. Any other may ask for `copies`, `decisions.last`, `channels.standings`, and
+    The controller's thread alone uses it. Any other may ask for `copies`, `decisions.last`, `channels.backlogs`, and
     when it began in which epoch.
     """
 
@@ -89,11 +89,11 @@ class Term:
         history: HistoryWriter | None,
         clock: Clock,
         reports: ReplicaReports | None = None,
-        tallies: Tallies | None = None,
+        counters: Counters | None = None,
     ) -> None:
         self.reports = ReplicaReports() if reports is None else reports
         """What agents last said of what they host."""
-        self.tallies = Tallies() if tallies is None else tallies
+        self.counters = Counters() if counters is None else counters
         """What this process counts, in this term and others."""
         self.config = config
         self.store = store
@@ -113,7 +113,7 @@ class Term:
             store,
             self.batch,
             self.decisions,
-            self.tallies,
+            self.counters,
             unclean_default=config.log_config.unclean_leader_election_enable,
         )
         self.replicas = ReplicaStateMachine(self.context, store, self.batch, self.decisions)

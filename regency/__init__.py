@@ -6,10 +6,6 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from regency.cluster.cluster import Cluster
 
 __version__ = "0.1.0"
 __all__ = ["Cluster", "__version__"]

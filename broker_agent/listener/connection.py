@@ -23,10 +23,10 @@ from regency.broker_agent.listener.stats import Closing, ListenerStats
 from regency.broker_agent.listener.timing import KINDS
 from regency.broker_agent.listener.turns import Turns
 from regency.broker_agent.listener.unsent import UnsentAnswers
-from regency.broker_agent.wire.apis import ApiKey
-from regency.broker_agent.wire.codec import Request, parse_request
-from regency.broker_agent.wire.decoder import FEW_ELEMENTS
-from regency.broker_agent.wire.errors import FrameMalformed, TooManyElements, UnsupportedApi
+from regency.kafka.apis import ApiKey
+from regency.kafka.codec import Request, parse_request
+from regency.kafka.decoder import FEW_ELEMENTS
+from regency.kafka.errors import FrameMalformed, TooManyElements, UnsupportedApi
 from regency.model.clock import Clock
 
 logger = logging.getLogger(__name__)

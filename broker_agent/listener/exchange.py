@@ -13,7 +13,7 @@ from regency.broker_agent.listener.stats import Closing
 from regency.broker_agent.listener.timing import RequestTimes
 from regency.broker_agent.listener.turns import Turns
 from regency.broker_agent.steps import Steps
-from regency.broker_agent.wire.codec import Message, Request, encode_body, frame_response
+from regency.kafka.codec import Message, Request, encode_body, frame_response
 
 LONGEST_WAIT_MS: Final = 300_000
 """How long a client may let a fetch or a produce wait. Clients ask 0.5 and 30 s."""

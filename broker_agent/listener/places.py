@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from regency.broker_agent.listener.connection import Connection
 from regency.broker_agent.listener.exchange import ExchangeOwner
 from regency.broker_agent.listener.stats import Closing
-from regency.broker_agent.wire.codec import Request
+from regency.kafka.codec import Request
 from regency.model.settings import BrokerSettings
-
-if TYPE_CHECKING:
-    from regency.broker_agent.listener.connection import Connection
 
 ON_TRIAL: Final = 16
 """Connections, and at most a quarter of all, for which there is a descriptor until their first request tells whose

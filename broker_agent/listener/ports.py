@@ -8,22 +8,15 @@ from typing import Protocol
 
 import grpc
 
-from regency.broker_agent.admin_forwarder import CreatedTopicResult, NewTopicSpec, ReplyT, RequestT
-from regency.broker_agent.metadata import MetadataSnapshot
-from regency.broker_agent.metadata_cache import RulingController
-from regency.broker_agent.replication.api import (
-    EpochEndOffset,
-    FetchedPartition,
-    FetchParams,
-    FetchPartition,
-    ListedOffset,
-    LogDirDescription,
-    ProduceResult,
-)
+from regency.broker_agent.control.admin_forwarder import CreatedTopicResult, NewTopicSpec, ReplyT, RequestT
+from regency.broker_agent.control.metadata import MetadataSnapshot
+from regency.broker_agent.control.metadata_cache import RulingController
+from regency.broker_agent.replication.api import LogDirDescription, ProduceResult
 from regency.broker_agent.steps import Steps
+from regency.kafka.fetching.values import EpochEndOffset, FetchedPartition, FetchParams, FetchPartition, ListedOffset
 from regency.model.ids import BrokerId, LeaderEpoch, ProducerId, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
-from regency.runtime.grpc_channels import Method
+from regency.runtime.grpc.channels import Method
 
 
 class Replicas(Protocol):

@@ -7,13 +7,14 @@ import logging
 import socket
 from typing import Final
 
-from regency.broker_agent.listener import api_versions
 from regency.broker_agent.listener.acceptor import Acceptor
+from regency.broker_agent.listener.apis import api_versions
+from regency.broker_agent.listener.apis.auto_creation import AutoCreation
+from regency.broker_agent.listener.apis.handlers import HANDLERS
+from regency.broker_agent.listener.apis.services import Services
 from regency.broker_agent.listener.aside import Aside
-from regency.broker_agent.listener.auto_creation import AutoCreation
 from regency.broker_agent.listener.connection import Connection
 from regency.broker_agent.listener.exchange import Exchange
-from regency.broker_agent.listener.handlers import HANDLERS
 from regency.broker_agent.listener.incoming import IncomingRequests
 from regency.broker_agent.listener.places import Places
 from regency.broker_agent.listener.ports import (
@@ -24,12 +25,11 @@ from regency.broker_agent.listener.ports import (
     ProducerIdSource,
     Replicas,
 )
-from regency.broker_agent.listener.services import Services
 from regency.broker_agent.listener.stats import Closing, ListenerStats
 from regency.broker_agent.listener.turns import Turns
 from regency.broker_agent.listener.unsent import UnsentAnswers
-from regency.broker_agent.wire.apis import ApiKey
-from regency.broker_agent.wire.errors import UnsupportedApi
+from regency.kafka.apis import ApiKey
+from regency.kafka.errors import UnsupportedApi
 from regency.model.clock import Clock
 from regency.model.facts import Endpoint
 from regency.model.settings import BrokerSettings

@@ -9,7 +9,7 @@ from enum import Enum
 
 from regency.broker_agent.listener.timing import Timing
 from regency.broker_agent.listener.traffic import Traffic
-from regency.broker_agent.wire.apis import ApiKey
+from regency.kafka.apis import ApiKey
 from regency.runtime.logging import is_power_of_ten
 
 logger = logging.getLogger(__name__)

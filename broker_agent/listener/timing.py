@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from regency.broker_agent.wire.apis import ApiKey
+from regency.kafka.apis import ApiKey
 from regency.runtime.metrics.recent import RecentTimes
 
 FETCH_CONSUMER: Final = "FetchConsumer"

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from regency.broker_agent.replication.api import FetchedPartition, FetchPartition, ProduceResult
+from regency.broker_agent.replication.api import ProduceResult
+from regency.kafka.fetching.values import FetchedPartition, FetchPartition
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
 

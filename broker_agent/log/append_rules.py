@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from regency.broker_agent.log.errors import RecordsRejected
-from regency.model.kafka_errors import ErrorCode
-from regency.model.log_config import LogConfig
-from regency.model.record_batch import (
+from regency.kafka.record_batch import (
     MAGIC,
     MAGIC_AT,
     BatchHeader,
@@ -14,6 +12,8 @@ from regency.model.record_batch import (
     crc_matches,
     read_header,
 )
+from regency.model.kafka_errors import ErrorCode
+from regency.model.settings.log_config import LogConfig
 
 _ZSTD = 4
 LOG_APPEND_TIME = "LogAppendTime"

@@ -7,11 +7,11 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from regency.broker_agent.log.disk import Disk
 from regency.broker_agent.ports import Worker
 from regency.model.clock import Clock
 from regency.model.crash_points import crash_point
 from regency.runtime.descriptors import is_shortage
+from regency.runtime.disk import Disk
 
 logger = logging.getLogger(__name__)
 

@@ -87,14 +87,3 @@ class LogDirInvalid(RegencyError):
     def __init__(self, directory: Path, reason: str, *, hint: str = "") -> None:
         super().__init__(f"log directory {directory}: {reason}.", hint=hint)
         self.directory = directory
-
-
-class CheckpointMalformed(RegencyError):
-    """A checkpoint file that does not read as Kafka's text format."""
-
-    code = "checkpoint_malformed"
-
-    def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(f"{path}: {reason}.")
-        self.path = path
-        self.reason = reason

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from regency.broker_agent.log.background import BackgroundSync
-from regency.broker_agent.log.disk import Disk
 from regency.broker_agent.log.leader_epoch_cache import LeaderEpochCache
 from regency.broker_agent.log.log_directory import LogDirectory
-from regency.broker_agent.log.open_files import LogFile
-from regency.broker_agent.log.segment import Segment
-from regency.broker_agent.log.segments import Segments
+from regency.broker_agent.log.segments.open_files import LogFile
+from regency.broker_agent.log.segments.segment import Segment
+from regency.broker_agent.log.segments.segments import Segments
 from regency.broker_agent.ports import Worker
 from regency.model.clock import Clock
 from regency.model.crash_points import crash_point
 from regency.model.ids import Offset
+from regency.runtime.disk import Disk
 from regency.runtime.metrics.recent import RecentTimes
 
 

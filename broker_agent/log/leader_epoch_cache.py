@@ -10,12 +10,12 @@ import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from regency.broker_agent.log.batch_check import NO_END, EpochSpan
-from regency.broker_agent.log.checkpoints import format_epochs, replace_file
-from regency.broker_agent.log.disk import Disk
-from regency.broker_agent.replication.api import EpochEndOffset
+from regency.broker_agent.log.segments.batch_check import NO_END, EpochSpan
+from regency.kafka.fetching.values import EpochEndOffset
+from regency.kafka.logfiles.checkpoints import format_epochs, replace_file
 from regency.model.crash_points import crash_point
 from regency.model.ids import LeaderEpoch, Offset
+from regency.runtime.disk import Disk
 
 logger = logging.getLogger(__name__)
 

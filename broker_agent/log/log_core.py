@@ -10,29 +10,29 @@ from typing import Concatenate, NamedTuple, ParamSpec
 from uuid import UUID
 
 from regency.broker_agent.log.background import BackgroundSync, Trash
-from regency.broker_agent.log.batch_check import EpochSpan
-from regency.broker_agent.log.damage import CorruptFile, KnownDamage
-from regency.broker_agent.log.disk import Disk
 from regency.broker_agent.log.errors import IndexInDoubt, LogDamaged
-from regency.broker_agent.log.file_names import SNAPSHOT, offset_file
 from regency.broker_agent.log.flusher import LogFlusher
-from regency.broker_agent.log.index_building import IndexBuilding
 from regency.broker_agent.log.leader_epoch_cache import LeaderEpochCache
 from regency.broker_agent.log.log_directory import LogDirectory
-from regency.broker_agent.log.open_files import OpenFiles
 from regency.broker_agent.log.producer_snapshots import remove_snapshots, snapshot_offsets, write_snapshot
 from regency.broker_agent.log.producer_state import ProducerStates
-from regency.broker_agent.log.results import LogPosition
 from regency.broker_agent.log.retention import must_roll
-from regency.broker_agent.log.segment import Segment
-from regency.broker_agent.log.segments import Cut, Segments
+from regency.broker_agent.log.segments.batch_check import EpochSpan
+from regency.broker_agent.log.segments.damage import CorruptFile, KnownDamage
+from regency.broker_agent.log.segments.index_building import IndexBuilding
+from regency.broker_agent.log.segments.open_files import OpenFiles
+from regency.broker_agent.log.segments.results import LogPosition
+from regency.broker_agent.log.segments.segment import Segment
+from regency.broker_agent.log.segments.segments import Cut, Segments
 from regency.broker_agent.ports import Worker
+from regency.kafka.logfiles.file_names import SNAPSHOT, offset_file
+from regency.kafka.record_batch import BatchHeader, Buffer
 from regency.model.clock import Clock
 from regency.model.crash_points import crash_point
 from regency.model.ids import NO_LEADER_EPOCH, UNKNOWN_OFFSET, LeaderEpoch, Offset, TopicId, TopicPartition
-from regency.model.log_config import LogConfig
-from regency.model.record_batch import BatchHeader, Buffer
+from regency.model.settings.log_config import LogConfig
 from regency.runtime.descriptors import is_shortage
+from regency.runtime.disk import Disk
 from regency.runtime.metrics.recent import RecentTimes
 
 

@@ -10,10 +10,9 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from regency.broker_agent.log.checkpoints import OffsetCheckpoint, replace_file
-from regency.broker_agent.log.disk import Disk
-from regency.broker_agent.log.errors import CheckpointMalformed, LogBusy, LogDirInvalid, LogStorageError
-from regency.broker_agent.log.file_names import (
+from regency.broker_agent.log.errors import LogBusy, LogDirInvalid, LogStorageError
+from regency.kafka.logfiles.checkpoints import CheckpointMalformed, OffsetCheckpoint, replace_file
+from regency.kafka.logfiles.file_names import (
     CLEAN_SHUTDOWN,
     HIGH_WATERMARKS,
     LOCK,
@@ -23,9 +22,10 @@ from regency.broker_agent.log.file_names import (
 )
 from regency.model.crash_points import crash_point
 from regency.model.ids import BrokerId, Offset, TopicPartition
-from regency.model.properties import parse_properties
-from regency.model.settings_values import SettingsInvalid
+from regency.model.settings.properties import parse_properties
+from regency.model.settings.values import SettingsInvalid
 from regency.runtime.descriptors import is_shortage
+from regency.runtime.disk import Disk
 from regency.runtime.logging import is_power_of_ten
 
 logger = logging.getLogger(__name__)

@@ -17,17 +17,7 @@ from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
 from regency.broker_agent.log.append_rules import LOG_APPEND_TIME, check_produced, check_replicated
-from regency.broker_agent.log.checkpoints import format_partition_metadata, replace_file
-from regency.broker_agent.log.damage import CorruptFile
-from regency.broker_agent.log.errors import (
-    CheckpointMalformed,
-    CutNotPrepared,
-    IndexInDoubt,
-    LogDamaged,
-    OffsetOutOfRange,
-    RecordsRejected,
-)
-from regency.broker_agent.log.file_names import PARTITION_METADATA, SNAPSHOT, offset_file
+from regency.broker_agent.log.errors import CutNotPrepared, IndexInDoubt, LogDamaged, OffsetOutOfRange, RecordsRejected
 from regency.broker_agent.log.log_core import LogCore
 from regency.broker_agent.log.producer_snapshots import (
     remove_snapshots,
@@ -36,18 +26,21 @@ from regency.broker_agent.log.producer_snapshots import (
     write_snapshot,
 )
 from regency.broker_agent.log.producer_state import ProducerStates
-from regency.broker_agent.log.results import AppendInfo, LogPosition, ReadInfo
 from regency.broker_agent.log.retention import SegmentFacts, expired_segments
-from regency.broker_agent.log.segment import Segment
-from regency.broker_agent.log.time_lookup import TimestampAndOffset, find_greatest, find_timestamp
-from regency.broker_agent.replication.api import EpochEndOffset
+from regency.broker_agent.log.segments.damage import CorruptFile
+from regency.broker_agent.log.segments.results import AppendInfo, LogPosition, ReadInfo
+from regency.broker_agent.log.segments.segment import Segment
+from regency.broker_agent.log.segments.time_lookup import TimestampAndOffset, find_greatest, find_timestamp
 from regency.broker_agent.steps import Steps
+from regency.kafka.fetching.values import EpochEndOffset
+from regency.kafka.logfiles.checkpoints import CheckpointMalformed, format_partition_metadata, replace_file
+from regency.kafka.logfiles.file_names import PARTITION_METADATA, SNAPSHOT, offset_file
+from regency.kafka.record_batch import Buffer, CorruptBatch, iter_batches, read_header, stamp
+from regency.kafka.record_batch import stamp_log_append_time as stamp_time
 from regency.model.crash_points import crash_point
 from regency.model.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId
 from regency.model.kafka_errors import ErrorCode
-from regency.model.log_config import NEVER
-from regency.model.record_batch import Buffer, CorruptBatch, iter_batches, read_header, stamp
-from regency.model.record_batch import stamp_log_append_time as stamp_time
+from regency.model.settings.log_config import NEVER
 
 logger = logging.getLogger(__name__)
 

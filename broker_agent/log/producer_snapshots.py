@@ -6,14 +6,13 @@ import logging
 from collections.abc import Iterable
 from pathlib import Path
 
-from regency.broker_agent.log.checkpoints import replace_file
-from regency.broker_agent.log.disk import Disk
-from regency.broker_agent.log.errors import CheckpointMalformed
-from regency.broker_agent.log.file_names import SNAPSHOT, offset_file, parse_offset_file
 from regency.broker_agent.log.producer_state import ProducerStates
-from regency.broker_agent.log.segments import Segments
+from regency.broker_agent.log.segments.segments import Segments
+from regency.kafka.logfiles.checkpoints import CheckpointMalformed, replace_file
+from regency.kafka.logfiles.file_names import SNAPSHOT, offset_file, parse_offset_file
 from regency.model.crash_points import crash_point
 from regency.model.ids import Offset
+from regency.runtime.disk import Disk
 
 logger = logging.getLogger(__name__)
 

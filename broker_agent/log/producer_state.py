@@ -5,29 +5,20 @@ The state is a function of the batches; snapshots (`.snapshot`, Kafka's version 
 
 from __future__ import annotations
 
-import struct
 from collections import deque
 from heapq import nlargest
 from pathlib import Path
 from typing import NamedTuple
 
-from crc32c import crc32c
-
-from regency.broker_agent.log.disk import Disk
-from regency.broker_agent.log.errors import CheckpointMalformed, RecordsRejected
+from regency.broker_agent.log.errors import RecordsRejected
+from regency.kafka.logfiles.producer_snapshot import encode_snapshot, snapshot_entries
+from regency.kafka.record_batch import MAX_SEQUENCE, BatchHeader
 from regency.model.ids import Offset
 from regency.model.kafka_errors import ErrorCode
-from regency.model.record_batch import MAX_SEQUENCE, BatchHeader
+from regency.runtime.disk import Disk
 
 REMEMBERED_BATCHES = 5
 """How far back a retry is recognized as a duplicate."""
-
-_VERSION = 1
-_PREFIX = struct.Struct(">hIi")
-_CRC_ENDS_AT = 6
-_ENTRY = struct.Struct(">qhiqiqiq")
-_NO_COORDINATOR = -1
-_NO_TRANSACTION = -1
 
 
 class ProducedBatch(NamedTuple):
@@ -181,21 +172,11 @@ class ProducerStates:
         Kafka writes only the last batch, so that a retry that arrives after a restart may be refused; of several
         entries for one producer it takes the last.
         """
-        entries = bytearray()
-        for producer_id, producer in self._producers.items():
-            for batch in producer.batches or (_no_batch(producer.last_timestamp),):
-                entries += _ENTRY.pack(
-                    producer_id,
-                    producer.epoch,
-                    batch.last_sequence,
-                    batch.last_offset,
-                    batch.offset_delta,
-                    batch.timestamp,
-                    _NO_COORDINATOR,
-                    _NO_TRANSACTION,
-                )
-        count = struct.pack(">i", len(entries) // _ENTRY.size)
-        return struct.pack(">hI", _VERSION, crc32c(count + entries)) + count + entries
+        return encode_snapshot(
+            (producer_id, producer.epoch, *batch)
+            for producer_id, producer in self._producers.items()
+            for batch in producer.batches or (_no_batch(producer.last_timestamp),)
+        )
 
     def load_snapshot(self, disk: Disk, path: Path, end_offset: Offset) -> None:
         """Replace everything by the snapshot at `path`, taken at `end_offset`. Raises CheckpointMalformed."""
@@ -217,33 +198,6 @@ def _out_of_order(header: BatchHeader, expected: int) -> RecordsRejected:
 
 def _no_batch(timestamp: int) -> ProducedBatch:
     return ProducedBatch(-1, Offset(-1), 0, timestamp)
-
-
-class SnapshotEntry(NamedTuple):
-    """An entry of a snapshot: one remembered batch of a producer, or a producer without any (sequence -1)."""
-
-    producer_id: int
-    epoch: int
-    last_sequence: int
-    last_offset: int
-    offset_delta: int
-    timestamp: int
-    coordinator_epoch: int
-    transaction_first_offset: int
-
-
-def snapshot_entries(path: Path, content: bytes) -> list[SnapshotEntry]:
-    """Entries of a snapshot's content, in order. Raises CheckpointMalformed naming `path`."""
-    if len(content) < _PREFIX.size:
-        raise CheckpointMalformed(path, f"{len(content)} bytes are no snapshot")
-    version, crc, count = _PREFIX.unpack_from(content)
-    if version != _VERSION:
-        raise CheckpointMalformed(path, f"unrecognized version {version}; expected {_VERSION}")
-    if crc32c(memoryview(content)[_CRC_ENDS_AT:]) != crc:
-        raise CheckpointMalformed(path, "its checksum is wrong")
-    if len(content) != _PREFIX.size + count * _ENTRY.size:
-        raise CheckpointMalformed(path, f"{count} entries do not fill {len(content)} bytes")
-    return [SnapshotEntry._make(entry) for entry in _ENTRY.iter_unpack(memoryview(content)[_PREFIX.size :])]
 
 
 def decode_snapshot(path: Path, content: bytes) -> dict[int, Producer]:

@@ -12,11 +12,17 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
-from regency.broker_agent.log.checkpoints import read_epochs, read_partition_metadata
-from regency.broker_agent.log.disk import Disk
-from regency.broker_agent.log.epoch_recovery import EpochEntry, EpochReader, ReadRange, merge_epochs
-from regency.broker_agent.log.errors import CheckpointMalformed, LogDirInvalid
-from regency.broker_agent.log.file_names import (
+from regency.broker_agent.log.errors import LogDirInvalid
+from regency.broker_agent.log.leader_epoch_cache import LeaderEpochCache
+from regency.broker_agent.log.log_core import LogParts
+from regency.broker_agent.log.producer_snapshots import restore
+from regency.broker_agent.log.producer_state import ProducerStates
+from regency.broker_agent.log.segments.index_building import build_at_once
+from regency.broker_agent.log.segments.open_files import LogFile, OpenFiles
+from regency.broker_agent.log.segments.segment import Segment
+from regency.broker_agent.log.segments.segments import Segments
+from regency.kafka.logfiles.checkpoints import CheckpointMalformed, read_epochs, read_partition_metadata
+from regency.kafka.logfiles.file_names import (
     CLEANED,
     DELETED,
     EPOCH_CHECKPOINT,
@@ -29,18 +35,7 @@ from regency.broker_agent.log.file_names import (
     TXN_INDEX,
     parse_offset_file,
 )
-from regency.broker_agent.log.index_building import build_at_once
-from regency.broker_agent.log.leader_epoch_cache import LeaderEpochCache
-from regency.broker_agent.log.log_core import LogParts
-from regency.broker_agent.log.open_files import LogFile, OpenFiles
-from regency.broker_agent.log.producer_snapshots import restore
-from regency.broker_agent.log.producer_state import ProducerStates
-from regency.broker_agent.log.segment import Segment
-from regency.broker_agent.log.segments import Segments
-from regency.model.crash_points import crash_point
-from regency.model.ids import NO_LEADER_EPOCH, ZERO_TOPIC_ID, Offset, TopicId, TopicPartition
-from regency.model.log_config import LogConfig
-from regency.model.record_batch import (
+from regency.kafka.record_batch import (
     HEADER_BYTES,
     BatchHeader,
     CorruptBatch,
@@ -48,6 +43,10 @@ from regency.model.record_batch import (
     crc_matches,
     iter_batches,
 )
+from regency.model.crash_points import crash_point
+from regency.model.ids import NO_LEADER_EPOCH, ZERO_TOPIC_ID, LeaderEpoch, Offset, TopicId, TopicPartition
+from regency.model.settings.log_config import LogConfig
+from regency.runtime.disk import Disk
 
 logger = logging.getLogger(__name__)
 
@@ -386,3 +385,44 @@ def _checked_batches(log: LogFile, size: int) -> Iterator[tuple[int, BatchHeader
         if not consumed:
             return
         position += consumed
+
+
+EpochEntry = tuple[LeaderEpoch, Offset]
+
+
+class ReadRange(NamedTuple):
+    """Offsets whose batches were all read, and each batch's epoch where it is not that of the one before."""
+
+    start: Offset
+    end: Offset
+    entries: tuple[EpochEntry, ...]
+
+
+class EpochReader:
+    """Collects the epochs of batches that are read in order."""
+
+    def __init__(self, start: Offset) -> None:
+        self._start = start
+        self._entries: list[EpochEntry] = []
+
+    def note(self, header: BatchHeader) -> None:
+        """Count in the next batch."""
+        if header.leader_epoch >= 0 and (not self._entries or header.leader_epoch != self._entries[-1][0]):
+            self._entries.append((LeaderEpoch(header.leader_epoch), Offset(header.base_offset)))
+
+    def range(self, end: Offset) -> ReadRange:
+        """What was read, up to `end`."""
+        return ReadRange(self._start, end, tuple(self._entries))
+
+
+def merge_epochs(on_file: Sequence[EpochEntry], read: Sequence[ReadRange]) -> list[EpochEntry]:
+    """The entries of leader-epoch-checkpoint, corrected by the batches that were read: strictly rising in both columns.
+
+    The file may be newer than the batches, if these came back with a truncation that was lost, or older.
+    """
+    kept = [entry for entry in on_file if not any(part.start <= entry[1] < part.end for part in read)]
+    merged: list[EpochEntry] = []
+    for entry in sorted([*kept, *(entry for part in read for entry in part.entries)], key=lambda entry: entry[1]):
+        if not merged or entry[0] > merged[-1][0]:
+            merged.append(entry)
+    return merged

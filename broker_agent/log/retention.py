@@ -6,9 +6,9 @@ import zlib
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
+from regency.kafka.record_batch import BatchHeader
 from regency.model.ids import Offset, TopicPartition
-from regency.model.log_config import LogConfig
-from regency.model.record_batch import BatchHeader
+from regency.model.settings.log_config import LogConfig
 
 
 class SegmentFacts(NamedTuple):

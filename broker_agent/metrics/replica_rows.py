@@ -11,11 +11,11 @@ from concurrent.futures import Future
 from threading import Event
 from typing import NamedTuple, Protocol
 
-from regency.broker_agent.data_loop import LoopClosed
-from regency.broker_agent.log.log_manager import LogManager
-from regency.broker_agent.replication.isr_state import Committed
+from regency.broker_agent.log.directories.log_manager import LogManager
+from regency.broker_agent.process.data_loop import LoopClosed
+from regency.broker_agent.replication.partition.isr_state import Committed
+from regency.broker_agent.replication.partition.rules import Role
 from regency.broker_agent.replication.replica_manager import ReplicaManager
-from regency.broker_agent.replication.rules import Role
 from regency.model.ids import TopicPartition
 
 PIECE = 500

@@ -8,13 +8,13 @@ from pathlib import Path
 from time import perf_counter_ns
 
 from regency.broker_agent.assembly import Assembly
-from regency.broker_agent.data_loop import DataLoop
 from regency.broker_agent.listener.stats import ListenerStats
-from regency.broker_agent.log.log_manager import LogManager
-from regency.broker_agent.loop_meter import LoopMeter
+from regency.broker_agent.log.directories.log_manager import LogManager
 from regency.broker_agent.metrics import listener_families, replica_families
+from regency.broker_agent.metrics.probes import Recovery
 from regency.broker_agent.metrics.replica_rows import look
-from regency.broker_agent.probes import Recovery
+from regency.broker_agent.process.data_loop import DataLoop
+from regency.broker_agent.process.loop_meter import LoopMeter
 from regency.broker_agent.replication.replica_manager import ReplicaManager
 from regency.model.clock import Clock
 from regency.runtime.metrics import table_agent as names

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from regency.broker_agent.log.errors import LogBusy, LogStorageError
 from regency.broker_agent.replication.api import AppliedState, LeaderAddress, PartitionState, StopPartition
-from regency.broker_agent.replication.fetcher_pool import FetcherPool, FollowTask
-from regency.broker_agent.replication.hosting import Hosting
+from regency.broker_agent.replication.fetcher.fetcher_pool import FetcherPool, FollowTask
+from regency.broker_agent.replication.hosting import HostedPartitions
 from regency.broker_agent.replication.isr_maintenance import IsrMaintenance
-from regency.broker_agent.replication.partition import Partition
-from regency.broker_agent.replication.rules import Role
+from regency.broker_agent.replication.partition.partition import Partition
+from regency.broker_agent.replication.partition.rules import Role
 from regency.model.crash_points import crash_point
 from regency.model.ids import (
     EPOCH_DURING_DELETE,
@@ -45,7 +45,7 @@ Applied = dict[TopicPartition, AppliedState]
 class ControlPath:
     """Applies control requests. Callers hold `hosting.completions`."""
 
-    def __init__(self, hosting: Hosting, isr: IsrMaintenance, fetchers: FetcherPool) -> None:
+    def __init__(self, hosting: HostedPartitions, isr: IsrMaintenance, fetchers: FetcherPool) -> None:
         self._hosting = hosting
         self._isr = isr
         self._fetchers = fetchers

@@ -10,13 +10,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 from regency.broker_agent.log.errors import LogDamaged, LogStorageError, OffsetOutOfRange
-from regency.broker_agent.replication.api import NO_RECORDS, FetchedPartition, FetchParams, FetchPartition
-from regency.broker_agent.replication.hosting import Hosting
+from regency.broker_agent.replication.fetcher.throttle import ReplicationThrottle
+from regency.broker_agent.replication.hosting import HostedPartitions
 from regency.broker_agent.replication.isr_maintenance import IsrMaintenance
-from regency.broker_agent.replication.partition import Partition
+from regency.broker_agent.replication.partition.partition import Partition
 from regency.broker_agent.replication.purgatory import DelayedOperation
-from regency.broker_agent.replication.throttle import ReplicationThrottle
 from regency.broker_agent.steps import Steps
+from regency.kafka.fetching.values import NO_RECORDS, FetchedPartition, FetchParams, FetchPartition
 from regency.model.crash_points import crash_point
 from regency.model.ids import NO_BROKER_EPOCH, NO_LEADER_EPOCH, UNKNOWN_OFFSET, BrokerId, Offset, TopicPartition
 from regency.model.kafka_errors import ErrorCode
@@ -31,7 +31,7 @@ Cancel = Callable[[], None]
 class FetchPath:
     """Reads. Callers hold `hosting.completions`."""
 
-    def __init__(self, hosting: Hosting, isr: IsrMaintenance, throttle: ReplicationThrottle) -> None:
+    def __init__(self, hosting: HostedPartitions, isr: IsrMaintenance, throttle: ReplicationThrottle) -> None:
         self._hosting = hosting
         self._isr = isr
         self._throttle = throttle

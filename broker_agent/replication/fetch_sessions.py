@@ -11,17 +11,11 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 
-from regency.broker_agent.replication.api import FetchedPartition, FetchPartition
 from regency.broker_agent.steps import Steps
+from regency.kafka.fetching.session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION
+from regency.kafka.fetching.values import FetchedPartition, FetchPartition
 from regency.model.ids import UNKNOWN_OFFSET, Offset, TopicPartition
 from regency.model.kafka_errors import ErrorCode
-
-NO_SESSION = 0
-"""Session id of a fetch outside any session."""
-INITIAL_EPOCH = 0
-"""Session epoch of a full fetch that asks for a session."""
-FINAL_EPOCH = -1
-"""Session epoch of a full fetch without one, which closes the session it names."""
 
 PARTITIONS_PER_STEP = 5_000
 """Remembered, or compared with what was told, before others have their turn."""

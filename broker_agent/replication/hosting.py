@@ -6,24 +6,21 @@ Data loop only; passive.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from regency.broker_agent.log.directories.log_manager import LogManager
 from regency.broker_agent.ports import ConfirmedPeers, Timer
 from regency.broker_agent.replication.completions import Completions
-from regency.broker_agent.replication.partition import Partition
+from regency.broker_agent.replication.partition.partition import Partition
+from regency.broker_agent.replication.partition.rules import ReplicationRules, Role
 from regency.broker_agent.replication.purgatory import DelayedOperation, Purgatory
-from regency.broker_agent.replication.rules import ReplicationRules, Role
 from regency.model.clock import Clock
 from regency.model.ids import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
-from regency.model.log_config import LogConfig
 from regency.model.settings import BrokerSettings
-
-if TYPE_CHECKING:
-    from regency.broker_agent.log.log_manager import LogManager
+from regency.model.settings.log_config import LogConfig
 
 
-class Hosting:
+class HostedPartitions:
     """Partitions by name, topics by id, and the operations that wait for them."""
 
     def __init__(

@@ -6,10 +6,10 @@ Only a debugging consumer is answered by every replica, about its own log.
 from __future__ import annotations
 
 from regency.broker_agent.log.errors import LogDamaged, LogStorageError
-from regency.broker_agent.replication.api import DEBUGGING, EpochEndOffset, ListedOffset
-from regency.broker_agent.replication.hosting import Hosting
-from regency.broker_agent.replication.partition import Partition
+from regency.broker_agent.replication.hosting import HostedPartitions
+from regency.broker_agent.replication.partition.partition import Partition
 from regency.broker_agent.steps import Steps
+from regency.kafka.fetching.values import DEBUGGING, EpochEndOffset, ListedOffset
 from regency.model.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 
@@ -24,7 +24,7 @@ GREATEST_TIMESTAMP = -3
 class OffsetQueries:
     """Reads of offsets. Changes nothing."""
 
-    def __init__(self, hosting: Hosting) -> None:
+    def __init__(self, hosting: HostedPartitions) -> None:
         self._hosting = hosting
 
     def list_offset(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from regency.broker_agent.log.errors import LogStorageError, RecordsRejected
 from regency.broker_agent.replication.api import ProduceResult
-from regency.broker_agent.replication.hosting import Hosting
+from regency.broker_agent.replication.hosting import HostedPartitions
 from regency.broker_agent.replication.purgatory import DelayedOperation
 from regency.model.crash_points import crash_point
 from regency.model.ids import Offset, TopicPartition
@@ -24,7 +24,7 @@ _Results = dict[TopicPartition, ProduceResult]
 class ProducePath:
     """Appends of clients. Callers hold `hosting.completions`."""
 
-    def __init__(self, hosting: Hosting) -> None:
+    def __init__(self, hosting: HostedPartitions) -> None:
         self._hosting = hosting
 
     def append(

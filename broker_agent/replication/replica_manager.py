@@ -9,17 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from regency.broker_agent.log.directories.log_manager import LogManager
+from regency.broker_agent.log.partition_log import PartitionLog
 from regency.broker_agent.ports import ConfirmedPeers, IsrStore, Timer
 from regency.broker_agent.replication.api import (
     AppliedState,
-    EpochEndOffset,
-    FetchedPartition,
-    FetchParams,
-    FetchPartition,
     LeaderAddress,
-    ListedOffset,
     LogDirDescription,
     PartitionState,
     ProduceResult,
@@ -27,19 +24,20 @@ from regency.broker_agent.replication.api import (
     StopPartition,
 )
 from regency.broker_agent.replication.control import ControlPath
-from regency.broker_agent.replication.directory_descriptions import describe_log_dirs
-from regency.broker_agent.replication.directory_moves import DirectoryMoves
+from regency.broker_agent.replication.directories.directory_descriptions import describe_log_dirs
+from regency.broker_agent.replication.directories.directory_moves import DirectoryMoves
 from regency.broker_agent.replication.fetch import Cancel, FetchPath
-from regency.broker_agent.replication.fetcher_pool import FetcherPool
-from regency.broker_agent.replication.hosting import Hosting
+from regency.broker_agent.replication.fetcher.fetcher_pool import FetcherPool
+from regency.broker_agent.replication.fetcher.throttle import Throttles, unlimited
+from regency.broker_agent.replication.hosting import HostedPartitions
 from regency.broker_agent.replication.isr_maintenance import IsrMaintenance
 from regency.broker_agent.replication.offsets import OffsetQueries
-from regency.broker_agent.replication.partition import Partition
+from regency.broker_agent.replication.partition.partition import Partition
+from regency.broker_agent.replication.partition.rules import Role
 from regency.broker_agent.replication.produce import ProducePath
-from regency.broker_agent.replication.rules import Role
 from regency.broker_agent.replication.schedule import Schedule
-from regency.broker_agent.replication.throttle import Throttles, unlimited
 from regency.broker_agent.steps import Steps
+from regency.kafka.fetching.values import EpochEndOffset, FetchedPartition, FetchParams, FetchPartition, ListedOffset
 from regency.model.clock import Clock
 from regency.model.crash_points import crash_point
 from regency.model.hosting import HostedRole
@@ -53,12 +51,8 @@ from regency.model.ids import (
     ZkVersion,
 )
 from regency.model.kafka_errors import ErrorCode
-from regency.model.log_config import LogConfig
 from regency.model.settings import BrokerSettings
-
-if TYPE_CHECKING:
-    from regency.broker_agent.log.log_manager import LogManager
-    from regency.broker_agent.log.partition_log import PartitionLog
+from regency.model.settings.log_config import LogConfig
 
 _ROLES: Final = {
     Role.NONE: HostedRole.NONE,
@@ -86,7 +80,7 @@ class ReplicaManager:
     ) -> None:
         """Without `throttles` nothing is held back but moves between directories, as the settings say."""
         throttles = throttles or unlimited(settings)
-        self._hosting = Hosting(broker_id, settings, logs, clock, timer, peers, topic_config)
+        self._hosting = HostedPartitions(broker_id, settings, logs, clock, timer, peers, topic_config)
         self._isr = IsrMaintenance(self._hosting, isr_store, peers)
         self._produce = ProducePath(self._hosting)
         self._fetch = FetchPath(self._hosting, self._isr, throttles.leader)
@@ -250,7 +244,7 @@ class ReplicaManager:
         return self._isr
 
     @property
-    def hosting(self) -> Hosting:
+    def hosting(self) -> HostedPartitions:
         """Everything hosted here and whoever waits for it, to look at."""
         return self._hosting
 

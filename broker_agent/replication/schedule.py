@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from regency.broker_agent.steps import Steps
 from regency.model.clock import Clock
-from regency.model.log_config import NEVER
+from regency.model.settings.log_config import NEVER
 
 _SLICE_MS = 10
 _SLICE_STEPS = 1_000

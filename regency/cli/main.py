@@ -18,30 +18,38 @@ from regency.cli.signals import exit_on_termination
 from regency.model.errors import RegencyError
 
 _COMMANDS = {
-    "up": Lazy("regency.cli.up:up", "Start ZooKeeper and broker agents on this machine."),
-    "down": Lazy("regency.cli.down:down", "End the cluster of a directory."),
-    "status": Lazy("regency.cli.status:status", "Show the cluster of a directory and whether it is healthy."),
+    "up": Lazy("regency.cli.lab.up:up", "Start ZooKeeper and broker agents on this machine."),
+    "down": Lazy("regency.cli.lab.down:down", "End the cluster of a directory."),
+    "status": Lazy("regency.cli.lab.status:status", "Show the cluster of a directory and whether it is healthy."),
     "top": Lazy("regency.cli.top.command:top", "Watch brokers, controller, partitions and decisions on one screen."),
-    "demo": Lazy("regency.cli.demo:demo", "Lose a ruling broker under load, and show that nothing else is lost."),
-    "topics": Lazy("regency.cli.topics:topics", "Create, alter, list and describe topics."),
-    "produce": Lazy("regency.cli.produce:produce", "Send lines to a topic."),
-    "consume": Lazy("regency.cli.consume:consume", "Print the records of a topic."),
-    "load": Lazy("regency.cli.load:load", "Write to a topic at a steady rate, and read along."),
-    "configs": Lazy("regency.cli.configs:configs", "Show and change settings of topics and brokers."),
-    "leaders": Lazy("regency.cli.leaders:leaders", "Elect preferred leaders, or any where nobody leads."),
-    "partitions": Lazy("regency.cli.partitions:partitions", "Move partitions: plan, execute, verify, cancel, list."),
-    "brokers": Lazy("regency.cli.brokers:brokers", "List, describe, drain, shut down and forget brokers."),
-    "log": Lazy("regency.cli.log:log", "Log directories, moving replicas between them, and dumps of log files."),
-    "explain": Lazy("regency.cli.explain:explain", "Tell how a partition came to its leader and its ISR."),
-    "history": Lazy("regency.cli.explain:history", "Tell what was decided in the cluster, and why."),
-    "doctor": Lazy("regency.cli.doctor:doctor", "Tell where ZooKeeper, the controller and the agents differ."),
+    "demo": Lazy("regency.cli.lab.demo:demo", "Lose a ruling broker under load, and show that nothing else is lost."),
+    "topics": Lazy("regency.cli.topics.command:topics", "Create, alter, list and describe topics."),
+    "produce": Lazy("regency.cli.data.produce:produce", "Send lines to a topic."),
+    "consume": Lazy("regency.cli.data.consume:consume", "Print the records of a topic."),
+    "load": Lazy("regency.cli.data.load:load", "Write to a topic at a steady rate, and read along."),
+    "configs": Lazy("regency.cli.cluster.configs:configs", "Show and change settings of topics and brokers."),
+    "leaders": Lazy("regency.cli.cluster.leaders:leaders", "Elect preferred leaders, or any where nobody leads."),
+    "partitions": Lazy(
+        "regency.cli.partitions.command:partitions", "Move partitions: plan, execute, verify, cancel, list."
+    ),
+    "brokers": Lazy("regency.cli.brokers.command:brokers", "List, describe, drain, shut down and forget brokers."),
+    "log": Lazy(
+        "regency.cli.log.command:log", "Log directories, moving replicas between them, and dumps of log files."
+    ),
+    "explain": Lazy("regency.cli.cluster.explain:explain", "Tell how a partition came to its leader and its ISR."),
+    "history": Lazy("regency.cli.cluster.explain:history", "Tell what was decided in the cluster, and why."),
+    "doctor": Lazy("regency.cli.cluster.doctor:doctor", "Tell where ZooKeeper, the controller and the agents differ."),
     "verify": Lazy("regency.cli.verify.command:verify", "Compare what the replicas of a topic hold."),
-    "judge": Lazy("regency.cli.judge:judge", "Judge what clients did and saw by what Kafka promises."),
+    "judge": Lazy("regency.cli.data.judge:judge", "Judge what clients did and saw by what Kafka promises."),
     "pipeline": Lazy("regency.cli.pipeline.command:pipeline", "Audit and analyse the cluster with Spark."),
-    "cluster": Lazy("regency.cli.cluster:cluster", "Tell whether the cluster is healthy, and wait until it is."),
-    "zookeeper": Lazy("regency.cli.daemons:zookeeper", "Run a ZooKeeper in the foreground."),
-    "agent": Lazy("regency.cli.daemons:agent", "Run a broker agent in the foreground."),
-    "controller": Lazy("regency.cli.controllers:controller", "Show who rules, have another rule, run one alone."),
+    "cluster": Lazy(
+        "regency.cli.cluster.command:cluster", "Tell whether the cluster is healthy, and wait until it is."
+    ),
+    "zookeeper": Lazy("regency.cli.lab.daemons:zookeeper", "Run a ZooKeeper in the foreground."),
+    "agent": Lazy("regency.cli.lab.daemons:agent", "Run a broker agent in the foreground."),
+    "controller": Lazy(
+        "regency.cli.cluster.controllers:controller", "Show who rules, have another rule, run one alone."
+    ),
 }
 
 

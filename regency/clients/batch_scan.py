@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from regency.model.record_batch import (
+from regency.kafka.record_batch import (
     HEADER_BYTES,
     MAGIC,
     MAGIC_AT,

@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from regency.broker_agent.wire.codec import Message, MetadataRequest
 from regency.clients.nodes import Node
+from regency.kafka.codec import Message, MetadataRequest
 from regency.model.ids import NO_LEADER, ZERO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 

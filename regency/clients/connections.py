@@ -9,12 +9,12 @@ import threading
 from collections.abc import Callable, Collection
 from typing import Final
 
-from regency.broker_agent.wire.codec import Message
-from regency.broker_agent.wire.peer import PeerConnection, PeerUnavailable
 from regency.clients.cluster_metadata import METADATA_VERSION, ClusterMetadata, metadata_reply, metadata_request
 from regency.clients.errors import ClusterUnavailable
 from regency.clients.nodes import Node
 from regency.clients.settings import ClientSettings
+from regency.kafka.codec import Message
+from regency.kafka.peer import PeerConnection, PeerUnavailable
 from regency.model.clock import Clock, SystemClock
 
 FIRST_PATIENCE_MS: Final = 2_000

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import grpc
 
-from regency.runtime.grpc_channels import Method, call, open_channel
+from regency.runtime.grpc.channels import Method, call, open_channel
 
 REQUEST_TIMEOUT_MS = 30_000
 

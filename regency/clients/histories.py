@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from regency.clients.controllers import ask_controller
 from regency.protos import inspection_pb2 as pb
-from regency.runtime.grpc_clients import InspectionClient
+from regency.runtime.grpc.clients import InspectionClient
 
 PAGE_TIMEOUT_MS = 20_000
 

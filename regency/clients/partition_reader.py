@@ -10,17 +10,17 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from regency.broker_agent.replication.api import CONSUMER, FetchedPartition, FetchPartition
-from regency.broker_agent.replication.fetch_plans import FetcherLimits, FetchPlan
-from regency.broker_agent.replication.fetch_sessions import FINAL_EPOCH, NO_SESSION
-from regency.broker_agent.replication.fetch_wire import FETCH_VERSION, fetch_reply, fetch_request
-from regency.broker_agent.wire.peer import PeerUnavailable
 from regency.clients.batch_scan import Batches, Corruption, scan
 from regency.clients.cluster_client import EARLIEST, LATEST, ClusterClient
 from regency.clients.connections import Connections
 from regency.clients.errors import ClusterUnavailable, CorruptRecords, DataLoss, ReadRefused, ReadTimedOut, TopicGone
 from regency.clients.nodes import Node
 from regency.clients.settings import ClientSettings
+from regency.kafka.fetching.plans import FetcherLimits, FetchPlan
+from regency.kafka.fetching.session import FINAL_EPOCH, NO_SESSION
+from regency.kafka.fetching.values import CONSUMER, FetchedPartition, FetchPartition
+from regency.kafka.fetching.wire import FETCH_VERSION, fetch_reply, fetch_request
+from regency.kafka.peer import PeerUnavailable
 from regency.model.ids import NO_BROKER_EPOCH, LeaderEpoch, Offset, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 

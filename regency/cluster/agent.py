@@ -24,7 +24,7 @@ from regency.cluster.state import (
     agent_name,
 )
 from regency.model.ids import BrokerId
-from regency.model.properties import format_properties
+from regency.model.settings.properties import format_properties
 
 HOST = "127.0.0.1"
 AGENT_COMMAND = (sys.executable, "-P", "-m", "regency.broker_agent")

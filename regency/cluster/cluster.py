@@ -35,7 +35,7 @@ from regency.cluster.state import ClusterState, refuse_if_running, start_lock, w
 from regency.cluster.zookeeper import EmbeddedZooKeeper
 from regency.model.ids import BrokerId, ControllerEpoch
 from regency.model.settings import parse_settings
-from regency.runtime.zk_session import ZkSession
+from regency.runtime.zookeeper.session import ZkSession
 
 SESSION_TIMEOUT_MS = 3000
 START_TIMEOUT_S = 60.0

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from regency.model import znode_paths
 from regency.model.errors import RegencyError, ZnodeMalformed
 from regency.model.facts import LeaderAndIsr, ReplicaAssignment
 from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch, TopicPartition, ZkVersion
 from regency.model.znodes import decode_controller, decode_controller_epoch, decode_state, decode_topic
-from regency.runtime.zk_session import ZkSession
+from regency.model.znodes import paths as znode_paths
+from regency.runtime.zookeeper.session import ZkSession
 
 _SHOWN = 10
 

@@ -8,12 +8,12 @@ from collections.abc import Callable
 
 from regency.cluster.errors import ClusterTimeout
 from regency.cluster.health import ClusterSnapshot, phrase, read_snapshot, why_unreadable
-from regency.model import znode_paths
 from regency.model.errors import RegencyError
 from regency.model.ids import BrokerId, ControllerEpoch
 from regency.model.znodes import decode_controller, decode_controller_epoch
-from regency.runtime import zk_client
-from regency.runtime.zk_session import ZkSession
+from regency.model.znodes import paths as znode_paths
+from regency.runtime.zookeeper import client as zk_client
+from regency.runtime.zookeeper.session import ZkSession
 
 _POLL_S = 0.1
 

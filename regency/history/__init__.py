@@ -1,1 +1,11 @@
-"""Decision records: written where a decision is made, merged and read by people and by the judge."""
+"""Decision records: what the controller and leaders decided, when, and why.
+
+Comes in:   records where a decision is made.
+Goes out:   lines of JSON in files per process (`writer`), pages of them over gRPC (`pages`), records in order
+            (`reader`).
+Hands out:  Decision and its codec (`records`).
+Imports:    `regency.model`; both daemons, the command line and the pipeline import it.
+Rule:       a record is written after its decision is committed; a lost file loses no state.
+Files:      in regency.history.dir, one per process that rotates at 8 MiB; the newest eight are kept.
+Tests:      tests/unit/history.
+"""

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 def counted(count: int, noun: str, more: str = "") -> str:
     """1 partition, 2 partitions; `more` where it is not the noun with an s."""
     return f"{count} {noun if count == 1 else more or f'{noun}s'}"
+
+
+def listed(names: Sequence[object], most: int = 5) -> str:
+    """Some of many names."""
+    more = len(names) - most
+    return ", ".join(map(str, names[:most])) + (f" and {more} more" if more > 0 else "")

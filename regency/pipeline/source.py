@@ -33,32 +33,32 @@ class RegencyDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns that are read. Raises PipelineOptionInvalid for a value of includeHeaders that is no boolean."""
-        from regency.pipeline.options import include_headers  # noqa: PLC0415
-        from regency.pipeline.schema import source_schema  # noqa: PLC0415
+        from regency.pipeline.reading.options import include_headers  # noqa: PLC0415
+        from regency.pipeline.reading.schema import source_schema  # noqa: PLC0415
 
         return source_schema(include_headers(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """`spark.read`. Raises PipelineOptionInvalid."""
-        from regency.pipeline.batch_reader import batch_reader  # noqa: PLC0415
+        from regency.pipeline.reading.batch_reader import batch_reader  # noqa: PLC0415
 
         return batch_reader(self.options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """`spark.readStream`. Wrong options are told by the reader, since Spark would hide an error of this call."""
-        from regency.pipeline.stream_reader import stream_reader  # noqa: PLC0415
+        from regency.pipeline.reading.stream_reader import stream_reader  # noqa: PLC0415
 
         return stream_reader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """`df.write`; `overwrite` for every mode but append."""
-        from regency.pipeline.sink import batch_writer  # noqa: PLC0415
+        from regency.pipeline.sink.writer import batch_writer  # noqa: PLC0415
 
         return batch_writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
         """`df.writeStream`; `overwrite` for the output mode complete."""
-        from regency.pipeline.sink import stream_writer  # noqa: PLC0415
+        from regency.pipeline.sink.writer import stream_writer  # noqa: PLC0415
 
         return stream_writer(self.options, schema, overwrite)
 

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from regency.model.properties import parse_property_lines
 from regency.model.settings import BrokerSettings, SettingsInvalid, parse_settings
+from regency.model.settings.properties import parse_property_lines
 from regency.runtime.settings_environment import read_variables
 
 logger = logging.getLogger(__name__)

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import os
+import signal
+import sys
 import threading
 from collections.abc import Callable, Coroutine
 
@@ -43,3 +47,18 @@ def start_task(name: str, run: Coroutine[object, object, None], on_death: OnDeat
         on_death(name, LoopEnded(f"{name} returned"))
 
     return asyncio.get_running_loop().create_task(guarded(), name=name)
+
+
+PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent() -> None:
+    """Have the kernel kill this process when the thread that started it ends, even while it is stopped. Linux only.
+
+    A parent that is gone already is not noticed. Raises OSError where the kernel refuses.
+    """
+    if not sys.platform.startswith("linux"):
+        return
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
+        errno = ctypes.get_errno()
+        raise OSError(errno, f"prctl(PR_SET_PDEATHSIG): {os.strerror(errno)}")

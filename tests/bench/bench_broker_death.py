@@ -13,8 +13,8 @@ from typing import Any
 from control_plane.plane import ControlPlane
 from reporting import count, parser, run, say, stay_on_two_cores, write_report
 
-from regency.model import znode_paths as paths
 from regency.model.ids import BrokerId
+from regency.model.znodes import paths
 
 BROKERS = 3
 

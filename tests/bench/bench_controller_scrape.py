@@ -15,11 +15,11 @@ from control_plane.plane import Candidate, ControlPlane
 from data_plane.usage import cpu_seconds
 from reporting import Figures, count, medians, parser, repeat, run, say, stay_on_two_cores, write_report
 
-from regency.model import znode_paths as paths
 from regency.model.hosting import HostedRole
 from regency.model.ids import BrokerId
+from regency.model.znodes import paths
 from regency.protos import controller_pb2 as pb
-from regency.runtime.grpc_channels import call
+from regency.runtime.grpc.channels import call
 
 BROKERS = 5
 SCRAPES = 10

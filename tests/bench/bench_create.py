@@ -14,7 +14,7 @@ from control_plane.plane import ControlPlane
 from reporting import count, parser, run, say, stay_on_two_cores, write_report
 
 from regency.protos import controller_pb2 as pb
-from regency.runtime.grpc_channels import call
+from regency.runtime.grpc.channels import call
 
 BROKERS = 3
 PER_TOPIC = 50

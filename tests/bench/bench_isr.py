@@ -16,12 +16,12 @@ from uuid import UUID
 
 from reporting import count, parser, run, say, stay_on_two_cores, write_report
 
-from regency.broker_agent import incarnations
-from regency.broker_agent.isr_store import BATCH, IsrWriter
 from regency.broker_agent.ports import IsrChange, IsrOutcome, IsrWritten
-from regency.broker_agent.registration import SessionFile, register
+from regency.broker_agent.registry import incarnations
+from regency.broker_agent.registry.isr_store import BATCH, IsrWriter
+from regency.broker_agent.registry.registration import SessionFile, register
 from regency.cluster.zookeeper import EmbeddedZooKeeper
-from regency.model import znode_paths, znodes
+from regency.model import znodes
 from regency.model.clock import SystemClock
 from regency.model.facts import Broker, Endpoint, LeaderAndIsr, LeaderIsrAndControllerEpoch
 from regency.model.ids import (
@@ -34,8 +34,9 @@ from regency.model.ids import (
     TopicPartition,
     ZkVersion,
 )
-from regency.runtime.zk_client import connect
-from regency.runtime.zk_session import Create, ZkSession
+from regency.model.znodes import paths as znode_paths
+from regency.runtime.zookeeper.client import connect
+from regency.runtime.zookeeper.session import Create, ZkSession
 
 TOPIC = "bench"
 TOPIC_ID = TopicId(UUID(int=1))

@@ -31,8 +31,8 @@ from regency.clients.partition_reader import PartitionReader, Range
 from regency.clients.settings import client_settings
 from regency.cluster.cluster import Cluster
 from regency.model.ids import Offset, TopicPartition
-from regency.pipeline import partition_records
-from regency.pipeline.partition_records import ReadTask, record_batches
+from regency.pipeline.records import partition_records
+from regency.pipeline.records.partition_records import ReadTask, record_batches
 from regency.pipeline.session import spark_session
 
 TOPIC = "bench"

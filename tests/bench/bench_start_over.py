@@ -25,24 +25,25 @@ from crc32c import crc32c
 from reporting import Figures, count, parser, run, say, stay_on_two_cores, write_report
 
 from regency.broker_agent.__main__ import GC_THRESHOLDS
-from regency.broker_agent.data_loop import DataLoop, LoopWorker
-from regency.broker_agent.log.disk import OsDisk
-from regency.broker_agent.log.file_names import RECOVERY_POINTS
-from regency.broker_agent.log.log_manager import LogManager
+from regency.broker_agent.log.directories.log_manager import LogManager
 from regency.broker_agent.log.partition_log import PartitionLog
-from regency.broker_agent.loop_meter import MeteredSelector
 from regency.broker_agent.ports import Worker
-from regency.broker_agent.replication.api import EpochEndOffset, FetchedPartition, LeaderAddress, ListedOffset
-from regency.broker_agent.replication.fetch_plans import FetchPlan, FetchReply, OffsetsPlan, OffsetsReply, Pause
-from regency.broker_agent.replication.fetcher_pool import FetcherPool, FollowTask, TransportSpec
-from regency.broker_agent.replication.fetcher_thread import Command, Outcome, Rested
-from regency.broker_agent.replication.local_replica import LocalReplica
-from regency.broker_agent.replication.rules import ReplicationRules
+from regency.broker_agent.process.data_loop import DataLoop, LoopWorker
+from regency.broker_agent.process.loop_meter import MeteredSelector
+from regency.broker_agent.replication.api import LeaderAddress
+from regency.broker_agent.replication.fetcher.fetcher_pool import FetcherPool, FollowTask, TransportSpec
+from regency.broker_agent.replication.fetcher.fetcher_thread import Command, Outcome, Rested
+from regency.broker_agent.replication.partition.local_replica import LocalReplica
+from regency.broker_agent.replication.partition.rules import ReplicationRules
+from regency.kafka.fetching.plans import FetchPlan, FetchReply, OffsetsPlan, OffsetsReply, Pause
+from regency.kafka.fetching.values import EpochEndOffset, FetchedPartition, ListedOffset
+from regency.kafka.logfiles.file_names import RECOVERY_POINTS
 from regency.model.clock import SystemClock
 from regency.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
-from regency.model.log_config import LogConfig
 from regency.model.settings import BrokerSettings
+from regency.model.settings.log_config import LogConfig
+from regency.runtime.disk import OsDisk
 
 T = TypeVar("T")
 

@@ -11,20 +11,20 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from breaking.faults import HEAL_TIMEOUT_S, Breaker, plan_rounds
+from breaking.replicas import compare_replicas
+from breaking.tail import Tail, first_difference
+from breaking.tcp_proxy import TcpProxy
+from breaking.watch import InvariantWatcher
 
-from regency.chaos.faults import HEAL_TIMEOUT_S, Breaker, plan_rounds
-from regency.chaos.ledger import Ledger
-from regency.chaos.replicas import compare_replicas
-from regency.chaos.tail import Tail, first_difference
-from regency.chaos.tcp_proxy import TcpProxy
-from regency.chaos.watch import InvariantWatcher
-from regency.chaos.workload import careful_producer, produce, read_back
 from regency.cluster import processes
 from regency.cluster import zookeeper as zookeeper_server
 from regency.cluster.agent import AGENT_COMMAND
 from regency.cluster.cluster import SESSION_TIMEOUT_MS, Cluster
 from regency.cluster.processes import ProcessState
 from regency.cluster.zookeeper import EmbeddedZooKeeper
+from regency.demo.ledger import Ledger
+from regency.demo.workload import careful_producer, produce, read_back
 from regency.history.reader import read_history
 
 pytestmark = pytest.mark.chaos

@@ -19,9 +19,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from crc32c import crc32c
 
-from regency.broker_agent.wire import codec
-from regency.broker_agent.wire.apis import OFFERED, ApiKey
 from regency.cluster.cluster import Cluster
+from regency.kafka import codec
+from regency.kafka.apis import OFFERED, ApiKey
 
 LONGEST_STEP = 'regency_loop_step_seconds{clock="cpu",quantile="1"}'
 """Of the last five minutes, which is all of an agent's life here."""

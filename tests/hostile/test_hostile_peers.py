@@ -12,12 +12,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from breaking.tcp_proxy import TcpProxy
 
-from regency.broker_agent.listener.fetch import LARGEST_ANSWER_BYTES
+from regency.broker_agent.listener.apis.fetch import LARGEST_ANSWER_BYTES
 from regency.broker_agent.listener.incoming import SMALL_BYTES
-from regency.broker_agent.wire import codec
-from regency.broker_agent.wire.apis import OFFERED
-from regency.chaos.tcp_proxy import TcpProxy
+from regency.kafka import codec
+from regency.kafka.apis import OFFERED
 
 pytestmark = pytest.mark.integration
 DAY_MS = 86_400_000

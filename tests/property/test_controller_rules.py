@@ -5,8 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regency.controller.desired_state import DesiredState, merge
-from regency.controller.election import (
+from regency.controller.channel.desired_state import DesiredState, merge
+from regency.controller.channel.wanted import Host, Stop
+from regency.controller.state.election import (
     elect_for_shutdown,
     elect_offline,
     elect_preferred,
@@ -14,7 +15,6 @@ from regency.controller.election import (
     elect_unclean,
     remove_from_isr,
 )
-from regency.controller.wanted import Host, Stop
 from regency.model.facts import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
 from regency.model.ids import NO_LEADER, ZERO_TOPIC_ID, TopicPartition
 from regency.planning.placement import place_replicas

@@ -21,12 +21,12 @@ from correct_log import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regency.history.judge import judge
-from regency.history.judge_findings import add_verdicts
-from regency.history.judge_parts import Claims, allowed_by_partition
-from regency.history.judge_pieces import judge_piece
-from regency.history.judge_table import Anomaly, Configuration
-from regency.history.operations import Drained, FinalRead, Operation, Poll, Recreated
+from regency.judge.findings import add_verdicts
+from regency.judge.operations import Drained, FinalRead, Operation, Poll, Recreated
+from regency.judge.parts import Claims, allowed_by_partition
+from regency.judge.pieces import judge_piece
+from regency.judge.table import Anomaly, Configuration
+from regency.judge.verdict import judge
 
 STEPS = st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 255)), max_size=120)
 CONFIGURATIONS = st.sampled_from(

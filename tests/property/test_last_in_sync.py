@@ -7,7 +7,7 @@ from itertools import permutations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regency.controller.election import LogEnd, elect_offline, elect_unclean, remove_from_isr
+from regency.controller.state.election import LogEnd, elect_offline, elect_unclean, remove_from_isr
 from regency.model.ids import NO_LEADER
 
 brokers = st.integers(1, 6)

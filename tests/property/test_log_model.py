@@ -14,14 +14,14 @@ from crc32c import crc32c
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from regency.broker_agent.log.disk import OsDisk
+from regency.broker_agent.log.directories.log_manager import LogManager
 from regency.broker_agent.log.errors import LogDamaged
 from regency.broker_agent.log.leader_epoch_cache import LeaderEpochCache
-from regency.broker_agent.log.log_manager import LogManager
+from regency.kafka.record_batch import crc_matches, iter_batches, read_header
 from regency.model.clock import ManualClock
 from regency.model.ids import TopicPartition
-from regency.model.log_config import LogConfig
-from regency.model.record_batch import crc_matches, iter_batches, read_header
+from regency.model.settings.log_config import LogConfig
+from regency.runtime.disk import OsDisk
 
 TP = TopicPartition("t", 0)
 CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=100, segment_index_bytes=120)

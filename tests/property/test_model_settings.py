@@ -5,7 +5,6 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regency.model.properties import format_properties, parse_properties
 from regency.model.settings import (
     LogConfig,
     SettingDescription,
@@ -14,7 +13,8 @@ from regency.model.settings import (
     parse_settings,
     topic_log_config,
 )
-from regency.model.settings_keys import KEYS, TOPIC_KEYS
+from regency.model.settings.keys import KEYS, TOPIC_KEYS
+from regency.model.settings.properties import format_properties, parse_properties
 from regency.model.topic_names import InvalidTopicName, is_valid_topic_name, validate_topic_name
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=30)

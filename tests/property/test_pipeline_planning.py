@@ -16,9 +16,9 @@ from pyspark.sql.datasource import (
 )
 
 from regency.model.ids import TopicPartition
-from regency.pipeline.pushdown import bounds_of
-from regency.pipeline.ranges import OffsetRange, cut
-from regency.pipeline.rates import limited
+from regency.pipeline.reading.pushdown import bounds_of
+from regency.pipeline.reading.ranges import OffsetRange, cut
+from regency.pipeline.reading.stream_plan import limited
 
 COMPARE: dict[type, Callable[[int, int], bool]] = {
     EqualTo: int.__eq__,

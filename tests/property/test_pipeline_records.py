@@ -15,10 +15,10 @@ from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBat
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from regency.kafka.record_batch import HEADER_BYTES, BatchHeader, iter_batches, read_header, stamp
 from regency.model.ids import LeaderEpoch, Offset
-from regency.model.record_batch import HEADER_BYTES, BatchHeader, iter_batches, read_header, stamp
-from regency.pipeline.records import BatchMalformed, Columns, Span, decode
-from regency.pipeline.records_compression import decompress
+from regency.pipeline.records.compression import decompress
+from regency.pipeline.records.decoding import BatchMalformed, Columns, Span, decode
 
 NOW = 1_700_000_000_000
 LENGTHS = st.sampled_from([0, 1, 2, 50, 57, 58, 63, 64, 65, 127, 128, 8100, 8185, 8191, 8192, 9000])

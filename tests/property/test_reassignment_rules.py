@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regency.controller.reassignment_rules import completed, is_complete, next_step, retarget
+from regency.controller.reassignment.rules import completed, is_complete, next_step, retarget
 from regency.model.facts import ReplicaAssignment
 
 BROKERS = st.integers(0, 6)

@@ -6,10 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regency.model.kafka_errors import ErrorCode
-from regency.model.log_config import LogConfig, applicable_log_config
 from regency.model.settings import BrokerSettings
-from regency.model.settings_described import BrokerLayers, Source, describe_topic
-from regency.model.settings_dynamic import (
+from regency.model.settings.described import BrokerLayers, Source, describe_topic
+from regency.model.settings.dynamic import (
     DYNAMIC_KEYS,
     ConfigChange,
     ConfigRefused,
@@ -18,7 +17,8 @@ from regency.model.settings_dynamic import (
     alter_topic_config,
     broker_log_config,
 )
-from regency.model.settings_keys import KEYS, TOPIC_KEY_OF, TOPIC_KEYS
+from regency.model.settings.keys import KEYS, TOPIC_KEY_OF, TOPIC_KEYS
+from regency.model.settings.log_config import LogConfig, applicable_log_config
 
 TEXTS = st.text(max_size=12)
 VALUES = (

@@ -12,7 +12,7 @@ from typing import Any, cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regency.broker_agent.listener import api_versions
+from regency.broker_agent.listener.apis import api_versions
 from regency.broker_agent.listener.aside import Aside
 from regency.broker_agent.listener.connection import MAX_UNANSWERED, Connection
 from regency.broker_agent.listener.exchange import Exchange
@@ -20,9 +20,9 @@ from regency.broker_agent.listener.incoming import IncomingRequests
 from regency.broker_agent.listener.stats import Closing, ListenerStats
 from regency.broker_agent.listener.turns import Turns
 from regency.broker_agent.listener.unsent import UnsentAnswers
-from regency.broker_agent.wire.apis import ApiKey
-from regency.broker_agent.wire.codec import ApiVersionsRequest, MetadataRequest, ProduceRequest, encode_request
-from regency.broker_agent.wire.errors import UnsupportedApi
+from regency.kafka.apis import ApiKey
+from regency.kafka.codec import ApiVersionsRequest, MetadataRequest, ProduceRequest, encode_request
+from regency.kafka.errors import UnsupportedApi
 from regency.model.clock import ManualClock
 
 LIMIT = 200

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regency.broker_agent.listener.framing import FrameReader
-from regency.broker_agent.wire import codec
-from regency.broker_agent.wire.apis import OFFERED, ApiKey
-from regency.broker_agent.wire.codec import Request, decode_response, encode_request, encode_response, parse_request
-from regency.broker_agent.wire.decoder import read_uvarint
-from regency.broker_agent.wire.errors import FrameMalformed, UnsupportedApi
+from regency.kafka import codec
+from regency.kafka.apis import OFFERED, ApiKey
+from regency.kafka.codec import Request, decode_response, encode_request, encode_response, parse_request
+from regency.kafka.decoder import read_uvarint
+from regency.kafka.errors import FrameMalformed, UnsupportedApi
 
 NAMES = {
     ApiKey.PRODUCE: "Produce",

@@ -7,8 +7,9 @@ import contextlib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regency.runtime import zk_records, zk_wire
-from regency.runtime.zk_wire import FrameReader, WireError
+from regency.runtime.zookeeper import records as zk_records
+from regency.runtime.zookeeper import wire as zk_wire
+from regency.runtime.zookeeper.wire import FrameReader, WireError
 
 
 @given(st.binary(max_size=200))

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from regency.history.judge_table import Configuration
-from regency.history.operations import (
+from regency.judge.operations import (
     ALL,
     UNKNOWN,
     Drained,
@@ -24,6 +23,7 @@ from regency.history.operations import (
     Seek,
     Send,
 )
+from regency.judge.table import Configuration
 
 PRODUCERS, CONSUMERS = 3, 2
 

@@ -13,9 +13,10 @@ from simulation.shape import SECOND_US, Shape, Storage, TopicShape
 from simulation.workload import Workload
 from simulation.world import World
 
-from regency.model import znode_paths, znodes
+from regency.model import znodes
 from regency.model.facts import LeaderAndIsr, ReplicaAssignment, TopicAssignment
 from regency.model.ids import BrokerId, TopicPartition
+from regency.model.znodes import paths as znode_paths
 
 BLUE = TopicPartition("blue", 0)
 STATE = znode_paths.partition_state(BLUE)

@@ -14,8 +14,8 @@ from simulation.kernel.threads import simulated_threads
 from simulation.shape import SECOND_US, settings_of, shape_of
 from simulation.world import World
 
-from regency.model import znode_paths
 from regency.model.ids import BrokerId
+from regency.model.znodes import paths as znode_paths
 
 BROKER = BrokerId(1)
 

@@ -18,11 +18,11 @@ from simulation.shape import shape_of
 from simulation.workload import Workload
 from simulation.world import World
 
-from regency.broker_agent.metadata import EMPTY
-from regency.broker_agent.replication.isr_state import NOT_LEADING
+from regency.broker_agent.control.metadata import EMPTY
+from regency.broker_agent.replication.partition.isr_state import NOT_LEADING
 from regency.controller.controller import View
-from regency.model import znode_paths as paths
 from regency.model.ids import BrokerId, LeaderEpoch, TopicPartition
+from regency.model.znodes import paths
 
 TP = TopicPartition("blue", 0)
 
@@ -225,7 +225,7 @@ def test_a_replica_that_lost_something_is_found_and_repaired_within_the_interval
     config = well.controller(well.ruling())._config
     well.run((config.reconcile_interval_ms + config.reconcile_confirm_ms) // 1000 + 3)
     assert well.judges.not_converged() == []
-    assert well.controller(well.ruling()).tallies.repairs == {"told again": 1}
+    assert well.controller(well.ruling()).counters.repairs == {"told again": 1}
 
 
 def test_a_leader_that_lost_its_role_leads_again_in_the_same_epoch(well: Well) -> None:
@@ -245,7 +245,7 @@ def test_where_nobody_reconciles_what_was_lost_stays_lost(well: Well) -> None:
     lose(agent.replicas, TP, Loss.FETCHER)
     well.run(30)
     assert any("no fetcher of broker" in each for each in well.judges.not_converged())
-    assert not well.controller(well.ruling()).tallies.repairs
+    assert not well.controller(well.ruling()).counters.repairs
 
 
 @pytest.mark.parametrize("well", [False], indirect=True)

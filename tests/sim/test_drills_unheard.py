@@ -8,7 +8,7 @@ from simulation.kernel.trace import Trace
 from simulation.run import run
 from simulation.shape import DRILL_EVERY, shape_of
 
-from regency.model.log_config import NEVER
+from regency.model.settings.log_config import NEVER
 
 pytestmark = pytest.mark.sim
 

@@ -9,11 +9,11 @@ import pytest
 from scripted_clusters import BLUE, ScriptedCluster
 from simulation.faults.request_faults import Client
 
-from regency.controller.broker_forgetting import ForgetBroker
-from regency.model import znode_paths as paths
+from regency.controller.brokers.forgetting import ForgetBroker
 from regency.model import znodes
 from regency.model.facts import ReplicaAssignment
 from regency.model.ids import BrokerId
+from regency.model.znodes import paths
 
 FIRST, SECOND, GONE = BrokerId(1), BrokerId(2), BrokerId(3)
 SEEDS = range(1, 8)

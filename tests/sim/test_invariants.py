@@ -9,10 +9,10 @@ from simulation.judging.invariants import INVARIANTS, InvariantBroken, broken
 from simulation.judging.story import ID, OTHER_ID, STATE, TOPIC, TP, Story
 from simulation.judging.zookeeper_rules import GONE_US
 
-from regency.model import znode_paths as paths
 from regency.model import znodes
 from regency.model.ids import BrokerId
-from regency.runtime.zk_session import Create, Delete, SetData
+from regency.model.znodes import paths
+from regency.runtime.zookeeper.session import Create, Delete, SetData
 
 
 @pytest.fixture

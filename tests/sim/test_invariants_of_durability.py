@@ -15,7 +15,7 @@ from simulation.disk_files import Directory, File, Tree
 from simulation.judging.durability_rules import CheckpointRules
 from simulation.judging.invariants import InvariantBroken
 
-from regency.broker_agent.log.file_names import CLEAN_SHUTDOWN
+from regency.kafka.logfiles.file_names import CLEAN_SHUTDOWN
 from regency.model.ids import BrokerId, Offset
 
 pytestmark = pytest.mark.sim

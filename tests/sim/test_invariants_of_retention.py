@@ -16,7 +16,7 @@ from simulation.kernel.scheduler import Scheduler
 from simulation.shape import shape_of
 from simulation.world import World
 
-from regency.history.operations import FinalRead, LogStartMoved
+from regency.judge.operations import FinalRead, LogStartMoved
 from regency.model.ids import BrokerId, Offset, TopicId
 
 HOUR_MS = 3_600_000

@@ -16,7 +16,7 @@ from simulation.kernel.scheduler import Process, Scheduler
 from simulation.kernel.threads import simulated_threads
 from simulation.log_machine import TIMESTAMP, TP, Machine
 
-from regency.broker_agent.log.checkpoints import OffsetCheckpoint
+from regency.kafka.logfiles.checkpoints import OffsetCheckpoint
 from regency.model.ids import Offset
 
 CALM = st.one_of(

@@ -15,11 +15,11 @@ from simulation.kernel.threads import simulated_threads
 from simulation.log_machine import CONFIG, TP, Batch, QueuedWorker, known_producers, make_batch, read_all
 from simulation.log_machine import Content as Held
 
+from regency.broker_agent.log.directories.log_manager import LogManager
 from regency.broker_agent.log.errors import CutNotPrepared, LogStorageError
-from regency.broker_agent.log.file_names import parse_future
-from regency.broker_agent.log.log_manager import LogManager
 from regency.broker_agent.log.partition_log import PartitionLog
-from regency.broker_agent.replication.directory_copy import DirectoryCopy
+from regency.broker_agent.replication.directories.directory_copy import DirectoryCopy
+from regency.kafka.logfiles.file_names import parse_future
 from regency.model.crash_points import observe
 from regency.model.ids import BrokerId, LeaderEpoch, Offset, TopicId
 

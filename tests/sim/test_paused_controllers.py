@@ -133,7 +133,7 @@ def test_a_trial_is_the_same_whatever_the_hash_seed() -> None:
 def test_the_command_lists_what_can_be_paused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--list", "--scene", "growth"]) == 0
     listed = capsys.readouterr().out.splitlines()
-    wanted = "(CreatePartitions) store_topics.write_assignments check /controller_epoch, setdata /brokers/topics/blue"
+    wanted = "(CreatePartitions) store.topics.write_assignments check /controller_epoch, setdata /brokers/topics/blue"
     assert sum(line.endswith(wanted) for line in listed) == 1
     assert len(listed) == len(played("growth").moments)
 
@@ -144,7 +144,7 @@ def test_the_command_says_what_failed_and_how_to_see_it(capsys: pytest.CaptureFi
     assert "1 of 1 trials passed" in capsys.readouterr().out
     number = next(moment.number for scene, moment in moments() if (scene, moment.event) == ("growth", "AlterConfigs"))
     arguments[3] = str(number)
-    assert main([*arguments, "--without", "unfenced-store_configs.write_configs"]) == 1
+    assert main([*arguments, "--without", "unfenced-store.configs.write_configs"]) == 1
     told = capsys.readouterr().out
     assert "FAILED: InvariantBroken: controller-fenced" in told
     assert f"python -m simulation.paused --scene growth --number {number} --way before-deleted --trace" in told

@@ -10,10 +10,10 @@ from simulation.kernel.scheduler import Process, Scheduler
 from simulation.kernel.threads import simulated_threads
 from simulation.network import Network, Respond
 
-from regency.controller.channel_manager import GrpcAgent
+from regency.controller.channel.channel_manager import GrpcAgent
 from regency.model.facts import Endpoint
 from regency.protos import control_pb2 as pb
-from regency.runtime.grpc_channels import KEEPALIVE_TIME_MS, KEEPALIVE_TIMEOUT_MS, RpcFailed
+from regency.runtime.grpc.channels import KEEPALIVE_TIME_MS, KEEPALIVE_TIMEOUT_MS, RpcFailed
 
 pytestmark = pytest.mark.sim
 

@@ -9,9 +9,9 @@ from simulation.clients.final_read import FinalReader
 from simulation.clients.scripted import ONE, OTHER, TP, TWO, Bench
 from simulation.cluster.addresses import CLIENTS, host_of
 
-from regency.history.judge import judge
-from regency.history.judge_table import Anomaly, Configuration, Facts, allowed_anomalies
-from regency.history.operations import Drained, ListedEnd, Outcome, Poll, Run, Seek, Send
+from regency.judge.operations import Drained, ListedEnd, Outcome, Poll, Run, Seek, Send
+from regency.judge.table import Anomaly, Configuration, Facts, allowed_anomalies
+from regency.judge.verdict import judge
 from regency.model.ids import BrokerId
 from regency.model.kafka_errors import ErrorCode
 

@@ -10,8 +10,8 @@ import pytest
 from simulation.disk import MountedDisk, SimDisk
 from simulation.kernel.scheduler import Process, ProcessDied, Scheduler
 
-from regency.broker_agent.log.checkpoints import replace_file
-from regency.broker_agent.log.disk import Disk
+from regency.kafka.logfiles.checkpoints import replace_file
+from regency.runtime.disk import Disk
 
 
 class World:

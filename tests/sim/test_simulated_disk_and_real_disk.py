@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from simulation.disk import SimDisk
 from simulation.kernel.scheduler import Process, Scheduler
 
-from regency.broker_agent.log.disk import Disk, OsDisk
+from regency.runtime.disk import Disk, OsDisk
 
 SLOTS = 3
 NAMES = ("a", "b", "d", "e", "d/a", "d/b", "d/e", "d/e/a", "e/a", "a/x")

@@ -9,10 +9,10 @@ from simulation.cluster.addresses import CLIENTS, host_of
 from simulation.kernel.scheduler import Process
 
 from regency.broker_agent.log.append_rules import check_produced
-from regency.history.operations import ALL, EpochBumped, Outcome, Run, Send
+from regency.judge.operations import ALL, EpochBumped, Outcome, Run, Send
 from regency.model.ids import BrokerId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
-from regency.model.log_config import LogConfig
+from regency.model.settings.log_config import LogConfig
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from simulation.zookeeper.ensemble import Ensemble
 from simulation.zookeeper.harness import Caller, ZkWorld
 from simulation.zookeeper.link import ZkLink
 
-from regency.runtime.zk_session import SessionEvent
+from regency.runtime.zookeeper.session import SessionEvent
 
 REAL = Path(__file__).resolve().parents[1] / "integration" / "zk"
 ONLY_REAL = {

@@ -8,8 +8,8 @@ import pytest
 from simulation.zookeeper.harness import ZkWorld
 from simulation.zookeeper.session_port import check_size
 
-from regency.runtime.zk_ops import encode_ops
-from regency.runtime.zk_session import (
+from regency.runtime.zookeeper.ops import encode_ops
+from regency.runtime.zookeeper.session import (
     Check,
     Create,
     Delete,

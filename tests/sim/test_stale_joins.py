@@ -7,9 +7,9 @@ from contextlib import ExitStack
 from scripted_clusters import STATE, ScriptedCluster
 from simulation.defects import planted
 
-from regency.model import znode_paths
 from regency.model.ids import BrokerId
-from regency.runtime.zk_session import SetData
+from regency.model.znodes import paths as znode_paths
+from regency.runtime.zookeeper.session import SetData
 
 LEADER, OTHER, JOINER = BrokerId(1), BrokerId(2), BrokerId(3)
 SEEDS = (2, 3)

@@ -11,9 +11,10 @@ from simulation.kernel.threads import simulated_threads
 from simulation.shape import SECOND_US, shape_of
 from simulation.world import World
 
-from regency.model import znode_paths, znodes
+from regency.model import znodes
 from regency.model.facts import ReplicaAssignment, TopicAssignment
 from regency.model.ids import BrokerId, TopicPartition
+from regency.model.znodes import paths as znode_paths
 
 BLUE = TopicPartition("blue", 0)
 

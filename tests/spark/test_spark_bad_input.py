@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 from pyspark.errors import StreamingQueryException
 
 from regency.cluster.cluster import Cluster
-from regency.model.record_batch import iter_batches
+from regency.kafka.record_batch import iter_batches
 
 BATCHES, RECORDS = 6, 10
 

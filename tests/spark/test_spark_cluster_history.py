@@ -15,8 +15,8 @@ from cluster_history_reference import Reference, check_tables
 from cluster_history_story import T0, Teller
 
 from regency.history.records import Decision, decode_decision, encode_decisions
-from regency.pipeline.history_files import HIDDEN, escaped
-from regency.pipeline.jobs.publishing import PlaceTaken
+from regency.pipeline.files.history_files import HIDDEN, escaped
+from regency.pipeline.files.publishing import PlaceTaken
 
 FIRST_DAY, SECOND_DAY = date(2026, 5, 4), date(2026, 5, 5)
 BIG = 150

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from regency.pipeline.files import (
+from regency.pipeline.files.files import (
     OutputExists,
     OutputUnwritable,
     read_text,

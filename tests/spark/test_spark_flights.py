@@ -19,11 +19,11 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from light_java import LIGHT
 
-from regency.chaos.flights import airlines, flights_by_hour
 from regency.cli.pipeline.flights_input import produce_flights
 from regency.cluster.cluster import Cluster
-from regency.pipeline.jobs.flight_delays import flights_of, judged
-from regency.pipeline.jobs.flights import BadRecord, FlightsOptions, FlightsRun, OutputUnusable
+from regency.demo.flights import airlines, flights_by_hour
+from regency.pipeline.jobs.flights.delays import flights_of, judged
+from regency.pipeline.jobs.flights.job import BadRecord, FlightsOptions, FlightsRun, OutputUnusable
 
 COUNT = 6_000
 """A week of flights."""

@@ -25,9 +25,7 @@ from correct_log import (
 )
 
 from regency.cluster.cluster import Cluster
-from regency.history.judge_pieces import judge_piece
-from regency.history.judge_table import Anomaly, Configuration
-from regency.history.operations import (
+from regency.judge.operations import (
     Drained,
     HistoryMalformed,
     LeaderChanged,
@@ -39,7 +37,9 @@ from regency.history.operations import (
     decode_operations,
     encode_operations,
 )
-from regency.pipeline.history_files import HIDDEN, FilesUnreadable, damaged, find_files, text_of
+from regency.judge.pieces import judge_piece
+from regency.judge.table import Anomaly, Configuration
+from regency.pipeline.files.history_files import HIDDEN, FilesUnreadable, damaged, find_files, text_of
 from regency.pipeline.jobs.judge import judge_files, judge_history
 
 PLAIN = Configuration(idempotent=False, acks=1, in_flight=1)

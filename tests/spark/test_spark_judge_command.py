@@ -17,9 +17,9 @@ from click.testing import CliRunner, Result
 from correct_log import long_run, lose_the_last
 
 from regency.cli.main import cli
-from regency.history.files import PACKED
-from regency.history.operations import Drained, FinalRead, Operation, encode_operations
-from regency.pipeline.history_files import by_names, find_files
+from regency.judge.files import PACKED
+from regency.judge.operations import Drained, FinalRead, Operation, encode_operations
+from regency.pipeline.files.history_files import by_names, find_files
 from regency.pipeline.jobs.cluster_history import reading
 
 Both = Callable[..., tuple[Result, Result]]

@@ -19,8 +19,8 @@ from cluster_history_reference import Reference, check_tables
 from cluster_history_story import write_story
 from correct_log import long_run, lose_the_last
 
-from regency.history.judge_pieces import judge_piece
-from regency.history.operations import Drained, encode_operations
+from regency.judge.operations import Drained, encode_operations
+from regency.judge.pieces import judge_piece
 
 _PROGRAMS = (
     "bash",

@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 from light_java import SMALL
 
-from regency.pipeline.files import OutputUnwritable, located
-from regency.pipeline.jobs import publishing
-from regency.pipeline.jobs.places import HadoopPlaces
-from regency.pipeline.jobs.publishing import PlaceTaken, published
+from regency.pipeline.files import publishing
+from regency.pipeline.files.files import OutputUnwritable, located
+from regency.pipeline.files.places import HadoopPlaces
+from regency.pipeline.files.publishing import PlaceTaken, published
 
 pytestmark = pytest.mark.spark
 
 DIES = f"""
 SETTINGS = {SMALL!r}
 import os, signal, sys
-from regency.pipeline.files import OutputUnwritable
-from regency.pipeline.jobs.publishing import published
+from regency.pipeline.files.files import OutputUnwritable
+from regency.pipeline.files.publishing import published
 from regency.pipeline.session import spark_session
 
 with spark_session("dies", master="local[1]", settings=SETTINGS) as session:

@@ -17,15 +17,15 @@ from kafka.admin import KafkaAdminClient
 from light_java import LIGHT
 from msgspec.structs import replace
 
-from regency.chaos.workload import careful_producer
 from regency.cli.main import cli
-from regency.clients.replica_wire import Unanswered
+from regency.clients.replicas.wire import Unanswered
 from regency.cluster.cluster import Cluster
+from regency.demo.workload import careful_producer
+from regency.kafka.record_batch import compute_crc, iter_batches, read_header
 from regency.model.ids import BrokerId
-from regency.model.record_batch import compute_crc, iter_batches, read_header
-from regency.pipeline.jobs import replica_audit
-from regency.pipeline.jobs.audit_rows import write_parquet
-from regency.pipeline.jobs.replica_audit import Audit, AuditOptions, audit
+from regency.pipeline.jobs.replica_audit import job as replica_audit
+from regency.pipeline.jobs.replica_audit.job import Audit, AuditOptions, audit
+from regency.pipeline.jobs.replica_audit.rows import write_parquet
 
 RECORD = b"x" * 200
 SMALL = 8_000

@@ -13,7 +13,7 @@ WITH_PROCESSES_OR_SOCKETS = tuple(
     for name in (
         "agent/test_agent_records.py",
         "agent/test_child.py",
-        "chaos/test_tcp_proxy.py",
+        "breaking/test_tcp_proxy.py",
         "cli",
         "cluster",
         "controller/test_controller_channels.py",
@@ -21,7 +21,7 @@ WITH_PROCESSES_OR_SOCKETS = tuple(
         "deploy",
         "listener",
         "runtime",
-        "wire",
+        "kafka",
     )
 )
 

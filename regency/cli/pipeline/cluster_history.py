@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import importlib
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from regency.cli.asking.wire import cluster_wire
 from regency.cli.context import current, print_json, say
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.pipeline.directories import Directory
 from regency.cli.pipeline.spark import SparkChoice, job_session, quickly, spark_options
-from regency.cli.wire import cluster_wire
-from regency.history.files import SUFFIXES
+from regency.judge.files import SUFFIXES
 from regency.pipeline.jobs.cluster_history.page import many
-
-if TYPE_CHECKING:
-    from regency.pipeline.jobs.cluster_history.job import Summary
+from regency.pipeline.jobs.cluster_history.summary import Summary
 
 
 @click.command("cluster-history")

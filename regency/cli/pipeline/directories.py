@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from regency.pipeline.place_names import why_no_directory, why_no_new_directory
+from regency.pipeline.files.place_names import why_no_directory, why_no_new_directory
 
 
 class Directory(click.ParamType[str]):

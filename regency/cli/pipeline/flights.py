@@ -6,17 +6,17 @@ from contextlib import suppress
 
 import click
 
-from regency.chaos.flights import FLIGHTS, airlines
+from regency.cli.asking.kafka_clients import first_that_answers
 from regency.cli.context import TOPIC_NAME, Seconds, current, print_json, say
 from regency.cli.exits import Exit
-from regency.cli.kafka_clients import first_that_answers
 from regency.cli.pipeline.directories import Directory
 from regency.cli.pipeline.spark import SparkChoice, job_session, spark_options
-from regency.cli.topic_making import WantedTopic, ensure_topic
+from regency.cli.topics.making import WantedTopic, ensure_topic
+from regency.demo.flights import FLIGHTS, airlines
 from regency.model.topic_names import InvalidTopicName, validate_topic_name
-from regency.pipeline.files import glob_characters
-from regency.pipeline.jobs.flights import FlightsCounts, FlightsOptions, FlightsRun
-from regency.pipeline.jobs.watermark import why_no_delay
+from regency.pipeline.files.files import glob_characters
+from regency.pipeline.jobs.flights.job import FlightsCounts, FlightsOptions, FlightsRun
+from regency.pipeline.jobs.flights.watermark import why_no_delay
 
 _SHUFFLE = "spark.sql.shuffle.partitions"
 """200, the default, is for large clusters: each is a task with its own state."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from confluent_kafka import Consumer, TopicPartition
 
-from regency.chaos.flights import flights_by_hour
-from regency.chaos.ledger import Ledger
-from regency.chaos.topic_ends import ends_of
-from regency.chaos.workload import careful_producer, produce
+from regency.cli.asking.kafka_clients import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_MS, client_config
 from regency.cli.context import say
 from regency.cli.exits import CommandFailed, Exit
-from regency.cli.kafka_clients import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_MS, client_config
-from regency.cli.topic_making import WantedTopic, ensure_topic
-from regency.clients.assignments import assignments
+from regency.cli.topics.making import WantedTopic, ensure_topic
+from regency.clients.replicas.assignments import assignments
+from regency.clients.topic_ends import ends_of
+from regency.demo.flights import flights_by_hour
+from regency.demo.ledger import Ledger
+from regency.demo.workload import careful_producer, produce
 from regency.model.words import counted
 
 PARTITIONS = 6

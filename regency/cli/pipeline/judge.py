@@ -5,11 +5,11 @@ from __future__ import annotations
 import click
 
 from regency.cli.context import say
+from regency.cli.data.judging import Rules, judging_options, tell_verdict
 from regency.cli.exits import Exit
-from regency.cli.judging import Rules, judging_options, tell_verdict
 from regency.cli.pipeline.spark import SparkChoice, job_session, spark_options
-from regency.history.files import told_others
-from regency.pipeline.history_files import PathMissing, find_files
+from regency.judge.files import told_others
+from regency.pipeline.files.history_files import PathMissing, find_files
 from regency.pipeline.jobs.judge import judge_files, readable
 
 

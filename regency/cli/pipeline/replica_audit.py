@@ -6,9 +6,9 @@ import time
 
 import click
 
+from regency.cli.asking.kafka_clients import first_that_answers
 from regency.cli.context import TOPIC_NAME, Seconds, current, say
 from regency.cli.exits import Exit
-from regency.cli.kafka_clients import first_that_answers
 from regency.cli.pipeline.directories import Directory
 from regency.cli.pipeline.spark import SparkChoice, job_session, spark_options
 from regency.model.words import counted
@@ -61,10 +61,10 @@ def replica_audit(
       regency pipeline replica-audit -o json | jq '.partitions[].divergences'
     """
     from regency.cli.verify.report import report
-    from regency.clients.assignments import assignments
-    from regency.pipeline.files import refuse_unfit
-    from regency.pipeline.jobs.audit_rows import write_parquet
-    from regency.pipeline.jobs.replica_audit import AuditOptions, audit, refuse_unknown
+    from regency.clients.replicas.assignments import assignments
+    from regency.pipeline.files.files import refuse_unfit
+    from regency.pipeline.jobs.replica_audit.job import AuditOptions, audit, refuse_unknown
+    from regency.pipeline.jobs.replica_audit.rows import write_parquet
 
     servers = current().bootstrap_servers()
     options = AuditOptions(servers, topics or None, wait, int(timeout * 1000), throttle)

@@ -12,17 +12,17 @@ from collections.abc import Iterable, Mapping, Sequence
 import grpc
 import msgspec
 
-from regency.broker_agent.wire.peer import PeerConnection, PeerUnavailable
+from regency.cli.asking.wire import cluster_wire
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.top.reading import Reader
 from regency.cli.top.snapshot import Snapshot
-from regency.cli.wire import cluster_wire
+from regency.kafka.peer import PeerConnection, PeerUnavailable
 from regency.model.ids import BrokerId
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import controller_pb2
 from regency.protos import inspection_pb2 as pb
-from regency.runtime.grpc_channels import RpcFailed, call, failure, open_channel
-from regency.runtime.grpc_clients import ControllerClient, InspectionClient
+from regency.runtime.grpc.channels import RpcFailed, call, failure, open_channel
+from regency.runtime.grpc.clients import ControllerClient, InspectionClient
 
 WORST, DECISIONS = 50, 50
 SUMMARY_TIMEOUT_MS = 4_000
@@ -167,7 +167,7 @@ class Asker:
 
 def disk_used(host: str, port: int) -> float | None:
     """How full the fullest volume with a log directory of a broker is, 0 to 1; None where it does not tell."""
-    from regency.broker_agent.wire.codec import DescribeLogDirsRequest
+    from regency.kafka.codec import DescribeLogDirsRequest
 
     peer = PeerConnection(
         host, port, client_id="regency-cli", connect_timeout_ms=DISK_TIMEOUT_MS, request_timeout_ms=DISK_TIMEOUT_MS

@@ -8,17 +8,17 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from regency.cli.asking.deletions import refuse_if_going
+from regency.cli.asking.kafka_clients import admin_client, check_partition
+from regency.cli.asking.metadata import TopicFacts, decode_topics
+from regency.cli.asking.refusals import refusal
+from regency.cli.asking.wire import cluster_wire
 from regency.cli.context import current, stderr_is_terminal
-from regency.cli.deletions import refuse_if_going
 from regency.cli.exits import CommandFailed
-from regency.cli.kafka_clients import admin_client, check_partition
-from regency.cli.metadata import TopicFacts, decode_topics
-from regency.cli.refusals import refusal
 from regency.cli.verify.report import report
-from regency.cli.wire import cluster_wire
-from regency.clients.pace import Pace
-from regency.clients.reading import Partition, PartitionResult, read_and_compare
-from regency.clients.replica_wire import Place, ReplicaWire, replica_wire
+from regency.clients.replicas.pace import Pace
+from regency.clients.replicas.reading import Partition, PartitionResult, read_and_compare
+from regency.clients.replicas.wire import Place, ReplicaWire, replica_wire
 from regency.model.ids import BrokerId, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 

@@ -9,9 +9,9 @@ import msgspec
 
 from regency.cli.context import current, print_json, print_table, say
 from regency.cli.exits import Exit
-from regency.clients.comparison import Batch, Divergence
-from regency.clients.damages import Damaged, unread
-from regency.clients.reading import (
+from regency.clients.replicas.comparison import Batch, Divergence
+from regency.clients.replicas.damages import Damaged, unread
+from regency.clients.replicas.reading import (
     AGREES,
     BEHIND,
     DAMAGED,
@@ -21,7 +21,7 @@ from regency.clients.reading import (
     OFFLINE,
     PartitionResult,
 )
-from regency.clients.replica_wire import Place
+from regency.clients.replicas.wire import Place
 from regency.model.ids import BrokerId
 from regency.model.words import counted
 

@@ -14,12 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from regency.history.files import TORN_HINT, nothing_read, refuse_unread
-from regency.history.judge_findings import DEFAULT_MOST, Verdict, add_verdicts
-from regency.history.judge_parts import Claims
-from regency.history.judge_pieces import Producers, judge_piece
-from regency.history.judge_table import Anomaly
-from regency.history.operations import (
+from regency.judge.files import TORN_HINT, nothing_read, refuse_unread
+from regency.judge.findings import DEFAULT_MOST, Verdict, add_verdicts
+from regency.judge.operations import (
     Drained,
     FinalRead,
     HistoryMalformed,
@@ -30,7 +27,10 @@ from regency.history.operations import (
     decode_operations,
     printable,
 )
-from regency.pipeline.history_files import Found, damaged, file_name, find_files, text_of, unread
+from regency.judge.parts import Claims
+from regency.judge.pieces import Producers, judge_piece
+from regency.judge.table import Anomaly
+from regency.pipeline.files.history_files import Found, damaged, file_name, find_files, text_of, unread
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import sys
 import threading
 import traceback
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -96,3 +99,29 @@ def daemon_server(
         THREADS: threads,
     }
     return HttpServer(routes, name=name, port_key=port_key, probes=(LIVE, READY))
+
+
+logger = logging.getLogger(__name__)
+
+NOT_SERVED = -1
+
+
+def write_probe_file(path: Path, addresses: Sequence[str], port: int) -> None:
+    """Say that probes are asked at the first of `addresses` that answers, on `port`; NOT_SERVED: nowhere.
+
+    A file that cannot be written is logged: the daemon does its work without it.
+    """
+    beside = path.with_name(f"{path.name}.tmp")
+    try:
+        beside.write_text(json.dumps({"addresses": list(addresses), "port": port}) + "\n", encoding="utf-8")
+        beside.replace(path)
+    except OSError as error:
+        logger.warning("%s cannot be written, so no health check finds /readyz: %s", path, error.strerror or error)
+
+
+def remove_probe_file(path: Path) -> None:
+    """Leave nothing that names a port which another process may take."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        logger.warning("%s cannot be removed: %s", path, error.strerror or error)

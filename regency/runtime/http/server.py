@@ -14,7 +14,7 @@ import struct
 import threading
 from collections.abc import Callable, Collection, Mapping
 
-from regency.runtime.grpc_servers import PortUnavailable
+from regency.runtime.grpc.servers import PortUnavailable
 from regency.runtime.http.lobby import Lobby
 from regency.runtime.http.messages import BadRequest, Request, Response, encode, parse_head, text
 from regency.runtime.supervise import OnDeath, start_thread

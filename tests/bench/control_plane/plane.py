@@ -16,16 +16,16 @@ from typing import Any, Self
 from reporting import say
 
 from regency.cluster.zookeeper import EmbeddedZooKeeper
-from regency.model import znode_paths as paths
 from regency.model import znodes
 from regency.model.facts import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment, TopicAssignment
 from regency.model.ids import BrokerId, ControllerEpoch, LeaderEpoch, TopicId, TopicPartition
 from regency.model.topic_ids import derive_topic_id
+from regency.model.znodes import paths
 from regency.protos import controller_pb2
-from regency.runtime.grpc_channels import call, open_channel
-from regency.runtime.grpc_clients import ControllerClient
-from regency.runtime.zk_client import connect
-from regency.runtime.zk_session import Create, Op, WatchMode, ZkError, ZkSession
+from regency.runtime.grpc.channels import call, open_channel
+from regency.runtime.grpc.clients import ControllerClient
+from regency.runtime.zookeeper.client import connect
+from regency.runtime.zookeeper.session import Create, Op, WatchMode, ZkError, ZkSession
 
 BENCHES = Path(__file__).parent.parent
 PER_TOPIC = 50

@@ -15,14 +15,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from regency.broker_agent.registration import SessionFile, register
+from regency.broker_agent.registry.registration import SessionFile, register
 from regency.model.clock import SystemClock
 from regency.model.facts import Broker, Endpoint
 from regency.model.ids import NO_BROKER_EPOCH, BrokerId
 from regency.protos import control_pb2 as pb
-from regency.runtime.grpc_servers import GrpcServer, service, unary
-from regency.runtime.zk_client import connect
-from regency.runtime.zk_session import ZkSession
+from regency.runtime.grpc.servers import GrpcServer, service, unary
+from regency.runtime.zookeeper.client import connect
+from regency.runtime.zookeeper.session import ZkSession
 
 SERVICE = "regency.control.v1.AgentControl"
 HOST = "127.0.0.1"

@@ -17,7 +17,7 @@ from typing import Any, Self
 from confluent_kafka import OFFSET_END, Consumer, TopicPartition
 
 from data_plane.topics import until
-from regency.broker_agent.wire.codec import FetchRequest, encode_request
+from regency.kafka.codec import FetchRequest, encode_request
 
 FETCH_VERSION = 11
 """The last that names topics by name in classic encoding; what it costs the agent differs little from the newest."""

@@ -8,7 +8,7 @@ from zlib import crc32
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
-from regency.pipeline.sink_identity import HEADER
+from regency.pipeline.sink.identity import HEADER
 from spark_kills.verdict import Found, signature
 
 PATIENCE_S = 30.0

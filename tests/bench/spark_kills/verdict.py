@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import NamedTuple
 from uuid import UUID
 
-from regency.pipeline.sink_identity import HEADER_BYTES
+from regency.pipeline.sink.identity import HEADER_BYTES
 from spark_kills.notes import Attempt, TaskName
 
 

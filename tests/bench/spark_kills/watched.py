@@ -23,12 +23,13 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 from regency.clients.settings import ClientSettings
-from regency.pipeline import sink, sink_sending
-from regency.pipeline.sink_floors import Floors, WritePlan
-from regency.pipeline.sink_identity import WriteId, row_header
-from regency.pipeline.sink_options import WriteOptions
-from regency.pipeline.sink_tail import Tail, read_tail
-from regency.pipeline.sink_tasks import TaskPlace, TaskWrote, write_once
+from regency.pipeline.sink import tasks as sink_tasks
+from regency.pipeline.sink import writer as sink
+from regency.pipeline.sink.floors import Floors, WritePlan
+from regency.pipeline.sink.identity import WriteId, row_header
+from regency.pipeline.sink.options import WriteOptions
+from regency.pipeline.sink.tail import Tail, read_tail
+from regency.pipeline.sink.tasks import TaskPlace, TaskWrote, write_once
 from regency.pipeline.source import RegencyDataSource
 from spark_kills.notes import FOLDER, AttemptNotes, TaskName, counted
 
@@ -137,7 +138,7 @@ def noted_write_once(
         notes.reads_back()
         return read_tail(settings, floors, write, task)
 
-    vars(sink_sending)["row_header"] = signed
+    vars(sink_tasks)["row_header"] = signed
     wrote = write_once(batches, options, plan, write, place, find=find)
     notes.ends()
     return wrote

@@ -12,8 +12,8 @@ from typing import Self
 from confluent_kafka import KafkaError, Message
 
 from compose_test.waiting import eventually, expect
-from regency.chaos.ledger import Ledger, Verdict
-from regency.chaos.workload import NUMBER_HEADER, careful_producer, read_back
+from regency.demo.ledger import Ledger, Verdict
+from regency.demo.workload import NUMBER_HEADER, careful_producer, read_back
 
 PARTITIONS = 6
 RECORDS_PER_S = 300

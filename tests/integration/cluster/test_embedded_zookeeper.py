@@ -11,8 +11,8 @@ from regency.cluster import processes
 from regency.cluster.errors import ClusterNotRunning, ClusterStartFailed
 from regency.cluster.processes import ProcessState
 from regency.cluster.zookeeper import EmbeddedZooKeeper, is_serving
-from regency.runtime import zk_client
-from regency.runtime.zk_session import Create
+from regency.runtime.zookeeper import client as zk_client
+from regency.runtime.zookeeper.session import Create
 
 pytestmark = pytest.mark.integration
 Eventually = Callable[..., object]

@@ -19,10 +19,10 @@ from regency.clients.errors import CorruptRecords, DataLoss, ReadTimedOut
 from regency.clients.partition_reader import Skipped
 from regency.clients.settings import ClientSettings, client_settings
 from regency.cluster.cluster import Cluster
+from regency.kafka.record_batch import iter_batches
 from regency.model.ids import Offset, TopicPartition
-from regency.model.record_batch import iter_batches
-from regency.pipeline import partition_records
-from regency.pipeline.partition_records import ReadTask, record_batches
+from regency.pipeline.records import partition_records
+from regency.pipeline.records.partition_records import ReadTask, record_batches
 
 pytestmark = pytest.mark.integration
 

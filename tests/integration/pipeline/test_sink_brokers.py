@@ -10,8 +10,8 @@ import pytest
 
 from regency.cluster.cluster import Cluster
 from regency.cluster.zookeeper import EmbeddedZooKeeper
-from regency.pipeline.sink_options import write_options
-from regency.pipeline.sink_tasks import write_at_least_once
+from regency.pipeline.sink.options import write_options
+from regency.pipeline.sink.tasks import write_at_least_once
 
 pytestmark = pytest.mark.integration
 

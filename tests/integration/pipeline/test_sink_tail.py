@@ -15,15 +15,14 @@ from regency.clients.cluster_client import CONSUMER, DEBUGGING, EARLIEST, Cluste
 from regency.clients.settings import ClientSettings
 from regency.cluster.cluster import Cluster
 from regency.model.ids import TopicPartition
-from regency.pipeline.sink_errors import TailGone
-from regency.pipeline.sink_floors import WritePlan
-from regency.pipeline.sink_identity import WriteId
-from regency.pipeline.sink_options import WriteOptions, write_options
-from regency.pipeline.sink_producer import TopicProducer
-from regency.pipeline.sink_rows import rows_of
-from regency.pipeline.sink_sending import send_named
-from regency.pipeline.sink_tail import topic_ends
-from regency.pipeline.sink_tasks import TaskPlace, TaskWrote, write_once
+from regency.pipeline.sink.errors import TailGone
+from regency.pipeline.sink.floors import WritePlan
+from regency.pipeline.sink.identity import WriteId
+from regency.pipeline.sink.options import WriteOptions, write_options
+from regency.pipeline.sink.producer import TopicProducer
+from regency.pipeline.sink.rows import rows_of
+from regency.pipeline.sink.tail import topic_ends
+from regency.pipeline.sink.tasks import TaskPlace, TaskWrote, send_named, write_once
 
 pytestmark = pytest.mark.integration
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
-from regency.chaos.ledger import Ledger, Verdict
-from regency.chaos.workload import careful_producer, produce, read_back
 from regency.cluster.cluster import Cluster
 from regency.cluster.health import PartitionView
+from regency.demo.ledger import Ledger, Verdict
+from regency.demo.workload import careful_producer, produce, read_back
 from regency.model.ids import BrokerId, TopicPartition
 
 

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from breaking.replicas import compare_replicas, read_stored_log
 from click.testing import CliRunner
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 from kafka import KafkaConsumer
 from kafka import TopicPartition as ClientPartition
 from kafka.errors import CorruptRecordError
 
-from regency.chaos.replicas import compare_replicas, read_stored_log
 from regency.cli.main import cli
 from regency.cluster.cluster import Cluster
-from regency.model.record_batch import iter_batches
+from regency.kafka.record_batch import iter_batches
 
 pytestmark = pytest.mark.integration
 

@@ -15,10 +15,10 @@ from urllib.request import urlopen
 
 import pytest
 
-from regency.broker_agent.wire.codec import MetadataRequest, encode_request
 from regency.cluster.agent import AGENT_COMMAND, HOST
 from regency.cluster.cluster import Cluster
 from regency.cluster.processes import members
+from regency.kafka.codec import MetadataRequest, encode_request
 
 pytestmark = pytest.mark.integration
 

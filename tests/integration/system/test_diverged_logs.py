@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from regency.cluster.cluster import Cluster
-from regency.model.record_batch import iter_batches
+from regency.kafka.record_batch import iter_batches
 
 pytestmark = pytest.mark.integration
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from breaking.tcp_proxy import TcpProxy
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from regency.chaos.tcp_proxy import TcpProxy
 from regency.cluster.agent import AGENT_COMMAND, HOST
 from regency.cluster.cluster import Cluster
 from regency.cluster.state import CONTROL_LISTENER, CONTROLLER_LISTENER, BrokerPorts

@@ -18,10 +18,10 @@ from kafka.errors import ElectionNotNeededError, UnknownTopicOrPartitionError
 
 from regency.cli.main import cli
 from regency.cluster.cluster import Cluster
-from regency.model import znode_paths as paths
 from regency.model import znodes
 from regency.model.ids import TopicPartition
-from regency.runtime.zk_session import Create
+from regency.model.znodes import paths
+from regency.runtime.zookeeper.session import Create
 
 pytestmark = pytest.mark.integration
 

@@ -19,12 +19,11 @@ from regency.cli.exits import Exit
 from regency.cli.main import cli
 from regency.cluster.cluster import Cluster
 from regency.cluster.zookeeper import EmbeddedZooKeeper
-from regency.model import znode_paths as paths
 from regency.model.facts import LeaderAndIsr
 from regency.model.ids import TopicPartition
-from regency.model.znodes import decode_state
-from regency.runtime.zk_client import connect
-from regency.runtime.zk_session import Create, Delete, SetData, ZkCode, ZkSession
+from regency.model.znodes import decode_state, paths
+from regency.runtime.zookeeper.client import connect
+from regency.runtime.zookeeper.session import Create, Delete, SetData, ZkCode, ZkSession
 
 pytestmark = pytest.mark.integration
 

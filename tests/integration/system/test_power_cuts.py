@@ -12,7 +12,7 @@ from urllib.request import urlopen
 import pytest
 
 from regency.cluster.cluster import Cluster
-from regency.model.record_batch import iter_batches
+from regency.kafka.record_batch import iter_batches
 
 pytestmark = pytest.mark.integration
 

@@ -18,11 +18,11 @@ from kafka.errors import (
 )
 
 from regency.cluster.cluster import Cluster
-from regency.model import znode_paths as paths
 from regency.model import znodes
 from regency.model.facts import ReplicaAssignment
-from regency.runtime.zk_client import connect
-from regency.runtime.zk_session import Create, SetData, ZkSession
+from regency.model.znodes import paths
+from regency.runtime.zookeeper.client import connect
+from regency.runtime.zookeeper.session import Create, SetData, ZkSession
 
 pytestmark = [
     pytest.mark.integration,

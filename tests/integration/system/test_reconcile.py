@@ -20,10 +20,10 @@ from click.testing import CliRunner
 
 from regency.cli.main import cli
 from regency.cluster.cluster import Cluster
-from regency.model import znode_paths as paths
 from regency.model import znodes
 from regency.model.ids import TopicPartition
-from regency.runtime.zk_session import Create, Delete, SetData
+from regency.model.znodes import paths
+from regency.runtime.zookeeper.session import Create, Delete, SetData
 
 pytestmark = pytest.mark.integration
 

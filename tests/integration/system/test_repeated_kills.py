@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 import pytest
+from breaking.replicas import compare_replicas
 from click.testing import CliRunner
 
-from regency.chaos.ledger import Ledger
-from regency.chaos.replicas import compare_replicas
-from regency.chaos.workload import careful_producer, produce, read_back
 from regency.cli.main import cli
 from regency.cluster.cluster import Cluster
+from regency.demo.ledger import Ledger
+from regency.demo.workload import careful_producer, produce, read_back
 
 pytestmark = pytest.mark.integration
 

@@ -8,14 +8,15 @@ from typing import Any
 import grpc
 import pytest
 
-from regency.broker_agent.wire.codec import FetchRequest
-from regency.broker_agent.wire.peer import PeerConnection
 from regency.cluster.agent import HOST
 from regency.cluster.cluster import Cluster
 from regency.cluster.state import CONTROL_LISTENER, KAFKA_LISTENER
-from regency.model import znode_paths, znodes
+from regency.kafka.codec import FetchRequest
+from regency.kafka.peer import PeerConnection
+from regency.model import znodes
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
+from regency.model.znodes import paths as znode_paths
 from regency.protos import control_pb2, control_pb2_grpc
 
 pytestmark = pytest.mark.integration

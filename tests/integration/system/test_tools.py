@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from regency.cli.main import cli
 from regency.cluster.cluster import Cluster
-from regency.model.record_batch import compute_crc, iter_batches, read_header
+from regency.kafka.record_batch import compute_crc, iter_batches, read_header
 
 pytestmark = pytest.mark.integration
 

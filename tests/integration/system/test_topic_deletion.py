@@ -15,8 +15,8 @@ from kafka.admin import KafkaAdminClient
 
 from regency.cli.exits import Exit
 from regency.cluster.cluster import Cluster
-from regency.model import znode_paths as paths
-from regency.runtime.zk_session import Create, Delete, ZkSession
+from regency.model.znodes import paths
+from regency.runtime.zookeeper.session import Create, Delete, ZkSession
 
 pytestmark = pytest.mark.integration
 

@@ -10,12 +10,12 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from regency.cluster.cluster import Cluster
-from regency.model import znode_paths
 from regency.model.errors import ControllerMoved
 from regency.model.kafka_errors import ErrorCode
+from regency.model.znodes import paths as znode_paths
 from regency.protos import control_pb2, control_pb2_grpc
-from regency.runtime.fenced import FencedItem, fenced_write
-from regency.runtime.zk_session import Create
+from regency.runtime.zookeeper.fenced import FencedItem, fenced_write
+from regency.runtime.zookeeper.session import Create
 
 pytestmark = pytest.mark.integration
 

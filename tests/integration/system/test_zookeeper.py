@@ -14,8 +14,8 @@ import pytest
 from regency.cluster.cluster import Cluster
 from regency.cluster.errors import ClusterStartFailed
 from regency.cluster.zookeeper import EmbeddedZooKeeper
-from regency.model import znode_paths
-from regency.runtime.zk_session import Create, Delete
+from regency.model.znodes import paths as znode_paths
+from regency.runtime.zookeeper.session import Create, Delete
 
 pytestmark = pytest.mark.integration
 

@@ -7,13 +7,13 @@ import socket
 from collections.abc import Callable, Iterator
 
 import pytest
+from breaking.tcp_proxy import TcpProxy
 
-from regency.chaos.tcp_proxy import TcpProxy
 from regency.cluster.processes import ProcessState
 from regency.cluster.zookeeper import EmbeddedZooKeeper
-from regency.runtime.zk_client import ZkClient, connect
-from regency.runtime.zk_session import SessionEvent
-from regency.runtime.zk_wire import FrameReader, OpCode, decode_connect, encode_connect, request_frame
+from regency.runtime.zookeeper.client import ZkClient, connect
+from regency.runtime.zookeeper.session import SessionEvent
+from regency.runtime.zookeeper.wire import FrameReader, OpCode, decode_connect, encode_connect, request_frame
 
 _chroots = itertools.count(1)
 

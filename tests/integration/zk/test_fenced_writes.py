@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from regency.model.errors import ControllerMoved
-from regency.runtime.fenced import FencedItem, fenced_write
-from regency.runtime.zk_session import Create, Delete, SetData, ZkCode, ZkSessionLost
+from regency.runtime.zookeeper.fenced import FencedItem, fenced_write
+from regency.runtime.zookeeper.session import Create, Delete, SetData, ZkCode, ZkSessionLost
 
 pytestmark = pytest.mark.integration
 

@@ -8,10 +8,9 @@ from uuid import UUID
 
 import pytest
 
-from regency.broker_agent.incarnations import guards
 from regency.broker_agent.ports import IsrChange
-from regency.broker_agent.registration import Registered, SessionFile, register
-from regency.model import znode_paths
+from regency.broker_agent.registry.incarnations import guards
+from regency.broker_agent.registry.registration import Registered, SessionFile, register
 from regency.model.clock import SystemClock
 from regency.model.facts import Broker, Endpoint
 from regency.model.ids import (
@@ -23,7 +22,8 @@ from regency.model.ids import (
     TopicPartition,
     ZkVersion,
 )
-from regency.runtime.zk_session import Create, SetData, ZkCode
+from regency.model.znodes import paths as znode_paths
+from regency.runtime.zookeeper.session import Create, SetData, ZkCode
 
 pytestmark = pytest.mark.integration
 

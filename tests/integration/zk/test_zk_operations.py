@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from regency.runtime.zk_session import (
+from regency.runtime.zookeeper.session import (
     Check,
     Children,
     Create,
@@ -184,8 +184,8 @@ def test_credentials_hold_after_a_reconnect_too(proxy, new_session):
 def test_what_may_not_be_read_is_an_error_that_names_the_znode(new_session):
     from kazoo.security import make_digest_acl
 
-    from regency.runtime import zk_wire
-    from regency.runtime.zk_records import encode_path
+    from regency.runtime.zookeeper import wire as zk_wire
+    from regency.runtime.zookeeper.records import encode_path
 
     owner = new_session(digest_auth="regency:secret")
     owner.multi([Create("/secret", b"1")])

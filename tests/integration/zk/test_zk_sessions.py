@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from regency.runtime.zk_session import (
+from regency.runtime.zookeeper.session import (
     Create,
     SessionEvent,
     SetData,
@@ -250,14 +250,14 @@ def test_a_callback_that_raises_costs_nobody_else_their_event(session, eventuall
 
 def test_no_server_there_is_an_error_that_names_the_hosts(new_session):
     with pytest.raises(ZkError, match=r"127\.0\.0\.1:1 gave no session within 300 ms .*refused") as caught:
-        from regency.runtime.zk_client import connect
+        from regency.runtime.zookeeper.client import connect
 
         connect("127.0.0.1:1", session_timeout_ms=2000, connect_timeout_ms=300)
     assert "zookeeper.connect" in str(caught.value)
 
 
 def test_a_dead_server_among_several_is_passed_over(zookeeper, new_session):
-    from regency.runtime.zk_client import connect
+    from regency.runtime.zookeeper.client import connect
 
     session = connect(f"127.0.0.1:1,127.0.0.1:{zookeeper.port}", session_timeout_ms=6000, connect_timeout_ms=20_000)
     assert session.read("/") is not None

@@ -10,14 +10,14 @@ import sys
 
 import pytest
 
-from regency.runtime.zk_session import Create
+from regency.runtime.zookeeper.session import Create
 
 pytestmark = pytest.mark.integration
 
 SLEEPER = """
 import json, sys
-from regency.runtime.zk_client import connect
-from regency.runtime.zk_session import Create, ZkError
+from regency.runtime.zookeeper.client import connect
+from regency.runtime.zookeeper.session import Create, ZkError
 session = connect(sys.argv[1], session_timeout_ms=1500, connect_timeout_ms=20000)
 session.multi([Create("/ruler", ephemeral=True)], generation=1)
 print(json.dumps("ready"), flush=True)

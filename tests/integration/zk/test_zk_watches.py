@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from regency.runtime.zk_session import (
+from regency.runtime.zookeeper.session import (
     Create,
     Delete,
     SessionEvent,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from regency.controller.topic_deletion_requests import DeleteTopics, TopicRef
-from regency.model import znode_paths as paths
+from regency.controller.topics.deletion_requests import DeleteTopics, TopicRef
 from regency.model.ids import TopicId
+from regency.model.znodes import paths
 from simulation.admin import AGAIN_US, TIMEOUT_MS, Admin, ruling_endpoint
 from simulation.cluster.addresses import CLIENTS
 from simulation.cluster.controller import Asked

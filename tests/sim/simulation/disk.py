@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from regency.model.record_batch import Buffer
+from regency.kafka.record_batch import Buffer
 from simulation.disk_files import Directory, File, Tree, refusal
 from simulation.kernel.scheduler import Process, ProcessDied, Scheduler
 

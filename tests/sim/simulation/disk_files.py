@@ -11,7 +11,7 @@ import errno
 from random import Random
 from typing import Any, Final
 
-from regency.model.record_batch import Buffer
+from regency.kafka.record_batch import Buffer
 
 _WORDS: Final = {
     errno.EBADF: "Bad file descriptor",

@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from regency.broker_agent.replication import directory_moves
+from regency.broker_agent.replication.directories import directory_moves
+from regency.broker_agent.replication.partition.rules import Role
 from regency.broker_agent.replication.replica_manager import ReplicaManager
-from regency.broker_agent.replication.rules import Role
 from regency.model.ids import BrokerId, TopicPartition
 from simulation.defects.patching import Patch
 from simulation.shape import DRILL_EVERY, Shape, directories_of

@@ -6,11 +6,14 @@ import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from regency.broker_agent import control_service, isr_store, topic_configs
-from regency.broker_agent.replication import fetch, fetcher_logic, isr_maintenance
-from regency.controller import request_batch, sender, term
-from regency.controller.metadata_log import MetadataLog
-from regency.runtime import fenced
+from regency.broker_agent.control import service as control_service
+from regency.broker_agent.registry import isr_store, topic_configs
+from regency.broker_agent.replication import fetch, isr_maintenance
+from regency.broker_agent.replication.fetcher import fetcher_logic
+from regency.controller import term
+from regency.controller.channel import request_batch, sender
+from regency.controller.channel.metadata_log import MetadataLog
+from regency.runtime.zookeeper import fenced
 from simulation.defects.patching import Patch
 
 OFTEN = 0.6

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from regency.history.operations import Recreated
+from regency.judge.operations import Recreated
 from regency.model.ids import TopicId
 from simulation.judging.facts import Facts
 from simulation.world import World

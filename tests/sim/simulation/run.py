@@ -11,8 +11,8 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import NamedTuple
 
-from regency.history.judge import judge
-from regency.history.judge_findings import Verdict
+from regency.judge.findings import Verdict
+from regency.judge.verdict import judge
 from regency.model.errors import RegencyError
 from simulation.admin import Admin
 from simulation.crash_points import crash_point_names

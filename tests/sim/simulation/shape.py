@@ -7,8 +7,8 @@ from functools import cache
 from typing import Final, NamedTuple
 
 from regency.model.ids import BrokerId
-from regency.model.log_config import NEVER, UNLIMITED
 from regency.model.settings import BrokerSettings
+from regency.model.settings.log_config import NEVER, UNLIMITED
 
 SECOND_US: Final = 1_000_000
 MINUTE_MS: Final = 60_000

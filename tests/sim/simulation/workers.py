@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from multiprocessing.pool import AsyncResult, Pool
 from types import FrameType
 
-from regency.runtime.parent import die_with_parent
+from regency.runtime.supervise import die_with_parent
 from simulation.options import wanted_shape
 from simulation.run import RunResult, run
 from simulation.shape import Shape

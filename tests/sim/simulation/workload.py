@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from regency.history.judge_table import Allowance, Configuration
-from regency.history.operations import Drained, FinalRead, Operation
+from regency.judge.operations import Drained, FinalRead, Operation
+from regency.judge.table import Allowance, Configuration
 from regency.model.ids import BrokerId, TopicPartition
 from simulation.clients.consumer import Consumer
 from simulation.clients.final_read import FinalReader

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from regency.model import znode_paths, znodes
+from regency.model import znodes
 from regency.model.errors import RegencyError
 from regency.model.facts import TopicAssignment
 from regency.model.ids import BrokerId, TopicId, ZkVersion
-from regency.runtime.zk_session import ZkSession
+from regency.model.znodes import paths as znode_paths
+from regency.runtime.zookeeper.session import ZkSession
 from simulation.cluster.addresses import host_of
 from simulation.cluster.agent import SimAgent
 from simulation.cluster.controller import SimController

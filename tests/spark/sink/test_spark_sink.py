@@ -13,7 +13,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from pyspark.errors import PySparkException
 
-from regency.pipeline.sink_identity import HEADER
+from regency.pipeline.sink.identity import HEADER
 
 HEADERS = "headers array<struct<key string, value binary>>"
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from regency.pipeline.sink_identity import HEADER
+from regency.pipeline.sink.identity import HEADER
 
 HERE = Path(__file__).parent
 BATCHES, ROWS = 4, 4_000

@@ -8,7 +8,7 @@ from typing import TypeVar
 import msgspec
 import pytest
 
-from regency.runtime.zk_session import (
+from regency.runtime.zookeeper.session import (
     Children,
     Create,
     Delete,

@@ -11,8 +11,8 @@ from uuid import UUID
 import pytest
 
 import regency
-from regency.broker_agent.isr_history import IsrHistory
 from regency.broker_agent.ports import IsrChange, IsrWritten
+from regency.broker_agent.registry.isr_store import IsrHistory
 from regency.history.reader import read_file
 from regency.history.writer import HistoryWriter
 from regency.model.clock import ManualClock

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from regency.broker_agent.child import ChildFailed, ControllerChild
+from regency.broker_agent.process.child import ChildFailed, ControllerChild
 
 PLAYED = """
 import json, os, signal, sys

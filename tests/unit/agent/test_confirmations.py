@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from regency.broker_agent.confirmations import read_office, registered_epoch
-from regency.broker_agent.control_gate import Office
-from regency.model import znode_paths, znodes
+from regency.broker_agent.control.gate import Office, read_office, registered_epoch
+from regency.model import znodes
 from regency.model.ids import NO_BROKER_EPOCH, NO_LEADER, BrokerId, ControllerEpoch
+from regency.model.znodes import paths as znode_paths
 
 ME = BrokerId(1)
 

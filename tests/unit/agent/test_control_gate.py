@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from regency.broker_agent.control_gate import ControlGate, Header, Office, RefusedRequest, RepeatedRequest
+from regency.broker_agent.control.gate import ControlGate, Header, Office, RefusedRequest, RepeatedRequest
 from regency.model.ids import NO_BROKER_EPOCH, NO_LEADER, BrokerEpoch, BrokerId, ControllerEpoch
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import control_pb2

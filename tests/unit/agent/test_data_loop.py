@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from regency.broker_agent.data_loop import DataLoop, LoopClosed, LoopTimer, LoopWorker
+from regency.broker_agent.process.data_loop import DataLoop, LoopClosed, LoopTimer, LoopWorker
 from regency.model.clock import ManualClock
 from regency.runtime.supervise import LoopEnded, start_task, start_thread
 

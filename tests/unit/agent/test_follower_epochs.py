@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from regency.broker_agent.follower_epochs import ASK_EVERY_MS, FollowerEpochs
-from regency.broker_agent.metadata_cache import MetadataCache
+from regency.broker_agent.control.follower_epochs import ASK_EVERY_MS, FollowerEpochs
+from regency.broker_agent.control.metadata_cache import MetadataCache
 from regency.model.clock import ManualClock
 from regency.model.ids import NO_BROKER_EPOCH, BrokerEpoch, BrokerId
-from regency.runtime.zk_session import ZkConnectionLost
+from regency.runtime.zookeeper.session import ZkConnectionLost
 
 TWO = BrokerId(2)
 

@@ -7,13 +7,13 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from regency.broker_agent.incarnations import Refused, guards, mark
 from regency.broker_agent.ports import IsrChange
-from regency.model import znode_paths
+from regency.broker_agent.registry.incarnations import Refused, guards, mark
 from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, TopicId, TopicPartition, ZkVersion
 from regency.model.znodes import NO_LOSS
 from regency.model.znodes import decode_incarnation as lost
-from regency.runtime.zk_session import Check, Create, Delete
+from regency.model.znodes import paths as znode_paths
+from regency.runtime.zookeeper.session import Check, Create, Delete
 
 ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
 FLIGHTS = TopicPartition("flights", 0)

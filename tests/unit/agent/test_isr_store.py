@@ -7,14 +7,15 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from regency.broker_agent import incarnations
-from regency.broker_agent.isr_store import NOTIFY_PARTITIONS, IsrWriter
 from regency.broker_agent.ports import IsrChange, IsrNotWritten, IsrOutcome, IsrUnknown, IsrWritten
-from regency.model import znode_paths, znodes
+from regency.broker_agent.registry import incarnations
+from regency.broker_agent.registry.isr_store import NOTIFY_PARTITIONS, IsrWriter
+from regency.model import znodes
 from regency.model.clock import ManualClock
 from regency.model.facts import LeaderAndIsr, LeaderIsrAndControllerEpoch
 from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, TopicId, TopicPartition, ZkVersion
-from regency.runtime.zk_session import Create, Delete, ZkError
+from regency.model.znodes import paths as znode_paths
+from regency.runtime.zookeeper.session import Create, Delete, ZkError
 
 FLIGHTS = TopicPartition("flights", 0)
 STATE = znode_paths.partition_state(FLIGHTS)

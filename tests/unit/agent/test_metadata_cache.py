@@ -3,8 +3,8 @@ from __future__ import annotations
 import asyncio
 from uuid import UUID
 
-from regency.broker_agent.metadata import BrokerNode, PartitionMetadata
-from regency.broker_agent.metadata_cache import (
+from regency.broker_agent.control.metadata import BrokerNode, PartitionMetadata
+from regency.broker_agent.control.metadata_cache import (
     MetadataCache,
     MetadataChange,
     MetadataUpdate,

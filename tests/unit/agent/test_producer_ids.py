@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from regency.broker_agent.producer_ids import (
+from regency.broker_agent.registry.producer_ids import (
     BLOCK_SIZE,
     LARGEST_ID,
     ProducerIds,
@@ -13,8 +13,9 @@ from regency.broker_agent.producer_ids import (
     ProducerIdsUnreadable,
     take_block,
 )
-from regency.model import znode_paths, znodes
+from regency.model import znodes
 from regency.model.ids import BrokerId, ProducerId
+from regency.model.znodes import paths as znode_paths
 
 PATH = znode_paths.PRODUCER_IDS
 

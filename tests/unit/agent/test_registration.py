@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from regency.broker_agent.registration import (
+from regency.broker_agent.registry.registration import (
     BrokerIdTaken,
     Registered,
     Registration,
@@ -14,11 +14,12 @@ from regency.broker_agent.registration import (
     ensure_parents,
     register,
 )
-from regency.model import znode_paths, znodes
+from regency.model import znodes
 from regency.model.clock import ManualClock
 from regency.model.facts import Broker, Endpoint
 from regency.model.ids import NO_BROKER_EPOCH, BrokerId
-from regency.runtime.zk_session import MultiOutcome, OpOutcome, ZkCode, ZkConnectionLost, ZkSessionLost
+from regency.model.znodes import paths as znode_paths
+from regency.runtime.zookeeper.session import MultiOutcome, OpOutcome, ZkCode, ZkConnectionLost, ZkSessionLost
 
 ME = BrokerId(1)
 PATH = znode_paths.broker(ME)

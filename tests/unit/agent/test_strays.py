@@ -8,9 +8,9 @@ from uuid import UUID
 
 import pytest
 
+from regency.broker_agent.control.strays import Strays, why_stray
 from regency.broker_agent.replication.api import PartitionState, ReplicaDescription
-from regency.broker_agent.strays import Strays, why_stray
-from regency.model import znode_paths, znodes
+from regency.model import znodes
 from regency.model.facts import ReplicaAssignment, TopicAssignment
 from regency.model.ids import (
     BrokerId,
@@ -21,6 +21,7 @@ from regency.model.ids import (
     TopicPartition,
     ZkVersion,
 )
+from regency.model.znodes import paths as znode_paths
 
 ME = BrokerId(1)
 OLD, NEW = (TopicId(UUID(bytes=bytes([each]) * 16)) for each in (1, 2))

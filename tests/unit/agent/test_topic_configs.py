@@ -5,12 +5,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from regency.broker_agent.topic_configs import TopicConfigs
-from regency.model import znode_paths, znodes
+from regency.broker_agent.registry.topic_configs import TopicConfigs
+from regency.model import znodes
 from regency.model.ids import BrokerId
-from regency.model.log_config import LogConfig
-from regency.model.settings_dynamic import ThrottleRates
-from regency.runtime.zk_session import ZkConnectionLost, Znode
+from regency.model.settings.dynamic import ThrottleRates
+from regency.model.settings.log_config import LogConfig
+from regency.model.znodes import paths as znode_paths
+from regency.runtime.zookeeper.session import ZkConnectionLost, Znode
 
 BASE = LogConfig(retention_ms=1000)
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from regency.broker_agent.watchdog import Silence
+from regency.broker_agent.process.watchdog import Silence
 
 
 def test_silence_grows_while_the_loop_does_not_show_itself_and_ends_when_it_does() -> None:

@@ -8,7 +8,7 @@ import pytest
 from spark_kills.notes import Attempt, TaskName
 from spark_kills.verdict import Found, Signature, judge, signature
 
-from regency.pipeline.sink_identity import WriteId, row_header
+from regency.pipeline.sink.identity import WriteId, row_header
 
 QUERY = UUID(int=9)
 TASK = TaskName(QUERY, 2, 0)

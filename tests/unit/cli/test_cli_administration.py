@@ -10,19 +10,16 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from regency.cli import (
-    brokers,
-    brokers_describe,
-    brokers_forget,
-    cluster,
-    configs,
-    controllers,
-    topics_alter,
-    wire,
-)
+from regency.cli.asking import wire
+from regency.cli.asking.metadata import PartitionFacts, TopicFacts
+from regency.cli.asking.wire import ControllerFacts
+from regency.cli.brokers import command as brokers
+from regency.cli.brokers import describe as brokers_describe
+from regency.cli.brokers import forget as brokers_forget
+from regency.cli.cluster import command as cluster
+from regency.cli.cluster import configs, controllers
 from regency.cli.exits import CommandFailed
-from regency.cli.metadata import PartitionFacts, TopicFacts
-from regency.cli.wire import ControllerFacts
+from regency.cli.topics import alter as topics_alter
 from regency.clients.nodes import Node
 from regency.model.ids import BrokerId
 from regency.protos import admin_pb2, controller_pb2

@@ -10,12 +10,10 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from regency.broker_agent.wire.codec import DescribeConfigsResponse, IncrementalAlterConfigsResponse
-from regency.cli import (
-    configs,
-    topics_alter,
-)
+from regency.cli.cluster import configs
+from regency.cli.topics import alter as topics_alter
 from regency.clients.nodes import Node
+from regency.kafka.codec import DescribeConfigsResponse, IncrementalAlterConfigsResponse
 from regency.model.ids import BrokerId
 
 Run = Callable[..., Result]

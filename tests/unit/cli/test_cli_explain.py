@@ -13,17 +13,17 @@ import click
 import pytest
 from click.testing import Result
 
-from regency.broker_agent.wire.codec import Message
-from regency.cli import doctor, explain
+from regency.cli.asking.wire import ControllerFacts
+from regency.cli.cluster import doctor, explain
+from regency.cli.cluster.explain import Moment
 from regency.cli.exits import CommandFailed, Exit
-from regency.cli.explain import Moment
-from regency.cli.wire import ControllerFacts
 from regency.clients import histories
 from regency.clients.nodes import Node
 from regency.history.records import Decision, encode_decisions
+from regency.kafka.codec import Message
 from regency.model.ids import BrokerId, ControllerEpoch, LeaderEpoch, ZkVersion
 from regency.protos import inspection_pb2 as pb
-from regency.runtime.grpc_channels import RpcFailed
+from regency.runtime.grpc.channels import RpcFailed
 
 Run = Callable[..., Result]
 AT = ("--bootstrap-server", "nobody:1")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from regency.history.operations import (
+from regency.judge.operations import (
     ALL,
     Drained,
     FinalRead,

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from regency.broker_agent.wire.codec import ElectLeadersResponse, MetadataRequest
-from regency.cli import leaders
-from regency.cli.metadata import PartitionFacts, TopicFacts
+from regency.cli.asking.metadata import PartitionFacts, TopicFacts
+from regency.cli.cluster import leaders
+from regency.kafka.codec import ElectLeadersResponse, MetadataRequest
 
 Run = Callable[..., Result]
 AT = ("--bootstrap-server", "nobody:1")

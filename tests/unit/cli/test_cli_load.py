@@ -9,8 +9,8 @@ import confluent_kafka
 import pytest
 from click.testing import Result
 
-from regency.cli import load
-from regency.cli.load import MOST_BEHIND_S, Pace
+from regency.cli.data import load
+from regency.cli.data.load import MOST_BEHIND_S, Pace
 
 Run = Callable[..., Result]
 AT = ("--bootstrap-server", "nobody:1")

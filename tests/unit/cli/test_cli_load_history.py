@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 import pytest
 from click.testing import Result
 
-from regency.cli import load_history
+from regency.cli.data import load_history
+from regency.cli.data.load_history import LoadHistory, content_of, value_of
 from regency.cli.exits import CommandFailed
-from regency.cli.load_history import LoadHistory, content_of, value_of
-from regency.history.judge import judge
-from regency.history.judge_table import Anomaly
-from regency.history.operations import Outcome, Poll, Run, Send, decode_operations
+from regency.judge.operations import Outcome, Poll, Run, Send, decode_operations
+from regency.judge.table import Anomaly
+from regency.judge.verdict import judge
 
 Command = Callable[..., Result]
 

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from regency.broker_agent.wire.codec import AlterReplicaLogDirsRequest, DescribeLogDirsRequest
-from regency.cli import log, plan_report
 from regency.cli.exits import CommandFailed
+from regency.cli.log import command as log
+from regency.cli.partitions import plan_report
 from regency.clients.nodes import Node
+from regency.kafka.codec import AlterReplicaLogDirsRequest, DescribeLogDirsRequest
 from regency.model.ids import TopicPartition
 
 Run = Callable[..., Result]

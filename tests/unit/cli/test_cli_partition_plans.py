@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from regency.cli.exits import CommandFailed, Exit
-from regency.cli.plan_execution import cancellations, fit, judge, left_of, read_plan, write_rollback
-from regency.cli.reassignments import Situation
+from regency.cli.partitions.plan_execution import cancellations, fit, judge, left_of, read_plan, write_rollback
+from regency.cli.partitions.reassignments import Situation
 from regency.clients.nodes import Node
 from regency.model.facts import ReplicaAssignment
 from regency.model.ids import BrokerId, TopicPartition

@@ -9,7 +9,7 @@ import confluent_kafka
 import pytest
 from click.testing import Result
 
-from regency.cli import consume, produce
+from regency.cli.data import consume, produce
 
 Run = Callable[..., Result]
 AT = ("--bootstrap-server", "nobody:1")
@@ -92,8 +92,8 @@ def going(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     def why_going(_: str, topic: str) -> str | None:
         return told.get(topic)
 
-    monkeypatch.setattr("regency.cli.produce.why_going", why_going)
-    monkeypatch.setattr("regency.cli.deletions.why_going", why_going)
+    monkeypatch.setattr("regency.cli.data.produce.why_going", why_going)
+    monkeypatch.setattr("regency.cli.asking.deletions.why_going", why_going)
     return told
 
 

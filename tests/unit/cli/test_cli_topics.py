@@ -14,11 +14,12 @@ import pytest
 from click.testing import Result
 from kafka.errors import KafkaConnectionError, KafkaTimeoutError
 
-from regency.cli import deletions, kafka_clients, topics
+from regency.cli.asking import deletions, kafka_clients
+from regency.cli.asking.kafka_clients import first_that_answers
+from regency.cli.asking.refusals import refusal
 from regency.cli.exits import CommandFailed
-from regency.cli.kafka_clients import first_that_answers
-from regency.cli.refusals import refusal
-from regency.cli.topics_live import LiveReplica
+from regency.cli.topics import command as topics
+from regency.cli.topics.live import LiveReplica
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import admin_pb2

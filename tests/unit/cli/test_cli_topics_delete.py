@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 from click.testing import Result
 
-from regency.cli import topics_delete
 from regency.cli.exits import CommandFailed, Exit
+from regency.cli.topics import delete as topics_delete
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import admin_pb2
 

@@ -9,8 +9,12 @@ from uuid import UUID
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from regency.broker_agent.wire.apis import ApiKey
-from regency.broker_agent.wire.codec import (
+from regency.clients import connections
+from regency.clients.connections import Connections
+from regency.clients.replicas import reading
+from regency.clients.settings import ClientSettings, client_settings
+from regency.kafka.apis import ApiKey
+from regency.kafka.codec import (
     DescribeConfigsResponse,
     FetchResponse,
     ListOffsetsResponse,
@@ -20,14 +24,11 @@ from regency.broker_agent.wire.codec import (
     encode_response,
     parse_request,
 )
-from regency.broker_agent.wire.peer import PeerUnavailable
-from regency.clients import connections, reading
-from regency.clients.connections import Connections
-from regency.clients.settings import ClientSettings, client_settings
+from regency.kafka.peer import PeerUnavailable
+from regency.kafka.record_batch import read_header, stamp
 from regency.model.clock import ManualClock
 from regency.model.ids import LeaderEpoch, Offset
 from regency.model.kafka_errors import ErrorCode
-from regency.model.record_batch import read_header, stamp
 
 NOW = 1_700_000_000_000
 

@@ -8,12 +8,12 @@ from uuid import UUID
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from regency.broker_agent.replication.api import FetchedPartition, FetchPartition, ListedOffset
-from regency.clients.reading import Partition, PartitionResult, read_and_compare
-from regency.clients.replica_wire import Place, Unanswered
+from regency.clients.replicas.reading import Partition, PartitionResult, read_and_compare
+from regency.clients.replicas.wire import Place, Unanswered
+from regency.kafka.fetching.values import FetchedPartition, FetchPartition, ListedOffset
+from regency.kafka.record_batch import stamp
 from regency.model.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
-from regency.model.record_batch import stamp
 
 TOPIC_ID = TopicId(UUID(int=9))
 T0 = TopicPartition("t", 0)

@@ -8,10 +8,10 @@ from uuid import UUID
 
 import pytest
 
-from regency.broker_agent.wire.peer import PeerUnavailable
-from regency.clients import assignments as module
-from regency.clients.assignments import Assignment, NobodyAnswers, assignments
 from regency.clients.nodes import Node
+from regency.clients.replicas import assignments as module
+from regency.clients.replicas.assignments import Assignment, NobodyAnswers, assignments
+from regency.kafka.peer import PeerUnavailable
 from regency.model.ids import BrokerId, TopicId, TopicPartition
 
 TOPIC_ID = TopicId(UUID(int=9))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from regency.clients.batch_scan import Batches, scan
-from regency.model.record_batch import HEADER_BYTES
+from regency.kafka.record_batch import HEADER_BYTES
 
 Make = Callable[..., bytes]
 

@@ -8,12 +8,12 @@ from uuid import UUID
 
 import pytest
 
-from regency.broker_agent.wire.codec import ListOffsetsRequest, MetadataRequest
 from regency.clients import cluster_client
 from regency.clients.cluster_client import EARLIEST, LATEST, ClusterClient, TopicFacts
 from regency.clients.connections import Connections
 from regency.clients.errors import ClusterUnavailable, OffsetRefused, TopicGone
 from regency.clients.settings import ClientSettings
+from regency.kafka.codec import ListOffsetsRequest, MetadataRequest
 from regency.model.clock import ManualClock
 from regency.model.ids import TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from regency.clients.comparison import Batch, Comparison
+from regency.clients.replicas.comparison import Batch, Comparison
 
 
 def batch(base: int, last: int, *, epoch: int = 0, crc: int = 7) -> Batch:

@@ -9,11 +9,11 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from regency.broker_agent.wire.codec import FetchRequest, MetadataRequest
 from regency.clients.connections import Connections
 from regency.clients.errors import CorruptRecords, DataLoss, ReadRefused, ReadTimedOut
 from regency.clients.partition_reader import PartitionReader, Range, Skipped
 from regency.clients.settings import ClientSettings
+from regency.kafka.codec import FetchRequest, MetadataRequest
 from regency.model.clock import ManualClock
 from regency.model.ids import TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from regency.clients.read_ahead import read_ahead
+from regency.pipeline.records.partition_records import read_ahead
 
 
 def test_items_come_in_order_and_one_is_made_ahead() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from fake_replicas import T0, TOPIC_ID, FakeWire, Log, a_batch, states, three, verify
 
-from regency.clients import reading
-from regency.clients.reading import Partition, read_and_compare
-from regency.clients.replica_wire import Unanswered
+from regency.clients.replicas import reading
+from regency.clients.replicas.reading import Partition, read_and_compare
+from regency.clients.replicas.wire import Unanswered
 from regency.model.ids import BrokerId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from fake_replicas import T0, TOPIC_ID, FakeWire, Log, a_batch, states, three, verify
 
-from regency.clients.damages import Damaged, unread
-from regency.clients.reading import Partition, read_and_compare
+from regency.clients.replicas.damages import Damaged, unread
+from regency.clients.replicas.reading import Partition, read_and_compare
 from regency.model.ids import BrokerId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from fake_replicas import T0, TOPIC_ID, a_batch, states, three
 
-from regency.broker_agent.replication.api import FetchPartition
-from regency.clients.pace import BrokerPace, Pace
-from regency.clients.reading import Partition, PartitionResult, read_and_compare
+from regency.clients.replicas.pace import BrokerPace, Pace
+from regency.clients.replicas.reading import Partition, PartitionResult, read_and_compare
+from regency.kafka.fetching.values import FetchPartition
 from regency.model.clock import ManualClock
 from regency.model.ids import BrokerId, TopicPartition
 

@@ -9,11 +9,11 @@ from uuid import UUID
 
 import pytest
 
-from regency.broker_agent.wire.codec import DescribeLogDirsRequest, FetchRequest, ListOffsetsRequest
-from regency.broker_agent.wire.peer import PeerUnavailable
-from regency.clients import replica_wire
 from regency.clients.nodes import Node
-from regency.clients.replica_wire import Place, ReplicaWire, Unanswered
+from regency.clients.replicas import wire as replica_wire
+from regency.clients.replicas.wire import Place, ReplicaWire, Unanswered
+from regency.kafka.codec import DescribeLogDirsRequest, FetchRequest, ListOffsetsRequest
+from regency.kafka.peer import PeerUnavailable
 from regency.model.ids import BrokerId, Offset, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 

@@ -6,7 +6,7 @@ import random
 from bisect import bisect_left
 from typing import NamedTuple
 
-from regency.clients.sound_search import SoundSearch
+from regency.clients.replicas.sound_search import SoundSearch
 
 MOST_QUESTIONS = 64
 

@@ -10,8 +10,8 @@ from regency.cluster.agent import agent_properties
 from regency.cluster.errors import ClusterError
 from regency.cluster.state import PORTS, BrokerPorts
 from regency.model.ids import BrokerId
-from regency.model.properties import format_properties, parse_properties
 from regency.model.settings import parse_settings
+from regency.model.settings.properties import format_properties, parse_properties
 from regency.runtime.http.probes import serving_host
 
 BROKER = BrokerPorts(BrokerId(2), dict(zip(PORTS, range(20_001, 20_006), strict=True)))

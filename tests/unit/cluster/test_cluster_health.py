@@ -12,7 +12,7 @@ from regency.model.errors import ZnodeMalformed
 from regency.model.facts import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment, TopicAssignment
 from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition
 from regency.model.znodes import encode_controller, encode_state, encode_topic
-from regency.runtime.zk_session import ZkError, ZkSession
+from regency.runtime.zookeeper.session import ZkError, ZkSession
 
 ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
 ALL = [ONE, TWO, THREE]

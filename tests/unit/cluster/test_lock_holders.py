@@ -8,8 +8,8 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from regency.broker_agent.log.file_names import LOCK
 from regency.cluster import lock_holders
+from regency.kafka.logfiles.file_names import LOCK
 
 Eventually = Callable[..., None]
 
@@ -33,7 +33,7 @@ def test_an_agent_locks_its_directory_so_that_it_is_found(
     agent = owner(f"""
         import signal
         from pathlib import Path
-        from regency.broker_agent.log.disk import OsDisk
+        from regency.runtime.disk import OsDisk
         OsDisk().lock(Path({str(tmp_path)!r}) / {LOCK!r})
         print("locked", flush=True)
         signal.pause()

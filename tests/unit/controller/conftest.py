@@ -8,10 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from regency.controller.election import LogEnd
+from regency.controller.state.election import LogEnd
 from regency.model.ids import TopicPartition
 from regency.protos import control_pb2 as pb
-from regency.runtime.zk_session import (
+from regency.runtime.zookeeper.session import (
     Check,
     Children,
     Create,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from regency.controller.context import ControllerContext
-from regency.controller.states import ReplicaState
+from regency.controller.state.context import ControllerContext
+from regency.controller.state.states import ReplicaState
 from regency.model.facts import Broker, Endpoint, ReplicaAssignment, TopicAssignment
 from regency.model.ids import TopicPartition
 

@@ -6,17 +6,17 @@ import threading
 
 import pytest
 
-from regency.controller.channel_manager import ControllerChannelManager
-from regency.controller.channels import BrokerRequests
-from regency.controller.messages import Origin
-from regency.controller.metadata_log import MetadataLog
-from regency.controller.wanted import Host
+from regency.controller.channel.channel_manager import ControllerChannelManager
+from regency.controller.channel.channels import BrokerRequests
+from regency.controller.channel.messages import Origin
+from regency.controller.channel.metadata_log import MetadataLog
+from regency.controller.channel.wanted import Host
 from regency.model.clock import Clock, ManualClock, SystemClock
 from regency.model.facts import Broker, Endpoint, LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
 from regency.model.ids import ZERO_TOPIC_ID, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import control_pb2 as pb
-from regency.runtime.grpc_channels import RpcFailed
+from regency.runtime.grpc.channels import RpcFailed
 
 T0 = TopicPartition("t", 0)
 
@@ -228,7 +228,7 @@ def test_what_waits_for_a_broker_that_does_not_answer_grows_old_and_is_counted(t
     timed.want(1)
     timed.clock.advance(300)
 
-    stuck, fresh = timed.manager.standings()
+    stuck, fresh = timed.manager.backlogs()
 
     assert (stuck.unacknowledged, stuck.waiting, stuck.oldest_ms) == (1, 1, 1000)
     assert (fresh.unacknowledged, fresh.waiting, fresh.oldest_ms) == (0, 0, 0)

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from regency.controller.decisions import LINES_PER_EVENT, REMEMBERED, DecisionLog, Outcome
+from regency.controller.state.decisions import LINES_PER_EVENT, REMEMBERED, DecisionLog, Outcome
 from regency.history.reader import read_history
 from regency.history.writer import HistoryWriter
 from regency.model.clock import ManualClock

@@ -7,8 +7,8 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from regency.controller.desired_state import DesiredState, merge, retry_delay_ms
-from regency.controller.wanted import Host, Stop
+from regency.controller.channel.desired_state import DesiredState, merge, retry_delay_ms
+from regency.controller.channel.wanted import Host, Stop
 from regency.model.facts import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
 from regency.model.ids import ZERO_TOPIC_ID, TopicId, TopicPartition
 

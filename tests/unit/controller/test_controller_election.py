@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from regency.controller.election import (
+from regency.controller.state.election import (
     Election,
     elect_for_shutdown,
     elect_offline,

@@ -7,17 +7,23 @@ from uuid import UUID
 
 import pytest
 
-from regency.controller.channel_manager import ControllerChannelManager
-from regency.controller.election import LogEnd
-from regency.controller.log_questions import ANSWER_WITHIN_MS, NO_LOG, PARTITIONS_PER_REQUEST, LogQuestion, log_ends
-from regency.controller.messages import Origin
-from regency.controller.metadata_log import MetadataLog
+from regency.controller.channel.channel_manager import ControllerChannelManager
+from regency.controller.channel.log_questions import (
+    ANSWER_WITHIN_MS,
+    NO_LOG,
+    PARTITIONS_PER_REQUEST,
+    LogQuestion,
+    log_ends,
+)
+from regency.controller.channel.messages import Origin
+from regency.controller.channel.metadata_log import MetadataLog
+from regency.controller.state.election import LogEnd
 from regency.model.clock import SystemClock
 from regency.model.facts import Broker, Endpoint
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import control_pb2 as pb
-from regency.runtime.grpc_channels import RpcFailed
+from regency.runtime.grpc.channels import RpcFailed
 
 T_ID, U_ID = UUID(int=1), UUID(int=2)
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)

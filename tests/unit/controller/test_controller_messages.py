@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from regency.controller import messages
-from regency.controller.desired_state import DesiredState
-from regency.controller.wanted import Host, Stop
+from regency.controller.channel import messages
+from regency.controller.channel.desired_state import DesiredState
+from regency.controller.channel.wanted import Host, Stop
 from regency.model.facts import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
 from regency.model.ids import TopicId, TopicPartition
 

@@ -6,12 +6,12 @@ from uuid import UUID
 
 import pytest
 
-from regency.controller import messages
-from regency.controller.context import ControllerContext
-from regency.controller.desired_state import DesiredState
-from regency.controller.row_pool import RowPool
-from regency.controller.states import ReplicaState
-from regency.controller.wanted import Host, Rows, Stop, TopicRows
+from regency.controller.channel import messages
+from regency.controller.channel.desired_state import DesiredState
+from regency.controller.channel.row_pool import RowPool
+from regency.controller.channel.wanted import Host, Rows, Stop, TopicRows
+from regency.controller.state.context import ControllerContext
+from regency.controller.state.states import ReplicaState
 from regency.model.facts import (
     Broker,
     Endpoint,

@@ -6,11 +6,11 @@ from uuid import uuid4
 
 import pytest
 
-from regency.controller import sender as sender_module
-from regency.controller.messages import Origin
-from regency.controller.metadata_log import MetadataLog
-from regency.controller.sender import Rpc, Sender
-from regency.controller.wanted import Host, Stop
+from regency.controller.channel import sender as sender_module
+from regency.controller.channel.messages import Origin
+from regency.controller.channel.metadata_log import MetadataLog
+from regency.controller.channel.sender import Rpc, Sender
+from regency.controller.channel.wanted import Host, Stop
 from regency.model.facts import Broker, Endpoint, LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
 from regency.model.ids import ZERO_TOPIC_ID, TopicPartition
 from regency.model.kafka_errors import ErrorCode

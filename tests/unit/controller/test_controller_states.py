@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from regency.controller.states import PartitionState, ReplicaState
+from regency.controller.state.states import PartitionState, ReplicaState
 
 P, R = PartitionState, ReplicaState
 

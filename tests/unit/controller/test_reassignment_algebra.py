@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from regency.controller.reassignment_rules import completed, retarget
+from regency.controller.reassignment.rules import completed, retarget
 from regency.model.facts import ReplicaAssignment
 
 LIVE = range(1, 10)

@@ -9,7 +9,7 @@ import yaml
 from compose_test import files
 from compose_test.files import ROOT, agents, instructions, mounts, published, seconds, services, settings
 
-from regency.cli.load import load
+from regency.cli.data.load import load
 from regency.model.endpoints import format_endpoint
 
 STATE = "/var/lib/regency"

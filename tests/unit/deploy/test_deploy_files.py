@@ -14,9 +14,9 @@ import pytest
 
 from regency.cli.main import cli
 from regency.controller.config import controller_config
-from regency.model.properties import parse_property_lines
 from regency.model.settings import BrokerSettings
-from regency.model.settings_keys import KEYS
+from regency.model.settings.keys import KEYS
+from regency.model.settings.properties import parse_property_lines
 from regency.runtime.settings_loader import load_settings
 
 DEPLOY = Path(__file__).parents[3] / "deploy"

@@ -20,8 +20,8 @@ from compose_test.files import ROOT, instructions
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from regency.cli.daemons import agent
-from regency.runtime.http.probe_file import NOT_SERVED, remove_probe_file, write_probe_file
+from regency.cli.lab.daemons import agent
+from regency.runtime.http.probes import NOT_SERVED, remove_probe_file, write_probe_file
 from regency.runtime.settings_loader import load_settings
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

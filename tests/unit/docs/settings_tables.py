@@ -9,12 +9,12 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from regency.model import settings_foreign
-from regency.model.log_config import LogConfig
-from regency.model.settings_dynamic import DYNAMIC_KEYS
-from regency.model.settings_keys import KEYS, TOPIC_KEY_OF, TOPIC_KEYS
-from regency.model.settings_parse import describe_settings
-from regency.model.settings_values import format_value
+from regency.model.settings import foreign as settings_foreign
+from regency.model.settings.dynamic import DYNAMIC_KEYS
+from regency.model.settings.keys import KEYS, TOPIC_KEY_OF, TOPIC_KEYS
+from regency.model.settings.log_config import LogConfig
+from regency.model.settings.parse import describe_settings
+from regency.model.settings.values import format_value
 
 PAGE = Path(__file__).parents[3] / "docs" / "operations.md"
 _BROKER_KEY_OF = {topic_key: key for key, topic_key in TOPIC_KEY_OF.items()}

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from regency.broker_agent.admin_forwarder import NewTopicSpec
+from regency.broker_agent.control.admin_forwarder import NewTopicSpec
+from regency.broker_agent.control.metadata import BrokerNode, PartitionMetadata
+from regency.broker_agent.control.metadata_cache import MetadataCache, MetadataChange, MetadataUpdate, TopicDelta
 from regency.broker_agent.listener.server import KafkaListener
-from regency.broker_agent.metadata import BrokerNode, PartitionMetadata
-from regency.broker_agent.metadata_cache import MetadataCache, MetadataChange, MetadataUpdate, TopicDelta
-from regency.broker_agent.wire.apis import ApiKey
-from regency.broker_agent.wire.codec import Message, decode_response, encode_request
+from regency.kafka.apis import ApiKey
+from regency.kafka.codec import Message, decode_response, encode_request
 from regency.model.clock import SystemClock
 from regency.model.facts import Endpoint
 from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition, ZkVersion

@@ -13,17 +13,10 @@ from uuid import UUID
 import msgspec
 from google.protobuf.message import Message
 
-from regency.broker_agent.admin_forwarder import CreatedTopicResult, NewTopicSpec, NotController
-from regency.broker_agent.replication.api import (
-    EpochEndOffset,
-    FetchedPartition,
-    FetchParams,
-    FetchPartition,
-    ListedOffset,
-    LogDirDescription,
-    ProduceResult,
-)
+from regency.broker_agent.control.admin_forwarder import CreatedTopicResult, NewTopicSpec, NotController
+from regency.broker_agent.replication.api import LogDirDescription, ProduceResult
 from regency.broker_agent.steps import Steps
+from regency.kafka.fetching.values import EpochEndOffset, FetchedPartition, FetchParams, FetchPartition, ListedOffset
 from regency.model.errors import RegencyError
 from regency.model.ids import BrokerId, LeaderEpoch, Offset, ProducerId, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from regency.broker_agent.listener.answer_cache import AnswerCache
+from regency.broker_agent.listener.apis.services import AnswerCache
 
 
 def test_an_answer_is_kept_until_the_snapshot_changes() -> None:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from regency.broker_agent.admin_forwarder import NotController
-from regency.broker_agent.wire.codec import AlterConfigsRequest, DescribeConfigsRequest, IncrementalAlterConfigsRequest
+from regency.broker_agent.control.admin_forwarder import NotController
+from regency.kafka.codec import AlterConfigsRequest, DescribeConfigsRequest, IncrementalAlterConfigsRequest
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import admin_pb2 as pb
-from regency.runtime.grpc_channels import RpcFailed
-from regency.runtime.zk_session import ZkConnectionLost
+from regency.runtime.grpc.channels import RpcFailed
+from regency.runtime.zookeeper.session import ZkConnectionLost
 
 Serve = Callable[..., None]
 TOPIC, BROKER = 2, 4

@@ -13,8 +13,8 @@ import pytest
 
 from regency.broker_agent.listener import connection
 from regency.broker_agent.listener.stats import Closing
-from regency.broker_agent.wire.apis import OFFERED, ApiKey
-from regency.broker_agent.wire.codec import (
+from regency.kafka.apis import OFFERED, ApiKey
+from regency.kafka.codec import (
     ApiVersionsRequest,
     FetchRequest,
     MetadataRequest,

@@ -16,7 +16,7 @@ import pytest
 
 from regency.broker_agent.listener import acceptor, server
 from regency.broker_agent.listener.stats import Closing
-from regency.broker_agent.wire.codec import FetchRequest, ListOffsetsRequest, MetadataRequest
+from regency.kafka.codec import FetchRequest, ListOffsetsRequest, MetadataRequest
 from regency.model.facts import Endpoint
 
 Serve = Callable[..., None]

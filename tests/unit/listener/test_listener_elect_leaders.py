@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from regency.broker_agent.admin_forwarder import NotController
-from regency.broker_agent.wire.codec import ElectLeadersRequest
+from regency.broker_agent.control.admin_forwarder import NotController
+from regency.kafka.codec import ElectLeadersRequest
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import admin_pb2
-from regency.runtime.grpc_channels import RpcFailed
+from regency.runtime.grpc.channels import RpcFailed
 
 Serve = Callable[..., None]
 TOPIC = ElectLeadersRequest.TopicPartitions

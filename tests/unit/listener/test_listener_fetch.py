@@ -6,8 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from regency.broker_agent.replication.api import EpochEndOffset, FetchedPartition, FetchParams
-from regency.broker_agent.wire.codec import FetchRequest
+from regency.kafka.codec import FetchRequest
+from regency.kafka.fetching.values import EpochEndOffset, FetchedPartition, FetchParams
 from regency.model.facts import Endpoint
 from regency.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicPartition
 from regency.model.kafka_errors import ErrorCode

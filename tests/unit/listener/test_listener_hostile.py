@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from regency.broker_agent.wire.apis import OFFERED
-from regency.broker_agent.wire.codec import (
+from regency.kafka.apis import OFFERED
+from regency.kafka.codec import (
     FetchRequest,
     ListOffsetsRequest,
     MetadataRequest,

@@ -11,7 +11,7 @@ import pytest
 
 from regency.broker_agent.listener import incoming
 from regency.broker_agent.listener.stats import Closing
-from regency.broker_agent.wire.codec import MetadataRequest, ProduceRequest, encode_request
+from regency.kafka.codec import MetadataRequest, ProduceRequest, encode_request
 
 Serve = Callable[..., None]
 MIB = 1 << 20

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from regency.broker_agent.wire.codec import FetchRequest, ListOffsetsRequest
+from regency.kafka.codec import FetchRequest, ListOffsetsRequest
 from regency.model.ids import TopicPartition
 
 Serve = Callable[..., None]

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from regency.broker_agent.__main__ import GC_THRESHOLDS
-from regency.broker_agent.admin_forwarder import NotController
-from regency.broker_agent.listener import metadata
+from regency.broker_agent.control.admin_forwarder import NotController
+from regency.broker_agent.listener.apis import metadata
 from regency.broker_agent.listener.stats import Closing
-from regency.broker_agent.loop_meter import MeteredSelector
-from regency.broker_agent.wire.apis import ApiKey
-from regency.broker_agent.wire.codec import (
+from regency.broker_agent.process.loop_meter import MeteredSelector
+from regency.kafka.apis import ApiKey
+from regency.kafka.codec import (
     AlterReplicaLogDirsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
@@ -28,7 +28,7 @@ from regency.broker_agent.wire.codec import (
     decode_response,
     encode_request,
 )
-from regency.broker_agent.wire.decoder import MAX_ELEMENTS
+from regency.kafka.decoder import MAX_ELEMENTS
 from regency.model.kafka_errors import ErrorCode
 
 Serve = Callable[..., None]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from regency.broker_agent.replication.api import LogDescription, LogDirDescription
-from regency.broker_agent.wire.codec import AlterReplicaLogDirsRequest, DescribeLogDirsRequest
+from regency.kafka.codec import AlterReplicaLogDirsRequest, DescribeLogDirsRequest
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
 

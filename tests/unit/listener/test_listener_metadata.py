@@ -7,10 +7,10 @@ from uuid import UUID
 
 import pytest
 
-from regency.broker_agent.admin_forwarder import NewTopicSpec, NotController
-from regency.broker_agent.metadata import PartitionMetadata
-from regency.broker_agent.metadata_cache import RulingController
-from regency.broker_agent.wire.codec import DescribeClusterRequest, MetadataRequest
+from regency.broker_agent.control.admin_forwarder import NewTopicSpec, NotController
+from regency.broker_agent.control.metadata import PartitionMetadata
+from regency.broker_agent.control.metadata_cache import RulingController
+from regency.kafka.codec import DescribeClusterRequest, MetadataRequest
 from regency.model.facts import Endpoint
 from regency.model.ids import BrokerId, ControllerEpoch, LeaderEpoch, ZkVersion
 from regency.model.kafka_errors import ErrorCode

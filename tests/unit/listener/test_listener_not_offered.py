@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from regency.broker_agent.wire.apis import OFFERED
+from regency.kafka.apis import OFFERED
 
 NOT_OFFERED = {
     "DeleteRecords": 21,

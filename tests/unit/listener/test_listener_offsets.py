@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from regency.broker_agent.producer_ids import ProducerIdsUnavailable
-from regency.broker_agent.replication.api import ListedOffset
+from regency.broker_agent.registry.producer_ids import ProducerIdsUnavailable
 from regency.broker_agent.steps import Steps
-from regency.broker_agent.wire.codec import InitProducerIdRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest
+from regency.kafka.codec import InitProducerIdRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest
+from regency.kafka.fetching.values import ListedOffset
 from regency.model.ids import LeaderEpoch, Offset, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 

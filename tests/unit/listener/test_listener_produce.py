@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from regency.broker_agent.listener import produce as listener_produce
-from regency.broker_agent.listener.produce import ADMIN_CLIENT, PARTITIONS_PER_STEP
+from regency.broker_agent.listener.apis import produce as listener_produce
+from regency.broker_agent.listener.apis.produce import ADMIN_CLIENT, PARTITIONS_PER_STEP
 from regency.broker_agent.listener.stats import Closing
 from regency.broker_agent.replication.api import ProduceResult
-from regency.broker_agent.wire.apis import ApiKey
-from regency.broker_agent.wire.codec import MetadataRequest, ProduceRequest, encode_request
+from regency.kafka.apis import ApiKey
+from regency.kafka.codec import MetadataRequest, ProduceRequest, encode_request
 from regency.model.ids import Offset, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 

@@ -14,8 +14,8 @@ from regency.broker_agent.listener.connection import MAX_UNANSWERED
 from regency.broker_agent.listener.exchange import Exchange
 from regency.broker_agent.listener.server import KafkaListener
 from regency.broker_agent.listener.stats import Closing
-from regency.broker_agent.wire.apis import ApiKey
-from regency.broker_agent.wire.codec import FetchRequest, MetadataRequest, ProduceRequest, encode_request
+from regency.kafka.apis import ApiKey
+from regency.kafka.codec import FetchRequest, MetadataRequest, ProduceRequest, encode_request
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
 

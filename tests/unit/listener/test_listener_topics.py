@@ -6,8 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from regency.broker_agent.admin_forwarder import NewTopicSpec, NotController
-from regency.broker_agent.wire.codec import CreateTopicsRequest
+from regency.broker_agent.control.admin_forwarder import NewTopicSpec, NotController
+from regency.kafka.codec import CreateTopicsRequest
 from regency.model.ids import BrokerId
 from regency.model.kafka_errors import ErrorCode
 

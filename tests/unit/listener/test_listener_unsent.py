@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from regency.broker_agent.listener import fetch as fetch_handler
+from regency.broker_agent.listener.apis import fetch as fetch_handler
 from regency.broker_agent.listener.stats import Closing, ListenerStats
 from regency.broker_agent.listener.unsent import STALLED_MS, UnsentAnswers
-from regency.broker_agent.wire.codec import FetchRequest, MetadataRequest
+from regency.kafka.codec import FetchRequest, MetadataRequest
 from regency.model.clock import ManualClock
 from regency.model.ids import TopicPartition
 

@@ -10,12 +10,12 @@ from uuid import UUID
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from regency.broker_agent.log.log_manager import LogManager
+from regency.broker_agent.log.directories.log_manager import LogManager
 from regency.broker_agent.log.partition_log import PartitionLog
+from regency.kafka.record_batch import compute_crc, read_header, stamp
 from regency.model.clock import ManualClock
 from regency.model.ids import BrokerId, Offset, TopicId, TopicPartition
-from regency.model.log_config import LogConfig
-from regency.model.record_batch import compute_crc, read_header, stamp
+from regency.model.settings.log_config import LogConfig
 
 T = TypeVar("T")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from regency.broker_agent.log.epoch_recovery import EpochReader, ReadRange, merge_epochs
-from regency.model.record_batch import read_header
+from regency.broker_agent.log.recovery import EpochReader, ReadRange, merge_epochs
+from regency.kafka.record_batch import read_header
 
 
 @pytest.mark.parametrize(

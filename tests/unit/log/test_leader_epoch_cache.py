@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from regency.broker_agent.log.checkpoints import read_epochs
-from regency.broker_agent.log.disk import OsDisk
 from regency.broker_agent.log.leader_epoch_cache import LeaderEpochCache
+from regency.kafka.logfiles.checkpoints import read_epochs
+from regency.runtime.disk import OsDisk
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ import pytest
 
 from regency.broker_agent.log.append_rules import check_produced, check_replicated
 from regency.broker_agent.log.errors import RecordsRejected
+from regency.kafka.record_batch import iter_batches
 from regency.model.kafka_errors import ErrorCode
-from regency.model.log_config import LogConfig
-from regency.model.record_batch import iter_batches
+from regency.model.settings.log_config import LogConfig
 
 
 def refusal(records, config=None):

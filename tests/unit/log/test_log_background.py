@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from regency.broker_agent.data_loop import LoopClosed
 from regency.broker_agent.log.background import BackgroundSync
-from regency.broker_agent.log.disk import OsDisk
-from regency.broker_agent.patient_worker import RETRY_MS, PatientWorker
+from regency.broker_agent.process.data_loop import LoopClosed
+from regency.broker_agent.process.patient_worker import RETRY_MS, PatientWorker
+from regency.runtime.disk import OsDisk
 
 
 class Later:

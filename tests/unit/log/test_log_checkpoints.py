@@ -6,7 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from regency.broker_agent.log.checkpoints import (
+from regency.kafka.logfiles.checkpoints import (
+    CheckpointMalformed,
     OffsetCheckpoint,
     format_epochs,
     format_partition_metadata,
@@ -15,9 +16,7 @@ from regency.broker_agent.log.checkpoints import (
     read_partition_metadata,
     replace_file,
 )
-from regency.broker_agent.log.disk import OsDisk
-from regency.broker_agent.log.errors import CheckpointMalformed
-from regency.broker_agent.log.file_names import (
+from regency.kafka.logfiles.file_names import (
     DirectoryKind,
     aside_name,
     directory_kind,
@@ -26,6 +25,7 @@ from regency.broker_agent.log.file_names import (
     parse_partition,
 )
 from regency.model.ids import TopicId, TopicPartition
+from regency.runtime.disk import OsDisk
 
 DISK = OsDisk()
 

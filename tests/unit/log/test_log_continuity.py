@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from regency.broker_agent.log.disk import OsDisk
+from regency.runtime.disk import OsDisk
 
 
 class Machine(OsDisk):

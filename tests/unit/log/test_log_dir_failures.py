@@ -10,13 +10,13 @@ from uuid import UUID
 
 import pytest
 
-from regency.broker_agent.log.disk import OsDisk
 from regency.broker_agent.log.errors import LogDamaged, LogDirInvalid, LogStorageError
-from regency.broker_agent.log.open_files import LogFile
-from regency.broker_agent.log.segment import Segment
+from regency.broker_agent.log.segments.open_files import LogFile
+from regency.broker_agent.log.segments.segment import Segment
 from regency.broker_agent.steps import at_once
 from regency.model.ids import TopicId, TopicPartition
-from regency.model.log_config import LogConfig
+from regency.model.settings.log_config import LogConfig
+from regency.runtime.disk import OsDisk
 
 NOW = 1_700_000_000_000
 TP = TopicPartition("flights", 3)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from regency.broker_agent.log.disk import OsDisk
 from regency.broker_agent.log.errors import LogStorageError
+from regency.kafka.record_batch import iter_batches
 from regency.model.ids import BrokerId
-from regency.model.log_config import LogConfig
-from regency.model.record_batch import iter_batches
+from regency.model.settings.log_config import LogConfig
+from regency.runtime.disk import OsDisk
 
 NOW = 1_700_000_000_000
 

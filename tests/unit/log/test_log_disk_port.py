@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 import regency.broker_agent.log
-from regency.broker_agent.log.disk import OsDisk
+import regency.kafka.logfiles
+from regency.runtime.disk import OsDisk
 
-FOLDER = Path(regency.broker_agent.log.__file__).parent
-MODULES = sorted(path for path in FOLDER.glob("*.py") if path.name != "disk.py")
+FOLDERS = [Path(room.__path__[0]) for room in (regency.broker_agent.log, regency.kafka.logfiles)]
+MODULES = sorted(path for folder in FOLDERS for path in folder.rglob("*.py") if path.name != "__init__.py")
 FORBIDDEN_IMPORTS = {"os", "shutil", "fcntl", "io", "tempfile", "mmap", "resource", "glob"}
 PATH_METHODS = {
     "chmod", "exists", "glob", "is_dir", "is_file", "iterdir", "lstat", "mkdir", "open", "read_bytes", "read_text",
@@ -114,7 +115,7 @@ def test_a_reserve_serves_a_log_where_the_process_has_no_descriptors_any_more(tm
     program = f"""
 import errno, os, resource
 from pathlib import Path
-from regency.broker_agent.log.disk import OsDisk
+from regency.runtime.disk import OsDisk
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 disk, path, taken = OsDisk(reserve=2), Path({str(tmp_path)!r}), []
 try:

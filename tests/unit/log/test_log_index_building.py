@@ -11,8 +11,8 @@ import pytest
 
 from regency.broker_agent.log.errors import LogBusy, LogDamaged, LogStorageError
 from regency.broker_agent.steps import at_once
-from regency.model.log_config import LogConfig
-from regency.model.record_batch import iter_batches, stamp
+from regency.kafka.record_batch import iter_batches, stamp
+from regency.model.settings.log_config import LogConfig
 
 NOW = 1_700_000_000_000
 LONGEST_STEP_S = 0.05

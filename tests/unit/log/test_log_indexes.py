@@ -6,10 +6,10 @@ import struct
 
 import pytest
 
-from regency.broker_agent.log.disk import OsDisk
-from regency.broker_agent.log.offset_index import OffsetIndex
-from regency.broker_agent.log.open_files import LogFile, OpenFiles
-from regency.broker_agent.log.time_index import TimeIndex
+from regency.broker_agent.log.segments.offset_index import OffsetIndex
+from regency.broker_agent.log.segments.open_files import LogFile, OpenFiles
+from regency.broker_agent.log.segments.time_index import TimeIndex
+from regency.runtime.disk import OsDisk
 
 
 @pytest.fixture

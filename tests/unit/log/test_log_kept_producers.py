@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from regency.broker_agent.log import partition_log
-from regency.broker_agent.log.disk import OsDisk
 from regency.broker_agent.log.errors import RecordsRejected
-from regency.model.log_config import LogConfig
+from regency.model.settings.log_config import LogConfig
+from regency.runtime.disk import OsDisk
 
 NOW = 1_700_000_000_000
 

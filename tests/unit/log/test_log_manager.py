@@ -9,12 +9,12 @@ from uuid import UUID
 
 import pytest
 
-from regency.broker_agent.log.checkpoints import read_offsets
-from regency.broker_agent.log.disk import OsDisk
+from regency.broker_agent.log.directories.log_manager import PREFERENCES, LogManager
 from regency.broker_agent.log.errors import LogDirInvalid
-from regency.broker_agent.log.log_manager import PREFERENCES, LogManager
+from regency.kafka.logfiles.checkpoints import read_offsets
 from regency.model.ids import BrokerId, TopicId, TopicPartition
-from regency.model.log_config import LogConfig
+from regency.model.settings.log_config import LogConfig
+from regency.runtime.disk import OsDisk
 
 NOW = 1_700_000_000_000
 TP = TopicPartition("flights", 3)

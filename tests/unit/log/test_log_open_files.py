@@ -7,8 +7,8 @@ import os
 
 import pytest
 
-from regency.broker_agent.log.disk import OsDisk
-from regency.broker_agent.log.open_files import LogFile, OpenFiles
+from regency.broker_agent.log.segments.open_files import LogFile, OpenFiles
+from regency.runtime.disk import OsDisk
 
 
 @pytest.fixture

@@ -8,12 +8,12 @@ import struct
 import pytest
 from crc32c import crc32c
 
-from regency.broker_agent.log.checkpoints import read_offsets
-from regency.broker_agent.log.disk import OsDisk
 from regency.broker_agent.log.errors import LogDirInvalid, RecordsRejected
+from regency.kafka.logfiles.checkpoints import read_offsets
+from regency.kafka.record_batch import iter_batches
 from regency.model.ids import ZERO_TOPIC_ID, TopicPartition
-from regency.model.log_config import LogConfig
-from regency.model.record_batch import iter_batches
+from regency.model.settings.log_config import LogConfig
+from regency.runtime.disk import OsDisk
 
 NOW = 1_700_000_000_000
 

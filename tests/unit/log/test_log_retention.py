@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from regency.broker_agent.log.disk import OsDisk
 from regency.broker_agent.log.errors import OffsetOutOfRange
 from regency.broker_agent.log.retention import SegmentFacts, expired_segments
 from regency.broker_agent.steps import at_once
 from regency.model.ids import TopicPartition
-from regency.model.log_config import LogConfig
+from regency.model.settings.log_config import LogConfig
+from regency.runtime.disk import OsDisk
 
 NOW = 1_700_000_000_000
 

@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from regency.model.ids import TopicPartition
-from regency.model.log_config import LogConfig
+from regency.model.settings.log_config import LogConfig
 
 NOW = 1_700_000_000_000
 

@@ -6,9 +6,9 @@ import errno
 
 import pytest
 
-from regency.broker_agent.log.checkpoints import read_epochs, read_offsets
-from regency.broker_agent.log.disk import OsDisk
+from regency.kafka.logfiles.checkpoints import read_epochs, read_offsets
 from regency.model.ids import TopicPartition
+from regency.runtime.disk import OsDisk
 
 NOW = 1_700_000_000_000
 MANY = [TopicPartition("flights", number) for number in range(12)]

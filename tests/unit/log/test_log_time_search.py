@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from crc32c import crc32c
 
-from regency.broker_agent.log.record_places import MAX_RECORDS
+from regency.broker_agent.log.segments.record_places import MAX_RECORDS
 from regency.broker_agent.steps import Steps, at_once
-from regency.model.log_config import LogConfig
+from regency.model.settings.log_config import LogConfig
 
 NOW = 1_700_000_000_000
 LONGEST_STEP_S = 0.05

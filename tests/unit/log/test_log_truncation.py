@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from regency.broker_agent.log.checkpoints import read_epochs, read_offsets
-from regency.broker_agent.log.disk import OsDisk
 from regency.broker_agent.log.errors import CutNotPrepared
 from regency.broker_agent.steps import at_once
-from regency.model.log_config import LogConfig
-from regency.model.record_batch import iter_batches
+from regency.kafka.logfiles.checkpoints import read_epochs, read_offsets
+from regency.kafka.record_batch import iter_batches
+from regency.model.settings.log_config import LogConfig
+from regency.runtime.disk import OsDisk
 
 NOW = 1_700_000_000_000
 

@@ -17,9 +17,9 @@ from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPytho
 
 from regency.broker_agent.log.errors import RecordsRejected
 from regency.broker_agent.steps import at_once
+from regency.kafka.record_batch import iter_batches
 from regency.model.ids import TopicPartition
-from regency.model.log_config import LogConfig
-from regency.model.record_batch import iter_batches
+from regency.model.settings.log_config import LogConfig
 
 NOW = 1_700_000_000_000
 TP = TopicPartition("flights", 3)

@@ -7,10 +7,10 @@ import pytest
 from aiokafka.record import MemoryRecords
 
 from regency.broker_agent.log.errors import OffsetOutOfRange, RecordsRejected
+from regency.kafka.record_batch import iter_batches
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
-from regency.model.log_config import LogConfig
-from regency.model.record_batch import iter_batches
+from regency.model.settings.log_config import LogConfig
 
 NOW = 1_700_000_000_000
 

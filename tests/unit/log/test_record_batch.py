@@ -6,8 +6,7 @@ import pytest
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPythonBuilder
 
-from regency.model.ids import LeaderEpoch, Offset
-from regency.model.record_batch import (
+from regency.kafka.record_batch import (
     HEADER_BYTES,
     MAX_SEQUENCE,
     CorruptBatch,
@@ -19,6 +18,7 @@ from regency.model.record_batch import (
     stamp,
     stamp_log_append_time,
 )
+from regency.model.ids import LeaderEpoch, Offset
 
 
 def test_the_header_of_a_producers_batch_reads_field_by_field(batch):

@@ -6,7 +6,8 @@ from regency.broker_agent.listener.stats import ListenerStats
 from regency.broker_agent.listener.timing import FETCH_CONSUMER, FETCH_FOLLOWER, RequestTimes
 from regency.broker_agent.listener.traffic import Traffic, records_in
 from regency.broker_agent.metrics import listener_families
-from regency.broker_agent.replication.api import FetchedPartition, FetchPartition, ProduceResult
+from regency.broker_agent.replication.api import ProduceResult
+from regency.kafka.fetching.values import FetchedPartition, FetchPartition
 from regency.model.ids import Offset, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from regency.runtime.metrics.families import Block, Family

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 
-from regency.broker_agent.loop_meter import LoopMeter, MeteredSelector
+from regency.broker_agent.process.loop_meter import LoopMeter, MeteredSelector
 from regency.model.clock import ManualClock
 from regency.runtime.metrics.families import Block
 from regency.runtime.metrics.recent import RecentRate
-from regency.runtime.zk_meter import ZkMeter
-from regency.runtime.zk_session import SessionCallback, SessionEvent
+from regency.runtime.zookeeper.meter import ZkMeter
+from regency.runtime.zookeeper.session import SessionCallback, SessionEvent
 
 
 def test_a_rate_is_of_the_last_minute() -> None:

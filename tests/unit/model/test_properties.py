@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from regency.model.properties import Property, format_properties, parse_properties, parse_property_lines
 from regency.model.settings import SettingsInvalid
+from regency.model.settings.properties import Property, format_properties, parse_properties, parse_property_lines
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from regency.model.settings import parse_settings
-from regency.model.settings_described import (
+from regency.model.settings.described import (
     BrokerLayers,
     DescribedConfig,
     Source,
@@ -14,7 +14,7 @@ from regency.model.settings_described import (
     describe_broker,
     describe_topic,
 )
-from regency.model.settings_dynamic import (
+from regency.model.settings.dynamic import (
     DYNAMIC_KEYS,
     ThrottleRates,
     alter_broker_config,
@@ -22,7 +22,7 @@ from regency.model.settings_dynamic import (
     broker_log_config,
     broker_throttle_rates,
 )
-from regency.model.settings_keys import KEYS, TOPIC_KEY_OF, TOPIC_KEYS
+from regency.model.settings.keys import KEYS, TOPIC_KEY_OF, TOPIC_KEYS
 
 REQUIRED = {"broker.id": "1", "zookeeper.connect": "h:2181"}
 

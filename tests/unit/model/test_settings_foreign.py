@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from regency.model.log_config import NO_COMPACTION
 from regency.model.settings import BrokerSettings
-from regency.model.settings_foreign import is_ignored, refusal
-from regency.model.settings_keys import KEYS
+from regency.model.settings.foreign import is_ignored, refusal
+from regency.model.settings.keys import KEYS
+from regency.model.settings.log_config import NO_COMPACTION
 
 Parse = Callable[[dict[str, str]], BrokerSettings]
 Refuse = Callable[[dict[str, str]], tuple[str, ...]]

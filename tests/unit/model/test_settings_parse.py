@@ -7,9 +7,9 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from regency.model.log_config import NEVER
 from regency.model.settings import BrokerSettings, SettingsInvalid, describe_settings, parse_settings
-from regency.model.settings_keys import KEYS, TOPIC_KEYS
+from regency.model.settings.keys import KEYS, TOPIC_KEYS
+from regency.model.settings.log_config import NEVER
 
 Parse = Callable[[dict[str, str]], BrokerSettings]
 Refuse = Callable[[dict[str, str]], tuple[str, ...]]

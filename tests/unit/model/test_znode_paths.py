@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from regency.model import znode_paths
 from regency.model.ids import BrokerId, TopicPartition
+from regency.model.znodes import paths as znode_paths
 
 FLIGHTS_3 = TopicPartition("flights", 3)
 

@@ -73,7 +73,7 @@ class ScriptedCluster:
 @pytest.fixture
 def scripted(monkeypatch: pytest.MonkeyPatch) -> ScriptedCluster:
     cluster = ScriptedCluster()
-    monkeypatch.setattr("regency.pipeline.cluster_view.ClusterClient", lambda settings, **_: cluster)
+    monkeypatch.setattr("regency.pipeline.reading.cluster_view.ClusterClient", lambda settings, **_: cluster)
     return cluster
 
 

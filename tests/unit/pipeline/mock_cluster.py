@@ -9,7 +9,7 @@ from typing import NamedTuple
 import confluent_kafka
 import pyarrow as pa
 
-from regency.pipeline.sink_options import WriteOptions, write_options
+from regency.pipeline.sink.options import WriteOptions, write_options
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 PARTITIONS = 4

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from regency.controller.election import elect_for_shutdown, elect_offline, elect_preferred, elect_unclean
-from regency.controller.reassignment_events import AlterReassignments, ReassignmentsAsked, ReassignmentsWait
-from regency.controller.reassignment_rules import next_step
+from regency.controller.reassignment.events import AlterReassignments, ReassignmentsAsked, ReassignmentsWait
+from regency.controller.reassignment.rules import next_step
+from regency.controller.state.election import elect_for_shutdown, elect_offline, elect_preferred, elect_unclean
 from regency.model.facts import ReplicaAssignment
 from regency.model.ids import BrokerId
 from regency.pipeline.jobs.cluster_history import words

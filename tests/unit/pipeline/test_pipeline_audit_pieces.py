@@ -13,15 +13,15 @@ import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from msgspec.structs import replace
 
-from regency.broker_agent.replication.api import FetchedPartition, FetchPartition, ListedOffset
-from regency.clients import reading
-from regency.clients.damages import Damaged
-from regency.clients.reading import Partition, PartitionResult, read_and_compare
-from regency.clients.replica_wire import Place, Unanswered
+from regency.clients.replicas import reading
+from regency.clients.replicas.damages import Damaged
+from regency.clients.replicas.reading import Partition, PartitionResult, read_and_compare
+from regency.clients.replicas.wire import Place, Unanswered
+from regency.kafka.fetching.values import FetchedPartition, FetchPartition, ListedOffset
+from regency.kafka.record_batch import read_header, stamp
 from regency.model.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
-from regency.model.record_batch import read_header, stamp
-from regency.pipeline.jobs.audit_merge import after_another_look, is_worth_another_look, merged
+from regency.pipeline.jobs.replica_audit.merge import after_another_look, is_worth_another_look, merged
 
 TOPIC_ID = TopicId(UUID(int=9))
 T0 = TopicPartition("t", 0)

@@ -9,11 +9,11 @@ from uuid import UUID
 
 import pytest
 
-from regency.clients.reading import Partition
-from regency.clients.replica_wire import Place, Replica, Unanswered
+from regency.clients.replicas.reading import Partition
+from regency.clients.replicas.wire import Place, Replica, Unanswered
 from regency.model.ids import BrokerId, Offset, TopicId, TopicPartition
-from regency.pipeline.jobs.audit_plan import LEAST_SHARE, TASKS_PER_SLOT, asked, pieces_of, tasks_of, weight
-from regency.pipeline.jobs.replica_audit import _rounds
+from regency.pipeline.jobs.replica_audit.job import _rounds
+from regency.pipeline.jobs.replica_audit.plan import LEAST_SHARE, TASKS_PER_SLOT, asked, pieces_of, tasks_of, weight
 
 T0 = TopicPartition("t", 0)
 

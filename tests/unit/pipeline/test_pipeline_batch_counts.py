@@ -6,8 +6,7 @@ from typing import Any
 
 from pyspark.sql.types import Row
 
-from regency.pipeline.jobs.batch_counts import BatchCounts
-from regency.pipeline.jobs.flights import FlightsCounts
+from regency.pipeline.jobs.flights.job import BatchCounts, FlightsCounts
 
 
 def report(batch: int, rows: int, *, late: int = 0, held: int = 0, idle: bool = False, day: int = 1) -> dict[str, Any]:

@@ -10,11 +10,11 @@ from pyspark.sql.types import StructType
 
 from regency.clients.cluster_client import ClusterUnavailable
 from regency.model.ids import TopicPartition
-from regency.pipeline.batch_reader import BatchReader, FilteringBatchReader, batch_reader
-from regency.pipeline.cluster_view import ClusterView
 from regency.pipeline.errors import DataLost, PipelineOptionInvalid, TopicUnknown
-from regency.pipeline.options import read_options
-from regency.pipeline.schema import source_schema
+from regency.pipeline.reading.batch_reader import BatchReader, FilteringBatchReader, batch_reader
+from regency.pipeline.reading.cluster_view import ClusterView
+from regency.pipeline.reading.options import read_options
+from regency.pipeline.reading.schema import source_schema
 from regency.pipeline.source import RegencyDataSource
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

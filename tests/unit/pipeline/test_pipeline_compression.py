@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from regency.pipeline import records_compression
-from regency.pipeline.records_compression import Undecodable, decompress
+from regency.pipeline.records import compression as records_compression
+from regency.pipeline.records.compression import Undecodable, decompress
 
 DATA = b"some bytes, some bytes, some bytes" * 40
 

@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 
 from regency.clients import settings
-from regency.pipeline.kafka_settings import FORBIDDEN
 from regency.pipeline.option_table import READ_OPTIONS, Use
+from regency.pipeline.reading.kafka_settings import FORBIDDEN
 
 PAGE = (Path(__file__).parents[3] / "docs" / "pipeline.md").read_text()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from regency.pipeline.jobs.flights import bad_record_in
+from regency.pipeline.jobs.flights.job import bad_record_in
 
 PLAN = """
 === Streaming Query ===

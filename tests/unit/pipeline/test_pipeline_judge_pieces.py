@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from regency.history.operations import Drained, HistoryMalformed, Recreated, encode_operations
-from regency.pipeline.history_files import Found, by_names, escaped, is_hidden, text_of, undecoded
+from regency.judge.operations import Drained, HistoryMalformed, Recreated, encode_operations
+from regency.pipeline.files.history_files import Found, by_names, escaped, is_hidden, text_of, undecoded
 from regency.pipeline.jobs.judge import whole_of
 
 

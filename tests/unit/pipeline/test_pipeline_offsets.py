@@ -4,7 +4,7 @@ import pytest
 
 from regency.model.ids import TopicPartition
 from regency.pipeline.errors import OffsetsMalformed
-from regency.pipeline.offsets import named, offsets_dict, offsets_json, offsets_of_checkpoint, parse_offsets
+from regency.pipeline.reading.offsets import named, offsets_dict, offsets_json, offsets_of_checkpoint, parse_offsets
 
 OFFSETS = {TopicPartition("b", 0): 7, TopicPartition("a", 10): 3, TopicPartition("a", 2): 9}
 

@@ -4,10 +4,10 @@ import pytest
 
 from regency.model.ids import TopicPartition
 from regency.pipeline.errors import PipelineOptionInvalid
-from regency.pipeline.limits import ByPartition, ByTimestamp, Everywhere
-from regency.pipeline.offsets import EARLIEST, LATEST
-from regency.pipeline.options import include_headers, read_options
-from regency.pipeline.topic_choice import Assigned, Matching, Subscribed
+from regency.pipeline.reading.limits import ByPartition, ByTimestamp, Everywhere
+from regency.pipeline.reading.offsets import EARLIEST, LATEST
+from regency.pipeline.reading.options import include_headers, read_options
+from regency.pipeline.reading.topic_choice import Assigned, Matching, Subscribed
 
 BASE = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t"}
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

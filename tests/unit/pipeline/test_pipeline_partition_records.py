@@ -27,10 +27,10 @@ from regency.clients.batch_scan import Batches, scan
 from regency.clients.errors import CorruptRecords
 from regency.clients.partition_reader import Range, Skipped
 from regency.clients.settings import client_settings
+from regency.kafka.record_batch import HEADER_BYTES, read_header, stamp
 from regency.model.ids import LeaderEpoch, Offset, TopicId, TopicPartition
-from regency.model.record_batch import HEADER_BYTES, read_header, stamp
-from regency.pipeline import partition_records
-from regency.pipeline.partition_records import SCHEMA, SCHEMA_WITH_HEADERS, ReadTask, record_batches
+from regency.pipeline.records import partition_records
+from regency.pipeline.records.partition_records import SCHEMA, SCHEMA_WITH_HEADERS, ReadTask, record_batches
 
 NOW = 1_700_000_000_123
 SETTINGS = client_settings({"bootstrap.servers": "broker-1:9092"})

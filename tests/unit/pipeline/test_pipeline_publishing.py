@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 
-from regency.pipeline import local_files
-from regency.pipeline.files import OutputUnwritable
-from regency.pipeline.jobs import publishing
-from regency.pipeline.jobs.places import HadoopPlaces, LocalPlaces, Occupied
-from regency.pipeline.jobs.publishing import PlaceTaken, published
-from regency.pipeline.place_names import why_no_directory, why_no_new_directory
+from regency.pipeline.files import places, publishing
+from regency.pipeline.files.files import OutputUnwritable
+from regency.pipeline.files.place_names import why_no_directory, why_no_new_directory
+from regency.pipeline.files.places import HadoopPlaces, LocalPlaces, Occupied
+from regency.pipeline.files.publishing import PlaceTaken, published
 
 SESSION: Any = None
 
@@ -248,7 +247,7 @@ def test_a_lock_that_somebody_left_is_named(place: Path, monkeypatch: pytest.Mon
 
 
 def test_without_the_system_call_a_move_takes_no_place(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_files, "_renameat2", lambda *_: False)
+    monkeypatch.setattr(places, "_renameat2", lambda *_: False)
     other = place.parent / "other"
     other.mkdir()
     (other / "done").write_text("another's")

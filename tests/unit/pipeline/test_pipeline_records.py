@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from regency.model.record_batch import BatchHeader
-from regency.pipeline.records import BatchMalformed, Columns, Span, decode
+from regency.kafka.record_batch import BatchHeader
+from regency.pipeline.records.decoding import BatchMalformed, Columns, Span, decode
 
 NOW = 1_700_000_000_000
 

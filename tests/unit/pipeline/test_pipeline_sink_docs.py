@@ -3,8 +3,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from regency.pipeline import sink_settings
-from regency.pipeline.sink_options import _STREAMS_ONLY, WRITE_OPTIONS
+from regency.pipeline.sink import settings as sink_settings
+from regency.pipeline.sink.options import _STREAMS_ONLY, WRITE_OPTIONS
 
 PAGE = (Path(__file__).parents[3] / "docs" / "pipeline-sink.md").read_text()
 

@@ -11,10 +11,10 @@ import pytest
 from pyarrow import fs
 
 from regency.pipeline.errors import PipelineOptionInvalid
-from regency.pipeline.sink_errors import BatchBehindSink, SinkStateUnusable
-from regency.pipeline.sink_floors import SinkState, TopicFloors, WritePlan, begin, finish
-from regency.pipeline.sink_identity import WriteId
-from regency.pipeline.sink_state import StateStore, _open
+from regency.pipeline.sink.errors import BatchBehindSink, SinkStateUnusable
+from regency.pipeline.sink.floors import SinkState, TopicFloors, WritePlan, begin, finish
+from regency.pipeline.sink.identity import WriteId
+from regency.pipeline.sink.state import StateStore, _open
 
 QUERY, OTHER = UUID(int=1), UUID(int=2)
 TOPIC_ID, NEW_ID = UUID(int=10), UUID(int=11)
@@ -136,7 +136,7 @@ def test_states_are_kept_beside_the_checkpoint(tmp_path: Path):
 
 def test_states_are_kept_in_file_systems_that_only_close_files(tmp_path: Path, monkeypatch):
     elsewhere = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
-    monkeypatch.setattr("regency.pipeline.sink_state._open", lambda _: (elsewhere, "c"))
+    monkeypatch.setattr("regency.pipeline.sink.state._open", lambda _: (elsewhere, "c"))
     for number in (1, 2):
         StateStore("s3://bucket/c").save(SinkState(number, ends(number)))
     assert StateStore("s3://bucket/c").load() == (SinkState(2, ends(2)), "")

@@ -11,14 +11,13 @@ import pyarrow as pa
 import pytest
 from mock_cluster import HEADERS, Record, consumed, create, frame, new_topic, options
 
-from regency.pipeline import sink_tasks
-from regency.pipeline.sink_errors import DeliveryFailed, RowRefused, RowsDiffer, SinkStateUnusable
-from regency.pipeline.sink_floors import DoneBatch, Floors, TopicFloors, WritePlan
-from regency.pipeline.sink_identity import HEADER, WriteId, digest, row_header
-from regency.pipeline.sink_producer import ANY_PARTITION
-from regency.pipeline.sink_tail import Tail
-from regency.pipeline.sink_tasks import TaskPlace, TaskWrote, write_at_least_once, write_once
-from regency.pipeline.sink_written import Written
+from regency.pipeline.sink import tasks as sink_tasks
+from regency.pipeline.sink.errors import DeliveryFailed, RowRefused, RowsDiffer, SinkStateUnusable
+from regency.pipeline.sink.floors import DoneBatch, Floors, TopicFloors, WritePlan
+from regency.pipeline.sink.identity import HEADER, WriteId, digest, row_header
+from regency.pipeline.sink.producer import ANY_PARTITION
+from regency.pipeline.sink.tail import Tail, Written
+from regency.pipeline.sink.tasks import TaskPlace, TaskWrote, write_at_least_once, write_once
 
 pytestmark = pytest.mark.timeout(30)  # threads and sockets of a real client, on a machine that has other work
 

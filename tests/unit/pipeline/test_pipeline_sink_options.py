@@ -17,13 +17,13 @@ from pyspark.sql.types import (
 )
 
 from regency.pipeline.errors import PipelineOptionInvalid
-from regency.pipeline.schema import source_schema
-from regency.pipeline.sink import batch_writer, stream_writer
-from regency.pipeline.sink_columns import check_columns
-from regency.pipeline.sink_errors import SinkColumnsInvalid, SinkModeRefused
-from regency.pipeline.sink_options import write_options
-from regency.pipeline.sink_producer import check_settings
-from regency.pipeline.sink_ranges import RANGES
+from regency.pipeline.reading.schema import source_schema
+from regency.pipeline.sink.columns import check_columns
+from regency.pipeline.sink.errors import SinkColumnsInvalid, SinkModeRefused
+from regency.pipeline.sink.options import write_options
+from regency.pipeline.sink.producer import check_settings
+from regency.pipeline.sink.ranges import RANGES
+from regency.pipeline.sink.writer import batch_writer, stream_writer
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 ONCE = {"effectivelyOnce": "true", "topic": "t"}

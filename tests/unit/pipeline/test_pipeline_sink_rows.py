@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 from mock_cluster import HEADERS, frame
 
-from regency.pipeline.sink_errors import RowRefused
-from regency.pipeline.sink_rows import rows_of
+from regency.pipeline.sink.errors import RowRefused
+from regency.pipeline.sink.rows import rows_of
 
 
 @pytest.mark.parametrize(

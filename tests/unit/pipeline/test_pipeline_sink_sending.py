@@ -12,10 +12,10 @@ from mock_cluster import HEADERS, PARTITIONS, MockCluster, consumed, frame, new_
 
 from regency.clients.cluster_client import ClusterClient
 from regency.clients.errors import ClusterUnavailable
-from regency.pipeline import sink_producer
-from regency.pipeline.sink_errors import DeliveryFailed
-from regency.pipeline.sink_producer import TopicProducer
-from regency.pipeline.sink_tasks import write_at_least_once
+from regency.pipeline.sink import producer as sink_producer
+from regency.pipeline.sink.errors import DeliveryFailed
+from regency.pipeline.sink.producer import TopicProducer
+from regency.pipeline.sink.tasks import write_at_least_once
 
 pytestmark = pytest.mark.timeout(30)  # threads and sockets of a real client, on a machine that has other work
 

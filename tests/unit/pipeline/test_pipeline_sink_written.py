@@ -10,9 +10,9 @@ import pytest
 
 from regency.clients.errors import ClusterUnavailable
 from regency.clients.settings import client_settings
-from regency.pipeline.sink_errors import RowRefused, TailGone
-from regency.pipeline.sink_floors import TopicFloors
-from regency.pipeline.sink_identity import (
+from regency.pipeline.sink.errors import RowRefused, TailGone
+from regency.pipeline.sink.floors import TopicFloors
+from regency.pipeline.sink.identity import (
     HEADER,
     HEADER_BYTES,
     WriteId,
@@ -22,9 +22,8 @@ from regency.pipeline.sink_identity import (
     task_of,
     without_own,
 )
-from regency.pipeline.sink_rows import PIECE_BYTES, pieces, rows_of
-from regency.pipeline.sink_tail import Settled, _Finding, tail_ranges
-from regency.pipeline.sink_written import Written
+from regency.pipeline.sink.rows import PIECE_BYTES, pieces, rows_of
+from regency.pipeline.sink.tail import Settled, Written, _Finding, tail_ranges
 
 QUERY = UUID(int=77)
 WRITE = WriteId(QUERY, 3)

@@ -7,8 +7,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Read
 
 from regency.model.ids import TopicPartition
 from regency.pipeline.errors import DataLost, OffsetsMalformed, PipelineOptionInvalid, TopicUnknown
-from regency.pipeline.schema import source_schema
-from regency.pipeline.stream_reader import StreamReader, stream_reader
+from regency.pipeline.reading.schema import source_schema
+from regency.pipeline.reading.stream_reader import StreamReader, stream_reader
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092", "fetchOffset.retryIntervalMs": "0"}
 ALL = ReadAllAvailable()
@@ -64,7 +64,7 @@ def test_a_limit_of_rows_is_shared_by_the_partitions(scripted) -> None:
 
 def test_a_batch_waits_until_there_is_enough(scripted, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
-    monkeypatch.setattr("regency.pipeline.stream_reader.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("regency.pipeline.reading.stream_reader.time.monotonic", lambda: now[0])
     scripted.create("t", (0, 10))
     read = reader(minOffsetsPerTrigger="100", maxOffsetsPerTrigger="200", maxTriggerDelay="30s")
     assert reader(minOffsetsPerTrigger="100").getDefaultReadLimit() == ReadMinRows(100)

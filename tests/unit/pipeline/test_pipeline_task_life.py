@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from regency.pipeline.sink_producer import TopicProducer
-from regency.pipeline.sink_settings import producer_settings
-from regency.pipeline.task_life import TaskGivenUp, TaskLife
+from regency.pipeline.sink.producer import TopicProducer
+from regency.pipeline.sink.settings import producer_settings
+from regency.pipeline.sink.task_life import TaskGivenUp, TaskLife
 
 Pair = tuple[socket.socket, socket.socket]
 

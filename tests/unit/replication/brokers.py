@@ -9,28 +9,20 @@ from typing import Any, TypeVar
 import msgspec
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from regency.broker_agent.log.log_manager import LogManager
+from regency.broker_agent.log.directories.log_manager import LogManager
 from regency.broker_agent.log.partition_log import PartitionLog
 from regency.broker_agent.ports import IsrChange, IsrNotWritten, IsrOutcome, IsrUnknown
-from regency.broker_agent.replication.api import (
-    CONSUMER,
-    AppliedState,
-    FetchedPartition,
-    FetchParams,
-    FetchPartition,
-    LeaderAddress,
-    ListedOffset,
-    PartitionState,
-    ProduceResult,
-)
-from regency.broker_agent.replication.fetch_plans import FetchPlan, OffsetsPlan, Pause
+from regency.broker_agent.replication.api import AppliedState, LeaderAddress, PartitionState, ProduceResult
 from regency.broker_agent.replication.fetch_sessions import FetchSessionCache
-from regency.broker_agent.replication.fetcher_pool import FetcherPool, TransportSpec
-from regency.broker_agent.replication.fetcher_thread import Command, Failed, Outcome
-from regency.broker_agent.replication.partition import Partition
+from regency.broker_agent.replication.fetcher.fetcher_pool import FetcherPool, TransportSpec
+from regency.broker_agent.replication.fetcher.fetcher_thread import Command, Failed, Outcome
+from regency.broker_agent.replication.fetcher.throttle import Throttles
+from regency.broker_agent.replication.partition.partition import Partition
 from regency.broker_agent.replication.replica_manager import ReplicaManager
-from regency.broker_agent.replication.throttle import Throttles
 from regency.broker_agent.steps import at_once
+from regency.kafka.fetching.plans import FetchPlan, OffsetsPlan, Pause
+from regency.kafka.fetching.values import CONSUMER, FetchedPartition, FetchParams, FetchPartition, ListedOffset
+from regency.kafka.record_batch import iter_batches
 from regency.model.clock import ManualClock
 from regency.model.ids import (
     NO_BROKER_EPOCH,
@@ -43,9 +35,8 @@ from regency.model.ids import (
     TopicPartition,
 )
 from regency.model.kafka_errors import ErrorCode
-from regency.model.log_config import LogConfig
-from regency.model.record_batch import iter_batches
-from regency.model.settings_dynamic import ThrottleRates
+from regency.model.settings.dynamic import ThrottleRates
+from regency.model.settings.log_config import LogConfig
 
 T = TypeVar("T")
 

@@ -13,22 +13,17 @@ import msgspec
 import pytest
 
 from regency.broker_agent.ports import IsrChange, IsrUnknown, IsrWritten
-from regency.broker_agent.replication.api import (
-    AppliedState,
-    FetchedPartition,
-    FetchParams,
-    LeaderAddress,
-    PartitionState,
-)
-from regency.broker_agent.replication.fetch_plans import FetchPlan, FetchReply, OffsetsPlan, OffsetsReply
-from regency.broker_agent.replication.fetcher_thread import Failed, Rested
+from regency.broker_agent.replication.api import AppliedState, LeaderAddress, PartitionState
+from regency.broker_agent.replication.fetcher.fetcher_thread import Failed, Rested
 from regency.broker_agent.steps import at_once
+from regency.kafka.fetching.plans import FetchPlan, FetchReply, OffsetsPlan, OffsetsReply
+from regency.kafka.fetching.values import FetchedPartition, FetchParams
 from regency.model.clock import ManualClock
 from regency.model.ids import BrokerId, ControllerEpoch, LeaderEpoch, TopicId, TopicPartition, ZkVersion
 from regency.model.kafka_errors import ErrorCode
-from regency.model.log_config import LogConfig
 from regency.model.settings import BrokerSettings
-from regency.model.settings_dynamic import ThrottleRates
+from regency.model.settings.dynamic import ThrottleRates
+from regency.model.settings.log_config import LogConfig
 
 LAG_MS = 10_000
 BACKOFF_MS = 1_000

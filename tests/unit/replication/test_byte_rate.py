@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from regency.broker_agent.replication.byte_rate import ByteRate
+from regency.broker_agent.replication.fetcher.throttle import ByteRate
 
 
 @pytest.fixture

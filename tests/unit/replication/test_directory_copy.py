@@ -10,9 +10,9 @@ from uuid import UUID
 import pytest
 
 from regency.broker_agent.log.errors import CutNotPrepared
-from regency.broker_agent.replication.directory_copy import DirectoryCopy
+from regency.broker_agent.replication.directories.directory_copy import DirectoryCopy
+from regency.kafka.record_batch import iter_batches, stamp
 from regency.model.ids import LeaderEpoch, Offset, TopicId, TopicPartition
-from regency.model.record_batch import iter_batches, stamp
 
 NAME = TopicPartition("copied", 0)
 ALL = 1 << 20

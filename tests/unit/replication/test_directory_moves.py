@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from regency.broker_agent.replication.api import StopPartition
-from regency.broker_agent.replication.rules import Role
+from regency.broker_agent.replication.partition.rules import Role
 from regency.model.ids import LeaderEpoch, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 

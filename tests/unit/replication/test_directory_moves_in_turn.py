@@ -8,10 +8,10 @@ from itertools import pairwise
 import pytest
 
 from regency.broker_agent.log.errors import IndexInDoubt
-from regency.broker_agent.replication.rules import Role
+from regency.broker_agent.replication.partition.rules import Role
 from regency.model.ids import BrokerId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
-from regency.model.settings_dynamic import ThrottleRates
+from regency.model.settings.dynamic import ThrottleRates
 
 TP, NEXT = TopicPartition("flights", 0), TopicPartition("flights", 1)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from regency.broker_agent.replication.api import FetchPartition
-from regency.broker_agent.replication.fetch_session_client import ClientFetchSession
+from regency.kafka.fetching.session import ClientFetchSession
+from regency.kafka.fetching.values import FetchPartition
 from regency.model.ids import Offset, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 

@@ -6,9 +6,9 @@ from itertools import count
 
 import pytest
 
-from regency.broker_agent.replication.api import EpochEndOffset, FetchedPartition, FetchPartition
 from regency.broker_agent.replication.fetch_sessions import FetchSessionCache
 from regency.broker_agent.steps import at_once
+from regency.kafka.fetching.values import EpochEndOffset, FetchedPartition, FetchPartition
 from regency.model.ids import LeaderEpoch, Offset, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 

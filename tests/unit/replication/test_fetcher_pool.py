@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from regency.broker_agent.replication.api import LeaderAddress
-from regency.broker_agent.replication.fetch_plans import FetchPlan, FetchReply, Pause
-from regency.broker_agent.replication.fetcher_pool import FetcherPool, FollowTask, java_hash, slot
-from regency.broker_agent.replication.fetcher_thread import Failed, Rested
+from regency.broker_agent.replication.fetcher.fetcher_pool import FetcherPool, FollowTask, java_hash, slot
+from regency.broker_agent.replication.fetcher.fetcher_thread import Failed, Rested
+from regency.kafka.fetching.plans import FetchPlan, FetchReply, Pause
 from regency.model.clock import ManualClock
 from regency.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
@@ -188,7 +188,7 @@ def test_idle_fetchers_end_and_what_they_still_deliver_is_ignored(pool) -> None:
 def test_a_failed_partition_is_not_followed_and_stays_on_the_list_until_it_is_removed(pool) -> None:
     pool.follow(A)
     (transport,) = pool.made
-    from regency.broker_agent.replication.api import FetchedPartition
+    from regency.kafka.fetching.values import FetchedPartition
 
     fenced = FetchedPartition(ErrorCode.FENCED_LEADER_EPOCH)
     transport.deliver(FetchReply(ErrorCode.NONE, 1, [(A, fenced)]))

@@ -10,14 +10,10 @@ from uuid import UUID
 
 import pytest
 
-from regency.broker_agent.replication.api import (
-    EpochEndOffset,
-    FetchedPartition,
-    FetchPartition,
-    LeaderAddress,
-    ListedOffset,
-)
-from regency.broker_agent.replication.fetch_plans import (
+from regency.broker_agent.replication.api import LeaderAddress
+from regency.broker_agent.replication.fetcher.fetcher_thread import Failed, FetcherThread, Rested
+from regency.kafka.codec import FetchResponse, ListOffsetsResponse, encode_response, parse_request
+from regency.kafka.fetching.plans import (
     FetcherLimits,
     FetchPlan,
     FetchReply,
@@ -25,8 +21,7 @@ from regency.broker_agent.replication.fetch_plans import (
     OffsetsReply,
     Pause,
 )
-from regency.broker_agent.replication.fetcher_thread import Failed, FetcherThread, Rested
-from regency.broker_agent.wire.codec import FetchResponse, ListOffsetsResponse, encode_response, parse_request
+from regency.kafka.fetching.values import EpochEndOffset, FetchedPartition, FetchPartition, ListedOffset
 from regency.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from regency.broker_agent.data_loop import LoopClosed
 from regency.broker_agent.metrics import replica_rows
 from regency.broker_agent.metrics.replica_rows import HostedRow, Look, look
+from regency.broker_agent.process.data_loop import LoopClosed
 from regency.model.ids import TopicPartition
 
 LAG_MS = 10_000

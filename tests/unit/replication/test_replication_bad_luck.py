@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch
 
+from regency.kafka.record_batch import iter_batches
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
-from regency.model.record_batch import iter_batches
 
 TP = TopicPartition("flights", 0)
 DAY_MS = 86_400_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from regency.broker_agent.replication.replica import RemoteReplica
+from regency.broker_agent.replication.partition.replica import RemoteReplica
 from regency.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicPartition
 
 TP = TopicPartition("flights", 0)

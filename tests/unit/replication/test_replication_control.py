@@ -10,7 +10,7 @@ import pytest
 from regency.broker_agent.log.errors import LogBusy, LogStorageError
 from regency.broker_agent.replication.api import AppliedState, StopPartition
 from regency.broker_agent.replication.control import NOT_NOW
-from regency.broker_agent.replication.rules import Role
+from regency.broker_agent.replication.partition.rules import Role
 from regency.model.ids import LeaderEpoch, TopicId, TopicPartition, ZkVersion
 from regency.model.kafka_errors import ErrorCode
 

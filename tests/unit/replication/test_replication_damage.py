@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from regency.broker_agent.replication.api import FetchParams, FetchPartition
+from regency.kafka.fetching.values import FetchParams, FetchPartition
 from regency.model.ids import BrokerEpoch, BrokerId, Offset, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 

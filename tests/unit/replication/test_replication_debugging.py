@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from regency.broker_agent.replication.api import DEBUGGING, ListedOffset
+from regency.kafka.fetching.values import DEBUGGING, ListedOffset
 from regency.model.ids import LeaderEpoch, Offset
 from regency.model.kafka_errors import ErrorCode
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import pytest
 
-from regency.broker_agent.replication.api import EpochEndOffset
+from regency.kafka.fetching.values import EpochEndOffset
+from regency.kafka.record_batch import iter_batches
 from regency.model.ids import LeaderEpoch, Offset, TopicPartition
 from regency.model.kafka_errors import ErrorCode
-from regency.model.record_batch import iter_batches
 
 TP = TopicPartition("flights", 0)
 BOTH = (1, 2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from regency.broker_agent.replication.api import FetchParams, FetchPartition
+from regency.kafka.fetching.values import FetchParams, FetchPartition
 from regency.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from regency.broker_agent.log.errors import LogStorageError
-from regency.broker_agent.replication.api import NO_RECORDS
 from regency.broker_agent.replication.fetch import FetchPath
+from regency.kafka.fetching.values import NO_RECORDS
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
 

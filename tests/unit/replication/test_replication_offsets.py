@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from regency.broker_agent.replication.api import CONSUMER, EpochEndOffset, ListedOffset
 from regency.broker_agent.steps import at_once
+from regency.kafka.fetching.values import CONSUMER, EpochEndOffset, ListedOffset
 from regency.model.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 

@@ -9,8 +9,8 @@ import pytest
 
 from regency.broker_agent.log.errors import LogStorageError
 from regency.broker_agent.replication.api import AppliedState, StopPartition
-from regency.broker_agent.replication.local_replica import LocalReplica
-from regency.broker_agent.replication.rules import Role
+from regency.broker_agent.replication.partition.local_replica import LocalReplica
+from regency.broker_agent.replication.partition.rules import Role
 from regency.model.ids import BrokerId, LeaderEpoch, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from regency.broker_agent.replication.api import FetchParams, FetchPartition
+from regency.kafka.fetching.values import FetchParams, FetchPartition
 from regency.model.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
-from regency.model.log_config import LogConfig
-from regency.model.settings_dynamic import ThrottleRates
+from regency.model.settings.dynamic import ThrottleRates
+from regency.model.settings.log_config import LogConfig
 
 TP, NEXT = TopicPartition("flights", 0), TopicPartition("flights", 1)
 RECORD = "r" * 1_000

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from regency.broker_agent.replication.throttle import Throttles, unlimited
+from regency.broker_agent.replication.fetcher.throttle import Throttles, unlimited
 from regency.model.ids import BrokerId, TopicPartition
-from regency.model.log_config import LogConfig
 from regency.model.settings import BrokerSettings
-from regency.model.settings_dynamic import ThrottleRates
+from regency.model.settings.dynamic import ThrottleRates
+from regency.model.settings.log_config import LogConfig
 
 SETTINGS = BrokerSettings(
     broker_id=BrokerId(2), replication_quota_window_num=2, replication_quota_window_size_seconds=3

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import pytest
 
 from regency.model.clock import ManualClock
-from regency.runtime.zk_core import Delivery, SessionCore
-from regency.runtime.zk_link import Link
-from regency.runtime.zk_session import (
+from regency.runtime.zookeeper.core import Delivery, SessionCore
+from regency.runtime.zookeeper.link import Link
+from regency.runtime.zookeeper.session import (
     Check,
     Create,
     Delete,
@@ -24,7 +24,7 @@ from regency.runtime.zk_session import (
     ZkSessionLost,
     Znode,
 )
-from regency.runtime.zk_wire import ConnectReply, FrameReader
+from regency.runtime.zookeeper.wire import ConnectReply, FrameReader
 
 
 class ZkInMemory:

@@ -37,8 +37,8 @@ def test_the_soft_limit_becomes_the_hard_one_where_that_is_allowed(before, said)
 def test_a_process_that_serves_opens_its_first_channel_without_a_descriptor():
     script = """
 import os, resource
-from regency.runtime.grpc_channels import open_channel
-from regency.runtime.grpc_servers import GrpcServer
+from regency.runtime.grpc.channels import open_channel
+from regency.runtime.grpc.servers import GrpcServer
 server = GrpcServer([], threads=1, name="test")
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 try:

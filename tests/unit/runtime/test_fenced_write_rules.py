@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from regency.model.errors import ControllerMoved
-from regency.runtime.fenced import FencedItem, fenced_write
-from regency.runtime.zk_session import (
+from regency.runtime.zookeeper.fenced import FencedItem, fenced_write
+from regency.runtime.zookeeper.session import (
     Check,
     Create,
     Delete,

@@ -8,13 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from breaking.tcp_proxy import TcpProxy
 
-from regency.chaos.tcp_proxy import TcpProxy
 from regency.protos import controller_pb2 as pb
-from regency.runtime import grpc_channels
-from regency.runtime.grpc_channels import RenewedChannel, RpcFailed
-from regency.runtime.grpc_clients import ControllerClient
-from regency.runtime.grpc_servers import GrpcServer, service, unary
+from regency.runtime.grpc import channels as grpc_channels
+from regency.runtime.grpc.channels import RenewedChannel, RpcFailed
+from regency.runtime.grpc.clients import ControllerClient
+from regency.runtime.grpc.servers import GrpcServer, service, unary
 
 ANSWER = pb.DescribeControllerResponse(broker_id=7)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from regency.runtime.grpc_servers import PortUnavailable
+from regency.runtime.grpc.servers import PortUnavailable
 from regency.runtime.http.lobby import HEAD_BYTES, MOST_WAITING
 from regency.runtime.http.messages import Request, text
 from regency.runtime.http.server import MOST_AT_ONCE, PROBES_AT_ONCE, HttpServer

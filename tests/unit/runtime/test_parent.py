@@ -16,7 +16,7 @@ sys.stdin.read()
 """
 CHILD = """
 import os, signal
-from regency.runtime.parent import die_with_parent
+from regency.runtime.supervise import die_with_parent
 die_with_parent()
 print(os.getpid(), flush=True)
 os.close(1)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from regency.runtime import zk_bulk
-from regency.runtime.zk_bulk import ChunkPlan
+from regency.runtime.zookeeper.client import TARGET_REPLY_BYTES, ChunkPlan
 
 
 def sizes(plan: ChunkPlan, bytes_per_path: int) -> list[int]:
@@ -20,12 +19,12 @@ def test_small_replies_let_chunks_double_up_to_the_limit():
 
 
 def test_large_replies_shrink_chunks_to_the_target():
-    size = zk_bulk.TARGET_REPLY_BYTES // 4
+    size = TARGET_REPLY_BYTES // 4
     assert sizes(ChunkPlan(["/p"] * 50), size) == [32, 4, 4, 4, 4, 2]
 
 
 def test_one_huge_reply_leaves_one_path_per_request():
-    assert sizes(ChunkPlan(["/p"] * 34), 10 * zk_bulk.TARGET_REPLY_BYTES) == [32, 1, 1]
+    assert sizes(ChunkPlan(["/p"] * 34), 10 * TARGET_REPLY_BYTES) == [32, 1, 1]
 
 
 def test_long_paths_are_bounded_by_the_size_of_the_request():

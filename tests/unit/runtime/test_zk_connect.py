@@ -12,10 +12,10 @@ import pytest
 from prometheus_client.core import Metric
 
 from regency.model.clock import SystemClock
-from regency.runtime.zk_client import connect
-from regency.runtime.zk_meter import ZkMeter
-from regency.runtime.zk_session import WatchMode, ZkAuthFailed, ZkError
-from regency.runtime.zk_wire import FrameReader, OpCode, Xid, frame
+from regency.runtime.zookeeper.client import connect
+from regency.runtime.zookeeper.meter import ZkMeter
+from regency.runtime.zookeeper.session import WatchMode, ZkAuthFailed, ZkError
+from regency.runtime.zookeeper.wire import FrameReader, OpCode, Xid, frame
 
 SESSION = frame(struct.pack("!iiq", 0, 600, 77) + struct.pack("!i", 16) + bytes(16) + b"\0")
 Script = Callable[[int, bytes], bytes]

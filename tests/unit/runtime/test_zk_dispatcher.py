@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from regency.model.clock import ManualClock
-from regency.runtime.zk_core import Delivery
-from regency.runtime.zk_dispatcher import Dispatcher
-from regency.runtime.zk_session import SessionEvent
+from regency.runtime.zookeeper.core import Delivery
+from regency.runtime.zookeeper.dispatcher import Dispatcher
+from regency.runtime.zookeeper.session import SessionEvent
 
 CONNECTED, SUSPENDED = SessionEvent.CONNECTED, SessionEvent.SUSPENDED
 

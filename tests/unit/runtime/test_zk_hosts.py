@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from regency.runtime.zk_hosts import ConnectString, ZkConnectStringInvalid, parse_connect_string
+from regency.runtime.zookeeper.hosts import ConnectString, ZkConnectStringInvalid, parse_connect_string
 
 
 @pytest.mark.parametrize(

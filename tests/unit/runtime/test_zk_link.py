@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from regency.runtime import zk_link
-from regency.runtime.zk_link import Link
-from regency.runtime.zk_session import ZkConnectionLost
-from regency.runtime.zk_wire import FrameReader, OpCode, WireError, frame
+from regency.runtime.zookeeper import link as zk_link
+from regency.runtime.zookeeper.link import Link
+from regency.runtime.zookeeper.session import ZkConnectionLost
+from regency.runtime.zookeeper.wire import FrameReader, OpCode, WireError, frame
 
 PING = frame(b"\xff\xff\xff\xfe\0\0\0\x0b")
 PING_REPLY = frame(b"\xff\xff\xff\xfe" + bytes(12))

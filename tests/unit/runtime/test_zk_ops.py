@@ -6,8 +6,8 @@ import struct
 
 import pytest
 
-from regency.runtime import zk_ops
-from regency.runtime.zk_session import (
+from regency.runtime.zookeeper import ops as zk_ops
+from regency.runtime.zookeeper.session import (
     Check,
     Create,
     SetData,
@@ -17,7 +17,7 @@ from regency.runtime.zk_session import (
     ZkRequestTooLarge,
     ZkSessionLost,
 )
-from regency.runtime.zk_wire import WireError
+from regency.runtime.zookeeper.wire import WireError
 
 END = struct.pack("!iBi", -1, 1, -1)
 

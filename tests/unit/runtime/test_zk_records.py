@@ -8,9 +8,10 @@ import kazoo.protocol.serialization
 import kazoo.security
 import pytest
 
-from regency.runtime import zk_records, zk_wire
-from regency.runtime.zk_session import Check, Create, Delete, SetData, Stat
-from regency.runtime.zk_wire import OpCode, WireError
+from regency.runtime.zookeeper import records as zk_records
+from regency.runtime.zookeeper import wire as zk_wire
+from regency.runtime.zookeeper.session import Check, Create, Delete, SetData, Stat
+from regency.runtime.zookeeper.wire import OpCode, WireError
 
 STAT = struct.pack("!qqqqiiiqiiq", 5, 6, 0, 0, 7, 0, 0, 8, 3, 2, 9)
 READ = Stat(5, 6, 7, 8, 2, 9)

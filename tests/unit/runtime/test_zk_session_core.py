@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from regency.runtime.zk_core import Phase
-from regency.runtime.zk_session import WatchMode, ZkAuthFailed, ZkConnectionLost, ZkSessionLost
-from regency.runtime.zk_wire import ConnectReply, FrameReader, OpCode, frame
+from regency.runtime.zookeeper.core import Phase
+from regency.runtime.zookeeper.session import WatchMode, ZkAuthFailed, ZkConnectionLost, ZkSessionLost
+from regency.runtime.zookeeper.wire import ConnectReply, FrameReader, OpCode, frame
 
 PING_REPLY = frame(b"\xff\xff\xff\xfe" + bytes(12))
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from regency.runtime.zk_records import WatchNotice
-from regency.runtime.zk_session import WatchMode
-from regency.runtime.zk_watches import WatchRegistry
+from regency.runtime.zookeeper.records import WatchNotice
+from regency.runtime.zookeeper.session import WatchMode
+from regency.runtime.zookeeper.watches import WatchRegistry
 
 PLAIN, RECURSIVE = WatchMode.PERSISTENT, WatchMode.PERSISTENT_RECURSIVE
 CREATED, CHILDREN = 1, 4

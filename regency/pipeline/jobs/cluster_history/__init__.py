@@ -1,6 +1,11 @@
 """The job `cluster-history`: decision records of all hosts into tables and a report (docs/pipeline-cluster-history.md).
 
-No record but those about brokers and controllers comes to the driver. `lives`, `leaderless`, `absences`, `flapping` and
-`days` are rules about states, which `states` gives them, a partition after another; all else is DataFrames. Modules
-import Spark when they are imported, so only a job that runs imports them.
+Comes in:   files of decision records, and agents that are asked for theirs (`reading`).
+Goes out:   tables and a report (`report`, `page`, `plots`), published at once, or not at all.
+Hands out:  `job.cluster_history`, the Summary.
+How:        `lives`, `leaderless`, `absences`, `flapping` and `days` are rules about states, which `states` gives them,
+            a partition after another; all else is DataFrames. No record but those about brokers and controllers comes
+            to the driver.
+Imports:    Spark, when a module is imported: only a job that runs imports them.
+Tests:      tests/spark, tests/unit/pipeline; tests/bench has its times for a million decisions.
 """

@@ -16,10 +16,11 @@ from pyspark.sql import functions as f
 
 from regency.history.records import NumberedTwice
 from regency.model.errors import RegencyError
-from regency.pipeline.history_files import Found, by_names, damaged, escaped, find_files, unread
+from regency.pipeline.files.history_files import Found, by_names, damaged, escaped, find_files, unread
+from regency.pipeline.files.publishing import Staging, published
 from regency.pipeline.jobs.cluster_history import controllers, in_sync, reading, report, states
 from regency.pipeline.jobs.cluster_history.packed import STAGED
-from regency.pipeline.jobs.publishing import Staging, published
+from regency.pipeline.jobs.cluster_history.summary import Problem, Summary
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,40 +38,6 @@ class NoHistory(RegencyError):
     """There are no decisions to tell of."""
 
     code = "no_history"
-
-
-class Problem(msgspec.Struct, frozen=True):
-    """A file or an agent that gave less than it has, or a process whose records contradict each other."""
-
-    origin: str
-    malformed: int
-    why: str
-
-
-class Summary(msgspec.Struct, frozen=True):
-    """What `regency pipeline cluster-history -o json` prints, and SUMMARY has. Times are milliseconds since 1970."""
-
-    tables: str
-    report: str
-    begin_ms: int
-    end_ms: int
-    origins: int
-    decisions: int
-    duplicates: int
-    """Decisions found more than once, counted each time but the first."""
-    malformed: int
-    """Lines that are no decisions."""
-    partitions: int
-    leaderless_ms: int
-    """Of all partitions together."""
-    leaderless_intervals: int
-    leaderless_now: int
-    """Partitions that have no leader at the end."""
-    failovers: int
-    elections: int
-    unclean_elections: int
-    isr_absences: int
-    problems: list[Problem]
 
 
 def cluster_history(

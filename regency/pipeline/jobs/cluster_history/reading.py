@@ -9,10 +9,10 @@ from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as f
 
 from regency.clients.histories import history_lines
-from regency.pipeline.history_files import Found, file_name, text_of
+from regency.pipeline.files.history_files import Found, file_name, text_of
 from regency.pipeline.jobs.cluster_history.lines import READ, RECORD, parsed_batch
 from regency.pipeline.jobs.cluster_history.packed import uncollected, unpacked
-from regency.runtime.grpc_channels import RpcFailed
+from regency.runtime.grpc.channels import RpcFailed
 
 _LINES = "origin string, line binary, problem string"
 _BATCH = 1_000

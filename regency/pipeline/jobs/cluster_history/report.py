@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import date, timedelta
-from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
@@ -13,9 +12,7 @@ from pyspark.sql import functions as f
 from regency.pipeline.jobs.cluster_history import page as html
 from regency.pipeline.jobs.cluster_history import plots
 from regency.pipeline.jobs.cluster_history.controllers import CREATED
-
-if TYPE_CHECKING:
-    from regency.pipeline.jobs.cluster_history.job import Summary
+from regency.pipeline.jobs.cluster_history.summary import Summary
 
 MOST_DAYS = 60
 """Columns of a plot over days."""

@@ -18,14 +18,14 @@ from uuid import UUID
 import msgspec
 
 from killing.batches import make_batch
-from regency.broker_agent.log.directory_logs import DirectoryLogs
+from regency.broker_agent.log.directories.directory_logs import DirectoryLogs
+from regency.broker_agent.log.directories.log_manager import LogManager
 from regency.broker_agent.log.errors import CutNotPrepared
-from regency.broker_agent.log.log_manager import LogManager
 from regency.broker_agent.log.partition_log import PartitionLog
-from regency.broker_agent.replication.directory_copy import DirectoryCopy
+from regency.broker_agent.replication.directories.directory_copy import DirectoryCopy
 from regency.model.clock import ManualClock
 from regency.model.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
-from regency.model.log_config import LogConfig
+from regency.model.settings.log_config import LogConfig
 
 T = TypeVar("T")
 

@@ -22,12 +22,12 @@ from killing.batches import Batch, unstamped
 from killing.broker import CONFIG
 from killing.files import end_of_files, read_checkpoint, read_epochs
 from killing.ledger import Ledger
-from regency.broker_agent.log.disk import OsDisk
-from regency.broker_agent.log.log_manager import LogManager
+from regency.broker_agent.log.directories.log_manager import LogManager
 from regency.broker_agent.log.partition_log import PartitionLog
 from regency.cli.main import cli
 from regency.model.clock import ManualClock
 from regency.model.ids import BrokerId, LeaderEpoch, Offset
+from regency.runtime.disk import OsDisk
 
 CHECKPOINTS = ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint")
 BESIDE = {"meta.properties", ".lock", *CHECKPOINTS}

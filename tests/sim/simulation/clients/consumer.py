@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from regency.broker_agent.replication.api import CONSUMER, FetchedPartition, FetchParams, FetchPartition, ListedOffset
-from regency.history.operations import ListedEnd, Poll, Seek
+from regency.judge.operations import ListedEnd, Poll, Seek
+from regency.kafka.fetching.values import CONSUMER, FetchedPartition, FetchParams, FetchPartition, ListedOffset
 from regency.model.ids import NO_BROKER_EPOCH, BrokerId, Offset, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from simulation.clients.connections import Connections

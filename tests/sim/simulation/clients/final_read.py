@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from regency.broker_agent.replication.api import CONSUMER, FetchedPartition, FetchParams, FetchPartition, ListedOffset
-from regency.history.operations import FinalRead
+from regency.judge.operations import FinalRead
+from regency.kafka.fetching.values import CONSUMER, FetchedPartition, FetchParams, FetchPartition, ListedOffset
 from regency.model.ids import NO_BROKER_EPOCH, BrokerId, Offset, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from simulation.clients.consumer import EARLIEST, LATEST

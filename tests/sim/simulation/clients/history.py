@@ -1,8 +1,8 @@
-"""Where simulated clients write down what they did and saw, in the terms of `regency.history.operations`."""
+"""Where simulated clients write down what they did and saw, in the terms of `regency.judge.operations`."""
 
 from __future__ import annotations
 
-from regency.history.operations import Operation
+from regency.judge.operations import Operation
 
 
 class History:

@@ -6,9 +6,9 @@ from collections import deque
 from enum import Enum
 from typing import NamedTuple
 
+from regency.kafka.record_batch import MAX_SEQUENCE
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
-from regency.model.record_batch import MAX_SEQUENCE
 
 MOST_UNANSWERED = 5
 """Batches without an outcome: as many as a leader remembers."""

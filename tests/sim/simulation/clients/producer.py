@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from regency.broker_agent.replication.api import ProduceResult
-from regency.history.operations import ALL, UNKNOWN, EpochBumped, Outcome, Send
+from regency.judge.operations import ALL, UNKNOWN, EpochBumped, Outcome, Send
 from regency.model.ids import BrokerId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from simulation.clients.connections import Connections

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from regency.history.operations import ALL
+from regency.judge.operations import ALL
 
 
 class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):

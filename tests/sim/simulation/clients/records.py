@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from crc32c import crc32c
 
-from regency.history.operations import Run
-from regency.model.record_batch import HEADER_BYTES, MAGIC, OVERHEAD_BYTES
+from regency.judge.operations import Run
+from regency.kafka.record_batch import HEADER_BYTES, MAGIC, OVERHEAD_BYTES
 
 _BEFORE_CRC = struct.Struct(">qiibI")
 _AFTER_CRC = struct.Struct(">hiqqqhii")

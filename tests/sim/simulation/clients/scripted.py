@@ -7,12 +7,14 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
+from regency.broker_agent.control.metadata import BrokerNode, MetadataSnapshot, PartitionMetadata, TopicMetadata
 from regency.broker_agent.log.append_rules import check_produced
 from regency.broker_agent.log.errors import RecordsRejected
 from regency.broker_agent.log.producer_state import ProducerStates
-from regency.broker_agent.metadata import BrokerNode, MetadataSnapshot, PartitionMetadata, TopicMetadata
-from regency.broker_agent.replication.api import FetchedPartition, FetchPartition, ListedOffset, ProduceResult
-from regency.history.operations import Send
+from regency.broker_agent.replication.api import ProduceResult
+from regency.judge.operations import Send
+from regency.kafka.fetching.values import FetchedPartition, FetchPartition, ListedOffset
+from regency.kafka.record_batch import iter_batches, read_header, stamp
 from regency.model.ids import (
     BrokerEpoch,
     BrokerId,
@@ -24,8 +26,7 @@ from regency.model.ids import (
     ZkVersion,
 )
 from regency.model.kafka_errors import ErrorCode
-from regency.model.log_config import LogConfig
-from regency.model.record_batch import iter_batches, read_header, stamp
+from regency.model.settings.log_config import LogConfig
 from simulation.clients.consumer import Consumer, ConsumerConfig
 from simulation.clients.history import History
 from simulation.clients.producer import Producer, ProducerConfig

@@ -8,29 +8,29 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from regency.broker_agent import controlled_shutdown
 from regency.broker_agent.assembly import Assembly, Ports
-from regency.broker_agent.control_service import ControlService
-from regency.broker_agent.isr_store import IsrWriter
-from regency.broker_agent.log.disk import Disk
-from regency.broker_agent.log.log_manager import LogManager
-from regency.broker_agent.metadata import MetadataSnapshot
-from regency.broker_agent.metadata_cache import MetadataCache
-from regency.broker_agent.producer_ids import ProducerIdsUnavailable, take_block
-from regency.broker_agent.registration import Registered
-from regency.broker_agent.replication.api import CONSUMER, FetchedPartition, FetchParams, FetchPartition
+from regency.broker_agent.control import controlled_shutdown
+from regency.broker_agent.control.metadata import MetadataSnapshot
+from regency.broker_agent.control.metadata_cache import MetadataCache
+from regency.broker_agent.control.reporter import TIMEOUT_MS, Reporter
+from regency.broker_agent.control.service import ControlService
+from regency.broker_agent.log.directories.log_manager import LogManager
+from regency.broker_agent.process.watchdog import Watchdog
+from regency.broker_agent.registry.isr_store import IsrWriter
+from regency.broker_agent.registry.producer_ids import ProducerIdsUnavailable, take_block
+from regency.broker_agent.registry.registration import Registered
 from regency.broker_agent.replication.fetch_sessions import FetchSessionCache
 from regency.broker_agent.replication.replica_manager import ReplicaManager
-from regency.broker_agent.reporter import TIMEOUT_MS, Reporter
 from regency.broker_agent.steps import at_once
-from regency.broker_agent.watchdog import Watchdog
+from regency.kafka.fetching.values import CONSUMER, FetchedPartition, FetchParams, FetchPartition
 from regency.model.ids import BrokerEpoch, LeaderEpoch, TopicPartition
 from regency.model.settings import BrokerSettings
 from regency.protos import control_pb2 as pb
 from regency.protos import controller_pb2
-from regency.runtime.grpc_channels import Dial, RenewedChannel
-from regency.runtime.grpc_clients import ControllerClient
-from regency.runtime.zk_session import ZkConnectionLost, ZkSession, ZkSessionLost
+from regency.runtime.disk import Disk
+from regency.runtime.grpc.channels import Dial, RenewedChannel
+from regency.runtime.grpc.clients import ControllerClient
+from regency.runtime.zookeeper.session import ZkConnectionLost, ZkSession, ZkSessionLost
 from simulation.cluster.addresses import CONTROL, KAFKA, endpoints_of, host_of
 from simulation.cluster.channels import ControlAsked, dialing
 from simulation.cluster.edges import SimLoop, SimTimer, SimWorker, driven

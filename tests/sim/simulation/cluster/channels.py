@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import grpc
 
 from regency.protos.controller_pb2 import ReportReplicasRequest
-from regency.runtime.grpc_channels import Dial
+from regency.runtime.grpc.channels import Dial
 from simulation.kernel.scheduler import Process, Scheduler
 from simulation.network import Call, Connection, NetFailed, Network
 

@@ -6,14 +6,15 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
-from regency.controller.admin_controller import AGENT_TIMEOUT_MS, shut_down_request
-from regency.controller.admin_service import AdminService
-from regency.controller.broker_shutdown import SteeredBroker
-from regency.controller.channel_manager import ControllerChannelManager, GrpcAgent
-from regency.controller.channels import Listener
+from regency.controller.admin.controller import AGENT_TIMEOUT_MS, shut_down_request
+from regency.controller.admin.controller_service import ControllerService
+from regency.controller.brokers.shutdown import SteeredBroker
+from regency.controller.channel.channel_manager import ControllerChannelManager, GrpcAgent
+from regency.controller.channel.channels import Listener
+from regency.controller.channel.messages import Origin
+from regency.controller.channel.metadata_log import MetadataLog
 from regency.controller.config import ControllerConfig, controller_config
 from regency.controller.controller import Controller
-from regency.controller.desk import Desk
 from regency.controller.event_loop import EventLoop, EventQueue
 from regency.controller.events import (
     ControlledShutdown,
@@ -24,8 +25,7 @@ from regency.controller.events import (
     Request,
     ShutdownOutcome,
 )
-from regency.controller.messages import Origin
-from regency.controller.metadata_log import MetadataLog
+from regency.controller.request_gate import RequestGate
 from regency.model.errors import RegencyError
 from regency.model.facts import Endpoint
 from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch
@@ -33,7 +33,7 @@ from regency.model.kafka_errors import ErrorCode
 from regency.model.settings import BrokerSettings
 from regency.protos import control_pb2 as pb
 from regency.protos import controller_pb2
-from regency.runtime.zk_session import ZkSession
+from regency.runtime.zookeeper.session import ZkSession
 from simulation.cluster.addresses import CONTROLLER, broker_at, host_of
 from simulation.cluster.channels import ControlAsked, ReportAsked, dialing
 from simulation.kernel.scheduler import Process, Scheduler
@@ -127,7 +127,7 @@ class SimController:
         self._open_session = open_session
         self._queue: EventQueue | None = None
         self._loop: EventLoop | None = None
-        self._reporting: AdminService | None = None
+        self._reporting: ControllerService | None = None
 
     @property
     def idle(self) -> bool:
@@ -146,9 +146,9 @@ class SimController:
             self._config, session, queue, open_channels=self._open_channels, clock=clock, history=None
         )
         self._loop = loop = EventLoop(queue, controller.process)
-        self._reporting = AdminService(
+        self._reporting = ControllerService(
             controller,
-            Desk(controller, queue, loop, timeout_ms=self._config.request_timeout_ms),
+            RequestGate(controller, queue, loop, timeout_ms=self._config.request_timeout_ms),
             loop,
             broker=self._config.broker_id,
             session_id=lambda: session.session_id,
@@ -178,7 +178,7 @@ class SimController:
         )
 
     def _serve(self, request: Any, respond: Respond) -> None:
-        """What AdminService does with a call: an event, and its answer when the controller has one."""
+        """What ControllerService does with a call: an event, and its answer when the controller has one."""
         assert self.controller is not None
         assert self._queue is not None
         if isinstance(request, ReportAsked):

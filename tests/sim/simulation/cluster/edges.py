@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from regency.broker_agent.data_loop import LoopClosed
+from regency.broker_agent.process.data_loop import LoopClosed
 from simulation.kernel.scheduler import TIMED_OUT, Process, Scheduler, SimulationStuck, Timer
 from simulation.network import Call, NetFailed, Network
 

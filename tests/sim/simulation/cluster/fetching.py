@@ -5,20 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from regency.broker_agent.metadata_cache import MetadataCache
-from regency.broker_agent.replication.api import (
-    FetchedPartition,
-    FetchParams,
-    FetchPartition,
-    LeaderAddress,
-    ListedOffset,
-)
-from regency.broker_agent.replication.fetch_plans import FetchPlan, FetchReply, OffsetsPlan, OffsetsReply, Pause
+from regency.broker_agent.control.metadata_cache import MetadataCache
+from regency.broker_agent.replication.api import LeaderAddress
 from regency.broker_agent.replication.fetch_sessions import FetchSessionCache
-from regency.broker_agent.replication.fetcher_pool import TransportSpec
-from regency.broker_agent.replication.fetcher_thread import Command, Failed, Outcome, Rested
+from regency.broker_agent.replication.fetcher.fetcher_pool import TransportSpec
+from regency.broker_agent.replication.fetcher.fetcher_thread import Command, Failed, Outcome, Rested
 from regency.broker_agent.replication.replica_manager import ReplicaManager
 from regency.broker_agent.steps import at_once
+from regency.kafka.fetching.plans import FetchPlan, FetchReply, OffsetsPlan, OffsetsReply, Pause
+from regency.kafka.fetching.values import FetchedPartition, FetchParams, FetchPartition, ListedOffset
 from regency.model.ids import BrokerId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from simulation.kernel.scheduler import Process, Scheduler, Timer

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from regency.broker_agent.controlled_shutdown import AnotherRules
-from regency.broker_agent.metadata_cache import MetadataCache, RulingController
+from regency.broker_agent.control.controlled_shutdown import AnotherRules
+from regency.broker_agent.control.metadata_cache import MetadataCache, RulingController
 from regency.controller.events import NotController, ShutdownOutcome
 from regency.model.ids import BrokerEpoch, BrokerId
 from regency.model.kafka_errors import ErrorCode

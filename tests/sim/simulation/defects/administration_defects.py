@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from regency.controller import leader_balance, partition_state_machine, reassignment_requests, store_configs
-from regency.controller.election import Election
+from regency.controller.elections import leader_balance
 from regency.controller.events import Request
-from regency.controller.topic_deletion import TopicDeletionManager
+from regency.controller.machines import partition_state_machine
+from regency.controller.machines.topic_deletion import TopicDeletionManager
+from regency.controller.reassignment import requests as reassignment_requests
+from regency.controller.state.election import Election
+from regency.controller.store import configs as store_configs
 from regency.model.ids import BrokerId
 from simulation.defects.patching import Defect, Patch
 

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 
 import msgspec
 
-from regency.broker_agent import controlled_shutdown
-from regency.broker_agent.control_gate import ControlGate, Header, RefusedRequest, RepeatedRequest
-from regency.broker_agent.control_service import ControlService
-from regency.broker_agent.metadata_cache import MetadataCache, MetadataUpdate, Prepared, Refused
+from regency.broker_agent.control import controlled_shutdown
+from regency.broker_agent.control.gate import ControlGate, Header, RefusedRequest, RepeatedRequest
+from regency.broker_agent.control.metadata_cache import MetadataCache, MetadataUpdate, Prepared, Refused
+from regency.broker_agent.control.service import ControlService
+from regency.broker_agent.control.strays import Strays
+from regency.broker_agent.process.watchdog import Watchdog
+from regency.broker_agent.registry.topic_configs import TopicConfigs
 from regency.broker_agent.replication.api import AppliedState, PartitionState
 from regency.broker_agent.replication.control import ControlPath
-from regency.broker_agent.replication.partition import Partition
-from regency.broker_agent.strays import Strays
-from regency.broker_agent.topic_configs import TopicConfigs
-from regency.broker_agent.watchdog import Watchdog
+from regency.broker_agent.replication.partition.partition import Partition
 from regency.model.ids import NO_BROKER_EPOCH, BrokerEpoch, LeaderEpoch, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import control_pb2 as pb

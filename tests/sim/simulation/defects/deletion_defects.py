@@ -7,13 +7,13 @@ from typing import Any
 
 from regency.broker_agent.replication import control
 from regency.controller import failover
-from regency.controller.channels import Channels
-from regency.controller.request_batch import RequestBatch
-from regency.controller.row_pool import RowPool
-from regency.controller.store_deletions import DeletionStore, Removed
-from regency.controller.topic_deletion import TopicDeletionManager
-from regency.history import judge_parts
-from regency.history.operations import Outcome, Send
+from regency.controller.channel.channels import Channels
+from regency.controller.channel.request_batch import RequestBatch
+from regency.controller.channel.row_pool import RowPool
+from regency.controller.machines.topic_deletion import TopicDeletionManager
+from regency.controller.store.deletions import DeletionStore, Removed
+from regency.judge import parts as judge_parts
+from regency.judge.operations import Outcome, Send
 from simulation.defects.patching import Defect, Patch
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from regency.broker_agent.log import background, log_manager
-from regency.broker_agent.log.directory_logs import DirectoryLogs
+from regency.broker_agent.log import background
+from regency.broker_agent.log.directories import log_manager
+from regency.broker_agent.log.directories.directory_logs import DirectoryLogs
+from regency.broker_agent.log.directories.log_manager import LogManager
 from regency.broker_agent.log.errors import LogStorageError
 from regency.broker_agent.log.flusher import LogFlusher
 from regency.broker_agent.log.log_core import LogCore
-from regency.broker_agent.log.log_manager import LogManager
 from regency.broker_agent.log.partition_log import PartitionLog
 from regency.broker_agent.log.producer_state import ProducerStates
-from regency.broker_agent.log.segment import Segment
+from regency.broker_agent.log.segments.segment import Segment
 from regency.model.crash_points import crash_point
 from regency.model.ids import Offset
 from simulation.defects.patching import Defect, Patch

@@ -6,24 +6,27 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from regency.controller import brokers, failover, isr_changes, routes, topics
-from regency.controller import partition_state_machine as partition_states
-from regency.controller import replica_state_machine as replica_states
-from regency.controller.brokers import BrokerChanges, compare_brokers
-from regency.controller.cluster_store import ClusterStore
-from regency.controller.context import ControllerContext
-from regency.controller.controlled_shutdown import ShutdownsOverdue, shut_down_broker
-from regency.controller.election import Election, IsrRemoval, elect_offline, remove_from_isr
+from regency.controller import failover, routes
+from regency.controller.brokers import isr_changes
+from regency.controller.brokers import membership as brokers
+from regency.controller.brokers.membership import BrokerChanges, compare_brokers
+from regency.controller.elections.controlled_shutdown import ShutdownsOverdue, shut_down_broker
 from regency.controller.events import ControlledShutdown, ShutdownOutcome
-from regency.controller.partition_state_machine import PartitionStateMachine
-from regency.controller.replica_state_machine import ReplicaStateMachine
-from regency.controller.states import PartitionState
-from regency.controller.store_access import WriteCode, WriteResult
+from regency.controller.machines import partition_state_machine as partition_states
+from regency.controller.machines import replica_state_machine as replica_states
+from regency.controller.machines.partition_state_machine import PartitionStateMachine
+from regency.controller.machines.replica_state_machine import ReplicaStateMachine
+from regency.controller.machines.unclean_leave import UncleanLeave
+from regency.controller.state.context import ControllerContext
+from regency.controller.state.election import Election, IsrRemoval, elect_offline, remove_from_isr
+from regency.controller.state.states import PartitionState
+from regency.controller.store.access import WriteCode, WriteResult
+from regency.controller.store.cluster_store import ClusterStore
 from regency.controller.term import Term
-from regency.controller.unclean_leave import UncleanLeave
-from regency.model import znode_paths as paths
+from regency.controller.topics import topics
 from regency.model.facts import Broker, LeaderIsrAndControllerEpoch
 from regency.model.ids import NO_BROKER_EPOCH, BrokerId, LeaderEpoch, TopicPartition, ZkVersion
+from regency.model.znodes import paths
 from simulation.defects.patching import Defect, Patch
 
 

@@ -10,12 +10,12 @@ import msgspec
 
 from regency.broker_agent.log.partition_log import PartitionLog
 from regency.broker_agent.replication import fetch
-from regency.broker_agent.replication.api import FetchedPartition, FetchPartition
-from regency.broker_agent.replication.fetch_plans import Plan, Reply
-from regency.broker_agent.replication.fetcher_logic import FetcherLogic
-from regency.broker_agent.replication.fetcher_pool import FetcherPool
-from regency.broker_agent.replication.follow_state import FollowState
-from regency.broker_agent.replication.partition import Partition
+from regency.broker_agent.replication.fetcher.fetcher_logic import FetcherLogic
+from regency.broker_agent.replication.fetcher.fetcher_pool import FetcherPool
+from regency.broker_agent.replication.fetcher.follow_state import FollowState
+from regency.broker_agent.replication.partition.partition import Partition
+from regency.kafka.fetching.plans import Plan, Reply
+from regency.kafka.fetching.values import FetchedPartition, FetchPartition
 from regency.model.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicPartition
 from simulation.defects.patching import Defect, Patch
 

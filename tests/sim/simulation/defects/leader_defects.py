@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from regency.broker_agent.replication import fetch, follower
+from regency.broker_agent.replication import fetch
 from regency.broker_agent.replication.control import ControlPath
 from regency.broker_agent.replication.fetch import FetchPath
 from regency.broker_agent.replication.fetch_sessions import _Entry
-from regency.broker_agent.replication.hosting import Hosting
+from regency.broker_agent.replication.fetcher import follower
+from regency.broker_agent.replication.hosting import HostedPartitions
 from regency.broker_agent.replication.isr_maintenance import IsrMaintenance
 from regency.broker_agent.replication.offsets import OffsetQueries
-from regency.broker_agent.replication.partition import Partition
+from regency.broker_agent.replication.partition.partition import Partition
+from regency.broker_agent.replication.partition.replica import RemoteReplica
 from regency.broker_agent.replication.produce import ProducePath, _DelayedProduce
-from regency.broker_agent.replication.replica import RemoteReplica
 from simulation.defects.patching import Defect, Patch
 
 # Produce
@@ -47,7 +48,7 @@ def _append_deposed(patch: Patch) -> None:
 
 
 def _min_insync_unchecked(patch: Patch) -> None:
-    patch.edit(Hosting, "min_insync", ("self.topic_config(topic).min_insync_replicas", "1"))
+    patch.edit(HostedPartitions, "min_insync", ("self.topic_config(topic).min_insync_replicas", "1"))
 
 
 def _role_untold(patch: Patch) -> None:

@@ -6,19 +6,19 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from regency.broker_agent.log import flusher, partition_log, recovery
-from regency.broker_agent.log.directory_logs import DirectoryLogs
-from regency.broker_agent.log.disk import Disk
-from regency.broker_agent.log.epoch_recovery import EpochEntry, ReadRange, merge_epochs
+from regency.broker_agent.log.directories.directory_logs import DirectoryLogs
+from regency.broker_agent.log.directories.log_manager import LogManager
 from regency.broker_agent.log.flusher import LogFlusher
 from regency.broker_agent.log.log_directory import LogDirectory
-from regency.broker_agent.log.log_manager import LogManager
 from regency.broker_agent.log.partition_log import PartitionLog
 from regency.broker_agent.log.producer_state import ProducerStates
-from regency.broker_agent.log.results import AppendInfo
-from regency.broker_agent.log.segments import Segments
+from regency.broker_agent.log.recovery import EpochEntry, ReadRange, merge_epochs
+from regency.broker_agent.log.segments.results import AppendInfo
+from regency.broker_agent.log.segments.segments import Segments
 from regency.broker_agent.replication.replica_manager import ReplicaManager
+from regency.kafka.record_batch import Buffer
 from regency.model.ids import Offset
-from regency.model.record_batch import Buffer
+from regency.runtime.disk import Disk
 from simulation.defects.patching import Defect, Patch
 
 # Leader epochs

@@ -7,22 +7,22 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from regency.controller.channel_manager import ControllerChannelManager
-from regency.controller.channels import Channels
-from regency.controller.context import ControllerContext
-from regency.controller.desired_state import DesiredState
-from regency.controller.metadata_log import MetadataLog, Snapshot
-from regency.controller.request_batch import RequestBatch
-from regency.controller.row_pool import RowPool
-from regency.controller.sender import Sender
+from regency.controller.channel.channel_manager import ControllerChannelManager
+from regency.controller.channel.channels import Channels
+from regency.controller.channel.desired_state import DesiredState
+from regency.controller.channel.metadata_log import MetadataLog, Snapshot
+from regency.controller.channel.request_batch import RequestBatch
+from regency.controller.channel.row_pool import RowPool
+from regency.controller.channel.sender import Sender
+from regency.controller.channel.wanted import Host, Rows, TopicRows, Wanted
+from regency.controller.channel.whole_metadata import WholeMetadata
+from regency.controller.state.context import ControllerContext
+from regency.controller.state.topic_entry import TopicEntry
 from regency.controller.term import Term
-from regency.controller.topic_entry import TopicEntry
-from regency.controller.wanted import Host, Rows, TopicRows, Wanted
-from regency.controller.whole_metadata import WholeMetadata
 from regency.model.facts import Broker, LeaderIsrAndControllerEpoch
 from regency.model.ids import BrokerId, TopicPartition
-from regency.runtime import grpc_channels
-from regency.runtime.grpc_channels import RenewedChannel
+from regency.runtime.grpc import channels as grpc_channels
+from regency.runtime.grpc.channels import RenewedChannel
 from simulation.defects.patching import Defect, Patch
 
 

@@ -6,22 +6,22 @@ from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from regency.controller.context import ControllerContext
+from regency.controller.channel.request_batch import RequestBatch
 from regency.controller.controller import Controller
-from regency.controller.elector import Elector, Lost
 from regency.controller.event_loop import EventQueue
 from regency.controller.events import Event
-from regency.controller.partition_state_machine import PartitionStateMachine
-from regency.controller.replica_state_machine import ReplicaStateMachine
-from regency.controller.request_batch import RequestBatch
-from regency.controller.store_access import Fence, StoreAccess
+from regency.controller.machines.partition_state_machine import PartitionStateMachine
+from regency.controller.machines.replica_state_machine import ReplicaStateMachine
+from regency.controller.state.context import ControllerContext
+from regency.controller.store.access import Fence, StoreAccess
+from regency.controller.store.elector import Elector, Lost
 from regency.controller.term import Term
-from regency.model import znode_paths as paths
 from regency.model import znodes
 from regency.model.ids import ControllerEpoch
-from regency.runtime import fenced
-from regency.runtime.fenced import FencedItem, ItemOutcome
-from regency.runtime.zk_session import (
+from regency.model.znodes import paths
+from regency.runtime.zookeeper import fenced
+from regency.runtime.zookeeper.fenced import FencedItem, ItemOutcome
+from regency.runtime.zookeeper.session import (
     Check,
     Create,
     Op,
@@ -122,7 +122,7 @@ def _context_survives(patch: Patch) -> None:
         self.batch = RequestBatch(self.context)
         unclean = self.config.log_config.unclean_leader_election_enable
         self.partitions = PartitionStateMachine(
-            self.context, self.store, self.batch, self.decisions, self.tallies, unclean_default=unclean
+            self.context, self.store, self.batch, self.decisions, self.counters, unclean_default=unclean
         )
         self.replicas = ReplicaStateMachine(self.context, self.store, self.batch, self.decisions)
 

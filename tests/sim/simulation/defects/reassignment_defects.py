@@ -7,19 +7,17 @@ from typing import Any
 
 import msgspec
 
-from regency.broker_agent.replication.local_replica import LocalReplica
-from regency.controller import (
-    brokers,
-    failover,
-    isr_changes,
-    reassignment,
-    reassignment_requests,
-    reassignment_rules,
-)
-from regency.controller.reassignment import _Moves
-from regency.controller.reassignment_rules import Step
-from regency.controller.store_access import StoreAccess
-from regency.controller.store_reassignment import TopicChange, TopicChanged, write_topics
+from regency.broker_agent.replication.partition.local_replica import LocalReplica
+from regency.controller import failover
+from regency.controller.brokers import isr_changes
+from regency.controller.brokers import membership as brokers
+from regency.controller.reassignment import moves as reassignment
+from regency.controller.reassignment import requests as reassignment_requests
+from regency.controller.reassignment import rules as reassignment_rules
+from regency.controller.reassignment.moves import _Moves
+from regency.controller.reassignment.rules import Step
+from regency.controller.store.access import StoreAccess
+from regency.controller.store.reassignments import TopicChange, TopicChanged, write_topics
 from regency.controller.term import Term
 from regency.model.facts import LeaderIsrAndControllerEpoch, ReplicaAssignment
 from regency.model.ids import BrokerId, LeaderEpoch, TopicPartition

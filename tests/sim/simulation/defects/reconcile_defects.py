@@ -6,9 +6,10 @@ from typing import Any
 
 from regency.broker_agent.replication.api import PartitionState
 from regency.broker_agent.replication.control import ControlPath
-from regency.broker_agent.replication.partition import Partition
+from regency.broker_agent.replication.partition.partition import Partition
 from regency.broker_agent.replication.replica_manager import ReplicaManager
-from regency.controller import failover, reconcile
+from regency.controller import failover
+from regency.controller.brokers import reconcile
 from regency.model.hosting import HostedRole
 from simulation.defects.patching import Defect, Patch
 

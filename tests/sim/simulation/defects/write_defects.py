@@ -7,19 +7,19 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from regency.broker_agent import incarnations, registration
-from regency.broker_agent.incarnations import Guard, PeerEpoch, Refused
-from regency.broker_agent.isr_store import IsrWriter, _Pending
 from regency.broker_agent.ports import IsrChange, IsrUnknown, IsrWritten
-from regency.broker_agent.registration import Registered, Registration, SessionFile, register
-from regency.controller.partition_state_machine import PartitionStateMachine
-from regency.controller.store_access import StoreAccess
-from regency.model import znode_paths as paths
+from regency.broker_agent.registry import incarnations, registration
+from regency.broker_agent.registry.incarnations import Guard, PeerEpoch, Refused
+from regency.broker_agent.registry.isr_store import IsrWriter, _Pending
+from regency.broker_agent.registry.registration import Registered, Registration, SessionFile, register
+from regency.controller.machines.partition_state_machine import PartitionStateMachine
+from regency.controller.store.access import StoreAccess
 from regency.model.clock import Clock
 from regency.model.facts import Broker
 from regency.model.ids import BrokerEpoch, BrokerId, ZkVersion
-from regency.runtime.fenced import ItemOutcome, _FencedWrite
-from regency.runtime.zk_session import (
+from regency.model.znodes import paths
+from regency.runtime.zookeeper.fenced import ItemOutcome, _FencedWrite
+from regency.runtime.zookeeper.session import (
     Check,
     MultiOutcome,
     Op,

@@ -6,10 +6,10 @@ import random
 from functools import partial
 from typing import Final
 
-from regency.model import znode_paths as paths
 from regency.model import znodes
 from regency.model.facts import ReplicaAssignment, TopicAssignment
 from regency.model.ids import BrokerId, TopicId, TopicPartition, ZkVersion
+from regency.model.znodes import paths
 from simulation.admin import Admin
 from simulation.deletions import Deletion
 from simulation.faults.plan import SECOND_US, Fault, Kind

@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from regency.model import znode_paths as paths
 from regency.model import znodes
 from regency.model.facts import LeaderAndIsr
 from regency.model.ids import BrokerEpoch, BrokerId, TopicPartition, ZkVersion
+from regency.model.znodes import paths
 from regency.protos import control_pb2 as pb
 from simulation.cluster.addresses import CONTROL, CONTROLLER
 from simulation.cluster.channels import ControlAsked

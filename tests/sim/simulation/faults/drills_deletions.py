@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
+from regency.kafka.record_batch import read_header
 from regency.model.ids import BrokerId, TopicPartition
-from regency.model.record_batch import read_header
 from simulation.admin import Admin
 from simulation.cluster.addresses import KAFKA
 from simulation.cluster.agent import ProduceAsked

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-from regency.broker_agent.log.log_manager import LogManager
-from regency.model import znode_paths as paths
+from regency.broker_agent.log.directories.log_manager import LogManager
 from regency.model import znodes
 from regency.model.ids import BrokerId
+from regency.model.znodes import paths
 from regency.protos import control_pb2 as pb
 from simulation.faults import admin_faults, machine_faults
 from simulation.faults.network_faults import lose_first

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from regency.broker_agent.log.partition_log import PartitionLog
-from regency.model import znode_paths as paths
+from regency.kafka.record_batch import BatchHeader, read_header
 from regency.model import znodes
 from regency.model.ids import BrokerId, TopicPartition
-from regency.model.record_batch import BatchHeader, read_header
+from regency.model.znodes import paths
 from simulation.cluster.addresses import CLIENTS, KAFKA
 from simulation.cluster.agent import PollAsked, ProduceAsked
 from simulation.faults.network_faults import Trouble, afflict

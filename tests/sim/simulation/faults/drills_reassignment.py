@@ -6,10 +6,10 @@ import random
 from collections.abc import Callable
 from typing import Final
 
-from regency.model import znode_paths as paths
 from regency.model import znodes
 from regency.model.facts import LeaderAndIsr, ReplicaAssignment
 from regency.model.ids import BrokerId, TopicPartition, ZkVersion
+from regency.model.znodes import paths
 from simulation.faults.plan import SECOND_US, Fault, Kind
 from simulation.faults.stage import Deed, Stage
 from simulation.world import Host

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-from regency.model import znode_paths
+from regency.model.znodes import paths as znode_paths
 from simulation.faults.network_faults import Trouble
 from simulation.faults.plan import SECOND_US, Fault, Kind
 from simulation.faults.scripts import Script, Scripts

@@ -10,14 +10,14 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
-from regency.controller.channel_manager import ControllerChannelManager
-from regency.controller.cluster_store import LAST_LEADER_EPOCH
-from regency.controller.log_questions import ANSWER_WITHIN_MS
-from regency.model import znode_paths as paths
+from regency.controller.channel.channel_manager import ControllerChannelManager
+from regency.controller.channel.log_questions import ANSWER_WITHIN_MS
+from regency.controller.store.cluster_store import LAST_LEADER_EPOCH
 from regency.model import znodes
 from regency.model.facts import ReplicaAssignment, TopicAssignment
 from regency.model.ids import BrokerId, TopicPartition, ZkVersion
 from regency.model.kafka_errors import ErrorCode
+from regency.model.znodes import paths
 from regency.protos import control_pb2 as pb
 from simulation.admin import Admin
 from simulation.cluster.addresses import CONTROL

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
+from regency.controller.elections.leader_elections import ElectionType, ElectLeaders
 from regency.controller.events import Request
-from regency.controller.leader_elections import ElectionType, ElectLeaders
-from regency.model import znode_paths as paths
 from regency.model import znodes
 from regency.model.ids import NO_BROKER_EPOCH, BrokerId, TopicPartition, ZkVersion
+from regency.model.znodes import paths
 from simulation.admin import AGAIN_US, TIMEOUT_MS, ruling_endpoint
 from simulation.cluster.addresses import CLIENTS
 from simulation.cluster.controller import Asked, ShutdownAsked

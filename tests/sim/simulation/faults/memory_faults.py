@@ -7,10 +7,10 @@ from functools import partial
 from typing import Final
 
 from regency.broker_agent.replication.api import PartitionState
+from regency.broker_agent.replication.partition.rules import Role
 from regency.broker_agent.replication.replica_manager import ReplicaManager
-from regency.broker_agent.replication.rules import Role
-from regency.model import znode_paths as paths
 from regency.model.ids import NO_LEADER, NO_LEADER_EPOCH, TopicPartition, ZkVersion
+from regency.model.znodes import paths
 from simulation.faults.plan import Fault, Kind
 from simulation.faults.stage import Deed, Stage
 from simulation.judging.zookeeper_rules import Commit

@@ -6,7 +6,7 @@ import random
 from enum import Enum
 from typing import NamedTuple
 
-from regency.model.log_config import NEVER, UNLIMITED
+from regency.model.settings.log_config import NEVER, UNLIMITED
 from simulation.shape import DRILL_EVERY, Shape
 
 SECOND_US = 1_000_000

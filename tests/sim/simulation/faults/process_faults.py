@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any
 
-from regency.model import znode_paths
 from regency.model.ids import BrokerId
+from regency.model.znodes import paths as znode_paths
 from simulation.faults import network_faults, zookeeper_faults
 from simulation.faults.plan import SECOND_US, Fault, Kind
 from simulation.faults.points import choose, is_of_controller, may_stand_still

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from regency.controller.broker_shutdown import SteerBroker
-from regency.controller.config_changes import AlterConfigs, ConfigAlteration, ResourceType
+from regency.controller.brokers.shutdown import SteerBroker
 from regency.controller.events import Request
-from regency.controller.partition_creation import CreatePartitions, MorePartitions
 from regency.controller.resignation import Resign
+from regency.controller.topics.config_changes import AlterConfigs, ConfigAlteration, ResourceType
+from regency.controller.topics.partition_creation import CreatePartitions, MorePartitions
 from regency.model.ids import NO_BROKER_EPOCH, BrokerId
-from regency.model.settings_dynamic import ConfigChange, Operation
+from regency.model.settings.dynamic import ConfigChange, Operation
 from simulation.admin import AGAIN_US, TIMEOUT_MS, ruling_endpoint
 from simulation.cluster.addresses import CLIENTS
 from simulation.cluster.controller import Asked

@@ -10,11 +10,12 @@ from contextlib import ExitStack
 from functools import partial
 from typing import NamedTuple
 
-from regency.broker_agent.replication.partition import Partition
+from regency.broker_agent.replication.partition.partition import Partition
 from regency.controller.controller import Controller
-from regency.model import znode_paths, znodes
+from regency.model import znodes
 from regency.model.facts import LeaderAndIsr
 from regency.model.ids import BrokerEpoch, BrokerId, TopicPartition, ZkVersion
+from regency.model.znodes import paths as znode_paths
 from simulation.cluster.addresses import KAFKA
 from simulation.faults import zookeeper_faults
 from simulation.faults.network_faults import Trouble, afflict

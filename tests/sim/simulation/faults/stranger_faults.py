@@ -6,8 +6,8 @@ import random
 from functools import partial
 from typing import Any, Final
 
-from regency.broker_agent.replication.api import FetchPartition
-from regency.broker_agent.replication.fetch_plans import FetcherLimits, FetchPlan
+from regency.kafka.fetching.plans import FetcherLimits, FetchPlan
+from regency.kafka.fetching.values import FetchPartition
 from regency.model.ids import BrokerEpoch, BrokerId
 from regency.protos import control_pb2 as pb
 from simulation.cluster.addresses import CLIENTS, CONTROL, KAFKA

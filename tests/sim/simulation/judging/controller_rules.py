@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from regency.broker_agent.metadata import MetadataSnapshot
-from regency.controller.context import ControllerContext
+from regency.broker_agent.control.metadata import MetadataSnapshot
 from regency.controller.controller import View
+from regency.controller.state.context import ControllerContext
 from regency.model.ids import NO_BROKER_EPOCH, NO_LEADER, BrokerId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import control_pb2 as pb

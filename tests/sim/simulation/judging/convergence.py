@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 
-from regency.broker_agent.replication.isr_state import Committed
-from regency.broker_agent.replication.partition import Partition
-from regency.broker_agent.replication.rules import Role
+from regency.broker_agent.replication.partition.isr_state import Committed
+from regency.broker_agent.replication.partition.partition import Partition
+from regency.broker_agent.replication.partition.rules import Role
 from regency.controller.controller import Controller
-from regency.controller.hosted_digests import expected
-from regency.controller.invariants import violations
+from regency.controller.state.hosted_digests import expected
+from regency.controller.state.invariants import violations
 from regency.model.facts import LeaderIsrAndControllerEpoch
 from regency.model.hosting import replaced, replica_number, topic_number
 from regency.model.ids import ZERO_TOPIC_ID, BrokerId, TopicPartition
-from regency.model.log_config import applicable_log_config
-from regency.model.settings_dynamic import broker_log_config
-from regency.model.znode_paths import EVERY_BROKER
+from regency.model.settings.dynamic import broker_log_config
+from regency.model.settings.log_config import applicable_log_config
+from regency.model.znodes.paths import EVERY_BROKER
 from simulation.cluster.agent import SimAgent
 from simulation.cluster.controller import SimController
 from simulation.judging.log_digests import LogCursor, Peek
@@ -131,7 +131,7 @@ def _of_terms(broker: BrokerId, sim: SimController, controller: Controller) -> I
     """What terms that are over have left: threads that go on sending."""
     term = controller._term
     senders = sum(actor.name.startswith(SENDER) for actor in sim.process.actors)
-    channels = 0 if term is None else len(term.channels.standings())
+    channels = 0 if term is None else len(term.channels.backlogs())
     if senders > channels:
         yield f"{senders} threads of controller {broker} send, it has channels to {channels} brokers"
 

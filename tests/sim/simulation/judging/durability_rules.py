@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from regency.broker_agent.log.directory_logs import DirectoryLogs
-from regency.broker_agent.log.file_names import CLEAN_SHUTDOWN
+from regency.broker_agent.log.directories.directory_logs import DirectoryLogs
+from regency.broker_agent.log.directories.log_manager import LogManager
 from regency.broker_agent.log.log_directory import LogDirectory
-from regency.broker_agent.log.log_manager import LogManager
 from regency.broker_agent.log.partition_log import PartitionLog
+from regency.kafka.logfiles.file_names import CLEAN_SHUTDOWN
 from regency.model.ids import BrokerId, Offset, TopicId, TopicPartition
 from simulation.cluster.agent import SimAgent
 from simulation.disk_files import File, Tree

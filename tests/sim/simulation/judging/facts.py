@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from regency.history import judge_table
-from regency.history.judge_table import Allowance, Configuration, allowance_of
-from regency.history.operations import LogStartMoved
+from regency.judge import table as judge_table
+from regency.judge.operations import LogStartMoved
+from regency.judge.table import Allowance, Configuration, allowance_of
+from regency.kafka.record_batch import read_header
 from regency.model.ids import BrokerId, TopicPartition
-from regency.model.record_batch import read_header
 
 
 class Digest(NamedTuple):

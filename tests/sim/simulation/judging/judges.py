@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final, Protocol
 
-from regency.broker_agent.watchdog import LOOK_MS
-from regency.history.operations import FinalRead, LogStartMoved
+from regency.broker_agent.process.watchdog import LOOK_MS
+from regency.judge.operations import FinalRead, LogStartMoved
 from regency.model.ids import BrokerId, TopicId, TopicPartition
 from simulation.cluster.agent import SimAgent
 from simulation.cluster.controller import SimController

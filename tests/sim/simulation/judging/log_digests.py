@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from regency.broker_agent.log.partition_log import PartitionLog
+from regency.kafka.record_batch import HEADER_BYTES, BatchHeader, CorruptBatch, crc_matches, read_header
 from regency.model.ids import BrokerId
-from regency.model.record_batch import HEADER_BYTES, BatchHeader, CorruptBatch, crc_matches, read_header
 from simulation.disk_files import UNCHANGED, File
 from simulation.judging.facts import Digest
 from simulation.judging.invariants import broken

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from regency.model import znode_paths as paths
 from regency.model import znodes
 from regency.model.errors import ZnodeMalformed
 from regency.model.facts import LeaderIsrAndControllerEpoch, TopicAssignment
 from regency.model.ids import BrokerEpoch, BrokerId, TopicPartition, ZkVersion
-from regency.runtime.zk_session import Znode
+from regency.model.znodes import paths
+from regency.runtime.zookeeper.session import Znode
 
 
 class Committed(Protocol):

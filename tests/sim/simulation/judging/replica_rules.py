@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 
 from regency.broker_agent.log.partition_log import PartitionLog
-from regency.broker_agent.replication.isr_state import PendingExpand
-from regency.broker_agent.replication.partition import Partition
-from regency.broker_agent.replication.rules import Role
+from regency.broker_agent.replication.partition.isr_state import PendingExpand
+from regency.broker_agent.replication.partition.partition import Partition
+from regency.broker_agent.replication.partition.rules import Role
 from regency.model.ids import BrokerId, Offset, TopicId, TopicPartition
 from simulation.cluster.agent import SimAgent
 from simulation.judging import leading_rules

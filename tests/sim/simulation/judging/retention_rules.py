@@ -7,9 +7,9 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 from regency.broker_agent.log.partition_log import PartitionLog
-from regency.broker_agent.log.segment import Segment
+from regency.broker_agent.log.segments.segment import Segment
 from regency.model.ids import BrokerId, TopicId
-from regency.model.log_config import LogConfig
+from regency.model.settings.log_config import LogConfig
 from simulation.judging.invariants import broken
 from simulation.judging.log_digests import Peek, batches_in
 

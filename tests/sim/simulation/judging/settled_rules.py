@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from regency.broker_agent.replication.isr_state import Committed
-from regency.broker_agent.replication.partition import Partition
+from regency.broker_agent.replication.partition.isr_state import Committed
+from regency.broker_agent.replication.partition.partition import Partition
+from regency.broker_agent.replication.partition.rules import Role
 from regency.broker_agent.replication.produce import _DelayedProduce
 from regency.broker_agent.replication.replica_manager import ReplicaManager
-from regency.broker_agent.replication.rules import Role
 from regency.model.ids import BrokerId
 from simulation.judging.invariants import broken
 

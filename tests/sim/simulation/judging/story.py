@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from regency.model import znode_paths as paths
 from regency.model import znodes
 from regency.model.facts import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment, TopicAssignment
 from regency.model.ids import BrokerId, ControllerEpoch, LeaderEpoch, TopicId, TopicPartition
-from regency.runtime.zk_session import Check, Create, Op, SetData
+from regency.model.znodes import paths
+from regency.runtime.zookeeper.session import Check, Create, Op, SetData
 from simulation.judging.facts import Facts
 from simulation.judging.zookeeper_rules import ZookeeperRules
 from simulation.zookeeper.model import Model

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from regency.model import znode_paths as paths
 from regency.model import znodes
 from regency.model.facts import ReplicaAssignment
 from regency.model.ids import (
@@ -21,8 +20,8 @@ from regency.model.ids import (
     TopicPartition,
     ZkVersion,
 )
-from regency.model.znodes import NO_LOSS
-from regency.runtime.zk_session import Stat
+from regency.model.znodes import NO_LOSS, paths
+from regency.runtime.zookeeper.session import Stat
 from simulation.judging.facts import Facts
 from simulation.judging.invariants import broken
 

@@ -21,27 +21,27 @@ from simulation.kernel.scheduler import TIMED_OUT, Actor, ProcessDied, Scheduler
 T = TypeVar("T")
 
 MODULES = (
-    "regency.controller.channel_manager",
+    "regency.controller.channel.channel_manager",
     "regency.controller.event_loop",
-    "regency.controller.log_questions",
-    "regency.controller.metadata_log",
-    "regency.controller.patience",
-    "regency.controller.reports",
-    "regency.broker_agent.control_service",
-    "regency.broker_agent.isr_store",
-    "regency.broker_agent.log.checkpoints",
-    "regency.broker_agent.log.log_loading",
-    "regency.broker_agent.registration",
-    "regency.broker_agent.topic_configs",
-    "regency.broker_agent.watchdog",
-    "regency.runtime.grpc_channels",
+    "regency.controller.channel.log_questions",
+    "regency.controller.channel.metadata_log",
+    "regency.controller.store.retry",
+    "regency.controller.state.reports",
+    "regency.broker_agent.control.service",
+    "regency.broker_agent.registry.isr_store",
+    "regency.kafka.logfiles.checkpoints",
+    "regency.broker_agent.log.directories.log_loading",
+    "regency.broker_agent.registry.registration",
+    "regency.broker_agent.registry.topic_configs",
+    "regency.broker_agent.process.watchdog",
+    "regency.runtime.grpc.channels",
 )
 """Modules that name `threading`, and are simulated."""
 
-EXECUTORS = ("regency.broker_agent.log.log_loading",)
+EXECUTORS = ("regency.broker_agent.log.directories.log_loading",)
 """Modules that name `ThreadPoolExecutor`."""
 
-UUIDS = ("regency.controller.elector", "regency.broker_agent.registration")
+UUIDS = ("regency.controller.store.elector", "regency.broker_agent.registry.registration")
 """Modules that name `uuid4`."""
 
 _scheduler: Scheduler | None = None

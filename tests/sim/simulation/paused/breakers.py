@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from regency.broker_agent.control_service import ControlService
-from regency.model import znode_paths as paths
-from regency.runtime.zk_session import Check, Op
+from regency.broker_agent.control.service import ControlService
+from regency.model.znodes import paths
+from regency.runtime.zookeeper.session import Check, Op
 from simulation.defects import DEFECTS, UNSEEN
 from simulation.defects.patching import Patch
 from simulation.paused.reach import Verb, verb_of, writing_verbs
@@ -19,8 +19,8 @@ from simulation.zookeeper.session_port import SimZkSession
 from simulation.zookeeper.session_state import Call
 
 WITHOUT_OFFICE: Final = {
-    "elector._create": "creates what is missing before there is an office, and nothing where it is there",
-    "elector._race": "is no write of a ruler: it creates /controller, which fails while somebody has it",
+    "store.elector._create": "creates what is missing before there is an office, and nothing where it is there",
+    "store.elector._race": "is no write of a ruler: it creates /controller, which fails while somebody has it",
 }
 """Functions whose writes nothing fences, and why."""
 

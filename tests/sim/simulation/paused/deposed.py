@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from regency.broker_agent.control_service import ControlService
+from regency.broker_agent.control.service import ControlService
 from regency.controller.controller import Controller
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import control_pb2 as pb
-from regency.runtime.zk_session import Create, Op
+from regency.runtime.zookeeper.session import Create, Op
 from simulation.cluster.controller import SimController
 from simulation.defects.patching import Patch
 from simulation.judging.invariants import broken

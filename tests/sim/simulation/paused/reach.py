@@ -16,7 +16,7 @@ from regency.controller.events import ControllerChanged, Event, SessionEnded, Sh
 _FOLDER: Final = Path(regency.controller.__file__).resolve().parent
 _SESSION_CALLS: Final = frozenset({"multi", "multi_pipelined", "fenced_write"})
 _STORES: Final = frozenset({"access", "_access"})
-_ITSELF: Final = "store_access.write"
+_ITSELF: Final = "store.access.write"
 """Through which all stores write: what is written there is theirs."""
 
 
@@ -24,7 +24,7 @@ class Verb(NamedTuple):
     """A function that writes to ZooKeeper."""
 
     file: str
-    """Without folder and .py."""
+    """Below controller/, with dots and without .py."""
     name: str
 
     def __str__(self) -> str:
@@ -34,7 +34,7 @@ class Verb(NamedTuple):
 @cache
 def writing_verbs() -> frozenset[Verb]:
     """Every function of the controller that writes through a store's access, or straight through the session."""
-    found = {verb for path in sorted(_FOLDER.glob("*.py")) for verb in _verbs_in(path)}
+    found = {verb for path in sorted(_FOLDER.rglob("*.py")) for verb in _verbs_in(path)}
     return frozenset(verb for verb in found if str(verb) != _ITSELF)
 
 
@@ -67,15 +67,15 @@ def event_of(frame: FrameType | None) -> str:
 
 @cache
 def _known() -> dict[tuple[str, str], Verb]:
-    modules = {path.stem: path for path in _FOLDER.glob("*.py")}
     loaded = Path(regency.controller.__file__).parent
-    return {(str(loaded / modules[verb.file].name), verb.name): verb for verb in writing_verbs()}
+    return {(f"{loaded.joinpath(*verb.file.split('.'))}.py", verb.name): verb for verb in writing_verbs()}
 
 
 def _verbs_in(path: Path) -> list[Verb]:
     tree = ast.parse(path.read_text("utf-8"), str(path))
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-    return [Verb(path.stem, each.name) for each in functions if any(map(_writes, ast.walk(each)))]
+    file = ".".join(path.relative_to(_FOLDER).with_suffix("").parts)
+    return [Verb(file, each.name) for each in functions if any(map(_writes, ast.walk(each)))]
 
 
 def _writes(node: ast.AST) -> bool:

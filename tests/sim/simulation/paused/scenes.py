@@ -9,19 +9,19 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from regency.controller.broker_forgetting import ForgetBroker
-from regency.controller.broker_shutdown import SteerBroker
-from regency.controller.config_changes import AlterConfigs, ConfigAlteration, ResourceType
-from regency.controller.examination_events import CopyCluster, CopyTopics
-from regency.controller.leader_elections import ElectionType, ElectLeaders
-from regency.controller.partition_creation import CreatePartitions, MorePartitions
-from regency.controller.reassignment_events import AlterReassignments, ListReassignments
+from regency.controller.brokers.forgetting import ForgetBroker
+from regency.controller.brokers.shutdown import SteerBroker
+from regency.controller.copies import CopyCluster, CopyTopics
+from regency.controller.elections.leader_elections import ElectionType, ElectLeaders
+from regency.controller.reassignment.events import AlterReassignments, ListReassignments
 from regency.controller.resignation import Resign
-from regency.controller.topic_deletion_requests import DeleteTopics, ListDeletions, TopicRef
-from regency.model import znode_paths as paths
+from regency.controller.topics.config_changes import AlterConfigs, ConfigAlteration, ResourceType
+from regency.controller.topics.deletion_requests import DeleteTopics, ListDeletions, TopicRef
+from regency.controller.topics.partition_creation import CreatePartitions, MorePartitions
 from regency.model import znodes
 from regency.model.ids import NO_BROKER_EPOCH, NO_LEADER, TopicPartition
-from regency.model.settings_dynamic import ConfigChange, Operation
+from regency.model.settings.dynamic import ConfigChange, Operation
+from regency.model.znodes import paths
 from simulation.cluster.controller import ShutdownAsked
 from simulation.paused.stage import FIRST, SECOND, THIRD, Scene, Script, Stage
 from simulation.shape import RECONCILE_MS, Shape, Storage

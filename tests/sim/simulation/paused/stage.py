@@ -7,10 +7,10 @@ from functools import partial
 from typing import Any, Final
 
 from regency.controller.events import CreateTopics, NewTopic, Request
-from regency.model import znode_paths as paths
 from regency.model import znodes
 from regency.model.facts import LeaderAndIsr, ReplicaAssignment, TopicAssignment
 from regency.model.ids import BrokerId, TopicPartition, ZkVersion
+from regency.model.znodes import paths
 from simulation.admin import ruling_endpoint
 from simulation.cluster.addresses import CLIENTS, KAFKA, host_of
 from simulation.cluster.controller import Asked
@@ -183,13 +183,13 @@ class Stage:
     def while_nobody_rules(self, work: Callable[[], object]) -> Script:
         """Have something done between two terms: whoever rules next finds it."""
         controllers = [host.controller_process for host in self.world.hosts.values()]
-        standing = [process for process in controllers if process is not None and process.alive]
-        for process in standing:
+        backlog = [process for process in controllers if process is not None and process.alive]
+        for process in backlog:
             process.pause()
         rules_again = self.dethrone()
         work()
         yield 0.2
-        for process in standing:
+        for process in backlog:
             process.resume()
         yield rules_again
 

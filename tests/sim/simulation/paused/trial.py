@@ -8,12 +8,14 @@ from contextlib import ExitStack
 from enum import Enum
 from typing import Final, NamedTuple
 
-from regency.controller import config_changes, leader_balance, notification_ages
+from regency.controller.channel.metadata_log import MetadataLog
 from regency.controller.controller import Controller
+from regency.controller.elections import leader_balance
 from regency.controller.events import ControllerChanged, Event, SessionEnded, ShutDown
-from regency.controller.metadata_log import MetadataLog
-from regency.model import znode_paths as paths
+from regency.controller.store import notification_ages
+from regency.controller.topics import config_changes
 from regency.model.errors import RegencyError
+from regency.model.znodes import paths
 from simulation.defects.patching import Patch
 from simulation.faults.points import Points
 from simulation.judging.judges import InvariantBroken, Judges

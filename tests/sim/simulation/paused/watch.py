@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from regency.protos import control_pb2 as pb
-from regency.runtime.zk_session import Op
+from regency.runtime.zookeeper.session import Op
 from simulation.cluster.channels import ControlAsked
 from simulation.kernel.scheduler import Process
 from simulation.paused.reach import event_of, verb_of

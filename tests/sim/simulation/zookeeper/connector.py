@@ -1,12 +1,12 @@
-"""How a simulated session finds a server, as `regency.runtime.zk_io` and `zk_handshake` do. It never blocks."""
+"""How a simulated session finds a server, as `io` and `handshake` of `regency.runtime.zookeeper`. It never blocks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from regency.runtime.zk_session import WatchMode
-from regency.runtime.zk_watches import Watch
+from regency.runtime.zookeeper.session import WatchMode
+from regency.runtime.zookeeper.watches import Watch
 from simulation.kernel.scheduler import Timer
 from simulation.zookeeper.link import Wire, ZkLink
 from simulation.zookeeper.server import ServerConnection

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from regency.runtime.zk_session import Create, Delete, Op, SetData, Znode
+from regency.runtime.zookeeper.session import Create, Delete, Op, SetData, Znode
 from simulation.kernel.scheduler import Scheduler
 from simulation.zookeeper.model import LONGEST_SESSION_MS, TICK_MS, CommitCallback, Model
 from simulation.zookeeper.server import Server, ServerConnection

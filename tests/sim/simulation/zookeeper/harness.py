@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from regency.runtime.zk_session import SessionEvent, ZkError
+from regency.runtime.zookeeper.session import SessionEvent, ZkError
 from simulation.kernel.scheduler import SECOND_US, Process, Scheduler
 from simulation.zookeeper.ensemble import Ensemble
 from simulation.zookeeper.link import ZkLink

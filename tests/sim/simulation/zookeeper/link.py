@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from regency.runtime.zk_session import Op
+from regency.runtime.zookeeper.session import Op
 from simulation.kernel.scheduler import Process, Scheduler
 from simulation.zookeeper.server import ServerConnection
 

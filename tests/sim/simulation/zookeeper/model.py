@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from regency.runtime.zk_session import Op
+from regency.runtime.zookeeper.session import Op
 from simulation.zookeeper.server import Server, ServerConnection
 from simulation.zookeeper.sessions import Session, SessionTable
 from simulation.zookeeper.transactions import Result, Txn, TxnKind, prepare, prepare_close

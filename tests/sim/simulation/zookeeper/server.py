@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from regency.runtime.zk_session import Op
+from regency.runtime.zookeeper.session import Op
 from simulation.zookeeper.transactions import NO_NODE, NO_WATCHER, OK, Result, Txn
 from simulation.zookeeper.tree import Node, Tree
 from simulation.zookeeper.watches import WatchTable

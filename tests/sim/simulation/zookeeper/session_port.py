@@ -1,4 +1,4 @@
-"""ZkSession in simulation. It behaves as `regency.runtime.zk_client` does over a real ensemble."""
+"""ZkSession in simulation. It behaves as `regency.runtime.zookeeper.client` does over a real ensemble."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
-from regency.runtime.zk_bulk import WINDOW, ChunkPlan
-from regency.runtime.zk_ops import MAX_MULTI_BYTES, MAX_MULTI_OPS, MAX_REQUEST_BYTES, below, error_of
-from regency.runtime.zk_session import (
+from regency.runtime.zookeeper.client import WINDOW, ChunkPlan
+from regency.runtime.zookeeper.ops import MAX_MULTI_BYTES, MAX_MULTI_OPS, MAX_REQUEST_BYTES, below, error_of
+from regency.runtime.zookeeper.session import (
     Children,
     Create,
     MultiOutcome,

@@ -1,7 +1,7 @@
 """Where a simulated session stands: generation, deadline, connection, requests under way, who is told what when.
 
-The counterpart of `regency.runtime.zk_core`, `zk_link` and `zk_dispatcher`, whose rules it follows; it uses their
-registry of watches. It never blocks: `session_port` does.
+The counterpart of `core`, `link` and `dispatcher` in `regency.runtime.zookeeper`, whose rules it follows; it uses
+their registry of watches. It never blocks: `session_port` does.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any, Final
 
-from regency.runtime.zk_ops import SYNC_AND_READ
-from regency.runtime.zk_records import WatchNotice
-from regency.runtime.zk_session import (
+from regency.runtime.zookeeper.ops import SYNC_AND_READ
+from regency.runtime.zookeeper.records import WatchNotice
+from regency.runtime.zookeeper.session import (
     SessionCallback,
     SessionEvent,
     WatchEvent,
@@ -24,7 +24,7 @@ from regency.runtime.zk_session import (
     ZkError,
     ZkSessionLost,
 )
-from regency.runtime.zk_watches import Watch, WatchRegistry
+from regency.runtime.zookeeper.watches import Watch, WatchRegistry
 from simulation.kernel.scheduler import Process, Scheduler, Timer
 from simulation.zookeeper.link import Wire
 from simulation.zookeeper.server import ServerConnection

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import Final
 
-from regency.runtime.zk_session import Check, Create, Delete, Op, SetData, Stat
+from regency.runtime.zookeeper.session import Check, Create, Delete, Op, SetData, Stat
 from simulation.zookeeper.tree import ROOT, SPECIAL_PATHS, Node, Tree, is_valid, split
 
 OK: Final = 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from regency.runtime.zk_session import Stat
+from regency.runtime.zookeeper.session import Stat
 
 ROOT: Final = "/"
 SPECIAL_PATHS: Final = frozenset({"/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"})

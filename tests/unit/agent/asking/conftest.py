@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from regency.broker_agent.metadata_cache import (
+from regency.broker_agent.control.metadata_cache import (
     MetadataCache,
     RulingController,
 )
@@ -15,7 +15,7 @@ from regency.model.ids import (
     ControllerEpoch,
 )
 from regency.protos import controller_pb2 as pb
-from regency.runtime.grpc_servers import GrpcServer, service, unary
+from regency.runtime.grpc.servers import GrpcServer, service, unary
 
 
 class PlayedController:

@@ -10,18 +10,18 @@ from typing import TypeVar
 from uuid import UUID
 
 import pytest
+from breaking.tcp_proxy import TcpProxy
 
-from regency.broker_agent import admin_forwarder
-from regency.broker_agent.admin_forwarder import AdminForwarder, CreatedTopicResult, NewTopicSpec, NotController
-from regency.broker_agent.metadata import PartitionMetadata
-from regency.broker_agent.metadata_cache import (
+from regency.broker_agent.control import admin_forwarder
+from regency.broker_agent.control.admin_forwarder import AdminForwarder, CreatedTopicResult, NewTopicSpec, NotController
+from regency.broker_agent.control.metadata import PartitionMetadata
+from regency.broker_agent.control.metadata_cache import (
     MetadataCache,
     MetadataChange,
     MetadataUpdate,
     RulingController,
     TopicDelta,
 )
-from regency.chaos.tcp_proxy import TcpProxy
 from regency.model.clock import ManualClock, SystemClock
 from regency.model.ids import (
     BrokerId,
@@ -33,9 +33,9 @@ from regency.model.ids import (
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import admin_pb2
 from regency.protos import controller_pb2 as pb
-from regency.runtime.grpc_channels import RpcFailed
-from regency.runtime.grpc_clients import AdminClient
-from regency.runtime.grpc_servers import GrpcServer, service, unary
+from regency.runtime.grpc.channels import RpcFailed
+from regency.runtime.grpc.clients import AdminClient
+from regency.runtime.grpc.servers import GrpcServer, service, unary
 
 T = TypeVar("T")
 

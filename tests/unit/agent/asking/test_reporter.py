@@ -8,11 +8,11 @@ from uuid import UUID
 
 import msgspec
 
-from regency.broker_agent.metadata_cache import (
+from regency.broker_agent.control.metadata_cache import (
     MetadataCache,
 )
+from regency.broker_agent.control.reporter import SIGN_OF_LIFE_MS, GrpcReports, Reporter
 from regency.broker_agent.replication.api import ReplicaDescription
-from regency.broker_agent.reporter import SIGN_OF_LIFE_MS, GrpcReports, Reporter
 from regency.model.clock import ManualClock
 from regency.model.hosting import HostedRole, replica_number, topic_number
 from regency.model.ids import (

@@ -9,15 +9,15 @@ from collections.abc import Callable, Coroutine
 
 import pytest
 
-from regency.broker_agent import controlled_shutdown
-from regency.broker_agent.metadata_cache import MetadataCache, RulingController
+from regency.broker_agent.control import controlled_shutdown
+from regency.broker_agent.control.metadata_cache import MetadataCache, RulingController
 from regency.model.ids import NO_BROKER_EPOCH, BrokerEpoch, BrokerId, ControllerEpoch
 from regency.model.kafka_errors import ErrorCode
 from regency.model.settings import BrokerSettings
 from regency.protos import controller_pb2 as pb
-from regency.runtime.grpc_channels import RpcFailed, call, open_channel
-from regency.runtime.grpc_clients import ControllerClient
-from regency.runtime.grpc_servers import GrpcServer, PortUnavailable
+from regency.runtime.grpc.channels import RpcFailed, call, open_channel
+from regency.runtime.grpc.clients import ControllerClient
+from regency.runtime.grpc.servers import GrpcServer, PortUnavailable
 
 ME = BrokerId(1)
 

@@ -7,9 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from regency.broker_agent.control_gate import Office
-from regency.broker_agent.control_service import ControlService
-from regency.broker_agent.metadata_cache import MetadataCache
+from regency.broker_agent.control.gate import Office
+from regency.broker_agent.control.metadata_cache import MetadataCache
+from regency.broker_agent.control.service import ControlService
 from regency.broker_agent.replication.api import (
     AppliedState,
     LeaderAddress,
@@ -29,7 +29,7 @@ from regency.model.ids import (
 )
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import control_pb2
-from regency.runtime.zk_session import ZkConnectionLost
+from regency.runtime.zookeeper.session import ZkConnectionLost
 
 T1 = UUID(int=1).bytes
 FLIGHTS = TopicPartition("flights", 0)

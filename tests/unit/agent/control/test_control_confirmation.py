@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from regency.broker_agent.control_service import MOST_ASKING
-from regency.broker_agent.metadata_cache import RulingController
+from regency.broker_agent.control.metadata_cache import RulingController
+from regency.broker_agent.control.service import MOST_ASKING
 from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import control_pb2

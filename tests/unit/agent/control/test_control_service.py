@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from regency.broker_agent.control_service import SLICE
-from regency.broker_agent.data_loop import LoopClosed
-from regency.broker_agent.metadata_cache import RulingController
+from regency.broker_agent.control.metadata_cache import RulingController
+from regency.broker_agent.control.service import SLICE
+from regency.broker_agent.process.data_loop import LoopClosed
 from regency.broker_agent.replication.api import (
     LeaderAddress,
     PartitionState,

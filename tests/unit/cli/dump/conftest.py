@@ -12,11 +12,11 @@ import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPythonBuilder
 
-from regency.broker_agent.log.log_manager import LogManager
+from regency.broker_agent.log.directories.log_manager import LogManager
+from regency.kafka.record_batch import stamp
 from regency.model.clock import ManualClock
 from regency.model.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
-from regency.model.log_config import LogConfig
-from regency.model.record_batch import stamp
+from regency.model.settings.log_config import LogConfig
 
 T = TypeVar("T")
 TP = TopicPartition("flights", 3)

@@ -14,9 +14,9 @@ from click.testing import CliRunner, Result
 from crc32c import crc32c
 
 from regency.broker_agent.log.producer_state import ProducerStates
-from regency.cli.dump import command
+from regency.cli.log.dump import command
 from regency.cli.main import cli
-from regency.model.record_batch import iter_batches, stamp
+from regency.kafka.record_batch import iter_batches, stamp
 
 OFFSET_ENTRY, TIME_ENTRY = struct.Struct(">II"), struct.Struct(">qI")
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from regency.cli.main import cli
 from regency.cli.pipeline.cluster_history import told
-from regency.pipeline.jobs.cluster_history.job import Summary
+from regency.pipeline.jobs.cluster_history.summary import Summary
 
 
 def test_without_matplotlib_it_says_what_to_install_before_it_asks_anybody(

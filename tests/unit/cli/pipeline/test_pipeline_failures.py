@@ -30,7 +30,7 @@ Driver stacktrace:
         ("ValueError: 7 is odd", "ValueError: 7 is odd"),
         ("KeyError", "KeyError"),
         (
-            "regency.history.operations.HistoryMalformed: t-0 has two final reads.",
+            "regency.judge.operations.HistoryMalformed: t-0 has two final reads.",
             "t-0 has two final reads.",
         ),
         ("json.decoder.JSONDecodeError: line 1\nand column 2", "JSONDecodeError: line 1 and column 2"),

@@ -13,9 +13,9 @@ from click.testing import CliRunner
 from regency.cli.main import cli
 from regency.cli.pipeline import flights as module
 from regency.cli.pipeline import flights_input
-from regency.clients.assignments import Assignments
-from regency.pipeline.files import OutputUnwritable
-from regency.pipeline.jobs.flights import BadRecord, FlightsCounts
+from regency.clients.replicas.assignments import Assignments
+from regency.pipeline.files.files import OutputUnwritable
+from regency.pipeline.jobs.flights.job import BadRecord, FlightsCounts
 
 
 def home_of(name: str) -> ModuleType:

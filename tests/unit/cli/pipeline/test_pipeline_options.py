@@ -10,8 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from regency.cli.main import cli
-from regency.cli.pipeline.spark import _COLLECTOR, _QUICK_JAVA, SparkChoice, job_session, quickly, spark_options
-from regency.cli.pipeline.spark_settings import blamed
+from regency.cli.pipeline.spark import _COLLECTOR, _QUICK_JAVA, SparkChoice, blamed, job_session, quickly, spark_options
 from regency.pipeline.session import SparkMissing
 
 

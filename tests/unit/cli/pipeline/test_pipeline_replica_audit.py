@@ -11,9 +11,9 @@ from click.testing import CliRunner
 from regency.cli.main import cli
 from regency.cli.pipeline import replica_audit as module
 from regency.cli.verify.report import report
-from regency.clients.assignments import Assignments
-from regency.clients.reading import Partition, PartitionResult, Verdict
-from regency.clients.replica_wire import Place
+from regency.clients.replicas.assignments import Assignments
+from regency.clients.replicas.reading import Partition, PartitionResult, Verdict
+from regency.clients.replicas.wire import Place
 from regency.model.ids import BrokerId, Offset, TopicId, TopicPartition
 
 BROKERS = ("-o", "table", "--bootstrap-server", "localhost:1")
@@ -31,7 +31,7 @@ def test_a_cluster_that_does_not_answer_is_told_as_everywhere() -> None:
 
 def test_a_topic_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "first_that_answers", lambda _: "localhost:1")
-    monkeypatch.setattr("regency.clients.assignments.assignments", lambda *_, **__: Assignments({}, {}))
+    monkeypatch.setattr("regency.clients.replicas.assignments.assignments", lambda *_, **__: Assignments({}, {}))
     done = invoke("flights", "t")
     assert done.exit_code == 1
     assert "There is no topic flights, t. `regency topics list` shows what there is." in done.stderr

@@ -14,7 +14,7 @@ from regency.cli.top.reading import OLD_CONTROLLER
 from regency.clients.nodes import Node
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import controller_pb2, inspection_pb2
-from regency.runtime.grpc_servers import GrpcServer, service, unary
+from regency.runtime.grpc.servers import GrpcServer, service, unary
 
 pytestmark = pytest.mark.timeout(20)
 

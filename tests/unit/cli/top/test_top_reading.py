@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from regency.cli.top.asking import _Told, nobody_rules
-from regency.cli.top.rates import WINDOW_S, Rates
-from regency.cli.top.reading import OLD_CONTROLLER, SILENT_MS, Reader
+from regency.cli.top.reading import OLD_CONTROLLER, SILENT_MS, WINDOW_S, Rates, Reader
 from regency.history.records import Decision, encode_decisions
 from regency.protos import controller_pb2
 from regency.protos import inspection_pb2 as pb

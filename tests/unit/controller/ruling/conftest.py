@@ -10,22 +10,21 @@ from typing import Any
 
 import pytest
 
-from regency.controller.cluster_store import ClusterStore
+from regency.controller.channel.backlog import backlog_of
+from regency.controller.channel.log_questions import NO_LOG, LogEnds
+from regency.controller.channel.metadata_log import MetadataLog
+from regency.controller.channel.sender import Sender
 from regency.controller.config import ControllerConfig
 from regency.controller.controller import Controller
-from regency.controller.elector import Elector
 from regency.controller.event_loop import EventLoop, EventQueue
-from regency.controller.invariants import violations
-from regency.controller.log_questions import NO_LOG, LogEnds
-from regency.controller.metadata_log import MetadataLog
-from regency.controller.patience import Patience
-from regency.controller.sender import Sender
-from regency.controller.standing import standing_of
-from regency.controller.store_access import Fence
+from regency.controller.state.invariants import violations
+from regency.controller.store.access import Fence
+from regency.controller.store.cluster_store import ClusterStore
+from regency.controller.store.elector import Elector
+from regency.controller.store.retry import Retry
+from regency.controller.store.topic_watches import TopicWatches
 from regency.controller.term import Term
-from regency.controller.topic_watches import TopicWatches
 from regency.history.writer import HistoryWriter
-from regency.model import znode_paths as paths
 from regency.model import znodes
 from regency.model.clock import ManualClock
 from regency.model.facts import (
@@ -38,8 +37,9 @@ from regency.model.facts import (
 )
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
+from regency.model.znodes import paths
 from regency.protos import control_pb2 as pb
-from regency.runtime.zk_session import Create, Delete, SetData
+from regency.runtime.zookeeper.session import Create, Delete, SetData
 
 
 class SteppedChannels:
@@ -73,9 +73,9 @@ class SteppedChannels:
     def owed(self, broker):
         return self.senders[broker].desired.owed() if broker in self.senders else frozenset()
 
-    def standings(self):
+    def backlogs(self):
         now = self._clock.monotonic_ms()
-        return [standing_of(broker, sender, now) for broker, sender in sorted(self.senders.items())]
+        return [backlog_of(broker, sender, now) for broker, sender in sorted(self.senders.items())]
 
     def set_brokers(self, brokers):
         self._brokers = brokers
@@ -358,7 +358,7 @@ def machines(zookeeper_fakes: SimpleNamespace) -> Machines:
     clock = ManualClock()
     agents = {broker: zookeeper_fakes.Agent() for broker in range(200)}
     channels = SteppedChannels(None, None, agents, clock)
-    patience, queue = Patience(session), EventQueue(clock)
+    patience, queue = Retry(session), EventQueue(clock)
     store = ClusterStore(session, patience, Fence(50, ensemble.nodes[paths.CONTROLLER_EPOCH].version, 1))
     term = Term(
         ControllerConfig(broker_id=5),

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
-from regency.controller.config_changes import AlterConfigs, ConfigAlteration, ResourceType
-from regency.controller.partition_creation import CreatePartitions, MorePartitions
 from regency.controller.resignation import Resign
-from regency.model import znode_paths as paths
+from regency.controller.topics.config_changes import AlterConfigs, ConfigAlteration, ResourceType
+from regency.controller.topics.partition_creation import CreatePartitions, MorePartitions
 from regency.model import znodes
 from regency.model.crash_points import observe
-from regency.model.settings_dynamic import ConfigChange, Operation
+from regency.model.settings.dynamic import ConfigChange, Operation
+from regency.model.znodes import paths
 
 
 class Died(BaseException):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from regency.controller.metadata_log import MetadataLog
-from regency.controller.request_batch import encode_snapshot
-from regency.controller.row_pool import RowPool
+from regency.controller.channel.metadata_log import MetadataLog
+from regency.controller.channel.request_batch import encode_snapshot
+from regency.controller.channel.row_pool import RowPool
 from regency.model.facts import (
     Broker,
     Endpoint,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from regency.controller.broker_forgetting import ForgetBroker
-from regency.controller.reassignment_events import AlterReassignments
-from regency.model import znode_paths as paths
+from regency.controller.brokers.forgetting import ForgetBroker
+from regency.controller.reassignment.events import AlterReassignments
 from regency.model import znodes
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
-from regency.runtime.zk_session import Create
+from regency.model.znodes import paths
+from regency.runtime.zookeeper.session import Create
 
 T0 = TopicPartition("t", 0)
 FEWEST_WRITES = 3

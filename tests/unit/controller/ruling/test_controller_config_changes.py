@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from regency.controller.config_changes import AlterConfigs, ConfigAlteration, ResourceType
-from regency.controller.notification_ages import LASTS_MS
-from regency.model import znode_paths as paths
+from regency.controller.store.notification_ages import LASTS_MS
+from regency.controller.topics.config_changes import AlterConfigs, ConfigAlteration, ResourceType
 from regency.model import znodes
 from regency.model.ids import TopicPartition
-from regency.model.settings_dynamic import ConfigChange, Operation
-from regency.runtime.zk_session import Create, SetData
+from regency.model.settings.dynamic import ConfigChange, Operation
+from regency.model.znodes import paths
+from regency.runtime.zookeeper.session import Create, SetData
 
 TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER
 

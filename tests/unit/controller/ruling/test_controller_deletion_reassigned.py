@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from regency.controller.reassignment_events import AlterReassignments, ListReassignments
-from regency.controller.topic_deletion import REASSIGNED_FIRST
-from regency.controller.topic_deletion_requests import ListDeletions
-from regency.model import znode_paths as paths
+from regency.controller.machines.topic_deletion import REASSIGNED_FIRST
+from regency.controller.reassignment.events import AlterReassignments, ListReassignments
+from regency.controller.topics.deletion_requests import ListDeletions
 from regency.model import znodes
 from regency.model.ids import TopicPartition
+from regency.model.znodes import paths
 
 T0 = TopicPartition("t", 0)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from regency.controller.events import CreateTopics, NewTopic
-from regency.controller.topic_deletion_requests import DeleteTopics, ListDeletions, TopicRef
-from regency.model import znode_paths as paths
+from regency.controller.topics.deletion_requests import DeleteTopics, ListDeletions, TopicRef
 from regency.model import znodes
 from regency.model.facts import ReplicaAssignment, TopicAssignment
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
+from regency.model.znodes import paths
 
 T0 = TopicPartition("t", 0)
 

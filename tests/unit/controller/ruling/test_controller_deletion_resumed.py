@@ -8,12 +8,12 @@ from contextlib import suppress
 import pytest
 
 from regency.controller.events import CreateTopics, NewTopic, NotController
-from regency.controller.topic_deletion_requests import DeleteTopics, TopicRef
-from regency.model import znode_paths as paths
+from regency.controller.topics.deletion_requests import DeleteTopics, TopicRef
 from regency.model import znodes
 from regency.model.kafka_errors import ErrorCode
+from regency.model.znodes import paths
 from regency.protos import control_pb2 as pb
-from regency.runtime.zk_session import ZkSessionLost
+from regency.runtime.zookeeper.session import ZkSessionLost
 
 
 @pytest.mark.timeout(20)

@@ -6,7 +6,6 @@ import logging
 
 import pytest
 
-from regency.controller.elector import Elector, Lost
 from regency.controller.events import (
     BrokersChanged,
     ControlledShutdown,
@@ -15,14 +14,15 @@ from regency.controller.events import (
     NotController,
     SessionEnded,
 )
-from regency.controller.patience import Patience
-from regency.controller.store_access import Fence
-from regency.model import znode_paths as paths
+from regency.controller.store.access import Fence
+from regency.controller.store.elector import Elector, Lost
+from regency.controller.store.retry import Retry
 from regency.model import znodes
 from regency.model.clock import ManualClock
 from regency.model.errors import ZnodeMalformed
 from regency.model.ids import TopicPartition
-from regency.runtime.zk_session import Create, Delete, MultiOutcome, OpOutcome, SetData, ZkCode, ZkError
+from regency.model.znodes import paths
+from regency.runtime.zookeeper.session import Create, Delete, MultiOutcome, OpOutcome, SetData, ZkCode, ZkError
 
 T0 = TopicPartition("t", 0)
 
@@ -31,7 +31,7 @@ T0 = TopicPartition("t", 0)
 def elector(world, machines) -> Elector:
     """An elector of broker 7 over a session of its own."""
     session = type(machines.session)(world.ensemble)
-    elector = Elector(session, Patience(session), 7, ManualClock())
+    elector = Elector(session, Retry(session), 7, ManualClock())
     elector.session = session
     return elector
 

@@ -7,21 +7,21 @@ import threading
 import msgspec
 import pytest
 
-from regency.controller.desk import Desk
+from regency.controller.channel.sender import Trouble
+from regency.controller.doctor.examination import SILENT_MS, Examiner
+from regency.controller.doctor.rules import ADVICE, RECONCILED
 from regency.controller.events import AgentTroubled
-from regency.controller.examination import SILENT_MS, Examiner
-from regency.controller.examination_rules import ADVICE, RECONCILED
-from regency.controller.hosted_digests import expected
-from regency.controller.reassignment_events import AlterReassignments
-from regency.controller.reports import ReplicaReport, Taken
-from regency.controller.sender import Trouble
-from regency.model import znode_paths as paths
+from regency.controller.reassignment.events import AlterReassignments
+from regency.controller.request_gate import RequestGate
+from regency.controller.state.hosted_digests import expected
+from regency.controller.state.reports import ReplicaReport, Taken
 from regency.model import znodes
 from regency.model.hosting import HostedRole
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
+from regency.model.znodes import paths
 from regency.protos import inspection_pb2 as pb
-from regency.runtime.zk_session import Delete
+from regency.runtime.zookeeper.session import Delete
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -32,8 +32,8 @@ class Examined:
     def __init__(self, world) -> None:
         self.world, self.candidate = world, world.candidates[0]
         candidate = self.candidate
-        desk = Desk(candidate.controller, candidate.queue, candidate.loop, timeout_ms=5_000)
-        self.examiner = Examiner(candidate.controller, desk, candidate.session, candidate.broker, world.clock)
+        gate = RequestGate(candidate.controller, candidate.queue, candidate.loop, timeout_ms=5_000)
+        self.examiner = Examiner(candidate.controller, gate, candidate.session, candidate.broker, world.clock)
         self.number = 0
 
     def report(self, *brokers: int, **changes: object) -> None:
@@ -306,8 +306,8 @@ def test_a_controller_that_does_not_rule_or_cannot_read_says_so(examined, ruled)
     ruled.ensemble.put(paths.CONTROLLER, znodes.encode_controller(2, timestamp_ms=0))
     assert ("controller", "controller_differs", BETWEEN) in examined.found() or not examined.candidate.rules
     idle = ruled.candidate(2)
-    desk = Desk(idle.controller, idle.queue, idle.loop, timeout_ms=100)
-    examiner = Examiner(idle.controller, desk, idle.session, 2, ruled.clock)
+    gate = RequestGate(idle.controller, idle.queue, idle.loop, timeout_ms=100)
+    examiner = Examiner(idle.controller, gate, idle.session, 2, ruled.clock)
     if not idle.rules:
         assert examiner.examine(pb.ExamineRequest()).error_code == ErrorCode.NOT_CONTROLLER
 

@@ -7,13 +7,13 @@ import threading
 
 import pytest
 
-from regency.controller.brokers import compare_brokers, find_bounced
+from regency.controller.brokers.membership import compare_brokers, find_bounced
 from regency.controller.config import controller_config
-from regency.controller.context import ControllerContext
-from regency.controller.decisions import DecisionLog, Outcome
-from regency.controller.invariants import violations
-from regency.controller.patience import Patience
-from regency.controller.states import PartitionState, ReplicaState
+from regency.controller.state.context import ControllerContext
+from regency.controller.state.decisions import DecisionLog, Outcome
+from regency.controller.state.invariants import violations
+from regency.controller.state.states import PartitionState, ReplicaState
+from regency.controller.store.retry import Retry
 from regency.history.reader import read_history
 from regency.history.writer import HistoryWriter
 from regency.model.clock import ManualClock
@@ -27,7 +27,7 @@ from regency.model.facts import (
 )
 from regency.model.ids import ZERO_TOPIC_ID, PartitionReplica, TopicPartition
 from regency.model.settings import parse_settings
-from regency.runtime.zk_session import ZkConnectionLost, ZkSessionLost
+from regency.runtime.zookeeper.session import ZkConnectionLost, ZkSessionLost
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -191,7 +191,7 @@ def test_broker_bounced_where_it_registered_after_the_last_decision_about_it():
 
 def test_call_waits_for_contact_and_is_repeated(machines):
     session = machines.session
-    patience = Patience(session)
+    patience = Retry(session)
     session.connected = False
     waiting = threading.Event()
     calls = []
@@ -213,7 +213,7 @@ def test_call_waits_for_contact_and_is_repeated(machines):
 
 def test_call_ends_with_its_session(machines):
     session = machines.session
-    patience = Patience(session)
+    patience = Retry(session)
 
     def lose():
         session.expire()
@@ -228,11 +228,11 @@ def test_call_that_loses_every_reply_is_given_up(machines):
         raise ZkConnectionLost("gone")
 
     with pytest.raises(ZkConnectionLost):
-        Patience(machines.session).until_done(lose)
+        Retry(machines.session).until_done(lose)
 
 
 def test_abandoned_call_ends_at_once(machines):
-    patience = Patience(machines.session)
+    patience = Retry(machines.session)
     machines.session.connected = False
     patience.abandon()
 

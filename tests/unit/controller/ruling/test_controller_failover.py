@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 
 from regency.controller import failover
-from regency.controller.cluster_store import ClusterStore
-from regency.controller.partition_state_machine import PartitionStateMachine
-from regency.controller.replica_state_machine import ReplicaStateMachine
-from regency.controller.request_batch import RequestBatch
-from regency.controller.states import PartitionState, ReplicaState
+from regency.controller.channel.request_batch import RequestBatch
+from regency.controller.machines.partition_state_machine import PartitionStateMachine
+from regency.controller.machines.replica_state_machine import ReplicaStateMachine
+from regency.controller.machines.topic_deletion import TopicDeletionManager
+from regency.controller.state.states import PartitionState, ReplicaState
+from regency.controller.store.cluster_store import ClusterStore
 from regency.controller.term import Term
-from regency.controller.topic_deletion import TopicDeletionManager
-from regency.model import znode_paths as paths
 from regency.model.ids import TopicPartition
+from regency.model.znodes import paths
 from regency.protos import control_pb2 as pb
-from regency.runtime.zk_session import ZkSessionLost
+from regency.runtime.zookeeper.session import ZkSessionLost
 
 T0 = TopicPartition("t", 0)
 

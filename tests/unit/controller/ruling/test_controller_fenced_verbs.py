@@ -10,15 +10,17 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from regency.controller import store_configs, store_elections, store_reassignment, store_topics
-from regency.controller.store_access import WriteCode
-from regency.controller.store_deletions import DeletionStore
-from regency.model import znode_paths as paths
+from regency.controller.store import configs as store_configs
+from regency.controller.store import reassignments as store_reassignment
+from regency.controller.store import topics as store_topics
+from regency.controller.store.access import WriteCode
+from regency.controller.store.deletions import DeletionStore
 from regency.model import znodes
 from regency.model.errors import ControllerMoved
 from regency.model.facts import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment, TopicAssignment
 from regency.model.ids import TopicId, TopicPartition
-from regency.runtime.zk_session import SetData
+from regency.model.znodes import paths
+from regency.runtime.zookeeper.session import SetData
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 ISR_CHANGE = f"{paths.isr_change_prefix()}0000000099"
@@ -48,7 +50,7 @@ class Verbs:
         self.czxid = node.czxid
         self.stored = store_topics.read_assignments(self.access, ["t"])["t"]
         self.asked = store_reassignment.read_asked(self.access)
-        self.election = store_elections.read_preferred_election(self.access)
+        self.election = store_reassignment.read_preferred_election(self.access)
         self.config = store_configs.read_configs(self.access, ["topics/t"])["topics/t"]
         self.deletions = DeletionStore(self.access)
 
@@ -71,7 +73,7 @@ VERBS = {
     "mark for deletion": lambda v: v.deletions.mark(["u"]),
     "remove markers": lambda v: v.deletions.remove_markers(["t"]),
     "remove topics": lambda v: v.deletions.remove_topics({"t": v.czxid}),
-    "remove election": lambda v: store_elections.remove_preferred_election(v.access, v.election),
+    "remove election": lambda v: store_reassignment.remove_preferred_election(v.access, v.election),
     "shorten reassignments": lambda v: store_reassignment.replace_asked(v.access, v.asked, ((T0, (3,)),)),
     "remove reassignments": lambda v: store_reassignment.replace_asked(v.access, v.asked, ()),
     "write a reassignment's step": lambda v: store_reassignment.write_topics(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from regency.model import znode_paths as paths
 from regency.model.ids import TopicPartition
-from regency.runtime.zk_session import Create
+from regency.model.znodes import paths
+from regency.runtime.zookeeper.session import Create
 
 T0 = TopicPartition("t", 0)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from regency.controller.leader_balance import FIRST_CHECK_MS, imbalances, to_give_back
-from regency.model import znode_paths as paths
+from regency.controller.elections.leader_balance import FIRST_CHECK_MS, imbalances, to_give_back
 from regency.model import znodes
 from regency.model.facts import ReplicaAssignment
 from regency.model.ids import TopicPartition
+from regency.model.znodes import paths
 
 T0 = TopicPartition("t", 0)
 INTERVAL_MS = 300_000

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from regency.controller.elections.leader_elections import ElectionOutcome, ElectionType, ElectLeaders
 from regency.controller.events import NotController
-from regency.controller.leader_elections import ElectionOutcome, ElectionType, ElectLeaders
-from regency.model import znode_paths as paths
 from regency.model import znodes
 from regency.model.facts import ReplicaAssignment, TopicAssignment
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
+from regency.model.znodes import paths
 from regency.protos import control_pb2 as pb
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

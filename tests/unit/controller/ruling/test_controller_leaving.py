@@ -6,10 +6,10 @@ import pytest
 
 from regency.controller.config import ControllerConfig
 from regency.controller.events import ControlledShutdown
-from regency.controller.states import ReplicaState
-from regency.model import znode_paths as paths
+from regency.controller.state.states import ReplicaState
 from regency.model.ids import NO_BROKER_EPOCH, TopicPartition
 from regency.model.kafka_errors import ErrorCode
+from regency.model.znodes import paths
 
 T0 = TopicPartition("t", 0)
 PATIENCE_MS = ControllerConfig(broker_id=1).shutdown_patience_ms

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from regency.controller.states import ReplicaState
-from regency.model import znode_paths as paths
+from regency.controller.state.states import ReplicaState
 from regency.model import znodes
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
+from regency.model.znodes import paths
 from regency.protos import control_pb2 as pb
-from regency.runtime.zk_session import Create
+from regency.runtime.zookeeper.session import Create
 
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from regency.controller.election import LogEnd, elect_without_state
-from regency.controller.leader_elections import ElectionType, ElectLeaders
-from regency.controller.log_questions import ANSWER_WITHIN_MS
-from regency.controller.unclean_elections import ASK_AGAIN_MS
-from regency.model import znode_paths as paths
+from regency.controller.channel.log_questions import ANSWER_WITHIN_MS
+from regency.controller.elections.leader_elections import ASK_AGAIN_MS, ElectionType, ElectLeaders
+from regency.controller.state.election import LogEnd, elect_without_state
 from regency.model import znodes
 from regency.model.ids import LARGEST_LEAP, TopicPartition
+from regency.model.znodes import paths
 
 T0 = TopicPartition("t", 0)
 SHORT, LONG, OLDER = LogEnd(4, 90, 5), LogEnd(4, 100, 5), LogEnd(3, 120, 7)
@@ -47,8 +46,8 @@ def test_the_longest_log_leads_alone_beyond_all_leader_epochs_and_it_is_an_uncle
     lost.lose(SHORT, LONG, OLDER)
     assert lost.state("t") == (2, (2,), 8, 2)
     assert [lost.agents[each].states[T0] for each in (1, 2, 3)] == [(2, 8, (2,))] * 3
-    tallies = lost.candidates[0].controller.tallies
-    assert (tallies.unclean_elections, tallies.elections["unclean"]) == (1, 1)
+    counters = lost.candidates[0].controller.counters
+    assert (counters.unclean_elections, counters.elections["unclean"]) == (1, 1)
     (line,) = [each for each in caplog.messages if each.startswith("elected 2 for t-0")]
     assert (
         "unclean: the state znode is lost; the longest log of the live replicas is that of 2 (epoch 4, end 100)" in line
@@ -59,7 +58,7 @@ def test_where_nobody_has_a_log_the_partition_is_created_as_any_other(lost):
     """Whoever ruled before died between the topic and its states."""
     lost.lose(None, None, None, dead=(1,))
     assert lost.state("t") == (2, (2, 3), 0, 2)
-    assert lost.candidates[0].controller.tallies.unclean_elections == 0
+    assert lost.candidates[0].controller.counters.unclean_elections == 0
 
 
 def test_a_replica_that_is_away_and_may_have_more_is_waited_for(lost, caplog):

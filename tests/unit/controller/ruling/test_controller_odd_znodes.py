@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from regency.controller.config_changes import AlterConfigs, ConfigAlteration, ResourceType
 from regency.controller.events import CreateTopics, NewTopic
+from regency.controller.topics.config_changes import AlterConfigs, ConfigAlteration, ResourceType
 from regency.history.reader import read_history
 from regency.history.writer import HistoryWriter
-from regency.model import znode_paths as paths
 from regency.model import znodes
 from regency.model.facts import ReplicaAssignment, TopicAssignment
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
-from regency.model.settings_dynamic import ConfigChange, Operation
+from regency.model.settings.dynamic import ConfigChange, Operation
+from regency.model.znodes import paths
 from regency.protos import control_pb2 as pb
-from regency.runtime.zk_session import Create, Delete
+from regency.runtime.zookeeper.session import Create, Delete
 
 T0 = TopicPartition("t", 0)
 

@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from regency.controller.events import CreateTopics, NewTopic
-from regency.controller.partition_creation import CreatePartitions, MorePartitions
-from regency.model import znode_paths as paths
+from regency.controller.topics.partition_creation import CreatePartitions, MorePartitions
 from regency.model import znodes
 from regency.model.facts import ReplicaAssignment, TopicAssignment
 from regency.model.ids import TopicPartition
+from regency.model.znodes import paths
 
 
 def grow(world, *topics: MorePartitions, validate_only: bool = False):

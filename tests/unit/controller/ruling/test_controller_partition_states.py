@@ -6,9 +6,8 @@ import itertools
 
 import pytest
 
-from regency.controller.election import ElectionKind
-from regency.controller.states import PartitionState
-from regency.model import znode_paths as paths
+from regency.controller.state.election import ElectionKind
+from regency.controller.state.states import PartitionState
 from regency.model import znodes
 from regency.model.errors import ControllerMoved
 from regency.model.facts import (
@@ -20,6 +19,7 @@ from regency.model.facts import (
     TopicAssignment,
 )
 from regency.model.ids import TopicPartition
+from regency.model.znodes import paths
 
 T0 = TopicPartition("t", 0)
 P = PartitionState

@@ -6,10 +6,10 @@ from regency.controller.config import ControllerConfig
 from regency.controller.controller import Controller
 from regency.controller.event_loop import EventLoop, EventQueue
 from regency.controller.events import BrokersChanged
-from regency.controller.meters import EventMeter
-from regency.controller.probes import LONGEST_EVENT_MS, live_conditions, ready_conditions
-from regency.model import znode_paths as paths
-from regency.runtime.zk_session import Delete
+from regency.controller.metrics.meters import EventMeter
+from regency.controller.metrics.probes import LONGEST_EVENT_MS, live_conditions, ready_conditions
+from regency.model.znodes import paths
+from regency.runtime.zookeeper.session import Delete
 
 NOT_LOOKED = "its last look at /controller has not gone well, or there was none yet"
 

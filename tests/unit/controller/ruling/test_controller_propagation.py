@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from regency.broker_agent.control_messages import decode_update
-from regency.broker_agent.metadata_cache import MetadataCache
-from regency.model import znode_paths as paths
+from regency.broker_agent.control.messages import decode_update
+from regency.broker_agent.control.metadata_cache import MetadataCache
 from regency.model.ids import TopicPartition
+from regency.model.znodes import paths
 from regency.protos import control_pb2 as pb
-from regency.runtime.zk_session import Delete
+from regency.runtime.zookeeper.session import Delete
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -7,16 +7,16 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from regency.controller.hosted_digests import HostedDigests, expected
-from regency.controller.reports import ReplicaReport, Taken
+from regency.controller.state.hosted_digests import HostedDigests, expected
+from regency.controller.state.reports import ReplicaReport, Taken
 from regency.history.reader import read_history
 from regency.history.writer import HistoryWriter
-from regency.model import znode_paths as paths
 from regency.model import znodes
 from regency.model.hosting import HostedRole, replaced
 from regency.model.ids import TopicPartition
+from regency.model.znodes import paths
 from regency.protos import control_pb2 as pb
-from regency.runtime.zk_session import Delete
+from regency.runtime.zookeeper.session import Delete
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 INTERVAL, CONFIRM = 30_000, 3_000
@@ -102,7 +102,7 @@ def hosted_again(world, broker: int) -> list[TopicPartition]:
 
 
 def repairs(reporters) -> dict[str, int]:
-    return dict(reporters.world.candidates[0].controller.tallies.repairs)
+    return dict(reporters.world.candidates[0].controller.counters.repairs)
 
 
 def test_equal_digests_are_the_end_of_it(reporters, world):
@@ -304,7 +304,7 @@ def test_brokers_that_never_reported_leave_or_died_are_left_alone(reporters, wor
 
 
 def test_many_replicas_are_looked_at_in_steps(reporters, world, monkeypatch):
-    monkeypatch.setattr("regency.controller.reconcile.STEP", 2)
+    monkeypatch.setattr("regency.controller.brokers.reconcile.STEP", 2)
     world.write_topic("many", dict.fromkeys(range(9), (1, 2)))
     lost, unfed = TopicPartition("many", 8), TopicPartition("many", 3)
     reporters.odd[2, lost] = None
@@ -315,7 +315,7 @@ def test_many_replicas_are_looked_at_in_steps(reporters, world, monkeypatch):
 
 
 def test_a_broker_that_dies_between_two_steps_is_left_alone(reporters, world, monkeypatch):
-    monkeypatch.setattr("regency.controller.reconcile.STEP", 1)
+    monkeypatch.setattr("regency.controller.brokers.reconcile.STEP", 1)
     reporters.digest_off.add(1)
     reporters.report()
     copy = type(reporters.reports).copy

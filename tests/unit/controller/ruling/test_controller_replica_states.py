@@ -6,8 +6,7 @@ import itertools
 
 import pytest
 
-from regency.controller.states import ReplicaState
-from regency.model import znode_paths as paths
+from regency.controller.state.states import ReplicaState
 from regency.model import znodes
 from regency.model.errors import ControllerMoved
 from regency.model.facts import (
@@ -19,6 +18,7 @@ from regency.model.facts import (
     TopicAssignment,
 )
 from regency.model.ids import PartitionReplica, TopicPartition
+from regency.model.znodes import paths
 
 T0 = TopicPartition("t", 0)
 REPLICA = PartitionReplica("t", 0, 5)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from regency.controller.broker_shutdown import SteerBroker
+from regency.controller.brokers.shutdown import SteerBroker
 from regency.controller.events import NotController
 from regency.controller.resignation import LET_OTHERS_MS, Resign
-from regency.model import znode_paths as paths
+from regency.model.znodes import paths
 
 
 def test_another_rules_as_soon_as_one_has_resigned(ruled):

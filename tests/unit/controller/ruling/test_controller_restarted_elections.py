@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import pytest
 
-from regency.controller.election import LogEnd
-from regency.controller.leader_balance import LeaderBalanceDue
-from regency.controller.log_questions import ANSWER_WITHIN_MS
-from regency.model import znode_paths as paths
+from regency.controller.channel.log_questions import ANSWER_WITHIN_MS
+from regency.controller.elections.leader_balance import LeaderBalanceDue
+from regency.controller.state.election import LogEnd
 from regency.model import znodes
 from regency.model.ids import TopicPartition
-from regency.runtime.zk_session import Create, Delete
+from regency.model.znodes import paths
+from regency.runtime.zookeeper.session import Create, Delete
 
 T0 = TopicPartition("t", 0)
 
@@ -48,9 +48,9 @@ def test_the_longest_log_leads_and_between_equals_who_was_in_sync(four, end, lea
 
     now, isr, _, _ = four.state("t")
     assert (now, isr) == (leader, (leader,))
-    tallies = four.candidates[0].controller.tallies
-    assert tallies.elections == {"restarted" if leader == 3 else "offline": 1}
-    assert tallies.unclean_elections == 0, "nothing is lost by it: it needs no leave and calls nobody"
+    counters = four.candidates[0].controller.counters
+    assert counters.elections == {"restarted" if leader == 3 else "offline": 1}
+    assert counters.unclean_elections == 0, "nothing is lost by it: it needs no leave and calls nobody"
     assert four.agents[1].states[T0][0] == leader
 
 

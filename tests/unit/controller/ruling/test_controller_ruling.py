@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from regency.controller.events import BrokersChanged, ControlledShutdown, CreateTopics, NewTopic
-from regency.model import znode_paths as paths
 from regency.model import znodes
 from regency.model.facts import Broker, Endpoint
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
+from regency.model.znodes import paths
 from regency.protos import control_pb2 as pb
-from regency.runtime.zk_session import Create, Delete, ZkConnectionLost
+from regency.runtime.zookeeper.session import Create, Delete, ZkConnectionLost
 
 T0 = TopicPartition("t", 0)
 

@@ -11,9 +11,9 @@ from itertools import permutations
 
 import pytest
 
-from regency.controller.states import PartitionState, ReplicaState
-from regency.model import znode_paths as paths
+from regency.controller.state.states import PartitionState, ReplicaState
 from regency.model.ids import TopicPartition
+from regency.model.znodes import paths
 
 A, B, C = 1, 2, 3
 T0 = TopicPartition("t", 0)

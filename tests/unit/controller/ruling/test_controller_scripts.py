@@ -6,13 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regency.controller.events import ControlledShutdown
-from regency.model import znode_paths as paths
 from regency.model import znodes
 from regency.model.facts import LeaderAndIsr, LeaderIsrAndControllerEpoch
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
+from regency.model.znodes import paths
 from regency.protos import control_pb2 as pb
-from regency.runtime.zk_session import Delete, SetData
+from regency.runtime.zookeeper.session import Delete, SetData
 
 BROKERS = (1, 2, 3, 4)
 broker = st.sampled_from(BROKERS)

@@ -6,14 +6,14 @@ import threading
 
 import pytest
 
-from regency.controller.admin_service import AdminService
-from regency.controller.desk import Desk
-from regency.controller.reports import Taken
-from regency.model import znode_paths as paths
+from regency.controller.admin.controller_service import ControllerService
+from regency.controller.request_gate import RequestGate
+from regency.controller.state.reports import Taken
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
+from regency.model.znodes import paths
 from regency.protos import controller_pb2 as pb
-from regency.runtime.zk_session import Create
+from regency.runtime.zookeeper.session import Create
 
 T0 = TopicPartition("t", 0)
 
@@ -23,9 +23,9 @@ class Served:
 
     def __init__(self, world, candidate) -> None:
         self.world, self.candidate = world, candidate
-        self.service = AdminService(
+        self.service = ControllerService(
             candidate.controller,
-            Desk(candidate.controller, candidate.queue, candidate.loop, timeout_ms=5000),
+            RequestGate(candidate.controller, candidate.queue, candidate.loop, timeout_ms=5000),
             candidate.loop,
             broker=candidate.broker,
             session_id=lambda: candidate.session.session_id,
@@ -209,7 +209,7 @@ def test_where_nobody_can_be_elected_the_answer_names_the_znode_and_what_to_do(r
 
 def test_controller_that_is_too_busy_says_so(ruled):
     served = Served(ruled, ruled.candidates[0])  # its loop does not run
-    served.service._desk._timeout_ms = 1
+    served.service._gate._timeout_ms = 1
 
     answer = served.service.create_topics(pb.CreateTopicsRequest())
 

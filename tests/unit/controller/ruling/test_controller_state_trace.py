@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from regency.controller.topics import forget_topic
+from regency.controller.topics.topics import forget_topic
 from regency.model.state_changes import STATE_CHANGES
 
 

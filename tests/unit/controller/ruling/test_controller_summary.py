@@ -6,20 +6,20 @@ import random
 
 import pytest
 
-from regency.controller.hosted_digests import expected
-from regency.controller.partition_state_machine import PartitionStateMachine
-from regency.controller.reassignment_events import AlterReassignments
-from regency.controller.reports import ReplicaReport, Taken
+from regency.controller.doctor.summary import SETTINGS_LAST_MS, Summariser
+from regency.controller.machines.partition_state_machine import PartitionStateMachine
+from regency.controller.reassignment.events import AlterReassignments
 from regency.controller.resignation import Resign
-from regency.controller.summary import SETTINGS_LAST_MS, Summariser
-from regency.controller.topic_copies import TopicCopies
+from regency.controller.state.hosted_digests import expected
+from regency.controller.state.reports import ReplicaReport, Taken
+from regency.controller.state.topic_copies import TopicCopies
 from regency.history.records import decode_decision
 from regency.history.writer import HistoryWriter
-from regency.model import znode_paths as paths
 from regency.model import znodes
 from regency.model.hosting import HostedRole
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
+from regency.model.znodes import paths
 from regency.protos import inspection_pb2 as pb
 
 T0 = TopicPartition("t", 0)
@@ -172,7 +172,7 @@ def test_counting_is_spread_over_questions_and_says_what_is_left(summarised, rul
     for name in "abc":
         ruled.write_topic(name, {0: (1, 2, 3)})
     ruled.kill_broker(3)
-    monkeypatch.setattr("regency.controller.summary.WORK_MS", 0)
+    monkeypatch.setattr("regency.controller.doctor.summary.WORK_MS", 0)
     left = []
     while not left or left[-1]:
         answer = summarised.ask()

@@ -6,19 +6,19 @@ import logging
 
 import pytest
 
-from regency.controller.broker_shutdown import SteerBroker
-from regency.controller.config_changes import AlterConfigs
+from regency.controller.brokers.shutdown import SteerBroker
+from regency.controller.elections.leader_elections import ElectionType, ElectLeaders
 from regency.controller.events import ControlledShutdown, CreateTopics, NotController
-from regency.controller.leader_elections import ElectionType, ElectLeaders
-from regency.controller.partition_creation import CreatePartitions
-from regency.controller.reassignment_events import AlterReassignments, ListReassignments
+from regency.controller.reassignment.events import AlterReassignments, ListReassignments
 from regency.controller.term import REPORTED
-from regency.controller.topic_deletion_requests import DeleteTopics, ListDeletions
-from regency.model import znode_paths as paths
+from regency.controller.topics.config_changes import AlterConfigs
+from regency.controller.topics.deletion_requests import DeleteTopics, ListDeletions
+from regency.controller.topics.partition_creation import CreatePartitions
 from regency.model import znodes
 from regency.model.facts import ReplicaAssignment, TopicAssignment
 from regency.model.ids import TopicPartition
-from regency.runtime.zk_session import Create, Delete, SetData
+from regency.model.znodes import paths
+from regency.runtime.zookeeper.session import Create, Delete, SetData
 
 T0 = TopicPartition("t", 0)
 

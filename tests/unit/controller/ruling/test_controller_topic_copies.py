@@ -7,9 +7,9 @@ import threading
 import msgspec
 import pytest
 
-from regency.controller.context import ControllerContext
-from regency.controller.states import PartitionState, ReplicaState
-from regency.controller.topic_copies import TopicCopies, is_imbalanced
+from regency.controller.state.context import ControllerContext
+from regency.controller.state.states import PartitionState, ReplicaState
+from regency.controller.state.topic_copies import TopicCopies, is_imbalanced
 from regency.model.facts import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment, TopicAssignment
 from regency.model.ids import TopicPartition
 

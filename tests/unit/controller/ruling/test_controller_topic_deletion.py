@@ -6,15 +6,15 @@ from itertools import product
 
 import pytest
 
-from regency.controller.states import PartitionState as P
-from regency.controller.states import ReplicaState as R
-from regency.controller.topic_deletion import REASSIGNED_FIRST, deletion_path
-from regency.controller.topic_deletion_requests import ListDeletions
-from regency.model import znode_paths as paths
+from regency.controller.machines.topic_deletion import REASSIGNED_FIRST, deletion_path
+from regency.controller.state.states import PartitionState as P
+from regency.controller.state.states import ReplicaState as R
+from regency.controller.topics.deletion_requests import ListDeletions
 from regency.model import znodes
 from regency.model.facts import ReplicaAssignment
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
+from regency.model.znodes import paths
 from regency.protos import control_pb2 as pb
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

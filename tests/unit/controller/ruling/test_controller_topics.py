@@ -7,12 +7,12 @@ import logging
 import pytest
 
 from regency.controller.events import CreateTopics, NewTopic
-from regency.model import znode_paths as paths
 from regency.model import znodes
 from regency.model.facts import LeaderAndIsr, ReplicaAssignment, TopicAssignment
 from regency.model.ids import TopicPartition
 from regency.model.topic_ids import derive_topic_id, encode_topic_id
-from regency.runtime.zk_session import Create
+from regency.model.znodes import paths
+from regency.runtime.zookeeper.session import Create
 
 T0 = TopicPartition("t", 0)
 

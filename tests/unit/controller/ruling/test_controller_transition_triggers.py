@@ -9,14 +9,14 @@ from collections.abc import Callable
 
 import pytest
 
-from regency.controller.context import ControllerContext
+from regency.controller.elections.leader_elections import ElectionType, ElectLeaders
 from regency.controller.events import ControlledShutdown
-from regency.controller.leader_elections import ElectionType, ElectLeaders
-from regency.controller.states import PartitionState as P
-from regency.controller.states import ReplicaState as R
-from regency.model import znode_paths as paths
+from regency.controller.state.context import ControllerContext
+from regency.controller.state.states import PartitionState as P
+from regency.controller.state.states import ReplicaState as R
 from regency.model import znodes
 from regency.model.ids import NO_BROKER_EPOCH, TopicPartition
+from regency.model.znodes import paths
 
 T0 = TopicPartition("t", 0)
 """A topic of broker 2 and 3, led by 2, before every row; nobody else is on it."""

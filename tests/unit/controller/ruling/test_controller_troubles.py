@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from regency.controller.channel.sender import Trouble
 from regency.controller.events import AgentTroubled
-from regency.controller.sender import Trouble
-from regency.model import znode_paths as paths
 from regency.model import znodes
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
+from regency.model.znodes import paths
 from regency.protos import control_pb2 as pb
-from regency.runtime.zk_session import SetData
+from regency.runtime.zookeeper.session import SetData
 
 T0 = TopicPartition("t", 0)
 

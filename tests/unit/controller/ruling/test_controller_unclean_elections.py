@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import pytest
 
-from regency.controller.election import LogEnd
+from regency.controller.channel.log_questions import ANSWER_WITHIN_MS
+from regency.controller.elections.leader_elections import ElectionOutcome, ElectionType, ElectLeaders
 from regency.controller.events import NotController
-from regency.controller.leader_elections import ElectionOutcome, ElectionType, ElectLeaders
-from regency.controller.log_questions import ANSWER_WITHIN_MS
-from regency.model import znode_paths as paths
+from regency.controller.state.election import LogEnd
 from regency.model import znodes
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
+from regency.model.znodes import paths
 
 T0 = TopicPartition("t", 0)
 KEY = "unclean.leader.election.enable"

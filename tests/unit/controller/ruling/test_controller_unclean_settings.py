@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from regency.controller.election import LogEnd
+from regency.controller.channel.log_questions import ANSWER_WITHIN_MS
 from regency.controller.events import CreateTopics, NewTopic
-from regency.controller.log_questions import ANSWER_WITHIN_MS
-from regency.model import znode_paths as paths
+from regency.controller.state.election import LogEnd
 from regency.model import znodes
 from regency.model.ids import TopicPartition
-from regency.model.log_config import LogConfig
-from regency.runtime.zk_session import Create
+from regency.model.settings.log_config import LogConfig
+from regency.model.znodes import paths
+from regency.runtime.zookeeper.session import Create
 
 T0 = TopicPartition("t", 0)
 KEY = "unclean.leader.election.enable"

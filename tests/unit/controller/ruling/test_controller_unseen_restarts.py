@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from regency.controller import reassignment
-from regency.controller.cluster_store import ClusterStore
-from regency.controller.reassignment_events import AlterReassignments
-from regency.model import znode_paths as paths
+from regency.controller.reassignment import moves as reassignment
+from regency.controller.reassignment.events import AlterReassignments
+from regency.controller.store.cluster_store import ClusterStore
 from regency.model.ids import TopicPartition
-from regency.runtime.zk_session import Create, Delete
+from regency.model.znodes import paths
+from regency.runtime.zookeeper.session import Create, Delete
 
 
 @pytest.fixture

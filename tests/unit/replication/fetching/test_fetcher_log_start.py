@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from regency.broker_agent.replication.api import EpochEndOffset, FetchedPartition, ListedOffset
-from regency.broker_agent.replication.fetch_plans import OffsetsPlan, OffsetsReply, Pause
-from regency.broker_agent.replication.fetcher_logic import FetcherLogic
+from regency.broker_agent.replication.fetcher.fetcher_logic import FetcherLogic
+from regency.kafka.fetching.plans import OffsetsPlan, OffsetsReply, Pause
+from regency.kafka.fetching.values import EpochEndOffset, FetchedPartition, ListedOffset
 from regency.model.ids import LeaderEpoch, Offset, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 

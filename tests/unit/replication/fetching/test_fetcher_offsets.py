@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from regency.broker_agent.log.errors import RecordsRejected
-from regency.broker_agent.replication.api import FetchedPartition, ListedOffset
-from regency.broker_agent.replication.fetch_plans import OffsetsPlan, OffsetsReply, Pause
+from regency.kafka.fetching.plans import OffsetsPlan, OffsetsReply, Pause
+from regency.kafka.fetching.values import FetchedPartition, ListedOffset
 from regency.model.ids import LeaderEpoch, Offset, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 

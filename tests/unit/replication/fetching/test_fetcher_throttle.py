@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from regency.broker_agent.replication.api import FetchedPartition
-from regency.broker_agent.replication.byte_rate import ByteRate
-from regency.broker_agent.replication.fetch_plans import FetcherLimits, FetchPlan, FetchReply, Pause
-from regency.broker_agent.replication.fetcher_logic import FetcherLogic
-from regency.broker_agent.replication.throttle import ReplicationThrottle
+from regency.broker_agent.replication.fetcher.fetcher_logic import FetcherLogic
+from regency.broker_agent.replication.fetcher.throttle import ByteRate, ReplicationThrottle
+from regency.kafka.fetching.plans import FetcherLimits, FetchPlan, FetchReply, Pause
+from regency.kafka.fetching.values import FetchedPartition
 from regency.model.clock import ManualClock
 from regency.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicPartition
 from regency.model.kafka_errors import ErrorCode
-from regency.model.log_config import NEVER
+from regency.model.settings.log_config import NEVER
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 EPOCH = LeaderEpoch(9)

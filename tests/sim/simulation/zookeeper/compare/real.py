@@ -8,8 +8,8 @@ import socket
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from regency.runtime.zk_records import encode_path
-from regency.runtime.zk_wire import (
+from regency.runtime.zookeeper.records import encode_path
+from regency.runtime.zookeeper.wire import (
     FrameReader,
     OpCode,
     Reply,

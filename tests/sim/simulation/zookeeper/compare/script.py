@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from regency.runtime.zk_session import Check, Create, Delete, Op, SetData
+from regency.runtime.zookeeper.session import Check, Create, Delete, Op, SetData
 from simulation.zookeeper.compare.wire import FullStat, Request, Seen, Zxid, seen_stat
 from simulation.zookeeper.model import Model
 from simulation.zookeeper.server import ServerConnection

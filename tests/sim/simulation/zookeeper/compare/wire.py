@@ -1,6 +1,6 @@
 """Requests of a script, as bytes for a real server, and its replies in a form that the model can be compared with.
 
-Pure. Records that `regency.runtime.zk_records` has are taken from there; the rest are those of zookeeper.jute.
+Pure. Records that `regency.runtime.zookeeper.records` has are taken from there; the rest are those of zookeeper.jute.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from regency.runtime.zk_records import (
+from regency.runtime.zookeeper.records import (
     decode_children_many,
     decode_multi,
     decode_read_many,
@@ -22,8 +22,8 @@ from regency.runtime.zk_records import (
     encode_path,
     encode_remove_watches,
 )
-from regency.runtime.zk_session import Create, Delete, Op, SetData, Stat
-from regency.runtime.zk_wire import OpCode, Reply, WireError, frame
+from regency.runtime.zookeeper.session import Create, Delete, Op, SetData, Stat
+from regency.runtime.zookeeper.wire import OpCode, Reply, WireError, frame
 
 _INT: Final = struct.Struct("!i")
 _STAT: Final = struct.Struct("!qqqqiiiqiiq")

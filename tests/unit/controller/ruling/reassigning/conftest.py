@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from regency.controller.reassignment_events import AlterReassignments, ListReassignments
-from regency.model import znode_paths as paths
+from regency.controller.reassignment.events import AlterReassignments, ListReassignments
 from regency.model import znodes
 from regency.model.facts import ReplicaAssignment
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
+from regency.model.znodes import paths
 from regency.protos import control_pb2 as pb
 
 T0 = TopicPartition("t", 0)

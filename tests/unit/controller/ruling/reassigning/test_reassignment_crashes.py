@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from regency.controller.reassignment_events import AlterReassignments
-from regency.model import znode_paths as paths
+from regency.controller.reassignment.events import AlterReassignments
 from regency.model import znodes
 from regency.model.crash_points import observe
 from regency.model.facts import ReplicaAssignment
 from regency.model.ids import TopicPartition
+from regency.model.znodes import paths
 from regency.protos import control_pb2 as pb
 
 T0 = TopicPartition("t", 0)

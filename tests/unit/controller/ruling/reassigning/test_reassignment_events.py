@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from regency.controller.events import NotController
-from regency.controller.partition_creation import CreatePartitions, MorePartitions
-from regency.controller.reassignment import AGAIN_MS
-from regency.controller.reassignment_events import AlterReassignments
-from regency.model import znode_paths as paths
+from regency.controller.reassignment.events import AlterReassignments
+from regency.controller.reassignment.moves import AGAIN_MS
+from regency.controller.topics.partition_creation import CreatePartitions, MorePartitions
 from regency.model import znodes
 from regency.model.crash_points import observe
 from regency.model.facts import ReplicaAssignment
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
+from regency.model.znodes import paths
 from regency.protos import control_pb2 as pb
-from regency.runtime.zk_session import Delete, SetData
+from regency.runtime.zookeeper.session import Delete, SetData
 
 T0 = TopicPartition("t", 0)
 T1 = TopicPartition("t", 1)

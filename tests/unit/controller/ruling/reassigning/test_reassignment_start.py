@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from regency.model import znode_paths as paths
 from regency.model import znodes
 from regency.model.facts import ReplicaAssignment
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
-from regency.runtime.zk_session import Delete
+from regency.model.znodes import paths
+from regency.runtime.zookeeper.session import Delete
 
 T0 = TopicPartition("t", 0)
 T1 = TopicPartition("t", 1)

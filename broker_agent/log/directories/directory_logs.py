@@ -1,0 +1,270 @@
+"""The open logs of one log directory, its checkpoints, and its clean close. Data loop only; the worker writes."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+from regency.broker_agent.log.background import raise_shortage
+from regency.broker_agent.log.log_core import Unsettled
+from regency.broker_agent.log.log_directory import LogDirectory
+from regency.broker_agent.log.partition_log import PartitionLog
+from regency.broker_agent.ports import Worker
+from regency.kafka.logfiles.checkpoints import OffsetCheckpoint
+from regency.model.crash_points import crash_point
+from regency.model.ids import Offset, TopicPartition
+
+_MAX_DELETED = 10_000
+"""Deleted logs that are remembered for the sake of the checkpoints, before these are written anyway."""
+
+_Decided: TypeAlias = tuple[OffsetCheckpoint, dict[TopicPartition, Offset], int]
+"""A checkpoint, what is to stand in it, and the number of that decision."""
+
+
+class DirectoryLogs:
+    """Logs by partition, and the high watermarks last decided to be checkpointed for them.
+
+    A future log stands here like any other: the one it will replace is in another directory.
+    """
+
+    def __init__(
+        self, directory: LogDirectory, worker: Worker, high_watermarks: Mapping[TopicPartition, Offset]
+    ) -> None:
+        self.directory = directory
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.high_watermarks = dict(high_watermarks)
+        self._worker = worker
+        self._looking = False
+        self.recovery_points_written = True
+        """Whether the ones decided last are on the disk."""
+        self._deleted: set[TopicPartition] = set()
+        """Logs that are gone and whose offsets may still be in a checkpoint on the disk."""
+
+    @property
+    def is_working(self) -> bool:
+        """Whether the directory has not failed."""
+        return self.directory.failure is None
+
+    def add(self, log: PartitionLog) -> None:
+        """Take a log that is in the directory."""
+        self.logs[log.topic_partition] = log
+        log.on_lowered = self.write_lowered
+
+    def remove(self, topic_partition: TopicPartition) -> None:
+        """Forget a log, its checkpointed offsets with it."""
+        self.logs.pop(topic_partition, None)
+        self.high_watermarks.pop(topic_partition, None)
+        self._deleted.add(topic_partition)
+
+    def make_way_for(self, topic_partition: TopicPartition) -> None:
+        """See to it that a new log does not get the offsets of a deleted one of the same name. Raises OSError.
+
+        After a crash they would make it begin where the old one began, which costs every record below, and be
+        believed to be synced up to where the old one was.
+        """
+        if topic_partition in self._deleted or len(self._deleted) > _MAX_DELETED:
+            self.write_checkpoints()
+
+    def write_checkpoints(self) -> None:
+        """Write all checkpoints, of the logs that are here and no others, before returning. Raises OSError."""
+        for checkpoint, offsets, number in self._decided():
+            checkpoint.write(offsets, number)
+        self._deleted.clear()
+        crash_point("log.checkpoints.after_write")
+
+    def write_checkpoints_later(self, then: Callable[[], None]) -> None:
+        """Write all checkpoints soon; `then` is called on the data loop when that is done."""
+        decided = self._decided()
+
+        def write() -> None:
+            for checkpoint, offsets, number in decided:
+                checkpoint.write(offsets, number)
+
+        def done(outcome: BaseException | None) -> None:
+            if outcome is None:
+                then()
+            else:
+                self.directory.failed(outcome)
+
+        self._worker.submit(write, done)
+
+    def _decided(self) -> list[_Decided]:
+        """Every checkpoint with what is to stand in it, decided now."""
+        directory = self.directory
+        return [
+            (directory.recovery_points, self._recovery_points(), directory.recovery_points.decide()),
+            (directory.log_start_offsets, self._log_starts(), directory.log_start_offsets.decide()),
+            (directory.high_watermarks, dict(self.high_watermarks), directory.high_watermarks.decide()),
+        ]
+
+    def write_lowered(self, unsettled: Unsettled) -> None:
+        """Checkpoint what has gone back of one log before returning. Raises OSError."""
+        _write_lowered(self._lowered([unsettled]))
+
+    def _lowered(self, unsettled: Sequence[Unsettled]) -> list[_Decided]:
+        """The checkpoints of what has gone back, recovery points first, with what is to stand in them decided now."""
+        decided: list[_Decided] = []
+        if any(each.point for each in unsettled):
+            checkpoint = self.directory.recovery_points
+            decided.append((checkpoint, self._recovery_points(), checkpoint.decide()))
+        if any(each.start for each in unsettled):
+            checkpoint = self.directory.log_start_offsets
+            decided.append((checkpoint, self._log_starts(), checkpoint.decide()))
+        return decided
+
+    def settle(self, logs: Iterable[PartitionLog], then: Callable[[], None]) -> None:
+        """Have the disk know, soon, what of these logs is unsettled; `then` is called when that is over.
+
+        Names first, as everywhere where a log begins anew, then the checkpoints, with what stands in them for all logs
+        here decided now: a recovery point that has gone back holds for what comes back too. A log that was cut again,
+        renamed or removed meanwhile, or could not be synced, is as settled as before.
+        """
+        settled = [(log, log.unsettled, log.directory) for log in logs]
+        names = [path for log, _, _ in settled for path in log.unsettled_paths]
+        checkpoints = self._lowered([unsettled for _, unsettled, _ in settled])
+
+        def write() -> dict[Path, OSError]:
+            crash_point("log.settling.before_names")
+            failed = self.directory.disk.sync_paths(names)
+            raise_shortage(failed)
+            _write_lowered(checkpoints)
+            return failed
+
+        def done(outcome: dict[Path, OSError] | BaseException) -> None:
+            if isinstance(outcome, BaseException):
+                self.directory.failed(outcome)
+            else:
+                self._settled(settled, outcome)
+            then()
+
+        self._worker.submit(write, done)
+
+    def _settled(self, settled: Iterable[tuple[PartitionLog, Unsettled, Path]], failed: Mapping[Path, OSError]) -> None:
+        for log, unsettled, at in settled:
+            if log.unsettled is not unsettled or not self._is_at(log, at):
+                continue
+            try:
+                for path in log.unsettled_paths:
+                    if path in failed:
+                        raise failed[path]
+                log.settled()
+            except OSError as error:
+                self.directory.fail(error)
+
+    def write_recovery_points_later(self) -> None:
+        """Checkpoint the recovery points soon."""
+
+        def written() -> None:
+            self.recovery_points_written = True
+
+        self.recovery_points_written = False
+        self._write_later(self.directory.recovery_points, self._recovery_points(), written)
+        crash_point("log.recovery_points.after_decision")
+
+    def write_log_starts_later(self) -> None:
+        """Checkpoint soon where logs start."""
+        self._write_later(self.directory.log_start_offsets, self._log_starts())
+        crash_point("log.log_starts.after_decision")
+
+    def write_high_watermarks_later(self, changed: Mapping[TopicPartition, Offset]) -> None:
+        """Checkpoint these high watermarks soon, with what is known of the others (KAFKA-1647)."""
+        self.high_watermarks.update(changed)
+        self._write_later(self.directory.high_watermarks, dict(self.high_watermarks))
+        crash_point("log.high_watermarks.after_decision")
+
+    def look_later(self) -> None:
+        """Look, soon, whether all logs are where they were: the directory may be emptied, or another be in its place.
+
+        Files that are open would take records all the same, and the next start find none of them.
+        """
+        if self._looking:
+            return
+        self._looking = True
+        path, disk = self.directory.path, self.directory.disk
+        looked_for = [(log, log.directory) for log in self.logs.values()]
+
+        def look() -> list[tuple[PartitionLog, Path]]:
+            names = set(disk.names_in(path))
+            return [(log, at) for log, at in looked_for if at.name not in names]
+
+        def looked(outcome: list[tuple[PartitionLog, Path]] | BaseException) -> None:
+            self._looking = False
+            if isinstance(outcome, BaseException):
+                self.directory.failed(outcome)
+            else:
+                # again, here where logs are renamed: one may have been away for the moment of the look
+                gone = [at for log, at in outcome if self._is_at(log, at) and self._is_missing(at)]
+                if gone:
+                    self.directory.fail(FileNotFoundError(errno.ENOENT, "The directory of a log is gone", str(gone[0])))
+
+        self._worker.submit(look, looked)
+
+    def _is_at(self, log: PartitionLog, at: Path) -> bool:
+        """Whether the log is still in use, and was not renamed."""
+        return self.logs.get(log.topic_partition) is log and log.directory == at
+
+    def _is_missing(self, at: Path) -> bool:
+        try:
+            return not self.directory.disk.exists(at)
+        except OSError:
+            return True
+
+    def close(self, unsynced: Iterable[Path] = ()) -> None:
+        """Flush and close every log, write the checkpoints, and only then the clean-shutdown marker.
+
+        `unsynced` are files that were to be synced soon, of which some may be gone. Raises OSError or
+        LogStorageError; no marker is left then.
+        """
+        logs, disk = list(self.logs.values()), self.directory.disk
+        unsettled = [log for log in logs if not log.is_settled]
+        for error in disk.sync_paths([path for log in unsettled for path in log.unsettled_paths]).values():
+            raise error
+        for log in unsettled:
+            log.settled()  # nothing is appended any more, and the checkpoints come below
+        to_sync = dict.fromkeys(path for log in logs for path in log.finish_files())
+        to_sync.update(dict.fromkeys(path for path in unsynced if disk.exists(path)))
+        crash_point("log.closing.before_flush")
+        for error in disk.sync_paths(list(to_sync)).values():
+            raise error
+        for log in logs:
+            log.close()
+        crash_point("log.clean_shutdown.before_checkpoints")
+        self.write_checkpoints()
+        crash_point("log.clean_shutdown.before_marker")
+        self.directory.leave_clean_marker()
+        crash_point("log.clean_shutdown.after_marker")
+
+    def _recovery_points(self) -> dict[TopicPartition, Offset]:
+        return {partition: log.recovery_point for partition, log in self.logs.items()}
+
+    def _log_starts(self) -> dict[TopicPartition, Offset]:
+        return {
+            partition: log.log_start_offset
+            for partition, log in self.logs.items()
+            if log.log_start_offset > log.first_base_offset
+        }
+
+    def _write_later(
+        self,
+        checkpoint: OffsetCheckpoint,
+        offsets: Mapping[TopicPartition, Offset],
+        written: Callable[[], None] = lambda: None,
+    ) -> None:
+        number = checkpoint.decide()
+
+        def done(outcome: BaseException | None) -> None:
+            if outcome is None:
+                written()
+            else:
+                self.directory.failed(outcome)
+
+        self._worker.submit(lambda: checkpoint.write(offsets, number), done)
+
+
+def _write_lowered(checkpoints: Iterable[_Decided]) -> None:
+    crash_point("log.settling.before_checkpoints")
+    for checkpoint, offsets, number in checkpoints:
+        checkpoint.write(offsets, number)
+    crash_point("log.settling.after_checkpoints")

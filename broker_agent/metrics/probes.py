@@ -1,0 +1,76 @@
+"""When an agent is alive and when it is ready, as /livez and /readyz tell it. Read on the threads that serve probes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from regency.broker_agent.assembly import Assembly
+from regency.broker_agent.metrics.readiness import is_known
+from regency.broker_agent.process.data_loop import DataLoop, LoopClosed
+from regency.model.ids import BrokerId
+from regency.runtime.http.probes import Condition
+
+logger = logging.getLogger(__name__)
+
+LOOP_ANSWERS_MS = 3_000
+"""A data loop that does not come to a call within this time serves nobody."""
+
+LOGS_PER_LINE = 1000
+"""Logs opened at the start for each line about it."""
+
+
+class Recovery:
+    """How far the start is with opening logs. Told on the threads that open them, one number at a time."""
+
+    def __init__(self) -> None:
+        self.opened = 0
+        self.count = 0
+
+    def tell(self, opened: int, count: int) -> None:
+        """So many of `count` logs are open."""
+        self.opened, self.count = opened, count
+        if opened == count or opened % LOGS_PER_LINE == 0:
+            logger.info("opened %d of %d logs", opened, count)
+
+
+def live_conditions(loop: DataLoop) -> list[Condition]:
+    """What holds as long as a restart would help nobody."""
+
+    def loop_answers() -> str:
+        try:
+            loop.call(lambda: None, timeout_ms=LOOP_ANSWERS_MS)
+        except LoopClosed as error:
+            return error.message
+        return ""
+
+    return [Condition("data_loop", loop_answers)]
+
+
+def ready_conditions(
+    broker: BrokerId, assembly: Assembly, recovery: Recovery, stopping: Callable[[], bool]
+) -> list[Condition]:
+    """What must hold before clients are sent to this agent."""
+
+    def recovered() -> str:
+        if assembly.logs is not None:
+            return ""
+        return f"{recovery.opened} of {recovery.count} logs are open" if recovery.count else "no log is open yet"
+
+    def registered() -> str:
+        return "" if assembly.is_registered else "this broker is not registered in ZooKeeper"
+
+    def known() -> str:
+        if is_known(assembly.metadata.current, broker, assembly.broker_epoch()):
+            return ""
+        return "no controller has told yet that it counts on this broker"
+
+    def stays() -> str:
+        return "this agent is stopping" if stopping() else ""
+
+    return [
+        Condition("recovered", recovered),
+        Condition("registered", registered),
+        Condition("metadata", known),
+        Condition("not_stopping", stays),
+    ]

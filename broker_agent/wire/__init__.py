@@ -1,1 +1,0 @@
-"""Kafka's protocol as bytes: the only package that imports kafka-python's codec."""

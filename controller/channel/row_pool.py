@@ -1,0 +1,94 @@
+"""Finds what brokers are told of whole topics, each distinct content as one value. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from regency.controller.channel.wanted import Rows
+from regency.controller.state.context import ControllerContext
+from regency.controller.state.states import ReplicaState
+from regency.controller.state.topic_entry import ReplicaStates, TopicEntry
+from regency.model.facts import LeaderIsrAndControllerEpoch, ReplicaAssignment
+from regency.model.ids import BrokerId
+
+_Identities = tuple[int, ...]
+
+
+class RowPool:
+    """Made for one look at a context that does not change meanwhile: facts are compared by identity.
+
+    That is quick, and finds nearly all that is equal, because the context shares what it holds.
+    """
+
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
+        self._known: dict[tuple[object, ...], Rows] = {}
+        self._of_brokers: dict[tuple[_Identities, ...], Mapping[BrokerId, Rows]] = {}
+        self._of_all: dict[tuple[_Identities, ...], Rows] = {}
+        self._online: dict[int, tuple[BrokerId, ...]] = {}
+        self._offline: dict[int, tuple[BrokerId, ...]] = {}
+
+    def of_brokers(self, entry: TopicEntry) -> Mapping[BrokerId, Rows]:
+        """What each broker is told to host of a topic: the partitions with a leadership its replica of is Online."""
+        key = (*_identities(entry), tuple(map(id, entry.replica_states)))
+        found = self._of_brokers.get(key)
+        if found is None:
+            indexes: dict[BrokerId, list[int]] = {}
+            for number, states in enumerate(entry.replica_states):
+                if entry.leadership[number] is not None:
+                    for broker in self._online_of(states):
+                        indexes.setdefault(broker, []).append(number)
+            found = self._of_brokers[key] = {broker: self.of_some(entry, own) for broker, own in indexes.items()}
+        return found
+
+    def of_all(self, entry: TopicEntry) -> Rows:
+        """What everybody is told by metadata of a topic."""
+        key = _identities(entry)
+        rows = self._of_all.get(key)
+        if rows is None:
+            rows = self._of_all[key] = self.of_some(entry, range(len(entry.names)), offline=True)
+        return rows
+
+    def of_some(self, entry: TopicEntry, numbers: Sequence[int], *, offline: bool = False) -> Rows:
+        """What is told of these partitions, in their order, which have a leadership; also who is offline, if asked for.
+
+        Only brokers that do not work at all are known here as offline.
+        """
+        leaderships: list[LeaderIsrAndControllerEpoch] = []
+        assignments: list[ReplicaAssignment] = []
+        told = []
+        last = len(entry.names) - 1
+        for number in numbers:
+            if number > last:
+                break  # the topic was made anew, with fewer partitions
+            leadership, assignment = entry.leadership[number], entry.assignments[number]
+            if leadership is not None and assignment is not None:
+                told.append(number)
+                leaderships.append(leadership)
+                assignments.append(assignment)
+        gone = [self._offline_of(each) for each in assignments] if offline else []
+        if not any(gone):
+            gone = []
+        key = (tuple(told), tuple(map(id, leaderships)), tuple(map(id, assignments)), bool(gone))
+        rows = self._known.get(key)
+        if rows is None:
+            rows = self._known[key] = Rows(tuple(told), leaderships, assignments, gone)
+        return rows
+
+    def _online_of(self, states: ReplicaStates) -> tuple[BrokerId, ...]:
+        online = self._online.get(id(states))
+        if online is None:
+            online = self._online[id(states)] = tuple(each for each, state in states if state is ReplicaState.ONLINE)
+        return online
+
+    def _offline_of(self, assignment: ReplicaAssignment) -> tuple[BrokerId, ...]:
+        offline = self._offline.get(id(assignment))
+        if offline is None:
+            usable = self._context.usable
+            offline = tuple(each for each in assignment.replicas if each not in usable)
+            self._offline[id(assignment)] = offline
+        return offline
+
+
+def _identities(entry: TopicEntry) -> tuple[_Identities, _Identities]:
+    return tuple(map(id, entry.leadership)), tuple(map(id, entry.assignments))

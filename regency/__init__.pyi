@@ -1,0 +1,3 @@
+from regency.cluster.cluster import Cluster as Cluster
+
+__version__: str

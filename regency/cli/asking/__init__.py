@@ -1,0 +1,11 @@
+"""How commands ask a cluster: one place for connections, time limits, and the words when nothing answers.
+
+`kafka_clients` has Kafka's clients, `wire` requests of our own on Kafka's protocol, `metadata` what topics there
+are,
+`config_requests` settings, `deletions` whether a topic is being deleted, `refusals` error codes as sentences.
+
+Comes in:   addresses, and what a command wants to know.
+Goes out:   answers, or CommandFailed with what to do next.
+Imports:    `regency.clients` and `regency.kafka`; no other room of the command line.
+Tests:      tests/unit/cli; with brokers that are paused in tests/integration/system.
+"""

@@ -1,0 +1,133 @@
+"""`regency controller status | resign`, and a controller alone in the foreground."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+import msgspec
+
+from regency.cli.asking.refusals import refusal
+from regency.cli.asking.wire import ClusterWire, ControllerFacts, cluster_wire
+from regency.cli.context import Seconds, cluster_options, current, print_json, say, show
+from regency.cli.exits import CommandFailed, Exit
+from regency.cli.lab.daemons import become
+from regency.clients.controllers import ask_controller
+from regency.model.kafka_errors import ErrorCode
+from regency.protos import admin_pb2
+from regency.runtime.grpc.channels import RpcFailed
+from regency.runtime.grpc.clients import AdminClient
+
+_LOOK_EVERY_S = 0.1
+
+
+class Succession(msgspec.Struct, frozen=True):
+    """What `regency controller resign -o json` prints; the successor is None where nobody waited for it."""
+
+    resigned: int
+    epoch: int
+    successor: int | None
+    successor_epoch: int | None
+
+
+@click.group(invoke_without_command=True)
+@click.option(
+    "--config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Run a controller alone with this server.properties.",
+)
+@click.option("--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Replaces a key of the file.")
+@cluster_options
+@click.pass_context
+def controller(context: click.Context, config: Path | None, overrides: tuple[str, ...]) -> None:
+    """Show who rules, have another rule, or run a controller alone, as one more candidate, in the foreground.
+
+    \b
+    Examples:
+      regency controller status
+      regency controller resign
+      regency controller --config server.properties     until SIGTERM or Ctrl-C; its log goes to stderr
+    """
+    if context.invoked_subcommand is not None:
+        if config is not None or overrides:
+            raise click.UsageError("--config and --override are for a controller in the foreground.")
+        return
+    if config is None:
+        raise click.UsageError("Say `status` or `resign`, or --config FILE to run a controller alone.")
+    become("regency.controller", config, overrides)
+
+
+@controller.command()
+@cluster_options
+def status() -> int:
+    """Show every controller process, and which of them rules. Exit status 3 unless exactly one does.
+
+    Right after one resigned or died an election is under way, for some tenths of a second: nobody rules then.
+
+    \b
+    Examples:
+      regency controller status
+      regency controller status -o json | jq '.[] | select(.rules) | .broker'
+    """
+    with cluster_wire(current().bootstrap_servers()) as wire:
+        facts = wire.controller_facts()
+    show(facts, [field.name for field in msgspec.structs.fields(ControllerFacts)])
+    for each in facts:
+        if each.rules is None:
+            say(f"The controller of broker {each.broker} does not answer at {each.address}.")
+    rule = [each for each in facts if each.rules]
+    for each in rule:
+        say(f"The controller of broker {each.broker} rules in epoch {each.epoch}.")
+    if not rule:
+        silent = any(each.rules is None for each in facts)
+        say(f"No controller rules now; {'one is perhaps being elected' if silent else 'an election is under way'}.")
+    return Exit.DONE if len(rule) == 1 else Exit.UNHEALTHY
+
+
+@controller.command()
+@click.option("--timeout", type=Seconds(0), default=30.0, show_default=True, help="Seconds to wait for a successor.")
+@click.option("--no-wait", is_flag=True, help="Do not wait until another rules.")
+@cluster_options
+def resign(timeout: float, no_wait: bool) -> None:
+    """Have the ruling controller resign, and wait until another rules. Partitions keep their leaders.
+
+    The one that resigned does not stand for the next election while brokers with other candidates are live.
+    Exit status 5 when nobody rules in time.
+
+    \b
+    Example:
+      regency controller resign
+    """
+    with cluster_wire(current().bootstrap_servers()) as wire:
+        before = wire.ruling()
+        epoch = _resign(before)
+        say(f"The controller of broker {before.broker} resigned; its epoch was {epoch}.")
+        after = None if no_wait else _await_successor(wire, epoch, timeout)
+    if after is not None:
+        say(f"The controller of broker {after.broker} rules in epoch {after.epoch}.")
+    if current().json:
+        print_json(
+            Succession(before.broker, epoch, None if after is None else after.broker, after.epoch if after else None)
+        )
+
+
+def _resign(ruling: ControllerFacts) -> int:
+    try:
+        answer = ask_controller(ruling.address, lambda channel: AdminClient(channel).resign, admin_pb2.ResignRequest())
+    except RpcFailed as error:
+        raise CommandFailed(str(error), hint="`regency controller status` shows who rules.") from error
+    if answer.outcome.error_code != ErrorCode.NONE:
+        raise refusal("the controller", answer.outcome.error_code, answer.outcome.message)
+    return answer.controller_epoch
+
+
+def _await_successor(wire: ClusterWire, epoch: int, timeout_s: float) -> ControllerFacts:
+    deadline = time.monotonic() + timeout_s
+    while True:
+        rule = [each for each in wire.controller_facts() if each.rules and (each.epoch or 0) > epoch]
+        if rule:
+            return max(rule, key=lambda each: each.epoch or 0)
+        if time.monotonic() >= deadline:
+            raise CommandFailed(f"Nobody rules after {timeout_s:g} s.", status=Exit.TIMED_OUT)
+        time.sleep(_LOOK_EVERY_S)

@@ -1,0 +1,151 @@
+"""`regency doctor`: whether ZooKeeper, the ruling controller and every agent agree, and what to do if not."""
+
+from __future__ import annotations
+
+import click
+import msgspec
+
+from regency.cli.asking.refusals import refusal
+from regency.cli.asking.wire import cluster_wire
+from regency.cli.context import Seconds, cluster_options, current, print_json, print_table, say
+from regency.cli.exits import CommandFailed, Exit
+from regency.clients.controllers import ask_controller
+from regency.model.kafka_errors import ErrorCode
+from regency.protos import inspection_pb2 as pb
+from regency.runtime.grpc.channels import RpcFailed
+from regency.runtime.grpc.clients import InspectionClient
+
+
+class BrokerFacts(msgspec.Struct, frozen=True):
+    """A live broker; `report_age_s` is None where it has not reported to this controller."""
+
+    broker: int
+    broker_epoch: int
+    report_age_s: float | None
+    hosted: int
+    unacknowledged: int
+    oldest_attempt_s: float
+    last_failure: str | None
+
+
+class FindingFacts(msgspec.Struct, frozen=True):
+    """Something that differs."""
+
+    subject: str
+    kind: str
+    where: str
+    what: str
+    advice: str
+
+
+class Diagnosis(msgspec.Struct, frozen=True):
+    """What `regency doctor -o json` prints."""
+
+    well: bool
+    controller: int
+    controller_epoch: int
+    topics: int
+    partitions: int
+    offline_partitions: int
+    brokers: list[BrokerFacts]
+    findings: list[FindingFacts]
+    more_findings: int
+    repairs: dict[str, int]
+
+
+@click.command()
+@click.option("--full", is_flag=True, help="Have every agent report all it hosts first; takes some 10 s longer.")
+@click.option(
+    "--confirm", type=Seconds(0.001), default=4.0, show_default=True, help="Seconds after which to look a second time."
+)
+@click.option("--timeout", type=Seconds(1), default=120.0, show_default=True, help="Seconds to wait for the answer.")
+@cluster_options
+def doctor(full: bool, confirm: float, timeout: float) -> int:
+    """Compare ZooKeeper, the ruling controller and every agent, and check what must hold. Changes nothing.
+
+    What differs is looked at twice, and told if it still differs then. Exit status 0: all is well; 1: something
+    differs, or nobody could be asked; 4: no controller rules now; 5: no answer in time.
+
+    \b
+    Examples:
+      regency doctor
+      regency doctor --full
+      regency doctor -o json | jq -r '.findings[] | .subject + ": " + .what'
+    """
+    with cluster_wire(current().bootstrap_servers()) as wire:
+        ruling = wire.ruling()
+    request = pb.ExamineRequest(full=full, confirm_ms=int(confirm * 1000))
+    try:
+        answer = ask_controller(
+            ruling.address,
+            lambda channel: InspectionClient(channel).examine,
+            request,
+            timeout_ms=int(timeout * 1000),
+        )
+    except RpcFailed as error:
+        late = "deadline exceeded" in str(error)
+        raise CommandFailed(str(error), status=Exit.TIMED_OUT if late else Exit.FAILED) from error
+    if answer.error_code == ErrorCode.NOT_CONTROLLER:
+        raise CommandFailed("The controller resigned meanwhile.", hint="Try again.", status=Exit.IN_PROGRESS)
+    if answer.error_code != ErrorCode.NONE:
+        raise refusal("the controller", answer.error_code, answer.message)
+    diagnosis = _diagnosis(answer)
+    if current().json:
+        print_json(diagnosis)
+    else:
+        _tell(diagnosis)
+    return Exit.DONE if diagnosis.well else Exit.FAILED
+
+
+def _diagnosis(answer: pb.ExamineResponse) -> Diagnosis:
+    return Diagnosis(
+        well=not answer.findings,
+        controller=answer.broker_id,
+        controller_epoch=answer.controller_epoch,
+        topics=answer.topics,
+        partitions=answer.partitions,
+        offline_partitions=answer.offline_partitions,
+        brokers=[
+            BrokerFacts(
+                each.broker_id,
+                each.broker_epoch,
+                None if each.report_age_ms < 0 else each.report_age_ms / 1000,
+                each.hosted,
+                each.unacknowledged,
+                each.oldest_attempt_ms / 1000,
+                each.last_failure or None,
+            )
+            for each in answer.brokers
+        ],
+        findings=[
+            FindingFacts(each.subject, each.kind, each.where, each.what, each.advice) for each in answer.findings
+        ],
+        more_findings=answer.more_findings,
+        repairs=dict(sorted(answer.repairs.items())),
+    )
+
+
+def _tell(diagnosis: Diagnosis) -> None:
+    say(
+        f"Controller {diagnosis.controller} rules in epoch {diagnosis.controller_epoch}: {diagnosis.topics} topics, "
+        f"{diagnosis.partitions} partitions, {diagnosis.offline_partitions} offline."
+    )
+    table = [["BROKER", "EPOCH", "REPORTED", "REPLICAS", "UNACKNOWLEDGED", "OLDEST", "FAILURE"]]
+    for broker in diagnosis.brokers:
+        reported = "never" if broker.report_age_s is None else f"{broker.report_age_s:.1f} s ago"
+        oldest = f"{broker.oldest_attempt_s:.1f} s" if broker.oldest_attempt_s else "-"
+        standing = [str(broker.hosted), str(broker.unacknowledged), oldest, broker.last_failure or "-"]
+        table.append([str(broker.broker), str(broker.broker_epoch), reported, *standing])
+    print_table(table)
+    if diagnosis.repairs:
+        told = ", ".join(f"{count} {kind}" for kind, count in diagnosis.repairs.items())
+        say(f"Differences that this controller has put right by itself: {told}.")
+    for each in diagnosis.findings:
+        click.echo(f"\n{each.subject} ({each.kind}), {each.where}:\n  {each.what}\n  {each.advice}")
+    if diagnosis.more_findings:
+        click.echo(f"\nand {diagnosis.more_findings} more")
+    if diagnosis.well:
+        say("ZooKeeper, the controller and all agents agree.")
+    else:
+        count = len(diagnosis.findings) + diagnosis.more_findings
+        say(f"{count} {'thing differs' if count == 1 else 'things differ'}.")

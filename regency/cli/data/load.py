@@ -1,0 +1,251 @@
+"""`regency load`: writes to a topic at a steady rate and reads along, until it is told to end."""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections import Counter
+from typing import IO
+
+import click
+import confluent_kafka
+import msgspec
+from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
+
+from regency.cli.asking.kafka_clients import (
+    CONNECT_TIMEOUT_S,
+    check_reachable,
+    client_config,
+    unreachable,
+)
+from regency.cli.context import TOPIC_NAME, Seconds, cluster_options, current, print_json, say
+from regency.cli.data.load_history import VALUE_BYTES, LoadHistory, content_of, value_of
+from regency.cli.exits import CommandFailed, Exit
+from regency.cli.topics.making import WantedTopic, ensure_topic
+from regency.model.topic_names import validate_topic_name
+
+TICK_S = 0.02
+"""How long is read before the next records are sent."""
+MOST_BEHIND_S = 1.0
+"""Of the records that could not be sent in time, those of more than this are given up: a load, not a backlog."""
+READ_AT_ONCE = 5_000
+FLUSH_S = 10.0
+WATCHFUL = {"topic.metadata.refresh.interval.ms": 2_000}
+"""Asks who leads, since a frozen broker does not tell: librdkafka's defaults would wait a minute for it."""
+KEYS = 1_000
+OWN_TOPIC = {"retention.bytes": str(100 << 20), "segment.bytes": str(10 << 20)}
+"""What a topic made for a load is created with: it runs for days, and shall not fill a disk."""
+
+
+class Pace:
+    """Says how many records are due. `rate`: per second. Passive: times are handed in, in seconds."""
+
+    def __init__(self, rate: float, now_s: float) -> None:
+        self._rate = rate
+        self._behind_s = max(MOST_BEHIND_S, 1 / rate)
+        self._next_s = now_s
+
+    def due(self, now_s: float) -> int:
+        """How many to send now, which then count as sent."""
+        self._next_s = max(self._next_s, now_s - self._behind_s)
+        count = max(0, int((now_s - self._next_s) * self._rate + 1e-6))
+        self._next_s += count / self._rate
+        return count
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """What `regency load -o json` prints. `errors` counts failed records by reason; `read` may count others' too."""
+
+    topic: str
+    seconds: float
+    delivered: int
+    failed: int
+    read: int
+    errors: dict[str, int]
+
+
+class _Counts:
+    def __init__(self, history: LoadHistory | None = None) -> None:
+        self.delivered = self.read = 0
+        self.errors: Counter[str] = Counter()
+        self._history = history
+
+    def __call__(self, error: confluent_kafka.KafkaError | None, message: confluent_kafka.Message) -> None:
+        """Librdkafka's delivery callback."""
+        if error is None:
+            self.delivered += 1
+        else:
+            self.errors[error.str()] += 1
+        if self._history is not None:
+            self._history.completed(value_of(message.value()), None if error is not None else message.offset())
+
+
+@click.command()
+@click.argument("topic", type=TOPIC_NAME)
+@click.option(
+    "--rate", type=click.FloatRange(0.1, 1_000_000), default=500.0, show_default=True, help="Records a second."
+)
+@click.option("--size", type=click.IntRange(1, 1_000_000), default=500, show_default=True, help="Bytes of each.")
+@click.option("--seconds", type=Seconds(0.1), help="End after so many.  [default: at Ctrl-C or SIGTERM]")
+@click.option("--every", type=Seconds(0.1), default=10.0, show_default=True, help="Seconds between lines about it.")
+@click.option("--no-read", is_flag=True, help="Do not read along.")
+@click.option(
+    "--history",
+    type=click.File("wb"),
+    metavar="FILE",
+    help="Write down all that was sent and read, for `regency judge`. The topic must be empty.",
+)
+@cluster_options
+def load(
+    topic: str,
+    rate: float,
+    size: int,
+    seconds: float | None,
+    every: float,
+    no_read: bool,
+    history: IO[bytes] | None,
+) -> int:
+    """Write records to a topic at a steady rate, with acks=all, and read them along. Exit status 1 if any failed.
+
+    A topic that is not there is created with the brokers' defaults, and keeps 100 MiB of each partition. What a cluster
+    that stands still could not take is not made up for.
+
+    With --history everything is read once more at the end, and the file tells what became of each record
+    (docs/pipeline-judge.md).
+
+    \b
+    Examples:
+      regency load load --rate 1000 --size 200
+      regency load load --seconds 60 -o json
+      regency load trial --seconds 60 --history trial.jsonl; regency judge trial.jsonl
+    """
+    if math.isnan(rate):  # it is within every range
+        raise click.BadParameter("nan is not a number of records.", param_hint="--rate")
+    if history is not None and no_read:
+        raise click.UsageError("--history needs what --no-read leaves out.")
+    if history is not None and size < VALUE_BYTES:
+        raise click.BadParameter(f"records of a history have {VALUE_BYTES} bytes or more.", param_hint="--size")
+    validate_topic_name(topic)
+    servers = current().bootstrap_servers()
+    ensure_topic(servers, topic, WantedTopic(configs=OWN_TOPIC))
+    producer = confluent_kafka.Producer(
+        {**client_config(servers), **WATCHFUL, "acks": "all", "enable.idempotence": True}
+    )
+    check_reachable(producer, servers)
+    consumer = None if no_read else _reader(servers, topic, OFFSET_END if history is None else 0)
+    kept = None
+    if history is not None and consumer is not None:
+        kept = LoadHistory(history, topic, [each.partition for each in consumer.assignment()])
+        kept.refuse_if_used(consumer)
+    counts = _Counts(kept)
+    started = time.monotonic()
+    try:
+        _run(producer, consumer, topic, _values(size), Pace(rate, started), counts, seconds, every, kept)
+    finally:
+        producer.flush(FLUSH_S)
+        result = Loaded(
+            topic,
+            round(time.monotonic() - started, 3),
+            counts.delivered,
+            counts.errors.total() + len(producer),
+            counts.read,
+            dict(sorted(counts.errors.items())),
+        )
+        if current().json:
+            print_json(result)
+        say(f"Wrote {result.delivered} records to {topic} in {result.seconds:.1f} s, {result.failed} failed.")
+        if consumer is not None:
+            if kept is not None:
+                producer.purge()
+                producer.poll(0)
+                kept.close(consumer, client_config(servers))
+            consumer.close()
+    return Exit.FAILED if result.failed else Exit.DONE
+
+
+def _run(
+    producer: confluent_kafka.Producer,
+    consumer: confluent_kafka.Consumer | None,
+    topic: str,
+    values: list[bytes],
+    pace: Pace,
+    counts: _Counts,
+    seconds: float | None,
+    every: float,
+    history: LoadHistory | None,
+) -> None:
+    started = told = now = time.monotonic()
+    number = 0
+    before = (0, 0, 0)
+    while seconds is None or now - started < seconds:
+        for _ in range(pace.due(now)):
+            number += 1
+            try:
+                key = b"%d" % (number % KEYS)
+                content = values[number % len(values)]
+                if history is None:
+                    producer.produce(topic, content, key, on_delivery=counts)
+                else:
+                    invoked_ms = history.now_ms()
+                    content, partition = content_of(number, content), history.partition_of(number)
+                    producer.produce(topic, content, key, partition, on_delivery=counts)
+                    history.sent(number, invoked_ms)
+            except BufferError:
+                break  # the cluster takes nothing now
+            except KafkaException as error:
+                raise CommandFailed(f"Topic {topic} takes no records: {error.args[0].str()}.") from error
+        if consumer is None:
+            producer.poll(TICK_S)
+        else:
+            producer.poll(0)
+            begun = 0 if history is None else history.now_ms()
+            messages = consumer.consume(READ_AT_ONCE, TICK_S)
+            counts.read += sum(message.error() is None for message in messages)
+            if history is not None:
+                history.polled(messages, begun)
+        now = time.monotonic()
+        if now - told >= every:
+            after = (counts.delivered, counts.read, counts.errors.total())
+            wrote, read, failed = (new - old for new, old in zip(after, before, strict=True))
+            say(f"{wrote / (now - told):.0f} records/s written, {read / (now - told):.0f} read, {failed} failed")
+            told, before = now, after
+
+
+def _values(size: int) -> list[bytes]:
+    """A few values that do not compress to nothing; always the same."""
+    source = random.Random(1)  # noqa: S311  (no secrets)
+    return [source.randbytes(size) for _ in range(16)]
+
+
+def _reader(servers: str, topic: str, begin: int) -> confluent_kafka.Consumer:
+    consumer = confluent_kafka.Consumer(
+        {
+            **client_config(servers),
+            **WATCHFUL,
+            "group.id": "regency-load",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "latest",
+        }
+    )
+    consumer.assign([TopicPartition(topic, number, begin) for number in _partitions(consumer, servers, topic)])
+    return consumer
+
+
+def _partitions(consumer: confluent_kafka.Consumer, servers: str, topic: str) -> list[int]:
+    """Numbers of all partitions. A broker may not have heard yet of a topic that was just made: it is asked again."""
+    deadline = time.monotonic() + CONNECT_TIMEOUT_S
+    while True:
+        try:
+            told = consumer.list_topics(topic, timeout=CONNECT_TIMEOUT_S).topics[topic]
+        except KafkaException as error:
+            raise unreachable(servers) from error
+        if told.partitions:
+            return sorted(told.partitions)
+        if time.monotonic() >= deadline:
+            raise CommandFailed(
+                f"The brokers tell no partitions of topic {topic} for {CONNECT_TIMEOUT_S:.0f} s: {told.error}.",
+                hint="`regency topics describe` shows what the controller has.",
+                status=Exit.TIMED_OUT,
+            )
+        time.sleep(TICK_S)

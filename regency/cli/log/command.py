@@ -1,0 +1,202 @@
+"""`regency log`: the log directories of brokers, replicas moved between them, and what files of logs hold."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from regency.cli.asking.refusals import refusal
+from regency.cli.asking.wire import ClusterWire, cluster_wire, find
+from regency.cli.context import INT32_MAX, TOPIC_NAME, Seconds, cluster_options, current, print_json, print_table, say
+from regency.cli.exits import CommandFailed, Exit
+from regency.cli.log.dump.command import dump
+from regency.cli.log.log_dirs import LogDirRow, LogRow, all_dirs, broker_dirs
+from regency.cli.partitions.plan_report import human_bytes
+from regency.model.ids import BrokerId, TopicPartition
+from regency.model.kafka_errors import ErrorCode
+from regency.model.words import counted
+
+LOOK_EVERY_S = 0.2
+ALTER_VERSION = 2
+_BROKER = click.IntRange(0, INT32_MAX)
+
+
+@click.group()
+@cluster_options
+def log() -> None:
+    """Look at the log directories of brokers, move replicas between them, and look into files of logs.
+
+    \b
+    Examples:
+      regency log dump .run/agent-1/data/flights-0
+      regency log dirs
+      regency log move flights 3 --broker 1 --to /disk2/kafka
+    """
+
+
+@log.command(short_help="Show log directories, their sizes, and replicas that are moved.")
+@click.option("--broker", "brokers", multiple=True, type=_BROKER, help="Only this broker; may be said several times.")
+@click.option("--topic", "topics", multiple=True, type=TOPIC_NAME, help="Only logs of this topic, each in a row.")
+@cluster_options
+def dirs(brokers: tuple[int, ...], topics: tuple[str, ...]) -> int:
+    """Show the log directories of all live brokers, or of some, as the brokers have them in memory.
+
+    A log that is being moved is in two directories: the copy that will replace it is called future, and its lag is how
+    many offsets it is behind. Exit status 3 where a directory is offline, 1 where a broker did not answer.
+
+    \b
+    Examples:
+      regency log dirs
+      regency log dirs --broker 1 --topic flights
+      regency log dirs -o json
+    """
+    with cluster_wire(current().bootstrap_servers()) as wire:
+        rows, silent = all_dirs(wire, [BrokerId(each) for each in brokers], frozenset(topics) or None)
+    if topics and not any(row.logs for row in rows) and not silent:
+        raise CommandFailed(
+            f"None of these brokers has a log of {', '.join(topics)}.",
+            hint="`regency topics list` shows what there is.",
+        )
+    if current().json:
+        print_json(rows)
+    else:
+        _show(rows, every_log=bool(topics))
+    for words in silent:
+        say(f"Error: {words}")
+    offline = [f"{row.directory} of broker {row.broker}" for row in rows if row.offline]
+    if offline:
+        say(
+            f"Offline: {', '.join(offline)}. The broker's log says why. Repair it and restart the broker, or take "
+            "it out of log.dirs."
+        )
+    return Exit.FAILED if silent else Exit.UNHEALTHY if offline else Exit.DONE
+
+
+@log.command(short_help="Move a replica to another log directory of its broker.")
+@click.argument("topic", type=TOPIC_NAME)
+@click.argument("partition", type=click.IntRange(0, INT32_MAX))
+@click.option("--broker", required=True, type=_BROKER, help="The broker whose replica it is.")
+@click.option("--to", "directory", required=True, help="One of the broker's log.dirs.")
+@click.option("--timeout", type=Seconds(0), default=600.0, show_default=True, help="Seconds to wait until it is moved.")
+@click.option("--no-wait", is_flag=True, help="Do not wait: it goes on by itself.")
+@cluster_options
+def move(topic: str, partition: int, broker: int, directory: str, timeout: float, no_wait: bool) -> int:
+    """Move the replica of TOPIC's PARTITION on a broker to another of its log directories, while it is served.
+
+    The log is copied, at most replica.alter.log.dirs.io.max.bytes.per.second bytes a second, and then takes the place
+    of the old one, which is deleted. Naming the directory it is in already cancels a move. Exit status 5 when the time
+    is over: the move goes on.
+
+    \b
+    Examples:
+      regency log move flights 3 --broker 1 --to /disk2/kafka
+      regency log move flights 3 --broker 1 --to /disk2/kafka --no-wait
+      regency configs set broker 1 replica.alter.log.dirs.io.max.bytes.per.second=20000000
+    """
+    name, number = TopicPartition(topic, partition), BrokerId(broker)
+    with cluster_wire(current().bootstrap_servers()) as wire:
+        find(wire.brokers(), number)
+        _ask(wire, number, name, directory)
+        found = _wait(wire, number, name, directory, 0 if no_wait else timeout)
+    done = found is not None and not found[1].future
+    if found is not None and current().json:
+        print_json({"broker": broker, "directory": found[0], "moved": done, "log": found[1]})
+    if done:
+        say(f"{name} of broker {broker} is in {directory}.")
+        return Exit.DONE
+    behind = f", {counted(found[1].lag, 'offset')} to go" if found is not None and found[1].lag >= 0 else ""
+    say(f"{name} of broker {broker} is being moved to {directory}{behind}; `regency log dirs` shows how far it is.")
+    return Exit.IN_PROGRESS if no_wait else Exit.TIMED_OUT
+
+
+def _ask(wire: ClusterWire, broker: BrokerId, name: TopicPartition, directory: str) -> None:
+    """Begin the move. Raises CommandFailed saying what is in the way."""
+    from regency.kafka.codec import AlterReplicaLogDirsRequest
+
+    dir_class = AlterReplicaLogDirsRequest.AlterReplicaLogDir
+    topic = dir_class.AlterReplicaLogDirTopic(name=name.topic, partitions=[name.partition])
+    wanted = AlterReplicaLogDirsRequest(version=ALTER_VERSION, dirs=[dir_class(path=directory, topics=[topic])])
+    answer = wire.ask(wanted, ALTER_VERSION, broker=broker)
+    ((code,),) = ((each.error_code for each in result.partitions) for result in answer.results)
+    match code:
+        case ErrorCode.NONE:
+            return
+        case ErrorCode.LOG_DIR_NOT_FOUND:
+            has = ", ".join(row.directory for row in broker_dirs(wire, broker, frozenset()))
+            raise CommandFailed(f"Broker {broker} has no log directory {directory}; it has {has}.")
+        case ErrorCode.KAFKA_STORAGE_ERROR:
+            raise CommandFailed(
+                f"{name} cannot be moved: {directory}, or the directory it is in, is offline on broker {broker}.",
+                hint="`regency log dirs` shows which.",
+            )
+        case ErrorCode.REPLICA_NOT_AVAILABLE:
+            raise CommandFailed(
+                f"Broker {broker} has no replica of {name}.",
+                hint=f"If it gets one before it is restarted, that will be made in {directory}.",
+            )
+        case ErrorCode.INVALID_TOPIC_EXCEPTION:
+            raise CommandFailed(f"{name} cannot be moved: its name is too long for the directory of a copy.")
+        case _:
+            raise refusal(str(name), code, None)
+
+
+def _wait(
+    wire: ClusterWire, broker: BrokerId, name: TopicPartition, directory: str, timeout_s: float
+) -> tuple[str, LogRow] | None:
+    """Where the log is, or its copy, when nothing is left to do or the time is over. Raises CommandFailed."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        rows = broker_dirs(wire, broker, frozenset({name.topic}))
+        logs = [(row.directory, log) for row in rows for log in row.logs if log.partition == name.partition]
+        copy = next((each for each in logs if each[1].future), None)
+        if copy is None:
+            return _settled(rows, logs, name, directory)
+        if time.monotonic() >= deadline:
+            return copy
+        time.sleep(LOOK_EVERY_S)
+
+
+def _settled(
+    rows: list[LogDirRow], logs: list[tuple[str, LogRow]], name: TopicPartition, directory: str
+) -> tuple[str, LogRow]:
+    """The log, where it was wanted. Raises CommandFailed where it is elsewhere and nothing moves it."""
+    there = next((each for each in logs if each[0].rstrip("/") == directory.rstrip("/")), None)
+    if there is not None:
+        return there
+    offline = [row.directory for row in rows if row.offline]
+    why = f"{', '.join(offline)} failed" if offline else "it was cancelled, or the partition is gone"
+    raise CommandFailed(f"{name} is not moved to {directory} any more: {why}.", hint="`regency log dirs` shows more.")
+
+
+def _show(rows: list[LogDirRow], *, every_log: bool) -> None:
+    table = [["BROKER", "DIRECTORY", "STATE", "LOGS", "FUTURE", "SIZE", "USABLE", "TOTAL"]]
+    for row in rows:
+        futures = sum(log.future for log in row.logs)
+        size = "-" if row.offline else human_bytes(sum(log.size_bytes for log in row.logs))
+        counts = ["-", "-"] if row.offline else [str(len(row.logs) - futures), str(futures)]
+        state = "offline" if row.offline else "online"
+        volume = ["-" if each is None else human_bytes(each) for each in (row.usable_bytes, row.total_bytes)]
+        table.append([str(row.broker), row.directory, state, *counts, size, *volume])
+    print_table(table)
+    logs = [(row, log) for row in rows for log in row.logs if every_log or log.future]
+    if not logs:
+        return
+    click.echo()
+    listed = [["BROKER", "TOPIC", "PARTITION", "DIRECTORY", "SIZE", "LAG", "FUTURE"]]
+    listed.extend(
+        [
+            str(row.broker),
+            log.topic,
+            str(log.partition),
+            row.directory,
+            human_bytes(log.size_bytes),
+            "-" if log.lag < 0 else str(log.lag),
+            "yes" if log.future else "no",
+        ]
+        for row, log in logs
+    )
+    print_table(listed)
+
+
+log.add_command(dump)

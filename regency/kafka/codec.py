@@ -1,0 +1,288 @@
+"""Kafka's requests and responses as bytes and back: frames, headers, bodies. The only importer of `kafka.protocol`.
+
+A frame is a 4-byte length and that many bytes. `frame` below means those bytes without the length. Message objects are
+kafka-python's (schema-driven, attributes in snake_case); encoding is its own, decoding is `decoder.py`. Headers are
+read and written here, because kafka-python copies the whole message to read one.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import cache
+from typing import Any, Final
+
+import msgspec
+from kafka.protocol import api_message
+from kafka.protocol.admin import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+from kafka.protocol.consumer import (
+    FetchRequest,
+    FetchResponse,
+    ListOffsetsRequest,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
+from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
+from kafka.protocol.producer import InitProducerIdRequest, InitProducerIdResponse, ProduceRequest, ProduceResponse
+
+from regency.kafka.apis import OFFERED, ApiKey, Message
+from regency.kafka.decoder import (
+    DECODING_ERRORS,
+    FEW_ELEMENTS,
+    MAX_ANSWER_ELEMENTS,
+    MAX_ELEMENTS,
+    Decoder,
+    compile_decoder,
+    skip_tags,
+)
+from regency.kafka.errors import FrameMalformed, TooManyElements, UnsupportedApi
+from regency.model.kafka_errors import ErrorCode
+
+__all__ = [
+    "AlterConfigsRequest",
+    "AlterConfigsResponse",
+    "AlterPartitionReassignmentsRequest",
+    "AlterPartitionReassignmentsResponse",
+    "AlterReplicaLogDirsRequest",
+    "AlterReplicaLogDirsResponse",
+    "ApiVersionsRequest",
+    "ApiVersionsResponse",
+    "CreatePartitionsRequest",
+    "CreatePartitionsResponse",
+    "CreateTopicsRequest",
+    "CreateTopicsResponse",
+    "DeleteTopicsRequest",
+    "DeleteTopicsResponse",
+    "DescribeClusterRequest",
+    "DescribeClusterResponse",
+    "DescribeConfigsRequest",
+    "DescribeConfigsResponse",
+    "DescribeLogDirsRequest",
+    "DescribeLogDirsResponse",
+    "ElectLeadersRequest",
+    "ElectLeadersResponse",
+    "FetchRequest",
+    "FetchResponse",
+    "IncrementalAlterConfigsRequest",
+    "IncrementalAlterConfigsResponse",
+    "InitProducerIdRequest",
+    "InitProducerIdResponse",
+    "ListOffsetsRequest",
+    "ListOffsetsResponse",
+    "ListPartitionReassignmentsRequest",
+    "ListPartitionReassignmentsResponse",
+    "Message",
+    "MetadataRequest",
+    "MetadataResponse",
+    "OffsetForLeaderEpochRequest",
+    "OffsetForLeaderEpochResponse",
+    "ProduceRequest",
+    "ProduceResponse",
+    "Request",
+    "decode_response",
+    "encode_body",
+    "encode_request",
+    "encode_response",
+    "frame_response",
+    "parse_request",
+]
+
+PRODUCERS_TAG: Final = 10_000
+"""Far above the tags that Kafka gives its own fields; whoever does not know it passes over it (KIP-482)."""
+
+
+class ListOffsetsResponse(api_message.ApiMessage):  # type: ignore[misc]
+    """Kafka's, and what brokers tell each other besides: `ListedOffset.producers`."""
+
+    @classmethod
+    def json_patch(cls, schema: dict[str, Any]) -> dict[str, Any]:
+        """The schema with one more field of partitions."""
+        topics = next(field for field in schema["fields"] if field["name"] == "Topics")
+        partitions = next(field for field in topics["fields"] if field["name"] == "Partitions")
+        partitions["fields"].append(
+            {
+                "name": "Producers",
+                "type": "bytes",
+                "versions": "6+",
+                "tag": PRODUCERS_TAG,
+                "taggedVersions": "6+",
+                "nullableVersions": "6+",
+                "default": "null",
+            }
+        )
+        return schema
+
+
+_REQUESTS: Final[dict[ApiKey, Any]] = {
+    ApiKey.PRODUCE: ProduceRequest,
+    ApiKey.FETCH: FetchRequest,
+    ApiKey.LIST_OFFSETS: ListOffsetsRequest,
+    ApiKey.METADATA: MetadataRequest,
+    ApiKey.API_VERSIONS: ApiVersionsRequest,
+    ApiKey.CREATE_TOPICS: CreateTopicsRequest,
+    ApiKey.DELETE_TOPICS: DeleteTopicsRequest,
+    ApiKey.INIT_PRODUCER_ID: InitProducerIdRequest,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochRequest,
+    ApiKey.DESCRIBE_CONFIGS: DescribeConfigsRequest,
+    ApiKey.ALTER_CONFIGS: AlterConfigsRequest,
+    ApiKey.ALTER_REPLICA_LOG_DIRS: AlterReplicaLogDirsRequest,
+    ApiKey.DESCRIBE_LOG_DIRS: DescribeLogDirsRequest,
+    ApiKey.CREATE_PARTITIONS: CreatePartitionsRequest,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: IncrementalAlterConfigsRequest,
+    ApiKey.ELECT_LEADERS: ElectLeadersRequest,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: AlterPartitionReassignmentsRequest,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: ListPartitionReassignmentsRequest,
+    ApiKey.DESCRIBE_CLUSTER: DescribeClusterRequest,
+}
+_RESPONSES: Final[dict[ApiKey, Any]] = {
+    ApiKey.PRODUCE: ProduceResponse,
+    ApiKey.FETCH: FetchResponse,
+    ApiKey.LIST_OFFSETS: ListOffsetsResponse,
+    ApiKey.METADATA: MetadataResponse,
+    ApiKey.API_VERSIONS: ApiVersionsResponse,
+    ApiKey.CREATE_TOPICS: CreateTopicsResponse,
+    ApiKey.DELETE_TOPICS: DeleteTopicsResponse,
+    ApiKey.INIT_PRODUCER_ID: InitProducerIdResponse,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochResponse,
+    ApiKey.DESCRIBE_CONFIGS: DescribeConfigsResponse,
+    ApiKey.ALTER_CONFIGS: AlterConfigsResponse,
+    ApiKey.ALTER_REPLICA_LOG_DIRS: AlterReplicaLogDirsResponse,
+    ApiKey.DESCRIBE_LOG_DIRS: DescribeLogDirsResponse,
+    ApiKey.CREATE_PARTITIONS: CreatePartitionsResponse,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: IncrementalAlterConfigsResponse,
+    ApiKey.ELECT_LEADERS: ElectLeadersResponse,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: AlterPartitionReassignmentsResponse,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: ListPartitionReassignmentsResponse,
+    ApiKey.DESCRIBE_CLUSTER: DescribeClusterResponse,
+}
+_REQUEST_HEADER: Final = struct.Struct(">hhih")
+
+
+class Request(msgspec.Struct, frozen=True):
+    """One request of a client. `client_id` is None where it gave none."""
+
+    api_key: ApiKey
+    version: int
+    correlation_id: int
+    client_id: str | None
+    message: Message
+    is_large: bool = False
+    """Whether it has more elements than take no time worth mentioning."""
+
+
+def parse_request(frame: bytes | bytearray | memoryview, most: int = MAX_ELEMENTS) -> Request:
+    """Decode a request of an offered API and version; record sets in it are views into `frame`.
+
+    Raises UnsupportedApi when the header is sound but what it asks for is not offered, TooManyElements where there are
+    more than `most`, FrameMalformed for anything else. Try FEW_ELEMENTS before more: the request is large else.
+    """
+    data = memoryview(frame)
+    try:
+        number, version, correlation_id, client_length = _REQUEST_HEADER.unpack_from(data)
+        api_key = _offered(number, version, correlation_id)
+        position = _REQUEST_HEADER.size + max(client_length, 0)
+        if client_length < -1 or position > len(data):
+            raise FrameMalformed(f"The client id has length {client_length} in a request of {len(data)} bytes.")
+        client_id = None if client_length < 0 else str(data[_REQUEST_HEADER.size : position], "utf-8")
+        request_class = _REQUESTS[api_key]
+        if request_class.flexible_version_q(version):
+            position = skip_tags(data, position)
+        message, _ = _decoder(request_class, version)(data, position, most)
+    except TooManyElements as error:
+        why = f"A {api_key.name} request has more than {most} elements: {error}"
+        raise TooManyElements(why, hint="Ask in several requests.") from error
+    except DECODING_ERRORS as error:
+        raise FrameMalformed(f"A request of {len(data)} bytes cannot be decoded: {error}.") from error
+    return Request(api_key, version, correlation_id, client_id, message, most > FEW_ELEMENTS)
+
+
+def encode_body(version: int, message: Message) -> bytearray:
+    """A message without header and length: what may be kept and sent again under another correlation id."""
+    body: bytearray = message.encode(version=version)
+    return body
+
+
+def frame_response(api_key: ApiKey, version: int, correlation_id: int, body: bytes | bytearray) -> bytearray:
+    """The response, length and header included, ready to be written.
+
+    The header of an ApiVersions response has no tags in any version, so that a client which does not know ours can
+    read it (KIP-511).
+    """
+    flexible = api_key is not ApiKey.API_VERSIONS and _RESPONSES[api_key].flexible_version_q(version)
+    return _framed(struct.pack(">i", correlation_id) + (b"\0" if flexible else b""), body)
+
+
+def encode_response(api_key: ApiKey, version: int, correlation_id: int, message: Message) -> bytearray:
+    """`encode_body` and `frame_response` in one."""
+    return frame_response(api_key, version, correlation_id, encode_body(version, message))
+
+
+def encode_request(version: int, correlation_id: int, client_id: str, message: Message) -> bytearray:
+    """The request, length and header included, ready to be sent."""
+    client = client_id.encode()
+    header = _REQUEST_HEADER.pack(message.API_KEY, version, correlation_id, len(client)) + client
+    flexible = message.flexible_version_q(version)
+    return _framed(header + (b"\0" if flexible else b""), encode_body(version, message))
+
+
+def decode_response(api_key: ApiKey, version: int, frame: bytes | bytearray | memoryview) -> tuple[int, Message]:
+    """Correlation id and message of a response; record sets in it are views into `frame`. Raises FrameMalformed."""
+    data = memoryview(frame)
+    response_class = _RESPONSES[api_key]
+    try:
+        (correlation_id,) = struct.unpack_from(">i", data)
+        position = 4
+        if api_key is ApiKey.API_VERSIONS:
+            refused = struct.unpack_from(">h", data, position)[0] == ErrorCode.UNSUPPORTED_VERSION
+            version = 0 if refused else version
+        elif response_class.flexible_version_q(version):
+            position = skip_tags(data, position)
+        message, _ = _decoder(response_class, version)(data, position, MAX_ANSWER_ELEMENTS)
+    except DECODING_ERRORS as error:
+        raise FrameMalformed(f"A {api_key.name} response of {len(data)} bytes cannot be decoded: {error}.") from error
+    return correlation_id, message
+
+
+def _offered(number: int, version: int, correlation_id: int) -> ApiKey:
+    try:
+        api_key = ApiKey(number)
+    except ValueError:
+        raise UnsupportedApi(number, version, correlation_id) from None
+    if version not in OFFERED[api_key]:
+        raise UnsupportedApi(number, version, correlation_id)
+    return api_key
+
+
+def _framed(header: bytes, body: bytes | bytearray) -> bytearray:
+    frame = bytearray(struct.pack(">i", len(header) + len(body)) + header)
+    frame += body
+    return frame
+
+
+@cache
+def _decoder(message_class: Any, version: int) -> Decoder:
+    return compile_decoder(message_class, version, flexible=message_class.flexible_version_q(version))
