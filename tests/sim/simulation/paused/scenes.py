@@ -11,8 +11,9 @@ from typing import Final
 
 from regency.controller.brokers.forgetting import ForgetBroker
 from regency.controller.brokers.shutdown import SteerBroker
+from regency.controller.channel.log_questions import ANSWER_WITHIN_MS
 from regency.controller.copies import CopyCluster, CopyTopics
-from regency.controller.elections.leader_elections import ElectionType, ElectLeaders
+from regency.controller.elections.leader_elections import ASK_AGAIN_MS, ElectionType, ElectLeaders
 from regency.controller.reassignment.events import AlterReassignments, ListReassignments
 from regency.controller.resignation import Resign
 from regency.controller.topics.config_changes import AlterConfigs, ConfigAlteration, ResourceType
@@ -282,6 +283,21 @@ def silence(stage: Stage) -> Script:
     yield stage.is_well
 
 
+def statelessness(stage: Stage) -> Script:
+    """A topic has no states yet when a term begins, and a replica does not say in time whether it has logs of it."""
+    yield from stage.cluster()
+    links = [stage.world.network.link("h3", other) for other in ("h1", "h2")]
+    stage.count()
+    for link in links:
+        link.blocked = True
+    yield from stage.while_nobody_rules(partial(stage.write_topic, "tool", (FIRST, SECOND, THIRD)))
+    yield (ANSWER_WITHIN_MS + ASK_AGAIN_MS) / 1000 + 1
+    for link in links:
+        link.heal()
+    yield lambda: stage.in_sync("tool") != ()
+    yield stage.is_well
+
+
 def balance(stage: Stage) -> Script:
     """Leaders are given back to where they are preferred, by nobody's wish."""
     yield from stage.cluster()
@@ -327,6 +343,7 @@ SCENES: Final[dict[str, tuple[Scene, Shape]]] = {
         elections,
         unclean,
         silence,
+        statelessness,
         balance,
         directories,
     )

@@ -183,13 +183,13 @@ class Stage:
     def while_nobody_rules(self, work: Callable[[], object]) -> Script:
         """Have something done between two terms: whoever rules next finds it."""
         controllers = [host.controller_process for host in self.world.hosts.values()]
-        backlog = [process for process in controllers if process is not None and process.alive]
-        for process in backlog:
+        standing = [process for process in controllers if process is not None and process.alive]
+        for process in standing:
             process.pause()
         rules_again = self.dethrone()
         work()
         yield 0.2
-        for process in backlog:
+        for process in standing:
             process.resume()
         yield rules_again
 
