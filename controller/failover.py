@@ -1,7 +1,7 @@
 """What a controller does when it has just won: read everything, in order, and put right what happened meanwhile.
 
 Order: notifications, brokers, topics, states, senders, replicas, partitions, dead replicas, bounced ones.
-Source: Kafka's KafkaController.onControllerFailover; docs/architecture.md.
+Source: Kafka's KafkaController.onControllerFailover; docs/internals/architecture.md.
 """
 
 from __future__ import annotations

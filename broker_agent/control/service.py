@@ -212,7 +212,7 @@ class ControlService:
         """Say how far the logs of the named partitions go. Has no place in the sequence, and waits for no turn.
 
         It changes nothing, and partitions without a leader wait for it; why it may be read in the middle of another
-        request: docs/architecture.md.
+        request: docs/internals/architecture.md.
         """
         refused = self._refusal(_header(request.header))
         if refused is not None:

@@ -44,7 +44,7 @@ class LogDamaged(LogStorageError):
 
     def __init__(self, directory: Path, flaw: str) -> None:
         RegencyError.__init__(
-            self, f"{flaw}.", hint="Let another replica lead, and have this one copied anew (docs/damage.md)."
+            self, f"{flaw}.", hint="Let another replica lead, and have this one copied anew (docs/operate/damage.md)."
         )
         self.directory = directory
         self.reason = flaw

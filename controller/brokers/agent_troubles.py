@@ -1,6 +1,7 @@
 """Agents' answers that say the controller's picture may be wrong: read the truth in ZooKeeper again, then act on it.
 
-The sender keeps repeating what was refused, ever more slowly; newer content replaces it. See docs/architecture.md.
+The sender keeps repeating what was refused, ever more slowly; newer content replaces it.
+See docs/internals/architecture.md.
 """
 
 from __future__ import annotations

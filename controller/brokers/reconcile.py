@@ -2,7 +2,7 @@
 
 Digests first; replicas are compared only where the digests of a broker differ, and what differs is put right only if it
 still does a little later: news is always on its way. All of it goes in steps, between which other events have their
-turn. See docs/explain.md.
+turn. See docs/operate/explain.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """What one incarnation of a broker still has to be told, one slot per partition, newest content only. Pure rules.
 
-A request is desired state, not a message (docs/architecture.md): newer content replaces what was not sent; what was
-sent and failed comes back unless something newer took its place; `is_new` and deletions survive until acknowledged.
+A request is desired state, not a message (docs/internals/architecture.md): newer content replaces what was
+not sent; what was sent and failed comes back unless something newer took its place; `is_new` and deletions survive
+until acknowledged.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 One request is in flight at a time. LeaderAndIsr goes first, then metadata, then StopReplica, and metadata follows at
 least every other request; a StopReplica lets at most so many others pass. The first LeaderAndIsr is `full`, in chunks;
 stops wait for its last chunk.
-See docs/architecture.md.
+See docs/internals/architecture.md.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ ADVICE: Final = {
     "two_leaders": "One of them has not heard that it was deposed, and can commit nothing: look at its log.",
     "offsets": "The log is damaged: look at that broker's disks.",
     "damaged": "Readers are refused there. Have it copied anew: reassign the partition to its other replicas, then to "
-    "all of them again (docs/damage.md).",
+    "all of them again (docs/operate/damage.md).",
     "isr_differs": f"{_READ_ANEW} and tell everybody again.",
     "epoch_unbelievable": "Restart that broker: the controller does not go beyond it, as one wrong word would use up "
     "all leader epochs there are.",

@@ -1,7 +1,8 @@
 """Which replica has the longest log: inquiries about partitions that may be led by one that was not in sync.
 
 What an event leaves undecided is asked about when it is over, without waiting; the answers are events of their own. An
-inquiry is over when all have answered, after 2 s, or as soon as its partition has a leader. See docs/architecture.md.
+inquiry is over when all have answered, after 2 s, or as soon as its partition has a leader.
+See docs/internals/architecture.md.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 What goes on stands in the topic znodes alone, so whoever rules next goes on with it. Every step is one write of a topic
 and the states of its partitions: assignment, leader, ISR and leader epoch change together or not at all. Former
 replicas stay in the topic znode as `deleting` until their brokers have confirmed that the logs are gone.
-See docs/partitions.md.
+See docs/operate/partitions.md.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ def elect_unclean(
 
     The one with the longest log, by the epoch of its last batch and then its end, ties in the order of the assignment;
     those of which nothing is known, because they were not asked or are silent, come last, in that order too, which is
-    Kafka's. Source: KIP-106; docs/architecture.md.
+    Kafka's. Source: KIP-106; docs/internals/architecture.md.
     """
     live = [replica for replica in assignment if replica in online]
     lost = f"no member of the ISR {list(isr)} is live"

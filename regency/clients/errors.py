@@ -96,6 +96,6 @@ class OffsetRefused(RegencyError):
         damaged = answer == "CORRUPT_MESSAGE"
         super().__init__(
             f"{partition}: its leader answers {answer} to the question for the offset of timestamp {timestamp}.",
-            hint="The records there are damaged on its disk; docs/damage.md says what to do." if damaged else "",
+            hint="The records there are damaged on its disk: see docs/operate/damage.md." if damaged else "",
         )
         self.partition = partition

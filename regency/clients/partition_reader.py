@@ -268,7 +268,7 @@ class PartitionReader:
         reason = f"broker {leader.node.id} finds it damaged on its disk"
         if self._on_skip is None:
             raise CorruptRecords(
-                self._partition, self._position, reason, hint="docs/damage.md says how to get it from another replica."
+                self._partition, self._position, reason, hint="See docs/operate/damage.md: another replica has it."
             )
         try:
             sound = self._next_sound(leader)

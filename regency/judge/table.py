@@ -91,7 +91,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     whole_isr_lossy: bool = False
     """Whether the whole ISR was among them, be it one replica, and nobody who had the records could be asked for them.
 
-    Else the longest log led (docs/durability.md), and nothing may be lost.
+    Else the longest log led (docs/concepts/durability.md), and nothing may be lost.
     """
     epoch_bumps: int = 0
 

@@ -11,8 +11,8 @@ are started again from the checkpoint.
 
 In the end a plain confluent-kafka consumer says what is in the topics. Every row has to be there once, rows with a key
 in the order of their task. A row that is there twice because an attempt that was given up was heard of after its
-successor had begun to read back is counted as `late`: docs/pipeline-sink.md says why nothing can prevent that. Whatever
-else is wrong ends the bench with status 1, and the seed's files stay.
+successor had begun to read back is counted as `late`: docs/use/spark-write.md says why nothing can prevent that.
+Whatever else is wrong ends the bench with status 1, and the seed's files stay.
 """
 
 from __future__ import annotations

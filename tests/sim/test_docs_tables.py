@@ -1,4 +1,4 @@
-"""The tables of docs/simulation.md say what the code says, and whatever differs is found."""
+"""The tables of docs/internals/simulation.md say what the code says, and whatever differs is found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Seeds that once found a bug of production code. What each found, and the scripted test of it: docs/simulation.md."""
+"""Seeds that once found a bug of production code. docs/internals/simulation.md says what they found."""
 
 from __future__ import annotations
 

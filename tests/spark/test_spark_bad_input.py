@@ -55,7 +55,7 @@ def test_a_batch_that_is_damaged_on_disk_ends_a_stream_with_its_place_or_is_left
     words = str(caught.value)
     assert f"{topic}-0" in words
     assert str(offset) in words
-    assert "docs/damage.md" in words
+    assert "docs/operate/damage.md" in words
     assert not list((tmp_path / "strict").glob("*.parquet"))
 
     run("lenient", failOnDataLoss="false")

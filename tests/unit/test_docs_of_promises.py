@@ -1,4 +1,4 @@
-"""Pages of docs/ that say which test shows what: what they name exists, nothing of Kafka's is left out, none is silent.
+"""Ledgers say which test shows what: what they name exists, nothing of Kafka is left out, none is silent.
 
 What a page has to have rows for is in `promises/`, in a file of its name: scenarios below the headings of their tables,
 then bugs. The other tables are numbered.
@@ -21,8 +21,8 @@ SIMULATION = ROOT / "tests" / "sim" / "simulation"
 PAGES = sorted(path.stem for path in LISTS.glob("*.txt"))
 
 NUMBERED = {
-    "controller-tests": {"## What an implementation has to keep": 12},
-    "replication-tests": {
+    "controller": {"## What an implementation has to keep": 12},
+    "replication": {
         "## What must hold at any time": 14,
         "### Control requests": 25,
         "### Offsets": 9,
@@ -36,7 +36,7 @@ PATTERNS = "## Where logs differ"
 
 
 def page(name: str) -> str:
-    return (ROOT / "docs" / f"{name}.md").read_text("utf-8")
+    return (ROOT / "tests" / "ledger" / f"{name}.txt").read_text("utf-8")
 
 
 def expected(name: str) -> dict[str, list[str]]:
@@ -127,7 +127,7 @@ def test_every_demand_has_its_row(name):
 
 
 def test_every_way_in_which_logs_differ_has_its_row():
-    assert list(rows("replication-tests", PATTERNS)) == list("ABCDEFG")
+    assert list(rows("replication", PATTERNS)) == list("ABCDEFG")
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,8 @@ def test_every_row_names_a_test_or_says_why_there_is_none(name, heading):
 @pytest.mark.parametrize("name", [*PAGES, "simulation"])
 def test_a_page_cites_nothing_that_its_readers_do_not_have(name):
     citing = re.compile(r"\b1[01]\.\d|[Dd]esign section|[Rr]eference section|sections? \d")
-    assert [line for line in page(name).splitlines() if citing.search(line)] == []
+    text = page(name) if name in PAGES else (ROOT / "docs" / "internals" / f"{name}.md").read_text("utf-8")
+    assert [line for line in text.splitlines() if citing.search(line)] == []
 
 
 @pytest.mark.timeout(20)

@@ -99,7 +99,7 @@ def _health() -> Iterator[PanelBuilder]:
     yield stat_panel(
         "Alerts firing",
         f'count(ALERTS{{{CLUSTER}, alertstate="firing"}}) or vector(0)',
-        "Alerts of deploy/prometheus/alerts.yml that fire now. Good: 0. Each has a section in docs/runbook.md.",
+        "Alerts of deploy/prometheus/alerts.yml that fire now. Good: 0. Each has a section in docs/operate/runbook.md.",
         ZERO_IS_GOOD,
     )
 

@@ -22,7 +22,7 @@ def judge(paths: tuple[Path, ...], rules: Rules) -> Exit:
     """Judge a history of what producers were told and consumers saw: does it fit one log per partition?
 
     PATHs are files, also compressed (*.gz), and directories, of which all *.jsonl and *.jsonl.gz below are read.
-    Together they are one history: lines of JSON, an operation each, in any order (docs/pipeline-judge.md has the
+    Together they are one history: lines of JSON, an operation each, in any order (docs/use/judge.md has the
     operations). All of it is kept in memory; `regency pipeline judge` gives the same verdict on larger ones.
 
     Exit status 0: clean; 1: something was found that is not allowed, or the files are no history, or an empty one.

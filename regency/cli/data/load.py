@@ -112,7 +112,7 @@ def load(
     that stands still could not take is not made up for.
 
     With --history everything is read once more at the end, and the file tells what became of each record
-    (docs/pipeline-judge.md).
+    (docs/use/judge.md).
 
     \b
     Examples:

@@ -38,7 +38,7 @@ def cluster_history(paths: tuple[str, ...], to: str, overwrite: bool, ask: bool,
     PATHs are history files (*.jsonl, *.jsonl.gz), directories with such files at any depth, whatever the directories
     are called, or globs, anywhere that Spark can read; without them the live brokers are asked, as `regency history`
     does. Records found more than once count once.
-    DIRECTORY gets a table in Parquet in each subdirectory, and report.html. docs/pipeline-cluster-history.md says what
+    DIRECTORY gets a table in Parquet in each subdirectory, and report.html. docs/use/spark-cluster-history.md says what
     the tables and their columns mean.
 
     Exit status 0: done; 1: failed, and nothing was written; 3: done, but some lines are no decisions, some files could

@@ -73,4 +73,4 @@ def warnings_about(options: Mapping[str, str]) -> list[str]:
 
 
 def _hint(name: str) -> str:
-    return _PLAIN if name == "security.protocol" else "See docs/pipeline.md for the settings that reading knows."
+    return _PLAIN if name == "security.protocol" else "See docs/use/spark.md for the settings that reading knows."

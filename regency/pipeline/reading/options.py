@@ -134,7 +134,7 @@ def _value(name: str, text: str) -> Any:
     try:
         return kind.parse(text.strip())
     except ValueError as error:
-        raise PipelineOptionInvalid(name, f"{text[:200]!r}: {error}", hint="See docs/pipeline.md.") from error
+        raise PipelineOptionInvalid(name, f"{text[:200]!r}: {error}", hint="See docs/use/spark.md.") from error
 
 
 def _limit(given: Mapping[str, str], value: Mapping[str, Any], which: str, default: int) -> Limit:

@@ -240,4 +240,4 @@ def _refusal(conf: dict[str, Any]) -> str | None:
 
 
 def _refused(option: str, reason: str) -> PipelineOptionInvalid:
-    return PipelineOptionInvalid(option, reason, hint="See docs/pipeline-sink.md.")
+    return PipelineOptionInvalid(option, reason, hint="See docs/use/spark-write.md.")

@@ -41,7 +41,7 @@ FORBIDDEN: Final = {
     "partitioner.ignore.keys": ("keys choose the partition", "Choose partitions with a column partition."),
     "transactional.id": (
         "brokers offer no transactions",
-        "Option effectivelyOnce keeps repeated tasks and batches from writing twice (docs/pipeline-sink.md).",
+        "Option effectivelyOnce keeps repeated tasks and batches from writing twice (docs/use/spark-write.md).",
     ),
     "sasl.jaas.config": ("SASL is not offered", "Remove it."),
 }
@@ -166,7 +166,7 @@ def _check_name(name: str, text: str) -> None:
     if name.startswith(("sasl.", "ssl.")):
         raise _refused(name, "TLS and SASL are not offered", "Remove it, or use a tunnel.")
     known = [*_PRODUCER, *WITHOUT_EFFECT, *_OURS]
-    raise _refused(name, f"the producer has no such setting{nearest(name, known)}", "See docs/pipeline-sink.md.")
+    raise _refused(name, f"the producer has no such setting{nearest(name, known)}", "See docs/use/spark-write.md.")
 
 
 def _is_idle(name: str) -> bool:
@@ -184,7 +184,7 @@ def _numbers(given: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
             number, other = RANGES[name].parse(text)
         except ValueError as error:
             raise _refused(
-                name, f"{text[:200]!r} is no value it can have: {error}", "See docs/pipeline-sink.md."
+                name, f"{text[:200]!r} is no value it can have: {error}", "See docs/use/spark-write.md."
             ) from None
         numbers[name] = str(number)
         if other:
@@ -281,7 +281,7 @@ def _client(given: Mapping[str, str], client_id: str) -> ClientSettings:
         return client_settings({**shared, "client.id": client_id})
     except SettingRefused as error:
         reason = error.message.removeprefix(f"{error.name}: ").rstrip(".")
-        raise _refused(error.name, reason, error.hint or "See docs/pipeline-sink.md.") from None
+        raise _refused(error.name, reason, error.hint or "See docs/use/spark-write.md.") from None
 
 
 def _refused(name: str, reason: str, hint: str) -> PipelineOptionInvalid:

@@ -183,7 +183,7 @@ def _judge(messages: Sequence[TaskWrote], options: WriteOptions) -> None:
     if doubled:
         _warn(
             f"{doubled} records are there more often than their rows: two attempts of a task wrote at the same time."
-            " Header regency.sink tells which (docs/pipeline-sink.md)."
+            " Header regency.sink tells which (docs/use/spark-write.md)."
         )
 
 

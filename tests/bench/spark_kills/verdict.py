@@ -2,7 +2,7 @@
 
 A row that is there twice is a bug, but for one case: the earlier attempt was still sending, or what it had sent was
 still on its way, when the later one had begun to read back. Nothing but a transaction could fence that
-(docs/pipeline-sink.md); it is counted, and told apart by the brokers' own time of appending.
+(docs/use/spark-write.md); it is counted, and told apart by the brokers' own time of appending.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What docs/operations.md says of the time without ZooKeeper, where commands do not show it."""
+"""What docs/operate/operations.md says of the time without ZooKeeper, where commands do not show it."""
 
 from __future__ import annotations
 

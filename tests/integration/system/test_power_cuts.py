@@ -1,6 +1,6 @@
 """The last replica in sync comes back with less than it had, on real processes: the longest log leads, nothing is lost.
 
-Source: KIP-966; docs/durability.md.
+Source: KIP-966; docs/concepts/durability.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`python -m simulation.docs_tables`: writes the tables of docs/simulation.md from the code, between their markers.
+"""`python -m simulation.docs_tables`: writes the tables of docs/internals/simulation.md from the code.
 
 What code cannot say is how many seeds a defect needs and what shows it. That is measured by `python -m
 simulation.defects NAME… -o json`, handed over by `--defects FILE`, and kept from the table for all others.
@@ -23,7 +23,7 @@ from simulation.faults.plan import DRILLS, Kind, plan
 from simulation.judging.invariants import INVARIANTS
 from simulation.shape import shape_of
 
-DOCS: Final = Path(__file__).resolve().parents[3] / "docs" / "simulation.md"
+DOCS: Final = Path(__file__).resolve().parents[3] / "docs" / "internals" / "simulation.md"
 
 UNMEASURED: Final = "?"
 """What stands in the place of a measurement that nobody has made."""

@@ -41,7 +41,7 @@ def options_of(arguments: Sequence[str] | None) -> Namespace:
     parser.add_argument("--trace", action="store_true", help="run the one seed and print everything that happens")
     parser.add_argument("--seconds", type=float, metavar="T", help="begin no schedule after so many seconds")
     parser.add_argument("--jobs", type=int, metavar="J", help="processes (default: one a core)")
-    parser.add_argument("--defect", metavar="NAME", help="plant a defect (see docs/simulation.md)")
+    parser.add_argument("--defect", metavar="NAME", help="plant a defect (see docs/internals/simulation.md)")
     parser.add_argument(
         UNRECONCILED, action="store_true", help="controllers never reconcile, as with most defects; no memory is lost"
     )

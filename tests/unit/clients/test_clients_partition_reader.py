@@ -282,7 +282,7 @@ def test_what_the_leader_finds_damaged_is_an_error_or_skipped_up_to_the_next_sou
     cluster.add("t", log(1, 1000, each=37))
     cluster.logs["t", 0].damaged = {37, 74}
     with pytest.raises(
-        CorruptRecords, match=r"offset 37 cannot be read: broker 1 finds it damaged on its disk. docs/dam"
+        CorruptRecords, match=r"offset 37 cannot be read: broker 1 finds it damaged on its disk. See docs/operate/dam"
     ):
         read(0, 1000)
     cluster.asked.clear()

@@ -28,7 +28,7 @@ def test_an_alert_says_how_bad_it_is_what_it_means_and_where_to_read_on(alert: s
     assert rule["labels"]["severity"] in {"critical", "warning"}
     notes = rule["annotations"]
     assert set(notes) == {"summary", "description", "runbook_url"}
-    assert notes["runbook_url"] == f"docs/runbook.md#{alert.lower()}"
+    assert notes["runbook_url"] == f"docs/operate/runbook.md#{alert.lower()}"
     assert len(notes["summary"]) <= 120
     assert notes["description"].endswith(".")
 
@@ -50,7 +50,7 @@ def test_an_alert_asks_for_metrics_that_there_are(alert: str) -> None:
 
 
 def test_the_documents_table_of_alerts_is_this_one() -> None:
-    text = (DEPLOY.parents[1] / "docs" / "monitoring.md").read_text()
+    text = (DEPLOY.parents[1] / "docs" / "operate" / "monitoring.md").read_text()
     told = re.findall(r"^\| ((?:Kafka|Regency)\w+) \| (\w+) \| (at once|\d+ min) \| ", text, flags=re.MULTILINE)
     rules = [
         (alert, rule["labels"]["severity"], rule["for"].replace("m", " min") if "for" in rule else "at once")

@@ -1,4 +1,4 @@
-"""The tables of docs/metrics.md, made from the names in the code. Run as a program it writes them anew:
+"""The tables of docs/reference/metrics.md, made from the names in the code. Run as a program it writes them anew:
 
 .venv/bin/python tests/unit/metrics/metrics_tables.py
 """
@@ -14,7 +14,7 @@ from regency.runtime.metrics.table_agent import AGENT_METRICS
 from regency.runtime.metrics.table_common import COMMON_METRICS
 from regency.runtime.metrics.table_controller import CONTROLLER_METRICS
 
-PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "metrics.md"
 TABLES = {"controller": CONTROLLER_METRICS, "agent": AGENT_METRICS, "both": COMMON_METRICS}
 WORDS = {Kind.GAUGE: "gauge", Kind.COUNTER: "counter", Kind.TIMER: "timer"}
 

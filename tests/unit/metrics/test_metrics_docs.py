@@ -1,4 +1,4 @@
-"""The tables of docs/metrics.md are those of the code, and what differs is found."""
+"""The tables of docs/reference/metrics.md are those of the code, and what differs is found."""
 
 from __future__ import annotations
 

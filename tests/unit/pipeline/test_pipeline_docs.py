@@ -7,7 +7,7 @@ from regency.clients import settings
 from regency.pipeline.option_table import READ_OPTIONS, Use
 from regency.pipeline.reading.kafka_settings import FORBIDDEN
 
-PAGE = (Path(__file__).parents[3] / "docs" / "pipeline.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "use" / "spark.md").read_text()
 
 
 def test_the_page_has_every_option_with_its_default_and_where_it_counts() -> None:

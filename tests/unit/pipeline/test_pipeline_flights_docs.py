@@ -1,4 +1,4 @@
-"""The example of docs/pipeline-flights.md that needs neither Spark nor a cluster, as it is printed there."""
+"""The example of docs/use/spark-flights.md that needs neither Spark nor a cluster, as it is printed there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-PAGE = (Path(__file__).parents[3] / "docs" / "pipeline-flights.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "use" / "spark-flights.md").read_text()
 
 
 @pytest.mark.timeout(60)  # a process of its own, which imports pandas

@@ -6,7 +6,7 @@ from pathlib import Path
 from regency.pipeline.sink import settings as sink_settings
 from regency.pipeline.sink.options import _STREAMS_ONLY, WRITE_OPTIONS
 
-PAGE = (Path(__file__).parents[3] / "docs" / "pipeline-sink.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "use" / "spark-write.md").read_text()
 
 
 def test_the_page_has_every_option_and_where_it_counts() -> None:

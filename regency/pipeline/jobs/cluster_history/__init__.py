@@ -1,4 +1,4 @@
-"""The job `cluster-history`: decision records of all hosts into tables and a report (docs/pipeline-cluster-history.md).
+"""The job `cluster-history`: decisions of all hosts as tables and a report (docs/use/spark-cluster-history.md).
 
 Comes in:   files of decision records, and agents that are asked for theirs (`reading`).
 Goes out:   tables and a report (`report`, `page`, `plots`), published at once, or not at all.

@@ -82,7 +82,7 @@ def _main(arguments: Sequence[str] | None, output: Output) -> int:
     parser.add_argument("defects", nargs="*", metavar="NAME", help="only these (default: all)")
     parser.add_argument("--seeds", type=int, default=SEEDS, metavar="N", help=f"seeds to try (default: {SEEDS})")
     parser.add_argument(
-        "--known", action="store_true", help="try the seeds that docs/simulation.md names first: whether all are caught"
+        "--known", action="store_true", help="try the seeds that found them before: whether all are caught"
     )
     parser.add_argument("-o", "--output", choices=("markdown", "json"), default="markdown", help="form of the table")
     options = parser.parse_args(arguments)

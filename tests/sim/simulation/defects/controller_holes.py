@@ -234,4 +234,4 @@ HOLES: Final[tuple[Hole, ...]] = (
     Hole("KIP-343, KIP-455", "Reassignments were cancelled by hand.", "reassigned-too-soon asked-reassignments-stay"),
     Hole("KAFKA-8325", "Producers split batches wrongly.", why_not="It is the client's."),
 )
-"""In the order of docs/controller-tests.md."""
+"""In the order of tests/ledger/controller.txt."""

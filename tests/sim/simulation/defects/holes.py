@@ -1,7 +1,7 @@
 """The known holes of Kafka's controller and brokers, and which defect plants each, or why none can.
 
-docs/controller-tests.md and docs/replication-tests.md have the same ones, with the tests that show them. What is called
-`no ticket` was never reported, or is a limit that was never lifted.
+tests/ledger/controller.txt and tests/ledger/replication.txt have the same ones, with the tests that show them. What
+is called `no ticket` was never reported, or is a limit that was never lifted.
 """
 
 from __future__ import annotations

@@ -168,4 +168,4 @@ HOLES: Final[tuple[Hole, ...]] = (
         why_not="DeleteRecords is not served, and retention drops whole segments: logs begin where batches do.",
     ),
 )
-"""In the order of docs/replication-tests.md."""
+"""In the order of tests/ledger/replication.txt."""

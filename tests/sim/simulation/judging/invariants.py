@@ -1,4 +1,4 @@
-"""The table of invariants: a name that stays, a sentence, and where it comes from. docs/simulation.md renders it."""
+"""The table of invariants: a name that stays, a sentence, and where it comes from."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The last one in sync is back and has lost something: who has the longest log of those that live leads.
 
-Source: KIP-966; docs/durability.md.
+Source: KIP-966; docs/concepts/durability.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Elections of a leader that was not in sync: by the longest log of those that live, asked for without waiting.
 
-Source: UncleanLeaderElectionTest; docs/architecture.md.
+Source: UncleanLeaderElectionTest; docs/internals/architecture.md.
 """
 
 from __future__ import annotations
