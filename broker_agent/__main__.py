@@ -6,24 +6,24 @@ SIGTERM and SIGINT stop it in order, a second one hurries it; SIGUSR1 writes the
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import faulthandler
 import gc
 import logging
-import os
 import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+import click
 
 from regency.broker_agent.agent import run_agent
 from regency.broker_agent.process.loop_meter import LoopMeter, MeteredSelector
-from regency.model.errors import RegencyError
 from regency.runtime import logging as log_format
 from regency.runtime.allocator import keep_large_buffers
+from regency.runtime.daemon_options import HELP_OPTIONS, SettingsOptions, run_daemon, settings_options
 from regency.runtime.descriptors import raise_limit
-from regency.runtime.settings_loader import load_settings
 
 logger = logging.getLogger("regency.broker_agent")
 
@@ -35,14 +35,14 @@ GC_THRESHOLDS = (20_000, 20, 100)
 every waiting request and every partition again and again: a fifth of what a thousand idle consumers cost."""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run an agent until it is told to stop. The exit status: 0 stopped, 1 failed."""
-    parser = argparse.ArgumentParser(prog="python -m regency.broker_agent", description="One broker agent.")
-    parser.add_argument("--config", type=Path, metavar="FILE", help="server.properties")
-    parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="in place of its key")
-    parser.add_argument("--environment", action="store_true", help="take settings from variables KAFKA_* too")
-    parser.add_argument("--probe-file", type=Path, metavar="FILE", help="say there where /readyz is served")
-    options = parser.parse_args(arguments)
+@click.command("python -m regency.broker_agent", context_settings=HELP_OPTIONS)
+@settings_options
+@click.option(
+    "--probe-file", type=click.Path(path_type=Path), metavar="FILE", help="Say there where /readyz is served."
+)
+def agent(probe_file: Path | None, **options: Any) -> int:
+    """Run one broker agent, with its controller, until SIGTERM or SIGINT."""
+    source = SettingsOptions(**options)
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     log_format.configure("agent")
@@ -50,20 +50,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     keep_large_buffers()
     gc.set_threshold(*GC_THRESHOLDS)
     gc.freeze()  # modules and message schemas stay for good
-    try:
-        settings = load_settings(options.config, options.override, os.environ if options.environment else None)
-        log_format.configure(f"agent-{settings.broker_id}", state_changes=settings.regency_state_change_log)
-        raise_limit()
-        inherited = [*(["--config", str(options.config)] if options.config else [])]
-        inherited += ["--environment"] if options.environment else []
-        for override in options.override:
-            inherited += ["--override", override]
-        selector = MeteredSelector()
-        with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
-            return runner.run(run_agent(settings, inherited, LoopMeter(selector), options.probe_file))
-    except RegencyError as error:
-        sys.stderr.write(f"Error: {error}\n")
-        return 1
+    settings = source.load()
+    log_format.configure(f"agent-{settings.broker_id}", state_changes=settings.regency_state_change_log)
+    raise_limit()
+    selector = MeteredSelector()
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
+        return runner.run(run_agent(settings, source.words(), LoopMeter(selector), probe_file))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run an agent. The exit status: 0 stopped, 1 failed, 2 wrong use."""
+    return run_daemon(agent, arguments)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import faulthandler
 import gc
@@ -14,7 +13,9 @@ import socket
 import sys
 import threading
 from collections.abc import Sequence
-from pathlib import Path
+from typing import Any
+
+import click
 
 from regency.controller.admin.controller_service import ControllerService
 from regency.controller.admin.rpcs import admin_service
@@ -32,13 +33,12 @@ from regency.controller.metrics.probes import live_conditions, ready_conditions
 from regency.controller.request_gate import RequestGate
 from regency.history.writer import HistoryWriter
 from regency.model.clock import SystemClock
-from regency.model.errors import RegencyError
 from regency.model.settings import BrokerSettings
+from regency.runtime.daemon_options import HELP_OPTIONS, SettingsOptions, run_daemon, settings_options
 from regency.runtime.descriptors import raise_limit
 from regency.runtime.grpc.servers import GrpcServer
 from regency.runtime.http.probes import daemon_server, serving_host
 from regency.runtime.logging import configure
-from regency.runtime.settings_loader import load_settings
 from regency.runtime.supervise import die_with_parent, start_thread
 from regency.runtime.zookeeper.client import connect
 from regency.runtime.zookeeper.meter import ZkMeter
@@ -180,44 +180,41 @@ def watch_parent(pipe: int, process: ControllerProcess) -> None:
     process.end()
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one candidate until it is told to end. Returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m regency.controller", description=__doc__)
-    parser.add_argument("--config", type=Path, metavar="FILE", help="server.properties")
-    parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="in place of the file's")
-    parser.add_argument("--environment", action="store_true", help="take settings from variables KAFKA_* too")
-    parser.add_argument("--parent-pipe", type=int, metavar="FD", help="end when this pipe is closed")
-    options = parser.parse_args(arguments)
+@click.command("python -m regency.controller", context_settings=HELP_OPTIONS)
+@settings_options
+@click.option("--parent-pipe", type=int, metavar="FD", help="End when this pipe is closed.")
+def candidate(parent_pipe: int | None, **options: Any) -> int:
+    """Run one controller candidate until SIGTERM or SIGINT."""
+    source = SettingsOptions(**options)
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     configure("controller")
-    try:
-        if options.parent_pipe is not None:
-            die_with_parent()
-        settings = load_settings(options.config, options.override, os.environ if options.environment else None)
-        configure(f"controller-{settings.broker_id}", state_changes=settings.regency_state_change_log)
-        raise_limit()
-        sys.setswitchinterval(SWITCH_INTERVAL_S)
-        gc.set_threshold(*GC_THRESHOLDS)
-        process = ControllerProcess(settings)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: process.end())
-        if options.parent_pipe is not None:
-            start_thread(
-                "parent-watch", lambda: watch_parent(options.parent_pipe, process), lambda *_: process.end(), ends=True
-            )
-        port = process.start()
-    except RegencyError as error:
-        sys.stderr.write(f"Error: {error}\n")
-        return 1
+    if parent_pipe is not None:
+        die_with_parent()
+    settings = source.load()
+    configure(f"controller-{settings.broker_id}", state_changes=settings.regency_state_change_log)
+    raise_limit()
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    gc.set_threshold(*GC_THRESHOLDS)
+    process = ControllerProcess(settings)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: process.end())
+    if parent_pipe is not None:
+        start_thread("parent-watch", lambda: watch_parent(parent_pipe, process), lambda *_: process.end(), ends=True)
+    port = process.start()
     sys.stdout.write(json.dumps({"port": port, "http": process.http_port}) + "\n")
     sys.stdout.flush()
-    well = process.wait()
-    last_resort = threading.Timer(END_WAIT_S, os._exit, (0 if well else 1,))
+    status = 0 if process.wait() else 1
+    last_resort = threading.Timer(END_WAIT_S, os._exit, (status,))
     last_resort.daemon = True
     last_resort.start()
     process.close()
-    return 0 if well else 1
+    return status
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one candidate. The exit status: 0 ended, 1 failed, 2 wrong use."""
+    return run_daemon(candidate, arguments)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from regency.cluster.agent import import_path
 from regency.cluster.errors import ClusterStartFailed
 from regency.cluster.processes import ProcessState
 from regency.cluster.zookeeper import EmbeddedZooKeeper
+from regency.runtime.daemon_options import SettingsOptions
 
 _LOOK_EVERY_S = 0.5
 
@@ -98,9 +99,7 @@ def become(
     for pair in overrides:
         if "=" not in pair:
             raise click.BadParameter(f"{pair!r} is not KEY=VALUE.", param_hint="--override")
-    words = [word for pair in overrides for word in ("--override", pair)]
-    words += ["--config", str(config)] if config is not None else []
-    words += ["--environment"] if environment else []
+    words = SettingsOptions(config, overrides, environment).words()
     words += ["--probe-file", str(probe_file)] if probe_file is not None else []
     command = [sys.executable, "-P", "-m", module, *words]
     os.execve(command[0], command, {**os.environ, **import_path()})  # noqa: S606  (no shell is wanted)

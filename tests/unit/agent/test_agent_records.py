@@ -71,14 +71,27 @@ def test_a_log_line_has_utc_time_process_and_place(monkeypatch: pytest.MonkeyPat
     assert time[10] == "T" and time[-5] == "." and time.endswith("Z")
 
 
-def test_settings_that_are_wrong_are_one_message_and_status_1() -> None:
+@pytest.mark.parametrize("daemon", ["regency.broker_agent", "regency.controller"])
+@pytest.mark.parametrize(
+    ("words", "status", "told"),
+    [
+        (["--override", "broker.idd=1"], 1, "did you mean broker.id"),
+        (["--config", "/no/such/file"], 1, "there is no such file"),
+        (["--overide", "broker.id=1"], 2, "--overide"),
+        (["--override"], 2, "requires an argument"),
+        (["server.properties"], 2, "unexpected extra argument"),
+    ],
+)
+def test_what_a_user_gets_wrong_is_one_message_and_a_status(
+    daemon: str, words: list[str], status: int, told: str
+) -> None:
     ended = subprocess.run(
-        [sys.executable, "-m", "regency.broker_agent", "--override", "broker.idd=1"],
+        [sys.executable, "-m", daemon, *words],
         env={**os.environ, "PYTHONPATH": str(Path(regency.__file__).parents[1])},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert ended.returncode == 1
-    assert ended.stderr.startswith("Error: ") and "did you mean broker.id" in ended.stderr
+    assert ended.returncode == status
+    assert "Error: " in ended.stderr and told in ended.stderr
     assert "Traceback" not in ended.stderr and ended.stdout == ""
