@@ -1,4 +1,4 @@
-"""The agent process: threads, sockets, signals and the child around the parts that `assembly` makes and wires.
+"""The agent process: threads, sockets, signals and the child around the parts that `assembly` makes.
 
 Stopping: leadership is moved away, then ports, fetchers, checkpoints, logs, the session, the child.
 """
@@ -18,7 +18,17 @@ from uuid import uuid4
 
 import msgspec
 
-from regency.broker_agent.assembly import Assembly, Ports
+from regency.broker_agent.assembly import (
+    Adapters,
+    DirectoryFailures,
+    Opened,
+    Parts,
+    build,
+    open_logs,
+    opened,
+    read_configs,
+    refuse_without_directory,
+)
 from regency.broker_agent.control import controlled_shutdown
 from regency.broker_agent.control.admin_forwarder import AdminForwarder
 from regency.broker_agent.control.contact import in_contact
@@ -32,14 +42,14 @@ from regency.broker_agent.ports import IsrChange, IsrWritten
 from regency.broker_agent.process.child import ControllerChild
 from regency.broker_agent.process.data_loop import DataLoop, LoopTimer, LoopWorker
 from regency.broker_agent.process.loop_meter import LoopMeter
+from regency.broker_agent.process.patient_worker import PatientWorker
 from regency.broker_agent.process.watchdog import Watchdog
-from regency.broker_agent.registry.isr_store import IsrHistory, IsrWriter
+from regency.broker_agent.registry.isr_store import IsrHistory
 from regency.broker_agent.registry.producer_ids import ProducerIds
-from regency.broker_agent.registry.registration import Registered
+from regency.broker_agent.registry.registration import Registered, ensure_cluster_id, ensure_parents
 from regency.broker_agent.registry.topic_configs import StoredConfigs
 from regency.broker_agent.replication.fetch_sessions import FetchSessionCache
 from regency.broker_agent.replication.fetcher.fetcher_pool import threads
-from regency.broker_agent.replication.replica_manager import ReplicaManager
 from regency.history.writer import HistoryWriter
 from regency.model.clock import SystemClock
 from regency.model.endpoints import format_endpoint
@@ -96,7 +106,7 @@ async def run_agent(
 
 
 class Agent:
-    """One broker agent in this process: the edge of its assembly. Lives on the data loop."""
+    """One broker agent in this process. Lives on the data loop."""
 
     def __init__(
         self, settings: BrokerSettings, child_arguments: Sequence[str], meter: LoopMeter, probe_file: Path | None
@@ -113,12 +123,14 @@ class Agent:
         self._http_port = -1
         self._endpoints: list[Endpoint] = []
         self._registered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._assembly = Assembly(settings, self._ports(), self)
-        self._meter = meter
-        self._sessions = ZkMeter(self._clock)
-        self._metrics = AgentMetrics(self._assembly, self._loop, meter, self._recovery, self._clock)
         self.stop_asked = asyncio.Event()
         self._hurried = asyncio.Event()
+        self._disk_worker = PatientWorker(self._worker, self._later)
+        self._adapters = self._make_adapters()
+        self._parts: Parts | None = None
+        self._meter = meter
+        self._sessions = ZkMeter(self._clock)
+        self._metrics = AgentMetrics(self._loop, meter, self._recovery, self._disk_worker, self._clock)
 
     def ask_to_stop(self) -> None:
         """Stop in order; asked again: without moving leadership away first."""
@@ -139,7 +151,7 @@ class Agent:
         self._meter.start()
         stack.callback(self._meter.stop)
         self._serve_http(stack)
-        await self._assembly.start(stack)
+        parts = await self._start_parts(stack)
         watchdog = Watchdog(lambda: self._meter.looked, LoopMeter.now_ms, self._settings.regency_loop_watchdog_ms)
         watchdog.start()
         stack.callback(watchdog.stop)
@@ -147,8 +159,37 @@ class Agent:
         ports = {endpoint.listener: endpoint.port for endpoint in self._endpoints}
         ports |= {"HTTP": self._http_port, "CONTROLLER_HTTP": self._child.http_port}
         ports = {name: port for name, port in ports.items() if port > 0}
-        ready = say_ready_once_known(self._broker_id, ports, self._assembly.metadata, self._assembly.broker_epoch)
+        ready = say_ready_once_known(self._broker_id, ports, parts.metadata, parts.registration.epoch)
         stack.callback(asyncio.ensure_future(ready).cancel)
+
+    async def _start_parts(self, stack: AsyncExitStack) -> Parts:
+        found, cluster_id = await self._open(stack)
+        parts = self._parts = self._metrics.parts = build(self._settings, self._adapters, found)
+        start_thread("isr-writer", parts.writer.run, end_process, ends=True)
+        stack.callback(parts.writer.stop)
+        stack.callback(self._adapters.timer.close)
+        stack.callback(parts.replicas.shutdown)
+        await self._serve_clients(parts, cluster_id, stack)
+        await self._serve_controllers(parts.service, stack)
+        await self._start_beside(parts, stack)
+        stack.callback(parts.registration.stop)
+        await asyncio.to_thread(parts.registration.start)
+        await self._registered
+        return parts
+
+    async def _open(self, stack: AsyncExitStack) -> tuple[Opened, str]:
+        """The session, the logs and the settings of topics, and the id of the cluster."""
+        session = await self._connect()
+        stack.callback(session.close)
+        await in_contact(ensure_parents, session)
+        cluster_id = await in_contact(ensure_cluster_id, session)
+        failures = DirectoryFailures(self._broker_id, session, self._adapters)
+        logs = await asyncio.to_thread(open_logs, self._settings, self._adapters, cluster_id, failures.failed)
+        stack.callback(logs.close)
+        refuse_without_directory(logs)
+        found = opened(self._settings, self._adapters, session, logs, failures)
+        await in_contact(read_configs, found)
+        return found, cluster_id
 
     async def leave(self) -> None:
         """Have leadership moved away, unless the settings or a second signal say otherwise."""
@@ -158,14 +199,15 @@ class Agent:
         self._metrics.state = BrokerState.STOPPING
 
     async def _hand_over(self) -> None:
-        parts = self._assembly
-        parts.follow_no_more()
+        parts = self._parts
+        assert parts is not None, "it has started"
+        parts.replicas.fetchers.leave()  # a broker that leaves does not fetch itself into ISRs again
         leaving = asyncio.ensure_future(
             controlled_shutdown.leave(
                 self._settings,
                 self._broker_id,
                 parts.metadata,
-                parts.broker_epoch,
+                parts.registration.epoch,
                 controlled_shutdown.GrpcShutdown(parts.metadata),
             )
         )
@@ -174,10 +216,7 @@ class Agent:
         leaving.cancel()
         hurried.cancel()
 
-    # What the assembly asks of this process
-
-    async def connect(self) -> ZkSession:
-        """See Edge."""
+    async def _connect(self) -> ZkSession:
         settings = self._settings
         session = await asyncio.to_thread(
             connect,
@@ -193,27 +232,8 @@ class Agent:
         self._sessions.watch(session)
         return session
 
-    async def in_contact(self, call: Callable[[], T]) -> T:
-        """See Edge."""
-        return await in_contact(call)
-
-    async def blocking(self, call: Callable[[], T]) -> T:
-        """See Edge."""
-        return await asyncio.to_thread(call)
-
-    async def on_loop(self, call: Callable[[], None]) -> None:
-        """See Edge: coroutines run on the data loop already."""
-        call()
-
-    def start_writer(self, writer: IsrWriter) -> None:
-        """See Edge."""
-        start_thread("isr-writer", writer.run, end_process, ends=True)
-
-    async def serve_clients(
-        self, replicas: ReplicaManager, session: ZkSession, cluster_id: str, stack: AsyncExitStack
-    ) -> None:
-        """See Edge."""
-        metadata = self._assembly.metadata
+    async def _serve_clients(self, parts: Parts, cluster_id: str, stack: AsyncExitStack) -> None:
+        session, metadata = parts.session, parts.metadata
         own = self._settings.controller_listener
         admin = AdminForwarder(
             self._broker_id,
@@ -227,7 +247,7 @@ class Agent:
         producer_ids.prefetch()
         listener = KafkaListener(
             self._settings,
-            replicas,
+            parts.replicas,
             FetchSessionCache(self._settings.max_incremental_fetch_session_cache_slots),
             metadata,
             admin,
@@ -248,55 +268,40 @@ class Agent:
                 ) from error
             self._announce(endpoint, port)
 
-    async def serve_controllers(self, service: ControlService, stack: AsyncExitStack) -> None:
-        """See Edge."""
+    async def _serve_controllers(self, service: ControlService, stack: AsyncExitStack) -> None:
         server = GrpcServer([service.handler()], threads=CONTROL_THREADS, name="control")
         endpoint = self._settings.control_plane_listener
         self._announce(endpoint, server.bind(endpoint.host, endpoint.port))
         server.start()
         stack.push_async_callback(asyncio.to_thread, server.stop, GRACE_MS)
 
-    async def start_beside(self, replicas: ReplicaManager, stack: AsyncExitStack) -> None:
-        """See Edge: the controller process and the reporter."""
+    async def _start_beside(self, parts: Parts, stack: AsyncExitStack) -> None:
+        """The controller process and the reporter."""
         self._announce(self._settings.controller_listener, await self._child.start())
         self._supervise("the watch over the controller process", self._child.watch(), stack)
-        parts, reports = self._assembly, GrpcReports()
-        reporter = Reporter(self._broker_id, replicas, parts.metadata, parts.broker_epoch, reports, self._clock)
+        reports, epoch = GrpcReports(), parts.registration.epoch
+        reporter = Reporter(self._broker_id, parts.replicas, parts.metadata, epoch, reports, self._clock)
         self._supervise("the reporter", reports.run(reporter, self._settings.regency_report_interval_ms), stack)
 
-    async def until_registered(self) -> None:
-        """See Edge."""
-        await self._registered
-
-    def registered(self, registered: Registered) -> None:
-        """See Edge."""
-        del registered
+    def _on_registered(self, _registered: Registered) -> None:
         if not self._registered.done():
             self._registered.set_result(None)
 
-    def refused(self, error: BaseException) -> None:
-        """See Edge: the start fails, or the process ends."""
+    def _on_refused(self, error: BaseException) -> None:
+        """The start fails, or the process ends."""
         if not self._registered.done():
             self._registered.set_exception(error)
             return
-        self.end("the registration", error)
+        end_process("the registration", error)
 
-    def asked_to_stop(self) -> None:
-        """See Edge: asked again it does not hurry, as a second signal does."""
-        self.stop_asked.set()
-
-    def end(self, name: str, error: BaseException) -> None:
-        """See Edge. Never returns."""
-        end_process(name, error)
-
-    def _ports(self) -> Ports:
+    def _make_adapters(self) -> Adapters:
         settings = self._settings
-        return Ports(
+        return Adapters(
             clock=self._clock,
             loop=self._loop,
             later=self._later,
             timer=LoopTimer(self._clock, end_process),
-            worker=self._worker,
+            worker=self._disk_worker,
             zookeeper_worker=self._zookeeper_worker,
             transport=threads(self._loop.post),
             disk=OsDisk(reserve=DESCRIPTORS_IN_RESERVE),
@@ -304,6 +309,10 @@ class Agent:
             endpoints=lambda: tuple(self._endpoints),
             open_history=self._open_history,
             recovery_threads=settings.num_recovery_threads_per_data_dir,
+            registered=self._on_registered,
+            refused=self._on_refused,
+            asked_to_stop=self.stop_asked.set,  # asked again it does not hurry, as a second signal does
+            end=end_process,
             progress=self._recovery.tell,
         )
 
@@ -320,7 +329,7 @@ class Agent:
         server = daemon_server(
             [self._metrics, self._sessions],
             live=live_conditions(self._loop),
-            ready=ready_conditions(self._broker_id, self._assembly, self._recovery, self.stop_asked.is_set),
+            ready=ready_conditions(self._broker_id, lambda: self._parts, self._recovery, self.stop_asked.is_set),
             clock=self._clock,
             name="http",
             port_key="regency.http.port",

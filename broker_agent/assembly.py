@@ -1,18 +1,15 @@
-"""What an agent is made of: which parts there are, in which order they are made and started, who is told of what.
+"""What an agent is made of: its parts, and how they know each other.
 
-Passive: threads, clocks, the disk, sockets and the ZooKeeper session come from the `Ports` and the `Edge` it is given.
-An agent process gives real ones, the simulation simulated ones; what is decided here holds for both. An edge whose
-coroutines never wait can be driven without asyncio.
-
-Order of starting: ZooKeeper session and cluster id, log directories (locked and recovered), ports, the controller
-process, and last the registration: who is registered can serve.
+Passive and synchronous: threads, clocks, the disk and the ZooKeeper session come from the `Adapters` that an agent's
+process gives, real ones, and the simulation, simulated ones. Both start the parts in the same order: ZooKeeper session
+and cluster id; log directories, locked and recovered; settings of topics; `build`; then the ISR writer, the listener,
+the control server, the controller process, and last the registration, since a broker that is registered can serve.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Protocol, TypeVar
 from uuid import UUID
@@ -28,14 +25,11 @@ from regency.broker_agent.log.directories.log_loading import NO_DIRECTORY_WORKS
 from regency.broker_agent.log.directories.log_manager import LogManager
 from regency.broker_agent.log.errors import LogDirInvalid
 from regency.broker_agent.ports import IsrChange, IsrWritten, Timer, Worker
-from regency.broker_agent.process.patient_worker import PatientWorker
 from regency.broker_agent.registry.isr_store import IsrWriter
 from regency.broker_agent.registry.registration import (
     Registered,
     Registration,
     SessionFile,
-    ensure_cluster_id,
-    ensure_parents,
 )
 from regency.broker_agent.registry.topic_configs import TopicConfigs
 from regency.broker_agent.replication.fetcher.fetcher_pool import FetcherPool, MakeTransport
@@ -44,7 +38,7 @@ from regency.broker_agent.replication.replica_manager import ReplicaManager
 from regency.model import znodes
 from regency.model.clock import Clock
 from regency.model.facts import Broker, Endpoint
-from regency.model.ids import NO_BROKER_EPOCH, BrokerEpoch, BrokerId
+from regency.model.ids import NO_BROKER_EPOCH, BrokerId
 from regency.model.settings import BrokerSettings
 from regency.model.settings.dynamic import ThrottleRates
 from regency.model.znodes import paths as znode_paths
@@ -83,8 +77,8 @@ class OwnedTimer(Timer, Protocol):
         ...
 
 
-class Ports(msgspec.Struct, frozen=True):
-    """What the parts use of the world outside."""
+class Adapters(msgspec.Struct, frozen=True):
+    """What the parts use of the world outside, and whom they call there. Callbacks come on the data loop."""
 
     clock: Clock
     loop: Loop
@@ -100,284 +94,227 @@ class Ports(msgspec.Struct, frozen=True):
     endpoints: Callable[[], tuple[Endpoint, ...]]
     """Where this agent can be reached, as it registers."""
     open_history: Callable[[], Callable[[IsrChange, IsrWritten], None]]
-    """Opens what is told of every ISR change that is in ZooKeeper, on the ISR writer's thread."""
+    """Opens what records every ISR change that is in ZooKeeper, on the ISR writer's thread."""
     recovery_threads: int
     """Per log directory."""
+    registered: Callable[[Registered], None]
+    """This broker is registered, again or for the first time."""
+    refused: Callable[[BaseException], None]
+    """This broker cannot be registered: its id is taken, or worse."""
+    asked_to_stop: Callable[[], None]
+    """The controller wants this broker to leave: stop in order, leadership first."""
+    end: Callable[[str, BaseException], None]
+    """A part that the agent cannot do without has failed: end the process."""
     progress: Callable[[int, int], None] | None = None
-    """Told how many logs are opened, and of how many, on these threads."""
+    """Called with how many logs are opened, and of how many, on the threads that open them."""
 
 
-class Edge(Protocol):
-    """What only a process can do: wait, start threads, serve, end. What must be undone is put on `stack`."""
+class Opened(msgspec.Struct, frozen=True):
+    """What an agent has before it has parts: a session, logs that are open, settings of topics that are read."""
 
-    async def connect(self) -> ZkSession:
-        """A session with ZooKeeper."""
-        ...
-
-    async def in_contact(self, call: Callable[[], T], /) -> T:
-        """Make a call that blocks and may run twice, off the data loop; again while contact with ZooKeeper is lost."""
-        ...
-
-    async def blocking(self, call: Callable[[], T], /) -> T:
-        """Make a call that blocks, off the data loop."""
-        ...
-
-    async def on_loop(self, call: Callable[[], None], /) -> None:
-        """Make a call on the data loop."""
-        ...
-
-    def start_writer(self, writer: IsrWriter) -> None:
-        """Run the ISR writer on a thread of its own."""
-        ...
-
-    async def serve_clients(
-        self, replicas: ReplicaManager, session: ZkSession, cluster_id: str, stack: AsyncExitStack
-    ) -> None:
-        """Listen to clients and followers."""
-        ...
-
-    async def serve_controllers(self, service: ControlService, stack: AsyncExitStack) -> None:
-        """Listen to controllers."""
-        ...
-
-    async def start_beside(self, replicas: ReplicaManager, stack: AsyncExitStack) -> None:
-        """Start what runs beside the parts: this host's controller process, reports."""
-        ...
-
-    async def until_registered(self) -> None:
-        """Return once `registered` was called, where anybody waits for that. Raises what `refused` was told."""
-        ...
-
-    def registered(self, registered: Registered) -> None:
-        """This broker is registered, again or for the first time."""
-        ...
-
-    def refused(self, error: BaseException) -> None:
-        """This broker cannot be registered: its id is taken, or worse."""
-        ...
-
-    def asked_to_stop(self) -> None:
-        """The controller wants this broker to leave: stop in order, leadership first."""
-        ...
-
-    def end(self, name: str, error: BaseException) -> None:
-        """A part that the agent cannot do without has failed: end the process."""
-        ...
+    session: ZkSession
+    logs: LogManager
+    configs: TopicConfigs
+    failures: DirectoryFailures
 
 
-class Assembly:
-    """The parts of one agent. Those that are made by `start` are None until then. Lives on the data loop."""
+class Parts(msgspec.Struct, frozen=True):
+    """The parts of an agent, see `build`."""
 
-    def __init__(self, settings: BrokerSettings, ports: Ports, edge: Edge) -> None:
-        self.metadata = MetadataCache()
-        self.session: ZkSession | None = None
+    session: ZkSession
+    logs: LogManager
+    metadata: MetadataCache
+    registration: Registration
+    writer: IsrWriter
+    replicas: ReplicaManager
+    service: ControlService
+
+
+class DirectoryFailures:
+    """What is done about a log directory that fails, from the first moment on. Data loop only."""
+
+    def __init__(self, broker_id: BrokerId, session: ZkSession, adapters: Adapters) -> None:
+        self._broker_id = broker_id
+        self._session = session
+        self._adapters = adapters
         self.logs: LogManager | None = None
         self.replicas: ReplicaManager | None = None
-        self.service: ControlService | None = None
-        self._settings = settings
-        self._broker_id = settings.broker_id
-        self._ports = ports
-        self._edge = edge
-        self._registration: Registration | None = None
-        self.disk_worker = PatientWorker(ports.worker, ports.later)
+        """Both are set once they are there; what fails before is seen by who opens the logs."""
 
-    def broker_epoch(self) -> BrokerEpoch:
-        """Newest registered epoch of this broker; -1 before the first."""
-        return self._registration.epoch() if self._registration is not None else NO_BROKER_EPOCH
-
-    @property
-    def is_registered(self) -> bool:
-        """Whether this broker is registered in ZooKeeper now, as far as is known. Any thread."""
-        return self._registration is not None and self._registration.owner_generation() is not None
-
-    async def start(self, stack: AsyncExitStack) -> None:
-        """Make and start every part in order; closing `stack` stops them in the opposite one. Raises RegencyError."""
-        edge = self._edge
-        self.session = session = await edge.connect()
-        stack.callback(session.close)
-        await edge.in_contact(lambda: ensure_parents(session))
-        cluster_id = await edge.in_contact(lambda: ensure_cluster_id(session))
-        self.logs = logs = await edge.blocking(lambda: self._open_logs(cluster_id))
-        stack.push_async_callback(edge.on_loop, logs.close)
-        _refuse_without_directory(logs)
-        configs = self._make_configs(session, logs)
-        await edge.in_contact(lambda: _read_configs(configs, logs))
-        self._registration = registration = self._make_registration(session, logs)
-        writer = self._make_writer(session, registration)
-        edge.start_writer(writer)
-        stack.callback(writer.stop)
-        self.replicas = replicas = self._make_replicas(session, logs, writer, configs)
-        stack.callback(self._ports.timer.close)
-        stack.push_async_callback(edge.on_loop, replicas.shutdown)
-        await edge.serve_clients(replicas, session, cluster_id, stack)
-        self.service = service = self._make_service(session, logs, replicas, configs)
-        await edge.serve_controllers(service, stack)
-        await edge.start_beside(replicas, stack)
-        stack.callback(registration.stop)
-        await edge.blocking(registration.start)
-        await edge.until_registered()
-
-    def follow_no_more(self) -> None:
-        """Before leadership is moved away: a broker that leaves does not fetch itself into ISRs again."""
-        if self.replicas is not None:
-            self.replicas.fetchers.leave()
-
-    def _open_logs(self, cluster_id: str) -> LogManager:
-        ports = self._ports
-        return LogManager.open(
-            [Path(directory) for directory in self._settings.log_dirs],
-            self._settings.log_config(),
-            broker_id=self._broker_id,
-            cluster_id=cluster_id,
-            clock=ports.clock,
-            worker=self.disk_worker,
-            recovery_threads=ports.recovery_threads,
-            on_dir_failure=lambda path, why: ports.loop.post(lambda: self._dir_failed(path, why)),
-            disk=ports.disk,
-            new_uuid=ports.new_uuid,
-            progress=ports.progress,
-            producer_expiration_ms=self._settings.producer_id_expiration_ms,
-        )
-
-    def _make_configs(self, session: ZkSession, logs: LogManager) -> TopicConfigs:
-        return TopicConfigs(
-            self._broker_id,
-            self._settings.log_config(),
-            session,
-            self._ports.zookeeper_worker,
-            self._ports.loop.post,
-            self._ports.later,
-            logs.set_configs,
-            logs.topics,
-            ThrottleRates(
-                self._settings.leader_replication_throttled_rate,
-                self._settings.follower_replication_throttled_rate,
-                self._settings.replica_alter_log_dirs_io_max_bytes_per_second,
-            ),
-        )
-
-    def _make_registration(self, session: ZkSession, logs: LogManager) -> Registration:
-        settings, ports = self._settings, self._ports
-        return Registration(
-            session,
-            lambda: Broker(self._broker_id, NO_BROKER_EPOCH, ports.endpoints(), settings.broker_rack),
-            SessionFile(Path(settings.log_dirs[0]), ports.disk),
-            logs.continuity,
-            ports.clock,
-            ports.zookeeper_worker,
-            ports.loop.post,
-            ports.later,
-            self._edge.registered,
-            self._edge.refused,
-        )
-
-    def _make_writer(self, session: ZkSession, registration: Registration) -> IsrWriter:
-        return IsrWriter(
-            self._broker_id,
-            session,
-            self._ports.clock,
-            self._ports.loop.post,
-            registration.owner_generation,
-            self._ports.open_history(),
-            self.metadata.broker_epoch,
-            self._settings.regency_isr_notification_quiet_ms,
-            self._settings.regency_isr_notification_max_delay_ms,
-        )
-
-    def _make_replicas(
-        self, session: ZkSession, logs: LogManager, writer: IsrWriter, configs: TopicConfigs
-    ) -> ReplicaManager:
-        ports = self._ports
-
-        def ask(broker: BrokerId, answered: Answered) -> None:
-            ports.zookeeper_worker.submit(lambda: registered_epoch(session, broker), answered)
-
-        throttles = Throttles(self._settings, configs.rates, configs.of)
-        replicas = ReplicaManager(
-            self._broker_id,
-            self._settings,
-            logs,
-            ports.clock,
-            ports.timer,
-            writer,
-            FollowerEpochs(self.metadata, ask, ports.clock),
-            FetcherPool(
-                self._settings, ports.clock, self.broker_epoch, ports.transport, logs.settle, throttles.follower
-            ),
-            configs.of,
-            throttles,
-        )
-        configs.on_throttles = replicas.on_throttles_changed
-        ports.timer.bind(replicas.run_due)
-        self.metadata.subscribe(lambda _: replicas.on_metadata_changed())
-        return replicas
-
-    def _make_service(
-        self,
-        session: ZkSession,
-        logs: LogManager,
-        replicas: ReplicaManager,
-        configs: TopicConfigs,
-    ) -> ControlService:
-        loop = self._ports.loop
-
-        def remind() -> None:
-            loop.post(lambda: self._ports.later(TELL_AGAIN_MS, look_again))
-
-        def look_again() -> None:
-            self._ports.zookeeper_worker.submit(service.look_for_strays, looked)
-
-        def looked(outcome: object) -> None:
-            if isinstance(outcome, BaseException):
-                logger.warning("stray logs could not be looked for: %s", outcome)
-                remind()
-
-        strays = Strays(loop, self._broker_id, session, logs, replicas, remind)
-        service = ControlService(
-            loop,
-            replicas,
-            logs,
-            self.metadata,
-            configs,
-            strays,
-            self.broker_epoch,
-            lambda: read_office(session, self._broker_id),
-            shut_down=self._edge.asked_to_stop,
-        )
-        return service
-
-    def _dir_failed(self, path: Path, why: str) -> None:
+    def failed(self, path: Path, why: str) -> None:
+        """Serve its replicas no more, and notify the controller; where it was the last directory, end."""
         logger.error("log directory %s failed: %s", path, why)
-        replicas, logs, session = self.replicas, self.logs, self.session
-        if replicas is not None:
-            replicas.handle_dir_failure(path, why)
-        if logs is not None and not any(each.is_working for each in logs.directories):
-            self._edge.end("the last log directory", OSError(f"{path}: {why}"))
+        if self.replicas is not None:
+            self.replicas.handle_dir_failure(path, why)
+        if self.logs is not None and not any(each.is_working for each in self.logs.directories):
+            self._adapters.end("the last log directory", OSError(f"{path}: {why}"))
             return
-        if replicas is None or session is None:
-            return  # the controller is told when it names what is lost
+        if self.replicas is not None:  # else the controller learns of it when it names what is lost
+            self._notify()
+
+    def _notify(self) -> None:
         notification = Create(
             znode_paths.log_dir_event_prefix(), znodes.encode_log_dir_event(self._broker_id), sequential=True
         )
 
-        def told(outcome: object) -> None:
+        def done(outcome: object) -> None:
             if isinstance(outcome, ZkError):
-                self._ports.later(TELL_AGAIN_MS, tell)
+                self._adapters.later(TELL_AGAIN_MS, self._notify)
 
-        def tell() -> None:
-            self._ports.zookeeper_worker.submit(lambda: session.multi([notification]), told)
-
-        tell()
+        self._adapters.zookeeper_worker.submit(lambda: self._session.multi([notification]), done)
 
 
-def _read_configs(configs: TopicConfigs, logs: LogManager) -> None:
+def open_logs(
+    settings: BrokerSettings, adapters: Adapters, cluster_id: str, on_failure: Callable[[Path, str], None]
+) -> LogManager:
+    """Lock, load and recover the log directories; blocks. Raises LogDirInvalid where one must not be used."""
+    return LogManager.open(
+        [Path(directory) for directory in settings.log_dirs],
+        settings.log_config(),
+        broker_id=settings.broker_id,
+        cluster_id=cluster_id,
+        clock=adapters.clock,
+        worker=adapters.worker,
+        recovery_threads=adapters.recovery_threads,
+        on_dir_failure=lambda path, why: adapters.loop.post(lambda: on_failure(path, why)),
+        disk=adapters.disk,
+        new_uuid=adapters.new_uuid,
+        progress=adapters.progress,
+        producer_expiration_ms=settings.producer_id_expiration_ms,
+    )
+
+
+def opened(
+    settings: BrokerSettings, adapters: Adapters, session: ZkSession, logs: LogManager, failures: DirectoryFailures
+) -> Opened:
+    """With the settings of topics and the throttles of this broker, which are still to be read."""
+    configs = TopicConfigs(
+        settings.broker_id,
+        settings.log_config(),
+        session,
+        adapters.zookeeper_worker,
+        adapters.loop.post,
+        adapters.later,
+        logs.set_configs,
+        logs.topics,
+        ThrottleRates(
+            settings.leader_replication_throttled_rate,
+            settings.follower_replication_throttled_rate,
+            settings.replica_alter_log_dirs_io_max_bytes_per_second,
+        ),
+    )
+    failures.logs = logs
+    return Opened(session, logs, configs, failures)
+
+
+def read_configs(found: Opened) -> None:
+    """Read the settings of all topics that have logs here; blocks, and may run twice. Raises ZkError."""
+    configs, logs = found.configs, found.logs
     configs.watch()
     topics = sorted({partition.topic for partition in logs.all()})
     configs.load(topics)
     logs.set_configs({topic: configs.of(topic) for topic in topics})
 
 
-def _refuse_without_directory(logs: LogManager) -> None:
+def build(settings: BrokerSettings, adapters: Adapters, found: Opened) -> Parts:
+    """Make the parts and have them know each other. Nothing runs yet."""
+    metadata = MetadataCache()
+    registration = Registration(
+        found.session,
+        lambda: Broker(settings.broker_id, NO_BROKER_EPOCH, adapters.endpoints(), settings.broker_rack),
+        SessionFile(Path(settings.log_dirs[0]), adapters.disk),
+        found.logs.continuity,
+        adapters.clock,
+        adapters.zookeeper_worker,
+        adapters.loop.post,
+        adapters.later,
+        adapters.registered,
+        adapters.refused,
+    )
+    writer = IsrWriter(
+        settings.broker_id,
+        found.session,
+        adapters.clock,
+        adapters.loop.post,
+        registration.owner_generation,
+        adapters.open_history(),
+        metadata.broker_epoch,
+        settings.regency_isr_notification_quiet_ms,
+        settings.regency_isr_notification_max_delay_ms,
+    )
+    replicas = _replica_manager(settings, adapters, found, metadata, registration, writer)
+    found.failures.replicas = replicas
+    found.configs.on_throttles = replicas.on_throttles_changed
+    adapters.timer.bind(replicas.run_due)
+    metadata.subscribe(lambda _: replicas.on_metadata_changed())
+    service = _control_service(settings, adapters, found, metadata, registration, replicas)
+    return Parts(found.session, found.logs, metadata, registration, writer, replicas, service)
+
+
+def _replica_manager(
+    settings: BrokerSettings,
+    adapters: Adapters,
+    found: Opened,
+    metadata: MetadataCache,
+    registration: Registration,
+    writer: IsrWriter,
+) -> ReplicaManager:
+    configs, logs = found.configs, found.logs
+
+    def ask(broker: BrokerId, answered: Answered) -> None:
+        adapters.zookeeper_worker.submit(lambda: registered_epoch(found.session, broker), answered)
+
+    throttles = Throttles(settings, configs.rates, configs.of)
+    return ReplicaManager(
+        settings.broker_id,
+        settings,
+        logs,
+        adapters.clock,
+        adapters.timer,
+        writer,
+        FollowerEpochs(metadata, ask, adapters.clock),
+        FetcherPool(settings, adapters.clock, registration.epoch, adapters.transport, logs.settle, throttles.follower),
+        configs.of,
+        throttles,
+    )
+
+
+def _control_service(
+    settings: BrokerSettings,
+    adapters: Adapters,
+    found: Opened,
+    metadata: MetadataCache,
+    registration: Registration,
+    replicas: ReplicaManager,
+) -> ControlService:
+    broker, session, loop = settings.broker_id, found.session, adapters.loop
+
+    def remind() -> None:
+        loop.post(lambda: adapters.later(TELL_AGAIN_MS, look_again))
+
+    def look_again() -> None:
+        adapters.zookeeper_worker.submit(service.look_for_strays, looked)
+
+    def looked(outcome: object) -> None:
+        if isinstance(outcome, BaseException):
+            logger.warning("stray logs could not be looked for: %s", outcome)
+            remind()
+
+    service = ControlService(
+        loop,
+        replicas,
+        found.logs,
+        metadata,
+        found.configs,
+        Strays(loop, broker, session, found.logs, replicas, remind),
+        registration.epoch,
+        lambda: read_office(session, broker),
+        shut_down=adapters.asked_to_stop,
+    )
+    return service
+
+
+def refuse_without_directory(logs: LogManager) -> None:
     """Raise LogDirInvalid where the last directory failed while what was found in it was written down."""
     if not any(each.is_working for each in logs.directories):
         first = logs.directories[0].directory

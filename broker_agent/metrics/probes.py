@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from regency.broker_agent.assembly import Assembly
+from regency.broker_agent.assembly import Parts
 from regency.broker_agent.metrics.readiness import is_known
 from regency.broker_agent.process.data_loop import DataLoop, LoopClosed
 from regency.model.ids import BrokerId
@@ -48,20 +48,23 @@ def live_conditions(loop: DataLoop) -> list[Condition]:
 
 
 def ready_conditions(
-    broker: BrokerId, assembly: Assembly, recovery: Recovery, stopping: Callable[[], bool]
+    broker: BrokerId, parts: Callable[[], Parts | None], recovery: Recovery, stopping: Callable[[], bool]
 ) -> list[Condition]:
     """What must hold before clients are sent to this agent."""
 
     def recovered() -> str:
-        if assembly.logs is not None:
+        if parts() is not None:
             return ""
         return f"{recovery.opened} of {recovery.count} logs are open" if recovery.count else "no log is open yet"
 
     def registered() -> str:
-        return "" if assembly.is_registered else "this broker is not registered in ZooKeeper"
+        made = parts()
+        is_registered = made is not None and made.registration.owner_generation() is not None
+        return "" if is_registered else "this broker is not registered in ZooKeeper"
 
     def known() -> str:
-        if is_known(assembly.metadata.current, broker, assembly.broker_epoch()):
+        made = parts()
+        if made is not None and is_known(made.metadata.current, broker, made.registration.epoch()):
             return ""
         return "no controller has told yet that it counts on this broker"
 

@@ -7,7 +7,7 @@ from enum import IntEnum
 from pathlib import Path
 from time import perf_counter_ns
 
-from regency.broker_agent.assembly import Assembly
+from regency.broker_agent.assembly import Parts
 from regency.broker_agent.listener.stats import ListenerStats
 from regency.broker_agent.log.directories.log_manager import LogManager
 from regency.broker_agent.metrics import listener_families, replica_families
@@ -15,8 +15,10 @@ from regency.broker_agent.metrics.probes import Recovery
 from regency.broker_agent.metrics.replica_rows import look
 from regency.broker_agent.process.data_loop import DataLoop
 from regency.broker_agent.process.loop_meter import LoopMeter
+from regency.broker_agent.process.patient_worker import PatientWorker
 from regency.broker_agent.replication.replica_manager import ReplicaManager
 from regency.model.clock import Clock
+from regency.model.ids import NO_BROKER_EPOCH
 from regency.runtime.metrics import table_agent as names
 from regency.runtime.metrics.families import Family, Labels, Wanted, timers, value, values
 from regency.runtime.metrics.names import QUANTILES
@@ -37,11 +39,14 @@ class BrokerState(IntEnum):
 class AgentMetrics:
     """Everything about one agent. `collect` is called on the thread that serves a scrape."""
 
-    def __init__(self, assembly: Assembly, loop: DataLoop, meter: LoopMeter, recovery: Recovery, clock: Clock) -> None:
+    def __init__(
+        self, loop: DataLoop, meter: LoopMeter, recovery: Recovery, disk_worker: PatientWorker, clock: Clock
+    ) -> None:
         self.state = BrokerState.STARTING
+        self.parts: Parts | None = None
         self.listener: ListenerStats | None = None
-        """Set once there is a listener."""
-        self._assembly = assembly
+        """Both are set once they are there."""
+        self._disk_worker = disk_worker
         self._loop = loop
         self._meter = meter
         self._recovery = recovery
@@ -51,8 +56,8 @@ class AgentMetrics:
     def collect(self, wanted: Wanted) -> Iterable[Family]:
         """Everything that there is at this moment."""
         yield from self._process()
-        parts = self._assembly
-        if parts.replicas is not None and parts.logs is not None:
+        parts = self.parts
+        if parts is not None:
             yield from self._replicas(parts.replicas, parts.logs, wanted)
         if self.listener is not None:
             yield from listener_families.traffic(self.listener, wanted)
@@ -62,21 +67,21 @@ class AgentMetrics:
             yield value(names.UNSENT, self.listener.unsent_bytes)
             yield value(names.HELD_BACK, self.listener.fetches_held_back)
             yield listener_families.closed(self.listener)
-            by_control = parts.service.fenced if parts.service is not None else {}
+            by_control = parts.service.fenced if parts is not None else {}
             yield listener_families.fenced(self.listener, by_control)
 
     def _process(self) -> Iterable[Family]:
-        state, parts = self.state, self._assembly
-        if state is BrokerState.STARTING and parts.logs is None and self._recovery.count:
+        state, parts = self.state, self.parts
+        if state is BrokerState.STARTING and parts is None and self._recovery.count:
             state = BrokerState.RECOVERING
-        ruling = parts.metadata.ruling
+        ruling = None if parts is None else parts.metadata.ruling
         yield value(names.BROKER_STATE, state)
         yield value(names.NETWORK_IDLE, self._meter.idle_share)
         yield value(names.HANDLERS_IDLE, self._meter.idle_share)
         yield from timers(names.LOOP_LAG, {(): self._meter.lag}, LoopMeter.now_ms())
         yield values(names.LOOP_STEP, _steps(self._meter))
         yield value(names.CONTROLLER_EPOCH, 0 if ruling is None else ruling.epoch)
-        yield value(names.BROKER_EPOCH, parts.broker_epoch())
+        yield value(names.BROKER_EPOCH, NO_BROKER_EPOCH if parts is None else parts.registration.epoch())
         yield value(names.LOGS_OPENED, self._recovery.opened)
         yield value(names.LOGS_FOUND, self._recovery.count)
         yield from _disk()
@@ -85,7 +90,7 @@ class AgentMetrics:
         now_ms = self._clock.monotonic_ms()
         yield from timers(names.FLUSHES, {(): logs.flushes}, now_ms)
         put_off = sum(logs_of.directory.shortages for logs_of in logs.directories)
-        yield value(names.SHORTAGES, put_off + self._assembly.disk_worker.retries)
+        yield value(names.SHORTAGES, put_off + self._disk_worker.retries)
         began = perf_counter_ns()
         found = look(self._loop, replicas, logs, now_ms)
         yield value(names.SCRAPE_WAIT, (perf_counter_ns() - began) / 1e9)

@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from regency.broker_agent.assembly import Assembly
+from regency.broker_agent.assembly import Parts
 from regency.broker_agent.control.metadata import BrokerNode
 from regency.broker_agent.control.metadata_cache import MetadataCache, MetadataChange, MetadataUpdate
 from regency.broker_agent.metrics.probes import Recovery, live_conditions, ready_conditions
@@ -25,9 +25,10 @@ class Agent:
         self.recovery = Recovery()
         self.stopping = False
         self.metadata = MetadataCache()
-        self.parts = SimpleNamespace(
-            logs=object(), is_registered=True, metadata=self.metadata, broker_epoch=lambda: BrokerEpoch(7)
-        )
+        self.generation: int | None = 1
+        registration = SimpleNamespace(owner_generation=lambda: self.generation, epoch=lambda: BrokerEpoch(7))
+        self.parts = cast(Parts, SimpleNamespace(metadata=self.metadata, registration=registration))
+        self.has_parts = True
 
     def hear_of(self, epoch: int) -> None:
         brokers = [BrokerNode(ME, BrokerEpoch(epoch), ())]
@@ -35,7 +36,9 @@ class Agent:
         self.metadata.apply(update)
 
     def missing(self) -> dict[str, str]:
-        conditions = ready_conditions(ME, cast(Assembly, self.parts), self.recovery, lambda: self.stopping)
+        conditions = ready_conditions(
+            ME, lambda: self.parts if self.has_parts else None, self.recovery, lambda: self.stopping
+        )
         return {each.name: each.missing() for each in conditions}
 
 
@@ -51,18 +54,19 @@ def test_an_agent_that_has_all_is_ready(agent: Agent) -> None:
 
 
 def test_it_is_not_ready_before_every_log_is_recovered_and_says_how_far_it_is(agent: Agent) -> None:
-    agent.parts.logs = None
-    assert agent.missing() == {**FINE, "recovered": "no log is open yet"}
+    agent.has_parts = False
+    assert agent.missing()["registered"] and agent.missing()["metadata"]
+    assert agent.missing()["recovered"] == "no log is open yet"
     agent.recovery.tell(17, 40)
-    assert agent.missing() == {**FINE, "recovered": "17 of 40 logs are open"}
+    assert agent.missing()["recovered"] == "17 of 40 logs are open"
     agent.recovery.tell(40, 40)
-    assert agent.missing() == {**FINE, "recovered": "40 of 40 logs are open"}, "they are not in use yet"
-    agent.parts.logs = object()
+    assert agent.missing()["recovered"] == "40 of 40 logs are open", "they are not in use yet"
+    agent.has_parts = True
     assert agent.missing() == FINE
 
 
 def test_it_is_not_ready_without_its_registration(agent: Agent) -> None:
-    agent.parts.is_registered = False
+    agent.generation = None
     assert agent.missing() == {**FINE, "registered": "this broker is not registered in ZooKeeper"}
 
 

@@ -1,29 +1,39 @@
-"""An agent process: the parts that `regency.broker_agent.assembly` makes and wires, over simulated ports."""
+"""An agent process: the parts that `regency.broker_agent.assembly` makes, over simulated adapters."""
 
 from __future__ import annotations
 
 import errno
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import ExitStack
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from regency.broker_agent.assembly import Assembly, Ports
+from regency.broker_agent.assembly import (
+    Adapters,
+    DirectoryFailures,
+    Opened,
+    Parts,
+    build,
+    open_logs,
+    opened,
+    read_configs,
+    refuse_without_directory,
+)
 from regency.broker_agent.control import controlled_shutdown
 from regency.broker_agent.control.metadata import MetadataSnapshot
 from regency.broker_agent.control.metadata_cache import MetadataCache
 from regency.broker_agent.control.reporter import TIMEOUT_MS, Reporter
 from regency.broker_agent.control.service import ControlService
 from regency.broker_agent.log.directories.log_manager import LogManager
+from regency.broker_agent.process.patient_worker import PatientWorker
 from regency.broker_agent.process.watchdog import Watchdog
-from regency.broker_agent.registry.isr_store import IsrWriter
 from regency.broker_agent.registry.producer_ids import ProducerIdsUnavailable, take_block
-from regency.broker_agent.registry.registration import Registered
+from regency.broker_agent.registry.registration import Registered, ensure_cluster_id, ensure_parents
 from regency.broker_agent.replication.fetch_sessions import FetchSessionCache
 from regency.broker_agent.replication.replica_manager import ReplicaManager
 from regency.broker_agent.steps import at_once
 from regency.kafka.fetching.values import CONSUMER, FetchedPartition, FetchParams, FetchPartition
-from regency.model.ids import BrokerEpoch, LeaderEpoch, TopicPartition
+from regency.model.ids import NO_BROKER_EPOCH, BrokerEpoch, LeaderEpoch, TopicPartition
 from regency.model.settings import BrokerSettings
 from regency.protos import control_pb2 as pb
 from regency.protos import controller_pb2
@@ -99,7 +109,7 @@ class SimReports:
 
 
 class SimAgent:
-    """One agent process: the edge of its assembly. `start` is its first actor; `disk` is what one before it left."""
+    """One agent process. `start` is its first actor; `disk` is what one before it left."""
 
     def __init__(
         self,
@@ -133,8 +143,13 @@ class SimAgent:
         self._host = host_of(settings.broker_id)
         self._loop = SimLoop(scheduler, process)
         self._zookeeper_worker = SimWorker(scheduler, process, self._loop, "zookeeper")
-        self._assembly = Assembly(settings, self._ports(disk), self)
-        self._stack = AsyncExitStack()
+        self._adapters = self._make_adapters(disk)
+        self._session: ZkSession | None = None
+        self._logs: LogManager | None = None
+        self._parts: Parts | None = None
+        self._service: ControlService | None = None
+        self._unheard = MetadataCache()
+        self._stack = ExitStack()
         self._producer_ids: list[int] = []
         self._stop_asked = False
 
@@ -145,35 +160,45 @@ class SimAgent:
     @property
     def metadata(self) -> MetadataCache:
         """What it knows of the cluster."""
-        return self._assembly.metadata
+        return self._unheard if self._parts is None else self._parts.metadata
 
     @property
     def session(self) -> ZkSession | None:
         """Its ZooKeeper session, from its start on."""
-        return self._assembly.session
+        return self._session
 
     @property
     def logs(self) -> LogManager | None:
         """Its logs, once they are open."""
-        return self._assembly.logs
+        return self._logs
 
     @property
     def replicas(self) -> ReplicaManager | None:
         """What it serves, from its start on."""
-        return self._assembly.replicas
+        return None if self._parts is None else self._parts.replicas
 
     @property
     def service(self) -> ControlService | None:
         """What controllers speak to, once they can."""
-        return self._assembly.service
+        return self._service
 
     def broker_epoch(self) -> BrokerEpoch:
         """Newest registered epoch; -1 before the first."""
-        return self._assembly.broker_epoch()
+        return NO_BROKER_EPOCH if self._parts is None else self._parts.registration.epoch()
 
     def start(self) -> None:
         """Start every part in order; the registration is last. Runs in an actor."""
-        driven(self._assembly.start(self._stack))
+        parts = self._parts = build(self.settings, self._adapters, self._open())
+        self._scheduler.spawn(self.process, "isr-writer", parts.writer.run)
+        self._stack.callback(parts.writer.stop)
+        self._stack.callback(self._adapters.timer.close)
+        self._stack.callback(self._loop.call, parts.replicas.shutdown, timeout_ms=LOOP_TIMEOUT_MS)
+        self._serve_clients(parts)
+        self._service = parts.service
+        self._listen(CONTROL, self._serve_control)
+        self._start_reporter(parts)
+        self._stack.callback(parts.registration.stop)
+        parts.registration.start()
         limit_ms = self.settings.regency_loop_watchdog_ms
         watchdog = Watchdog(lambda: self._loop.shown, self.process.clock.monotonic_ms, limit_ms, self._hangs)
         watchdog.start()
@@ -182,7 +207,8 @@ class SimAgent:
 
     def leave(self) -> None:
         """Have leadership moved away. Runs in an actor."""
-        self._assembly.follow_no_more()
+        if self._parts is not None:
+            self._parts.replicas.fetchers.leave()
         port = SimShutdown(self._scheduler, self._network, self.process, self._host, self.metadata)
         ruled = self.metadata.ruling is not None
         leave = controlled_shutdown.leave(self.settings, self.broker_id, self.metadata, self.broker_epoch, port)
@@ -200,61 +226,48 @@ class SimAgent:
 
     def stop(self) -> None:
         """The rest of a stop in order: ports, fetchers, checkpoints, logs, the session. Runs in an actor."""
-        driven(self._stack.aclose())
+        self._stack.close()
 
-    # What the assembly asks of its process
+    def _open(self) -> Opened:
+        session = self._session = self._open_session(self.process)
+        self._stack.callback(session.close)
+        self._in_contact(lambda: ensure_parents(session))
+        cluster_id = self._in_contact(lambda: ensure_cluster_id(session))
+        failures = DirectoryFailures(self.broker_id, session, self._adapters)
+        logs = self._logs = open_logs(self.settings, self._adapters, cluster_id, failures.failed)
+        self._stack.callback(self._loop.call, logs.close, timeout_ms=LOOP_TIMEOUT_MS)
+        refuse_without_directory(logs)
+        found = opened(self.settings, self._adapters, session, logs, failures)
+        self._in_contact(lambda: read_configs(found))
+        return found
 
-    async def connect(self) -> ZkSession:
-        """See Edge."""
-        return self._open_session(self.process)
-
-    async def in_contact(self, call: Callable[[], T]) -> T:
-        """See Edge."""
+    def _in_contact(self, call: Callable[[], T]) -> T:
         while True:
             try:
                 return call()
             except (ZkConnectionLost, ZkSessionLost):
                 self._scheduler.sleep_us(CONTACT_AGAIN_US)
 
-    async def blocking(self, call: Callable[[], T]) -> T:
-        """See Edge: an actor may wait."""
-        return call()
-
-    async def on_loop(self, call: Callable[[], None]) -> None:
-        """See Edge."""
-        self._loop.call(call, timeout_ms=LOOP_TIMEOUT_MS)
-
-    def start_writer(self, writer: IsrWriter) -> None:
-        """See Edge."""
-        self._scheduler.spawn(self.process, "isr-writer", writer.run)
-
-    async def serve_clients(
-        self, replicas: ReplicaManager, session: ZkSession, cluster_id: str, stack: AsyncExitStack
-    ) -> None:
-        """See Edge."""
+    def _serve_clients(self, parts: Parts) -> None:
         sessions = FetchSessionCache(
             self.settings.max_incremental_fetch_session_cache_slots,
             new_id=lambda: self._scheduler.random.randrange(1, 2**31 - 1),
         )
-        server = FetchServer(replicas, sessions, self.metadata, self.process.clock.monotonic_ms)
+        server = FetchServer(parts.replicas, sessions, parts.metadata, self.process.clock.monotonic_ms)
 
         def serve(request: Any, respond: Respond) -> Callable[[], None] | None:
-            return self._serve_kafka(replicas, server, session, request, respond)
+            return self._serve_kafka(parts.replicas, server, parts.session, request, respond)
 
-        self._listen(KAFKA, serve, stack, of_loop=True)
+        self._listen(KAFKA, serve, of_loop=True)
 
-    async def serve_controllers(self, service: ControlService, stack: AsyncExitStack) -> None:
-        """See Edge."""
-        self._listen(CONTROL, self._serve_control, stack)
-
-    async def start_beside(self, replicas: ReplicaManager, stack: AsyncExitStack) -> None:
-        """See Edge: reports; the host has its controller process from `World`."""
-        metadata, epoch = self.metadata, self._assembly.broker_epoch
+    def _start_reporter(self, parts: Parts) -> None:
+        """The host has its controller process from `World`."""
         dial = dialing(self._scheduler, self._network, self.process, self._host)
-        reporter = Reporter(self.broker_id, replicas, metadata, epoch, SimReports(dial), self.process.clock)
+        reports, epoch = SimReports(dial), parts.registration.epoch
+        reporter = Reporter(self.broker_id, parts.replicas, parts.metadata, epoch, reports, self.process.clock)
         interval_ms = self.settings.regency_report_interval_ms
         stopped: list[bool] = []
-        stack.callback(stopped.append, True)
+        self._stack.callback(stopped.append, True)
 
         def run() -> None:
             self._scheduler.sleep_us(self.process.clock.delay_us(interval_ms))
@@ -265,38 +278,29 @@ class SimAgent:
 
         self._scheduler.spawn(self.process, "reporter", run)
 
-    async def until_registered(self) -> None:
-        """See Edge: nobody waits."""
-
-    def registered(self, registered: Registered) -> None:
-        """See Edge."""
+    def _on_registered(self, registered: Registered) -> None:
         self._scheduler.trace.note("agent", self.process.name, "registered under broker epoch %d", registered.epoch)
 
-    def refused(self, error: BaseException) -> None:
-        """See Edge."""
-        self.on_end(str(error))
-
-    def asked_to_stop(self) -> None:
-        """See Edge."""
+    def _asked_to_stop(self) -> None:
         if not self._stop_asked:
             self._stop_asked = True
             self.on_stop_asked()
 
-    def end(self, name: str, error: BaseException) -> None:
-        """See Edge. Raises InvariantBroken where all that lacked were descriptors."""
+    def _end(self, name: str, error: BaseException) -> None:
+        """Raises InvariantBroken where all that lacked were descriptors."""
         why = f"{name} has failed: {error}"
         if f"[Errno {errno.EMFILE}]" in why:
             raise broken("shortages-outlived", f"broker {self.broker_id} ends: {why}")
         self.on_end(why)
 
-    def _ports(self, disk: Disk) -> Ports:
+    def _make_adapters(self, disk: Disk) -> Adapters:
         scheduler, process = self._scheduler, self.process
-        return Ports(
+        return Adapters(
             clock=process.clock,
             loop=self._loop,
             later=self._loop.later,
             timer=SimTimer(scheduler, process),
-            worker=SimWorker(scheduler, process, self._loop, "worker"),
+            worker=PatientWorker(SimWorker(scheduler, process, self._loop, "worker"), self._loop.later),
             zookeeper_worker=self._zookeeper_worker,
             transport=lambda spec, deliver: SimTransport(scheduler, self._network, process, self._host, spec, deliver),
             disk=disk,
@@ -304,12 +308,16 @@ class SimAgent:
             endpoints=lambda: endpoints_of(self.broker_id),
             open_history=lambda: lambda change, written: None,
             recovery_threads=0,
+            registered=self._on_registered,
+            refused=lambda error: self.on_end(str(error)),
+            asked_to_stop=self._asked_to_stop,
+            end=self._end,
         )
 
-    def _listen(self, port: int, serve: Serve, stack: AsyncExitStack, *, of_loop: bool = False) -> None:
+    def _listen(self, port: int, serve: Serve, *, of_loop: bool = False) -> None:
         address = f"{self._host}:{port}"
         self._network.listen(address, self._host, self.process, serve, of_loop=of_loop)
-        stack.callback(self._network.unlisten, address, self.process)
+        self._stack.callback(self._network.unlisten, address, self.process)
 
     # What others ask
 
