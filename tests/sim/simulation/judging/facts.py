@@ -35,6 +35,7 @@ class PartitionFacts:
 
     __slots__ = (
         "askable",
+        "awaits_leader",
         "fewest",
         "isr",
         "leader",
@@ -63,6 +64,8 @@ class PartitionFacts:
         """Whether the whole ISR was among them when a leader was elected, and nobody could be asked who had more."""
         self.askable: frozenset[BrokerId] | None = None
         """Who could be asked for its log when the last leader was elected, if the whole ISR was among them then."""
+        self.awaits_leader = False
+        """Whether the leader of such an election has not begun yet."""
         self.promised: dict[int, Digest] = {}
         """What was acknowledged with acks=all, by first offset."""
 
@@ -137,7 +140,8 @@ class Facts:
         """
         facts = self.of(partition)
         facts.askable = None
-        if facts.isr and facts.lost_tail.issuperset(facts.isr):
+        facts.awaits_leader = bool(facts.isr) and facts.lost_tail.issuperset(facts.isr)
+        if facts.awaits_leader:
             newest = max((registered.get(member, -1) for member in facts.isr), default=-1)
             facts.askable = frozenset(each for each in facts.replicas if 0 <= registered.get(each, -1) <= newest)
 
@@ -150,6 +154,7 @@ class Facts:
     def begun(self, partition: TopicPartition, leader: BrokerId) -> None:
         """A leader has begun: its log is what counts from now on, whatever was lost before."""
         facts = self.of(partition)
+        facts.awaits_leader = False
         if facts.askable is not None:
             facts.lost_tail.discard(leader)
 

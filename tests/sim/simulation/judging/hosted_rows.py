@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from regency.broker_agent.log.partition_log import PartitionLog
 from regency.broker_agent.replication.partition.isr_state import IsrState
 from regency.broker_agent.replication.partition.partition import Partition
 from regency.broker_agent.replication.partition.rules import Role
@@ -12,7 +13,7 @@ from simulation.cluster.agent import SimAgent
 from simulation.judging.invariants import broken
 from simulation.judging.log_digests import LogCursor, Peek
 from simulation.judging.log_rules import Reader
-from simulation.judging.retention_rules import Head, RetentionRules
+from simulation.judging.retention_rules import Head, Key
 from simulation.judging.settled_rules import Unsettled
 
 
@@ -37,11 +38,11 @@ class Row:
         "version",
     )
 
-    def __init__(self, broker: BrokerId, partition: Partition, peek: Peek, retention: RetentionRules) -> None:
+    def __init__(self, broker: BrokerId, partition: Partition, peek: Peek, head: Head) -> None:
         self.partition = partition
         self.log: Any = partition.log
         self.key = (partition.topic_id, partition.topic_partition.partition)
-        self.head: Head = retention.opened(broker, self.key, partition.log)
+        self.head = head
         self.cursor = LogCursor(broker, partition.log, peek)
         self.reader = Reader(broker, partition.log, peek)
         self.high_watermark = -1
@@ -82,13 +83,15 @@ class Row:
 class HostedRows:
     """The hosted partitions of one agent process."""
 
-    __slots__ = ("agent", "left", "rows", "unsettled")
+    __slots__ = ("agent", "left", "rows", "unsettled", "waiting")
 
     def __init__(self, agent: SimAgent) -> None:
         self.agent = agent
         self.rows: list[Row] = []
         self.left: list[Row] = []
         """Logs that it has and hosts no partition on: what retention does, it goes on doing to them."""
+        self.waiting: dict[PartitionLog, tuple[Key, Head]] | None = None
+        """Logs that it has found and hosts no partition on yet; None until it has them."""
         self.unsettled = Unsettled()
 
     def replace(self, rows: list[Row]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 
+from regency.broker_agent.log.directories.log_manager import LogManager
 from regency.broker_agent.log.partition_log import PartitionLog
 from regency.broker_agent.replication.partition.isr_state import PendingExpand
 from regency.broker_agent.replication.partition.partition import Partition
@@ -21,7 +22,7 @@ from simulation.judging.hosted_rows import HostedRows, Row
 from simulation.judging.invariants import broken
 from simulation.judging.log_digests import LogCursor, Peek
 from simulation.judging.log_rules import LogRules, Reader, check_cut
-from simulation.judging.retention_rules import RetentionRules
+from simulation.judging.retention_rules import Head, RetentionRules
 from simulation.judging.zookeeper_rules import ZookeeperRules
 
 ASKED_WITHIN_US: Final = 6_000_000
@@ -71,6 +72,7 @@ class ReplicaRules:
         agent = hosted.agent
         replicas = agent.replicas
         self._durability.look(agent.broker_id, agent.logs)
+        self._look_at_waiting(hosted, agent.logs)
         if replicas is None:
             return
         rows, hosting = hosted.rows, replicas._hosting
@@ -120,7 +122,7 @@ class ReplicaRules:
             return
         known = {row.partition: row for row in hosted.rows}
         rows = [
-            known.get(partition) or Row(hosted.agent.broker_id, partition, self._peek, self.retention)
+            known.get(partition) or Row(hosted.agent.broker_id, partition, self._peek, self._head(hosted, partition))
             for partition in replicas.partitions.values()
         ]
         hosted.replace(rows)
@@ -128,6 +130,23 @@ class ReplicaRules:
             if row.partition not in known:
                 mark = _checkpointed(hosted.agent, row.log)
                 self._durability.opened(hosted.agent.broker_id, row.key, row.log, mark)
+
+    def _head(self, hosted: HostedRows, partition: Partition) -> Head:
+        found = None if hosted.waiting is None else hosted.waiting.pop(partition.log, None)
+        key = partition.topic_id, partition.topic_partition.partition
+        return self.retention.opened(hosted.agent.broker_id, key, partition.log) if found is None else found[1]
+
+    def _look_at_waiting(self, hosted: HostedRows, logs: LogManager | None) -> None:
+        """Retention goes over logs, too, that the controller has not named yet."""
+        agent = hosted.agent
+        if logs is None:
+            return
+        if hosted.waiting is None:
+            found = [(log, (log.topic_id, name.partition)) for name, log in logs.all().items() if log.topic_id]
+            hosted.waiting = {log: (key, self.retention.opened(agent.broker_id, key, log)) for log, key in found}
+        for log, (key, head) in hosted.waiting.items():
+            if log._log_start != head.start and log.home.failure is None:
+                self.retention.look(agent.broker_id, key, head, log, log.high_watermark, agent.process.clock.wall_ms())
 
     def look_at(self, partitions: Iterable[TopicPartition]) -> None:
         """ZooKeeper has other states of these partitions."""
@@ -364,6 +383,8 @@ class ReplicaRules:
         state, topic = self._zookeeper.state(name), self._zookeeper.topics.get(name.topic)
         if state is None or topic is None or topic.topic_id is None or self._facts.excused(name):
             return
+        if self._facts.of(name).awaits_leader:
+            return  # what is missing is judged when the leader begins
         committed = self._committed.get((topic.topic_id, name.partition), {})
         for member in state.isr:
             agent = self._world.agents.get(member)
