@@ -190,18 +190,21 @@ def _of_reports(
     if sim is None or sim.controller is None or term is None or agent.replicas is None:
         return
     wanted = hosted = beyond = 0
+    numbers: set[int] = set()
     for partition in term.context.partitions():
         want = expected(term.context, broker, partition)
         if want is not None:
             topic = topic_number(want.topic_id)
             facts = (want.leader, want.leader_epoch, want.zk_version, want.role)
-            wanted = replaced(wanted, 0, replica_number(topic, partition.partition, *facts))
+            number = replica_number(topic, partition.partition, *facts)
+            wanted = replaced(wanted, 0, number)
+            numbers.add(number)
     for told in agent.replicas.describe():
         topic = topic_number(told.topic_id)
         facts = (told.leader, told.leader_epoch, told.zk_version, told.role)
         number = replica_number(topic, told.topic_partition.partition, *facts)
         hosted = replaced(hosted, 0, number)
-        if told.topic_partition.topic in served_on:
+        if told.topic_partition.topic in served_on and number not in numbers:  # it may have been made again
             beyond = replaced(beyond, 0, number)
     last = sim.controller.reports.last(broker, agent.broker_epoch())
     reported = None if last is None else last.digest
