@@ -46,7 +46,7 @@ class IsrChange(msgspec.Struct, frozen=True):
     previous: tuple[BrokerId, ...] = ()
     """The committed ISR that this one replaces."""
     joining: tuple[tuple[BrokerId, BrokerEpoch], ...] = ()
-    """Who is added, each with the incarnation whose log was judged: nobody else of that broker id joins by it."""
+    """Who is added, each with the incarnation whose log was judged: no other incarnation of that broker joins by it."""
 
 
 class IsrWritten(msgspec.Struct, frozen=True):
@@ -62,7 +62,7 @@ class IsrNotWritten(msgspec.Struct, frozen=True):
 
 
 class IsrUnknown(msgspec.Struct, frozen=True):
-    """Somebody else wrote the state, or it is not known whether we did: stay pending and wait for LeaderAndIsr.
+    """Another writer wrote the state, or it is not known whether we did: stay pending and wait for LeaderAndIsr.
 
     Never write again on a version just read.
     """

@@ -1,4 +1,4 @@
-"""Work that may be long, in steps of a few milliseconds: whoever runs it does something else between two of them."""
+"""Work that may be long, in steps of a few milliseconds: its caller does something else between two of them."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ class Controller:
 
     @property
     def backlogs(self) -> list[BrokerBacklog]:
-        """How far every broker is with what it is told, by id; none where this controller does not rule. Any thread."""
+        """How far every broker is with what it is sent, by id; none where this controller does not rule. Any thread."""
         term = self._term
         return [] if term is None else term.channels.backlogs()
 
@@ -331,7 +331,7 @@ class Controller:
         self._release(fence)
 
     def _step_down(self, term: Term) -> None:
-        """Stop ruling because somebody asked for it, and let another win: race again when all others had their time."""
+        """Stop ruling, as it was asked to, and let another win: race again when all others had their time."""
         fence, delay = self._fence, out_of_race_ms(term)
         self._resign("somebody asked it to resign")
         self._race_at_ms = self._clock.monotonic_ms() + delay

@@ -1,4 +1,4 @@
-"""The controller's queue and its loop: one thread, first in first out, and whoever waits is answered."""
+"""The controller's queue and its loop: one thread, first in first out, and a caller that waits is answered."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ class EventLoop:
                 return
 
     def process(self, event: Event) -> None:
-        """Process one event. Whoever waits for its answer has one afterwards."""
+        """Process one event. A caller that waits for its answer has one afterwards."""
         self.state = event.state
         try:
             self._process(event)

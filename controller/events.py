@@ -65,11 +65,11 @@ class Event:
     """Whether an equal event that waits already makes this one superfluous."""
 
     def preempt(self) -> None:
-        """It will not be processed: whoever waits for an answer gets one now."""
+        """It will not be processed: a caller that waits for an answer gets one now."""
 
 
 class Request(Event, Generic[T]):
-    """Something somebody asks for and waits for. Its answer is given once, whatever happens."""
+    """A request whose sender waits. Its answer is given once, whatever happens."""
 
     __slots__ = ("deferred", "reply")
 

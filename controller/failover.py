@@ -33,7 +33,7 @@ LINES_OF_VIOLATIONS = 20
 
 
 def take_over(term: Term, phases: Phases) -> None:
-    """Begin to rule. Watches are armed already. `phases` is told when each part is done.
+    """Begin to rule. Watches are armed already. `phases` takes the time of each part.
 
     Raises ControllerMoved, ZkError.
     """

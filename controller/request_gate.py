@@ -63,8 +63,8 @@ class RequestGate:
     def not_ruling(self) -> tuple[ErrorCode, str]:
         """What to answer where this controller does not rule: ask another, unless it is known that there is none.
 
-        Whoever is told NOT_CONTROLLER looks for the one that rules, as long as he may. Where nobody can be elected that
-        would be for nothing, and he would not learn why.
+        A client that gets NOT_CONTROLLER looks for the controller that rules, as long as it may. Where none can be
+        elected that would be in vain, and the client would not learn why.
         """
         blocked = self._controller.view.blocked
         return (ErrorCode.REQUEST_TIMED_OUT, blocked) if blocked else (ErrorCode.NOT_CONTROLLER, NOT_RULING)

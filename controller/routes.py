@@ -1,7 +1,7 @@
 """Which handler reacts to which event, while this controller rules. The tables are the whole routing of a term.
 
 A handler may read and write ZooKeeper, change the context and fill the batch; what it wants brokers to do is handed
-over when it has returned, and only then is whoever asked answered.
+over when it has returned, and only then is the caller answered.
 """
 
 from __future__ import annotations

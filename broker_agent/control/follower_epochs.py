@@ -1,4 +1,4 @@
-"""Peers to whoever leads: as metadata says, or as ZooKeeper does where a follower speaks as an incarnation unheard of.
+"""Peers to the leader: as metadata says, or as ZooKeeper does where a follower speaks as an incarnation unheard of.
 
 Metadata may come later than the first fetch of a broker that has restarted. And anybody can fetch in a follower's name:
 what no registration bears out is read to, and never counts (KIP-903). Data loop only.

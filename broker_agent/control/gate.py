@@ -30,7 +30,7 @@ class Office(msgspec.Struct, frozen=True):
 
     controller_epoch: ControllerEpoch
     controller_id: BrokerId
-    """-1: nobody."""
+    """-1: none."""
     broker_epoch: BrokerEpoch
     """-1 where this process is not registered, whatever registration of its broker id there is."""
 

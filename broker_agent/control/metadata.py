@@ -11,7 +11,7 @@ from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoc
 
 
 class PartitionMetadata(msgspec.Struct, frozen=True, gc=False):
-    """Where a partition is and who leads it. `leader` is -1 when nobody does."""
+    """Where a partition is and who leads it. `leader` is -1 when there is none."""
 
     partition: int
     leader: BrokerId

@@ -1,7 +1,7 @@
 """ReportReplicas: what this broker hosts, told to the ruling controller at most once a second, changes only.
 
 With every report goes a digest of all that is hosted, so that the controller need not look at each replica. Passive but
-for its `ReportPort`: whoever owns it calls `report` from time to time, on the data loop.
+for its `ReportPort`: its owner calls `report` from time to time, on the data loop.
 """
 
 from __future__ import annotations

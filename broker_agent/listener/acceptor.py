@@ -72,14 +72,14 @@ class Acceptor:
         task.add_done_callback(self._beginning.discard)
 
     def _turn_away(self, error: OSError) -> bool:
-        """Accept the next with the spare descriptor and close it; False: nobody waits, or there is none to be had."""
+        """Accept the next with the spare descriptor and close it; False: no client waits, or there is none left."""
         turned_away = False
         if self._spare >= 0:
             os.close(self._spare)
             try:
                 self._socket.accept()[0].close()
             except OSError:
-                pass  # nobody waits any more, or another thread took it
+                pass  # no caller waits any more, or another thread took it
             else:
                 turned_away = True
                 self._stats.count_closing(Closing.NO_DESCRIPTORS, "somebody", str(error))

@@ -343,7 +343,7 @@ class Connection(asyncio.Protocol):
             self._idle_timer = asyncio.get_running_loop().call_later(in_ms / 1000, self._look_whether_idle)
 
     def _look_whether_idle(self) -> None:
-        """Close when nothing moved for too long. A long poll is no idleness; an answer that nobody reads is."""
+        """Close when nothing moved for too long. A long poll is no idleness; an answer that is not read is."""
         waits = bool(self._unanswered) and self._writable
         limit_ms = self._host.max_idle_ms + (LONGEST_WAIT_MS if waits else 0)
         left_ms = self._last_active_ms + limit_ms - self._host.clock.monotonic_ms()

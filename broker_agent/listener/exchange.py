@@ -193,7 +193,7 @@ class Exchange:
         return goes_on
 
     def _step(self, steps: Steps[Building | Message | None]) -> bool:
-        """Take one, unless nobody waits for the outcome any more; whether there are more."""
+        """Take one, unless the outcome is not waited for any more; whether there are more."""
         if self.done:
             steps.close()
             return False

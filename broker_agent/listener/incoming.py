@@ -48,7 +48,7 @@ class IncomingRequests:
     """Who holds how much. Data loop only."""
 
     def __init__(self, budget: int, stats: ListenerStats, clock: Clock) -> None:
-        """`budget`: bytes, -1: no bound; `stats` is told what is in use."""
+        """`budget`: bytes, -1: no bound; `stats` counts what is in use."""
         self._budget = budget
         self._stats = stats
         self._clock = clock

@@ -95,7 +95,7 @@ class Traffic:
                     each.failed_produces += 1
 
     def fetched_by_follower(self, asked: int, news: Mapping[TopicPartition, FetchedPartition]) -> None:
-        """A follower asked for so many partitions, and is told of those in which there is something new."""
+        """A follower asked for so many partitions, and hears of those in which there is something new."""
         self.all.fetches += asked
         for result in news.values():
             if result.records:
@@ -106,7 +106,7 @@ class Traffic:
     def fetched_by_consumer(
         self, asked: Iterable[FetchPartition], news: Mapping[TopicPartition, FetchedPartition]
     ) -> None:
-        """A consumer asked for these partitions, and is told of those in which there is something new."""
+        """A consumer asked for these partitions, and hears of those in which there is something new."""
         topics = self.topics
         for wanted in asked:
             self.all.fetches += 1

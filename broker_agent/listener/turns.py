@@ -28,7 +28,7 @@ class Turns:
         """When the time of this iteration is used up, on the clock of `perf_counter_ns`; 0: nothing of it is."""
 
     def take(self, step: Step) -> bool:
-        """Call `step` now, if it is nobody else's turn and there is time left, else as `add`; whether it was called."""
+        """Call `step` now, if it is no other's turn and there is time left, else as `add`; whether it was called."""
         if self._waiting or (self._until and perf_counter_ns() >= self._until):
             self._waiting.append(step)
             return False
@@ -49,7 +49,7 @@ class Turns:
         asyncio.get_running_loop().call_soon(self._run)
 
     def _run(self) -> None:
-        """In the next iteration. The one after which nobody waits is followed by a look that finds nothing to do."""
+        """In the next iteration. The one after which no caller waits is followed by a look that finds nothing to do."""
         waiting = self._waiting
         if not waiting:
             self._until = 0

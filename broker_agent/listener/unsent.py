@@ -2,8 +2,8 @@
 
 Kafka sends records from the page cache. Here an answer lies in memory until the last byte is with the operating system,
 and a client that reads slowly, or nothing at all, keeps it there. So a consumer's fetch is read with what is left of
-the budget, and waits as if there were no records when nothing is. Followers are not held back. Whoever has not taken a
-byte for a while loses its connection when others need the room, so that somebody's answer always goes on.
+the budget, and waits as if there were no records when nothing is. Followers are not held back. A client that has taken
+no byte for a while loses its connection when others need the room, so that some answer always goes on.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class UnsentAnswers:
     """Counts connections that have more to send than they may before their next request is begun. Data loop only."""
 
     def __init__(self, budget: int, stats: ListenerStats, clock: Clock) -> None:
-        """`budget`: bytes, 1 or more; `stats` is told what is in use."""
+        """`budget`: bytes, 1 or more; `stats` counts what is in use."""
         self._budget = budget
         self._stats = stats
         self._clock = clock

@@ -31,7 +31,7 @@ class LogBusy(LogStorageError):
 
 
 class IndexInDoubt(LogBusy):
-    """An index of one log is built anew; other logs are not concerned. What needs it may be asked for in a moment."""
+    """An index of one log is rebuilt; other logs are not concerned. What needs it may be asked for in a moment."""
 
     code = "index_in_doubt"
 

@@ -39,7 +39,7 @@ class LogFlusher:
         syncs: BackgroundSync,
         flushes: RecentTimes,
     ) -> None:
-        """`flushes` is told of every flush and its time."""
+        """`flushes` takes the time of every flush."""
         self.recovery_point = recovery_point
         """Records below were synced to the disk."""
         self._disk = disk

@@ -389,7 +389,7 @@ class LogCore:
         self.unsettled = left if any(left) else SETTLED
 
     def _settle(self) -> None:
-        """Have the disk know everything now, at the cost of some syncs: where nobody waited. Raises OSError."""
+        """Have the disk know everything now, at the cost of some syncs: where no caller waited. Raises OSError."""
         self._settle_names()
         if self.unsettled.point or self.unsettled.start:
             self.on_lowered(self.unsettled)

@@ -54,7 +54,7 @@ class LogDirectory:
     def lock(self) -> None:
         """Create the directory where it is missing, and keep other agents and Kafka out until `unlock`.
 
-        Raises LogDirInvalid where somebody else has it.
+        Raises LogDirInvalid where another has it.
         """
         self._make()
         try:

@@ -45,7 +45,7 @@ from regency.model.settings.log_config import NEVER
 logger = logging.getLogger(__name__)
 
 MOST_TOLD = 20_000
-"""Batches of producers that a replica which begins anew is told of: 46 bytes each, and their records have expired."""
+"""Batches of producers that a replica gets which begins again: 46 bytes each, and their records have expired."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -253,7 +253,7 @@ class PartitionLog(LogCore):
             raise CutNotPrepared(f"A checkpoint may have a recovery point of {self.topic_partition} above {offset}.")
         if offset >= self._log_end:
             if not self._segments.active.size:
-                self._segments.active.hold()  # it may not have been made where the log began anew
+                self._segments.active.hold()  # it may not have been made where the log began again
             self._drop_epochs()
             return False
         logger.info("%s: truncated to %d, it ended at %d", self.topic_partition, offset, self._log_end)

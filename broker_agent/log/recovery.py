@@ -244,7 +244,7 @@ class _Opening:
         self._disk.sync_path(self._directory)
 
     def _recover(self, segment: Segment, following: Offset | None) -> tuple[bool, Offset]:
-        """Check every batch and index it anew, cutting the file off at the first damage, or where the next one begins.
+        """Check every batch and index it again, cutting the file off at the first damage, or where the next one begins.
 
         Returns whether there was none, and the offset the segment ends at.
         """

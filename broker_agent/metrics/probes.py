@@ -14,7 +14,7 @@ from regency.runtime.http.probes import Condition
 logger = logging.getLogger(__name__)
 
 LOOP_ANSWERS_MS = 3_000
-"""A data loop that does not come to a call within this time serves nobody."""
+"""A data loop that does not come to a call within this time serves no client."""
 
 LOGS_PER_LINE = 1000
 """Logs opened at the start for each line about it."""
@@ -35,7 +35,7 @@ class Recovery:
 
 
 def live_conditions(loop: DataLoop) -> list[Condition]:
-    """What holds as long as a restart would help nobody."""
+    """What holds as long as a restart would not help."""
 
     def loop_answers() -> str:
         try:

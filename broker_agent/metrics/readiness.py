@@ -1,6 +1,6 @@
 """When an agent says that it is ready: once the ruling controller counts on it, and not merely once it is registered.
 
-Whoever waits for the last of N brokers to be ready may create a topic with N replicas at once. Data loop only.
+A caller that waits for the last of N brokers to be ready may create a topic with N replicas at once. Data loop only.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ async def say_ready_once_known(
         if not told:
             logger.warning("registered, but not ready: no controller has told this broker yet that it counts on it")
         told = True
-    with contextlib.suppress(OSError):  # nobody listens any more
+    with contextlib.suppress(OSError):  # there is no listener any more
         sys.stdout.write(json.dumps({"ready": True, "broker": broker, "ports": dict(ports)}) + "\n")
         sys.stdout.flush()
     logger.info("ready: %s", ", ".join(f"{listener} on port {port}" for listener, port in ports.items()))

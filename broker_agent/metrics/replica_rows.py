@@ -46,7 +46,7 @@ class HostedRow(NamedTuple):
     reassigning: bool
     isr_pending: bool
     fetcher: str
-    """Who fetches it; empty where nobody does or no answer has come yet."""
+    """Who fetches it; empty where there is none or no answer has come yet."""
     lag: int
 
 

@@ -21,7 +21,7 @@ OVER_LOOKS = 60
 class MeteredSelector(selectors.DefaultSelector):
     """The selector of an asyncio loop, which knows for how long it has waited, and what lay between two waits.
 
-    Steps are told apart by what they used of a processor and by the time that went by: a step that waits for a disk,
+    Steps are distinguished by what they used of a processor and by the time that went by: a step that waits for a disk,
     or for a processor that others have, is long by the second alone.
     """
 

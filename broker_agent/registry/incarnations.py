@@ -43,8 +43,9 @@ Guard = tuple[Check, ...] | Refused
 def mark(broker: BrokerId, held: Znode | None, *, whole: bool) -> Op:
     """The part of a registration's multi that says "another incarnation"; `held` is the incarnation's znode as read.
 
-    Should somebody else register meanwhile, it fails: look again. `whole`: this broker has lost nothing since. What was
-    lost earlier is said on: no controller may have seen that registration. Before the first there was nothing to lose.
+    Should another process register meanwhile, it fails: look again. `whole`: this broker has lost nothing since. What
+    was lost earlier is said on: no controller may have seen that registration. Before the first there was nothing to
+    lose.
     """
     path = znode_paths.incarnation(broker)
     if held is None:

@@ -4,7 +4,7 @@ One thread. A change is a multi of [own registration exists, set state at the kn
 restarted], pipelined with others, and sent only on the session that owns the registration; what the last part checks is
 read before, once for the whole batch (incarnations.py). A write whose reply was lost is sent again at the same version
 once there is contact again: had it taken effect, the version no longer fits, and what is read then shows our own
-content. A version that was just read is never written on. What was certainly not written is told apart from what may
+content. A version that was just read is never written on. What was certainly not written is kept apart from what may
 have been.
 
 Notifications: changes are collected, and one notification names them `quiet_ms` after the last one, or `latest_ms`

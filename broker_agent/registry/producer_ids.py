@@ -41,7 +41,7 @@ class ProducerIdsUnavailable(RegencyError):
 
 
 class ProducerIdsUnreadable(ProducerIdsUnavailable):
-    """/latest_producer_id_block holds no block, so that nobody knows which ids are taken."""
+    """/latest_producer_id_block holds no block, so that it is not known which ids are taken."""
 
     code: ClassVar[str] = "producer_ids_unreadable"
 
@@ -72,7 +72,7 @@ class ProducerIds:
             self._take_block()
 
     async def allocate(self) -> ProducerId:
-        """An id nobody else ever gets. Raises ProducerIdsUnavailable (retriable) or ProducerIdsExhausted."""
+        """An id that no other producer ever gets. Raises ProducerIdsUnavailable (retriable) or ProducerIdsExhausted."""
         while not self._blocks:
             await asyncio.shield(self._take_block())
         block = self._blocks.popleft()
@@ -101,7 +101,7 @@ class ProducerIds:
         return taking
 
     def _tell(self, error: BaseException) -> None:
-        """Log once what does not pass by itself: clients are told to try again, and nobody else would hear of it."""
+        """Log once what does not pass by itself: clients only learn that they may try again."""
         if isinstance(error, (ProducerIdsUnreadable, ProducerIdsExhausted)) and str(error) != self._told:
             self._told = str(error)
             logger.error("%s", error)

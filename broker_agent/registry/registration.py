@@ -132,7 +132,7 @@ def register(
     also after a lost reply, where what is found registered is taken and nothing is written again. `whole`: this broker
     has lost nothing of its logs since the registration before.
 
-    A registration left by an earlier process of the same log directory is replaced. One of somebody else is waited
+    A registration left by an earlier process of the same log directory is replaced. One of another broker is waited
     out, and so is one left by ourselves where the directory no longer takes the session's id.
 
     Raises BrokerIdTaken, ZkSessionLost when the session is no longer that generation, other ZkError.

@@ -2,7 +2,7 @@
 
 A topic's own settings stand over the broker's, these over those of all brokers, these over server.properties (KIP-226,
 as far as logs are concerned). A topic's are read before its first log is created, and again when a notification names
-it; after every reconnect all that are known are read again. What nobody can read is logged and has no effect.
+it; after every reconnect all that are known are read again. What cannot be read is logged and has no effect.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class TopicConfigs:
         self._sweep_above = _SWEPT_FROM
         self._loads = 0
         self._changes_began = 0
-        """zxid at which /config/changes was created: its numbers begin anew with it."""
+        """zxid at which /config/changes was created: its numbers begin again with it."""
         self._seen_notification = ""
         self._busy = False
         self._again = False
@@ -118,7 +118,7 @@ class TopicConfigs:
         """Read the settings of topics, whether or not they are known; blocks. Raises ZkError.
 
         Logs of known topics go by what is found from then on: the notification of it may come when it is no news.
-        A topic that was deleted and made anew has new settings without any: a server that lags must not answer.
+        A topic that was deleted and made again has new settings without any: a server that lags must not answer.
         """
         wanted = list(topics)
         if not wanted:
@@ -327,7 +327,7 @@ class StoredConfigs:
     async def read(self, entities: Sequence[str]) -> dict[str, Mapping[str, str] | None]:
         """Settings of these, such as `topics/t` or `brokers/1`: what was written before is seen.
 
-        None where nobody can read them; those for which nothing stands there are left out. Raises ZkError.
+        None where they cannot be read; those for which nothing stands there are left out. Raises ZkError.
         """
         loop = asyncio.get_running_loop()
         read: asyncio.Future[dict[str, Mapping[str, str] | None]] = loop.create_future()

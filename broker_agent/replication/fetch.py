@@ -334,7 +334,7 @@ class _DelayedFetch(DelayedOperation):
         self.guard(lambda: self._path.read_again(self))
 
     def guard(self, work: Callable[[], None]) -> None:
-        """Do it; where nobody foresaw what happens, whoever waits has to hear something. It is logged by the caller."""
+        """Do it; where something unforeseen happens, the waiting client gets an answer. The caller logs it."""
         try:
             work()
         except Exception:

@@ -48,7 +48,8 @@ class _Entry:
     def must_tell(self, fetched: FetchedPartition) -> bool:
         """Whether this is news to the client, who is then told.
 
-        An error is told as long as it lasts, and its end. Who is told to truncate takes in nothing else of that answer.
+        An error is repeated as long as it lasts, and so is its end. A follower that must truncate takes in nothing
+        else of that answer.
         """
         if fetched is self.told:
             return False

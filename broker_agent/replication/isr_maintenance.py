@@ -27,7 +27,7 @@ class IsrMaintenance:
         self._peers = peers
         self._sweep: list[TopicPartition] = []
         self._unknown: dict[TopicPartition, Pending] = {}
-        """Changes of which nobody knows whether they were written; some are superseded since the last sweep began."""
+        """Changes that may have been written or not; some are superseded since the last sweep began."""
         self._seen_peers: dict[BrokerId, tuple[BrokerEpoch | None, bool]] = {}
         self.shrinks = 0
         """ISR shrinks that are in ZooKeeper, since the start."""

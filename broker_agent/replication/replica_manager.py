@@ -245,7 +245,7 @@ class ReplicaManager:
 
     @property
     def hosting(self) -> HostedPartitions:
-        """Everything hosted here and whoever waits for it, to look at."""
+        """Everything hosted here and the operations that wait for it, to look at."""
         return self._hosting
 
     @property

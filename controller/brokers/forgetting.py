@@ -1,9 +1,9 @@
 """Somebody says that a broker is gone for good: what still waits for it does so no more.
 
 Only deletions wait for a dead broker for ever, because it may return with what was to be deleted. Once it is forgotten
-nobody waits, in this term (the context) and in all later ones (its znode in /brokers/incarnations is gone). Should it
-return all the same, it registers as a new broker: its first LeaderAndIsr does not name what it still has, so that its
-agent sets that aside, and by topic ids nothing of it becomes part of a topic that was created again.
+nothing waits for it, in this term (the context) and in all later ones (its znode in /brokers/incarnations is gone).
+Should it return all the same, it registers as a new broker: its first LeaderAndIsr does not name what it still has, so
+that its agent sets that aside, and by topic ids nothing of it becomes part of a topic that was created again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from regency.model.words import counted, listed
 
 
 class ForgottenBroker(msgspec.Struct, frozen=True):
-    """What became of it, and how many replicas nobody waits for any more."""
+    """What became of it, and how many replicas are not waited for any more."""
 
     id: BrokerId
     error: ErrorCode = ErrorCode.NONE

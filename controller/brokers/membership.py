@@ -178,7 +178,7 @@ def take_offline(term: Term, replicas: Sequence[PartitionReplica]) -> None:
 
 
 def tell_leaders(term: Term, changed: Iterable[TopicPartition]) -> None:
-    """Partitions were found written by somebody else: tell everybody by metadata, and their leaders by LeaderAndIsr.
+    """Partitions were found written by another: send metadata to all brokers, and their leaders by LeaderAndIsr.
 
     A leader whose own write went unanswered waits for that; to any other it is no news.
     """

@@ -1,4 +1,4 @@
-"""Summarise: the cluster at a glance. It is told from copies (topic_copies.py), without the controller's thread.
+"""Summarise: the cluster at a glance. It is made of copies (topic_copies.py), without the controller's thread.
 
 After a change of controllers all topics are copied: that is spread over as many questions as it takes, and each answer
 says how many are still to come.

@@ -1,4 +1,4 @@
-"""Leader elections somebody asks for: through Kafka's ElectLeaders, or in /admin/preferred_replica_election.
+"""Leader elections on request: through Kafka's ElectLeaders, or in /admin/preferred_replica_election.
 
 Error codes per partition are Kafka's. Source: KIP-183, KIP-460.
 """
@@ -37,7 +37,7 @@ class ElectionType(Enum):
 
 
 class ElectionOutcome(msgspec.Struct, frozen=True):
-    """What became of one partition, and who leads it now; -1 for nobody."""
+    """What became of one partition, and who leads it now; -1 for none."""
 
     partition: TopicPartition
     error: ErrorCode = ErrorCode.NONE

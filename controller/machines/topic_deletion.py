@@ -1,7 +1,7 @@
 """TopicDeletionManager: which topics are to be deleted, how far each is, what is done next. In one controller epoch.
 
-A topic that is being reassigned waits until that is over. Then nobody knows it any more (leader -2), every live broker
-is told to delete its replicas, and when all have confirmed, also those that were dead, the topic leaves ZooKeeper.
+A topic that is being reassigned waits until that is over. Then metadata drops it (leader -2), every live broker
+is ordered to delete its replicas, and when all have confirmed, also those that were dead, the topic leaves ZooKeeper.
 Former replicas, whose deletion a reassignment has left over, are replicas like the others here. Everything is found
 again in ZooKeeper: the marker and the topic's znode go last, together. Source: Kafka's TopicDeletionManager.
 """
@@ -90,7 +90,7 @@ class TopicDeletionManager:
     # What happens
 
     def begin(self, topics: Iterable[str]) -> None:
-        """Topics whose deletion is asked for, at a failover: nobody is told of them; `resume` goes on with them."""
+        """Topics whose deletion is asked for, at a failover: no broker hears of them; `resume` goes on with them."""
         self._queue(topics, "its deletion was asked for before this controller ruled")
 
     def enqueue(self, topics: Iterable[str]) -> None:
@@ -136,7 +136,7 @@ class TopicDeletionManager:
         self.resume({replica.topic for replica in replicas})
 
     def brokers_started(self, brokers: Collection[BrokerId]) -> None:
-        """Brokers started, or are reached in another way; the context knows. They are told all they have to delete.
+        """Brokers started, or are reached in another way; the context knows. They receive all they have to delete.
 
         Also once more what they were told: that may not have reached them, or a restart may have brought it back.
         """
@@ -150,7 +150,7 @@ class TopicDeletionManager:
                         self._batch.stop(broker, partition, delete=True)
 
     def abandon(self, topics: Sequence[str]) -> None:
-        """Topics that were to be deleted have been removed from ZooKeeper by somebody else: clean up after him.
+        """Topics that were to be deleted have been removed from ZooKeeper by another tool: clean up after it.
 
         Brokers that are still to delete replicas will.
         """
@@ -196,7 +196,7 @@ class TopicDeletionManager:
         self._forget_partitions(ready)
 
     def _forget_partitions(self, topics: Sequence[str]) -> None:
-        """From now on nobody knows these topics."""
+        """From now on these topics are not in metadata."""
         context = self._context
         partitions = [
             TopicPartition(name, number) for name in topics for number, _ in context.topics[name].partitions()

@@ -1,7 +1,7 @@
 """What a controller process tells at a scrape, on the thread that serves it: snapshots, counters and timers are read.
 
 The controller's thread does nothing for it. One that does not rule has 0 for its gauges, and no series by broker, topic
-or phase: whoever adds up a cluster, or alerts on one process, must not meet what was so when this one still ruled.
+or phase: a sum over a cluster, or an alert on one process, must not meet what was so when this one still ruled.
 """
 
 from __future__ import annotations

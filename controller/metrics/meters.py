@@ -1,6 +1,6 @@
-"""Timers of a controller process: how long events wait and take, and what is told to brokers waits.
+"""Timers of a controller process: how long events wait and take, and how long requests to brokers wait.
 
-At the edge, outside the passive controller: each timer is written by one thread, and read by whoever serves a scrape.
+At the edge, outside the passive controller: each timer is written by one thread, and read by a scrape's.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class EventMeter:
 
 
 class RequestMeter:
-    """Times that what is told to brokers has waited, by broker. `requested` is what a channel manager is given."""
+    """How long requests to brokers have waited, by broker. `requested` is what a channel manager is given."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

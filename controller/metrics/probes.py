@@ -15,7 +15,7 @@ ZooKeeper is waited for only as long as a session lasts: who killed a slow failo
 
 
 def live_conditions(loop: EventLoop, events: EventMeter) -> list[Condition]:
-    """What holds as long as a restart would help nobody; its event thread ends the process when it fails."""
+    """What holds as long as a restart would not help; its event thread ends the process when it fails."""
 
     def event_thread() -> str:
         in_hand_ms = events.in_hand_ms()

@@ -1,7 +1,7 @@
 """Reassignments (KIP-455): replicas are added, caught up and removed, step by step, many partitions at once.
 
-What goes on stands in the topic znodes alone, so whoever rules next goes on with it. Every step is one write of a topic
-and the states of its partitions: assignment, leader, ISR and leader epoch change together or not at all. Former
+What goes on stands in the topic znodes alone, so the next controller goes on with it. Every step is one write of a
+topic and the states of its partitions: assignment, leader, ISR and leader epoch change together or not at all. Former
 replicas stay in the topic znode as `deleting` until their brokers have confirmed that the logs are gone.
 See docs/operate/partitions.md.
 """
@@ -216,7 +216,7 @@ class _Moves:
             self._term.batch.host((leadership.leader_and_isr.leader,), partition)
 
     def _conflict(self, topic: str) -> list[TopicPartition]:
-        """Somebody else wrote the topic or a state: returns what is to be read again before it is decided again."""
+        """The topic or a state was written meanwhile: returns what is to be read again before it is decided again."""
         self._stored.pop(topic, None)
         self._most[topic] = max(1, self._most.get(topic, MOST_STATES) // 2)
         self._lost[topic] = self._lost.get(topic, 0) + 1
@@ -254,7 +254,7 @@ class _Moves:
         context, after = self._term.context, step.assignment
         before, leadership = context.assignment(partition), context.leadership(partition)
         for returning in [broker for broker in after.replicas if broker in before.deleting]:
-            # The order to delete what was there stands before all that it is told from now on.
+            # The order to delete what was there stands before all that it is sent from now on.
             context.set_replica_state(partition, returning, ReplicaState.NON_EXISTENT)
         context.set_assignment(partition, after)
         if state is not None and leadership is not None:
@@ -272,7 +272,7 @@ class _Moves:
         self._term.batch.host(after.replicas, partition)
         added = [each for each in after.replicas if each not in before.replicas]
         for broker in added:
-            context.mark_online(broker, (partition,))  # made anew, in a directory that works
+            context.mark_online(broker, (partition,))  # made again, in a directory that works
         self._added += _replicas(partition, added)
         self._removed += _replicas(partition, (each for each in before.replicas if each not in after.replicas))
         joined = (each for each in before.adding if each in after.replicas and each not in after.adding)

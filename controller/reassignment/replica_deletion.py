@@ -98,7 +98,7 @@ def forget_confirmed(term: Term, partitions: Iterable[TopicPartition]) -> None:
 
 
 def _write(term: Term, waiting: dict[str, dict[TopicPartition, list[BrokerId]]]) -> None:
-    """Write what can be; what was written by somebody else meanwhile keeps waiting."""
+    """Write what can be; what another has written meanwhile keeps waiting."""
     stored = read_assignments(term.store.access, list(waiting))
     for topic in [topic for topic in waiting if not _is_same(term, topic, stored)]:
         del waiting[topic]

@@ -52,7 +52,7 @@ def retarget(
     """The assignment once `target` is wanted, whatever was wanted before: the latest request wins.
 
     RS = target, then origin. Replicas that were being added and are wanted no more go at once; but where no working
-    member of the ISR would be left, its members stay until the target is in sync: nobody else has all records.
+    member of the ISR would be left, its members stay until the target is in sync: no other replica has all records.
     """
     origin = current.origin
     known = {*target, *origin}

@@ -40,7 +40,7 @@ class ControllerContext:
         self.members: set[BrokerId] = set()
         """Brokers that live or may return: all that have ever registered, but for those that are gone for good.
 
-        Nobody waits for what another one is to delete: it never held anything, or never will again.
+        What another one is to delete is not waited for: it never held anything, or never will again.
         """
         self.shutting_down: set[BrokerId] = set()
         self.restarted: set[BrokerId] = set()
@@ -74,12 +74,12 @@ class ControllerContext:
         self.deleting: dict[TopicPartition, None] = {}
         """Partitions with former replicas whose deletion is not confirmed."""
         self.touched: dict[str, None] = {}
-        """Topics of which something has changed that brokers host by; whoever has looked at them takes them out."""
+        """Topics of which something has changed that brokers host by; a reader takes out those it has looked at."""
         self.unjudged: dict[TopicPartition, int] = {}
         """States that others wrote and that were read again, by the zxid of their last write: whether all members of
         their ISRs still work is looked at when the leader's notification comes."""
         self.trace: StateTrace | None = None
-        """Who is told of every change of a state, where somebody wants to read them."""
+        """Gets every change of a state, where they are traced."""
         self.usable: frozenset[BrokerId] = frozenset()
         """Brokers that are live, as they are known here, and not shutting down."""
         self._isrs: dict[tuple[BrokerId, ...], tuple[BrokerId, ...]] = {}
@@ -316,7 +316,7 @@ class ControllerContext:
         return found
 
     def is_queued_for_deletion(self, topic: str) -> bool:
-        """Whether somebody asked for the topic's deletion. Nothing new may be begun with it."""
+        """Whether the topic's deletion was asked for. Nothing new may be begun with it."""
         return topic in self.topics_to_delete
 
     def is_being_deleted(self, topic: str) -> bool:

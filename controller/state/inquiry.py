@@ -14,7 +14,7 @@ class Inquiry(msgspec.Struct):
     due_ms: int
     """When it is over, whoever is silent; monotonic."""
     forced: bool = False
-    """Somebody asked for this very election: settings do not matter."""
+    """It was asked for: settings do not matter."""
     asked: dict[BrokerId, BrokerEpoch] = {}
     ends: dict[BrokerId, LogEnd | None] = {}
 

@@ -66,7 +66,7 @@ def judge_uncalled_for(
 ) -> Difference | None:
     """What to do about a replica that its broker serves and shall not; None: nothing, somebody sees to it already.
 
-    It is stopped and its log stays: nobody asked for its deletion. Replicas that are to be deleted are told so by their
+    It is stopped and its log stays: its deletion was not asked for. Replicas that are to be deleted learn it by their
     deletion, and those that were assigned and failed by what made them fail.
     """
     if told.role not in SERVED:

@@ -1,4 +1,4 @@
-"""What agents last reported of the replicas they host. Written by gRPC threads, read by whoever compares them."""
+"""What agents last reported of the replicas they host. Written by gRPC threads, read by any."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What other threads see of the topics that the ruling controller knows: copies, made anew where something has changed.
+"""What other threads see of the topics that the ruling controller knows: copies, made again where something changed.
 
 The controller's thread takes no part in it and waits for nothing: what its lists, sets and dictionaries hold is
 immutable, and each is copied by one call that no other Python code runs in between of. A topic that changes while it is
@@ -33,7 +33,7 @@ class TopicCopy(msgspec.Struct, frozen=True):
     leadership: Sequence[LeaderIsrAndControllerEpoch | None]
     """None where no state znode exists."""
     queued: bool
-    """Somebody asked for its deletion."""
+    """Its deletion was asked for."""
     partitions: int
     led: int
     """Partitions that have ever had a leader."""
@@ -70,7 +70,7 @@ class Copies(msgspec.Struct, frozen=True):
     deleting: int = 0
     """Topics whose deletion has begun."""
     uncounted: int = 0
-    """Topics that were not copied since they changed: what is told of them is old, or nothing."""
+    """Topics that were not copied since they changed: what is known of them is old, or nothing."""
 
 
 class _Kept(msgspec.Struct):

@@ -36,12 +36,13 @@ class Fence(msgspec.Struct, frozen=True):
 
     epoch: ControllerEpoch
     zk_version: int
-    """Version of /controller_epoch as long as nobody else has won."""
+    """Version of /controller_epoch as long as no other candidate has won."""
     generation: int
 
 
 class EpochBehind(ControllerMoved):
-    """Somebody knows a higher controller epoch than ours although nobody else rules: /controller_epoch was set back.
+    """A broker knows a higher controller epoch than ours although no other controller rules: /controller_epoch was set
+    back.
 
     Rule again, beyond `seen`: brokers refuse whatever comes from a lower epoch than they have seen.
     """
@@ -128,7 +129,7 @@ class StoreAccess:
     def children(self, path: str) -> tuple[str, ...]:
         """Names of a znode's children, sorted; none where there is no such znode.
 
-        One of those below which everybody writes is made again first: whoever cleans up by hand (`deleteall
+        A parent that all write below is made again first: a cleanup by hand (`deleteall
         /admin/delete_topics`) would else have every later request lost, or refused for a reason that is none.
         """
         children = self._retry.until_done(lambda: self._session.children(path))

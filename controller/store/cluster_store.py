@@ -1,7 +1,7 @@
 """The controller's view of ZooKeeper: domain verbs in bulk, every write fenced by the epoch it was decided in.
 
 Batch verbs return per-item results, single verbs raise, ControllerMoved always raises. A lost connection is waited
-out, within the session; ZkSessionLost is raised when that is gone. Nobody else in this package spells a znode path.
+out, within the session; ZkSessionLost is raised when that is gone. Paths of topics and states are spelled here.
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ class ClusterStore:
     # Fenced writes
 
     def create_topics(self, topics: Mapping[str, tuple[TopicAssignment, Mapping[str, str]]]) -> dict[str, WriteResult]:
-        """Create topics, each with its settings in one piece. EXISTS: somebody else has created it."""
+        """Create topics, each with its settings in one piece. EXISTS: another writer has created it."""
         names = list(topics)
         existing = self.access.read_many([paths.topic_config(name) for name in names])
         items = []
@@ -272,7 +272,7 @@ class ClusterStore:
         """Replace state znodes, each at the version its value was decided from (`zk_version` of the value).
 
         RESTARTED: a member of its ISR is another incarnation than the one that is known. A write younger than its
-        registration would hide that from whoever compares the two (see brokers.find_bounced).
+        registration would hide that from a comparison of the two (see membership.find_bounced).
         """
         encode, guards = znodes.encode_state, self.access.guards
         items = [

@@ -40,7 +40,7 @@ LAST_EPOCH = 2**31 - 1
 
 
 _FASTER = (ZkCode.OK, ZkCode.NODE_EXISTS, ZkCode.BAD_VERSION, ZkCode.NO_NODE)
-"""Outcomes of a race that was run: won, or somebody else was faster, whose write a watch tells of."""
+"""Outcomes of a race that was run: won, or another was faster, whose write a watch tells of."""
 
 
 class Incumbent(msgspec.Struct, frozen=True):
@@ -54,7 +54,7 @@ class Incumbent(msgspec.Struct, frozen=True):
 
 
 class Lost(msgspec.Struct, frozen=True):
-    """Somebody else rules, or was faster."""
+    """Another candidate rules, or was faster."""
 
     incumbent: Incumbent | None
 
@@ -156,7 +156,7 @@ class Elector:
             raise ZkSessionLost("The session with ZooKeeper ended during an election.")
 
     def _remember_epoch(self) -> None:
-        """Keep the epoch of whoever rules, so that none is used twice should /controller_epoch be lost or set back."""
+        """Keep the ruling epoch, so that none is used twice should /controller_epoch be lost or set back."""
         znode = self._retry.until_done(lambda: self._session.read(paths.CONTROLLER_EPOCH))
         try:
             epoch = ControllerEpoch(0) if znode is None else znodes.decode_controller_epoch(znode.path, znode.data)

@@ -65,8 +65,8 @@ def _read(access: StoreAccess, brokers: Sequence[BrokerId]) -> dict[BrokerId, In
 def remove_member(access: StoreAccess, broker: BrokerId) -> WriteResult:
     """Forget a broker that is not registered. CONFLICT: it is, or has just been. MISSING: nothing is known of it.
 
-    Its incarnation is read before its registration, and deleted as it was read: whoever registers in between has
-    written it again, and whoever registers afterwards makes another.
+    Its incarnation is read before its registration, and deleted as it was read: a broker that registers in between has
+    written it again, and one that registers afterwards makes another.
     """
     (held,) = access.read_many([paths.incarnation(broker)])
     (registered,) = access.read_many([paths.broker(broker)])

@@ -143,5 +143,5 @@ def read_preferred_election(access: StoreAccess) -> AskedElection | None:
 
 
 def remove_preferred_election(access: StoreAccess, asked: AskedElection) -> None:
-    """Remove the request as it was read. Whoever wrote it again meanwhile keeps it."""
+    """Remove the request as it was read. One that was written again meanwhile stays."""
     access.write([FencedItem((Delete(paths.PREFERRED_ELECTION, asked.zk_version),))])

@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 
 
 class TopicWatches:
-    """Watches of topic znodes; `on_change` is told the topic, on the session's own thread."""
+    """Watches of topic znodes; `on_change` is called with the topic, on the session's own thread."""
 
     def __init__(self, session: ZkSession, on_change: Callable[[str], None]) -> None:
         self._session = session

@@ -32,7 +32,7 @@ from regency.model.settings.log_config import LogConfig
 from regency.model.znodes.paths import EVERY_BROKER, parse_number
 
 ROUNDS = 5
-"""How often it is decided again because somebody else has written the same settings meanwhile."""
+"""How often it is decided again because another writer has written the same settings meanwhile."""
 
 
 class ResourceType(IntEnum):
@@ -165,7 +165,7 @@ def _write(
     planned: Mapping[ConfigAlteration, tuple[StoredConfig, Mapping[str, str]]],
     refused: dict[ConfigAlteration, ConfigRefused | None],
 ) -> list[ConfigAlteration]:
-    """Write what is planned and changes anything. Returns those that somebody else has written meanwhile."""
+    """Write what is planned and changes anything. Returns those that another writer has written meanwhile."""
     changed = {each: plan for each, plan in planned.items() if plan[0].config != plan[1]}
     crash_point("controller.configs.before_write")
     results = store_configs.write_configs(term.store.access, {each.entity: plan for each, plan in changed.items()})

@@ -1,4 +1,4 @@
-"""Who asks for deletions: markers below /admin/delete_topics, whoever wrote them, and clients' DeleteTopics.
+"""Who asks for deletions: markers below /admin/delete_topics, by whatever writer, and clients' DeleteTopics.
 
 Both leave a marker, so that any later controller goes on. A marker that asks for nothing is removed.
 """
@@ -157,7 +157,7 @@ def _unknown(term: Term, markers: dict[str, int]) -> tuple[list[str], dict[str, 
 def _adopt(term: Term, unreadable: Mapping[str, TopicZnode]) -> list[TopicPartition]:
     """Take topics that cannot be read for what their znodes still tell, so that they can be deleted.
 
-    Nobody knows who has replicas of them: every live broker is told to delete what it holds. Returns the partitions.
+    Which brokers have replicas of them is not known: every live one deletes what it holds. Returns the partitions.
     """
     brokers = tuple(sorted(term.context.brokers))
     added = []

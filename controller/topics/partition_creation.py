@@ -27,7 +27,7 @@ from regency.planning.placement import PlacementImpossible, continue_placement
 logger = logging.getLogger(__name__)
 
 ROUNDS = 5
-"""How often it is decided again because somebody else has written the topic znode meanwhile."""
+"""How often it is decided again because another writer has written the topic znode meanwhile."""
 
 
 class MorePartitions(msgspec.Struct, frozen=True):
@@ -212,7 +212,7 @@ def _write(
     planned: Mapping[str, tuple[StoredTopic, TopicAssignment]],
     outcomes: dict[str, TopicOutcome],
 ) -> dict[str, MorePartitions]:
-    """Write what was planned and bring it to life. Returns those that somebody else has written meanwhile."""
+    """Write what was planned and bring it to life. Returns those that another writer has written meanwhile."""
     crash_point("controller.growth.before_write")
     results = write_assignments(term.store.access, planned)
     crash_point("controller.growth.after_write")

@@ -1,4 +1,4 @@
-"""Topics and partitions that appear in ZooKeeper, whoever wrote them, and topics whose znode is gone."""
+"""Topics and partitions that appear in ZooKeeper, by whatever writer, and topics whose znode is gone."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def on_topics_changed(term: Term) -> None:
 
 
 def on_assignments_changed(term: Term) -> None:
-    """Read the marked topics' znodes again: create partitions that were added, notice a topic that was created anew."""
+    """Read the marked topics' znodes again: create partitions that were added, notice a topic that was recreated."""
     take_in(term, term.queue.take_marked_topics())
 
 
@@ -51,7 +51,7 @@ def take_in(term: Term, names: Sequence[str]) -> None:
     if added:
         crash_point("controller.topics.before_partitions")
         create_partitions(term, added)
-        finish(term, added)  # whoever wrote them may have named replicas to add and to remove
+        finish(term, added)  # their writer may have named replicas to add and to remove
 
 
 def load_topics(term: Term, names: Sequence[str]) -> list[TopicPartition]:
@@ -119,7 +119,7 @@ def create_partitions(term: Term, partitions: Sequence[TopicPartition]) -> dict[
 
 
 def forget_topic(term: Term, name: str) -> None:
-    """Drop a topic whose znode is gone. Its replicas are left as they are: nobody asked for their deletion."""
+    """Drop a topic whose znode is gone. Its replicas are left as they are: their deletion was not asked for."""
     topic_id = term.context.topic_id(name)
     if term.context.is_reassigning(name):
         term.queue.put(ReassignmentsWait())  # what is asked for in ZooKeeper may name partitions that are gone

@@ -24,7 +24,7 @@ class Exit(IntEnum):
 
 
 class CommandFailed(RegencyError):
-    """A command could not do what was asked; the message is for whoever typed it."""
+    """A command could not do what was asked; the message is for the user."""
 
     code = "command_failed"
 

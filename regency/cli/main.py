@@ -60,7 +60,7 @@ class RegencyGroup(LazyGroup):
         """Run the subcommand; a reader who closed the pipe has what he wanted."""
         try:
             result: object = super().invoke(ctx)
-            if sys.stdout is not None:  # closed by whoever started this command: nobody wants its data
+            if sys.stdout is not None:  # closed by the parent: its data is not wanted
                 sys.stdout.flush()
         except BrokenPipeError:
             _forget_stdout()

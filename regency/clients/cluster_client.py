@@ -35,7 +35,7 @@ TOPIC_RESOURCE: Final = 2
 MAX_MESSAGE_BYTES: Final = "max.message.bytes"
 CONSUMER: Final = -1
 DEBUGGING: Final = -2
-"""Replica ids of who asks: a consumer is told of high watermarks, a debugger of log ends."""
+"""Replica ids of who asks: a consumer hears of high watermarks, a debugger of log ends."""
 PARTITIONS_AT_ONCE: Final = 2_000
 """In one request: a broker answers other clients in between."""
 BROKERS_AT_ONCE: Final = 16
@@ -65,7 +65,7 @@ class LogEnd(NamedTuple):
 
 
 class ClusterClient:
-    """Connects with the first question, and again to whoever leads by then."""
+    """Connects with the first question, and again to the leader of then."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class ClusterClient:
         connections: Connections | None = None,
         on_silence: Callable[[ClusterUnavailable], object] | None = None,
     ) -> None:
-        """`on_silence` is told while nobody answers, as by Connections; not with `connections` of one's own."""
+        """`on_silence` is told while no broker answers, as by Connections; not with `connections` of one's own."""
         self._settings = settings
         self._connections = Connections(settings, on_silence=on_silence) if connections is None else connections
 

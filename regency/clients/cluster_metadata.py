@@ -22,7 +22,7 @@ MISSING: Final = frozenset(
 
 
 class Leadership(NamedTuple):
-    """Who leads a partition, -1 for nobody, and in which leader epoch."""
+    """Who leads a partition, -1 for none, and in which leader epoch."""
 
     leader: BrokerId
     epoch: LeaderEpoch
@@ -44,7 +44,7 @@ class ClusterMetadata(msgspec.Struct, frozen=True):
     """Of topics that are not in `topics`."""
 
     def leader(self, name: TopicPartition) -> tuple[Node, LeaderEpoch] | None:
-        """Where the leader of a partition is reached, and its epoch; None where nobody leads or it is not there."""
+        """Where the leader of a partition is reached, and its epoch; None where it has none or is not there."""
         topic = self.topics.get(name.topic)
         led = topic.partitions.get(name.partition) if topic is not None else None
         node = self.brokers.get(led.leader) if led is not None else None

@@ -59,7 +59,7 @@ class Connections:
         return self._ended.is_set()
 
     def close(self) -> None:
-        """Close all connections; whoever waits for an answer or in `back_off` goes on at once."""
+        """Close all connections; callers that wait for an answer or in `back_off` go on at once."""
         self._ended.set()
         with self._lock:
             peers = list(self._peers.values())

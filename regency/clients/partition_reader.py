@@ -1,4 +1,4 @@
-"""Reads a range of one partition from whoever leads it, as an ordinary consumer: batches as they are, checked.
+"""Reads a range of one partition from its leader, as an ordinary consumer: batches as they are, checked.
 
 Blocking, without a thread of its own. Waits are bounded: where nothing comes for the poll timeout, that is an error.
 """
@@ -141,7 +141,7 @@ class PartitionReader:
         return None
 
     def _find_leader(self) -> _Leader | None:
-        """Who leads, as far as is known; None after a wait where nobody does."""
+        """Who leads, as far as is known; None after a wait where there is none."""
         if self._leader is not None:
             return self._leader
         deadline = self._since_ms + self._poll_timeout_ms

@@ -94,7 +94,7 @@ class ClientSettings(msgspec.Struct, frozen=True):
 def client_settings(given: Mapping[str, str]) -> ClientSettings:
     """Settings from Kafka's names, without the prefix `kafka.`. Those of WITHOUT_EFFECT are taken and do nothing.
 
-    Raises SettingRefused for a setting nobody reads, a malformed value, TLS and SASL.
+    Raises SettingRefused for a setting that is not read, a malformed value, TLS and SASL.
     """
     if BOOTSTRAP_SERVERS not in given:
         raise SettingRefused(BOOTSTRAP_SERVERS, "is missing", hint="Name brokers such as localhost:9092.")

@@ -1,4 +1,4 @@
-"""Ends the cluster of a directory, whoever started it: what its cluster.json names, and agents started by hand."""
+"""Ends the cluster of a directory: what its cluster.json names, and agents that were started by hand."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _BSD = struct.Struct("qqihh")
 
 
 def started_by_hand(name: str, log_directory: Path) -> ProcessRef | None:
-    """Whoever has locked the log directory, as the process of that name; None where nobody has."""
+    """The process that has locked the log directory; None where none has."""
     pid = lock_holder(log_directory / LOCK_NAME)
     return None if pid is None else reference(name, pid)
 

@@ -121,7 +121,7 @@ def send(ref: ProcessRef, signal_number: signal.Signals, *, children: bool = Tru
 
 
 def send_one(row: ProcessRow, signal_number: signal.Signals) -> bool:
-    """Send a signal to exactly this process; False when it is gone, whoever has its pid now."""
+    """Send a signal to exactly this process; False when it is gone, whatever process has its pid now."""
     if sys.platform != "linux":
         return _same_process(row) and _quietly(lambda: os.kill(row.pid, signal_number))
     try:

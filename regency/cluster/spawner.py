@@ -1,6 +1,6 @@
 """Starts processes through the launcher, from one thread that lives as long as they do.
 
-The kernel's PR_SET_PDEATHSIG fires when the *thread* that forked ends, not the process; whoever calls may be a
+The kernel's PR_SET_PDEATHSIG fires when the *thread* that forked ends, not the process; the caller may be a
 short-lived thread, so all forks happen on a thread of the spawner's own.
 """
 

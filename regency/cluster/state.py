@@ -26,7 +26,7 @@ KAFKA_LISTENER = "PLAINTEXT"
 CONTROL_LISTENER = "CONTROL"
 CONTROLLER_LISTENER = "CONTROLLER"
 DATA = "data"
-"""First log directory of an agent, in its own; whoever has it locked is the agent."""
+"""First log directory of an agent, in its own; the process that has it locked is the agent."""
 LISTENERS = (KAFKA_LISTENER, CONTROL_LISTENER, CONTROLLER_LISTENER)
 AGENT_HTTP = "HTTP"
 CONTROLLER_HTTP = "CONTROLLER_HTTP"

@@ -1,4 +1,4 @@
-"""How the cluster of a directory is doing, from its processes and from ZooKeeper, whoever started it."""
+"""How the cluster of a directory is doing, from its processes and from ZooKeeper, however it was started."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The demonstration: real records through a real cluster whose ruling agent is killed on the way, and the proof.
 
-Runs against a `Cluster` that the caller started. Nothing here prints; a `DemoWatcher` is told what happens.
+Runs against a `Cluster` that the caller started. Nothing here prints; a `DemoWatcher` is called.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def produce(
     on_sent: Callable[[int], None],
     flush_timeout_s: float = 60.0,
 ) -> None:
-    """Produce (key, value) `records` through a `careful_producer`; `on_sent` is told each number before it goes.
+    """Produce (key, value) `records` through a `careful_producer`; `on_sent` is called with each number before it goes.
 
     Returns when every record was acknowledged or given up (see `Ledger.failures`), or `flush_timeout_s` after the last
     record was handed over.
@@ -82,7 +82,7 @@ def read_back(
     on_read: Callable[[int], None],
     stall_timeout_s: float = 30.0,
 ) -> None:
-    """Read every partition of `topic` from start to end into the ledger; `on_read` is told how many records came.
+    """Read every partition of `topic` from start to end into the ledger; `on_read` gets how many records came.
 
     Raises WorkloadStuck when nothing arrives for `stall_timeout_s` before the end, EndsUnknown when that is not told.
     """

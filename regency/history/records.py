@@ -33,7 +33,7 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
     role: str = "controller"
     """`controller` or `agent`: the two processes of one broker number their decisions apart."""
     leader: BrokerId | None = None
-    """Who leads a partition after the decision, -1 for nobody; None where it is about something else, as below."""
+    """Who leads a partition after the decision, -1 for none; None where it is about something else, as below."""
     isr: tuple[BrokerId, ...] | None = None
     leader_epoch: int | None = None
     version: int | None = None
@@ -76,7 +76,7 @@ def merge_decisions(histories: Iterable[Iterable[Decision]]) -> list[Decision]:
 
 
 class NumberedTwice(msgspec.Struct, frozen=True):
-    """A process that gave one number to different decisions, as one does that lost its files and counts anew."""
+    """A process that gave one number to different decisions, as one does that lost its files and counts again."""
 
     role: str
     source: BrokerId
@@ -111,7 +111,7 @@ def numbered_twice(merged: Iterable[Decision]) -> list[NumberedTwice]:
 def in_order_of_states(decisions: Iterable[Decision]) -> list[Decision]:
     """Decisions about one partition, merged; those that wrote its state stand in the order of its versions.
 
-    That order is certain where clocks differ: between a controller and the leaders under it. It begins anew when the
+    That order is certain where clocks differ: between a controller and the leaders under it. It begins again when the
     partition is created again.
     """
     ordered = list(decisions)

@@ -99,7 +99,7 @@ def file_lines(path: Path) -> Iterator[bytes]:
 
 
 def no_gzip(why: str) -> str:
-    """What is wrong with a file that is not compressed as its name says; `why` as whoever unpacks it has it."""
+    """What is wrong with a file that is not compressed as its name says; `why` as the unpacker has it."""
     return f"it is no gzip file, or damaged ({why})"
 
 

@@ -106,7 +106,7 @@ def sends_by_value(part: Part) -> dict[int, Send]:
 
 
 def judge_log(part: Part, log: ReadLog, sends: dict[int, Send], findings: Findings) -> None:
-    """Findings about what was read: offsets with two values, values at two offsets, values nobody sent, holes."""
+    """Findings about what was read: offsets with two values, values at two offsets, values never sent, holes."""
     for offset in sorted(log.conflicts):
         findings.add(Anomaly.INCONSISTENT_OFFSET, (offset,), None, _tell_conflict, part, log, offset)
     for value in sorted(log.repeated, key=lambda value: log.repeated[value]):

@@ -50,8 +50,8 @@ class Send(msgspec.Struct, frozen=True, tag_field="op", tag="send", omit_default
 
     client: str
     session: int
-    """Producer session of the client: one producer id and epoch. Whoever gives a record of an idempotent producer up
-    and goes on does so in a new session, as Kafka's clients bump the epoch."""
+    """Producer session of the client: one producer id and epoch. A client that gives up a record of an idempotent
+    producer and goes on does so in a new session, as Kafka's clients bump the epoch."""
     number: int
     """Place among the session's sends to this partition, from 0."""
     topic: str
@@ -203,7 +203,7 @@ class LogStartMoved(msgspec.Struct, frozen=True, tag_field="op", tag="log_start_
 
 
 class Recreated(msgspec.Struct, frozen=True, tag_field="op", tag="recreated"):
-    """A topic was deleted and made again: offsets begin anew. What overlaps it without an id is not judged."""
+    """A topic was deleted and made again: offsets begin again. What overlaps it without an id is not judged."""
 
     topic: str
     began_ms: int

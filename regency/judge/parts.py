@@ -223,7 +223,7 @@ def _may_come_late(send: Send) -> bool:
     """Whether a request of it may be carried out after all that the client was told, in whatever has that name by then.
 
     One that its client has given up is still in a socket of the broker, or on its way there, when the next one is
-    acknowledged, and a produce below version 13 names no topic id (KIP-516). Nobody waits for one with acks=0.
+    acknowledged, and a produce below version 13 names no topic id (KIP-516). No caller waits for one with acks=0.
     """
     if send.outcome is Outcome.ACKNOWLEDGED:
         return send.attempts != 1 or send.acks == 0

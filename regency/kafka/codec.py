@@ -112,7 +112,7 @@ __all__ = [
 ]
 
 PRODUCERS_TAG: Final = 10_000
-"""Far above the tags that Kafka gives its own fields; whoever does not know it passes over it (KIP-482)."""
+"""Far above the tags that Kafka gives its own fields; a peer that does not know it passes over it (KIP-482)."""
 
 
 class ListOffsetsResponse(api_message.ApiMessage):  # type: ignore[misc]

@@ -18,6 +18,6 @@ def crash_point(name: str) -> None:
 
 
 def observe(observer: Callable[[str], None] | None) -> None:
-    """Have `observer` called at every crash point from now on; None: nobody. Simulation only."""
+    """Have `observer` called at every crash point from now on; None: no more. Simulation only."""
     global _observer  # noqa: PLW0603 - one process, one observer; a parameter through every layer would cost the hot path
     _observer = observer

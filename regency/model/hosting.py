@@ -1,6 +1,6 @@
 """What a broker is to the partitions it hosts, and a digest of it that controllers and agents compute alike.
 
-The digest of a broker is the sum, modulo 2**64, of one number per replica it leads or follows: whoever changes one
+The digest of a broker is the sum, modulo 2**64, of one number per replica it leads or follows: a change of one
 replica takes its old number out and its new one in. What changes all the time (offsets) is not in it. Two digests that
 differ although nothing else does, as they would between interpreters that hash tuples in different ways, only cost a
 comparison of every replica.

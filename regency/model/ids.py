@@ -63,7 +63,7 @@ class PartitionReplica(NamedTuple):
 
 
 NO_LEADER: Final = BrokerId(-1)
-"""Leader of a partition that nobody leads; stored in the state znode."""
+"""In place of the leader of a partition that has none; stored in the state znode."""
 
 LEADER_DURING_DELETE: Final = BrokerId(-2)
 """Leader of a partition whose topic is being deleted; only in UpdateMetadata, never stored."""

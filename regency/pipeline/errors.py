@@ -1,4 +1,4 @@
-"""What goes wrong on the way between Spark and the cluster, in words for whoever wrote the query."""
+"""What goes wrong on the way between Spark and the cluster, in words for the author of the query."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`format("regency")`: what Spark is told of the connector. Its halves are imported when they are asked for.
+"""`format("regency")`: what Spark hears of the connector. Its halves are imported when they are asked for.
 
 The class travels to Spark's workers by reference, so every worker needs Regency installed (docs/use/spark.md). It holds
 its options and nothing else: no connection is ever pickled.

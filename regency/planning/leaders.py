@@ -77,7 +77,7 @@ class _Leaders(Spread):
         return target != source and target in self._after[item]
 
     def cost(self, item: int, source: BrokerId, target: BrokerId) -> int:
-        """Of a partition whose preferred leader stays a replica; others lead anew anyway."""
+        """Of a partition whose preferred leader stays a replica; the others lead in a new place anyway."""
         own = self._before[item][0]
         return (target != own) - (source != own) if own in self._after[item] else 0
 

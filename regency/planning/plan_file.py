@@ -1,7 +1,7 @@
 """A plan as a file: Kafka's reassignment JSON with more fields, so that Kafka's own tool can read it too. Pure.
 
-`hash` covers everything else in the file: an edited plan is told from the one that was looked at. `computed_from` has,
-for each topic the plan looked at, a hash of its assignment: a plan whose topics have changed meanwhile is told too.
+`hash` covers everything else in the file: an edited plan is known from the one that was looked at. `computed_from`
+has, for each topic the plan looked at, a hash of its assignment: a plan whose topics have changed since is known too.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class PlanEdited(PlanRefused):
 class PlanFile(msgspec.Struct, frozen=True):
     """A plan. Without `computed_from` it is a file of Kafka's, which says only what shall be.
 
-    `command` makes it anew. `brokers` are those that get replicas, with their racks.
+    `command` makes it again. `brokers` are those that get replicas, with their racks.
     """
 
     moves: tuple[Move, ...]

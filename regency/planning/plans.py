@@ -42,7 +42,7 @@ class Move(msgspec.Struct, frozen=True, gc=False):
 def rebalance(
     assignment: Assignment, brokers: Mapping[BrokerId, str | None], *, replication_factor: int | None = None
 ) -> list[Move]:
-    """Spread all partitions over `brokers` (id to rack) and nobody else: replicas and leaders within 1 of each other.
+    """Spread all partitions over `brokers` (id to rack) and no others: replicas and leaders within 1 of each other.
 
     Brokers that are new are filled from those that have most. Replicas that share a rack although another has none are
     moved apart. Where racks forbid equal numbers, they are as equal as racks allow. Raises PlanImpossible.

@@ -48,7 +48,7 @@ class Aim(msgspec.Struct, frozen=True):
 def place_all(partitions: Sequence[TopicPartition], before: Sequence[Replicas], aim: Aim) -> list[Replicas]:
     """Replicas of each partition as `aim` wants them, each new one in the place of one that goes.
 
-    Raises PlanImpossible. `partitions` are in the order in which they are tried, and sorted by whoever calls.
+    Raises PlanImpossible. `partitions` are in the order in which they are tried, and sorted by the caller.
     """
     _check(partitions, before, aim)
     prepared = _Replicas.prepared(before, aim)

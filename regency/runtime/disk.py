@@ -168,7 +168,7 @@ class OsDisk:
         """As the port says. A file with its blocks set aside may replace another one without being written out.
 
         ext4 does that at a rename otherwise (auto_da_alloc), for a millisecond and more, so that what replaces is not
-        empty after a power cut; here whoever needs that syncs.
+        empty after a power cut; here a caller that needs that syncs.
         """
         fd = self._taken(lambda: os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _FILE_MODE))
         if size and hasattr(os, "posix_fallocate"):

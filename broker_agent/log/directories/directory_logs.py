@@ -117,7 +117,7 @@ class DirectoryLogs:
     def settle(self, logs: Iterable[PartitionLog], then: Callable[[], None]) -> None:
         """Have the disk know, soon, what of these logs is unsettled; `then` is called when that is over.
 
-        Names first, as everywhere where a log begins anew, then the checkpoints, with what stands in them for all logs
+        Names first, as everywhere where a log begins again, then the checkpoints, with what stands in them for all logs
         here decided now: a recovery point that has gone back holds for what comes back too. A log that was cut again,
         renamed or removed meanwhile, or could not be synced, is as settled as before.
         """

@@ -106,7 +106,7 @@ class LogManager:
         """Lock the directories and open every log in them, recovering what was not closed cleanly. Blocks.
 
         `recovery_threads` work per directory; `progress` is told (logs opened, logs found), on those threads. A
-        directory that cannot be read is offline, and `on_dir_failure` is told so before this returns. At run time
+        directory that cannot be read is offline, and `on_dir_failure` is called before this returns. At run time
         `on_dir_failure` is called inside the call that failed, once per directory: it must only take note. `disk` is
         the operating system's unless another is given, `new_uuid` tells directories that are put aside apart. Raises
         LogDirInvalid where no directory is usable, or one is in use or belongs to another broker or cluster, LogBusy

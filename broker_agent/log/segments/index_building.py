@@ -1,4 +1,4 @@
-"""Building the indexes of one segment anew, where an entry was found that does not fit its batches."""
+"""Rebuilding the indexes of one segment, where an entry was found that does not fit its batches."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class IndexBuilding:
 
 
 def build_at_once(segment: Segment, why: str) -> None:
-    """Build its indexes anew before returning: where a log is opened. Raises OSError."""
+    """Rebuild its indexes before returning: where a log is opened. Raises OSError."""
     building = IndexBuilding(segment, why)
     try:
         building.end()

@@ -69,7 +69,7 @@ class Segment:
         self._misfit = ""
         """Why the last index entry could not be added; empty where it could."""
         self.on_doubt = on_doubt
-        """Called where its indexes must be built anew, and why: raises unless they are then."""
+        """Called where its indexes must be rebuilt, and why: raises unless they are then."""
         self.is_index_checked = False
         """Whether an index entry contradicted the batches, and all were looked at: that is done once."""
         self._is_greatest_checked = False
@@ -160,7 +160,7 @@ class Segment:
             self._bytes_since_index = 0
 
     def tell_misfit(self) -> None:
-        """Have the indexes built anew where an entry did not fit: nothing waits for that."""
+        """Have the indexes rebuilt where an entry did not fit: nothing waits for that."""
         why, self._misfit = self._misfit, ""
         if why:
             with suppress(LogStorageError, OSError, MemoryError):
@@ -270,7 +270,7 @@ class Segment:
         return header.base_offset <= offset <= header.last_offset and header.max_timestamp == timestamp
 
     def _doubt_indexes(self, why: str) -> None:
-        """An entry does not fit: see to it, once, that the indexes are built anew. Raises what `on_doubt` does."""
+        """An entry does not fit: see to it, once, that the indexes are rebuilt. Raises what `on_doubt` does."""
         if not self.is_index_checked:
             self.on_doubt(self, why)
 

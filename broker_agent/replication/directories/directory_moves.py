@@ -38,7 +38,7 @@ class DirectoryMoves:
     def __init__(self, hosting: HostedPartitions, bytes_per_second: Callable[[], int]) -> None:
         """`bytes_per_second` tells what replica.alter.log.dirs.io.max.bytes.per.second is now.
 
-        Whoever changes it, wakes: what was copied last is paid for at the rate that is in force by then, so a raised
+        A change of it wakes: what was copied last is paid for at the rate that is in force by then, so a raised
         one releases at once.
         """
         self._hosting = hosting

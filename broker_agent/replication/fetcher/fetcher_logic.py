@@ -153,7 +153,7 @@ class FetcherLogic:
             self._drop(name)
 
     def restart(self) -> None:
-        """The leader is reached anew: a new session, and no waiting for the old connection's sake."""
+        """The leader is reached again: a new session, and no waiting for the old connection's sake."""
         self._rest.clear()
         self._session.reset()
         self._resume_at = None
@@ -196,7 +196,7 @@ class FetcherLogic:
         self._catching_up.resumed(name)
 
     def release_throttled(self) -> None:
-        """Throttles have changed: what they hold back is looked at anew."""
+        """Throttles have changed: what they hold back is looked at again."""
         for name in self._catching_up.held_back:
             self._resume(name, self._states[name])
 

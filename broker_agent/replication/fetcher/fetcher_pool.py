@@ -186,7 +186,7 @@ class FetcherPool:
     def lag(self, topic_partition: TopicPartition) -> tuple[str, int] | None:
         """Who fetches a partition, and how many records it was behind its leader's high watermark at the last answer.
 
-        None where nobody does, or no answer has come yet.
+        None where there is none, or no answer has come yet.
         """
         fetcher = self._followed.get(topic_partition)
         lag = None if fetcher is None else fetcher.logic.lag(topic_partition)
@@ -208,7 +208,7 @@ class FetcherPool:
             fetcher.wake()
 
     def throttles_changed(self) -> None:
-        """Rates or lists of throttled replicas may have changed: nobody waits for what held them back before."""
+        """Rates or lists of throttled replicas may have changed: no caller waits for what held them back before."""
         for fetcher in self._fetchers.values():
             fetcher.logic.release_throttled()
             fetcher.wake()

@@ -45,7 +45,7 @@ class Transport(Protocol):
 
     @property
     def alive(self) -> bool:
-        """Whether it will still do what it is told."""
+        """Whether it still carries out requests."""
         ...
 
     def send(self, command: Command) -> None:

@@ -1,7 +1,7 @@
 """Throttles of copying: which replicas are held back, and until when (KIP-73, Kafka's ReplicationQuotaManager).
 
 Pure but for the settings it is handed: told the time, and asked. Whether a replica is in sync, and so exempt, is known
-to whoever asks: a leader by the ISR, a follower by the high watermark it was told. What replicas that are in sync
+to its user: a leader by the ISR, a follower by the high watermark it received. What replicas that are in sync
 move is counted all the same, so a rate below theirs starves the others.
 """
 
@@ -112,7 +112,7 @@ class _Window:
 class ByteRate:
     """Bytes per second, averaged over at most `windows` windows of `window_ms` (Kafka's SimpleRate).
 
-    A short burst counts as if it had taken a whole window. A clock that goes back makes it begin anew: times from then
+    A short burst counts as if it had taken a whole window. A clock that goes back makes it begin again: times from then
     on say nothing about what was counted before.
     """
 

@@ -1,6 +1,6 @@
 """The in-sync replicas as a leader knows them: committed in ZooKeeper, or with one change on its way there.
 
-Pure. While a change is on its way nobody knows whether it happened, so what counts records uses the larger set and what
+Pure. While a change is on its way it may have happened or not, so what counts records uses the larger set and what
 promises safety to producers the committed one (KIP-497).
 """
 

@@ -18,7 +18,7 @@ class BrokerDetails(msgspec.Struct, frozen=True):
     """What `regency brokers describe -o json` prints.
 
     `settings` are those that were changed while it ran, None of a broker that is not live and cannot be asked;
-    `leaderless` are its replicas of partitions that nobody leads.
+    `leaderless` are its replicas of partitions without a leader.
     """
 
     broker: BrokerRow

@@ -26,7 +26,7 @@ class BrokerRow(msgspec.Struct, frozen=True):
 
 
 class ReplicaRow(msgspec.Struct, frozen=True):
-    """A replica of a broker in `regency brokers describe`. `leader` is None while nobody leads."""
+    """A replica of a broker in `regency brokers describe`. `leader` is None while it has no leader."""
 
     topic: str
     partition: int

@@ -117,7 +117,7 @@ def judge(
     problems += [f"{name}-{each.partition_index} lacks {each.out_of_sync} in its ISR" for name, each in behind]
     newest = max(rule, key=lambda facts: facts.epoch or 0) if rule else None
     never_led = max(0, ((newest.offline_partitions if newest else None) or 0) - len(leaderless))
-    if never_led:  # brokers are told of no partition that never had a leader, so metadata does not show it
+    if never_led:  # brokers hear of no partition that never had a leader, so metadata does not show it
         problems.append(f"the controller knows of {never_led} more without a leader (`regency doctor` names them)")
     if newest is not None and newest.unacknowledged:
         problems.append(f"{newest.unacknowledged} decisions are not acknowledged by their brokers yet")

@@ -23,7 +23,7 @@ _LOOK_EVERY_S = 0.1
 
 
 class Succession(msgspec.Struct, frozen=True):
-    """What `regency controller resign -o json` prints; the successor is None where nobody waited for it."""
+    """What `regency controller resign -o json` prints; the successor is None where it was not waited for."""
 
     resigned: int
     epoch: int
@@ -63,7 +63,7 @@ def controller(context: click.Context, config: Path | None, overrides: tuple[str
 def status() -> int:
     """Show every controller process, and which of them rules. Exit status 3 unless exactly one does.
 
-    Right after one resigned or died an election is under way, for some tenths of a second: nobody rules then.
+    Right after one resigned or died an election is under way, for some tenths of a second: no controller rules then.
 
     \b
     Examples:
@@ -93,7 +93,7 @@ def resign(timeout: float, no_wait: bool) -> None:
     """Have the ruling controller resign, and wait until another rules. Partitions keep their leaders.
 
     The one that resigned does not stand for the next election while brokers with other candidates are live.
-    Exit status 5 when nobody rules in time.
+    Exit status 5 when no controller rules in time.
 
     \b
     Example:

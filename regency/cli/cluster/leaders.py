@@ -27,7 +27,7 @@ _PARTITION_NUMBER = click.IntRange(0, INT32_MAX)
 
 
 class ElectionRow(msgspec.Struct, frozen=True):
-    """What became of one partition. `leader` is who leads now, None for nobody; `why` where it was not elected for."""
+    """What became of one partition. `leader` is None where there is none; `why` where it was not elected for."""
 
     topic: str
     partition: int
@@ -153,7 +153,7 @@ def _request(election: str, wanted: Sequence[TopicPartition] | None, timeout: fl
 
 
 def _leaders_of(wire: ClusterWire, broker: BrokerId, topics: Sequence[str]) -> dict[TopicPartition, int]:
-    """Who leads the partitions of these topics, as a broker knows it; -1 for nobody."""
+    """Who leads the partitions of these topics, as a broker knows it; -1 for none."""
     from regency.kafka.codec import MetadataRequest
 
     if not topics:

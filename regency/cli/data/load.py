@@ -1,4 +1,4 @@
-"""`regency load`: writes to a topic at a steady rate and reads along, until it is told to end."""
+"""`regency load`: writes to a topic at a steady rate and reads along, until it is ended."""
 
 from __future__ import annotations
 

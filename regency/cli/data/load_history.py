@@ -61,7 +61,7 @@ class LoadHistory:
         self._numbers[partition] += 1
 
     def completed(self, value: int, offset: int | None) -> None:
-        """It was acknowledged at the offset; None: the producer gave it up, and nobody knows."""
+        """It was acknowledged at the offset; None: the producer gave it up, and its outcome is not known."""
         partition, number, invoked_ms = self._open.pop(value)
         outcome = Outcome.INDETERMINATE if offset is None else Outcome.ACKNOWLEDGED
         place = -1 if offset is None else offset

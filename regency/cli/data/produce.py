@@ -115,7 +115,7 @@ def _explain(producer: confluent_kafka.Producer, topic: str) -> None:
     try:
         found = producer.list_topics(topic, timeout=CONNECT_TIMEOUT_S).topics[topic]
     except confluent_kafka.KafkaException:
-        return  # nobody answers any more; what failed was said
+        return  # no broker answers any more; what failed was said
     if found.error is not None and not found.partitions:
         going = why_going(current().bootstrap_servers(), topic)
         say(going or f"Topic {topic}: {found.error.str()}. `regency topics create {topic}` makes it.")

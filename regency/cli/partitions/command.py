@@ -160,7 +160,7 @@ def execute(file: Path, rollback: Path | None, waits: bool, timeout: float) -> i
 
     Refused (exit status 6) if the plan was edited, or replicas are not where they were when it was made. A plan that
     was executed in part goes on where it ended. Kafka's reassignment JSON is taken as it is. With --wait: exit status 5
-    when it takes longer than --timeout, 1 when somebody else changed it meanwhile.
+    when it takes longer than --timeout, 1 when it was changed meanwhile.
 
     \b
     Examples:

@@ -119,7 +119,7 @@ def fit(plan: PlanFile, situation: Situation) -> PlanFile:
 
 
 def before_plan(plan: PlanFile, situation: Situation) -> dict[TopicPartition, Replicas]:
-    """The assignment as it was before the plan, if nobody else has changed anything."""
+    """The assignment as it was before the plan, if nothing else has changed."""
     assignment = dict(situation.assignment)
     for move in plan.moves:
         if _is_of_plan(move, situation):

@@ -105,7 +105,7 @@ def _live(situation: Situation, wish: Wish) -> dict[BrokerId, str | None]:
 
 
 def _check_drained(situation: Situation, wish: Wish) -> None:
-    """Raises CommandFailed for a broker that nobody knows: more probably mistyped than empty."""
+    """Raises CommandFailed for an unknown broker: more probably mistyped than empty."""
     known = {*situation.nodes, *count_replicas(situation.assignment)}
     for broker in wish.drain:
         if broker not in known:

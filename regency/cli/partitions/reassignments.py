@@ -1,4 +1,4 @@
-"""Who has which partition and what is on its way, and requests to change it, in batches, to whoever rules."""
+"""Who has which partition and what is on its way, and requests to change it, in batches, to the ruling controller."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ def flights(
         try:
             run.run(tell=say)
         except BaseException:
-            with suppress(BrokenPipeError):  # nobody reads the counts; that it failed is said all the same
+            with suppress(BrokenPipeError):  # the counts are not read; that it failed is said all the same
                 _tell(run.counts, watermark)
             raise
         _tell(run.counts, watermark)

@@ -26,7 +26,7 @@ _CANCEL_S = 5.0
 _HEAR_S = 1.0
 """How long it may take to notice that nobody talks to it any more, which it does not while it starts."""
 _END_S = 5.0
-"""How long it may take to end once it is told to."""
+"""How long it may take to end once it is asked to."""
 
 
 def handlers_now() -> dict[int, Handler]:

@@ -32,7 +32,7 @@ _PYSPARKS_ERRORS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 _QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:MetaspaceSize=256m"
 """Most of a job over a small history is classes and code that run once: 25 s of CPU less of 55."""
 _COLLECTOR = "-XX:+UseParallelGC"
-"""A tenth less CPU: nobody waits for a pause. Java does not start where another collector is named too."""
+"""A tenth less CPU: pauses do not matter. Java does not start where another collector is named too."""
 _COLLECTORS = re.compile(r"-XX:\+Use\w*GC\b")
 _JAVA_ENVIRONMENT = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
 """Where options of every Java come from."""
@@ -186,7 +186,7 @@ def _output_into(descriptor: int) -> Iterator[None]:
             stream.flush()
     kept: dict[int, int] = {}
     for number in (1, 2):
-        with suppress(OSError):  # closed by whoever started this command
+        with suppress(OSError):  # closed by the parent
             kept[number] = os.dup(number)
             os.dup2(descriptor, number)
     try:
@@ -233,7 +233,7 @@ def _shown_tasks(session: SparkSession) -> Iterator[None]:
 
 
 def output_closed() -> bool:
-    """Whether nobody reads what this command prints any more."""
+    """Whether the output of this command is not read any more."""
     poll = select.poll()
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError, OSError, ValueError):  # no stream, or none with a descriptor

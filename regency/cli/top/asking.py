@@ -36,7 +36,7 @@ DISK_VERSION = 4
 
 
 class Away(Exception):
-    """Nobody rules, or nobody who does can be asked; the message says what is known."""
+    """No controller rules, or the one that does cannot be asked; the message says what is known."""
 
 
 class _Told(msgspec.Struct, frozen=True):

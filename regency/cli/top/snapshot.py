@@ -55,7 +55,7 @@ class PartitionCounts(msgspec.Struct, frozen=True):
 
 
 class TroubleLine(msgspec.Struct, frozen=True):
-    """A partition that is not well: `kind` is offline, under_min_isr or under_replicated; `leader` None for nobody."""
+    """A partition that is not well: `kind` is offline, under_min_isr or under_replicated; `leader` may be None."""
 
     topic: str
     partition: int

@@ -34,7 +34,7 @@ class TopicRow(msgspec.Struct, frozen=True):
 
 
 class PartitionRow(msgspec.Struct, frozen=True):
-    """A partition in `regency topics describe`. `leader` and `epoch` are None while nobody leads.
+    """A partition in `regency topics describe`. `leader` and `epoch` are None while it has no leader.
 
     `live` has the replicas in their order, as each of them tells; it is empty where they were not asked.
     """

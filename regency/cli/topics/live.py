@@ -1,5 +1,5 @@
 """How far each replica of some partitions is, asked of the replicas themselves: two requests per broker and 2,000 of
-them, so that the answers are of the same moment, whoever rules.
+them, so that the answers are of the same moment, whichever controller rules.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class LiveReplica(msgspec.Struct, frozen=True):
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """A partition to ask about; `leader` is -1 for nobody."""
+    """A partition to ask about; `leader` is -1 for none."""
 
     name: TopicPartition
     leader: int

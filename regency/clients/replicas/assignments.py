@@ -25,7 +25,7 @@ class NobodyAnswers(RegencyError):
 
 
 class Assignment(msgspec.Struct, frozen=True):
-    """A partition. `leader`: None while nobody leads."""
+    """A partition. `leader`: None while it has no leader."""
 
     name: TopicPartition
     topic_id: TopicId

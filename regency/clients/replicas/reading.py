@@ -64,7 +64,7 @@ class Partition(msgspec.Struct, frozen=True):
 
     @property
     def bound(self) -> int:
-        """The leader's high watermark; where nobody leads or the leader is silent, the highest there is."""
+        """The leader's high watermark; where there is no leader or the leader is silent, the highest there is."""
         known = {broker: place for broker, place in self.places.items() if isinstance(place, Place)}
         if self.leader is not None and (led := known.get(BrokerId(self.leader))) is not None:
             return led.high_watermark

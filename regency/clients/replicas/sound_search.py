@@ -51,7 +51,7 @@ class SoundSearch:
         """From there came a batch that begins at `base_offset`.
 
         What is between the two has no batches; without a border there it may be the damaged one's, whose last offset
-        nobody knows.
+        it is not known.
         """
         sound = base_offset
         if base_offset <= self.damaged or (base_offset > probe and probe in self._borders):

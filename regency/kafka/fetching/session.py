@@ -101,7 +101,7 @@ class ClientFetchSession:
             self._id = 0
 
     def failed(self) -> None:
-        """Nobody knows what became of the request: begin a new session, closing the one there may be."""
+        """It is not known what became of the request: begin a new session, closing the one there may be."""
         self._epoch = 0
 
     def reset(self) -> None:

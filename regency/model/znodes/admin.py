@@ -34,7 +34,7 @@ class _MovesJson(msgspec.Struct):
 
 
 class _AskedMoveJson(msgspec.Struct):
-    """As lenient as Kafka, which takes every number; whoever uses it says what is wrong with each."""
+    """As lenient as Kafka, which takes every number; its user says what is wrong with each."""
 
     topic: str
     partition: int

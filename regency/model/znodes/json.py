@@ -1,6 +1,6 @@
 """How znodes are read: JSON of any origin becomes a typed value, or ZnodeMalformed that names path and field.
 
-Numbers are strict: no booleans, no floats, within Kafka's ranges. Fields nobody asked for are skipped.
+Numbers are strict: no booleans, no floats, within Kafka's ranges. Fields that were not asked for are skipped.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Occupied(Exception):
-    """Somebody else made, moved or removed a directory at this very moment; `why` says so behind its name."""
+    """Another process made, moved or removed a directory at this very moment; `why` says so behind its name."""
 
     def __init__(self, why: str = "was made, replaced or removed by somebody else meanwhile") -> None:
         super().__init__(why)
@@ -61,7 +61,7 @@ class Places(Protocol):
 
 @contextmanager
 def alone(places: Places, target: str) -> Iterator[None]:
-    """Inside, nobody else moves directories to or from there who asks for the same. Raises Occupied."""
+    """Inside, no other process that asks for the same moves directories to or from there. Raises Occupied."""
     parent, slash, name = target.rpartition("/")
     lock = f"{parent}{slash}.{name}.lock"
     if not places.claim(lock):

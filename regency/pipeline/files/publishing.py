@@ -78,7 +78,7 @@ def published(session: SparkSession, path: str, *, mark: str = "", overwrite: bo
         yield Staging(places, part, path)
         with told(path), _occupied(path):
             if not taken or not places.swap(part, target):
-                with alone(places, target):  # between two moves somebody else would get in
+                with alone(places, target):  # between two moves another process would get in
                     if taken:
                         _replace(places, target, part, old)
                     else:
@@ -117,7 +117,7 @@ def _replace(places: Places, target: str, part: str, old: str) -> None:
     finally:
         if places.exists(old):
             if not places.exists(target):
-                with suppress(Occupied):  # by somebody else's, this very moment
+                with suppress(Occupied):  # by another writer's, this very moment
                     places.move(old, target)
             if places.exists(old) and places.exists(target):
                 places.delete_when_java_ends(old)  # and now, unless somebody interrupts that

@@ -66,7 +66,7 @@ class Row(NamedTuple):
 
 
 class Whole(NamedTuple):
-    """What every piece is told of the history as a whole. Pickled into each task."""
+    """What every piece hears of the history as a whole. Pickled into each task."""
 
     complete: bool
     drained_ms: int | None

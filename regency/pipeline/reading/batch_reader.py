@@ -70,7 +70,7 @@ def batch_reader(options: Mapping[str, str], schema: StructType) -> BatchReader:
 
     One that takes filters only where filterPushdown asks for it. Spark refuses it without its own setting of that name;
     and with both it keeps the plan with its filters for the next query of the same frame (PythonDataSourceV2 has one),
-    which may then lack rows: whoever asks for it has to load the frame for each query anew.
+    which may then lack rows: its user has to load the frame again for each query.
     """
     chosen = read_options(options, stream=False)
     check_schema(schema, chosen)

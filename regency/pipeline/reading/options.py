@@ -1,7 +1,7 @@
 """The options of a read, checked: what Spark's own Kafka source takes, in its names, defaults and precedence. Pure.
 
 Names are compared without regard to case, as everywhere in Spark. What is unknown, contradictory or of the other kind
-of query is refused, since an option that nobody reads hides a mistake.
+of query is refused, since an option that is not read hides a mistake.
 """
 
 from __future__ import annotations

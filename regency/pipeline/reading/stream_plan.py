@@ -207,7 +207,7 @@ class Patience:
         self._last: float | None = None
 
     def waits(self, offsets: int, now_ms: float) -> bool:
-        """Whether a batch of `offsets` is put off at this time; if not, waiting begins anew."""
+        """Whether a batch of `offsets` is put off at this time; if not, waiting begins again."""
         overdue = self._last is None or now_ms - self._last >= self._max_delay_ms
         if not overdue and offsets < self._enough:
             return True

@@ -44,7 +44,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offsets_dict(self._planner().initial())
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """The limit of the options. Where both are given Spark is told of the larger one, and the other holds too."""
+        """The limit of the options. Where both are given Spark hears of the larger one, and the other holds too."""
         if self._options.max_offsets is not None:
             return ReadMaxRows(self._options.max_offsets)
         if self._options.min_offsets is not None:

@@ -73,7 +73,7 @@ class ReadTask(msgspec.Struct, frozen=True):
 def record_batches(task: ReadTask, *, on_skip: OnSkip | None = None) -> Iterator[pa.RecordBatch]:
     """The records of the range, in order, in as few batches as suits Spark; none for an empty range.
 
-    Raises what PartitionReader raises. Where data may be lost each loss is told to `on_skip`, else logged.
+    Raises what PartitionReader raises. Where data may be lost `on_skip` gets each loss, else it is logged.
     """
     skip = None if task.fail_on_data_loss else on_skip or _warn
     wanted = Range(task.topic_partition, task.topic_id, task.start, task.end)

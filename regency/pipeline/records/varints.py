@@ -22,7 +22,7 @@ def read_varints(octets: Octets, at: Ints, most_bytes: int) -> tuple[Ints, Ints]
     """The zigzag varint at each position, and the positions after them.
 
     Never fails: what lies behind the end is read as the last byte is, and a varint of more than `most_bytes` ends at
-    BEYOND or after it. Whoever compares the last of a record's positions with its end has found both.
+    BEYOND or after it. A comparison of the last of a record's positions with its end finds both.
     """
     first = octets.take(at, mode="clip")
     values = (first & 0x7F).astype(np.int64)

@@ -1,4 +1,4 @@
-"""What goes wrong while rows are written to topics, in words for whoever wrote the query."""
+"""What goes wrong while rows are written to topics, in words for the author of the query."""
 
 from __future__ import annotations
 

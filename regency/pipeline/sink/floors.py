@@ -23,7 +23,7 @@ class TopicFloors(msgspec.Struct, frozen=True):
     ends: dict[int, int]
 
     def of(self, topic_id: UUID, partition: int) -> int:
-        """The floor of a partition; 0 when the topic was made anew since: an attempt may have written all of it."""
+        """The floor of a partition; 0 when the topic was made again since: an attempt may have written all of it."""
         return self.ends.get(partition, 0) if topic_id == self.topic_id else 0
 
 
@@ -49,7 +49,7 @@ class SinkState(msgspec.Struct, frozen=True):
 
 
 class WritePlan(msgspec.Struct, frozen=True):
-    """What the tasks of a batch are told of attempts before theirs. Travels with them."""
+    """What the tasks of a batch hear of attempts before theirs. Travels with them."""
 
     floors: dict[str, TopicFloors]
     begun: bool

@@ -108,7 +108,7 @@ class ProducerSettings(msgspec.Struct, frozen=True):
     max_block_ms: int
     """How long nothing may be learned of the cluster, and how long a topic may be unknown to it."""
     client: ClientSettings
-    """For whoever reads back what was written."""
+    """For reading back what was written."""
     warnings: tuple[str, ...] = ()
 
 

@@ -1,9 +1,9 @@
 """The sink's state beside a query's checkpoint: two small files written in turn, in whatever file system it is in.
 
 Their numbers follow each other, so that a file that was torn, damaged or lost is noticed: then the other one counts,
-and a state that was newer may be gone, which whoever loads is told. On local and mounted file systems a file is synced
+and a state that was newer may be gone, which a load reports. On local and mounted file systems a file is synced
 before it takes its name, and its name after that, so that a power cut tears none. Elsewhere nothing more is asked than
-that a closed file can be read whole; where neither can, nobody knows what was written, and that is told.
+that a closed file can be read whole; where neither can, what was written is not known, and that is reported.
 """
 
 from __future__ import annotations

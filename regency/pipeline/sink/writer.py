@@ -59,7 +59,7 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Writes a frame. Effectively once covers its own tasks: a write that is started anew is another write."""
+    """Writes a frame. Effectively once covers its own tasks: a write that is started again is another write."""
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options

@@ -1,6 +1,6 @@
 """gRPC between the processes of a cluster.
 
-`channels` are made anew where a network has forgotten a connection; `clients` call with a limit of time and give
+`channels` are made again where a network has forgotten a connection; `clients` call with a limit of time and give
 errors
 with words; `servers` bind, and refuse what is too large.
 

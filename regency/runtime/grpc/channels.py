@@ -133,7 +133,7 @@ class AsyncCall(Generic[Reply]):
         def on_done(_: object) -> None:
             try:
                 loop.call_soon_threadsafe(wake)
-            except RuntimeError:  # the loop is closed: nobody waits any more
+            except RuntimeError:  # the loop is closed: no caller waits any more
                 return
 
         self._future.add_done_callback(on_done)

@@ -71,7 +71,7 @@ def connect(
 
     Blocks until the first session exists, at most `connect_timeout_ms` (default: the session timeout). `digest_auth` is
     "user:password", empty for none; `set_acl` makes what we create everybody's to read and only that user's to change.
-    `name` stands in the names of the threads. `latencies` is told how long each request took, `on_refusal` is called
+    `name` stands in the names of the threads. `latencies` takes the time of each request, `on_refusal` is called
     each time our credentials are refused; both on one thread.
 
     Raises ZkConnectStringInvalid, ZkAuthFailed where the credentials are refused, and ZkError naming the hosts where no

@@ -85,7 +85,7 @@ class SessionCore:
         latencies: RecentTimes | None = None,
         on_refusal: Callable[[], None] | None = None,
     ) -> None:
-        """`latencies` is told how long each request took, `on_refusal` of refused credentials, under the lock."""
+        """`latencies` takes each request's time, `on_refusal` is called for refused credentials; under the lock."""
         self._latencies = latencies or RecentTimes()
         self.requested_timeout_ms = timeout_ms
         self.timeout_ms = timeout_ms

@@ -1,4 +1,4 @@
-"""Writes that hold only while nobody else rules: batches of [check of the epoch, operations …] over any ZkSession.
+"""Writes that hold only while no other controller rules: batches of [check of the epoch, operations …].
 
 No clock, no thread, no sleep; paths are the caller's. What a lost reply means is decided by reading back.
 """
@@ -279,7 +279,7 @@ class _FencedWrite:
 
 
 def _trace(op: Op, znode: Znode | None, session_id: int) -> OpOutcome:
-    """What a znode says of `op`: OK it was done, ROLLED_BACK it was not, anything else: somebody else was there."""
+    """What a znode says of `op`: OK it was done, ROLLED_BACK it was not, anything else: another writer was there."""
     match op:
         case Create():
             owner = session_id if op.ephemeral else 0

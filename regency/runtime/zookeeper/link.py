@@ -42,7 +42,7 @@ class Link:
         reader: FrameReader,
         latencies: RecentTimes | None = None,
     ) -> None:
-        """`latencies` is told how long each request took, from when it was sent."""
+        """`latencies` takes the time of each request, from when it was sent."""
         self.contact_ms = contact_ms
         """When the newest request was sent that the server has answered: it cannot expire the session earlier than
         the session timeout after this."""

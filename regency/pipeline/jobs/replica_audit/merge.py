@@ -41,7 +41,7 @@ def is_worth_another_look(result: PartitionResult, places: Partition) -> bool:
     """Whether a piece may come out better when it is read again, `places` being what replicas tell by now.
 
     It may where a replica was out of reach, behind or different, and has all of the piece now: a broker was just
-    starting again, or a replica was being cut and copied anew. Damage on a disk stays.
+    starting again, or a replica was being cut and copied again. Damage on a disk stays.
     """
     end = result.partition.read_end
     if places.bound < end:
