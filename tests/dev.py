@@ -136,6 +136,11 @@ def sim(arguments: list[str]) -> int:
     return run([sys.executable, "-m", "simulation", *arguments], env=simulating())
 
 
+def ledger(arguments: list[str]) -> int:
+    """`ledger [NAME]`: which test shows which rule or bug of Kafka, defects, invariants; no name: the tables' names."""
+    return run([sys.executable, "-m", "simulation.tables", *arguments], env=simulating())
+
+
 def simulating() -> dict[str, str]:
     """The environment in which `simulation` can be imported."""
     paths = os.pathsep.join([str(ROOT / "tests" / "sim"), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
@@ -260,6 +265,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "logs": logs,
     "down": cli("down"),
     "sim": sim,
+    "ledger": ledger,
     "bench": bench,
     "protos": protos,
     "dashboards": dashboards,

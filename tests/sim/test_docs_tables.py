@@ -1,106 +1,65 @@
-"""The tables of docs/internals/simulation.md say what the code says, and whatever differs is found."""
+"""Every defect has been measured, every drill has a description, and docs/internals/evidence.md counts right."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from pathlib import Path
 
 import pytest
 from simulation.defects import DEFECTS, UNSEEN
-from simulation.docs_tables import (
-    DOCS,
+from simulation.faults.plan import DRILLS
+from simulation.judging.invariants import INVARIANTS
+from simulation.tables import (
     Measured,
     TablesWrong,
+    counts,
+    main,
+    measured,
     measured_by,
-    measured_in,
-    rendered,
+    printed,
     what_drills_do,
     wrong_with,
 )
-from simulation.faults.plan import DRILLS
-from simulation.judging.invariants import INVARIANTS
 
 pytestmark = pytest.mark.sim
 
 DEFECT, *_, LAST = DEFECTS
 EVERY = {name: Measured(1, "history") for name in DEFECTS}
+PAGE = Path(__file__).parents[2] / "docs" / "internals" / "evidence.md"
 
 
-@pytest.fixture
-def text() -> str:
-    return rendered(DOCS.read_text("utf-8"), EVERY)
+def test_every_defect_has_been_measured_and_no_other() -> None:
+    held = wrong_with(measured())
+    assert not held, "\n".join([*held, "python -m simulation.defects NAME -o json | ./dev ledger --measured -"])
 
 
-def row_of(text: str, name: str) -> str:
-    [row] = [line for line in text.splitlines() if line.startswith(f"| {name} |")]
-    return row
+def test_the_page_counts_as_the_code_does() -> None:
+    told = {name: int(rows) for name, rows in re.findall(r"^\| `([\w-]+)` \| (\d+) \|", PAGE.read_text(), re.MULTILINE)}
+    assert told == counts()
 
 
-def test_the_docs_have_every_invariant_drill_and_defect_as_the_code_has_them() -> None:
-    held = wrong_with(DOCS.read_text("utf-8"))
-    assert not held, "\n".join([*held, "measure defects that are new, then run python -m simulation.docs_tables"])
+@pytest.mark.parametrize("row", [Measured(0, "history"), Measured(101, "history"), Measured(3, "no-such-invariant")])
+def test_a_measurement_that_cannot_be_is_found(row: Measured) -> None:
+    assert wrong_with({**EVERY, DEFECT: row}) == [f"{DEFECT} cannot need {row.seeds} seeds and break {row.broken}"]
 
 
-def test_of_tables_just_written_nothing_is_wrong(text: str) -> None:
-    assert wrong_with(text) == []
-    assert rendered(text) == text
+def test_a_defect_without_measurement_and_one_that_is_gone_are_found() -> None:
+    held = {name: row for name, row in EVERY.items() if name != LAST} | {"gone": Measured(1, "history")}
+    assert wrong_with(held) == ["there is no defect gone", f"{LAST} has not been measured"]
 
 
-@pytest.mark.parametrize("name", ["no-surprise", DEFECT, LAST, next(iter(UNSEEN)), "who is about to join stops"])
-@pytest.mark.parametrize(
-    "change", [lambda row: "", lambda row: row.replace(" | ", " | Not: ", 1)], ids=["lacks", "says something else of"]
-)
-def test_a_table_that_lacks_a_name_or_says_something_else_of_it_is_found(
-    text: str, name: str, change: Callable[[str], str]
-) -> None:
-    row = row_of(text, name)
-    other = text.replace(f"{row}\n", change(f"{row}\n"))
-    assert any(f"not in the table: | {name} |" in line for line in wrong_with(other))
-
-
-def test_a_name_that_the_code_does_not_have_is_found(text: str) -> None:
-    row = row_of(text, "history")
-    [line] = wrong_with(text.replace(row, f"{row}\n| gone | Something once held. | own rule |"))
-    assert "the code does not say: | gone |" in line
-
-
-def test_rows_in_another_order_are_found(text: str) -> None:
-    one, other = row_of(text, "converged"), row_of(text, "history")
-    assert wrong_with(text.replace(f"{one}\n{other}", f"{other}\n{one}")) == [
-        "invariants: not in the order of the code"
-    ]
-
-
-@pytest.mark.parametrize(("seeds", "broken"), [("0", "history"), ("101", "history"), ("3", "no-such-invariant")])
-def test_a_measurement_that_cannot_be_is_found(text: str, seeds: str, broken: str) -> None:
-    row = row_of(text, DEFECT)
-    other = row.replace("| 1 | history |", f"| {seeds} | {broken} |")
-    assert wrong_with(text.replace(row, other)) == [
-        f"defects: {DEFECT} cannot need {seeds} seeds and break {broken}",
-    ]
-
-
-def test_a_defect_that_nobody_has_measured_is_found(text: str) -> None:
-    row = row_of(text, DEFECT)
-    anew = rendered(text.replace(row + "\n", ""))
-    assert row_of(anew, DEFECT).endswith("| ? | ? |")
-    assert wrong_with(anew) == [f"defects: nobody has measured {DEFECT}"]
-
-
-def test_what_was_measured_stays_until_it_is_measured_again(text: str) -> None:
-    anew = rendered(text, measured_by([{"defect": LAST, "seed": 7, "broken": "converged", "what": "", "source": ""}]))
-    assert measured_in(anew) == {**EVERY, LAST: Measured(7, "converged")}
-
-
-def test_a_defect_that_was_not_caught_is_not_written_down() -> None:
+def test_a_defect_that_was_not_caught_is_not_kept() -> None:
     assert measured_by([{"defect": next(iter(UNSEEN)), "seed": None, "broken": ""}]) == {}
     with pytest.raises(TablesWrong, match=DEFECT):
         measured_by([{"defect": DEFECT, "seed": None, "broken": ""}])
 
 
-def test_a_text_without_markers_is_refused(text: str) -> None:
-    for marker in ("<!-- invariants -->", "<!-- /drills -->"):
-        with pytest.raises(TablesWrong, match="there is not one"):
-            rendered(text.replace(marker, ""))
+def test_tables_are_printed_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert f"| {DEFECT} | " in printed("defects")
+    assert "### ControllerIntegrationTest" in printed("controller")
+    assert all(name in printed("drills") for name in ("first deep seed", "a member restarts while the ISR is written"))
+    assert main(["no-such-table"]) == 2
+    assert "there is no table no-such-table; there are controller, found, replication" in capsys.readouterr().err
 
 
 def test_of_every_drill_it_is_said_what_happens() -> None:

@@ -12,11 +12,11 @@ from functools import cache
 from typing import NamedTuple
 
 from simulation.defects import BECAUSE, DEFECTS, SEEDS, UNSEEN, exposing
-from simulation.docs_tables import DOCS, measured_in
 from simulation.options import again
 from simulation.output import Output, say
 from simulation.run import run
 from simulation.shape import Shape, shape_of
+from simulation.tables import measured
 from simulation.workers import ended_by_signals, pool_of
 
 PROGRAM = "python -m simulation.defects"
@@ -91,7 +91,7 @@ def _main(arguments: Sequence[str] | None, output: Output) -> int:
         parser.error(f"there is no defect {', '.join(unknown)}; there are {', '.join(DEFECTS)}")
     if output.lost:
         return 0  # nobody would hear of it; `output` makes that another status
-    known = measured_in(DOCS.read_text("utf-8")) if options.known else {}
+    known = measured() if options.known else {}
     wanted = [
         (name, options.seeds, known[name].seeds if name in known else None) for name in options.defects or DEFECTS
     ]

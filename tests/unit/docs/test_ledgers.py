@@ -1,7 +1,6 @@
 """Ledgers say which test shows what: what they name exists, nothing of Kafka is left out, none is silent.
 
-What a page has to have rows for is in `promises/`, in a file of its name: scenarios below the headings of their tables,
-then bugs. The other tables are numbered.
+Every heading of tests/ledger says how many rows its table has; rows of some tables are numbered.
 """
 
 from __future__ import annotations
@@ -14,51 +13,35 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-LISTS = Path(__file__).with_name("promises")
+ROOT = Path(__file__).parents[3]
+LEDGERS = ROOT / "tests" / "ledger"
 SIMULATION = ROOT / "tests" / "sim" / "simulation"
 
-PAGES = sorted(path.stem for path in LISTS.glob("*.txt"))
+PAGES = ("controller", "replication")
 
 NUMBERED = {
-    "controller": {"## What an implementation has to keep": 12},
-    "replication": {
-        "## What must hold at any time": 14,
-        "### Control requests": 25,
-        "### Offsets": 9,
-        "### ISR": 8,
-        "### Fetchers": 13,
-    },
+    "What an implementation has to keep",
+    "What must hold at any time",
+    "Control requests",
+    "Offsets",
+    "ISR",
+    "Fetchers",
 }
-"""How many rows the numbered tables of a page have."""
-
-PATTERNS = "## Where logs differ"
+LETTERED = {"Where logs differ"}
 
 
 def page(name: str) -> str:
-    return (ROOT / "tests" / "ledger" / f"{name}.txt").read_text("utf-8")
+    return (LEDGERS / f"{name}.txt").read_text("utf-8")
 
 
-def expected(name: str) -> dict[str, list[str]]:
-    """First cells of a page's tables, by heading."""
-    lists: dict[str, list[str]] = {}
-    for line in (LISTS / f"{name}.txt").read_text("utf-8").splitlines():
-        if line.startswith("#"):
-            lists[line] = []
-        elif line:
-            list(lists.values())[-1].append(line)
-    return lists
-
-
-def rows(name: str, heading: str) -> dict[str, tuple[str, ...]]:
-    """The cells of the table below a heading, by the first of each row."""
-    _, found, rest = page(name).partition(f"\n{heading}\n")
-    assert found, heading
-    table = re.split(r"\n#", rest, maxsplit=1)[0].strip().splitlines()
-    cells = [tuple(cell.strip() for cell in line.strip("|").split(" |")) for line in table if line.startswith("| ")]
-    assert {len(row) for row in cells} == {len(cells[0])}, f"a cell too many or too few in {heading}"
-    assert len({row[0] for row in cells}) == len(cells), f"a row twice in {heading}"
-    return {row[0]: row[1:] for row in cells[1:]}
+def tables(name: str) -> Iterator[tuple[str, int, list[tuple[str, ...]]]]:
+    """Heading, announced number of rows and cells of every table, without its head."""
+    for part in re.split(r"^#+ ", page(name), flags=re.MULTILINE)[1:]:
+        heading, _, text = part.partition("\n")
+        cells = [tuple(map(str.strip, line.strip("|").split(" |"))) for line in text.splitlines() if line[:2] == "| "]
+        if cells:
+            title, _, count = heading.rpartition(" (")
+            yield title, int(count.rstrip(")")), cells[1:]
 
 
 def functions(file: Path) -> list[str]:
@@ -113,33 +96,27 @@ def test_every_invariant_a_page_names_is_one_that_is_checked(name):
     assert set(re.findall(r"invariant `([^`]+)`", page(name))) - set(first_arguments("judging", "Invariant")) == set()
 
 
-@pytest.mark.parametrize(("name", "heading"), [(name, heading) for name in PAGES for heading in expected(name)])
-def test_every_scenario_and_every_bug_has_its_row(name, heading):
-    present = [re.sub(r" \(\d+\)$", "", first) for first in rows(name, heading)]
-
-    assert sorted(present) == sorted(expected(name)[heading])
+@pytest.mark.parametrize("name", [*PAGES, "found"])
+def test_every_scenario_bug_and_demand_has_its_row_once(name):
+    for title, count, rows in tables(name):
+        firsts = [row[0] for row in rows]
+        assert (title, len(rows), len(set(firsts))) == (title, count, count)
+        assert len({len(row) for row in rows}) == 1, f"a cell too many or too few in {title}"
+        if title in NUMBERED:
+            assert firsts == [str(number) for number in range(1, count + 1)]
+        if title in LETTERED:
+            assert firsts == list("ABCDEFG")
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_every_demand_has_its_row(name):
-    for heading, count in NUMBERED[name].items():
-        assert list(rows(name, heading)) == [str(number) for number in range(1, count + 1)]
-
-
-def test_every_way_in_which_logs_differ_has_its_row():
-    assert list(rows("replication", PATTERNS)) == list("ABCDEFG")
-
-
-@pytest.mark.parametrize(
-    ("name", "heading"), [(name, heading) for name in PAGES for heading in (*expected(name), *NUMBERED[name])]
-)
-def test_every_row_names_a_test_or_says_why_there_is_none(name, heading):
+def test_every_row_names_a_test_or_says_why_there_is_none(name):
     silent = [
-        first
-        for first, (*_, proof, why) in rows(name, heading).items()
+        (title, first)
+        for title, _, rows in tables(name)
+        if title not in LETTERED
+        for first, *_, proof, why in rows
         if "`" not in proof and not (proof == "—" and why)
     ]
-
     assert silent == []
 
 

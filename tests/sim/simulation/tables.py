@@ -1,7 +1,7 @@
-"""`python -m simulation.docs_tables`: writes the tables of docs/internals/simulation.md from the code.
+"""`./dev ledger [NAME]`: the tables of what is tested, from the code and from tests/ledger; no name: which there are.
 
 What code cannot say is how many seeds a defect needs and what shows it. That is measured by `python -m
-simulation.defects NAME… -o json`, handed over by `--defects FILE`, and kept from the table for all others.
+simulation.defects NAME… -o json` and kept by `./dev ledger --measured FILE`.
 """
 
 from __future__ import annotations
@@ -23,10 +23,8 @@ from simulation.faults.plan import DRILLS, Kind, plan
 from simulation.judging.invariants import INVARIANTS
 from simulation.shape import shape_of
 
-DOCS: Final = Path(__file__).resolve().parents[3] / "docs" / "internals" / "simulation.md"
-
-UNMEASURED: Final = "?"
-"""What stands in the place of a measurement that nobody has made."""
+MEASUREMENTS: Final = Path(__file__).parent / "defects" / "measured.json"
+LEDGERS: Final = Path(__file__).resolve().parents[2] / "ledger"
 
 _CELL: Final = re.compile(r"(?<!\\)\|")
 _DRILL: Final = "drill: "
@@ -42,46 +40,25 @@ class Measured(NamedTuple):
 
 
 class TablesWrong(Exception):
-    """The tables cannot be written: markers are missing, or a measurement is no catch."""
+    """A table cannot be printed, or a measurement is no catch."""
 
 
-def rendered(text: str, measured: Mapping[str, Measured] | None = None) -> str:
-    """The same text with all tables as the code has them. `measured` goes before what its table of defects says.
-
-    Raises TablesWrong where a marker is not there exactly once.
-    """
-    known = {**measured_in(text), **(measured or {})}
-    for name, rows in _tables(known).items():
-        before, _, after = _parts(text, name)
-        text = f"{before}\n\n{''.join(_lines(rows))}\n{after}"
-    return text
+def measured() -> dict[str, Measured]:
+    """How soon each defect was caught, and by what."""
+    rows: dict[str, tuple[int, str]] = json.loads(MEASUREMENTS.read_text("utf-8"))
+    return {name: Measured(*row) for name, row in rows.items()}
 
 
-def wrong_with(text: str) -> list[str]:
-    """What differs between a text's tables and the code, and which measurements are missing or cannot be."""
-    measured = measured_in(text)
-    found: list[str] = []
-    for name, rows in _tables(measured).items():
-        held = _parts(text, name)[1].strip("\n").splitlines()
-        wanted = [line.rstrip("\n") for line in _lines(rows)]
-        different = [f"{name}: the code does not say: {line}" for line in held if line not in wanted]
-        different += [f"{name}: not in the table: {line}" for line in wanted if line not in held]
-        if not different and held != wanted:
-            different.append(f"{name}: not in the order of the code")
-        found += different
+def wrong_with(held: Mapping[str, Measured]) -> list[str]:
+    """Which measurements are missing, cannot be, or are of no defect."""
+    found = [f"there is no defect {name}" for name in held if name not in DEFECTS]
     for name in DEFECTS:
-        row = measured.get(name)
+        row = held.get(name)
         if row is None:
-            found.append(f"defects: nobody has measured {name}")
+            found.append(f"{name} has not been measured")
         elif not 1 <= row.seeds <= SEEDS or row.broken not in INVARIANTS:
-            found.append(f"defects: {name} cannot need {row.seeds} seeds and break {row.broken}")
+            found.append(f"{name} cannot need {row.seeds} seeds and break {row.broken}")
     return found
-
-
-def measured_in(text: str) -> dict[str, Measured]:
-    """What the table of defects says of how soon each is caught, and by what."""
-    rows = (_cells(line) for line in _parts(text, "defects")[1].splitlines())
-    return {cells[0]: Measured(int(cells[3]), cells[4]) for cells in rows if len(cells) == 5 and cells[3].isdecimal()}
 
 
 def measured_by(rows: Iterable[Mapping[str, object]]) -> dict[str, Measured]:
@@ -95,6 +72,25 @@ def measured_by(rows: Iterable[Mapping[str, object]]) -> dict[str, Measured]:
             raise TablesWrong(f"{name} was not caught: it is one of UNSEEN, or something finds it no more")
         found[name] = Measured(seed, broken)
     return found
+
+
+def counts() -> dict[str, int]:
+    """Every table's name, and how many rows it has."""
+    of_ledgers = {
+        path.stem: sum(map(int, re.findall(r"^#+ .*\((\d+)\)$", path.read_text("utf-8"), re.MULTILINE)))
+        for path in sorted(LEDGERS.glob("*.txt"))
+    }
+    return of_ledgers | {name: len(rows) - 1 for name, rows in _tables().items()}
+
+
+def printed(name: str) -> str:
+    """A table as text. Raises TablesWrong where there is none of that name."""
+    tables = _tables()
+    if name in tables:
+        return "".join(_lines(tables[name]))
+    if not (LEDGERS / f"{name}.txt").exists():
+        raise TablesWrong(f"there is no table {name}; there are {', '.join(counts())}")
+    return (LEDGERS / f"{name}.txt").read_text("utf-8")
 
 
 def what_drills_do() -> dict[Kind, list[str]]:
@@ -114,21 +110,30 @@ def what_drills_do() -> dict[Kind, list[str]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the tables, or compare. 0: they are as they should be; 1: they are not."""
-    parser = argparse.ArgumentParser(prog="python -m simulation.docs_tables", description=__doc__)
-    parser.add_argument("--defects", metavar="FILE", help="measurements of some or all defects; -: standard input")
-    parser.add_argument("--check", action="store_true", help="write nothing; say what differs")
+    """Print, or keep measurements. 0: done; 1: a measurement is missing or no catch; 2: no such table."""
+    parser = argparse.ArgumentParser(prog="./dev ledger", description=__doc__)
+    parser.add_argument("name", nargs="?", help="the table to print; none: all names, with their numbers of rows")
+    parser.add_argument("--measured", metavar="FILE", help="keep these measurements of defects; -: standard input")
     options = parser.parse_args(arguments)
-    text = DOCS.read_text("utf-8")
     try:
-        new = rendered(text, measured_by(_read(options.defects)) if options.defects else None)
+        if options.measured:
+            return _keep(measured_by(_read(options.measured)))
+        if options.name:
+            sys.stdout.write(printed(options.name))
+        else:
+            sys.stdout.writelines(f"{name:<18} {rows:>4}\n" for name, rows in counts().items())
     except TablesWrong as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
-    if not options.check and new != text:
-        DOCS.write_text(new, "utf-8")
-    wrong = wrong_with(text if options.check else new)
-    sys.stderr.writelines(f"{line}\n" for line in wrong)
+        sys.stderr.write(f"ledger: {error}\n")
+        return 1 if options.measured else 2
+    return 0
+
+
+def _keep(new: Mapping[str, Measured]) -> int:
+    kept = {**measured(), **new}
+    rows = [f"  {json.dumps(name)}: {json.dumps(kept[name])}" for name in DEFECTS if name in kept]
+    MEASUREMENTS.write_text("{\n" + ",\n".join(rows) + "\n}\n", "utf-8")
+    wrong = wrong_with(measured())
+    sys.stderr.writelines(f"ledger: {line}\n" for line in wrong)
     return 1 if wrong else 0
 
 
@@ -137,16 +142,17 @@ def _read(file: str) -> list[dict[str, object]]:
     return rows
 
 
-def _tables(measured: Mapping[str, Measured]) -> dict[str, list[tuple[str, ...]]]:
-    """The rows of all tables by the names of their markers, their heads first."""
+def _tables() -> dict[str, list[tuple[str, ...]]]:
+    """The rows of the simulation's tables by name, their heads first."""
+    held = measured()
     return {
         "drills": [("drill", "what happens", "first deep seed"), *_drills()],
         "invariants": [("name", "what must hold", "source"), *INVARIANTS.values()],
         "defects": [
             ("defect", "what the code does instead", "source", "seeds needed", "what shows it"),
-            *(_defect(name, measured.get(name)) for name in DEFECTS),
+            *(_defect(name, held.get(name)) for name in DEFECTS),
         ],
-        "planted in vain": [
+        "planted-in-vain": [
             ("defect", "what the code does instead", "source", "why it is not found"),
             *((name, defect.what, defect.source, BECAUSE[name]) for name, defect in UNSEEN.items()),
         ],
@@ -157,9 +163,9 @@ def _tables(measured: Mapping[str, Measured]) -> dict[str, list[tuple[str, ...]]
     }
 
 
-def _defect(name: str, measured: Measured | None) -> tuple[str, ...]:
+def _defect(name: str, row: Measured | None) -> tuple[str, ...]:
     defect = DEFECTS[name]
-    seeds, broken = (str(measured.seeds), measured.broken) if measured else (UNMEASURED, UNMEASURED)
+    seeds, broken = (str(row.seeds), row.broken) if row else ("?", "?")
     return name, defect.what, defect.source, seeds, broken
 
 
@@ -218,26 +224,12 @@ def _first_line(function: ast.FunctionDef) -> str:
     return (ast.get_docstring(function) or "").partition("\n")[0]
 
 
-def _parts(text: str, name: str) -> tuple[str, str, str]:
-    """What stands before a table, with its marker; the table; what stands after it, with its end marker."""
-    begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
-    if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
-        raise TablesWrong(f"there is not one {begin} … {end}")
-    before, _, rest = text.partition(begin)
-    table, _, after = rest.partition(end)
-    return before + begin, table, end + after
-
-
 def _lines(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     for number, row in enumerate(rows):
         cells = (_CELL.sub(r"\|", cell) for cell in row)
         yield f"| {' | '.join(cells)} |\n"
         if number == 0:
             yield "|---" * len(row) + "|\n"
-
-
-def _cells(line: str) -> list[str]:
-    return [cell.strip() for cell in _CELL.split(line.strip())[1:-1]]
 
 
 if __name__ == "__main__":
