@@ -110,6 +110,7 @@ def check(_: list[str]) -> int:
         ("mypy --strict", lambda: run([BIN / "mypy", "--no-error-summary"])),
         ("import contracts", lambda: run([BIN / "lint-imports"], stdout=subprocess.DEVNULL)),
         ("generated code", check_protos),
+        ("figures in docs", lambda: run([sys.executable, ROOT / "tests" / "bench" / "figures_page.py", "--check"])),
     ]
     failed = [name for name, step in steps if step() != 0]
     for name in failed:

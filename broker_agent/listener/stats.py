@@ -27,7 +27,7 @@ class Closing(Enum):
     TOO_MANY = "max.connections or max.connections.per.ip is reached"
     UNREAD = "it did not read its answers, and regency.queued.max.response.bytes was used up"
     SLOW = "its request came in slowly, and queued.max.request.bytes was used up"
-    NO_DESCRIPTORS = "there is no descriptor for it: see docs/operate/operations.md about open files"
+    NO_DESCRIPTORS = "there is no descriptor for it: see docs/operate/install.md about open files"
     FAILED = "its request failed in an unexpected way"
 
 

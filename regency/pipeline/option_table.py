@@ -1,4 +1,4 @@
-"""The options of reading: name, type, default and where they count. docs/use/spark.md shows this table."""
+"""The options of reading: name, type, default and where they count. docs/reference/spark-options.md shows them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The options of a write, checked: those of Spark's Kafka sink, and those of writing effectively once. Pure.
 
 Names are compared without regard to case, as everywhere in Spark. What is unknown, contradictory or belongs to reading
-is refused, since an option that is not read hides a mistake. docs/use/spark-write.md shows the table.
+is refused, since an option that is not read hides a mistake. docs/reference/spark-options.md shows the table.
 """
 
 from __future__ import annotations

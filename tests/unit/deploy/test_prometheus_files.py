@@ -28,7 +28,7 @@ def test_an_alert_says_how_bad_it_is_what_it_means_and_where_to_read_on(alert: s
     assert rule["labels"]["severity"] in {"critical", "warning"}
     notes = rule["annotations"]
     assert set(notes) == {"summary", "description", "runbook_url"}
-    assert notes["runbook_url"] == f"docs/operate/runbook.md#{alert.lower()}"
+    assert re.fullmatch(rf"docs/operate/runbook-\w+\.md#{alert.lower()}", notes["runbook_url"])
     assert len(notes["summary"]) <= 120
     assert notes["description"].endswith(".")
 

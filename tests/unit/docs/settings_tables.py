@@ -1,4 +1,4 @@
-"""The tables of settings in docs/operate/operations.md, made from the code. Run as a program it writes them anew:
+"""The tables of settings in docs/reference/settings.md, made from the code. Run as a program it writes them anew:
 
 .venv/bin/python tests/unit/docs/settings_tables.py
 """
@@ -16,7 +16,7 @@ from regency.model.settings.log_config import LogConfig
 from regency.model.settings.parse import describe_settings
 from regency.model.settings.values import format_value
 
-PAGE = Path(__file__).parents[3] / "docs" / "operate" / "operations.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "settings.md"
 _BROKER_KEY_OF = {topic_key: key for key, topic_key in TOPIC_KEY_OF.items()}
 
 

@@ -43,6 +43,14 @@ def test_pages_that_a_document_names_without_a_link_are_there(page):
     assert [each for each in named if not (ROOT / each).exists()] == []
 
 
+@pytest.mark.parametrize("name", ["architecture", "map", "recipes"])
+def test_files_that_a_page_for_maintainers_names_are_there(name):
+    text = (ROOT / "docs" / "internals" / f"{name}.md").read_text("utf-8")
+    named = re.findall(rf"`((?:{'|'.join(FOLDERS)})/[\w/.-]+)`", text)
+    assert named
+    assert [each for each in named if not (ROOT / each).exists()] == []
+
+
 @pytest.mark.timeout(30)  # it reads some thousand files
 def test_pages_that_code_and_settings_name_are_there():
     broken = []

@@ -1,4 +1,4 @@
-"""The tables of settings in docs/operate/operations.md are those of the code, and what differs is found."""
+"""The tables of settings in docs/reference/settings.md are those of the code, and what differs is found."""
 
 from __future__ import annotations
 

@@ -7,7 +7,11 @@ from regency.clients import settings
 from regency.pipeline.option_table import READ_OPTIONS, Use
 from regency.pipeline.reading.kafka_settings import FORBIDDEN
 
-PAGE = (Path(__file__).parents[3] / "docs" / "use" / "spark.md").read_text()
+PAGE = (
+    (Path(__file__).parents[3] / "docs" / "reference" / "spark-options.md")
+    .read_text()
+    .partition("\n## Options of writing\n")[0]
+)
 
 
 def test_the_page_has_every_option_with_its_default_and_where_it_counts() -> None:

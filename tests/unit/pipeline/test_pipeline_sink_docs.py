@@ -6,7 +6,11 @@ from pathlib import Path
 from regency.pipeline.sink import settings as sink_settings
 from regency.pipeline.sink.options import _STREAMS_ONLY, WRITE_OPTIONS
 
-PAGE = (Path(__file__).parents[3] / "docs" / "use" / "spark-write.md").read_text()
+PAGE = (
+    (Path(__file__).parents[3] / "docs" / "reference" / "spark-options.md")
+    .read_text()
+    .partition("\n## Options of writing\n")[2]
+)
 
 
 def test_the_page_has_every_option_and_where_it_counts() -> None:
