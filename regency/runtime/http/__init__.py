@@ -1,8 +1,7 @@
 """The HTTP endpoint of a daemon: metrics and probes. Nothing here is on the way of data.
 
-`server` has the routes and their threads, `lobby` the connections that have not asked yet, bounded in number, bytes
-and
-seconds; `exposition` makes Prometheus' text; `probes` /livez and /readyz.
+`server` bounds the connections, bytes and seconds of the standard library's HTTP; `exposition`
+makes Prometheus' text; `probes` /livez and /readyz.
 
 Comes in:   GET and HEAD of monitoring, and of anyone who finds the port.
 Goes out:   short answers.
