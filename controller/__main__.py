@@ -17,8 +17,8 @@ from typing import Any
 
 import click
 
+from regency.controller.admin.controller import admin_service
 from regency.controller.admin.controller_service import ControllerService
-from regency.controller.admin.rpcs import admin_service
 from regency.controller.channel.channel_manager import open_channels
 from regency.controller.config import controller_config
 from regency.controller.controller import Controller

@@ -24,43 +24,29 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fregency/protos/controller.proto\x12\x15regency.controller.v1\"\xc0\x01\n\x15ReportReplicasRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x18\n\x10\x63ontroller_epoch\x18\x03 \x01(\x05\x12\x0c\n\x04\x66ull\x18\x04 \x01(\x08\x12\x36\n\x07\x63hanges\x18\x05 \x03(\x0b\x32%.regency.controller.v1.ReplicaReports\x12\x0e\n\x06\x64igest\x18\x06 \x01(\x04\x12\x0e\n\x06number\x18\x07 \x01(\x03\"\xa8\x02\n\x0eReplicaReports\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x11\n\tpartition\x18\x03 \x03(\x05\x12\x14\n\x0cleader_epoch\x18\x04 \x03(\x05\x12\x12\n\nzk_version\x18\x05 \x03(\x05\x12\x16\n\x0ehigh_watermark\x18\x06 \x03(\x03\x12\x16\n\x0elog_end_offset\x18\x07 \x03(\x03\x12\x18\n\x10log_start_offset\x18\x08 \x03(\x03\x12\x0f\n\x07isr_len\x18\t \x03(\x05\x12\x0b\n\x03isr\x18\n \x03(\x05\x12\x11\n\tdirectory\x18\x0b \x03(\t\x12\x0e\n\x06leader\x18\x0c \x03(\x05\x12\x0c\n\x04role\x18\r \x03(\x05\x12\x0f\n\x07\x64\x61maged\x18\x0e \x03(\x05\x12\x0e\n\x06\x64\x61mage\x18\x0f \x03(\t\"P\n\x16ReportReplicasResponse\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x11\n\tsend_full\x18\x03 \x01(\x08\"]\n\x13\x43reateTopicsRequest\x12/\n\x06topics\x18\x01 \x03(\x0b\x32\x1f.regency.controller.v1.NewTopic\x12\x15\n\rvalidate_only\x18\x02 \x01(\x08\"\xfc\x01\n\x08NewTopic\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x16\n\x0enum_partitions\x18\x02 \x01(\x05\x12\x1a\n\x12replication_factor\x18\x03 \x01(\x05\x12?\n\x0b\x61ssignments\x18\x04 \x03(\x0b\x32*.regency.controller.v1.PartitionAssignment\x12=\n\x07\x63onfigs\x18\x05 \x03(\x0b\x32,.regency.controller.v1.NewTopic.ConfigsEntry\x1a.\n\x0c\x43onfigsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\":\n\x13PartitionAssignment\x12\x11\n\tpartition\x18\x01 \x01(\x05\x12\x10\n\x08replicas\x18\x02 \x03(\x05\"p\n\x14\x43reateTopicsResponse\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x33\n\x06topics\x18\x03 \x03(\x0b\x32#.regency.controller.v1.CreatedTopic\"\x87\x01\n\x0c\x43reatedTopic\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nerror_code\x18\x02 \x01(\x05\x12\x0f\n\x07message\x18\x03 \x01(\t\x12\x10\n\x08topic_id\x18\x04 \x01(\x0c\x12\x16\n\x0enum_partitions\x18\x05 \x01(\x05\x12\x1a\n\x12replication_factor\x18\x06 \x01(\x05\"D\n\x19\x43ontrolledShutdownRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\"_\n\x1a\x43ontrolledShutdownResponse\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x1c\n\x14remaining_partitions\x18\x03 \x01(\x05\"\x1b\n\x19\x44\x65scribeControllerRequest\"\xa0\x02\n\x1a\x44\x65scribeControllerResponse\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x0e\n\x06\x61\x63tive\x18\x02 \x01(\x08\x12\x18\n\x10\x63ontroller_epoch\x18\x03 \x01(\x05\x12\r\n\x05state\x18\x04 \x01(\t\x12\x14\n\x0clive_brokers\x18\x05 \x01(\x05\x12\x0e\n\x06topics\x18\x06 \x01(\x05\x12\x12\n\npartitions\x18\x07 \x01(\x05\x12\x1a\n\x12offline_partitions\x18\x08 \x01(\x05\x12\x16\n\x0eunacknowledged\x18\t \x01(\x03\x12\x12\n\nsession_id\x18\n \x01(\x03\x12\x34\n\x06phases\x18\x0b \x03(\x0b\x32$.regency.controller.v1.FailoverPhase\".\n\rFailoverPhase\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07seconds\x18\x02 \x01(\x01\x32\xd0\x03\n\nController\x12m\n\x0eReportReplicas\x12,.regency.controller.v1.ReportReplicasRequest\x1a-.regency.controller.v1.ReportReplicasResponse\x12g\n\x0c\x43reateTopics\x12*.regency.controller.v1.CreateTopicsRequest\x1a+.regency.controller.v1.CreateTopicsResponse\x12y\n\x12\x43ontrolledShutdown\x12\x30.regency.controller.v1.ControlledShutdownRequest\x1a\x31.regency.controller.v1.ControlledShutdownResponse\x12o\n\x08\x44\x65scribe\x12\x30.regency.controller.v1.DescribeControllerRequest\x1a\x31.regency.controller.v1.DescribeControllerResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fregency/protos/controller.proto\x12\x15regency.controller.v1\"\xc0\x01\n\x15ReportReplicasRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x18\n\x10\x63ontroller_epoch\x18\x03 \x01(\x05\x12\x0c\n\x04\x66ull\x18\x04 \x01(\x08\x12\x36\n\x07\x63hanges\x18\x05 \x03(\x0b\x32%.regency.controller.v1.ReplicaReports\x12\x0e\n\x06\x64igest\x18\x06 \x01(\x04\x12\x0e\n\x06number\x18\x07 \x01(\x03\"\xa8\x02\n\x0eReplicaReports\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x11\n\tpartition\x18\x03 \x03(\x05\x12\x14\n\x0cleader_epoch\x18\x04 \x03(\x05\x12\x12\n\nzk_version\x18\x05 \x03(\x05\x12\x16\n\x0ehigh_watermark\x18\x06 \x03(\x03\x12\x16\n\x0elog_end_offset\x18\x07 \x03(\x03\x12\x18\n\x10log_start_offset\x18\x08 \x03(\x03\x12\x0f\n\x07isr_len\x18\t \x03(\x05\x12\x0b\n\x03isr\x18\n \x03(\x05\x12\x11\n\tdirectory\x18\x0b \x03(\t\x12\x0e\n\x06leader\x18\x0c \x03(\x05\x12\x0c\n\x04role\x18\r \x03(\x05\x12\x0f\n\x07\x64\x61maged\x18\x0e \x03(\x05\x12\x0e\n\x06\x64\x61mage\x18\x0f \x03(\t\"P\n\x16ReportReplicasResponse\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x11\n\tsend_full\x18\x03 \x01(\x08\"D\n\x19\x43ontrolledShutdownRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\"_\n\x1a\x43ontrolledShutdownResponse\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x1c\n\x14remaining_partitions\x18\x03 \x01(\x05\"\x1b\n\x19\x44\x65scribeControllerRequest\"\xa0\x02\n\x1a\x44\x65scribeControllerResponse\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x0e\n\x06\x61\x63tive\x18\x02 \x01(\x08\x12\x18\n\x10\x63ontroller_epoch\x18\x03 \x01(\x05\x12\r\n\x05state\x18\x04 \x01(\t\x12\x14\n\x0clive_brokers\x18\x05 \x01(\x05\x12\x0e\n\x06topics\x18\x06 \x01(\x05\x12\x12\n\npartitions\x18\x07 \x01(\x05\x12\x1a\n\x12offline_partitions\x18\x08 \x01(\x05\x12\x16\n\x0eunacknowledged\x18\t \x01(\x03\x12\x12\n\nsession_id\x18\n \x01(\x03\x12\x34\n\x06phases\x18\x0b \x03(\x0b\x32$.regency.controller.v1.FailoverPhase\".\n\rFailoverPhase\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07seconds\x18\x02 \x01(\x01\x32\xe7\x02\n\nController\x12m\n\x0eReportReplicas\x12,.regency.controller.v1.ReportReplicasRequest\x1a-.regency.controller.v1.ReportReplicasResponse\x12y\n\x12\x43ontrolledShutdown\x12\x30.regency.controller.v1.ControlledShutdownRequest\x1a\x31.regency.controller.v1.ControlledShutdownResponse\x12o\n\x08\x44\x65scribe\x12\x30.regency.controller.v1.DescribeControllerRequest\x1a\x31.regency.controller.v1.DescribeControllerResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'regency.protos.controller_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_NEWTOPIC_CONFIGSENTRY']._loaded_options = None
-  _globals['_NEWTOPIC_CONFIGSENTRY']._serialized_options = b'8\001'
   _globals['_REPORTREPLICASREQUEST']._serialized_start=59
   _globals['_REPORTREPLICASREQUEST']._serialized_end=251
   _globals['_REPLICAREPORTS']._serialized_start=254
   _globals['_REPLICAREPORTS']._serialized_end=550
   _globals['_REPORTREPLICASRESPONSE']._serialized_start=552
   _globals['_REPORTREPLICASRESPONSE']._serialized_end=632
-  _globals['_CREATETOPICSREQUEST']._serialized_start=634
-  _globals['_CREATETOPICSREQUEST']._serialized_end=727
-  _globals['_NEWTOPIC']._serialized_start=730
-  _globals['_NEWTOPIC']._serialized_end=982
-  _globals['_NEWTOPIC_CONFIGSENTRY']._serialized_start=936
-  _globals['_NEWTOPIC_CONFIGSENTRY']._serialized_end=982
-  _globals['_PARTITIONASSIGNMENT']._serialized_start=984
-  _globals['_PARTITIONASSIGNMENT']._serialized_end=1042
-  _globals['_CREATETOPICSRESPONSE']._serialized_start=1044
-  _globals['_CREATETOPICSRESPONSE']._serialized_end=1156
-  _globals['_CREATEDTOPIC']._serialized_start=1159
-  _globals['_CREATEDTOPIC']._serialized_end=1294
-  _globals['_CONTROLLEDSHUTDOWNREQUEST']._serialized_start=1296
-  _globals['_CONTROLLEDSHUTDOWNREQUEST']._serialized_end=1364
-  _globals['_CONTROLLEDSHUTDOWNRESPONSE']._serialized_start=1366
-  _globals['_CONTROLLEDSHUTDOWNRESPONSE']._serialized_end=1461
-  _globals['_DESCRIBECONTROLLERREQUEST']._serialized_start=1463
-  _globals['_DESCRIBECONTROLLERREQUEST']._serialized_end=1490
-  _globals['_DESCRIBECONTROLLERRESPONSE']._serialized_start=1493
-  _globals['_DESCRIBECONTROLLERRESPONSE']._serialized_end=1781
-  _globals['_FAILOVERPHASE']._serialized_start=1783
-  _globals['_FAILOVERPHASE']._serialized_end=1829
-  _globals['_CONTROLLER']._serialized_start=1832
-  _globals['_CONTROLLER']._serialized_end=2296
+  _globals['_CONTROLLEDSHUTDOWNREQUEST']._serialized_start=634
+  _globals['_CONTROLLEDSHUTDOWNREQUEST']._serialized_end=702
+  _globals['_CONTROLLEDSHUTDOWNRESPONSE']._serialized_start=704
+  _globals['_CONTROLLEDSHUTDOWNRESPONSE']._serialized_end=799
+  _globals['_DESCRIBECONTROLLERREQUEST']._serialized_start=801
+  _globals['_DESCRIBECONTROLLERREQUEST']._serialized_end=828
+  _globals['_DESCRIBECONTROLLERRESPONSE']._serialized_start=831
+  _globals['_DESCRIBECONTROLLERRESPONSE']._serialized_end=1119
+  _globals['_FAILOVERPHASE']._serialized_start=1121
+  _globals['_FAILOVERPHASE']._serialized_end=1167
+  _globals['_CONTROLLER']._serialized_start=1170
+  _globals['_CONTROLLER']._serialized_end=1529
 # @@protoc_insertion_point(module_scope)

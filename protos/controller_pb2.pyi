@@ -68,69 +68,6 @@ class ReportReplicasResponse(_message.Message):
     send_full: bool
     def __init__(self, error_code: _Optional[int] = ..., message: _Optional[str] = ..., send_full: bool = ...) -> None: ...
 
-class CreateTopicsRequest(_message.Message):
-    __slots__ = ("topics", "validate_only")
-    TOPICS_FIELD_NUMBER: _ClassVar[int]
-    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
-    topics: _containers.RepeatedCompositeFieldContainer[NewTopic]
-    validate_only: bool
-    def __init__(self, topics: _Optional[_Iterable[_Union[NewTopic, _Mapping]]] = ..., validate_only: bool = ...) -> None: ...
-
-class NewTopic(_message.Message):
-    __slots__ = ("name", "num_partitions", "replication_factor", "assignments", "configs")
-    class ConfigsEntry(_message.Message):
-        __slots__ = ("key", "value")
-        KEY_FIELD_NUMBER: _ClassVar[int]
-        VALUE_FIELD_NUMBER: _ClassVar[int]
-        key: str
-        value: str
-        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    NUM_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
-    REPLICATION_FACTOR_FIELD_NUMBER: _ClassVar[int]
-    ASSIGNMENTS_FIELD_NUMBER: _ClassVar[int]
-    CONFIGS_FIELD_NUMBER: _ClassVar[int]
-    name: str
-    num_partitions: int
-    replication_factor: int
-    assignments: _containers.RepeatedCompositeFieldContainer[PartitionAssignment]
-    configs: _containers.ScalarMap[str, str]
-    def __init__(self, name: _Optional[str] = ..., num_partitions: _Optional[int] = ..., replication_factor: _Optional[int] = ..., assignments: _Optional[_Iterable[_Union[PartitionAssignment, _Mapping]]] = ..., configs: _Optional[_Mapping[str, str]] = ...) -> None: ...
-
-class PartitionAssignment(_message.Message):
-    __slots__ = ("partition", "replicas")
-    PARTITION_FIELD_NUMBER: _ClassVar[int]
-    REPLICAS_FIELD_NUMBER: _ClassVar[int]
-    partition: int
-    replicas: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, partition: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ...) -> None: ...
-
-class CreateTopicsResponse(_message.Message):
-    __slots__ = ("error_code", "message", "topics")
-    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
-    MESSAGE_FIELD_NUMBER: _ClassVar[int]
-    TOPICS_FIELD_NUMBER: _ClassVar[int]
-    error_code: int
-    message: str
-    topics: _containers.RepeatedCompositeFieldContainer[CreatedTopic]
-    def __init__(self, error_code: _Optional[int] = ..., message: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[CreatedTopic, _Mapping]]] = ...) -> None: ...
-
-class CreatedTopic(_message.Message):
-    __slots__ = ("name", "error_code", "message", "topic_id", "num_partitions", "replication_factor")
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
-    MESSAGE_FIELD_NUMBER: _ClassVar[int]
-    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
-    NUM_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
-    REPLICATION_FACTOR_FIELD_NUMBER: _ClassVar[int]
-    name: str
-    error_code: int
-    message: str
-    topic_id: bytes
-    num_partitions: int
-    replication_factor: int
-    def __init__(self, name: _Optional[str] = ..., error_code: _Optional[int] = ..., message: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., num_partitions: _Optional[int] = ..., replication_factor: _Optional[int] = ...) -> None: ...
-
 class ControlledShutdownRequest(_message.Message):
     __slots__ = ("broker_id", "broker_epoch")
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]

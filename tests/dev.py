@@ -72,7 +72,7 @@ def stage(
 def generate(destination: Path) -> None:
     """Generate the protobuf modules into `destination`/regency/protos."""
     command = [sys.executable, "-m", "grpc_tools.protoc", f"-Iregency/protos={ROOT / 'protos'}"]
-    command += [f"--{kind}_out={destination}" for kind in ("python", "pyi", "grpc_python")]
+    command += [f"--{kind}_out={destination}" for kind in ("python", "pyi")]
     subprocess.run([*command, *(f"regency/protos/{name}.proto" for name in PROTOS)], cwd=ROOT, check=True)
 
 

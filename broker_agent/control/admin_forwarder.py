@@ -5,23 +5,21 @@ Data loop only. Calls are awaited without blocking the loop; a controller that c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import ClassVar, Protocol, TypeVar
-from uuid import UUID
-
-import grpc
-import msgspec
+from typing import ClassVar
 
 from regency.broker_agent.control.metadata import MetadataSnapshot
 from regency.broker_agent.control.metadata_cache import MetadataCache, RulingController
+from regency.kafka.apis import ApiKey
 from regency.model.clock import Clock
 from regency.model.errors import RegencyError
-from regency.model.ids import NO_LEADER, BrokerId, TopicId
+from regency.model.ids import BrokerId
 from regency.model.kafka_errors import ErrorCode
-from regency.protos import admin_pb2, controller_pb2
-from regency.runtime.grpc.channels import Method, RenewedChannel, RpcFailed
-from regency.runtime.grpc.clients import ControllerClient
+from regency.model.principals import RequestContext
+from regency.protos.admin_pb2 import Envelope, EnvelopeReply
+from regency.runtime.grpc.channels import RenewedChannel, RpcFailed
+from regency.runtime.grpc.clients import AdminClient
 
 FORWARD_TIMEOUT_MS = 30_000
 """Longest wait for the controller's answer, whatever the client asked for."""
@@ -32,30 +30,6 @@ OUT_OF_CONTACT_MS = 3_000
 
 LEAST_TIMEOUT_MS = 1000
 """Shortest wait for it: a client that does not want to wait for leaders still wants an answer."""
-
-
-class _Outcome(Protocol):
-    """What an answer says of the request as a whole."""
-
-    @property
-    def error_code(self) -> int: ...
-
-    @property
-    def message(self) -> str: ...
-
-
-class AdminReply(Protocol):
-    """An answer of service Admin."""
-
-    @property
-    def outcome(self) -> admin_pb2.Outcome:
-        """Of the request as a whole."""
-        ...
-
-
-RequestT = TypeVar("RequestT")
-AnswerT = TypeVar("AnswerT")
-ReplyT = TypeVar("ReplyT", bound=AdminReply)
 
 
 class NotController(RegencyError):
@@ -72,27 +46,6 @@ class OutOfContact(RpcFailed):
     code: ClassVar[str] = "out_of_contact"
 
 
-class NewTopicSpec(msgspec.Struct, frozen=True):
-    """A topic to create. `num_partitions` and `replication_factor` -1: the default, or as `assignments` say."""
-
-    name: str
-    num_partitions: int = -1
-    replication_factor: int = -1
-    assignments: dict[int, tuple[BrokerId, ...]] = {}
-    configs: dict[str, str] = {}
-
-
-class CreatedTopicResult(msgspec.Struct, frozen=True):
-    """Outcome for one topic. `topic_id` is None, and the counts are -1, where it was not created."""
-
-    name: str
-    error: ErrorCode
-    message: str = ""
-    topic_id: TopicId | None = None
-    num_partitions: int = -1
-    replication_factor: int = -1
-
-
 class _Patience:
     """Since when one request has waited without contact with ZooKeeper, in monotonic milliseconds; None with it."""
 
@@ -100,6 +53,20 @@ class _Patience:
 
     def __init__(self) -> None:
         self.lost_since: int | None = None
+
+
+def envelope(api_key: ApiKey, version: int, body: bytes, context: RequestContext) -> Envelope:
+    """What travels to the controller."""
+    return Envelope(
+        api_key=api_key,
+        api_version=version,
+        request=body,
+        principal_type=context.principal.type,
+        principal_name=context.principal.name,
+        listener=context.listener,
+        client_address=context.client_address,
+        client_id=context.client_id,
+    )
 
 
 class AdminForwarder:
@@ -126,82 +93,28 @@ class AdminForwarder:
         self._clock = clock
         self._channel = RenewedChannel()
 
-    async def create_topics(
-        self, topics: Sequence[NewTopicSpec], *, validate_only: bool, timeout_ms: int, require_local: bool
-    ) -> list[CreatedTopicResult]:
-        """Create topics, in the order given, with one result each.
-
-        With `require_local` (a client's CreateTopics) the answer waits until this agent's metadata shows a leader for
-        every new partition, at most `timeout_ms` milliseconds; where that passes, the topic exists and its result is
-        REQUEST_TIMED_OUT. Without it (auto-creation) the controller's acknowledgement is enough.
-
-        A controller that was just deposed or died is followed to its successor. Raises NotController. Where no
-        controller can be reached every result is a retriable error.
-        """
-        deadline = self._clock.monotonic_ms() + timeout_ms
-        request = controller_pb2.CreateTopicsRequest(validate_only=validate_only)
-        request.topics.extend(_encode(topic) for topic in topics)
-        try:
-            response = await self._ask(
-                lambda channel: ControllerClient(channel).create_topics,
-                request,
-                lambda reply: reply,
-                self._ruling(require_local),
-                deadline,
-            )
-        except RpcFailed as error:
-            return [CreatedTopicResult(topic.name, ErrorCode.REQUEST_TIMED_OUT, str(error)) for topic in topics]
-        if response.error_code != ErrorCode.NONE:
-            code = ErrorCode(response.error_code)
-            return [CreatedTopicResult(topic.name, code, response.message) for topic in topics]
-        results = [_decode(created) for created in response.topics]
-        if validate_only or not require_local:
-            return results
-        return await self._await_leaders(results, deadline)
-
     async def forward(
-        self,
-        method: Callable[[grpc.Channel], Method[RequestT, ReplyT]],
-        request: RequestT,
-        *,
-        timeout_ms: int,
-        require_local: bool = True,
-        repeatable: bool = False,
-    ) -> ReplyT:
-        """Let the controller answer a client's request of service Admin, within `timeout_ms` milliseconds.
+        self, envelope: Envelope, *, timeout_ms: int, require_local: bool = True, repeatable: bool = False
+    ) -> EnvelopeReply:
+        """Let the controller answer a client's request, within `timeout_ms` milliseconds.
 
         The client must have asked the broker whose child rules, or ruled last, unless `require_local` is off: for what
-        Kafka's clients send to any broker. A controller that was just deposed or died is followed to its successor; so
-        is one that fell silent with the request, where that is `repeatable`: it may run twice. Others are waited for.
+        Kafka's clients send to any broker. A controller that was just deposed or died is followed to its successor, as
+        is one of a version without the method; so is one that fell silent with the request, where that is
+        `repeatable`: it may run twice. Others are waited for.
         Raises NotController; RpcFailed where the request may or may not be done.
         """
         deadline = self._clock.monotonic_ms() + timeout_ms
         ruling = self._ruling(require_local)
-        return await self._ask(method, request, lambda reply: reply.outcome, ruling, deadline, repeatable=repeatable)
-
-    async def _ask(
-        self,
-        method: Callable[[grpc.Channel], Method[RequestT, AnswerT]],
-        request: RequestT,
-        outcome: Callable[[AnswerT], _Outcome],
-        ruling: RulingController,
-        deadline: int,
-        *,
-        repeatable: bool = False,
-    ) -> AnswerT:
-        """Ask the controller; where it does not rule any more, its successor, as soon as there is one.
-
-        Raises RpcFailed, NotController.
-        """
         patience = _Patience()
         while True:
             left_ms = deadline - self._clock.monotonic_ms()
             refusal: RegencyError
             try:
-                response = await self._channel.call_async(
+                reply = await self._channel.call_async(
                     ruling.endpoint,
-                    method,
-                    request,
+                    lambda channel: AdminClient(channel).forward,
+                    envelope,
                     timeout_ms=min(max(left_ms, LEAST_TIMEOUT_MS), FORWARD_TIMEOUT_MS),
                     name=f"the controller at {ruling.endpoint}",
                 )
@@ -210,10 +123,9 @@ class AdminForwarder:
                     raise
                 refusal = error
             else:
-                answered = outcome(response)
-                if answered.error_code != ErrorCode.NOT_CONTROLLER:
-                    return response
-                refusal = NotController(answered.message or f"Broker {ruling.id} no longer rules.")
+                if reply.outcome.error_code != ErrorCode.NOT_CONTROLLER:
+                    return reply
+                refusal = NotController(reply.outcome.message or f"Broker {ruling.id} no longer rules.")
             # One that is just taking over is known before it rules: it is asked again. A dead one is not.
             if not await self._await_successor(ruling, deadline, patience, again=isinstance(refusal, NotController)):
                 raise refusal
@@ -257,55 +169,6 @@ class AdminForwarder:
             return False
         return controller.endpoint.rpartition(":")[2] == str(self._own_port())
 
-    async def _await_leaders(self, results: list[CreatedTopicResult], deadline: int) -> list[CreatedTopicResult]:
-        created = [result for result in results if result.error is ErrorCode.NONE]
-
-        def led(view: MetadataSnapshot, result: CreatedTopicResult) -> bool:
-            topic = view.topics.get(result.name)
-            if topic is None or len(topic.partitions) < result.num_partitions:
-                return False
-            return all(partition.leader != NO_LEADER for partition in topic.partitions.values())
-
-        left_ms = deadline - self._clock.monotonic_ms()
-        if await self._metadata.wait_for(lambda view: all(led(view, result) for result in created), left_ms):
-            return results
-        view = self._metadata.current
-        late = "The topic was created; its leaders are not known here yet."
-        return [
-            msgspec.structs.replace(result, error=ErrorCode.REQUEST_TIMED_OUT, message=late)
-            if result.error is ErrorCode.NONE and not led(view, result)
-            else result
-            for result in results
-        ]
-
 
 def _succeeded(metadata: MetadataCache, asked: RulingController, _: MetadataSnapshot) -> bool:
     return metadata.ruling != asked
-
-
-def _encode(topic: NewTopicSpec) -> controller_pb2.NewTopic:
-    message = controller_pb2.NewTopic(
-        name=topic.name,
-        num_partitions=topic.num_partitions,
-        replication_factor=topic.replication_factor,
-        configs=topic.configs,
-    )
-    for partition, replicas in sorted(topic.assignments.items()):
-        message.assignments.add(partition=partition, replicas=replicas)
-    return message
-
-
-def _decode(created: controller_pb2.CreatedTopic) -> CreatedTopicResult:
-    return CreatedTopicResult(
-        created.name,
-        ErrorCode(created.error_code),
-        created.message,
-        topic_id_from(created.topic_id),
-        created.num_partitions,
-        created.replication_factor,
-    )
-
-
-def topic_id_from(data: bytes) -> TopicId | None:
-    """A topic id of 16 bytes, or None where there is none."""
-    return TopicId(UUID(bytes=data)) if len(data) == 16 else None

@@ -14,6 +14,7 @@ from regency.broker_agent.listener.timing import RequestTimes
 from regency.broker_agent.listener.turns import Turns
 from regency.broker_agent.steps import Steps
 from regency.kafka.codec import Message, Request, encode_body, frame_response
+from regency.model.principals import ANONYMOUS, RequestContext
 
 LONGEST_WAIT_MS: Final = 300_000
 """How long a client may let a fetch or a produce wait. Clients ask 0.5 and 30 s."""
@@ -28,6 +29,11 @@ Building: TypeAlias = Callable[[], Message]
 
 class ExchangeOwner(Protocol):
     """The connection a request came on."""
+
+    @property
+    def peer_host(self) -> str:
+        """The client's IP address."""
+        ...
 
     @property
     def turns(self) -> Turns:
@@ -99,6 +105,11 @@ class Exchange:
     def owner(self) -> ExchangeOwner:
         """The connection it came on."""
         return self._owner
+
+    @property
+    def context(self) -> RequestContext:
+        """Who asks, and from where."""
+        return RequestContext(ANONYMOUS, self.listener, self._owner.peer_host, self.request.client_id or "")
 
     def answer(self, message: Message) -> None:
         """Answer with a response message, which nobody may change any more. An error of the whole is counted."""

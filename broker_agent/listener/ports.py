@@ -6,9 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-import grpc
-
-from regency.broker_agent.control.admin_forwarder import CreatedTopicResult, NewTopicSpec, ReplyT, RequestT
 from regency.broker_agent.control.metadata import MetadataSnapshot
 from regency.broker_agent.control.metadata_cache import RulingController
 from regency.broker_agent.replication.api import LogDirDescription, ProduceResult
@@ -16,7 +13,7 @@ from regency.broker_agent.steps import Steps
 from regency.kafka.fetching.values import EpochEndOffset, FetchedPartition, FetchParams, FetchPartition, ListedOffset
 from regency.model.ids import BrokerId, LeaderEpoch, ProducerId, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
-from regency.runtime.grpc.channels import Method
+from regency.protos.admin_pb2 import Envelope, EnvelopeReply
 
 
 class Replicas(Protocol):
@@ -130,22 +127,10 @@ class Metadata(Protocol):
 class Admin(Protocol):
     """The way to the ruling controller."""
 
-    async def create_topics(
-        self, topics: Sequence[NewTopicSpec], *, validate_only: bool, timeout_ms: int, require_local: bool
-    ) -> list[CreatedTopicResult]:
-        """One result per topic. Raises NotController."""
-        ...
-
     async def forward(
-        self,
-        method: Callable[[grpc.Channel], Method[RequestT, ReplyT]],
-        request: RequestT,
-        *,
-        timeout_ms: int,
-        require_local: bool = True,
-        repeatable: bool = False,
-    ) -> ReplyT:
-        """The controller's answer to a request of service Admin, which may run twice if it is `repeatable`.
+        self, envelope: Envelope, *, timeout_ms: int, require_local: bool = True, repeatable: bool = False
+    ) -> EnvelopeReply:
+        """The controller's answer to a request, which may run twice if it is `repeatable`.
 
         Raises NotController, RpcFailed.
         """

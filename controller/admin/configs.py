@@ -1,40 +1,52 @@
-"""IncrementalAlterConfigs and AlterConfigs over gRPC."""
+"""AlterConfigs and IncrementalAlterConfigs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from regency.controller.request_gate import RequestGate, refusal
+from regency.controller.admin.asked import Asked
 from regency.controller.topics.config_changes import AlterConfigs, ConfigAlteration, ConfigOutcome
+from regency.kafka.admin_answers import Row, answer
+from regency.kafka.apis import ApiKey, Message
+from regency.kafka.codec import Request
 from regency.model.kafka_errors import ErrorCode
 from regency.model.settings.dynamic import ConfigChange, Operation
-from regency.protos import admin_pb2 as pb
-from regency.runtime.grpc.servers import MethodHandler, unary
 
 
-def methods(gate: RequestGate) -> Mapping[str, MethodHandler]:
-    """The methods of service Admin that concern settings."""
-
-    def alter_configs(request: pb.AlterConfigsRequest) -> pb.AlterConfigsResponse:
-        try:
-            resources = tuple(map(_alteration, request.resources))
-        except ValueError as error:
-            return pb.AlterConfigsResponse(outcome=refusal(ErrorCode.INVALID_REQUEST, f"{error}."))
-        return gate.answer(
-            AlterConfigs(resources, incremental=request.incremental, validate_only=request.validate_only),
-            lambda outcomes: pb.AlterConfigsResponse(resources=map(_altered, outcomes)),
-            lambda error, message: pb.AlterConfigsResponse(outcome=refusal(error, message)),
+def alter(request: Request) -> Asked[tuple[ConfigOutcome, ...]]:
+    """Answered when the changes stand in ZooKeeper."""
+    incremental = request.api_key is ApiKey.INCREMENTAL_ALTER_CONFIGS
+    refused: dict[tuple[str, int], Row] = {}
+    wanted: list[ConfigAlteration] = []
+    for resource in request.message.resources:
+        name, number = resource.resource_name, resource.resource_type
+        problem = _problem(resource, incremental)
+        if problem:
+            refused[name, number] = Row(name, number, ErrorCode.INVALID_REQUEST, problem)
+            continue
+        changes = (
+            ConfigChange(
+                each.name, Operation(each.config_operation) if incremental else Operation.SET, each.value or ""
+            )
+            for each in resource.configs
         )
+        wanted.append(ConfigAlteration(number, name, tuple(changes)))
 
-    return {"AlterConfigs": unary(alter_configs, pb.AlterConfigsRequest, pb.AlterConfigsResponse)}
+    def respond(outcomes: tuple[ConfigOutcome, ...]) -> tuple[Message, tuple[()]]:
+        rows = refused | {
+            (each.name, each.resource_type): Row(each.name, each.resource_type, each.error, each.message)
+            for each in outcomes
+        }
+        return answer(request, rows.values()), ()
+
+    event = AlterConfigs(tuple(wanted), incremental=incremental, validate_only=request.message.validate_only)
+    return Asked(event, respond)
 
 
-def _alteration(resource: pb.ConfigAlteration) -> ConfigAlteration:
-    changes = tuple(ConfigChange(each.key, Operation(each.operation), each.value) for each in resource.changes)
-    return ConfigAlteration(resource.resource_type, resource.name, changes)
-
-
-def _altered(outcome: ConfigOutcome) -> pb.AlteredConfig:
-    return pb.AlteredConfig(
-        resource_type=outcome.resource_type, name=outcome.name, error_code=outcome.error, message=outcome.message
-    )
+def _problem(resource: Message, incremental: bool) -> str:
+    """What of a resource makes no sense, whatever is set."""
+    for config in resource.configs:
+        if incremental and config.config_operation not in tuple(Operation):
+            return f"{config.name}: there is no operation {config.config_operation}."
+        deleted = incremental and config.config_operation == Operation.DELETE
+        if config.value is None and not deleted:
+            return f"{config.name} has no value; to return to the default, delete it."
+    return ""

@@ -10,13 +10,12 @@ from uuid import UUID
 
 from regency.controller.controller import Controller
 from regency.controller.event_loop import EventLoop
-from regency.controller.events import ControlledShutdown, CreatedTopic, CreateTopics, NewTopic
+from regency.controller.events import ControlledShutdown
 from regency.controller.request_gate import NOT_RULING, RequestGate
 from regency.controller.state.reports import ReplicaReport, Taken
 from regency.model.clock import Clock
 from regency.model.hosting import HostedRole
 from regency.model.ids import (
-    ZERO_TOPIC_ID,
     BrokerEpoch,
     BrokerId,
     LeaderEpoch,
@@ -58,7 +57,6 @@ class ControllerService:
             SERVICE,
             {
                 "ReportReplicas": unary(self.report_replicas, pb.ReportReplicasRequest, pb.ReportReplicasResponse),
-                "CreateTopics": unary(self.create_topics, pb.CreateTopicsRequest, pb.CreateTopicsResponse),
                 "ControlledShutdown": unary(
                     self.controlled_shutdown, pb.ControlledShutdownRequest, pb.ControlledShutdownResponse
                 ),
@@ -88,14 +86,6 @@ class ControllerService:
         )
         send_full = self._controller.reports.take(taken, _reports(request))
         return pb.ReportReplicasResponse(send_full=send_full)
-
-    def create_topics(self, request: pb.CreateTopicsRequest) -> pb.CreateTopicsResponse:
-        """Create topics and wait until their leaders are elected."""
-        return self._gate.answer(
-            CreateTopics(tuple(map(_new_topic, request.topics)), validate_only=request.validate_only),
-            lambda created: pb.CreateTopicsResponse(topics=map(_created_topic, created)),
-            lambda error, message: pb.CreateTopicsResponse(error_code=error, message=message),
-        )
 
     def controlled_shutdown(self, request: pb.ControlledShutdownRequest) -> pb.ControlledShutdownResponse:
         """Move what a broker leads, so that it may go."""
@@ -151,25 +141,3 @@ def _reports(request: pb.ReportReplicasRequest) -> Iterator[tuple[TopicPartition
                 ),
             )
             position += members
-
-
-def _new_topic(topic: pb.NewTopic) -> NewTopic:
-    return NewTopic(
-        topic.name,
-        topic.num_partitions,
-        topic.replication_factor,
-        tuple((each.partition, tuple(map(BrokerId, each.replicas))) for each in topic.assignments),
-        dict(topic.configs),
-    )
-
-
-def _created_topic(created: CreatedTopic) -> pb.CreatedTopic:
-    topic_id: UUID | TopicId = created.topic_id or ZERO_TOPIC_ID
-    return pb.CreatedTopic(
-        name=created.name,
-        error_code=created.error,
-        message=created.message,
-        topic_id=topic_id.bytes,
-        num_partitions=created.num_partitions,
-        replication_factor=created.replication_factor,
-    )

@@ -1,33 +1,34 @@
-"""CreatePartitions over gRPC."""
+"""CreatePartitions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from regency.controller.request_gate import RequestGate, refusal
-from regency.controller.topics.partition_creation import CreatePartitions, MorePartitions
+from regency.controller.admin.asked import Asked
+from regency.controller.topics.partition_creation import CreatePartitions, MorePartitions, TopicOutcome
+from regency.kafka.admin_answers import Row, answer
+from regency.kafka.apis import Message
+from regency.kafka.codec import Request
 from regency.model.ids import BrokerId
-from regency.protos import admin_pb2 as pb
-from regency.runtime.grpc.servers import MethodHandler, unary
+from regency.model.kafka_errors import ErrorCode
+from regency.protos.admin_pb2 import Awaited
 
 
-def methods(gate: RequestGate) -> Mapping[str, MethodHandler]:
-    """The methods of service Admin that concern partitions being added."""
+def create(request: Request) -> Asked[tuple[TopicOutcome, ...]]:
+    """Answered when every new partition has a leader that clients find.
 
-    def create_partitions(request: pb.CreatePartitionsRequest) -> pb.TopicsResponse:
-        return gate.answer(
-            CreatePartitions(tuple(map(_wanted, request.topics)), validate_only=request.validate_only),
-            lambda outcomes: pb.TopicsResponse(
-                topics=[
-                    pb.TopicOutcome(topic=each.topic, error_code=each.error, message=each.message) for each in outcomes
-                ]
-            ),
-            lambda error, message: pb.TopicsResponse(outcome=refusal(error, message)),
+    No assignments and an empty list of them are the same here: some clients cannot tell them apart.
+    """
+    message = request.message
+
+    def respond(outcomes: tuple[TopicOutcome, ...]) -> tuple[Message, list[Awaited]]:
+        rows = {each.topic: Row(each.topic, error=each.error, message=each.message) for each in outcomes}
+        grown = [each for each in outcomes if each.error is ErrorCode.NONE and not message.validate_only]
+        awaited = [Awaited(topic=each.topic, partition=each.added) for each in grown]
+        return answer(request, rows.values()), awaited
+
+    wanted = tuple(
+        MorePartitions(
+            topic.name, topic.count, tuple(tuple(map(BrokerId, each.broker_ids)) for each in topic.assignments or ())
         )
-
-    return {"CreatePartitions": unary(create_partitions, pb.CreatePartitionsRequest, pb.TopicsResponse)}
-
-
-def _wanted(more: pb.MorePartitions) -> MorePartitions:
-    assignments = tuple(tuple(map(BrokerId, each.replicas)) for each in more.assignments)
-    return MorePartitions(more.topic, more.count, assignments)
+        for topic in message.topics
+    )
+    return Asked(CreatePartitions(wanted, validate_only=message.validate_only), respond)

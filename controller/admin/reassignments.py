@@ -1,67 +1,54 @@
-"""AlterReassignments and ListReassignments of service Admin. Their methods run on gRPC's threads."""
+"""AlterPartitionReassignments and ListPartitionReassignments (KIP-455)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
+from regency.controller.admin.asked import Asked
 from regency.controller.reassignment.events import AlterReassignments, ListReassignments, PartitionOutcome
-from regency.controller.request_gate import RequestGate, refusal
+from regency.kafka.admin_answers import FIRST_WITH_FACTOR, Row, answer
+from regency.kafka.apis import Message
+from regency.kafka.codec import ListPartitionReassignmentsResponse, Request
 from regency.model.facts import ReplicaAssignment
 from regency.model.ids import BrokerId, TopicPartition
-from regency.protos import admin_pb2 as pb
-from regency.runtime.grpc.servers import MethodHandler, unary
 
 
-def methods(gate: RequestGate) -> dict[str, MethodHandler]:
-    """The methods of this file, by name."""
-    return {
-        "AlterReassignments": unary(
-            lambda request: _alter(gate, request), pb.AlterReassignmentsRequest, pb.PartitionsResponse
-        ),
-        "ListReassignments": unary(
-            lambda request: _list(gate, request), pb.ListReassignmentsRequest, pb.ListReassignmentsResponse
-        ),
-    }
-
-
-def _alter(gate: RequestGate, request: pb.AlterReassignmentsRequest) -> pb.PartitionsResponse:
+def alter(request: Request) -> Asked[tuple[PartitionOutcome, ...]]:
+    """Begin, replace or cancel reassignments; answered when they stand in ZooKeeper."""
+    message = request.message
     moves = tuple(
-        (TopicPartition(each.topic, each.partition), None if each.cancel else tuple(map(BrokerId, each.replicas)))
-        for each in request.reassignments
-    )
-    return gate.answer(
-        AlterReassignments(moves, keep_factor=request.keep_replication_factor),
-        lambda outcomes: pb.PartitionsResponse(partitions=map(_outcome, outcomes)),
-        lambda error, message: pb.PartitionsResponse(outcome=refusal(error, message)),
-    )
-
-
-def _list(gate: RequestGate, request: pb.ListReassignmentsRequest) -> pb.ListReassignmentsResponse:
-    named = tuple(TopicPartition(topic.topic, number) for topic in request.topics for number in topic.partition)
-    return gate.answer(
-        ListReassignments(None if request.all else named),
-        lambda under_way: pb.ListReassignmentsResponse(reassignments=_ongoing(under_way)),
-        lambda error, message: pb.ListReassignmentsResponse(outcome=refusal(error, message)),
-    )
-
-
-def _outcome(outcome: PartitionOutcome) -> pb.PartitionOutcome:
-    return pb.PartitionOutcome(
-        topic=outcome.partition.topic,
-        partition=outcome.partition.partition,
-        error_code=outcome.error,
-        message=outcome.message,
-    )
-
-
-def _ongoing(under_way: Iterable[tuple[TopicPartition, ReplicaAssignment]]) -> list[pb.OngoingReassignment]:
-    return [
-        pb.OngoingReassignment(
-            topic=partition.topic,
-            partition=partition.partition,
-            replicas=assignment.replicas,
-            adding=assignment.adding,
-            removing=assignment.removing,
+        (
+            TopicPartition(topic.name, each.partition_index),
+            None if each.replicas is None else tuple(map(BrokerId, each.replicas)),
         )
-        for partition, assignment in under_way
-    ]
+        for topic in message.topics
+        for each in topic.partitions
+    )
+    keep_factor = request.version >= FIRST_WITH_FACTOR and not message.allow_replication_factor_change
+
+    def respond(outcomes: tuple[PartitionOutcome, ...]) -> tuple[Message, tuple[()]]:
+        return answer(request, (Row(*each.partition, each.error, each.message) for each in outcomes)), ()
+
+    return Asked(AlterReassignments(moves, keep_factor=keep_factor), respond)
+
+
+def list_ongoing(request: Request) -> Asked[tuple[tuple[TopicPartition, ReplicaAssignment], ...]]:
+    """Name what is being reassigned."""
+    named = request.message.topics
+    if named is not None:
+        named = tuple(TopicPartition(topic.name, number) for topic in named for number in topic.partition_indexes)
+
+    def respond(under_way: tuple[tuple[TopicPartition, ReplicaAssignment], ...]) -> tuple[Message, tuple[()]]:
+        topic_class = ListPartitionReassignmentsResponse.OngoingTopicReassignment
+        by_topic: dict[str, list[Message]] = {}
+        for (topic, number), assignment in under_way:
+            ongoing = topic_class.OngoingPartitionReassignment(
+                version=request.version,
+                partition_index=number,
+                replicas=list(assignment.replicas),
+                adding_replicas=list(assignment.adding),
+                removing_replicas=list(assignment.removing),
+            )
+            by_topic.setdefault(topic, []).append(ongoing)
+        topics = [topic_class(version=request.version, name=name, partitions=each) for name, each in by_topic.items()]
+        return ListPartitionReassignmentsResponse(version=request.version, error_code=0, topics=topics), ()
+
+    return Asked(ListReassignments(named), respond)

@@ -1,60 +1,75 @@
-"""DeleteTopics and ListDeletions over gRPC."""
+"""CreateTopics and DeleteTopics."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from uuid import UUID
+from regency.controller.admin.asked import Asked, RequestRefused
+from regency.controller.events import CreatedTopic, CreateTopics, NewTopic
+from regency.controller.topics.deletion_requests import DeletedTopic, DeleteTopics, TopicRef
+from regency.kafka.admin_answers import Row, answer, topics_to_delete
+from regency.kafka.apis import Message
+from regency.kafka.codec import Request
+from regency.model.ids import BrokerId, TopicId
+from regency.model.kafka_errors import ErrorCode
+from regency.protos.admin_pb2 import Awaited
 
-from regency.controller.machines.topic_deletion import DeletionProgress
-from regency.controller.request_gate import RequestGate, refusal
-from regency.controller.topics.deletion_requests import DeletedTopic, DeleteTopics, ListDeletions, TopicRef
-from regency.model.ids import TopicId
-from regency.protos import admin_pb2 as pb
-from regency.runtime.grpc.servers import MethodHandler, unary
-
-
-def methods(gate: RequestGate) -> Mapping[str, MethodHandler]:
-    """The methods of service Admin that concern whole topics."""
-
-    def delete_topics(request: pb.DeleteTopicsRequest) -> pb.DeleteTopicsResponse:
-        return gate.answer(
-            DeleteTopics(tuple(map(_wanted, request.topics))),
-            lambda outcomes: pb.DeleteTopicsResponse(topics=map(_outcome, outcomes)),
-            lambda error, message: pb.DeleteTopicsResponse(outcome=refusal(error, message)),
-        )
-
-    def list_deletions(_request: pb.ListDeletionsRequest) -> pb.ListDeletionsResponse:
-        return gate.answer(
-            ListDeletions(),
-            lambda deletions: pb.ListDeletionsResponse(deletions=map(_deletion, deletions)),
-            lambda error, message: pb.ListDeletionsResponse(outcome=refusal(error, message)),
-        )
-
-    return {
-        "DeleteTopics": unary(delete_topics, pb.DeleteTopicsRequest, pb.DeleteTopicsResponse),
-        "ListDeletions": unary(list_deletions, pb.ListDeletionsRequest, pb.ListDeletionsResponse),
-    }
+BOTH = "Name a topic either by its name or by its id, not by both."
 
 
-def _wanted(topic: pb.TopicRef) -> TopicRef:
-    is_id = len(topic.topic_id) == 16 and not topic.name
-    return TopicRef(topic.name, TopicId(UUID(bytes=topic.topic_id)) if is_id else None)
+def create(request: Request) -> Asked[tuple[CreatedTopic, ...]]:
+    """Answered when every partition has a leader that clients find."""
+    message = request.message
+    refused: dict[str, Row] = {}
+    for topic in message.topics:
+        missing = next((config.name for config in topic.configs if config.value is None), None)
+        if missing is not None:
+            refused[topic.name] = Row(topic.name, None, ErrorCode.INVALID_CONFIG, f"{missing} has no value.")
+
+    def respond(outcomes: tuple[CreatedTopic, ...]) -> tuple[Message, list[Awaited]]:
+        rows = refused | {
+            each.name: Row(
+                each.name,
+                error=each.error,
+                message=each.message,
+                topic_id=each.topic_id,
+                num_partitions=each.num_partitions,
+                replication_factor=each.replication_factor,
+            )
+            for each in outcomes
+        }
+        made = [each for each in outcomes if each.error is ErrorCode.NONE and not message.validate_only]
+        awaited = [Awaited(topic=each.name, partition=range(each.num_partitions)) for each in made]
+        return answer(request, rows.values()), awaited
+
+    wanted = tuple(_new_topic(topic) for topic in message.topics if topic.name not in refused)
+    return Asked(CreateTopics(wanted, validate_only=message.validate_only), respond)
 
 
-def _outcome(outcome: DeletedTopic) -> pb.DeletedTopic:
-    return pb.DeletedTopic(
-        name=outcome.name,
-        topic_id=b"" if outcome.topic_id is None else outcome.topic_id.bytes,
-        error_code=outcome.error,
-        message=outcome.message,
-    )
+def delete(request: Request) -> Asked[tuple[DeletedTopic, ...]]:
+    """Answered when clients find the topics no more; their replicas may still be going."""
+    named = topics_to_delete(request)
+    if any(topic.name and topic.topic_id for topic in named):
+        raise RequestRefused(ErrorCode.INVALID_REQUEST, BOTH)
+
+    def respond(outcomes: tuple[DeletedTopic, ...]) -> tuple[Message, list[Awaited]]:
+        rows = [
+            Row(each.name or None, error=each.error, message=each.message, topic_id=each.topic_id) for each in outcomes
+        ]
+        awaited = [
+            Awaited(topic=each.name, topic_id=b"" if each.topic_id is None else each.topic_id.bytes)
+            for each in outcomes
+            if each.error is ErrorCode.NONE
+        ]
+        return answer(request, rows), awaited
+
+    wanted = (TopicRef(each.name or "", None if each.topic_id is None else TopicId(each.topic_id)) for each in named)
+    return Asked(DeleteTopics(tuple(wanted)), respond)
 
 
-def _deletion(progress: DeletionProgress) -> pb.Deletion:
-    return pb.Deletion(
-        topic=progress.topic,
-        replicas=progress.replicas,
-        deleted=progress.deleted,
-        waits_for=progress.waits_for,
-        offline=progress.offline,
+def _new_topic(topic: Message) -> NewTopic:
+    return NewTopic(
+        topic.name,
+        topic.num_partitions,
+        topic.replication_factor,
+        tuple((each.partition_index, tuple(map(BrokerId, each.broker_ids))) for each in topic.assignments),
+        {config.name: config.value for config in topic.configs},
     )

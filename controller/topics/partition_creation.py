@@ -42,11 +42,12 @@ class MorePartitions(msgspec.Struct, frozen=True):
 
 
 class TopicOutcome(msgspec.Struct, frozen=True):
-    """What became of what was asked for one topic."""
+    """What became of what was asked for one topic; `added`: the numbers of its new partitions."""
 
     topic: str
     error: ErrorCode = ErrorCode.NONE
     message: str = ""
+    added: range = range(0)
 
 
 class CreatePartitions(Request[tuple[TopicOutcome, ...]]):
@@ -97,7 +98,7 @@ def _plan(
         except TopicRefused as refusal:
             outcomes[name] = TopicOutcome(name, refusal.error, str(refusal))
         else:
-            outcomes[name] = TopicOutcome(name)
+            outcomes[name] = TopicOutcome(name, added=range(len(found.assignment.partitions), more.count))
     return planned
 
 

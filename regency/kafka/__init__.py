@@ -2,11 +2,10 @@
 
 `codec` has every message, from kafka-python's schemas; `decoder` decodes ours fast and bounded; `peer` is a blocking
 connection; `record_batch` the batch format; `fetching` a fetch as facts and on the wire; `logfiles` names and
-formats of
-log files.
+formats of log files; `admin_answers` the rows of answers that the controller or an agent gives.
 
 Comes in:   bytes, or values to encode.
 Goes out:   values, or bytes; `errors` where bytes are malformed: no input may cost more than its size allows.
 Imports:    `regency.model` and `regency.runtime`; only this room and the command line import kafka-python.
-Is used by: the agent's listener and fetchers, the clients, the command line, the pipeline.
+Is used by: the agent's listener and fetchers, the controller's `admin`, the clients, the command line, the pipeline.
 """

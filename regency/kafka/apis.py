@@ -36,6 +36,21 @@ class ApiKey(IntEnum):
     DESCRIBE_CLUSTER = 60
 
 
+FORWARDED: Final = frozenset(
+    {
+        ApiKey.CREATE_TOPICS,
+        ApiKey.DELETE_TOPICS,
+        ApiKey.ALTER_CONFIGS,
+        ApiKey.CREATE_PARTITIONS,
+        ApiKey.ELECT_LEADERS,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    }
+)
+"""What a broker hands to the controller as it came."""
+
+
 class VersionRange(msgspec.Struct, frozen=True):
     """Versions of one API, both ends included."""
 

@@ -49,7 +49,7 @@ from kafka.protocol.consumer import (
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
 from kafka.protocol.producer import InitProducerIdRequest, InitProducerIdResponse, ProduceRequest, ProduceResponse
 
-from regency.kafka.apis import OFFERED, ApiKey, Message
+from regency.kafka.apis import FORWARDED, OFFERED, ApiKey, Message
 from regency.kafka.decoder import (
     DECODING_ERRORS,
     FEW_ELEMENTS,
@@ -103,11 +103,13 @@ __all__ = [
     "ProduceRequest",
     "ProduceResponse",
     "Request",
+    "decode_body",
     "decode_response",
     "encode_body",
     "encode_request",
     "encode_response",
     "frame_response",
+    "parse_forwarded",
     "parse_request",
 ]
 
@@ -192,6 +194,8 @@ class Request(msgspec.Struct, frozen=True):
     message: Message
     is_large: bool = False
     """Whether it has more elements than take no time worth mentioning."""
+    body: bytes | memoryview = b""
+    """The message as it came, where it is to be forwarded."""
 
 
 def parse_request(frame: bytes | bytearray | memoryview, most: int = MAX_ELEMENTS) -> Request:
@@ -217,7 +221,20 @@ def parse_request(frame: bytes | bytearray | memoryview, most: int = MAX_ELEMENT
         raise TooManyElements(why, hint="Ask in several requests.") from error
     except DECODING_ERRORS as error:
         raise FrameMalformed(f"A request of {len(data)} bytes cannot be decoded: {error}.") from error
-    return Request(api_key, version, correlation_id, client_id, message, most > FEW_ELEMENTS)
+    body = data[position:] if api_key in FORWARDED else b""
+    return Request(api_key, version, correlation_id, client_id, message, most > FEW_ELEMENTS, body)
+
+
+def parse_forwarded(number: int, version: int, client_id: str, body: bytes) -> Request:
+    """The request whose `body` another broker sends. Raises UnsupportedApi, FrameMalformed."""
+    api_key = _offered(number, version, 0)
+    if api_key not in FORWARDED:
+        raise UnsupportedApi(number, version, 0)
+    try:
+        message, _ = _decoder(_REQUESTS[api_key], version)(memoryview(body), 0, MAX_ELEMENTS)
+    except DECODING_ERRORS as error:
+        raise FrameMalformed(f"{len(body)} bytes of {api_key.name} cannot be decoded: {error}.") from error
+    return Request(api_key, version, 0, client_id, message)
 
 
 def encode_body(version: int, message: Message) -> bytearray:
@@ -252,19 +269,29 @@ def encode_request(version: int, correlation_id: int, client_id: str, message: M
 def decode_response(api_key: ApiKey, version: int, frame: bytes | bytearray | memoryview) -> tuple[int, Message]:
     """Correlation id and message of a response; record sets in it are views into `frame`. Raises FrameMalformed."""
     data = memoryview(frame)
-    response_class = _RESPONSES[api_key]
     try:
         (correlation_id,) = struct.unpack_from(">i", data)
         position = 4
         if api_key is ApiKey.API_VERSIONS:
             refused = struct.unpack_from(">h", data, position)[0] == ErrorCode.UNSUPPORTED_VERSION
             version = 0 if refused else version
-        elif response_class.flexible_version_q(version):
+        elif _RESPONSES[api_key].flexible_version_q(version):
             position = skip_tags(data, position)
-        message, _ = _decoder(response_class, version)(data, position, MAX_ANSWER_ELEMENTS)
     except DECODING_ERRORS as error:
-        raise FrameMalformed(f"A {api_key.name} response of {len(data)} bytes cannot be decoded: {error}.") from error
-    return correlation_id, message
+        raise _undecodable(api_key, data, error) from error
+    return correlation_id, decode_body(api_key, version, data, position)
+
+
+def decode_body(api_key: ApiKey, version: int, data: bytes | memoryview, position: int = 0) -> Message:
+    """Message of a response whose header ends at `position`. Raises FrameMalformed."""
+    try:
+        return _decoder(_RESPONSES[api_key], version)(memoryview(data), position, MAX_ANSWER_ELEMENTS)[0]
+    except DECODING_ERRORS as error:
+        raise _undecodable(api_key, data, error) from error
+
+
+def _undecodable(api_key: ApiKey, data: bytes | memoryview, error: Exception) -> FrameMalformed:
+    return FrameMalformed(f"A {api_key.name} response of {len(data)} bytes cannot be decoded: {error}.")
 
 
 def _offered(number: int, version: int, correlation_id: int) -> ApiKey:

@@ -13,11 +13,14 @@ from typing import Any
 from control_plane.plane import ControlPlane
 from reporting import count, parser, run, say, stay_on_two_cores, write_report
 
-from regency.protos import controller_pb2 as pb
+from regency.kafka.apis import ApiKey
+from regency.kafka.codec import CreateTopicsRequest, decode_body, encode_body
+from regency.protos.admin_pb2 import Envelope
 from regency.runtime.grpc.channels import call
 
 BROKERS = 3
 PER_TOPIC = 50
+VERSION = 7
 
 
 def main() -> int:
@@ -33,21 +36,30 @@ def main() -> int:
         plane.wait_settled(ruling)
         plane.ask_agents("forget")
         topics = [
-            pb.NewTopic(name=f"topic-{number:05d}", num_partitions=PER_TOPIC, replication_factor=3)
+            CreateTopicsRequest.CreatableTopic(
+                name=f"topic-{number:05d}",
+                num_partitions=PER_TOPIC,
+                replication_factor=3,
+                assignments=[],
+                configs=[],
+            )
             for number in range(arguments.partitions // PER_TOPIC)
         ]
         say(f"creating {len(topics):,} topics")
+        body = bytes(encode_body(VERSION, CreateTopicsRequest(topics=topics)))
+        envelope = Envelope(api_key=ApiKey.CREATE_TOPICS, api_version=VERSION, request=body)
         began = time.monotonic()
-        answer = call(
-            ruling.client.create_topics, pb.CreateTopicsRequest(topics=topics), timeout_ms=120_000, target="controller"
-        )
+        answer = call(ruling.admin.forward, envelope, timeout_ms=120_000, target="controller")
         answered = time.monotonic()
         plane.wait_settled(ruling)
         report: list[dict[str, Any]] = plane.ask_agents("report")
         rss = ruling.peak_rss_mb()
-    refused = [topic.message for topic in answer.topics if topic.error_code]
-    if answer.error_code or refused:
-        raise RuntimeError(f"not created: {answer.message} {refused[:3]}")
+    if answer.outcome.error_code:
+        raise RuntimeError(f"not created: {answer.outcome.message}")
+    created = decode_body(ApiKey.CREATE_TOPICS, VERSION, answer.response).topics
+    refused = [topic.error_message for topic in created if topic.error_code]
+    if refused:
+        raise RuntimeError(f"not created: {refused[:3]}")
     hosts = [row for row in report if row["rpc"] == "LeaderAndIsr"]
     told = sum(row["partitions"] for row in hosts)
     if told < 3 * len(topics) * PER_TOPIC:

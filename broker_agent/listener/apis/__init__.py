@@ -1,8 +1,8 @@
 """One handler per Kafka API: a request in, an answer out, with Kafka's error codes.
 
-A homogeneous set: each module has the versions, the checks and the answer of one API (`handlers` lists them all),
-and
-follows one pattern, so that a new API is a new file and a line in `handlers`.
+A homogeneous set: each module has the versions, the checks and the answer of one API (`handlers` lists them all), and
+follows one pattern, so that a new API is a new file and a line in `handlers`. `forwarded` is all that the controller
+answers (`regency.kafka.apis.FORWARDED`).
 
 Comes in:   decoded requests (`regency.kafka.codec`) with the exchange they belong to.
 Goes out:   calls of the ReplicaManager, of the metadata cache, or of the controller through the forwarder; an

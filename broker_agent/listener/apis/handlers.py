@@ -6,25 +6,20 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from regency.broker_agent.listener.apis import (
-    alter_configs,
     api_versions,
     cluster,
-    create_partitions,
-    delete_topics,
     describe_configs,
-    elect_leaders,
     fetch,
+    forwarded,
     list_offsets,
     log_dirs,
     metadata,
     produce,
     producer_ids,
-    reassignments,
-    topics,
 )
 from regency.broker_agent.listener.apis.services import Services
 from regency.broker_agent.listener.exchange import Exchange
-from regency.kafka.apis import ApiKey
+from regency.kafka.apis import FORWARDED, ApiKey
 from regency.kafka.codec import Message, Request
 
 
@@ -41,18 +36,11 @@ HANDLERS: Final[Mapping[ApiKey, Handler]] = {
     ApiKey.LIST_OFFSETS: Handler(list_offsets.handle, list_offsets.failure),
     ApiKey.METADATA: Handler(metadata.handle, metadata.failure),
     ApiKey.API_VERSIONS: Handler(api_versions.handle, api_versions.failure),
-    ApiKey.CREATE_TOPICS: Handler(topics.handle, topics.failure),
-    ApiKey.DELETE_TOPICS: Handler(delete_topics.handle, delete_topics.failure),
     ApiKey.INIT_PRODUCER_ID: Handler(producer_ids.handle, producer_ids.failure),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: Handler(list_offsets.handle_epochs, list_offsets.failure_of_epochs),
     ApiKey.DESCRIBE_CONFIGS: Handler(describe_configs.handle, describe_configs.failure),
-    ApiKey.ALTER_CONFIGS: Handler(alter_configs.handle, alter_configs.failure),
     ApiKey.ALTER_REPLICA_LOG_DIRS: Handler(log_dirs.handle_alter, log_dirs.failure_of_alter),
     ApiKey.DESCRIBE_LOG_DIRS: Handler(log_dirs.handle_describe, log_dirs.failure_of_describe),
-    ApiKey.CREATE_PARTITIONS: Handler(create_partitions.handle, create_partitions.failure),
-    ApiKey.ELECT_LEADERS: Handler(elect_leaders.handle, elect_leaders.failure),
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: Handler(alter_configs.handle, alter_configs.failure),
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: Handler(reassignments.handle_alter, reassignments.failure_of_alter),
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: Handler(reassignments.handle_list, reassignments.failure_of_list),
     ApiKey.DESCRIBE_CLUSTER: Handler(cluster.handle, cluster.failure),
+    **dict.fromkeys(FORWARDED, Handler(forwarded.handle, forwarded.failure)),
 }

@@ -21,6 +21,7 @@ from regency.kafka.codec import Message, MetadataResponse, Request, encode_body
 from regency.kafka.rows import LeaderRow
 from regency.model.ids import BrokerId, TopicId
 from regency.model.kafka_errors import ErrorCode
+from regency.model.principals import RequestContext
 from regency.model.topic_names import is_internal, is_valid_topic_name
 
 FIRST_WITH_LISTENER_NOT_FOUND: Final = 6
@@ -94,7 +95,7 @@ def _parts(services: Services, exchange: Exchange, snapshot: MetadataSnapshot) -
     told = None
     if message.allow_auto_topic_creation and creation.enabled:
         told = creation.outlook(snapshot)
-    return _Builder(exchange.request, snapshot, exchange.listener, told), services.cluster_id
+    return _Builder(exchange.request, snapshot, exchange.context, told), services.cluster_id
 
 
 def _build(builder: _Builder, cluster_id: str) -> tuple[_Builder, Answer]:
@@ -109,7 +110,7 @@ def _finish(
 ) -> Answer:
     builder, body = built
     if builder.to_create:
-        services.auto_creation.begin(builder.to_create, snapshot)
+        services.auto_creation.begin(builder.to_create, snapshot, builder.context)
     if key is not None and not builder.unknown and snapshot is services.metadata.current:
         services.metadata_answers.put(snapshot.version, key, body)
     return body
@@ -130,14 +131,16 @@ def failure(request: Request) -> Message:
 class _Builder:
     """A metadata response while it is put together."""
 
-    def __init__(self, request: Request, snapshot: MetadataSnapshot, listener: str, creating: ErrorCode | None) -> None:
+    def __init__(
+        self, request: Request, snapshot: MetadataSnapshot, context: RequestContext, creating: ErrorCode | None
+    ) -> None:
         """`creating`: what to tell of a topic that is to be created; None: none is."""
         self.request = request
+        self.context = context
         self._creating = creating
         self._version = request.version
         self._snapshot = snapshot
-        self._listener = listener
-        self._endpoints = endpoints(snapshot, listener)
+        self._endpoints = endpoints(snapshot, context.listener)
         self.unknown = False
         """Whether a topic was asked for that is not known: such an answer is good for the moment only."""
         self.to_create: list[str] = []
@@ -200,7 +203,7 @@ class _Builder:
         )
 
     def _partition(self, partition: PartitionMetadata) -> LeaderRow:
-        error, leader = leader_error(self._snapshot, partition, self._listener)
+        error, leader = leader_error(self._snapshot, partition, self.context.listener)
         if error is ErrorCode.LISTENER_NOT_FOUND and self._version < FIRST_WITH_LISTENER_NOT_FOUND:
             error = ErrorCode.LEADER_NOT_AVAILABLE
         return LeaderRow(

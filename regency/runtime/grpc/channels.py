@@ -62,7 +62,8 @@ Reply = TypeVar("Reply")
 class RpcFailed(RegencyError):
     """A call to another process of the cluster got no answer: it is away, too slow, or broke off.
 
-    The call may have run all the same, unless `unsent`: nobody could be connected to. With `silent` nothing was heard
+    The call may have run all the same, unless `unsent`: nobody could be connected to, or the other process is of a
+    version that does not have the method. With `silent` nothing was heard
     although there was a connection: it may be one that the network has forgotten.
     """
 
@@ -82,7 +83,7 @@ class _Future(Protocol[ResponseT_co]):
 
 
 class Method(Protocol[RequestT_contra, ResponseT_co]):
-    """A unary method of a generated stub."""
+    """A unary method of a channel."""
 
     def __call__(self, request: RequestT_contra, timeout: float | None = None) -> ResponseT_co:
         """Call and wait."""
@@ -258,6 +259,7 @@ def failure(error: object, target: str) -> RpcFailed:
     if isinstance(error, grpc.Call):
         code, details = error.code(), error.details() or "no details"
         unsent = code is grpc.StatusCode.UNAVAILABLE and details.startswith("failed to connect")
+        unsent = unsent or code is grpc.StatusCode.UNIMPLEMENTED
         silent = code in _SILENT and not unsent
         status = code.name.lower().replace("_", " ")
         return RpcFailed(f"No answer from {target}: {status} ({details}).", unsent=unsent, silent=silent)

@@ -1,4 +1,4 @@
-"""The control plane's services as typed methods over a channel (the generated stubs carry no types)."""
+"""The control plane's services as typed methods over a channel (gRPC's generated stubs would carry no types)."""
 
 from __future__ import annotations
 
@@ -49,9 +49,6 @@ class ControllerClient:
             controller_pb2.ReportReplicasRequest,
             controller_pb2.ReportReplicasResponse,
         )
-        self.create_topics = _unary(
-            channel, service + "CreateTopics", controller_pb2.CreateTopicsRequest, controller_pb2.CreateTopicsResponse
-        )
         self.controlled_shutdown = _unary(
             channel,
             service + "ControlledShutdown",
@@ -67,26 +64,14 @@ class ControllerClient:
 
 
 class AdminClient:
-    """What clients' admin requests become (admin.proto, Admin)."""
+    """What clients ask through agents, and our own tools ask of a controller (admin.proto, Admin)."""
 
     def __init__(self, channel: grpc.Channel) -> None:
         service = "/regency.admin.v1.Admin/"
         pb = admin_pb2
-        partitions = pb.PartitionsResponse
-        self.delete_topics = _unary(channel, service + "DeleteTopics", pb.DeleteTopicsRequest, pb.DeleteTopicsResponse)
+        self.forward = _unary(channel, service + "Forward", pb.Envelope, pb.EnvelopeReply)
         self.list_deletions = _unary(
             channel, service + "ListDeletions", pb.ListDeletionsRequest, pb.ListDeletionsResponse
-        )
-        self.create_partitions = _unary(
-            channel, service + "CreatePartitions", pb.CreatePartitionsRequest, pb.TopicsResponse
-        )
-        self.alter_configs = _unary(channel, service + "AlterConfigs", pb.AlterConfigsRequest, pb.AlterConfigsResponse)
-        self.elect_leaders = _unary(channel, service + "ElectLeaders", pb.ElectLeadersRequest, partitions)
-        self.alter_reassignments = _unary(
-            channel, service + "AlterReassignments", pb.AlterReassignmentsRequest, partitions
-        )
-        self.list_reassignments = _unary(
-            channel, service + "ListReassignments", pb.ListReassignmentsRequest, pb.ListReassignmentsResponse
         )
         self.resign = _unary(channel, service + "Resign", pb.ResignRequest, pb.ResignResponse)
         self.shut_down_broker = _unary(

@@ -23,7 +23,7 @@ from regency.model.topic_ids import derive_topic_id
 from regency.model.znodes import paths
 from regency.protos import controller_pb2
 from regency.runtime.grpc.channels import call, open_channel
-from regency.runtime.grpc.clients import ControllerClient
+from regency.runtime.grpc.clients import AdminClient, ControllerClient
 from regency.runtime.zookeeper.client import connect
 from regency.runtime.zookeeper.session import Create, Op, WatchMode, ZkError, ZkSession
 
@@ -66,7 +66,8 @@ class Candidate:
         assert self.process.stdout is not None
         told = json.loads(self.process.stdout.readline())
         self.port, self.http_port = int(told["port"]), int(told["http"])
-        self.client = ControllerClient(open_channel(f"127.0.0.1:{self.port}"))
+        channel = open_channel(f"127.0.0.1:{self.port}")
+        self.client, self.admin = ControllerClient(channel), AdminClient(channel)
 
     def describe(self) -> controller_pb2.DescribeControllerResponse:
         """What it says of itself."""

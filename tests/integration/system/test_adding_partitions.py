@@ -30,7 +30,7 @@ def test_partitions_added_by_either_client_are_led_at_once_and_nothing_is_lost(
 ) -> None:
     create_topic(cluster, partitions=2, replication=3)
     servers = cluster.bootstrap_servers
-    confluent = AdminClient({"bootstrap.servers": servers})
+    confluent = AdminClient({"bootstrap.servers": servers, "client.id": "growing"})
     kafka_python = KafkaAdminClient(bootstrap_servers=servers)
     kept = books(cluster, "t")
 
@@ -47,6 +47,8 @@ def test_partitions_added_by_either_client_are_led_at_once_and_nothing_is_lost(
     assert isinstance(leadership, LeaderAndIsr)
     assert (leadership.leader, leadership.leader_epoch) == (2, 0)
     kept.assert_nothing_lost()
+    asked = "did CREATE_PARTITIONS for User:ANONYMOUS, client 'growing' at 127.0.0.1 on PLAINTEXT"
+    assert asked in cluster.log(cluster.controller_id()).read_text()
 
     assert "INVALID_PARTITIONS: Topic 't' already has 6" in error_of(
         confluent.create_partitions([NewPartitions("t", 6)])["t"]

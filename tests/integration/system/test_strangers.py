@@ -17,7 +17,8 @@ from regency.model import znodes
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from regency.model.znodes import paths as znode_paths
-from regency.protos import control_pb2, control_pb2_grpc
+from regency.protos import control_pb2
+from regency.runtime.grpc.clients import AgentControlClient
 
 pytestmark = pytest.mark.integration
 
@@ -32,11 +33,11 @@ def test_a_controller_epoch_that_nobody_won_is_refused_and_a_failover_goes_on(
     header = control_pb2.Header(controller_id=ruler, controller_epoch=2**31 - 1, broker_epoch=-1, seq=1)
     for broker in cluster.state.brokers:
         with grpc.insecure_channel(f"{HOST}:{broker.ports[CONTROL_LISTENER]}") as channel:
-            agent = control_pb2_grpc.AgentControlStub(channel)
+            agent = AgentControlClient(channel)
             answers = [
-                agent.LeaderAndIsr(control_pb2.LeaderAndIsrRequest(header=header), timeout=10),
-                agent.StopReplica(control_pb2.StopReplicaRequest(header=header), timeout=10),
-                agent.ShutDown(control_pb2.ShutDownRequest(header=header), timeout=10),
+                agent.leader_and_isr(control_pb2.LeaderAndIsrRequest(header=header), timeout=10),
+                agent.stop_replica(control_pb2.StopReplicaRequest(header=header), timeout=10),
+                agent.shut_down(control_pb2.ShutDownRequest(header=header), timeout=10),
             ]
         assert {answer.error_code for answer in answers} == {ErrorCode.STALE_CONTROLLER_EPOCH}
         why = f"ZooKeeper says that broker {ruler} rules, in controller epoch {epoch}, not broker {ruler} in 2147483647"

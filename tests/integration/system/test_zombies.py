@@ -13,7 +13,8 @@ from regency.cluster.cluster import Cluster
 from regency.model.errors import ControllerMoved
 from regency.model.kafka_errors import ErrorCode
 from regency.model.znodes import paths as znode_paths
-from regency.protos import control_pb2, control_pb2_grpc
+from regency.protos import control_pb2
+from regency.runtime.grpc.clients import AgentControlClient
 from regency.runtime.zookeeper.fenced import FencedItem, fenced_write
 from regency.runtime.zookeeper.session import Create
 
@@ -72,11 +73,11 @@ def test_requests_and_writes_of_an_older_term_are_refused_by_everyone(
     header = control_pb2.Header(controller_id=1, controller_epoch=epoch, broker_epoch=-1, seq=1_000_000)
     for broker in cluster.broker_ids:
         with grpc.insecure_channel(control_address(cluster, broker)) as channel:
-            agent = control_pb2_grpc.AgentControlStub(channel)
+            agent = AgentControlClient(channel)
             stale = [
-                agent.LeaderAndIsr(control_pb2.LeaderAndIsrRequest(header=header), timeout=10),
-                agent.UpdateMetadata(control_pb2.UpdateMetadataRequest(header=header), timeout=10),
-                agent.StopReplica(control_pb2.StopReplicaRequest(header=header), timeout=10),
+                agent.leader_and_isr(control_pb2.LeaderAndIsrRequest(header=header), timeout=10),
+                agent.update_metadata(control_pb2.UpdateMetadataRequest(header=header), timeout=10),
+                agent.stop_replica(control_pb2.StopReplicaRequest(header=header), timeout=10),
             ]
         assert {answer.error_code for answer in stale} == {ErrorCode.STALE_CONTROLLER_EPOCH}
         assert {answer.controller_epoch for answer in stale} == {epoch + 1}

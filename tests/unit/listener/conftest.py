@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from regency.broker_agent.control.admin_forwarder import NewTopicSpec
 from regency.broker_agent.control.metadata import BrokerNode, PartitionMetadata
 from regency.broker_agent.control.metadata_cache import MetadataCache, MetadataChange, MetadataUpdate, TopicDelta
 from regency.broker_agent.listener.server import KafkaListener
@@ -93,7 +92,7 @@ class Harness:
         self.sessions = fakes.FakeSessions()
         self.metadata = MetadataCache()
         self.admin = fakes.FakeAdmin()
-        self.admin.created = self._created
+        self.admin.created = self.with_topic
         self.producer_ids = fakes.FakeProducerIds()
         self.configs = fakes.FakeConfigs()
         self.topics: dict[str, list[PartitionMetadata]] = {}
@@ -147,9 +146,6 @@ class Harness:
             for number in range(partitions):
                 self.replicas.logs[TopicPartition(name, number)] = []
         self.publish()
-
-    def _created(self, spec: NewTopicSpec) -> None:
-        self.with_topic(spec.name, len(spec.assignments) or spec.num_partitions)
 
     async def start(self) -> None:
         self.port = await self.listener.start(Endpoint(LISTENER, "127.0.0.1", 0))

@@ -11,15 +11,18 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-from google.protobuf.message import Message
 
-from regency.broker_agent.control.admin_forwarder import CreatedTopicResult, NewTopicSpec, NotController
+from regency.broker_agent.control.admin_forwarder import NotController
 from regency.broker_agent.replication.api import LogDirDescription, ProduceResult
 from regency.broker_agent.steps import Steps
+from regency.kafka.admin_answers import Row, answer
+from regency.kafka.apis import ApiKey
+from regency.kafka.codec import encode_body, parse_forwarded
 from regency.kafka.fetching.values import EpochEndOffset, FetchedPartition, FetchParams, FetchPartition, ListedOffset
 from regency.model.errors import RegencyError
 from regency.model.ids import BrokerId, LeaderEpoch, Offset, ProducerId, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
+from regency.protos.admin_pb2 import Envelope, EnvelopeReply
 
 
 def topic_id(name: str) -> TopicId:
@@ -206,42 +209,31 @@ class FakeSessions:
 
 
 class FakeAdmin:
-    """Creates topics by telling the harness; `fail` is raised, `refuse` answered."""
+    """Answers with `reply`, or creates topics by telling the harness; `fail` is raised, `hold` waited for."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[list[NewTopicSpec], bool, int, bool]] = []
+        self.forwarded: list[tuple[Envelope, dict[str, Any]]] = []
         self.fail: Exception | None = None
-        self.refuse: ErrorCode = ErrorCode.NONE
-        self.created: Callable[[NewTopicSpec], None] = lambda spec: None
-        self.forwarded: list[tuple[Message, int]] = []
-        self.replies: dict[type[Message], Any] = {}
-        """What the controller answers to a request of service Admin, by the request's type."""
+        self.hold: asyncio.Event | None = None
+        self.reply: EnvelopeReply | None = None
+        self.refuse = ErrorCode.NONE
+        self.created: Callable[[str, int], None] = lambda name, partitions: None
 
-    async def create_topics(
-        self, topics: Sequence[NewTopicSpec], *, validate_only: bool, timeout_ms: int, require_local: bool
-    ) -> list[CreatedTopicResult]:
-        self.asked.append((list(topics), validate_only, timeout_ms, require_local))
+    async def forward(self, envelope: Envelope, **options: Any) -> EnvelopeReply:
+        self.forwarded.append((envelope, options))
+        if self.hold is not None:
+            await self.hold.wait()
         if self.fail is not None:
             raise self.fail
-        if self.refuse is not ErrorCode.NONE:
-            return [CreatedTopicResult(spec.name, self.refuse, "refused by the controller") for spec in topics]
-        if not validate_only:
-            for spec in topics:
-                self.created(spec)
-        return [
-            CreatedTopicResult(
-                spec.name, ErrorCode.NONE, "", topic_id(spec.name), spec.num_partitions, spec.replication_factor
-            )
-            for spec in topics
-        ]
-
-    async def forward(self, method, request, *, timeout_ms, require_local=True, repeatable=False):
-        self.forwarded.append((request, timeout_ms))
-        if self.fail is not None:
-            raise self.fail
-        if type(request) not in self.replies:
+        if self.reply is not None:
+            return self.reply
+        if envelope.api_key != ApiKey.CREATE_TOPICS:
             raise NotController("No controller is known yet.")
-        return self.replies[type(request)]
+        request = parse_forwarded(envelope.api_key, envelope.api_version, envelope.client_id, envelope.request)
+        for topic in request.message.topics:
+            self.created(topic.name, topic.num_partitions)
+        rows = [Row(topic.name, error=self.refuse, topic_id=topic_id(topic.name)) for topic in request.message.topics]
+        return EnvelopeReply(response=bytes(encode_body(request.version, answer(request, rows))))
 
 
 class FakeConfigs:

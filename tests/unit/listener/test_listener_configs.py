@@ -7,11 +7,8 @@ from typing import Any
 
 import pytest
 
-from regency.broker_agent.control.admin_forwarder import NotController
 from regency.kafka.codec import AlterConfigsRequest, DescribeConfigsRequest, IncrementalAlterConfigsRequest
 from regency.model.kafka_errors import ErrorCode
-from regency.protos import admin_pb2 as pb
-from regency.runtime.grpc.channels import RpcFailed
 from regency.runtime.zookeeper.session import ZkConnectionLost
 
 Serve = Callable[..., None]
@@ -157,71 +154,5 @@ def test_without_zookeeper_clients_are_told_to_come_again(serve: Serve) -> None:
 
         assert result.error_code == ErrorCode.REQUEST_TIMED_OUT
         assert "no contact" in result.error_message
-
-    serve(scenario)
-
-
-@pytest.mark.parametrize("version", [0, 1])
-def test_changes_are_forwarded_one_by_one(serve: Serve, version: int) -> None:
-    async def scenario(h: Any) -> None:
-        h.admin.replies[pb.AlterConfigsRequest] = pb.AlterConfigsResponse(
-            resources=[
-                pb.AlteredConfig(resource_type=TOPIC, name="t"),
-                pb.AlteredConfig(resource_type=BROKER, name="2", error_code=42, message="no"),
-            ]
-        )
-        request = incremental(
-            (TOPIC, "t", [("retention.ms", 0, "5"), ("segment.ms", 1, None)]), (BROKER, "2", [("a.b", 2, "c")])
-        )
-
-        answer = await (await h.connect()).ask(request, version)
-
-        assert errors(answer) == {"t": 0, "2": 42}
-        ((forwarded, _),) = h.admin.forwarded
-        assert forwarded.incremental and not forwarded.validate_only
-        changes = [[(c.key, c.operation, c.value) for c in each.changes] for each in forwarded.resources]
-        assert changes == [[("retention.ms", 0, "5"), ("segment.ms", 1, "")], [("a.b", 2, "c")]]
-
-    serve(scenario)
-
-
-@pytest.mark.parametrize("version", [0, 1, 2])
-def test_a_whole_set_is_forwarded_as_such(serve: Serve, version: int) -> None:
-    async def scenario(h: Any) -> None:
-        h.admin.replies[pb.AlterConfigsRequest] = pb.AlterConfigsResponse(
-            resources=[pb.AlteredConfig(resource_type=TOPIC, name="t")]
-        )
-
-        answer = await (await h.connect()).ask(plain((TOPIC, "t", [("retention.ms", "5")])), version)
-
-        assert errors(answer) == {"t": 0}
-        assert not h.admin.forwarded[0][0].incremental
-
-    serve(scenario)
-
-
-def test_what_cannot_even_be_said_to_the_controller_is_refused_here(serve: Serve) -> None:
-    async def scenario(h: Any) -> None:
-        client = await h.connect()
-        request = incremental((TOPIC, "t", [("a", 0, None)]), (TOPIC, "u", [("a", 7, "x")]))
-        assert errors(await client.ask(request, 1)) == {"t": 42, "u": 42}
-        assert errors(await client.ask(plain((TOPIC, "t", [("a", None)])), 2)) == {"t": 42}
-        assert h.admin.forwarded == []
-
-    serve(scenario)
-
-
-@pytest.mark.parametrize(
-    ("failure", "error"),
-    [
-        (NotController("none"), ErrorCode.NOT_CONTROLLER),
-        (RpcFailed("too slow"), ErrorCode.REQUEST_TIMED_OUT),
-        (ValueError("a bug"), ErrorCode.UNKNOWN_SERVER_ERROR),
-    ],
-)
-def test_a_controller_that_does_not_answer_is_told(serve: Serve, failure: Exception, error: ErrorCode) -> None:
-    async def scenario(h: Any) -> None:
-        h.admin.fail = failure
-        assert errors(await (await h.connect()).ask(incremental((TOPIC, "t", [("a", 0, "b")])), 1)) == {"t": error}
 
     serve(scenario)

@@ -7,13 +7,14 @@ from uuid import UUID
 
 import pytest
 
-from regency.broker_agent.control.admin_forwarder import NewTopicSpec, NotController
+from regency.broker_agent.control.admin_forwarder import NotController
 from regency.broker_agent.control.metadata import PartitionMetadata
 from regency.broker_agent.control.metadata_cache import RulingController
-from regency.kafka.codec import DescribeClusterRequest, MetadataRequest
+from regency.kafka.codec import DescribeClusterRequest, MetadataRequest, parse_forwarded
 from regency.model.facts import Endpoint
 from regency.model.ids import BrokerId, ControllerEpoch, LeaderEpoch, ZkVersion
 from regency.model.kafka_errors import ErrorCode
+from regency.protos.admin_pb2 import EnvelopeReply, Outcome
 
 Serve = Callable[..., None]
 ASKED = MetadataRequest.MetadataRequestTopic
@@ -197,7 +198,7 @@ def test_an_unknown_topic_is_unknown_where_creation_is_not_wanted(serve: Serve, 
         client = await h.connect()
         for _ in range(2):
             assert errors(await client.ask(named("t", create=asks), 9)) == {"t": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-        assert h.admin.asked == []
+        assert h.admin.forwarded == []
 
     serve(scenario, auto_create_topics_enable=enabled)
 
@@ -206,7 +207,7 @@ def test_an_internal_topic_is_not_created_because_somebody_asks_for_it(serve: Se
     async def scenario(h: Any) -> None:
         answer = await (await h.connect()).ask(named("__consumer_offsets"), 9)
         assert errors(answer) == {"__consumer_offsets": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-        assert h.admin.asked == []
+        assert h.admin.forwarded == []
 
     serve(scenario)
 
@@ -220,7 +221,12 @@ def test_a_topic_is_created_because_it_is_asked_for(serve: Serve) -> None:
 
         assert errors(first) == {"t": ErrorCode.LEADER_NOT_AVAILABLE}
         assert errors(second) == {"t": 0}
-        assert h.admin.asked == [([NewTopicSpec("t", 4, 2)], False, 30_000, False)]
+        ((envelope, options),) = h.admin.forwarded
+        request = parse_forwarded(envelope.api_key, envelope.api_version, envelope.client_id, envelope.request)
+        (topic,) = request.message.topics
+        assert (topic.name, topic.num_partitions, topic.replication_factor) == ("t", 4, 2)
+        assert (request.message.validate_only, options) == (False, {"timeout_ms": 30_000, "require_local": False})
+        assert (envelope.principal_name, envelope.client_id) == ("ANONYMOUS", "test"), "the client that asked"
 
     serve(scenario, num_partitions=4, default_replication_factor=2)
 
@@ -236,21 +242,14 @@ def test_versions_that_cannot_say_no_create_topics(serve: Serve, version: int) -
 
 def test_a_topic_is_created_once_however_many_ask(serve: Serve) -> None:
     async def scenario(h: Any) -> None:
-        release = asyncio.Event()
-        create = h.admin.create_topics
-
-        async def slow(*arguments: Any, **options: Any) -> Any:
-            await release.wait()
-            return await create(*arguments, **options)
-
-        h.admin.create_topics = slow
+        h.admin.hold = release = asyncio.Event()
         clients = [await h.connect() for _ in range(3)]
         for client in clients:
             assert errors(await client.ask(named("t"), 9)) == {"t": ErrorCode.LEADER_NOT_AVAILABLE}
         release.set()
         await h.eventually(lambda: "t" in h.metadata.current.topics, "it is created")
 
-        assert len(h.admin.asked) == 1
+        assert len(h.admin.forwarded) == 1
 
     serve(scenario)
 
@@ -261,7 +260,7 @@ def test_an_invalid_name_is_told_and_never_created(serve: Serve, name: str, crea
     async def scenario(h: Any) -> None:
         answer = await (await h.connect()).ask(named(name, create=create), 9)
         assert errors(answer) == {name: ErrorCode.INVALID_TOPIC_EXCEPTION}
-        assert h.admin.asked == []
+        assert h.admin.forwarded == []
 
     serve(scenario)
 
@@ -290,9 +289,12 @@ def test_a_failed_creation_is_logged_and_tried_again(
     serve(scenario)
 
 
-def test_a_refused_creation_is_logged(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("as_a_whole", [True, False])
+def test_a_refused_creation_is_logged(serve: Serve, caplog: pytest.LogCaptureFixture, as_a_whole: bool) -> None:
     async def scenario(h: Any) -> None:
         h.admin.refuse = ErrorCode.POLICY_VIOLATION
+        if as_a_whole:
+            h.admin.reply = EnvelopeReply(outcome=Outcome(error_code=ErrorCode.POLICY_VIOLATION))
         await (await h.connect()).ask(named("t"), 9)
         await h.eventually(lambda: "POLICY_VIOLATION" in caplog.text, "it is refused")
 

@@ -26,16 +26,12 @@ class PlayedController:
         self.report_answer = pb.ReportReplicasResponse()
         self.shutdowns: list[pb.ControlledShutdownRequest] = []
         self.shutdown_answers: list[pb.ControlledShutdownResponse] = []
-        self.created: list[pb.CreateTopicsRequest] = []
-        self.created_first: list[pb.CreateTopicsResponse] = []
-        self.created_answer = pb.CreateTopicsResponse()
         self.server = GrpcServer(
             [
                 service(
                     "regency.controller.v1.Controller",
                     {
                         "ReportReplicas": unary(self._report, pb.ReportReplicasRequest, pb.ReportReplicasResponse),
-                        "CreateTopics": unary(self._create, pb.CreateTopicsRequest, pb.CreateTopicsResponse),
                         "ControlledShutdown": unary(
                             self._shutdown, pb.ControlledShutdownRequest, pb.ControlledShutdownResponse
                         ),
@@ -51,10 +47,6 @@ class PlayedController:
     def _report(self, request: pb.ReportReplicasRequest) -> pb.ReportReplicasResponse:
         self.reports.append(request)
         return self.report_answer
-
-    def _create(self, request: pb.CreateTopicsRequest) -> pb.CreateTopicsResponse:
-        self.created.append(request)
-        return self.created_first.pop(0) if self.created_first else self.created_answer
 
     def _shutdown(self, request: pb.ControlledShutdownRequest) -> pb.ControlledShutdownResponse:
         self.shutdowns.append(request)

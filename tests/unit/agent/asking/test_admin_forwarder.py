@@ -7,40 +7,27 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
-from uuid import UUID
 
 import pytest
+from admin_requests import creating, enveloped, new_topic
 from breaking.tcp_proxy import TcpProxy
 
 from regency.broker_agent.control import admin_forwarder
-from regency.broker_agent.control.admin_forwarder import AdminForwarder, CreatedTopicResult, NewTopicSpec, NotController
-from regency.broker_agent.control.metadata import PartitionMetadata
-from regency.broker_agent.control.metadata_cache import (
-    MetadataCache,
-    MetadataChange,
-    MetadataUpdate,
-    RulingController,
-    TopicDelta,
-)
+from regency.broker_agent.control.admin_forwarder import AdminForwarder, NotController
+from regency.broker_agent.control.metadata_cache import MetadataCache, RulingController
 from regency.model.clock import ManualClock, SystemClock
-from regency.model.ids import (
-    BrokerId,
-    ControllerEpoch,
-    LeaderEpoch,
-    TopicId,
-    ZkVersion,
-)
+from regency.model.ids import BrokerId, ControllerEpoch
 from regency.model.kafka_errors import ErrorCode
-from regency.protos import admin_pb2
-from regency.protos import controller_pb2 as pb
+from regency.protos.admin_pb2 import Envelope, EnvelopeReply, Outcome
 from regency.runtime.grpc.channels import RpcFailed
-from regency.runtime.grpc.clients import AdminClient
 from regency.runtime.grpc.servers import GrpcServer, service, unary
 
 T = TypeVar("T")
 
 ME = BrokerId(1)
-T1 = TopicId(UUID(int=1))
+FLIGHTS = enveloped(creating(new_topic("flights", 1, 2)), 7)
+DONE = EnvelopeReply(response=b"done")
+DEPOSED = EnvelopeReply(outcome=Outcome(error_code=ErrorCode.NOT_CONTROLLER))
 
 
 def forward(metadata: MetadataCache, own_port: int, use: Callable[[AdminForwarder], Awaitable[T]]) -> T:
@@ -54,145 +41,112 @@ def forward(metadata: MetadataCache, own_port: int, use: Callable[[AdminForwarde
     return asyncio.run(scenario())
 
 
+class PlayedAdmin:
+    """Service Admin of a controller that answers as the test says, `first` before it does."""
+
+    def __init__(self, answer: Callable[[Envelope], EnvelopeReply] = lambda _: DONE) -> None:
+        self.answer = answer
+        self.first: list[EnvelopeReply] = []
+        self.asked: list[Envelope] = []
+        methods = {"Forward": unary(self._forward, Envelope, EnvelopeReply)}
+        self.server = GrpcServer([service("regency.admin.v1.Admin", methods)], threads=4, name="admin")
+        self.port = self.server.bind("127.0.0.1", 0)
+        self.server.start()
+
+    def _forward(self, envelope: Envelope) -> EnvelopeReply:
+        self.asked.append(envelope)
+        return self.first.pop(0) if self.first else self.answer(envelope)
+
+    def known(self, broker: int = 1, epoch: int = 3) -> MetadataCache:
+        """Metadata by which this controller rules."""
+        cache = MetadataCache()
+        self.follows(cache, broker, epoch)
+        return cache
+
+    def follows(self, cache: MetadataCache, broker: int = 2, epoch: int = 4) -> None:
+        """Metadata learns that it rules."""
+        cache.saw_controller(RulingController(BrokerId(broker), ControllerEpoch(epoch), f"127.0.0.1:{self.port}"))
+
+
 @contextmanager
-def played_admin(
-    answer: Callable[[admin_pb2.ListReassignmentsRequest], admin_pb2.ListReassignmentsResponse],
-) -> Iterator[int]:
-    """Service Admin of a controller that lists reassignments as the test says; its port."""
-    method = unary(answer, admin_pb2.ListReassignmentsRequest, admin_pb2.ListReassignmentsResponse)
-    server = GrpcServer([service("regency.admin.v1.Admin", {"ListReassignments": method})], threads=4, name="admin")
-    port = server.bind("127.0.0.1", 0)
-    server.start()
+def played_admin(answer: Callable[[Envelope], EnvelopeReply] = lambda _: DONE) -> Iterator[PlayedAdmin]:
+    played = PlayedAdmin(answer)
     try:
-        yield port
+        yield played
     finally:
-        server.stop(0)
+        played.server.stop(0)
 
 
-def ruled_by(port: int) -> MetadataCache:
-    cache = MetadataCache()
-    cache.saw_controller(RulingController(ME, ControllerEpoch(3), f"127.0.0.1:{port}"))
-    return cache
+@pytest.fixture
+def controller() -> Iterator[PlayedAdmin]:
+    with played_admin() as played:
+        yield played
 
 
-async def list_reassignments(
-    forwarder: AdminForwarder, *, repeatable: bool = False
-) -> admin_pb2.ListReassignmentsResponse:
-    request = admin_pb2.ListReassignmentsRequest()
-    method = lambda channel: AdminClient(channel).list_reassignments  # noqa: E731
-    return await forwarder.forward(method, request, timeout_ms=60_000, require_local=False, repeatable=repeatable)
+def create(
+    *, timeout_ms: int = 60_000, require_local: bool = True, repeatable: bool = False
+) -> Callable[[AdminForwarder], Awaitable[EnvelopeReply]]:
+    return lambda forwarder: forwarder.forward(
+        FLIGHTS, timeout_ms=timeout_ms, require_local=require_local, repeatable=repeatable
+    )
 
 
-FLIGHTS = NewTopicSpec("flights", assignments={0: (ME, BrokerId(2))}, configs={"retention.ms": "5"})
-
-
-def test_a_topic_is_created_by_the_own_child_and_answered_when_its_leader_is_known(
-    controller,
-) -> None:
-    metadata = controller.known()
-    controller.created_answer.topics.add(name="flights", topic_id=T1.bytes, num_partitions=1, replication_factor=2)
-
-    def led() -> None:
-        partition = PartitionMetadata(0, ME, LeaderEpoch(0), ZkVersion(0), (ME,), (ME,))
-        change = MetadataChange(topics=[TopicDelta("flights", T1, [partition])])
-        metadata.apply(MetadataUpdate(ControllerEpoch(3), ME, [change], 1, True, True, True))
-
-    async def create(forwarder: AdminForwarder) -> list[CreatedTopicResult]:
-        creating = asyncio.ensure_future(
-            forwarder.create_topics([FLIGHTS], validate_only=False, timeout_ms=60_000, require_local=True)
-        )
-        while not controller.created:
-            await asyncio.sleep(0)
-        led()
-        return await creating
-
-    (result,) = forward(metadata, controller.port, create)
-    assert result == CreatedTopicResult("flights", ErrorCode.NONE, "", T1, 1, 2)
-    (asked,) = controller.created[0].topics
-    assert (asked.num_partitions, asked.replication_factor, dict(asked.configs)) == (-1, -1, {"retention.ms": "5"})
-    assert list(asked.assignments[0].replicas) == [1, 2]
-
-
-def test_a_topic_whose_leader_does_not_show_up_is_reported_as_created_late(controller) -> None:
-    controller.created_answer.topics.add(name="flights", topic_id=T1.bytes, num_partitions=1, replication_factor=2)
-    controller.created_answer.topics.add(name="bad", error_code=ErrorCode.TOPIC_ALREADY_EXISTS, message="it is there")
-
-    async def create(forwarder: AdminForwarder) -> list[CreatedTopicResult]:
-        return await forwarder.create_topics([FLIGHTS], validate_only=False, timeout_ms=1, require_local=True)
-
-    late, refused = forward(controller.known(), controller.port, create)
-    assert (late.error, late.topic_id) == (ErrorCode.REQUEST_TIMED_OUT, T1)
-    assert (refused.error, refused.message) == (ErrorCode.TOPIC_ALREADY_EXISTS, "it is there")
+def test_the_own_child_answers(controller: PlayedAdmin) -> None:
+    assert forward(controller.known(), controller.port, create()) == DONE
+    assert controller.asked == [FLIGHTS]
 
 
 @pytest.mark.parametrize("own_port_differs", [True, False])
-def test_a_client_that_asks_the_wrong_broker_is_sent_on(controller, own_port_differs: bool) -> None:
+def test_a_client_that_asks_the_wrong_broker_is_sent_on(controller: PlayedAdmin, own_port_differs: bool) -> None:
     metadata = controller.known(broker=1 if own_port_differs else 2)
-
-    async def create(forwarder: AdminForwarder) -> list[CreatedTopicResult]:
-        return await forwarder.create_topics([FLIGHTS], validate_only=False, timeout_ms=1000, require_local=True)
-
     with pytest.raises(NotController):
-        forward(metadata, 1 if own_port_differs else controller.port, create)
-    assert controller.created == []
+        forward(metadata, 1 if own_port_differs else controller.port, create(timeout_ms=1000))
+    assert controller.asked == []
 
 
-def test_a_client_that_asks_the_broker_that_ruled_last_is_served(controller) -> None:
+def test_a_client_that_asks_the_broker_that_ruled_last_is_served(controller: PlayedAdmin) -> None:
     metadata = MetadataCache()
     metadata.saw_controller(RulingController(ME, ControllerEpoch(3), "127.0.0.1:1234"))
-    metadata.saw_controller(RulingController(BrokerId(2), ControllerEpoch(4), f"127.0.0.1:{controller.port}"))
-    controller.created_answer.topics.add(name="flights", topic_id=T1.bytes, num_partitions=1, replication_factor=2)
-
-    async def create(forwarder: AdminForwarder) -> list[CreatedTopicResult]:
-        return await forwarder.create_topics([FLIGHTS], validate_only=True, timeout_ms=1000, require_local=True)
-
-    (result,) = forward(metadata, 1234, create)
-    assert result.error is ErrorCode.NONE
+    controller.follows(metadata)
+    assert forward(metadata, 1234, create(timeout_ms=1000)) == DONE
 
 
-def test_auto_creation_goes_to_whoever_rules_and_does_not_wait_for_leaders(controller) -> None:
-    controller.created_answer.topics.add(name="flights", topic_id=T1.bytes, num_partitions=1, replication_factor=2)
-
-    async def create(forwarder: AdminForwarder) -> list[CreatedTopicResult]:
-        return await forwarder.create_topics([FLIGHTS], validate_only=False, timeout_ms=60_000, require_local=False)
-
-    (result,) = forward(controller.known(broker=2), 1, create)
-    assert result.error is ErrorCode.NONE
+def test_what_may_be_asked_of_any_broker_goes_to_the_controller(controller: PlayedAdmin) -> None:
+    assert forward(controller.known(broker=2), 1, create(require_local=False)) == DONE
 
 
-def test_a_controller_that_lost_its_office_meanwhile_means_not_controller(controller) -> None:
-    controller.created_answer.error_code = ErrorCode.NOT_CONTROLLER
-
-    async def create(forwarder: AdminForwarder) -> list[CreatedTopicResult]:
-        return await forwarder.create_topics([FLIGHTS], validate_only=False, timeout_ms=50, require_local=True)
-
+def test_a_controller_that_lost_its_office_meanwhile_means_not_controller(controller: PlayedAdmin) -> None:
+    controller.answer = lambda _: DEPOSED
     with pytest.raises(NotController):
-        forward(controller.known(), controller.port, create)
+        forward(controller.known(), controller.port, create(timeout_ms=50))
 
 
-@pytest.mark.parametrize("died", [True, False])
-def test_the_successor_is_asked_where_the_controller_was_deposed_or_died(controller, died: bool) -> None:
+@pytest.mark.parametrize("state", ["deposed", "dead", "of an older version"])
+def test_the_successor_is_asked_where_the_controller_did_nothing(controller: PlayedAdmin, state: str) -> None:
     metadata = controller.known()
-    successor = type(controller)()
-    successor.created_answer.topics.add(name="flights", topic_id=T1.bytes, num_partitions=1, replication_factor=2)
-    controller.created_answer.error_code = ErrorCode.NOT_CONTROLLER
-    if died:
+    controller.answer = lambda _: DEPOSED
+    if state == "dead":
         controller.server.stop(0)
+    older = GrpcServer([service("regency.admin.v1.Admin", {})], threads=1, name="older")
+    if state == "of an older version":
+        port = older.bind("127.0.0.1", 0)
+        older.start()
+        metadata.saw_controller(RulingController(ME, ControllerEpoch(4), f"127.0.0.1:{port}"))
 
-    async def create(forwarder: AdminForwarder) -> list[CreatedTopicResult]:
-        creating = asyncio.ensure_future(
-            forwarder.create_topics([FLIGHTS], validate_only=True, timeout_ms=60_000, require_local=True)
-        )
-        while not died and not controller.created:
-            await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        metadata.saw_controller(RulingController(BrokerId(2), ControllerEpoch(4), f"127.0.0.1:{successor.port}"))
-        return await creating
+    with played_admin() as successor:
 
-    (result,) = forward(metadata, controller.port, create)
-    successor.server.stop(0)
-    assert result.error is ErrorCode.NONE
-    assert len(successor.created) == 1
+        async def ask(forwarder: AdminForwarder) -> EnvelopeReply:
+            asking = asyncio.ensure_future(create()(forwarder))
+            while state == "deposed" and not controller.asked:
+                await asyncio.sleep(0)
+            await asyncio.sleep(0.1 if state == "of an older version" else 0)
+            successor.follows(metadata, epoch=5)
+            return await asking
+
+        own = metadata.ruling.endpoint.rpartition(":")[2]
+        assert forward(metadata, int(own), ask) == DONE
+        assert successor.asked == [FLIGHTS]
+    older.stop(0)
 
 
 def test_all_requests_under_way_to_a_deposed_controller_follow_to_its_successor(controller) -> None:
@@ -200,81 +154,74 @@ def test_all_requests_under_way_to_a_deposed_controller_follow_to_its_successor(
     followed, deposition = threading.Event(), threading.Event()
     all_asked = threading.Barrier(3, action=deposition.set)
 
-    def depose(_: admin_pb2.ListReassignmentsRequest) -> admin_pb2.ListReassignmentsResponse:
+    def depose(_: Envelope) -> EnvelopeReply:
         if all_asked.wait(30) > 0:
             assert followed.wait(30)
-        return admin_pb2.ListReassignmentsResponse(outcome=admin_pb2.Outcome(error_code=ErrorCode.NOT_CONTROLLER))
+        return DEPOSED
 
-    def answer(_: admin_pb2.ListReassignmentsRequest) -> admin_pb2.ListReassignmentsResponse:
+    def answer(_: Envelope) -> EnvelopeReply:
         followed.set()
-        return admin_pb2.ListReassignmentsResponse()
+        return DONE
 
     with played_admin(depose) as deposed, played_admin(answer) as successor:
-        metadata = ruled_by(deposed)
+        metadata = deposed.known()
 
-        async def ask(forwarder: AdminForwarder) -> list[admin_pb2.ListReassignmentsResponse]:
-            asking = [asyncio.ensure_future(list_reassignments(forwarder)) for _ in range(3)]
+        async def ask(forwarder: AdminForwarder) -> list[EnvelopeReply]:
+            asking = [asyncio.ensure_future(create()(forwarder)) for _ in range(3)]
             await asyncio.to_thread(deposition.wait, 30)
-            metadata.saw_controller(RulingController(BrokerId(2), ControllerEpoch(4), f"127.0.0.1:{successor}"))
+            successor.follows(metadata)
             return await asyncio.gather(*asking)
 
-        assert forward(metadata, deposed, ask) == [admin_pb2.ListReassignmentsResponse()] * 3
+        assert forward(metadata, deposed.port, ask) == [DONE] * 3
 
 
 @pytest.mark.parametrize("repeatable", [True, False])
 def test_only_what_may_run_twice_follows_from_a_controller_that_fell_silent(repeatable: bool) -> None:
     arrived, over = threading.Event(), threading.Event()
 
-    def keep(_: admin_pb2.ListReassignmentsRequest) -> admin_pb2.ListReassignmentsResponse:
+    def keep(_: Envelope) -> EnvelopeReply:
         arrived.set()
         over.wait(30)
-        return admin_pb2.ListReassignmentsResponse()
+        return DONE
 
-    with played_admin(keep) as dying, played_admin(lambda _: admin_pb2.ListReassignmentsResponse()) as successor:
-        with TcpProxy(("127.0.0.1", dying)) as wire:
-            metadata = ruled_by(wire.port)
+    with played_admin(keep) as dying, played_admin() as successor:
+        with TcpProxy(("127.0.0.1", dying.port)) as wire:
+            metadata = MetadataCache()
+            metadata.saw_controller(RulingController(ME, ControllerEpoch(3), f"127.0.0.1:{wire.port}"))
 
             async def ask(forwarder: AdminForwarder) -> object:
-                asking = asyncio.ensure_future(list_reassignments(forwarder, repeatable=repeatable))
+                asking = asyncio.ensure_future(create(repeatable=repeatable)(forwarder))
                 await asyncio.to_thread(arrived.wait, 30)
-                metadata.saw_controller(RulingController(BrokerId(2), ControllerEpoch(4), f"127.0.0.1:{successor}"))
+                successor.follows(metadata)
                 wire.reset_all()
                 return await asking
 
             if repeatable:
-                assert forward(metadata, wire.port, ask) == admin_pb2.ListReassignmentsResponse()
+                assert forward(metadata, wire.port, ask) == DONE
             else:
                 with pytest.raises(RpcFailed):
                     forward(metadata, wire.port, ask)
         over.set()
 
 
-def test_a_controller_that_is_known_before_it_rules_is_asked_again(controller) -> None:
+def test_a_controller_that_is_known_before_it_rules_is_asked_again(controller: PlayedAdmin) -> None:
     """Its metadata comes while it takes over."""
-    controller.created_first.append(pb.CreateTopicsResponse(error_code=ErrorCode.NOT_CONTROLLER))
-    controller.created_answer.topics.add(name="flights", topic_id=T1.bytes, num_partitions=1, replication_factor=2)
-
-    async def create(forwarder: AdminForwarder) -> list[CreatedTopicResult]:
-        return await forwarder.create_topics([FLIGHTS], validate_only=True, timeout_ms=60_000, require_local=True)
-
-    (result,) = forward(controller.known(), controller.port, create)
-    assert result.error is ErrorCode.NONE
-    assert len(controller.created) == 2
+    controller.first.append(DEPOSED)
+    assert forward(controller.known(), controller.port, create()) == DONE
+    assert len(controller.asked) == 2
 
 
-def test_a_controller_that_cannot_be_reached_is_a_retriable_error(controller) -> None:
+def test_a_controller_that_cannot_be_reached_is_a_retriable_error(controller: PlayedAdmin) -> None:
     controller.server.stop(0)
-
-    async def create(forwarder: AdminForwarder) -> list[CreatedTopicResult]:
-        return await forwarder.create_topics([FLIGHTS], validate_only=False, timeout_ms=50, require_local=False)
-
-    (result,) = forward(controller.known(), controller.port, create)
-    assert result.error.retriable
+    with pytest.raises(RpcFailed):
+        forward(controller.known(), controller.port, create(timeout_ms=50, require_local=False))
 
 
-def test_without_zookeeper_nobody_waits_for_an_election(controller, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_zookeeper_nobody_waits_for_an_election(
+    controller: PlayedAdmin, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(admin_forwarder, "LOOK_EVERY_MS", 1)
-    controller.created_answer.error_code = ErrorCode.NOT_CONTROLLER
+    controller.answer = lambda _: DEPOSED
     metadata, clock = controller.known(), ManualClock()
     asked: list[int] = []
 
@@ -283,14 +230,13 @@ def test_without_zookeeper_nobody_waits_for_an_election(controller, monkeypatch:
         clock.advance(admin_forwarder.OUT_OF_CONTACT_MS // 2)
         return len(asked) == 1
 
-    async def create() -> list[CreatedTopicResult]:
+    async def ask() -> EnvelopeReply:
         forwarder = AdminForwarder(ME, metadata, lambda: controller.port, clock, in_contact)
         try:
-            return await forwarder.create_topics([FLIGHTS], validate_only=False, timeout_ms=10**9, require_local=True)
+            return await create(timeout_ms=10**9)(forwarder)
         finally:
             forwarder.close()
 
-    (result,) = asyncio.run(create())
-    assert result.error is ErrorCode.REQUEST_TIMED_OUT
-    assert "Broker 1 has no contact with ZooKeeper" in result.message
+    with pytest.raises(RpcFailed, match="Broker 1 has no contact with ZooKeeper"):
+        asyncio.run(ask())
     assert len(asked) == 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from regency.controller.admin.controller_service import ControllerService
 from regency.controller.channel.backlog import backlog_of
 from regency.controller.channel.log_questions import NO_LOG, LogEnds
 from regency.controller.channel.metadata_log import MetadataLog
@@ -17,6 +19,8 @@ from regency.controller.channel.sender import Sender
 from regency.controller.config import ControllerConfig
 from regency.controller.controller import Controller
 from regency.controller.event_loop import EventLoop, EventQueue
+from regency.controller.events import ShutDown
+from regency.controller.request_gate import RequestGate
 from regency.controller.state.invariants import violations
 from regency.controller.store.access import Fence
 from regency.controller.store.cluster_store import ClusterStore
@@ -378,3 +382,44 @@ def _refuse_stops(agent: Any, call, message) -> pb.ControlResponse:
     if isinstance(message, pb.StopReplicaRequest):
         agent.answers.append(pb.ControlResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR))
     return call(message)
+
+
+class Served:
+    """A candidate whose loop runs on a thread, with its service."""
+
+    def __init__(self, world: World, candidate: Candidate) -> None:
+        self.world, self.candidate = world, candidate
+        self.gate = RequestGate(candidate.controller, candidate.queue, candidate.loop, timeout_ms=5000)
+        self.service = ControllerService(
+            candidate.controller,
+            self.gate,
+            candidate.loop,
+            broker=candidate.broker,
+            session_id=lambda: candidate.session.session_id,
+            clock=world.clock,
+        )
+        self.thread = threading.Thread(target=candidate.loop.run, daemon=True)
+
+    def epoch(self, broker: int) -> int:
+        return self.world.ensemble.nodes[paths.broker(broker)].czxid
+
+
+@pytest.fixture
+def served(ruled):
+    served = Served(ruled, ruled.candidates[0])
+    served.thread.start()
+    yield served
+    served.candidate.queue.put(ShutDown())
+    served.thread.join(5)
+
+
+@pytest.fixture
+def idle(ruled):
+    """A candidate that does not rule."""
+    return Served(ruled, ruled.candidate(2))
+
+
+@pytest.fixture
+def serving(ruled):
+    """serving(candidate): its service, without a thread that runs its loop."""
+    return partial(Served, ruled)

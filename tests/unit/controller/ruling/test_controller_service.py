@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
+from admin_requests import creating, enveloped, new_topic
 
-from regency.controller.admin.controller_service import ControllerService
-from regency.controller.request_gate import RequestGate
+from regency.controller.admin.forwarded import forward
 from regency.controller.state.reports import Taken
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
@@ -18,78 +16,8 @@ from regency.runtime.zookeeper.session import Create
 T0 = TopicPartition("t", 0)
 
 
-class Served:
-    """A candidate whose loop runs on a thread, with its service."""
-
-    def __init__(self, world, candidate) -> None:
-        self.world, self.candidate = world, candidate
-        self.service = ControllerService(
-            candidate.controller,
-            RequestGate(candidate.controller, candidate.queue, candidate.loop, timeout_ms=5000),
-            candidate.loop,
-            broker=candidate.broker,
-            session_id=lambda: candidate.session.session_id,
-            clock=world.clock,
-        )
-        self.thread = threading.Thread(target=candidate.loop.run, daemon=True)
-
-    def epoch(self, broker: int) -> int:
-        return self.world.ensemble.nodes[paths.broker(broker)].czxid
-
-
-@pytest.fixture
-def served(ruled):
-    served = Served(ruled, ruled.candidates[0])
-    served.thread.start()
-    yield served
-    from regency.controller.events import ShutDown
-
-    served.candidate.queue.put(ShutDown())
-    served.thread.join(5)
-
-
-@pytest.fixture
-def idle(ruled):
-    """A candidate that does not rule."""
-    return Served(ruled, ruled.candidate(2))
-
-
-def test_topics_are_created_through_the_service(served):
-    answer = served.service.create_topics(
-        pb.CreateTopicsRequest(
-            topics=[
-                pb.NewTopic(
-                    name="t",
-                    num_partitions=-1,
-                    replication_factor=-1,
-                    assignments=[pb.PartitionAssignment(partition=0, replicas=[3, 1])],
-                    configs={"retention.ms": "5"},
-                ),
-                pb.NewTopic(name="u", num_partitions=1, replication_factor=7),
-            ]
-        )
-    )
-
-    first, second = answer.topics
-    assert (answer.error_code, first.error_code, first.num_partitions, first.replication_factor) == (0, 0, 1, 2)
-    assert len(first.topic_id) == 16
-    assert second.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
-    assert served.world.state("t")[0] == 3
-
-
 def test_controlled_shutdown_counts_what_remains(served):
-    served.service.create_topics(
-        pb.CreateTopicsRequest(
-            topics=[
-                pb.NewTopic(
-                    name="t",
-                    num_partitions=-1,
-                    replication_factor=-1,
-                    assignments=[pb.PartitionAssignment(partition=0, replicas=[3, 1])],
-                )
-            ]
-        )
-    )
+    forward(served.gate, enveloped(creating(new_topic("t", assignments=[(0, [3, 1])])), 7))
 
     answer = served.service.controlled_shutdown(pb.ControlledShutdownRequest(broker_id=3, broker_epoch=served.epoch(3)))
 
@@ -166,7 +94,7 @@ def test_reports_of_brokers_that_died_are_forgotten(ruled):
 
 def test_candidate_that_does_not_rule_says_so_to_everything_but_describe(idle):
     service = idle.service
-    assert service.create_topics(pb.CreateTopicsRequest()).error_code == ErrorCode.NOT_CONTROLLER
+    assert forward(idle.gate, enveloped(creating(), 7)).outcome.error_code == ErrorCode.NOT_CONTROLLER
     assert service.controlled_shutdown(pb.ControlledShutdownRequest()).error_code == ErrorCode.NOT_CONTROLLER
     assert service.report_replicas(pb.ReportReplicasRequest()).error_code == ErrorCode.NOT_CONTROLLER
     assert not service.describe(pb.DescribeControllerRequest()).active
@@ -180,7 +108,9 @@ def test_candidate_that_does_not_rule_says_so_to_everything_but_describe(idle):
         (paths.CONTROLLER_EPOCH, b"seven", b"7", "Nobody rules until somebody sets that znode right."),
     ],
 )
-def test_where_nobody_can_be_elected_the_answer_names_the_znode_and_what_to_do(ruled, path, data, mended, advice):
+def test_where_nobody_can_be_elected_the_answer_names_the_znode_and_what_to_do(
+    ruled, serving, path, data, mended, advice
+):
     candidate = ruled.candidates[0]
     if path == paths.CONTROLLER:
         ruled.ensemble.delete(path)
@@ -189,13 +119,13 @@ def test_where_nobody_can_be_elected_the_answer_names_the_znode_and_what_to_do(r
         ruled.ensemble.put(path, data)
         ruled.ensemble.delete(paths.CONTROLLER)
     ruled.settle()
-    service = Served(ruled, candidate).service
+    served = serving(candidate)
 
-    answer = service.create_topics(pb.CreateTopicsRequest())
+    answer = forward(served.gate, enveloped(creating(), 7)).outcome
     assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
     assert answer.message.startswith(f"{path}: ")
     assert answer.message.endswith(advice)
-    assert service.report_replicas(pb.ReportReplicasRequest()).error_code == ErrorCode.NOT_CONTROLLER
+    assert served.service.report_replicas(pb.ReportReplicasRequest()).error_code == ErrorCode.NOT_CONTROLLER
 
     if mended is None:
         ruled.ensemble.delete(path)
@@ -207,11 +137,11 @@ def test_where_nobody_can_be_elected_the_answer_names_the_znode_and_what_to_do(r
     assert candidate.controller.view.blocked == ""
 
 
-def test_controller_that_is_too_busy_says_so(ruled):
-    served = Served(ruled, ruled.candidates[0])  # its loop does not run
-    served.service._gate._timeout_ms = 1
+def test_controller_that_is_too_busy_says_so(ruled, serving):
+    served = serving(ruled.candidates[0])  # its loop does not run
+    served.gate._timeout_ms = 1
 
-    answer = served.service.create_topics(pb.CreateTopicsRequest())
+    answer = forward(served.gate, enveloped(creating(), 7)).outcome
 
     assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
     assert "Idle" in answer.message
