@@ -13,7 +13,8 @@ from regency.model.settings import (
     parse_settings,
     topic_log_config,
 )
-from regency.model.settings.keys import KEYS, TOPIC_KEYS
+from regency.model.settings.broker import KEYS
+from regency.model.settings.keys import TOPIC_KEYS
 from regency.model.settings.properties import format_properties, parse_properties
 from regency.model.topic_names import InvalidTopicName, is_valid_topic_name, validate_topic_name
 

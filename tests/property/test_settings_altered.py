@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from regency.model.kafka_errors import ErrorCode
 from regency.model.settings import BrokerSettings
+from regency.model.settings.broker import KEYS
 from regency.model.settings.described import BrokerLayers, Source, describe_topic
 from regency.model.settings.dynamic import (
     DYNAMIC_KEYS,
@@ -17,7 +18,7 @@ from regency.model.settings.dynamic import (
     alter_topic_config,
     broker_log_config,
 )
-from regency.model.settings.keys import KEYS, TOPIC_KEY_OF, TOPIC_KEYS
+from regency.model.settings.keys import TOPIC_KEY_OF, TOPIC_KEYS
 from regency.model.settings.log_config import LogConfig, applicable_log_config
 
 TEXTS = st.text(max_size=12)

@@ -9,9 +9,9 @@ from typing import Final
 
 import msgspec
 
-from regency.model.settings.broker import BrokerSettings
+from regency.model.settings.broker import KEYS, BrokerSettings
 from regency.model.settings.dynamic import DYNAMIC_KEYS
-from regency.model.settings.keys import KEYS, TOPIC_KEY_OF, TOPIC_KEYS, Key
+from regency.model.settings.keys import TOPIC_KEY_OF, TOPIC_KEYS, Key
 from regency.model.settings.log_config import LogConfig
 from regency.model.settings.parse import describe_settings
 from regency.model.settings.problems import SECRETS

@@ -9,9 +9,9 @@ from typing import Final
 
 import msgspec
 
-from regency.model.settings.broker import BrokerSettings
+from regency.model.settings.broker import KEYS, BrokerSettings
 from regency.model.settings.foreign import is_ignored, refusal
-from regency.model.settings.keys import KEYS, TOPIC_KEY_OF, WITHOUT_EFFECT, Key
+from regency.model.settings.keys import TOPIC_KEY_OF, WITHOUT_EFFECT, Key
 from regency.model.settings.listeners import read_listeners
 from regency.model.settings.log_config import COMPACT, NEVER, NO_COMPACTION
 from regency.model.settings.problems import Problems

@@ -15,7 +15,7 @@ import pytest
 from regency.cli.main import cli
 from regency.controller.config import controller_config
 from regency.model.settings import BrokerSettings
-from regency.model.settings.keys import KEYS
+from regency.model.settings.broker import KEYS
 from regency.model.settings.properties import parse_property_lines
 from regency.runtime.settings_loader import load_settings
 

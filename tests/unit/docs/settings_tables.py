@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from regency.model.settings import foreign as settings_foreign
+from regency.model.settings.broker import KEYS
 from regency.model.settings.dynamic import DYNAMIC_KEYS
-from regency.model.settings.keys import KEYS, TOPIC_KEY_OF, TOPIC_KEYS
+from regency.model.settings.keys import TOPIC_KEY_OF, TOPIC_KEYS
 from regency.model.settings.log_config import LogConfig
 from regency.model.settings.parse import describe_settings
 from regency.model.settings.values import format_value

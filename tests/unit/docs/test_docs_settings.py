@@ -8,7 +8,8 @@ from types import ModuleType
 
 import pytest
 
-from regency.model.settings.keys import KEYS, TOPIC_KEYS
+from regency.model.settings.broker import KEYS
+from regency.model.settings.keys import TOPIC_KEYS
 
 MAKER = Path(__file__).with_name("settings_tables.py")
 

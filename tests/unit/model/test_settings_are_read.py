@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import regency
-from regency.model.settings.keys import KEYS, TOPIC_KEY_OF, TOPIC_KEYS, WITHOUT_EFFECT
+from regency.model.settings.broker import KEYS
+from regency.model.settings.keys import TOPIC_KEY_OF, TOPIC_KEYS, WITHOUT_EFFECT
 
 ROOT = Path(regency.__file__).parent.parent
 SETTINGS = ROOT / "regency" / "model" / "settings"

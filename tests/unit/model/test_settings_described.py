@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from regency.model.settings import parse_settings
+from regency.model.settings.broker import KEYS
 from regency.model.settings.described import (
     BrokerLayers,
     DescribedConfig,
@@ -22,7 +23,7 @@ from regency.model.settings.dynamic import (
     broker_log_config,
     broker_throttle_rates,
 )
-from regency.model.settings.keys import KEYS, TOPIC_KEY_OF, TOPIC_KEYS
+from regency.model.settings.keys import TOPIC_KEY_OF, TOPIC_KEYS
 
 REQUIRED = {"broker.id": "1", "zookeeper.connect": "h:2181"}
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from regency.model.settings import BrokerSettings
+from regency.model.settings.broker import KEYS
 from regency.model.settings.foreign import is_ignored, refusal
-from regency.model.settings.keys import KEYS
 from regency.model.settings.log_config import NO_COMPACTION
 
 Parse = Callable[[dict[str, str]], BrokerSettings]

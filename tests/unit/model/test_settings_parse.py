@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from regency.model.settings import BrokerSettings, SettingsInvalid, describe_settings, parse_settings
-from regency.model.settings.keys import KEYS, TOPIC_KEYS
+from regency.model.settings.broker import KEYS
+from regency.model.settings.keys import TOPIC_KEYS
 from regency.model.settings.log_config import NEVER
 
 Parse = Callable[[dict[str, str]], BrokerSettings]
