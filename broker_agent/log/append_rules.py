@@ -22,10 +22,10 @@ LOG_APPEND_TIME = "LogAppendTime"
 def check_produced(records: Buffer, config: LogConfig) -> BatchHeader:
     """The header of the one batch that `records` must be.
 
-    Raises RecordsRejected: INVALID_RECORD for anything but one data batch with offsets 0 to n-1,
-    UNSUPPORTED_FOR_MESSAGE_FORMAT for formats 0 and 1, MESSAGE_TOO_LARGE above max.message.bytes,
-    RECORD_LIST_TOO_LARGE above segment.bytes, CORRUPT_MESSAGE for damage, INVALID_TXN_STATE for transactions,
-    INVALID_TIMESTAMP and UNSUPPORTED_COMPRESSION_TYPE for attributes.
+    Raises RecordsRejected: INVALID_RECORD for anything but one whole data batch of format 2 with offsets 0 to n-1,
+    MESSAGE_TOO_LARGE above max.message.bytes, RECORD_LIST_TOO_LARGE above segment.bytes, CORRUPT_MESSAGE for damage,
+    UNSUPPORTED_VERSION for transactions, INVALID_TIMESTAMP and UNSUPPORTED_COMPRESSION_TYPE for attributes.
+    Source: ProduceRequest.validateRecords, UnifiedLog.analyzeAndValidateRecords and LogValidator of Kafka.
     """
     header = _read_only_batch(records)
     size = header.size
@@ -48,11 +48,11 @@ def check_produced(records: Buffer, config: LogConfig) -> BatchHeader:
 
 def _read_only_batch(records: Buffer) -> BatchHeader:
     size = len(records)
-    if not size:
+    if size <= MAGIC_AT:
         raise RecordsRejected(ErrorCode.INVALID_RECORD, "a produce must hold one record batch per partition, not none")
-    if size > MAGIC_AT and (magic := records[MAGIC_AT]) != MAGIC:
+    if (magic := records[MAGIC_AT]) != MAGIC:
         raise RecordsRejected(
-            ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+            ErrorCode.INVALID_RECORD,
             f"message format {magic} is not supported, only {MAGIC}. Use a client that speaks Kafka 0.11 or newer.",
         )
     try:
@@ -89,7 +89,7 @@ def _check_attributes(header: BatchHeader) -> None:
     if header.is_control:
         raise RecordsRejected(ErrorCode.INVALID_RECORD, "a client may not write control batches")
     if header.is_transactional:
-        raise RecordsRejected(ErrorCode.INVALID_TXN_STATE, "transactions are not offered; no transaction is open")
+        raise RecordsRejected(ErrorCode.UNSUPPORTED_VERSION, "transactions are not offered")
     if header.is_log_append_time:
         raise RecordsRejected(ErrorCode.INVALID_TIMESTAMP, "a client may not claim LogAppendTime")
     if header.codec > _ZSTD:

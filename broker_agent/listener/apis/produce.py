@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Final
@@ -26,14 +25,10 @@ BYTES_PER_STEP: Final = 8 << 20
 NAMES_PER_STEP: Final = 5_000
 ADMIN_CLIENT: Final = "__admin_client"
 """Client id of Kafka's own brokers where they write to internal topics; nobody else may."""
-_VALID_ACKS: Final = (-1, 0, 1)
-_BATCH_START: Final = struct.Struct(">qiibIh")
-"""Base offset, length of what follows, leader epoch, magic, CRC, attributes."""
-_BYTES_BEFORE_LENGTH_COUNTS: Final = 12
+_ATTRIBUTES_END: Final = 23
+_NO_RECORDS: Final = memoryview(b"")
 _ZSTD: Final = 4
 _COMPRESSION: Final = 0x07
-_TRANSACTIONAL: Final = 0x10
-_CONTROL: Final = 0x20
 
 Results = Mapping[TopicPartition, ProduceResult]
 
@@ -57,7 +52,7 @@ def _append(services: Services, exchange: Exchange) -> Steps[None]:
         for partition in topic.partition_data:
             key = TopicPartition(topic.name, partition.index)
             refusal = refused or _guarded(topic.name, exchange.request) or _check(partition.records, version)
-            part.add(key, partition.records, refusal)
+            part.add(key, partition.records or _NO_RECORDS, refusal)
             partition.records = None  # the request is kept until it is answered, its bytes need not be
             if part.is_full:
                 outcome.expect(part)
@@ -174,8 +169,6 @@ def _refused_as_a_whole(message: Message) -> Steps[ProduceResult | None]:
     """A refusal of every partition where the request itself cannot be done."""
     if message.transactional_id is not None:
         return _result(ErrorCode.UNSUPPORTED_VERSION, "Transactions are not offered.")
-    if message.acks not in _VALID_ACKS:
-        return _result(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be -1, 0 or 1, not {message.acks}.")
     seen: set[TopicPartition] = set()
     for looked_at, key in enumerate(_named(message), 1):
         if key in seen:
@@ -194,22 +187,13 @@ def _guarded(topic: str, request: Request) -> ProduceResult | None:
 
 
 def _check(records: memoryview | None, version: int) -> ProduceResult | None:
-    """Why a record set is refused before the log sees it; None: it is one batch of format 2, for the log to validate.
+    """What the version of the request does not allow; all other rules are the log's.
 
-    Source: ProduceRequest.validateRecords of Kafka: exactly one batch per partition, zstd only from version 7.
+    Source: ProduceRequest.validateRecords of Kafka: zstd only from version 7.
     """
-    if records is None or len(records) < _BATCH_START.size:
-        return _result(ErrorCode.INVALID_RECORD, "Every partition needs one record batch.")
-    _, length, _, magic, _, attributes = _BATCH_START.unpack_from(records)
-    if magic != 2:
-        return _result(ErrorCode.INVALID_RECORD, f"Record batches of format 2 are taken, not of format {magic}.")
-    if 0 <= length < len(records) - _BYTES_BEFORE_LENGTH_COUNTS:
-        return _result(ErrorCode.INVALID_RECORD, "Every partition takes exactly one record batch per request.")
-    if attributes & _TRANSACTIONAL:
-        return _result(ErrorCode.UNSUPPORTED_VERSION, "Transactions are not offered.")
-    if attributes & _CONTROL:
-        return _result(ErrorCode.INVALID_RECORD, "Control batches are written by brokers, not by clients.")
-    if attributes & _COMPRESSION == _ZSTD and version < 7:
+    if not records or len(records) < _ATTRIBUTES_END:
+        return None
+    if version < 7 and records[_ATTRIBUTES_END - 1] & _COMPRESSION == _ZSTD:
         return _result(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or newer.")
     return None
 

@@ -19,6 +19,7 @@ from regency.kafka.admin_answers import Row, answer
 from regency.kafka.apis import ApiKey
 from regency.kafka.codec import encode_body, parse_forwarded
 from regency.kafka.fetching.values import EpochEndOffset, FetchedPartition, FetchParams, FetchPartition, ListedOffset
+from regency.kafka.record_batch import HEADER_BYTES
 from regency.model.errors import RegencyError
 from regency.model.ids import BrokerId, LeaderEpoch, Offset, ProducerId, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
@@ -66,6 +67,8 @@ class FakeReplicas:
                 results[key] = self.produce_errors[key]
             elif key not in self.logs:
                 results[key] = ProduceResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            elif len(batch) < HEADER_BYTES:
+                results[key] = ProduceResult(ErrorCode.INVALID_RECORD)
             else:
                 base = self.end(key)
                 (last_delta,) = struct.unpack_from(">i", batch, 23)

@@ -25,14 +25,15 @@ def test_one_batch_from_offset_zero_is_accepted(batch):
 
 
 def test_nothing_and_several_batches_are_invalid(batch):
-    assert refusal(b"") is ErrorCode.INVALID_RECORD
+    for size in (0, 1, 16, 22):
+        assert refusal(bytes(size)) is ErrorCode.INVALID_RECORD
     assert refusal(batch(1) + batch(2)) is ErrorCode.INVALID_RECORD
     assert refusal(batch(1) + b"\0") is ErrorCode.INVALID_RECORD
 
 
 def test_a_batch_that_is_cut_off_is_corrupt(batch):
     built = batch(1)
-    for end in range(1, len(built)):
+    for end in range(17, len(built)):
         assert refusal(built[:end]) is ErrorCode.CORRUPT_MESSAGE
 
 
@@ -40,7 +41,7 @@ def test_a_batch_that_is_cut_off_is_corrupt(batch):
 def test_other_message_formats_are_not_supported(batch, magic):
     old = bytearray(batch(1))
     old[16] = magic
-    assert refusal(bytes(old)) is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+    assert refusal(bytes(old)) is ErrorCode.INVALID_RECORD
 
 
 def test_damage_is_corrupt(batch):
@@ -59,7 +60,7 @@ def test_damage_is_corrupt(batch):
         (43, struct.pack(">qhi", 7, 0, -1), ErrorCode.INVALID_RECORD),
         (43, struct.pack(">qhi", 7, -1, 0), ErrorCode.INVALID_RECORD),
         (21, struct.pack(">h", 0x20), ErrorCode.INVALID_RECORD),
-        (21, struct.pack(">h", 0x10), ErrorCode.INVALID_TXN_STATE),
+        (21, struct.pack(">h", 0x10), ErrorCode.UNSUPPORTED_VERSION),
         (21, struct.pack(">h", 0x08), ErrorCode.INVALID_TIMESTAMP),
         (21, struct.pack(">h", 0x05), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
     ],
