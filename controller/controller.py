@@ -12,8 +12,7 @@ import msgspec
 
 from regency.controller import routes
 from regency.controller.brokers.log_dir_failures import LogDirsFailed
-from regency.controller.channel.backlog import BrokerBacklog
-from regency.controller.channel.channels import OpenChannels
+from regency.controller.channel.channels import BrokerBacklog, OpenChannels
 from regency.controller.channel.messages import Origin
 from regency.controller.config import ControllerConfig
 from regency.controller.elections.leader_elections import ElectionsAsked

@@ -13,11 +13,19 @@ from typing import TypeVar
 
 from grpc import insecure_channel
 
-from regency.controller.channel.backlog import BrokerBacklog, backlog_of
-from regency.controller.channel.channels import AgentPort, BrokerRequests, Channels, Connect, Listener, OpenChannels
+from regency.controller.channel.channels import (
+    AgentPort,
+    BrokerBacklog,
+    BrokerRequests,
+    Channels,
+    Connect,
+    Listener,
+    OpenChannels,
+    backlog_of,
+)
 from regency.controller.channel.log_questions import LogQuestion
 from regency.controller.channel.messages import Origin
-from regency.controller.channel.metadata_log import MetadataLog
+from regency.controller.channel.metadata import MetadataLog
 from regency.controller.channel.sender import Message, Outgoing, Rpc, Sender
 from regency.model.clock import Clock
 from regency.model.crash_points import crash_point

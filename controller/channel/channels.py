@@ -8,13 +8,12 @@ from typing import Protocol
 
 import msgspec
 
-from regency.controller.channel.backlog import BrokerBacklog
-from regency.controller.channel.desired_state import DesiredState
 from regency.controller.channel.log_questions import DescribePort, LogEnds
 from regency.controller.channel.messages import Origin
-from regency.controller.channel.metadata_log import MetadataLog
-from regency.controller.channel.sender import Deleted, Message, Trouble
-from regency.controller.channel.wanted import Host, Stop, TopicRows
+from regency.controller.channel.metadata import MetadataLog
+from regency.controller.channel.rows import StopReplicaRow, TopicRows
+from regency.controller.channel.sender import Deleted, Message, Sender, Trouble
+from regency.controller.channel.slots import DesiredState
 from regency.model.facts import Broker, Endpoint
 from regency.model.ids import BrokerId, TopicId, TopicPartition
 from regency.protos import control_pb2 as pb
@@ -53,6 +52,21 @@ class Listener(Protocol):
     def on_log_ends(self, ends: LogEnds) -> None:
         """A broker has been asked how far its logs go: what it said, if anything."""
         ...
+
+
+class BrokerBacklog(msgspec.Struct, frozen=True):
+    """How far one broker is with what it is told."""
+
+    broker: BrokerId
+    unacknowledged: int
+    oldest_attempt_ms: int
+    """How long the oldest of what was sent waits for its acknowledgement; 0 where nothing does."""
+    last_failure: str
+    """Of the requests that fail now; empty where none does."""
+    waiting: int = 0
+    """Desired states that are not being told right now: they wait for a request that is in flight, or for a delay."""
+    oldest_ms: int = 0
+    """How long the oldest of what is not acknowledged is wanted already; 0 where nothing is."""
 
 
 class Channels(Protocol):
@@ -113,18 +127,24 @@ OpenChannels = Callable[[Origin, Listener], Channels]
 
 
 class BrokerRequests(msgspec.Struct, frozen=True):
-    """What one broker is newly wanted to do: first to stop, then to host, and which of those partitions are new."""
+    """What one broker is newly wanted to do: first to stop, then to host."""
 
-    hosts: Mapping[TopicPartition, Host]
-    new: frozenset[TopicPartition] = frozenset()
-    stops: Mapping[TopicPartition, Stop] = {}
     topics: Sequence[TopicRows] = ()
-    """What is to be hosted of whole topics, of which no partition stands in `hosts`, or is new."""
+    stops: Mapping[TopicPartition, StopReplicaRow] = {}
 
     def apply_to(self, desired: DesiredState) -> None:
         """Put it into the broker's slots."""
         for partition, stop in self.stops.items():
             desired.want(partition, stop)
-        if self.topics:
-            desired.want_topics(self.topics)
-        desired.want_hosts(self.hosts, self.new)
+        desired.want_topics(self.topics)
+
+
+def backlog_of(broker: BrokerId, sender: Sender, now_ms: int, waiting_since_ms: int | None = None) -> BrokerBacklog:
+    """How far the broker of a sender is; `waiting_since_ms`: when the oldest of what waits was wanted first."""
+    failure = sender.last_failure if sender.failures else ""
+    attempt_ms = sender.oldest_attempt_ms(now_ms)
+    desired = sender.desired
+    waited_ms = now_ms - waiting_since_ms if desired.waiting and waiting_since_ms is not None else 0
+    return BrokerBacklog(
+        broker, desired.unacknowledged, attempt_ms, failure, desired.waiting, max(attempt_ms, waited_ms)
+    )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from itertools import chain
 
 import msgspec
 
-from regency.controller.channel.wanted import Host, Rows, Stop, TopicRows
+from regency.controller.channel.rows import Rows, StopReplicaRow, TopicRows
 from regency.model.facts import Broker
-from regency.model.ids import LEADER_DURING_DELETE, BrokerEpoch, BrokerId, ControllerEpoch, TopicId, TopicPartition
+from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch, TopicId, TopicPartition
 from regency.protos import control_pb2 as pb
 
 
@@ -33,32 +33,6 @@ def header(origin: Origin, broker_epoch: BrokerEpoch, seq: int) -> pb.Header:
     )
 
 
-def partition_states(
-    hosts: Mapping[TopicPartition, Host],
-    *,
-    is_new: Callable[[TopicPartition], bool] | None = None,
-    offline: Callable[[TopicPartition], Sequence[BrokerId]] | None = None,
-    deleting: Collection[str] = (),
-) -> list[pb.PartitionStates]:
-    """Columns for the partitions, one message per topic id in order of first appearance.
-
-    What is wanted of a topic that was deleted and of its successor of the same name stays apart. `is_new` fills that
-    column (LeaderAndIsr); `offline` fills the replicas that do not work, and topics in `deleting` get leader -2
-    (UpdateMetadata).
-    """
-    by_topic: dict[str, list[tuple[int, Host]]] = {}
-    others: dict[tuple[str, TopicId], list[tuple[int, Host]]] = {}
-    for partition, host in hosts.items():
-        rows = by_topic.setdefault(partition.topic, [])
-        if rows and not _is_same(rows[0][1].topic_id, host.topic_id):
-            rows = others.setdefault((partition.topic, host.topic_id), [])
-        rows.append((partition.partition, host))
-    return [
-        _topic_states(topic, rows, is_new, offline, during_delete=topic in deleting)
-        for topic, rows in (*by_topic.items(), *((topic, rows) for (topic, _), rows in others.items()))
-    ]
-
-
 def partition_refs(partitions: Mapping[TopicPartition, TopicId]) -> list[pb.PartitionRefs]:
     """Partitions by topic, in order of first appearance, each topic under its id."""
     numbers: dict[str, list[int]] = {}
@@ -69,22 +43,16 @@ def partition_refs(partitions: Mapping[TopicPartition, TopicId]) -> list[pb.Part
     return [pb.PartitionRefs(topic=topic, topic_id=ids[topic].bytes, partition=numbers[topic]) for topic in numbers]
 
 
-def encode_rows(topic: TopicRows) -> bytes:
-    """A PartitionStates, encoded; its columns only once for all that are told the same."""
+def add_rows(message: pb.LeaderAndIsrRequest | pb.MetadataDelta, topic: TopicRows) -> pb.PartitionStates:
+    """Add what is told of a topic; its columns are encoded only once for all that are told the same."""
     rows = topic.rows
-    columns = rows.encoded
-    if columns is None:
-        columns = rows.encoded = _columns(rows).SerializeToString()
-    return pb.PartitionStates(topic=topic.topic, topic_id=topic.topic_id.bytes).SerializeToString() + columns
-
-
-def embedded(field: int, encoded: bytes) -> bytes:
-    """An encoded message as field `field`, 1 to 15, of another that is encoded."""
-    key, size = bytes((field << 3 | 2,)), len(encoded)
-    while size > 0x7F:
-        key += bytes((size & 0x7F | 0x80,))
-        size >>= 7
-    return key + bytes((size,)) + encoded
+    if rows.encoded is None:
+        rows.encoded = _columns(rows).SerializeToString()
+    added = message.topics.add(topic=topic.topic, topic_id=topic.topic_id.bytes)
+    added.MergeFromString(rows.encoded)
+    if topic.new:
+        added.is_new.extend(number in topic.new for number in rows.numbers)
+    return added
 
 
 def leader_endpoints(
@@ -102,7 +70,7 @@ def leader_endpoints(
     return endpoints
 
 
-def stop_partitions(stops: Mapping[TopicPartition, Stop]) -> list[pb.StopPartitions]:
+def stop_partitions(stops: Mapping[TopicPartition, StopReplicaRow]) -> list[pb.StopPartitions]:
     """Columns of a StopReplica, one message per topic id."""
     by_topic: dict[tuple[str, TopicId], pb.StopPartitions] = {}
     for partition, stop in stops.items():
@@ -136,33 +104,6 @@ def live_brokers(brokers: Mapping[BrokerId, Broker], shutting_down: Collection[B
         )
         for _, broker in sorted(brokers.items())
     ]
-
-
-def _is_same(one: TopicId, other: TopicId) -> bool:
-    return one is other or one == other  # nearly always the very same object, which is much quicker to see
-
-
-def _topic_states(
-    topic: str,
-    rows: Sequence[tuple[int, Host]],
-    is_new: Callable[[TopicPartition], bool] | None,
-    offline: Callable[[TopicPartition], Sequence[BrokerId]] | None,
-    *,
-    during_delete: bool,
-) -> pb.PartitionStates:
-    numbers, hosts = [number for number, _ in rows], [host for _, host in rows]
-    unavailable = [tuple(offline(TopicPartition(topic, number))) for number in numbers] if offline is not None else []
-    message = _columns(
-        Rows(numbers, [host.leadership for host in hosts], [host.assignment for host in hosts], unavailable)
-    )
-    message.topic, message.topic_id = topic, hosts[0].topic_id.bytes
-    if during_delete:
-        message.leader[:] = [LEADER_DURING_DELETE] * len(rows)
-    if is_new is not None:
-        flags = [is_new(TopicPartition(topic, number)) for number in numbers]
-        if any(flags):
-            message.is_new.extend(flags)
-    return message
 
 
 def _columns(rows: Rows) -> pb.PartitionStates:

@@ -6,19 +6,20 @@ belongs to one controller epoch and is empty between its events. Source: Kafka's
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
 
 from regency.controller.channel import messages
 from regency.controller.channel.channels import BrokerRequests, Channels
 from regency.controller.channel.row_pool import RowPool
-from regency.controller.channel.wanted import Host, Stop, TopicRows
+from regency.controller.channel.rows import Rows, StopReplicaRow, TopicRows
 from regency.controller.state.context import ControllerContext
 from regency.controller.state.states import ReplicaState
-from regency.controller.state.topic_entry import TopicEntry
 from regency.model.crash_points import crash_point
 from regency.model.ids import (
     EPOCH_DURING_DELETE,
+    LEADER_DURING_DELETE,
     NO_LEADER_EPOCH,
     BrokerId,
     LeaderEpoch,
@@ -30,8 +31,16 @@ from regency.protos import control_pb2 as pb
 PARTITIONS_PER_DELTA = 20_000
 """Keeps an encoded delta below 2 MiB."""
 
-_HOST, _NEW, _STOP, _DELETE = 1, 2, 4, 8
-_STOP_OR_DELETE = _STOP | _DELETE
+
+class _Orders(msgspec.Struct):
+    """What a broker shall do about partitions."""
+
+    hosts: dict[TopicPartition, None] = {}
+    new: set[TopicPartition] = set()
+    """Partitions that are new to the broker as soon as it hosts them."""
+    stops: dict[TopicPartition, bool] = {}
+    """Whether to delete; then the partition may be in `hosts` as well, for afterwards."""
+    strangers: dict[TopicPartition, StopReplicaRow] = {}
 
 
 class RequestBatch:
@@ -42,30 +51,29 @@ class RequestBatch:
         self._clear()
 
     def _clear(self) -> None:
-        self._wanted: dict[BrokerId, dict[TopicPartition, int]] = {}
+        self._orders: dict[BrokerId, _Orders] = {}
         self._metadata: dict[TopicPartition, None] = {}
         self._whole: dict[str, None] = {}
         self._removed: dict[str, TopicId] = {}
         self._brokers_changed = False
         self._snapshot = False
         self._starting: set[BrokerId] = set()
-        self._strangers: dict[BrokerId, dict[TopicPartition, Stop]] = {}
 
     def host(self, brokers: Iterable[BrokerId], partition: TopicPartition, *, is_new: bool = False) -> None:
         """These brokers shall lead or follow as the context says, and everybody shall know. `is_new` is sticky.
 
         Of a topic that is being deleted nobody is told to host anything (KAFKA-13342).
         """
-        if self._context.is_being_deleted(partition.topic):
-            self._metadata[partition] = None
-            return
-        flag = _HOST | _NEW if is_new else _HOST
-        for broker in brokers:
-            wanted = self._wanted.get(broker)
-            if wanted is None:
-                wanted = self._wanted[broker] = {}
-            wanted[partition] = (wanted.get(partition, 0) & (_DELETE | _NEW)) | flag
         self._metadata[partition] = None
+        if self._context.is_being_deleted(partition.topic):
+            return
+        for broker in brokers:
+            orders = self._of(broker)
+            orders.hosts[partition] = None
+            if is_new:
+                orders.new.add(partition)
+            if orders.stops and not orders.stops.get(partition):
+                orders.stops.pop(partition, None)
 
     def host_topic(self, topic: str) -> None:
         """All brokers whose replicas are Online when this is handed over shall host the topic, and everybody know."""
@@ -73,16 +81,15 @@ class RequestBatch:
 
     def stop(self, broker: BrokerId, partition: TopicPartition, *, delete: bool) -> None:
         """The broker shall stop serving the partition, and delete it if `delete`, which is sticky."""
-        wanted = self._wanted.setdefault(broker, {})
+        orders = self._of(broker)
+        orders.hosts.pop(partition, None)
+        orders.stops[partition] = delete or orders.stops.get(partition, False)
         if delete:
-            wanted[partition] = _STOP | _DELETE
-        else:
-            wanted[partition] = (wanted.get(partition, 0) & (_DELETE | _NEW)) | _STOP
+            orders.new.discard(partition)
 
     def stop_stranger(self, broker: BrokerId, partition: TopicPartition, topic_id: TopicId) -> None:
         """The broker shall stop serving a partition that the context need not know, of this topic; its log stays."""
-        self._wanted.setdefault(broker, {})
-        self._strangers.setdefault(broker, {})[partition] = Stop(topic_id, NO_LEADER_EPOCH, delete=False)
+        self._of(broker).strangers[partition] = StopReplicaRow(topic_id, NO_LEADER_EPOCH, delete=False)
 
     def metadata(self, partitions: Iterable[TopicPartition]) -> None:
         """Everybody shall know these partitions' leadership."""
@@ -111,7 +118,7 @@ class RequestBatch:
         whole = self._whole_topics(pool)
         requests = {
             broker: self._requests(broker, whole.get(broker, []), pool)
-            for broker in sorted(self._wanted.keys() | whole.keys())
+            for broker in sorted(self._orders.keys() | whole.keys())
             if broker in self._context.brokers
         }
         if self._brokers_changed:
@@ -150,8 +157,14 @@ class RequestBatch:
         changed = _by_topic(self._metadata)
         channels.metadata.append(_encode_deltas(self._context, first, changed, pool))
 
+    def _of(self, broker: BrokerId) -> _Orders:
+        orders = self._orders.get(broker)
+        if orders is None:
+            orders = self._orders[broker] = _Orders()
+        return orders
+
     def _whole_topics(self, pool: RowPool) -> dict[BrokerId, list[TopicRows]]:
-        """What each broker shall host of topics as a whole; `_wanted` is left with what else is wanted."""
+        """What each broker shall host of topics as a whole; orders are left for what else is wanted."""
         whole: dict[BrokerId, list[TopicRows]] = {}
         if not self._whole:
             return whole
@@ -161,80 +174,60 @@ class RequestBatch:
             if entry is not None and not self._context.is_being_deleted(name):
                 for broker, rows in pool.of_brokers(entry).items():
                     whole.setdefault(broker, []).append(TopicRows(name, entry.topic_id, rows))
-        for broker, wanted in self._wanted.items():
-            for partition in [each for each, flags in wanted.items() if flags == _HOST]:
-                if partition.topic in self._whole and self._is_hosted(broker, partition):
-                    del wanted[partition]
+        for broker, orders in self._orders.items():
+            for partition in [each for each in orders.hosts if each.topic in self._whole]:
+                if self._is_hosted(broker, partition):
+                    del orders.hosts[partition]
         return whole
 
     def _split_special(self) -> None:
-        """Note one by one what is wanted of whole topics where a live broker is also to stop, or to begin anew."""
+        """Order whole topics partition by partition where a live broker is also to stop, or to begin with a new one."""
         special = {partition.topic for partition in self._context.reassigning}
-        for broker, wanted in self._wanted.items():
+        for broker, orders in self._orders.items():
             if broker in self._context.brokers:
-                special.update(partition.topic for partition, flags in wanted.items() if flags != _HOST)
+                special.update(partition.topic for partition in (*orders.stops, *orders.new))
         for name in [each for each in self._whole if each in special]:
             del self._whole[name]
             told = not self._context.is_being_deleted(name)
             for partition in self._context.partitions_of(name):
                 self._metadata[partition] = None
                 for broker, state in self._context.replica_states(partition) if told else ():
-                    if state is ReplicaState.ONLINE:
-                        self._wanted.setdefault(broker, {}).setdefault(partition, _HOST)
+                    if state is ReplicaState.ONLINE and partition not in self._of(broker).stops:
+                        self._of(broker).hosts[partition] = None
 
     def _is_hosted(self, broker: BrokerId, partition: TopicPartition) -> bool:
         context = self._context
         online = context.replica_state(partition, broker) is ReplicaState.ONLINE
         return online and context.leadership(partition) is not None
 
-    def _requests(self, broker: BrokerId, whole: list[TopicRows], pool: RowPool) -> BrokerRequests:
+    def _requests(self, broker: BrokerId, topics: list[TopicRows], pool: RowPool) -> BrokerRequests:
         context = self._context
-        told: dict[TopicPartition, Host] = {}
-        stops: dict[TopicPartition, Stop] = dict(self._strangers.get(broker, {}))
-        new: list[TopicPartition] = []
-        wanted = self._wanted.get(broker, {})
-        plain = _by_topic(partition for partition, flags in wanted.items() if flags == _HOST)
-        special = {
-            partition.topic for partition, flags in wanted.items() if flags != _HOST or partition in context.reassigning
-        }
-        for topic, numbers in plain.items():
+        orders = self._orders.get(broker) or _Orders()
+        for topic, numbers in _by_topic(orders.hosts).items():
             entry = context.topics.get(topic)
-            if entry is not None and topic not in special:
-                rows = pool.of_some(entry, numbers)
-                if rows:
-                    whole.append(TopicRows(topic, entry.topic_id, rows))
-        for partition, flags in wanted.items() if special else ():
-            if partition.topic not in special:
-                continue
-            if flags & _STOP_OR_DELETE:
-                stops[partition] = self._stop_of(partition, delete=bool(flags & _DELETE))
-            host = content_of(context, partition) if flags & _HOST else None
-            if host is not None:
-                told[partition] = host
-                if flags & _NEW or _is_joining(host, broker):
-                    new.append(partition)
-        return BrokerRequests(told, frozenset(new), stops, whole)
+            if entry is not None and (rows := pool.of_some(entry, numbers)):
+                new = {number for number in rows.numbers if orders.new and entry.names[number] in orders.new}
+                if context.reassigning:
+                    new.update(_joining(rows, broker))
+                topics.append(TopicRows(topic, entry.topic_id, rows, new))
+        stops = {partition: self._stop_of(partition, delete=delete) for partition, delete in orders.stops.items()}
+        return BrokerRequests(topics, {**orders.strangers, **stops})
 
-    def _stop_of(self, partition: TopicPartition, *, delete: bool) -> Stop:
+    def _stop_of(self, partition: TopicPartition, *, delete: bool) -> StopReplicaRow:
         leadership = self._context.leadership(partition)
         epoch: LeaderEpoch = NO_LEADER_EPOCH if leadership is None else leadership.leader_and_isr.leader_epoch
         if self._context.is_being_deleted(partition.topic):
             epoch = EPOCH_DURING_DELETE
-        return Stop(self._context.topic_id(partition.topic), epoch, delete)
+        return StopReplicaRow(self._context.topic_id(partition.topic), epoch, delete)
 
 
-def _is_joining(host: Host, broker: BrokerId) -> bool:
-    """Whether a reassignment adds the replica: it may begin empty, in whichever directory works (KAFKA-10314)."""
-    adding = host.assignment.adding
-    return bool(adding) and broker in adding and broker not in host.leadership.leader_and_isr.isr
-
-
-def content_of(context: ControllerContext, partition: TopicPartition) -> Host | None:
-    """What brokers are told of the partition; None while it has no leadership."""
-    leadership = context.leadership(partition)
-    if leadership is None:
-        return None
-    return Host(context.topic_id(partition.topic), leadership, context.assignment(partition))
+def _joining(rows: Rows, broker: BrokerId) -> list[int]:
+    """Where a reassignment adds the replica: it may begin empty, in whichever directory works (KAFKA-10314)."""
+    return [
+        number
+        for number, leadership, assignment in zip(rows.numbers, rows.leaderships, rows.assignments, strict=True)
+        if broker in assignment.adding and broker not in leadership.leader_and_isr.isr
+    ]
 
 
 def encode_snapshot(context: ControllerContext, pool: RowPool) -> list[bytes]:
@@ -253,36 +246,26 @@ def _encode_deltas(
     context: ControllerContext, first: pb.MetadataDelta, topics: Mapping[str, Sequence[int] | None], pool: RowPool
 ) -> list[bytes]:
     """`first`, followed by what is told of these partitions of topics, of all for None; in pieces of bounded size."""
-    pieces = [[first.SerializeToString()]]
+    pieces = [first]
     size = 0
-    for topic, numbers in topics.items():
-        entry = context.topics.get(topic)
-        for count, encoded in () if entry is None else _encode_topic(context, entry, numbers, pool):
-            if size and size + count > PARTITIONS_PER_DELTA:
-                pieces.append([])
+    for name, numbers in topics.items():
+        entry = context.topics.get(name)
+        if entry is None:
+            continue
+        wanted = range(len(entry.names)) if numbers is None else numbers
+        for start in range(0, len(wanted), PARTITIONS_PER_DELTA):
+            part = wanted[start : start + PARTITIONS_PER_DELTA]
+            rows = pool.of_all(entry) if part == range(len(entry.names)) else pool.of_some(entry, part, offline=True)
+            if not rows:
+                continue
+            if size and size + len(rows) > PARTITIONS_PER_DELTA:
+                pieces.append(pb.MetadataDelta())
                 size = 0
-            pieces[-1].append(messages.embedded(pb.MetadataDelta.TOPICS_FIELD_NUMBER, encoded))
-            size += count
-    return [b"".join(piece) for piece in pieces]
-
-
-def _encode_topic(
-    context: ControllerContext, entry: TopicEntry, numbers: Sequence[int] | None, pool: RowPool
-) -> Iterator[tuple[int, bytes]]:
-    """The metadata of partitions of a topic, with their number; of many in several parts."""
-    size = len(entry.names)
-    wanted = range(size) if numbers is None else [number for number in numbers if number < size]
-    partial = context.offline_replicas or context.is_being_deleted(entry.name)
-    if not partial and len(wanted) <= PARTITIONS_PER_DELTA:
-        rows = pool.of_all(entry) if numbers is None else pool.of_some(entry, numbers, offline=True)
-        if rows:
-            yield len(rows), messages.encode_rows(TopicRows(entry.name, entry.topic_id, rows))
-        return
-    hosts = ((entry.names[number], content_of(context, entry.names[number])) for number in wanted)
-    rest = ((partition, host) for partition, host in hosts if host is not None)
-    while piece := dict(islice(rest, PARTITIONS_PER_DELTA)):
-        (states,) = messages.partition_states(piece, offline=context.offline, deleting=context.topics_deletion_started)
-        yield len(piece), states.SerializeToString()
+            states = messages.add_rows(pieces[-1], TopicRows(name, entry.topic_id, rows))
+            if context.is_being_deleted(name):
+                states.leader[:] = [LEADER_DURING_DELETE] * len(rows)
+            size += len(rows)
+    return [piece.SerializeToString() for piece in pieces]
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from regency.controller.channel.wanted import Rows
+from regency.controller.channel.rows import Rows
 from regency.controller.state.context import ControllerContext
 from regency.controller.state.states import ReplicaState
 from regency.controller.state.topic_entry import ReplicaStates, TopicEntry
@@ -46,14 +46,13 @@ class RowPool:
         key = _identities(entry)
         rows = self._of_all.get(key)
         if rows is None:
-            rows = self._of_all[key] = self.of_some(entry, range(len(entry.names)), offline=True)
+            rows = self.of_some(entry, range(len(entry.names)), offline=True)
+            if not self._context.offline_replicas:
+                self._of_all[key] = rows
         return rows
 
     def of_some(self, entry: TopicEntry, numbers: Sequence[int], *, offline: bool = False) -> Rows:
-        """What is told of these partitions, in their order, which have a leadership; also who is offline, if asked for.
-
-        Only brokers that do not work at all are known here as offline.
-        """
+        """What is told of those of these partitions that have a leadership, in order; with `offline` also who is."""
         leaderships: list[LeaderIsrAndControllerEpoch] = []
         assignments: list[ReplicaAssignment] = []
         told = []
@@ -66,10 +65,14 @@ class RowPool:
                 told.append(number)
                 leaderships.append(leadership)
                 assignments.append(assignment)
-        gone = [self._offline_of(each) for each in assignments] if offline else []
+        gone: Sequence[tuple[BrokerId, ...]] = ()
+        if offline and self._context.offline_replicas:
+            gone = tuple(self._context.offline(entry.names[number]) for number in told)
+        elif offline:
+            gone = tuple(map(self._offline_of, assignments))
         if not any(gone):
-            gone = []
-        key = (tuple(told), tuple(map(id, leaderships)), tuple(map(id, assignments)), bool(gone))
+            gone = ()
+        key = (tuple(told), tuple(map(id, leaderships)), tuple(map(id, assignments)), gone)
         rows = self._known.get(key)
         if rows is None:
             rows = self._known[key] = Rows(tuple(told), leaderships, assignments, gone)

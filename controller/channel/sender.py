@@ -16,10 +16,9 @@ from typing import NamedTuple
 import msgspec
 
 from regency.controller.channel import messages
-from regency.controller.channel.desired_state import DesiredState, retry_delay_ms
-from regency.controller.channel.metadata_log import CHUNK_BYTES, MetadataLog
-from regency.controller.channel.wanted import Host, Stop, TopicRows
-from regency.controller.channel.whole_metadata import MetadataPart, WholeMetadata
+from regency.controller.channel.metadata import CHUNK_BYTES, MetadataLog, MetadataPart, WholeMetadata
+from regency.controller.channel.rows import StopReplicaRow, TopicRows
+from regency.controller.channel.slots import DesiredState, retry_delay_ms
 from regency.model.facts import Broker
 from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
@@ -45,12 +44,10 @@ class Outgoing(msgspec.Struct, frozen=True):
 
     rpc: Rpc
     seq: int
-    hosts: Mapping[TopicPartition, Host] = {}
     topics: Sequence[TopicRows] = ()
-    new: frozenset[TopicPartition] = frozenset()
     full: bool = False
     last_chunk: bool = False
-    stops: Mapping[TopicPartition, Stop] = {}
+    stops: Mapping[TopicPartition, StopReplicaRow] = {}
     metadata: MetadataPart | None = None
 
 
@@ -211,8 +208,8 @@ class Sender:
             self._in_flight = msgspec.structs.replace(sent, seq=self._next_seq())
         else:
             self._in_flight = None
-            whole = (partition for topic in sent.topics for partition in topic.partitions())
-            self.desired.settle((*sent.hosts, *sent.stops, *whole), (), now_ms)
+            hosted = (partition for topic in sent.topics for partition in topic.partitions())
+            self.desired.settle((*sent.stops, *hosted), (), now_ms)
         if answer.error_code == ErrorCode.STALE_CONTROLLER_EPOCH:
             newest = ControllerEpoch(answer.controller_epoch)
             return Trouble(self._broker, self._broker_epoch, stale_controller=True, controller_epoch=newest)
@@ -256,14 +253,10 @@ class Sender:
 
     def _leader_and_isr(self) -> Outgoing:
         self._last_rpc = Rpc.LEADER_AND_ISR
-        topics = self.desired.take_topics(CHUNK_BYTES)
-        hosts = {} if topics else self.desired.take_hosts(CHUNK_BYTES)
         return Outgoing(
             Rpc.LEADER_AND_ISR,
             self._next_seq(),
-            hosts=hosts,
-            topics=topics,
-            new=frozenset(filter(self.desired.is_new, hosts)),
+            topics=self.desired.take_hosts(CHUNK_BYTES),
             full=self._full,
             last_chunk=self._full and not self.desired.has_hosts,
         )
@@ -328,18 +321,15 @@ class Sender:
 def _leader_and_isr_request(
     header: pb.Header, outgoing: Outgoing, brokers: Mapping[BrokerId, Broker], listener: str
 ) -> pb.LeaderAndIsrRequest:
-    leaders = {host.leadership.leader_and_isr.leader for host in outgoing.hosts.values()}
-    leaders.update(*(topic.rows.leaders for topic in outgoing.topics))
+    leaders = frozenset[BrokerId]().union(*(topic.rows.leaders for topic in outgoing.topics))
     request = pb.LeaderAndIsrRequest(
         header=header,
         full=outgoing.full,
         last_chunk=outgoing.last_chunk,
-        topics=messages.partition_states(outgoing.hosts, is_new=outgoing.new.__contains__),
         leaders=messages.leader_endpoints(leaders, brokers, listener),
     )
-    field = pb.LeaderAndIsrRequest.TOPICS_FIELD_NUMBER
-    encoded = b"".join(messages.embedded(field, messages.encode_rows(topic)) for topic in outgoing.topics)
-    request.MergeFromString(encoded)
+    for topic in outgoing.topics:
+        messages.add_rows(request, topic)
     return request
 
 

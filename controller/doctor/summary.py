@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from regency.controller.channel.backlog import BrokerBacklog
+from regency.controller.channel.channels import BrokerBacklog
 from regency.controller.controller import Controller
 from regency.controller.event_loop import EventLoop, EventQueue
 from regency.controller.state.topic_copies import Copies

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regency.controller.channel.desired_state import DesiredState, merge
-from regency.controller.channel.wanted import Host, Stop
+from regency.controller.channel.rows import LeaderAndIsrRow, Row, StopReplicaRow
+from regency.controller.channel.slots import DesiredState
 from regency.controller.state.election import (
     elect_for_shutdown,
     elect_offline,
@@ -130,31 +130,15 @@ def test_placement_uses_distinct_live_brokers_on_as_many_racks_as_possible(racks
 # Slots
 
 
-def host(epoch: int) -> Host:
+def host(epoch: int) -> LeaderAndIsrRow:
     state = LeaderIsrAndControllerEpoch(LeaderAndIsr(1, epoch, (1,)), 1)
-    return Host(ZERO_TOPIC_ID, state, ReplicaAssignment((1,)))
+    return LeaderAndIsrRow(ZERO_TOPIC_ID, state, ReplicaAssignment((1,)))
 
 
 wanted_values = st.one_of(
-    st.builds(host, st.integers(0, 50)), st.builds(Stop, st.just(ZERO_TOPIC_ID), st.integers(0, 50), st.booleans())
+    st.builds(host, st.integers(0, 50)),
+    st.builds(StopReplicaRow, st.just(ZERO_TOPIC_ID), st.integers(0, 50), st.booleans()),
 )
-
-
-@given(wanted_values, wanted_values, wanted_values)
-def test_merging_is_the_same_however_it_is_grouped_unless_a_state_lies_between(first, second, third):
-    if isinstance(second, Stop):
-        assert merge(merge(first, second), third) == merge(first, merge(second, third)) or isinstance(first, Host)
-    assert merge(first, first) == first
-    if isinstance(first, Stop) and first.delete and isinstance(second, Stop):
-        merged = merge(first, second)
-        assert isinstance(merged, Stop) and merged.delete
-
-
-class Agent:
-    """What a broker has been told: the order in which slots were acknowledged for one partition."""
-
-    def __init__(self) -> None:
-        self.told: list[object] = []
 
 
 steps = st.lists(
@@ -175,7 +159,8 @@ def test_every_broker_ends_with_what_was_wanted_last(script):
 
     def exchange(failing: set[int]) -> bool:
         desired.release_due(now)
-        taken = dict(desired.take_hosts(1 << 20)) if desired.has_hosts else {}
+        topics = desired.take_hosts(1 << 20) if desired.has_hosts else []
+        taken: dict[TopicPartition, Row] = dict(each for topic in topics for each in topic.each())
         if not taken and desired.has_stops:
             taken = dict(desired.take_stops(1 << 20))
         failed = [partition for partition in taken if partition.partition in failing]
@@ -201,11 +186,11 @@ def test_every_broker_ends_with_what_was_wanted_last(script):
     assert desired.unacknowledged == 0
     for partition, values in wanted.items():
         last, told = values[-1], acknowledged[partition]
-        if isinstance(last, Host):
+        if isinstance(last, LeaderAndIsrRow):
             assert told[-1] == last
         else:
-            assert isinstance(told[-1], Stop)
+            assert isinstance(told[-1], StopReplicaRow)
             assert told[-1].delete or not last.delete
-        deletions = [value for value in values if isinstance(value, Stop) and value.delete]
+        deletions = [value for value in values if isinstance(value, StopReplicaRow) and value.delete]
         if deletions:
-            assert any(isinstance(value, Stop) and value.delete for value in told)
+            assert any(isinstance(value, StopReplicaRow) and value.delete for value in told)

@@ -12,7 +12,7 @@ from regency.broker_agent.replication import fetch, isr_maintenance
 from regency.broker_agent.replication.fetcher import fetcher_logic
 from regency.controller import term
 from regency.controller.channel import request_batch, sender
-from regency.controller.channel.metadata_log import MetadataLog
+from regency.controller.channel.metadata import MetadataLog
 from regency.runtime.zookeeper import fenced
 from simulation.defects.patching import Patch
 

@@ -9,8 +9,8 @@ import pytest
 from regency.controller.channel.channel_manager import ControllerChannelManager
 from regency.controller.channel.channels import BrokerRequests
 from regency.controller.channel.messages import Origin
-from regency.controller.channel.metadata_log import MetadataLog
-from regency.controller.channel.wanted import Host
+from regency.controller.channel.metadata import MetadataLog
+from regency.controller.channel.rows import LeaderAndIsrRow, rows_by_topic
 from regency.model.clock import Clock, ManualClock, SystemClock
 from regency.model.facts import Broker, Endpoint, LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
 from regency.model.ids import ZERO_TOPIC_ID, TopicPartition
@@ -86,8 +86,8 @@ class Fixture:
 
     def want(self, *brokers: int) -> None:
         state = LeaderIsrAndControllerEpoch(LeaderAndIsr(1, 0, (1,)), 1)
-        host = Host(ZERO_TOPIC_ID, state, ReplicaAssignment((1, 2)))
-        self.manager.send({broker: BrokerRequests({T0: host}) for broker in brokers})
+        host = LeaderAndIsrRow(ZERO_TOPIC_ID, state, ReplicaAssignment((1, 2)))
+        self.manager.send({broker: BrokerRequests(rows_by_topic({T0: host}, ())) for broker in brokers})
 
 
 @pytest.fixture

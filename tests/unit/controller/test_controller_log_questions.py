@@ -16,7 +16,7 @@ from regency.controller.channel.log_questions import (
     log_ends,
 )
 from regency.controller.channel.messages import Origin
-from regency.controller.channel.metadata_log import MetadataLog
+from regency.controller.channel.metadata import MetadataLog
 from regency.controller.state.election import LogEnd
 from regency.model.clock import SystemClock
 from regency.model.facts import Broker, Endpoint

@@ -8,9 +8,9 @@ import pytest
 
 from regency.controller.channel import sender as sender_module
 from regency.controller.channel.messages import Origin
-from regency.controller.channel.metadata_log import MetadataLog
-from regency.controller.channel.sender import Rpc, Sender
-from regency.controller.channel.wanted import Host, Stop
+from regency.controller.channel.metadata import MetadataLog
+from regency.controller.channel.rows import LeaderAndIsrRow, StopReplicaRow
+from regency.controller.channel.sender import Outgoing, Rpc, Sender
 from regency.model.facts import Broker, Endpoint, LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
 from regency.model.ids import ZERO_TOPIC_ID, TopicPartition
 from regency.model.kafka_errors import ErrorCode
@@ -20,9 +20,13 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 OK = pb.ControlResponse()
 
 
-def host(epoch: int = 0, leader: int = 1) -> Host:
+def host(epoch: int = 0, leader: int = 1) -> LeaderAndIsrRow:
     state = LeaderIsrAndControllerEpoch(LeaderAndIsr(leader, epoch, (1, 2), 3), 7)
-    return Host(ZERO_TOPIC_ID, state, ReplicaAssignment((1, 2)))
+    return LeaderAndIsrRow(ZERO_TOPIC_ID, state, ReplicaAssignment((1, 2)))
+
+
+def hosts(outgoing: Outgoing) -> dict[TopicPartition, LeaderAndIsrRow]:
+    return dict(each for topic in outgoing.topics for each in topic.each())
 
 
 def refused(code: ErrorCode, *partitions: TopicPartition) -> pb.ControlResponse:
@@ -68,7 +72,7 @@ def test_first_leader_and_isr_is_full_in_chunks_before_metadata_and_stops(sender
     monkeypatch.setattr(sender_module, "CHUNK_BYTES", 1)
     sender.desired.want(T0, host())
     sender.desired.want(T1, host())
-    sender.desired.want(TopicPartition("u", 0), Stop(ZERO_TOPIC_ID, 1, delete=True))
+    sender.desired.want(TopicPartition("u", 0), StopReplicaRow(ZERO_TOPIC_ID, 1, delete=True))
 
     sent = drain(sender)
 
@@ -115,7 +119,7 @@ def test_full_request_refused_as_a_whole_is_repeated_under_a_new_number(sender):
     assert sender.on_answer(pb.ControlResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR), 0) is None
 
     again = sender.next(100)
-    assert (again.hosts, again.full, again.last_chunk, again.seq) == (first.hosts, True, True, 2)
+    assert (again.topics, again.full, again.last_chunk, again.seq) == (first.topics, True, True, 2)
 
 
 def test_incremental_request_refused_as_a_whole_gives_way_to_newer_content(sender):
@@ -128,7 +132,7 @@ def test_incremental_request_refused_as_a_whole_gives_way_to_newer_content(sende
     sender.on_answer(pb.ControlResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR), 0)
 
     assert sender.next(99) is None
-    assert sender.next(100).hosts == {T0: host(2), T1: host(1)}
+    assert hosts(sender.next(100)) == {T0: host(2), T1: host(1)}
 
 
 @pytest.mark.parametrize(
@@ -153,7 +157,7 @@ def test_partitions_that_failed_are_retried_alone(sender):
     assert [each.rpc for each in drain(sender)] == [Rpc.UPDATE_METADATA] * 2
 
     assert sender.wake_at(0) == 100
-    assert drain(sender, 100)[0].hosts == {T1: host()}
+    assert hosts(drain(sender, 100)[0]) == {T1: host()}
 
 
 @pytest.mark.parametrize(
@@ -178,7 +182,7 @@ def test_answers_about_partitions_that_the_controller_must_look_at(sender, code,
 
 def test_stopping_what_is_not_there_is_done(sender):
     drain(sender)
-    sender.desired.want(T0, Stop(ZERO_TOPIC_ID, 1, delete=True))
+    sender.desired.want(T0, StopReplicaRow(ZERO_TOPIC_ID, 1, delete=True))
     sender.next(0)
 
     assert sender.on_answer(refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, T0), 0) is None
@@ -200,8 +204,8 @@ def test_only_confirmed_deletions_are_told(sender, code, deleted, retried):
     # KAFKA-9946: a StopReplica that deletes nothing confirms no deletion.
     drain(sender)
     topic_id = uuid4()
-    sender.desired.want(T0, Stop(topic_id, -2, delete=True))
-    sender.desired.want(T1, Stop(topic_id, 1, delete=False))
+    sender.desired.want(T0, StopReplicaRow(topic_id, -2, delete=True))
+    sender.desired.want(T1, StopReplicaRow(topic_id, 1, delete=False))
     sender.next(0)
 
     sender.on_answer(refused(code, T0), 0)
@@ -214,7 +218,7 @@ def test_only_confirmed_deletions_are_told(sender, code, deleted, retried):
 
 def test_stop_is_sent_although_there_is_always_news(sender, metadata):
     drain(sender)
-    sender.desired.want(T0, Stop(ZERO_TOPIC_ID, 1, delete=False))
+    sender.desired.want(T0, StopReplicaRow(ZERO_TOPIC_ID, 1, delete=False))
     sent = []
     for number in range(2 * sender_module.STOPS_WAIT):
         metadata.append([b"delta"])
@@ -340,8 +344,8 @@ def test_leader_and_isr_message_holds_columns_header_and_leaders(sender):
 
 def test_stop_replica_message_holds_columns(sender):
     drain(sender)
-    sender.desired.want(T0, Stop(ZERO_TOPIC_ID, -2, delete=True))
-    sender.desired.want(T1, Stop(ZERO_TOPIC_ID, 4, delete=False))
+    sender.desired.want(T0, StopReplicaRow(ZERO_TOPIC_ID, -2, delete=True))
+    sender.desired.want(T1, StopReplicaRow(ZERO_TOPIC_ID, 4, delete=False))
 
     message = sender.encode(sender.next(0), {}, "PLAINTEXT")
 

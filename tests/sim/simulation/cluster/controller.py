@@ -12,7 +12,7 @@ from regency.controller.brokers.shutdown import SteeredBroker
 from regency.controller.channel.channel_manager import ControllerChannelManager, GrpcAgent
 from regency.controller.channel.channels import Listener
 from regency.controller.channel.messages import Origin
-from regency.controller.channel.metadata_log import MetadataLog
+from regency.controller.channel.metadata import MetadataLog
 from regency.controller.config import ControllerConfig, controller_config
 from regency.controller.controller import Controller
 from regency.controller.event_loop import EventLoop, EventQueue

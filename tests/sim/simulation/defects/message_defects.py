@@ -9,13 +9,12 @@ import msgspec
 
 from regency.controller.channel.channel_manager import ControllerChannelManager
 from regency.controller.channel.channels import Channels
-from regency.controller.channel.desired_state import DesiredState
-from regency.controller.channel.metadata_log import MetadataLog, Snapshot
+from regency.controller.channel.metadata import MetadataLog, Snapshot, WholeMetadata
 from regency.controller.channel.request_batch import RequestBatch
 from regency.controller.channel.row_pool import RowPool
-from regency.controller.channel.sender import Sender
-from regency.controller.channel.wanted import Host, Rows, TopicRows, Wanted
-from regency.controller.channel.whole_metadata import WholeMetadata
+from regency.controller.channel.rows import Row, Rows, TopicRows
+from regency.controller.channel.sender import Outgoing, Sender
+from regency.controller.channel.slots import DesiredState, Slot, SlotState
 from regency.controller.state.context import ControllerContext
 from regency.controller.state.topic_entry import TopicEntry
 from regency.controller.term import Term
@@ -58,29 +57,37 @@ def _silence_is_done(patch: Patch) -> None:
 def _older_wins(patch: Patch) -> None:
     retry = DesiredState._retry
 
-    def over(self: DesiredState, partition: TopicPartition, wanted: Wanted, now_ms: int) -> None:
-        self._hosts.pop(partition, None)
-        self._stops.pop(partition, None)
-        retry(self, partition, wanted, now_ms)
+    def over(self: DesiredState, partition: TopicPartition, slot: Slot, row: Row, now_ms: int) -> None:
+        self._move(partition, slot, SlotState.IDLE, None)
+        retry(self, partition, slot, row, now_ms)
 
     def one_by_one(self: DesiredState, topics: Sequence[TopicRows]) -> None:
         for topic in topics:
-            for partition, host in topic.hosts().items():
-                self.want(partition, host)
+            for partition, row in topic.each():
+                self.want(partition, row, is_new=partition.partition in topic.new)
 
     patch.set(DesiredState, "_retry", over)
     patch.set(DesiredState, "want_topics", one_by_one)
 
 
 def _new_once(patch: Patch) -> None:
-    take = DesiredState.take_hosts
+    take, following = DesiredState.take_hosts, Sender.next
 
-    def once(self: DesiredState, max_bytes: int) -> dict[TopicPartition, Host]:
+    def once(self: DesiredState, max_bytes: int) -> list[TopicRows]:
         taken = take(self, max_bytes)
-        self._new.difference_update(taken)
+        for slot in self._in_flight.values():
+            slot.is_new = False
         return taken
 
+    def following_without(self: Sender, now_ms: int) -> Outgoing | None:
+        sent = self._in_flight
+        if sent is not None:
+            told = [msgspec.structs.replace(topic, new=frozenset()) for topic in sent.topics]
+            self._in_flight = msgspec.structs.replace(sent, topics=told)
+        return following(self, now_ms)
+
     patch.set(DesiredState, "take_hosts", once)
+    patch.set(Sender, "next", following_without)
 
 
 def _old_epoch_told(patch: Patch) -> None:

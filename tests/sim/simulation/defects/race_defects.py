@@ -138,7 +138,7 @@ def _batch_survives(patch: Patch) -> None:
         begin(self, *arguments, **others)
         session = self.store.access._session
         if session in left:
-            for field in ("_wanted", "_metadata", "_removed", "_starting"):
+            for field in ("_orders", "_metadata", "_removed", "_starting"):
                 setattr(self.batch, field, getattr(left[session], field))
         left[session] = self.batch
 

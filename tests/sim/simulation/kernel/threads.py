@@ -24,7 +24,7 @@ MODULES = (
     "regency.controller.channel.channel_manager",
     "regency.controller.event_loop",
     "regency.controller.channel.log_questions",
-    "regency.controller.channel.metadata_log",
+    "regency.controller.channel.metadata",
     "regency.controller.store.retry",
     "regency.controller.state.reports",
     "regency.broker_agent.control.service",

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from enum import Enum
 from typing import Final, NamedTuple
 
-from regency.controller.channel.metadata_log import MetadataLog
+from regency.controller.channel.metadata import MetadataLog
 from regency.controller.controller import Controller
 from regency.controller.elections import leader_balance
 from regency.controller.events import ControllerChanged, Event, SessionEnded, ShutDown

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from regency.controller.admin.controller_service import ControllerService
-from regency.controller.channel.backlog import backlog_of
+from regency.controller.channel.channels import backlog_of
 from regency.controller.channel.log_questions import NO_LOG, LogEnds
-from regency.controller.channel.metadata_log import MetadataLog
+from regency.controller.channel.metadata import MetadataLog
 from regency.controller.channel.sender import Sender
 from regency.controller.config import ControllerConfig
 from regency.controller.controller import Controller

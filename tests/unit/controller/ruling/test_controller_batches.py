@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from regency.controller.channel.metadata_log import MetadataLog
+from regency.controller.channel.metadata import MetadataLog
 from regency.controller.channel.request_batch import encode_snapshot
 from regency.controller.channel.row_pool import RowPool
 from regency.model.facts import (
@@ -42,13 +42,22 @@ def hand_over(term) -> dict:
     term.hand_over()
     wanted = {}
     for broker, sender in term.channels.senders.items():
-        hosts = [each for topic in sender.desired.take_topics(1 << 20) for each in topic.partitions()]
-        sender.desired.settle([], [], 0)
-        hosts += sender.desired.take_hosts(1 << 20)
-        sender.desired.settle([], [], 0)
-        if hosts:
-            wanted[broker] = list(hosts)
+        while sender.desired.has_hosts:
+            for topic in sender.desired.take_hosts(1 << 20):
+                wanted.setdefault(broker, []).extend(topic.partitions())
+            sender.desired.settle([], [], 0)
     return wanted
+
+
+def new(term) -> dict[int, list[TopicPartition]]:
+    """Partitions every broker is told are new."""
+    term.hand_over()
+    taken = {broker: sender.desired.take_hosts(1 << 20) for broker, sender in term.channels.senders.items()}
+    partitions = {
+        broker: [TopicPartition(topic.topic, number) for topic in topics for number in topic.new]
+        for broker, topics in taken.items()
+    }
+    return {broker: those for broker, those in partitions.items() if those}
 
 
 def deltas(term) -> list[pb.MetadataDelta]:
@@ -70,9 +79,7 @@ def test_new_stays_new_when_the_same_is_wanted_again(term):
     term.batch.host((2,), FOO0, is_new=True)
     term.batch.host((2,), FOO0)
 
-    term.hand_over()
-
-    assert term.channels.senders[2].desired.is_new(FOO0)
+    assert new(term) == {2: [FOO0]}
 
 
 def test_dead_brokers_are_told_nothing_and_those_shutting_down_are(term):
@@ -206,10 +213,8 @@ def test_a_broker_that_stops_a_partition_of_a_whole_topic_hosts_the_others(term)
 def test_what_joins_is_new_also_where_the_whole_topic_is_told(term):
     term.context.set_assignment(FOO1, ReplicaAssignment((1, 2, 3), (3,)))
     online(term, "foo")
-    term.hand_over()
 
-    assert [broker for broker in (1, 2, 3) if term.channels.senders[broker].desired.is_new(FOO1)] == [3]
-    assert not term.channels.senders[3].desired.is_new(FOO0)
+    assert new(term) == {3: [FOO1]}
 
 
 def test_nobody_hosts_a_whole_topic_that_is_being_deleted(term):

@@ -60,8 +60,8 @@ class Fixture:
     @property
     def requests(self):
         """Broker and whether new, of the LeaderAndIsr content gathered for t-0."""
-        wanted = self.term.batch._wanted
-        return {broker: bool(flags[T0] & 2) for broker, flags in wanted.items() if flags.get(T0, 0) & 1}
+        orders = self.term.batch._orders
+        return {broker: T0 in those.new for broker, those in orders.items() if T0 in those.hosts}
 
 
 @pytest.fixture

@@ -1,8 +1,9 @@
-"""What a broker shall do about a partition, one by one or for many partitions of a topic at once. Values only."""
+"""What a broker shall do about a partition, and the same of many partitions of a topic as one value. Values only."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 import msgspec
 
@@ -10,7 +11,7 @@ from regency.model.facts import LeaderIsrAndControllerEpoch, ReplicaAssignment
 from regency.model.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
 
 
-class Host(msgspec.Struct, frozen=True):
+class LeaderAndIsrRow(msgspec.Struct, frozen=True, gc=False):
     """Lead or follow: the decision says which. One value serves all brokers and the metadata."""
 
     topic_id: TopicId
@@ -18,7 +19,7 @@ class Host(msgspec.Struct, frozen=True):
     assignment: ReplicaAssignment
 
 
-class Stop(msgspec.Struct, frozen=True):
+class StopReplicaRow(msgspec.Struct, frozen=True, gc=False):
     """Stop serving the partition, and delete its log if `delete`. `leader_epoch` -1 unknown, -2 topic being deleted."""
 
     topic_id: TopicId
@@ -26,7 +27,7 @@ class Stop(msgspec.Struct, frozen=True):
     delete: bool
 
 
-Wanted = Host | Stop
+Row = LeaderAndIsrRow | StopReplicaRow
 
 
 class Rows:
@@ -63,11 +64,13 @@ class Rows:
 
 
 class TopicRows(msgspec.Struct, frozen=True):
-    """What a broker shall host of a topic, nothing of it new to the broker."""
+    """What a broker shall host of a topic."""
 
     topic: str
     topic_id: TopicId
     rows: Rows
+    new: AbstractSet[int] = frozenset()
+    """Numbers of the partitions that are new to the broker."""
 
     def __len__(self) -> int:
         return len(self.rows.numbers)
@@ -76,10 +79,28 @@ class TopicRows(msgspec.Struct, frozen=True):
         """The partitions, in order."""
         return (TopicPartition(self.topic, number) for number in self.rows.numbers)
 
-    def hosts(self) -> dict[TopicPartition, Host]:
-        """The same, one by one."""
+    def each(self) -> Iterator[tuple[TopicPartition, LeaderAndIsrRow]]:
+        """The partitions one by one."""
         rows = self.rows
-        return {
-            TopicPartition(self.topic, number): Host(self.topic_id, leadership, assignment)
-            for number, leadership, assignment in zip(rows.numbers, rows.leaderships, rows.assignments, strict=True)
-        }
+        for number, leadership, assignment in zip(rows.numbers, rows.leaderships, rows.assignments, strict=True):
+            yield TopicPartition(self.topic, number), LeaderAndIsrRow(self.topic_id, leadership, assignment)
+
+
+def rows_by_topic(rows: Mapping[TopicPartition, Row], new: Collection[TopicPartition]) -> list[TopicRows]:
+    """What is to be hosted, by topic in order of first appearance. A topic and its namesake stay apart."""
+    by_topic: dict[tuple[str, TopicId], dict[int, LeaderAndIsrRow]] = {}
+    for (topic, number), row in rows.items():
+        if isinstance(row, LeaderAndIsrRow):
+            by_topic.setdefault((topic, row.topic_id), {})[number] = row
+    new_numbers: dict[str, set[int]] = {}
+    for topic, number in new:
+        new_numbers.setdefault(topic, set()).add(number)
+    return [
+        TopicRows(
+            topic,
+            topic_id,
+            Rows(tuple(own), [row.leadership for row in own.values()], [row.assignment for row in own.values()]),
+            new_numbers.get(topic, frozenset()),
+        )
+        for (topic, topic_id), own in by_topic.items()
+    ]
