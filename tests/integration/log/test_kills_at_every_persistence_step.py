@@ -9,7 +9,8 @@ from simulation.crash_points import crash_points_in_code
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
-POINTS = sorted({point.name or point.place for point in crash_points_in_code() if "broker_agent/log/" in point.place})
+ROOMS = ("broker_agent/log/", "kafka/logfiles/")
+POINTS = sorted({point.name or point.place for point in crash_points_in_code() if point.place.startswith(ROOMS)})
 
 
 def test_there_are_points_to_be_killed_at() -> None:
