@@ -28,7 +28,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
-from regency.pipeline import data_source as source
+from regency.pipeline import source
 from regency.pipeline.session import spark_session
 from regency.pipeline.sink import writer as sink
 
