@@ -62,6 +62,10 @@ class Disk(Protocol):
         """
         ...
 
+    def open_directory(self, path: Path) -> int:
+        """A descriptor of the directory at `path`, only for `sync`: that the names in it last, and `close`."""
+        ...
+
     def close(self, fd: int) -> None:
         """Give a descriptor back."""
         ...
@@ -79,7 +83,10 @@ class Disk(Protocol):
         ...
 
     def sync(self, fd: int) -> None:
-        """Wait until the file's content will last. No error is a shortage here: what failed once is not tried again."""
+        """Wait until the file's content, or the directory's names, will last.
+
+        No error is a shortage here: what failed once is not tried again.
+        """
         ...
 
     def size(self, fd: int) -> int:
@@ -191,6 +198,10 @@ class OsDisk:
             self.close(fd)
             raise
         return fd
+
+    def open_directory(self, path: Path) -> int:
+        """As the port says."""
+        return self._taken(lambda: os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
 
     def close(self, fd: int) -> None:
         """As the port says. What was taken from the reserve goes back there without ever being free for others."""

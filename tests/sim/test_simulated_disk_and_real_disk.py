@@ -30,7 +30,8 @@ OPERATIONS = st.lists(
         st.tuples(st.just("rename"), st.sampled_from(NAMES), st.sampled_from(("a", "b", "e"))),
         st.tuples(st.sampled_from(("remove", "discard", "remove_tree", "make", "make_all")), st.sampled_from(NAMES)),
         st.tuples(
-            st.sampled_from(("read_file", "names_in", "exists", "is_directory", "sync_path")), st.sampled_from(NAMES)
+            st.sampled_from(("read_file", "names_in", "exists", "is_directory", "sync_path", "sync_names")),
+            st.sampled_from(NAMES),
         ),
     ),
     max_size=40,
@@ -65,6 +66,10 @@ class Hand:
         path = self._root / details[0]
         if name == "rename":
             return self._disk.rename(path, path.with_name(details[1]))
+        if name == "sync_names":
+            fd = self._disk.open_directory(path)
+            self._disk.sync(fd)
+            return self._disk.close(fd)
         if name == "discard":
             return self._disk.remove(path, missing_ok=True)
         if name in ("make", "make_all"):

@@ -5,6 +5,7 @@ Data loop only. What is copied, and when a copy is complete, is not decided here
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -144,14 +145,22 @@ class FutureLogs:
         future, current = self._futures[topic_partition], self._current[topic_partition]
         future.take_over(current)
         replaced = current.directory.with_name(replaced_name(future.directory.name))
-        self._retire(current, replaced)
-        crash_point("log.swap.before_future")
+        current.home.check()
         try:
-            future.move_to(future.home.path / str(topic_partition))
+            names = self._services.disk.open_directory(current.home.path)
         except OSError as error:
-            refused = future.home.fail(error)
-            self._reinstate(current, replaced)
-            raise refused from error
+            raise current.home.fail(error) from error
+        try:
+            self._retire(current, replaced, names)
+            crash_point("log.swap.before_future")
+            try:
+                future.move_to(future.home.path / str(topic_partition))
+            except OSError as error:
+                refused = future.home.fail(error)
+                self._reinstate(current, replaced, names)
+                raise refused from error
+        finally:
+            self._services.disk.close(names)
         crash_point("log.swap.after_future")
         current.abandon()
         current.directory = replaced
@@ -161,26 +170,29 @@ class FutureLogs:
         self._remove_later(future.home, replaced, current.config.file_delete_delay_ms)
         return future
 
-    def _retire(self, current: PartitionLog, replaced: Path) -> None:
-        """Rename the current log, for good: if the power is cut, there are never two."""
-        home = current.home
-        home.check()
+    def _retire(self, current: PartitionLog, replaced: Path, names: int) -> None:
+        """Rename the current log, for good: if the power is cut, there are never two.
+
+        `names` is a descriptor of its directory, so that there is no shortage any more once the log is renamed.
+        """
         try:
-            self._services.disk.sync_path(home.path)  # where there is no descriptor, nothing has been renamed
             crash_point("log.swap.before_current")
             self._services.disk.rename(current.directory, replaced)
             crash_point("log.swap.before_sync")
-            self._services.disk.sync_path(home.path)
-        except OSError as error:
-            raise home.fail(error) from error
-
-    def _reinstate(self, current: PartitionLog, replaced: Path) -> None:
-        """Give the current log its name back, for good: at the next start it would be deleted."""
-        try:
-            self._services.disk.rename(replaced, current.directory)
-            self._services.disk.sync_path(current.home.path)
+            self._services.disk.sync(names)
         except OSError as error:
             raise current.home.fail(error) from error
+
+    def _reinstate(self, current: PartitionLog, replaced: Path, names: int) -> None:
+        """Give the current log its name back, for good: at the next start it would be deleted.
+
+        The directory fails where that is impossible, even for want of memory: nothing may be appended any more.
+        """
+        try:
+            self._services.disk.rename(replaced, current.directory)
+            self._services.disk.sync(names)
+        except OSError as error:
+            raise current.home.fail(OSError(errno.EIO, f"{replaced} got no name back: {error.strerror}")) from error
 
     def _remove_later(self, home: LogDirectory, replaced: Path, delay_ms: int) -> None:
         """Delete what was replaced, but not before the disk knows by which log: the two names tell that until then."""

@@ -19,12 +19,13 @@ MAX_OPEN_FILES: Final = 4096
 VOLUME_BYTES: Final = 1 << 40
 
 TAKES_A_DESCRIPTOR: Final = frozenset(
-    ("open", "open_empty", "lock", "read_file", "sync_path", "names_in", "remove_tree")
+    ("open", "open_directory", "open_empty", "lock", "read_file", "sync_path", "names_in", "remove_tree")
 )
 
 OnOperation = Callable[[str, str], None]
 Opened = tuple[File, str]
 """A file opened under some path: what a descriptor is, and what holds a lock."""
+OpenDirectory = tuple[Directory, str]
 
 
 class SimDisk:
@@ -164,13 +165,14 @@ class SimDisk:
 class MountedDisk:
     """One process's view of a disk: the production port. Dead with its process."""
 
-    __slots__ = ("_device", "_next", "_open", "_process", "_tree")
+    __slots__ = ("_device", "_directories", "_next", "_open", "_process", "_tree")
 
     def __init__(self, device: SimDisk, process: Process) -> None:
         self._device = device
         self._process = process
         self._tree = device.tree
         self._open: dict[int, Opened] = {}
+        self._directories: dict[int, OpenDirectory] = {}
         self._next = 3
 
     @property
@@ -188,6 +190,7 @@ class MountedDisk:
         for opened in self._open.values():
             _unlock(opened)
         self._open.clear()
+        self._directories.clear()
 
     # By descriptor
 
@@ -221,10 +224,10 @@ class MountedDisk:
 
     def sync(self, fd: int) -> None:
         """As the port says."""
-        file, path = self._file(fd)
+        node, path = self._directories.get(fd) or self._file(fd)
         if self._device.hindered:
             self._begin("sync", path, moves_data=True)
-        file.sync()
+        node.sync()
 
     def size(self, fd: int) -> int:
         """As the port says."""
@@ -236,9 +239,10 @@ class MountedDisk:
 
     def close(self, fd: int) -> None:
         """As the port says."""
-        opened = self._file(fd)
-        del self._open[fd]
-        _unlock(opened)
+        if self._directories.pop(fd, None) is None:
+            opened = self._file(fd)
+            del self._open[fd]
+            _unlock(opened)
 
     # By path
 
@@ -246,6 +250,14 @@ class MountedDisk:
         """As the port says."""
         where = self._name("open", path)
         return self._descriptor((self._opened(where), where))
+
+    def open_directory(self, path: Path) -> int:
+        """As the port says."""
+        where = self._name("open_directory", path)
+        opened = self._tree.directory(where), where
+        fd = self._free_descriptor(where)
+        self._directories[fd] = opened
+        return fd
 
     def open_empty(self, path: Path, size: int = 0) -> int:
         """As the port says."""
@@ -392,12 +404,15 @@ class MountedDisk:
         return node
 
     def _descriptor(self, opened: Opened) -> int:
-        if len(self._open) >= MAX_OPEN_FILES:
-            raise refusal(errno.EMFILE, opened[1])
-        fd = self._next
-        self._next += 1
+        fd = self._free_descriptor(opened[1])
         self._open[fd] = opened
         return fd
+
+    def _free_descriptor(self, where: str) -> int:
+        if len(self._open) + len(self._directories) >= MAX_OPEN_FILES:
+            raise refusal(errno.EMFILE, where)
+        self._next += 1
+        return self._next - 1
 
     def _parent_if_any(self, where: str) -> tuple[Directory, str]:
         try:

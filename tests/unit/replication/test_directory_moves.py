@@ -239,6 +239,39 @@ def test_a_failing_source_takes_the_replica_offline_and_the_move_waits(moving) -
     assert broker.values() == ["a", "b", "c"]
 
 
+@pytest.mark.parametrize("begins", ("before the swap", "when the old log is renamed"))
+def test_a_swap_that_meets_a_shortage_of_descriptors_leaves_the_old_log_its_name_and_happens_later(
+    moving, monkeypatch, begins: str
+) -> None:
+    broker = moving[1]
+    source, target = broker.log().home.path, broker.other_dir()
+    kind = type(broker.logs._services.disk)
+
+    def short(take):
+        def taken(self, path: Path):
+            if path == source and (begins == "before the swap" or "delete" in names(source)):
+                raise OSError(errno.EMFILE, "Too many open files")
+            return take(self, path)
+
+        return taken
+
+    broker.move(target)
+    with monkeypatch.context() as patch:
+        for method in ("open_directory", "sync_path"):
+            patch.setattr(kind, method, short(getattr(kind, method)))
+        moving.advance(100, step=1)
+        assert broker.log().directory.exists(), "the log is where it does not expect itself"
+        assert broker.log().home.path == (source if begins == "before the swap" else target)
+    broker.produce("d")
+    moving.advance(2_000, step=10)
+    assert (broker.log().home.path, names(target), list(broker.dir_failures)) == (target, [str(TP)], [])
+    moving.crash(1)
+    moving.restart(1)
+    moving.lead(1, (1,), replicas=(1, 2))
+    moving.advance(1_000)
+    assert broker.values() == ["a", "b", "c", "d"]
+
+
 @pytest.mark.parametrize("step", ("rename", "rename and back"))
 def test_a_target_that_fails_at_the_swap_leaves_the_old_log_in_place(moving, monkeypatch, step: str) -> None:
     broker = moving[1]

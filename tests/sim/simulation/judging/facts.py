@@ -36,6 +36,7 @@ class PartitionFacts:
     __slots__ = (
         "askable",
         "awaits_leader",
+        "elected_us",
         "fewest",
         "isr",
         "leader",
@@ -66,6 +67,8 @@ class PartitionFacts:
         """Who could be asked for its log when the last leader was elected, if the whole ISR was among them then."""
         self.awaits_leader = False
         """Whether the leader of such an election has not begun yet."""
+        self.elected_us = 0
+        """When the last leader was elected."""
         self.promised: dict[int, Digest] = {}
         """What was acknowledged with acks=all, by first offset."""
 
@@ -133,12 +136,13 @@ class Facts:
 
     # ZooKeeper
 
-    def elected(self, partition: TopicPartition, registered: Mapping[BrokerId, int]) -> None:
+    def elected(self, partition: TopicPartition, registered: Mapping[BrokerId, int], at_us: int) -> None:
         """A controller is about to write that somebody leads; who is `registered` now, by broker epoch.
 
         Whoever registered before those who were in sync is known to all who know them, and can be asked.
         """
         facts = self.of(partition)
+        facts.elected_us = at_us
         facts.askable = None
         facts.awaits_leader = bool(facts.isr) and facts.lost_tail.issuperset(facts.isr)
         if facts.awaits_leader:

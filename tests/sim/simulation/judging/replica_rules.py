@@ -338,7 +338,8 @@ class ReplicaRules:
 
     def _is_nowhere(self, name: TopicPartition, leading: Partition, offset: int, digest: Digest) -> bool:
         """Whether all who were in sync had lost something, and nobody who could be asked has what is missing."""
-        facts, since_us = self._facts.of(name), self._zookeeper.now_us() - ASKED_WITHIN_US
+        facts = self._facts.of(name)
+        since_us = facts.elected_us - ASKED_WITHIN_US
         if facts.askable is None:
             return False
         told: list[tuple[BrokerId, PartitionLog]] = []

@@ -352,7 +352,7 @@ class ZookeeperRules:
                 raise broken("decision-hides-nobody", self._hidden(partition, before, after, member))
         if after.leader == NO_LEADER:
             return
-        self._facts.elected(partition, {broker: epoch for broker, (epoch, _) in self.brokers.items()})
+        self._facts.elected(partition, {broker: epoch for broker, (epoch, _) in self.brokers.items()}, self.now_us())
         if after.leader in before.isr:
             return
         if partition.topic in self._facts.unclean_topics:
