@@ -66,6 +66,10 @@ class ControlGate:
         self._office = Office(ControllerEpoch(0), NO_LEADER, NO_BROKER_EPOCH)
         self._own_then = NO_BROKER_EPOCH
         """Own epoch when ZooKeeper was asked: what it answered of this broker is newer until another one is told."""
+        self._asked = 0
+        """Questions to ZooKeeper so far."""
+        self._answered = 0
+        """The last of those that were answered."""
         self._seq = -1
         self._answer: control_pb2.ControlResponse | None = None
 
@@ -74,9 +78,18 @@ class ControlGate:
         another = header.controller_epoch > self.controller_epoch and not self._is_in_office(header)
         return another or header.broker_epoch > self._newest(own_epoch)
 
-    def take_in(self, office: Office, own_epoch: BrokerEpoch) -> None:
-        """ZooKeeper was asked, after a sync."""
-        self._office, self._own_then = office, own_epoch
+    def ask(self) -> int:
+        """ZooKeeper is about to be asked. Returns the number of the question, for `take_in`."""
+        self._asked += 1
+        return self._asked
+
+    def take_in(self, office: Office, own_epoch: BrokerEpoch, question: int) -> None:
+        """ZooKeeper has answered, after a sync. An answer to a later question is newer and stays, whichever came first.
+
+        It was true at a moment after the earlier request had come in, too.
+        """
+        if question > self._answered:
+            self._office, self._own_then, self._answered = office, own_epoch, question
 
     def check_epochs(self, header: Header, own_epoch: BrokerEpoch) -> RefusedRequest | None:
         """Whether a request may be looked at. Broker epoch -1 is not compared."""

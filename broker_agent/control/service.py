@@ -272,6 +272,7 @@ class ControlService:
                 return None
             busy = self._asking >= MOST_ASKING
             self._asking += not busy
+            question = self._gate.ask()
         if busy:
             return RefusedRequest(ErrorCode.NETWORK_EXCEPTION, "other requests of unknown epochs wait for ZooKeeper")
         try:
@@ -284,7 +285,7 @@ class ControlService:
             with self._epochs:
                 self._asking -= 1
         with self._epochs:
-            self._gate.take_in(office, own_epoch)
+            self._gate.take_in(office, own_epoch, question)
         return None
 
     def _refuse(self, header: Header, refused: RefusedRequest) -> control_pb2.ControlResponse:

@@ -13,6 +13,7 @@ import msgspec
 
 from regency.controller.events import ControllerState, Notification, Request
 from regency.controller.machines.inquiries import InquiriesDue, LogEndsTold, LogsUnheard
+from regency.controller.reassignment.requests import finish
 from regency.controller.state.context import ControllerContext
 from regency.controller.state.election import ElectionKind
 from regency.controller.state.states import PartitionState
@@ -204,6 +205,7 @@ def _elect(term: Term, partitions: Sequence[TopicPartition]) -> None:
         crash_point("controller.unclean.before_elections")
         term.partitions.handle(waiting, PartitionState.ONLINE, ElectionKind.LONGEST_LOG)
         crash_point("controller.unclean.after_elections")
+        finish(term, waiting)  # of one created by this all replicas are in sync: nothing more is heard of it
     ended = [term.context.inquiries.pop(partition, None) for partition in partitions]
     if any(inquiry.unheard for inquiry in ended if inquiry) and term.partitions.lacks_states(waiting):
         term.queue.put_later(LogsUnheard(), ASK_AGAIN_MS)

@@ -15,7 +15,7 @@ def header(seq: int, epoch: int = 3, broker: int = 50) -> Header:
 
 def confirmed(gate: ControlGate, epoch: int = 3, broker: int = 50, own: BrokerEpoch = OWN) -> ControlGate:
     """ZooKeeper says that the ruler rules in this epoch, and that this process has this registration."""
-    gate.take_in(Office(ControllerEpoch(epoch), RULER, BrokerEpoch(broker)), own)
+    gate.take_in(Office(ControllerEpoch(epoch), RULER, BrokerEpoch(broker)), own, gate.ask())
     return gate
 
 
@@ -64,7 +64,7 @@ def test_a_controller_that_zookeeper_does_not_know_is_not_obeyed_and_changes_not
     gate = gate_at(4, epoch=3)
     forged = header(1, epoch=2**31 - 1)
     assert gate.is_unheard_of(forged, OWN)
-    gate.take_in(Office(ControllerEpoch(3), RULER, OWN), OWN)
+    gate.take_in(Office(ControllerEpoch(3), RULER, OWN), OWN, gate.ask())
     refused = gate.admit(forged, OWN)
     why = "ZooKeeper says that broker 9 rules, in controller epoch 3, not broker 9 in 2147483647"
     assert refused == RefusedRequest(ErrorCode.STALE_CONTROLLER_EPOCH, why)
@@ -73,7 +73,7 @@ def test_a_controller_that_zookeeper_does_not_know_is_not_obeyed_and_changes_not
 
 def test_nobody_is_obeyed_while_nobody_rules() -> None:
     gate = gate_at(4, epoch=3)
-    gate.take_in(Office(ControllerEpoch(4), NO_LEADER, OWN), OWN)
+    gate.take_in(Office(ControllerEpoch(4), NO_LEADER, OWN), OWN, gate.ask())
     for sender in (RULER, NO_LEADER):
         refused = gate.admit(Header(ControllerEpoch(4), OWN, 1, sender), OWN)
         assert isinstance(refused, RefusedRequest) and "nobody rules" in refused.why
@@ -127,5 +127,13 @@ def test_an_epoch_is_of_one_controller_only() -> None:
     gate = gate_at(4, epoch=3)
     refused = gate.admit(Header(ControllerEpoch(3), OWN, 5, BrokerId(7)), OWN)
     assert isinstance(refused, RefusedRequest) and refused.error is ErrorCode.STALE_CONTROLLER_EPOCH
-    gate.take_in(Office(ControllerEpoch(4), BrokerId(7), OWN), OWN)
+    gate.take_in(Office(ControllerEpoch(4), BrokerId(7), OWN), OWN, gate.ask())
     assert gate.admit(Header(ControllerEpoch(4), OWN, 1, BrokerId(7)), OWN) is True
+
+
+def test_an_answer_that_comes_late_does_not_replace_that_of_a_later_question() -> None:
+    gate = gate_at(4, epoch=3)
+    early, late = gate.ask(), gate.ask()
+    gate.take_in(Office(ControllerEpoch(5), RULER, OWN), OWN, late)
+    gate.take_in(Office(ControllerEpoch(4), BrokerId(7), OWN), OWN, early)
+    assert gate.admit(header(1, epoch=5), OWN) is True

@@ -63,6 +63,15 @@ def test_a_new_controller_completes_what_is_in_sync(moving):
     assert moving.deleted_by(1) == 1
 
 
+def test_a_partition_without_a_state_completes_its_reassignment_when_it_is_created(moving):
+    """All replicas are in the first ISR, so no change of the ISR follows; its logs are asked for before that."""
+    moving.start_brokers(1, 2, 3)
+    content = b'{"version":2,"partitions":{"0":[2,1]},"adding_replicas":{"0":[2]},"removing_replicas":{"0":[1]}}'
+    moving.ensemble.put(paths.topic("t"), content)
+    moving.candidate(3)
+    assert (moving.assigned(), moving.state("t")) == (ReplicaAssignment((2,)), (2, (2,), 1, 1))
+
+
 def test_a_former_replica_is_remembered_until_its_broker_has_deleted_it(four):
     """Kafka forgets it."""
     four.write_topic("t", {0: [1, 2]})
