@@ -12,15 +12,14 @@ import click
 
 from regency import __version__
 from regency.cli.context import cluster_options, say
-from regency.cli.exits import Exit, status_of
+from regency.cli.exits import Exit, exit_on_termination, status_of
 from regency.cli.lazy import Lazy, LazyGroup
-from regency.cli.signals import exit_on_termination
 from regency.model.errors import RegencyError
 
 _COMMANDS = {
-    "up": Lazy("regency.cli.lab.up:up", "Start ZooKeeper and broker agents on this machine."),
-    "down": Lazy("regency.cli.lab.down:down", "End the cluster of a directory."),
-    "status": Lazy("regency.cli.lab.status:status", "Show the cluster of a directory and whether it is healthy."),
+    "up": Lazy("regency.cli.lab.cluster:up", "Start ZooKeeper and broker agents on this machine."),
+    "down": Lazy("regency.cli.lab.cluster:down", "End the cluster of a directory."),
+    "status": Lazy("regency.cli.lab.cluster:status", "Show the cluster of a directory and whether it is healthy."),
     "top": Lazy("regency.cli.top.command:top", "Watch brokers, controller, partitions and decisions on one screen."),
     "demo": Lazy("regency.cli.lab.demo:demo", "Lose a ruling broker under load, and show that nothing else is lost."),
     "topics": Lazy("regency.cli.topics.command:topics", "Create, alter, list and describe topics."),

@@ -23,7 +23,7 @@ class SettingsOptions(msgspec.Struct, frozen=True):
 
     config: Path | None
     overrides: tuple[str, ...]
-    environment: bool
+    environment: bool = False
 
     def load(self) -> BrokerSettings:
         """The settings. Raises SettingsInvalid."""
@@ -36,15 +36,36 @@ class SettingsOptions(msgspec.Struct, frozen=True):
         return [*words, *(word for pair in self.overrides for word in ("--override", pair))]
 
 
+def _pairs(_: click.Context, parameter: click.Parameter, pairs: tuple[str, ...]) -> tuple[str, ...]:
+    for pair in pairs:
+        if "=" not in pair:
+            raise click.BadParameter(f"{pair!r} is not KEY=VALUE.", param=parameter)
+    return pairs
+
+
+CONFIG = click.option(
+    "--config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A server.properties with Kafka's keys.",
+)
+OVERRIDE = click.option(
+    "--override",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=_pairs,
+    help="Replaces a key of the file.",
+)
+ENVIRONMENT = click.option(
+    "--environment",
+    is_flag=True,
+    help="Variables replace keys of the file, as in images of Kafka: KAFKA_BROKER_ID is broker.id.",
+)
+
+
 def settings_options(function: Callable[..., object]) -> Callable[..., object]:
     """Give a command the options of SettingsOptions, as keywords of that class's names."""
-    for option in (
-        click.option("--environment", is_flag=True, help="Take settings from variables KAFKA_* too."),
-        click.option("--override", "overrides", multiple=True, metavar="KEY=VALUE", help="In place of the file's."),
-        click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="A server.properties."),
-    ):
-        function = option(function)
-    return function
+    return CONFIG(OVERRIDE(ENVIRONMENT(function)))
 
 
 def run_daemon(command: click.Command, arguments: Sequence[str] | None) -> int:

@@ -19,7 +19,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from light_java import LIGHT
 
-from regency.cli.pipeline.flights_input import produce_flights
+from regency.cli.pipeline.flights import produce_flights
 from regency.cluster.cluster import Cluster
 from regency.demo.flights import airlines, flights_by_hour
 from regency.pipeline.jobs.flights.delays import flights_of, judged

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from regency.cli.exits import exit_on_termination
 from regency.cli.pipeline.interrupts import Farewell, handlers_now, orderly_interrupts
-from regency.cli.signals import exit_on_termination
 
 
 def endless(batches: Iterator[Any]) -> Iterator[Any]:

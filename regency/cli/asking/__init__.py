@@ -1,8 +1,7 @@
 """How commands ask a cluster: one place for connections, time limits, and the words when nothing answers.
 
-`kafka_clients` has Kafka's clients, `wire` requests of our own on Kafka's protocol, `metadata` what topics there
-are,
-`config_requests` settings, `deletions` whether a topic is being deleted, `refusals` error codes as sentences.
+`wire` is the one client: Kafka's protocol to brokers, gRPC to controllers. `config_requests` has settings, `deletions`
+whether a topic is being deleted, `refusals` error codes as sentences.
 
 Comes in:   addresses, and what a command wants to know.
 Goes out:   answers, or CommandFailed with what to do next.

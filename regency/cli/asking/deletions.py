@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from regency.cli.asking.wire import cluster_wire
+from collections.abc import Sequence
+
+from regency.cli.asking.wire import ClusterWire, cluster_wire, tell_controller
 from regency.cli.exits import CommandFailed, Exit
-from regency.clients.controllers import ask_controller
-from regency.model.kafka_errors import ErrorCode
 from regency.protos import admin_pb2
-from regency.runtime.grpc.channels import RpcFailed
-from regency.runtime.grpc.clients import AdminClient
+
+
+def ongoing(wire: ClusterWire) -> Sequence[admin_pb2.Deletion]:
+    """What is being deleted, as the ruling controller has it. Raises CommandFailed."""
+    request = admin_pb2.ListDeletionsRequest()
+    answer = tell_controller(wire.ruling(), "the deletions", lambda admin: admin.list_deletions, request)
+    deletions: Sequence[admin_pb2.Deletion] = answer.deletions
+    return deletions
 
 
 def why_going(servers: str, topic: str) -> str | None:
     """How far the deletion of the topic is, in a sentence; None where it is not being deleted, or nobody can tell."""
     try:
         with cluster_wire(servers) as wire:
-            ruling = wire.ruling()
-        answer = ask_controller(
-            ruling.address, lambda channel: AdminClient(channel).list_deletions, admin_pb2.ListDeletionsRequest()
-        )
-    except (CommandFailed, RpcFailed):
+            return next((told(each) for each in ongoing(wire) if each.topic == topic), None)
+    except CommandFailed:
         return None
-    if answer.outcome.error_code != ErrorCode.NONE:
-        return None
-    return next((told(each) for each in answer.deletions if each.topic == topic), None)
 
 
 def refuse_if_going(servers: str, topic: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from regency.cli.exits import CommandFailed, Exit
 from regency.model.kafka_errors import ErrorCode
 
@@ -12,7 +14,7 @@ _HINTS = {
 _NAMES = "A name has 1 to 249 ASCII letters, digits, '.', '_' and '-'."
 
 
-def refusal(subject: str, code: int, message: str | None) -> CommandFailed:
+def refusal(subject: str, code: int, message: str | None = None) -> CommandFailed:
     """The error for an answer of the cluster: its own words where it gave some, else Kafka's name for the code."""
     try:
         known = ErrorCode(code)
@@ -25,3 +27,9 @@ def refusal(subject: str, code: int, message: str | None) -> CommandFailed:
         return CommandFailed(f"{subject}: no topic may have this name.", hint=_NAMES)
     hint = _HINTS.get(known, "Try again." if known.retriable else "")
     return CommandFailed(f"{subject}: {known.name}.", hint=hint, status=status)
+
+
+def check_partition(topic: str, there: Collection[int], partition: int) -> None:
+    """Raises CommandFailed when the partition is not among those of the topic; `there` has at least one."""
+    if partition not in there:
+        raise CommandFailed(f"Topic {topic} has no partition {partition}.", hint=f"It has 0 to {max(there)}.")

@@ -1,32 +1,45 @@
-"""Questions to single brokers and to controllers, for what kafka-python's admin client cannot say.
+"""The one way in which commands ask the cluster: Kafka's protocol to one broker at a time, gRPC to controllers.
 
-That are settings of all brokers at once (it wants a number), the endpoints of controllers, and what only they answer.
+Every question has a limit of time, and what goes wrong is a CommandFailed that says what to do next.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import selectors
+import socket
+import struct
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any, Final, TypeVar
 
 import msgspec
 
-from regency.cli.asking.kafka_clients import first_that_answers
 from regency.cli.asking.refusals import refusal
 from regency.cli.exits import CommandFailed, Exit
 from regency.clients.controllers import ask_controller
 from regency.clients.nodes import Node
 from regency.kafka.apis import Message
 from regency.kafka.peer import PeerConnection, PeerUnavailable
-from regency.model.ids import BrokerId
+from regency.model.ids import BrokerId, TopicId
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import controller_pb2
-from regency.runtime.grpc.channels import RpcFailed
-from regency.runtime.grpc.clients import ControllerClient
+from regency.runtime.grpc.channels import Method, RpcFailed
+from regency.runtime.grpc.clients import AdminClient, ControllerClient
 
-CONNECT_TIMEOUT_MS = 5_000
-REQUEST_TIMEOUT_MS = 30_000
-DESCRIBE_TIMEOUT_MS = 3_000
+ANSWER_TIMEOUT_S: Final = 10.0
+"""How long all brokers may take until the first of them says anything."""
+CONNECT_TIMEOUT_MS: Final = 5_000
+REQUEST_TIMEOUT_MS: Final = 30_000
+DESCRIBE_TIMEOUT_MS: Final = 3_000
+LOOK_EVERY_S: Final = 0.3
+RULER_WITHIN_S: Final = 20.0
+"""For so long another controller may be elected before a request for it is given up."""
 _BROKERS, _CONTROLLERS = 1, 2
+_WHICH_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 0, -1)
+"""ApiVersions version 0, correlation id 0, no client id, with its length before it: any broker answers that."""
+
+RequestT = TypeVar("RequestT")
 
 
 class ControllerFacts(msgspec.Struct, frozen=True):
@@ -34,14 +47,49 @@ class ControllerFacts(msgspec.Struct, frozen=True):
 
     broker: int
     address: str
-    rules: bool | None
-    epoch: int | None
-    state: str | None
-    live_brokers: int | None
-    topics: int | None
-    partitions: int | None
-    offline_partitions: int | None
-    unacknowledged: int | None
+    rules: bool | None = None
+    epoch: int | None = None
+    state: str | None = None
+    live_brokers: int | None = None
+    topics: int | None = None
+    partitions: int | None = None
+    offline_partitions: int | None = None
+    unacknowledged: int | None = None
+
+
+class PartitionFacts(msgspec.Struct):
+    """A partition as metadata has it. `leader_id` is -1 while nobody leads."""
+
+    partition_index: int
+    leader_id: int
+    replica_nodes: list[int]
+    isr_nodes: list[int]
+    leader_epoch: int = -1
+    offline_replicas: list[int] = []
+
+    @property
+    def leader(self) -> int | None:
+        """The leader; None while there is none."""
+        return self.leader_id if self.leader_id >= 0 else None
+
+    @property
+    def out_of_sync(self) -> list[int]:
+        """Replicas that are not in the ISR."""
+        return [replica for replica in self.replica_nodes if replica not in self.isr_nodes]
+
+
+class TopicFacts(msgspec.Struct):
+    """A topic as metadata has it, partitions in order."""
+
+    name: str
+    partitions: list[PartitionFacts] = []
+    error_code: int = 0
+    topic_id: TopicId | None = None
+
+    @property
+    def replication_factor(self) -> int:
+        """Replicas of the partition that has most."""
+        return max((len(partition.replica_nodes) for partition in self.partitions), default=0)
 
 
 class ClusterWire:
@@ -65,13 +113,45 @@ class ClusterWire:
         """The controller processes of the live brokers, by broker."""
         return self._nodes(_CONTROLLERS)
 
+    def topics(self, names: Collection[str] | None = None, *, broker: BrokerId | None = None) -> list[TopicFacts]:
+        """Topics by name, as this broker or any knows them: all, or these, with an error where one is not there."""
+        from regency.clients.cluster_metadata import METADATA_VERSION, metadata_request
+
+        answer = self.ask(metadata_request(names), METADATA_VERSION, broker=broker)
+        topics = [msgspec.convert(topic, TopicFacts, from_attributes=True) for topic in answer.topics]
+        for topic in topics:
+            topic.partitions.sort(key=lambda partition: partition.partition_index)
+        return sorted(topics, key=lambda topic: topic.name)
+
     def ask(self, message: Message, version: int, *, broker: BrokerId | None = None) -> Message:
-        """The answer of one broker, or of any."""
+        """The answer of one broker, or of any, which may take the time that the request gives it."""
         peer = self._first if broker is None else self._peer_of(broker)
+        timeout_ms = REQUEST_TIMEOUT_MS + getattr(message, "timeout_ms", 0)
         try:
-            return peer.exchange(message, version)
+            return peer.exchange(message, version, timeout_ms=timeout_ms)
         except PeerUnavailable as error:
             raise CommandFailed(str(error), hint="Try again; `regency status` shows who is up.") from error
+
+    def ask_ruler(self, message: Message, version: int, *, repeatable: bool = False) -> Message:
+        """The answer of the broker whose controller rules, which alone serves what changes topics and leaders.
+
+        Asked again while another takes over; after no answer only what does no harm twice (`repeatable`).
+        """
+        deadline = time.monotonic() + RULER_WITHIN_S
+        while True:
+            sent = False
+            try:
+                ruling = self._live_ruler()
+                sent = True
+                answer = self.ask(message, version, broker=ruling)
+            except CommandFailed as error:
+                again = error.status in (Exit.IN_PROGRESS, Exit.FAILED) and (repeatable or not sent)
+                if not again or time.monotonic() >= deadline:
+                    raise
+            else:
+                if ErrorCode.NOT_CONTROLLER not in _errors(answer) or time.monotonic() >= deadline:
+                    return answer
+            time.sleep(LOOK_EVERY_S)
 
     def controller_facts(self) -> list[ControllerFacts]:
         """What every controller process says of itself."""
@@ -79,12 +159,21 @@ class ClusterWire:
 
     def ruling(self) -> ControllerFacts:
         """The controller that rules; of two that say so the one of the newer epoch. Raises CommandFailed."""
-        ruling = [facts for facts in self.controller_facts() if facts.rules]
-        if not ruling:
+        found = newest_ruler(self.controller_facts())
+        if found is None:
             raise CommandFailed(
                 "No controller rules now.", hint="Try again; one is perhaps being elected.", status=Exit.IN_PROGRESS
             )
-        return max(ruling, key=lambda facts: facts.epoch or 0)
+        return found
+
+    def _live_ruler(self) -> BrokerId:
+        ruling = BrokerId(self.ruling().broker)
+        if ruling not in self.brokers():
+            raise CommandFailed(
+                f"Broker {ruling}, whose controller rules, is not live.",
+                hint="Start it, or have another rule: `regency controller resign`.",
+            )
+        return ruling
 
     def _nodes(self, endpoint_type: int) -> dict[BrokerId, Node]:
         from regency.kafka.codec import DescribeClusterRequest
@@ -112,12 +201,87 @@ def cluster_wire(servers: str) -> Iterator[ClusterWire]:
         wire.close()
 
 
+def tell_controller(
+    ruling: ControllerFacts,
+    subject: str,
+    method: Callable[[AdminClient], Method[RequestT, Any]],
+    request: RequestT,
+    *,
+    unsafe: ErrorCode | None = None,
+) -> Any:
+    """What a controller answers to an order. Raises CommandFailed, also where it refuses; `unsafe`: for safety."""
+    try:
+        answer = ask_controller(ruling.address, lambda channel: method(AdminClient(channel)), request)
+    except RpcFailed as error:
+        raise CommandFailed(str(error), hint="`regency controller status` shows who rules.") from error
+    code, words = answer.outcome.error_code, answer.outcome.message
+    if code == unsafe:
+        raise CommandFailed(words, status=Exit.REFUSED)
+    if code != ErrorCode.NONE:
+        raise refusal(subject, code, words)
+    return answer
+
+
+def newest_ruler(controllers: Collection[ControllerFacts]) -> ControllerFacts | None:
+    """The controller that rules, if any does; of two that say so the one of the newer epoch."""
+    return max((each for each in controllers if each.rules), key=lambda each: each.epoch or 0, default=None)
+
+
 def find(nodes: dict[BrokerId, Node], broker: BrokerId) -> Node:
     """A live broker. Raises CommandFailed naming those there are."""
     if broker not in nodes:
         listed = ", ".join(map(str, nodes)) or "none"
         raise CommandFailed(f"Broker {broker} is not live; live are {listed}.")
     return nodes[broker]
+
+
+def first_that_answers(servers: str) -> str:
+    """The one of `host:port,...` that answers first: a paused broker takes connections, but never answers.
+
+    Raises CommandFailed when none does in 10 s, and for what is no address.
+    """
+    deadline = time.monotonic() + ANSWER_TIMEOUT_S
+    with ExitStack() as stack, selectors.DefaultSelector() as waiting:
+        for server in [server.strip() for server in servers.split(",")]:
+            host, colon, port = server.rpartition(":")
+            if not colon or not port.isdecimal():
+                raise CommandFailed(
+                    f"{server!r} is not HOST:PORT.", hint="Name brokers such as localhost:9092.", status=Exit.USAGE
+                )
+            with suppress(OSError, OverflowError):
+                link = stack.enter_context(socket.create_connection((host.strip("[]"), int(port)), ANSWER_TIMEOUT_S))
+                link.sendall(_WHICH_VERSIONS)
+                waiting.register(link, selectors.EVENT_READ, server)
+        while waiting.get_map() and (left_s := deadline - time.monotonic()) > 0:
+            for key, _ in waiting.select(left_s):
+                if _has_answered(key.fileobj):
+                    return str(key.data)
+                waiting.unregister(key.fileobj)
+    raise unreachable(servers)
+
+
+def unreachable(servers: str) -> CommandFailed:
+    """None of these brokers answered."""
+    return CommandFailed(
+        f"No broker answers at {servers}.",
+        hint="Check the address, or start a cluster with `regency up --detach`.",
+        status=Exit.TIMED_OUT,
+    )
+
+
+def _has_answered(link: object) -> bool:
+    """Whether there is something to read, and not only the end."""
+    assert isinstance(link, socket.socket)
+    try:
+        return bool(link.recv(1))
+    except OSError:
+        return False
+
+
+def _errors(answer: Message) -> set[int]:
+    """Error codes of the whole answer, or of the topics it is about."""
+    rows = [row for field in ("topics", "responses", "results") for row in getattr(answer, field, ())]
+    return {getattr(each, "error_code", ErrorCode.NONE) for each in (answer, *rows)}
 
 
 def _facts(node: Node) -> ControllerFacts:
@@ -129,19 +293,20 @@ def _facts(node: Node) -> ControllerFacts:
             timeout_ms=DESCRIBE_TIMEOUT_MS,
         )
     except RpcFailed:
-        return ControllerFacts(node.id, node.address, None, None, None, None, None, None, None, None)
-    rules = told.active
+        return ControllerFacts(node.id, node.address)
+    if not told.active:
+        return ControllerFacts(node.id, node.address, rules=False, state=told.state)
     return ControllerFacts(
         node.id,
         node.address,
-        rules,
-        told.controller_epoch if rules else None,
+        told.active,
+        told.controller_epoch,
         told.state,
-        told.live_brokers if rules else None,
-        told.topics if rules else None,
-        told.partitions if rules else None,
-        told.offline_partitions if rules else None,
-        told.unacknowledged if rules else None,
+        told.live_brokers,
+        told.topics,
+        told.partitions,
+        told.offline_partitions,
+        told.unacknowledged,
     )
 
 

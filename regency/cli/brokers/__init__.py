@@ -4,7 +4,7 @@ Comes in:   broker ids and options.
 Goes out:   tables or JSON; requests to the ruling controller; plans that empty a broker.
 Hands out:  `command.brokers`.
 Imports:    `asking`; `partitions` for drain, which is a plan like any other.
-Files:      a module per verb; `rows` is what list and describe share.
+Files:      `command` lists and describes; in `leaving` a broker is drained, ends, or is forgotten.
 Rule:       what cannot be undone asks first, unless --yes says that it may.
 Tests:      tests/unit/cli, tests/integration/system.
 """

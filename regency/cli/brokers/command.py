@@ -1,57 +1,58 @@
-"""`regency brokers list | shutdown`; the other subcommands have files of their own."""
+"""`regency brokers list | describe`: brokers that live, and those that only assignments name."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
-from pathlib import Path
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 import click
+import msgspec
 
-from regency.cli.asking.metadata import TopicFacts, all_topics
-from regency.cli.asking.refusals import refusal
-from regency.cli.asking.wire import ClusterWire, cluster_wire, find
-from regency.cli.brokers.describe import describe_broker
-from regency.cli.brokers.forget import forget_broker
-from regency.cli.brokers.rows import rows_of, ruler_of
-from regency.cli.context import INT32_MAX, Seconds, cluster_options, current, say, show
-from regency.cli.exits import CommandFailed, Exit
-from regency.cli.partitions.command import do_now, waiting
-from regency.cli.partitions.plan_making import Wish
-from regency.clients.controllers import ask_controller
+from regency.cli.asking.config_requests import BROKER, Resource, describe
+from regency.cli.asking.wire import ControllerFacts, TopicFacts, cluster_wire, newest_ruler
+from regency.cli.brokers.leaving import drain_broker, forget_broker, shut_down_broker
+from regency.cli.context import INT32_MAX, cluster_options, current, print_json, print_table, say, show
+from regency.cli.exits import CommandFailed
 from regency.clients.nodes import Node
-from regency.model.ids import NO_BROKER_EPOCH, BrokerId
-from regency.model.kafka_errors import ErrorCode
-from regency.protos import admin_pb2
-from regency.runtime.grpc.channels import RpcFailed
-from regency.runtime.grpc.clients import AdminClient
+from regency.model.ids import BrokerId
 
 
-@click.command("drain")
-@click.argument("broker", type=click.IntRange(0, INT32_MAX))
-@click.option(
-    "--rollback-file", "rollback", type=click.Path(dir_okay=False, path_type=Path), help="Write the way back."
-)
-@waiting
-@cluster_options
-def drain_broker(broker: int, rollback: Path | None, waits: bool, timeout: float) -> int:
-    """Move all replicas off a broker, to the other live ones. It may be dead, and gone for ever.
+class BrokerRow(msgspec.Struct, frozen=True):
+    """A broker in `regency brokers list`; one that only assignments name is not live and has no address."""
 
-    Exit status 1, and nothing moves, where too few others are live to hold as many replicas; 4 while partitions are
-    being reassigned otherwise. With --wait: 5 when it takes longer than --timeout. New partitions can still be placed
-    on it until it is shut down.
+    broker: int
+    live: bool
+    address: str | None
+    rack: str | None
+    rules: bool
+    leads: int
+    replicas: int
+    out_of_sync: int
 
-    \b
-    Examples:
-      regency brokers drain 3 --wait && regency brokers shutdown 3
-      regency brokers drain 3 --wait && regency brokers forget 3   it is dead, and gone for good
-      regency partitions plan --drain 3 --out drain-3.json         to look at it first
+
+class ReplicaRow(msgspec.Struct, frozen=True):
+    """A replica of a broker in `regency brokers describe`. `leader` is None while it has no leader."""
+
+    topic: str
+    partition: int
+    role: str
+    leader: int | None
+    in_sync: bool
+    offline: bool
+
+
+class BrokerDetails(msgspec.Struct, frozen=True):
+    """What `regency brokers describe -o json` prints.
+
+    `settings` are those that were changed while it ran, None of a broker that is not live and cannot be asked;
+    `leaderless` are its replicas of partitions without a leader.
     """
-    return do_now(Wish(drain=(broker,)), waits=waits, timeout=timeout, rollback=rollback)
 
-
-_LOOK_EVERY_S = 0.2
-_SHOWN = 5
+    broker: BrokerRow
+    controller: str | None
+    settings: dict[str, str | None] | None
+    leaderless: int
+    replicas: list[ReplicaRow]
 
 
 @click.group()
@@ -77,86 +78,114 @@ def list_brokers() -> None:
       regency brokers list
       regency brokers list -o json | jq '.[] | select(.live | not) | .broker'
     """
-    servers = current().bootstrap_servers()
-    with cluster_wire(servers) as wire:
-        nodes, ruler = wire.brokers(), ruler_of(wire)
-    show(
-        rows_of(nodes, ruler, all_topics(servers)),
-        ["broker", "live", "address", "rack", "rules", "leads", "replicas", "out_of_sync"],
+    with cluster_wire(current().bootstrap_servers()) as wire:
+        rows = rows_of(wire.brokers(), newest_ruler(wire.controller_facts()), wire.topics())
+    show(rows, ["broker", "live", "address", "rack", "rules", "leads", "replicas", "out_of_sync"])
+
+
+@brokers.command("describe", short_help="Show a broker, its settings and its replicas.")
+@click.argument("broker", type=click.IntRange(0, INT32_MAX))
+@cluster_options
+def describe_broker(broker: int) -> None:
+    """Show a broker's addresses, the settings it was given while it ran, and its replicas.
+
+    Of a broker that is not registered (it is dead, or has not started yet), what assignments tell: its replicas, and
+    how many of them nobody leads. Exit status 1 where no partition is assigned to it either.
+
+    \b
+    Example:
+      regency brokers describe 2
+    """
+    with cluster_wire(current().bootstrap_servers()) as wire:
+        nodes, topics = wire.brokers(), wire.topics()
+        rows = rows_of(nodes, newest_ruler(wire.controller_facts()), topics)
+        row = next((each for each in rows if each.broker == broker), None)
+        if row is None:
+            listed = ", ".join(map(str, nodes)) or "none"
+            raise CommandFailed(
+                f"Broker {broker} is not registered, and no partition is assigned to it; live are {listed}.",
+                hint="`regency doctor` tells whether anything waits for it.",
+            )
+        own = wire.controllers().get(BrokerId(broker))
+        configs = describe(wire, Resource(BROKER, str(broker))) if row.live else None
+    replicas = _replicas_of(broker, topics)
+    details = BrokerDetails(
+        row,
+        None if own is None else own.address,
+        None
+        if configs is None
+        else {config.key: config.value for config in configs if config.source.startswith("DYNAMIC")},
+        sum(each.leader is None for each in replicas),
+        replicas,
     )
+    if current().json:
+        print_json(details)
+    else:
+        _show(details)
+    if not row.live:
+        say(
+            f"Broker {broker} is not registered: it is dead, or was never started. Start it, or `regency brokers drain "
+            f"{broker}` and, if it is gone for good, `regency brokers forget {broker}`."
+        )
 
 
-brokers.add_command(describe_broker)
 brokers.add_command(drain_broker)
+brokers.add_command(shut_down_broker)
 brokers.add_command(forget_broker)
 
 
-@brokers.command()
-@click.argument("broker", type=click.IntRange(0, INT32_MAX))
-@click.option("--force", is_flag=True, help="Also when partitions are left without a leader.")
-@click.option("--timeout", type=Seconds(0), default=60.0, show_default=True, help="Seconds to wait until it is gone.")
-@click.option("--no-wait", is_flag=True, help="Do not wait until it is gone.")
-@cluster_options
-def shutdown(broker: int, force: bool, timeout: float, no_wait: bool) -> None:
-    """Have a broker hand its leadership over and end, as SIGTERM does.
-
-    Refused (exit status 6) where it is the only replica in sync of a partition, unless --force is said. Exit status 5
-    when it is still there after --timeout.
-
-    \b
-    Examples:
-      regency brokers shutdown 2
-      regency brokers shutdown 2 --force --no-wait
-    """
-    servers = current().bootstrap_servers()
-    alone = alone_in_sync(broker, all_topics(servers))
-    if alone and not force:
-        more = f" and {len(alone) - _SHOWN} more" if len(alone) > _SHOWN else ""
-        raise CommandFailed(
-            f"Broker {broker} alone is in sync for {', '.join(alone[:_SHOWN])}{more}: nobody else could lead.",
-            hint="Wait until others are in sync, move them, or say --force.",
-            status=Exit.REFUSED,
+def rows_of(
+    nodes: Mapping[BrokerId, Node], ruler: ControllerFacts | None, topics: Sequence[TopicFacts]
+) -> list[BrokerRow]:
+    """What there is to say of every broker that lives or has replicas."""
+    partitions = [partition for topic in topics for partition in topic.partitions]
+    leads = Counter(partition.leader_id for partition in partitions)
+    replicas = Counter(replica for partition in partitions for replica in partition.replica_nodes)
+    behind = Counter(replica for partition in partitions for replica in partition.out_of_sync)
+    rows = []
+    for broker in sorted({*map(int, nodes), *replicas}):
+        node = nodes.get(BrokerId(broker))
+        address, rack = (None, None) if node is None else (node.address, node.rack)
+        counts = (leads[broker], replicas[broker], behind[broker])
+        rows.append(
+            BrokerRow(broker, node is not None, address, rack, ruler is not None and broker == ruler.broker, *counts)
         )
-    with cluster_wire(servers) as wire:
-        nodes = wire.brokers()
-        node = find(nodes, BrokerId(broker))
-        _tell(wire, broker)
-    say(f"Broker {broker} hands over what it leads, and ends.")
-    if no_wait:
-        return
-    others = [each.address for each in nodes.values() if each.id != broker]
-    deadline = time.monotonic() + timeout
-    while _is_there(node, others):
-        if time.monotonic() >= deadline:
-            raise CommandFailed(f"Broker {broker} is still there after {timeout:g} s.", status=Exit.TIMED_OUT)
-        time.sleep(_LOOK_EVERY_S)
-    say(f"Broker {broker} is gone.")
+    return rows
 
 
-def alone_in_sync(broker: int, topics: Sequence[TopicFacts]) -> list[str]:
-    """Partitions of which no other replica is in sync: without the broker nobody could lead them."""
+def _replicas_of(broker: int, topics: Sequence[TopicFacts]) -> list[ReplicaRow]:
+    """The replicas of a broker."""
     return [
-        f"{topic.name}-{partition.partition_index}"
+        ReplicaRow(
+            topic.name,
+            partition.partition_index,
+            "leader" if partition.leader_id == broker else "follower",
+            partition.leader,
+            broker in partition.isr_nodes,
+            broker in partition.offline_replicas,
+        )
         for topic in topics
         for partition in topic.partitions
-        if partition.isr_nodes == [broker]
+        if broker in partition.replica_nodes
     ]
 
 
-def _tell(wire: ClusterWire, broker: int) -> None:
-    request = admin_pb2.ShutDownBrokerRequest(broker_id=broker, broker_epoch=NO_BROKER_EPOCH)
-    try:
-        answer = ask_controller(wire.ruling().address, lambda channel: AdminClient(channel).shut_down_broker, request)
-    except RpcFailed as error:
-        raise CommandFailed(str(error), hint="`regency controller status` shows who rules.") from error
-    if answer.outcome.error_code != ErrorCode.NONE:
-        raise refusal(f"broker {broker}", answer.outcome.error_code, answer.outcome.message)
-
-
-def _is_there(node: Node, others: Sequence[str]) -> bool:
-    """Whether the others still know it; the last one of all is gone when it does not answer."""
-    try:
-        with cluster_wire(",".join(others) or node.address) as wire:
-            return node.id in wire.brokers()
-    except CommandFailed:
-        return bool(others)
+def _show(details: BrokerDetails) -> None:
+    row = details.broker
+    words = ", rules" if row.rules else "" if row.live else ", not registered"
+    settings = details.settings or {}
+    click.echo(f"broker      {row.broker}{words}")
+    click.echo(f"address     {row.address or '-'}")
+    click.echo(f"controller  {details.controller or '-'}")
+    click.echo(f"rack        {row.rack or '-'}")
+    click.echo(f"settings    {', '.join(f'{key}={value}' for key, value in settings.items()) or '-'}")
+    leaderless = f", without a leader {details.leaderless}" if details.leaderless else ""
+    click.echo(f"replicas    {row.replicas}, leads {row.leads}, out of sync {row.out_of_sync}{leaderless}")
+    if details.replicas:
+        click.echo()
+        yes = {True: "yes", False: "no"}
+        table = [("TOPIC", "PARTITION", "ROLE", "LEADER", "IN-SYNC", "OFFLINE")]
+        for each in details.replicas:
+            leader = "-" if each.leader is None else str(each.leader)
+            table.append((each.topic, str(each.partition), each.role, leader, yes[each.in_sync], yes[each.offline]))
+        print_table(table)

@@ -8,8 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 import click
 import msgspec
 
-from regency.cli.asking.metadata import TopicFacts, all_topics
-from regency.cli.asking.wire import ControllerFacts, cluster_wire
+from regency.cli.asking.wire import ControllerFacts, TopicFacts, cluster_wire, newest_ruler
 from regency.cli.context import Seconds, cluster_options, current, print_json, say
 from regency.cli.exits import CommandFailed, Exit
 from regency.clients.nodes import Node
@@ -90,8 +89,7 @@ def look() -> Health:
     servers = current().bootstrap_servers()
     try:
         with cluster_wire(servers) as wire:
-            nodes, controllers = wire.brokers(), wire.controller_facts()
-        topics = all_topics(servers)
+            nodes, controllers, topics = wire.brokers(), wire.controller_facts(), wire.topics()
     except CommandFailed as error:
         return Health(False, [error.message.rstrip(".")])
     return judge(nodes, controllers, topics, _expected())
@@ -115,7 +113,7 @@ def judge(
     behind = [(name, each) for name, each in partitions if each.out_of_sync]
     problems += [f"{name}-{each.partition_index} has no leader" for name, each in leaderless]
     problems += [f"{name}-{each.partition_index} lacks {each.out_of_sync} in its ISR" for name, each in behind]
-    newest = max(rule, key=lambda facts: facts.epoch or 0) if rule else None
+    newest = newest_ruler(rule)
     never_led = max(0, ((newest.offline_partitions if newest else None) or 0) - len(leaderless))
     if never_led:  # brokers hear of no partition that never had a leader, so metadata does not show it
         problems.append(f"the controller knows of {never_led} more without a leader (`regency doctor` names them)")

@@ -8,16 +8,12 @@ from pathlib import Path
 import click
 import msgspec
 
-from regency.cli.asking.refusals import refusal
-from regency.cli.asking.wire import ClusterWire, ControllerFacts, cluster_wire
+from regency.cli.asking.wire import ClusterWire, ControllerFacts, cluster_wire, newest_ruler, tell_controller
 from regency.cli.context import Seconds, cluster_options, current, print_json, say, show
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.lab.daemons import become
-from regency.clients.controllers import ask_controller
-from regency.model.kafka_errors import ErrorCode
 from regency.protos import admin_pb2
-from regency.runtime.grpc.channels import RpcFailed
-from regency.runtime.grpc.clients import AdminClient
+from regency.runtime.daemon_options import CONFIG, OVERRIDE, SettingsOptions
 
 _LOOK_EVERY_S = 0.1
 
@@ -32,12 +28,8 @@ class Succession(msgspec.Struct, frozen=True):
 
 
 @click.group(invoke_without_command=True)
-@click.option(
-    "--config",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Run a controller alone with this server.properties.",
-)
-@click.option("--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Replaces a key of the file.")
+@CONFIG
+@OVERRIDE
 @cluster_options
 @click.pass_context
 def controller(context: click.Context, config: Path | None, overrides: tuple[str, ...]) -> None:
@@ -55,7 +47,7 @@ def controller(context: click.Context, config: Path | None, overrides: tuple[str
         return
     if config is None:
         raise click.UsageError("Say `status` or `resign`, or --config FILE to run a controller alone.")
-    become("regency.controller", config, overrides)
+    become("regency.controller", SettingsOptions(config, overrides))
 
 
 @controller.command()
@@ -101,7 +93,8 @@ def resign(timeout: float, no_wait: bool) -> None:
     """
     with cluster_wire(current().bootstrap_servers()) as wire:
         before = wire.ruling()
-        epoch = _resign(before)
+        answer = tell_controller(before, "the controller", lambda admin: admin.resign, admin_pb2.ResignRequest())
+        epoch: int = answer.controller_epoch
         say(f"The controller of broker {before.broker} resigned; its epoch was {epoch}.")
         after = None if no_wait else _await_successor(wire, epoch, timeout)
     if after is not None:
@@ -112,22 +105,12 @@ def resign(timeout: float, no_wait: bool) -> None:
         )
 
 
-def _resign(ruling: ControllerFacts) -> int:
-    try:
-        answer = ask_controller(ruling.address, lambda channel: AdminClient(channel).resign, admin_pb2.ResignRequest())
-    except RpcFailed as error:
-        raise CommandFailed(str(error), hint="`regency controller status` shows who rules.") from error
-    if answer.outcome.error_code != ErrorCode.NONE:
-        raise refusal("the controller", answer.outcome.error_code, answer.outcome.message)
-    return answer.controller_epoch
-
-
 def _await_successor(wire: ClusterWire, epoch: int, timeout_s: float) -> ControllerFacts:
     deadline = time.monotonic() + timeout_s
     while True:
-        rule = [each for each in wire.controller_facts() if each.rules and (each.epoch or 0) > epoch]
-        if rule:
-            return max(rule, key=lambda each: each.epoch or 0)
+        rules = newest_ruler(wire.controller_facts())
+        if rules is not None and (rules.epoch or 0) > epoch:
+            return rules
         if time.monotonic() >= deadline:
             raise CommandFailed(f"Nobody rules after {timeout_s:g} s.", status=Exit.TIMED_OUT)
         time.sleep(_LOOK_EVERY_S)

@@ -11,8 +11,6 @@ import click
 import msgspec
 
 from regency.cli.asking.deletions import why_going
-from regency.cli.asking.kafka_clients import admin_client
-from regency.cli.asking.metadata import decode_topics
 from regency.cli.asking.wire import ClusterWire, cluster_wire
 from regency.cli.context import TOPIC_NAME, cluster_options, current, print_json, print_table, say
 from regency.cli.exits import CommandFailed
@@ -98,7 +96,7 @@ def explain(topic: str, partition: int, since: int) -> None:
     request = pb.ReadHistoryRequest(subjects=[name, f"topic {topic}"], since_ms=since)
     with cluster_wire(servers) as wire:
         found = read_histories(wire, request)
-        replicas = _replicas(servers, topic, partition)
+        replicas = _replicas(wire, topic, partition)
         live = wire.brokers()
     if replicas is None and not found.decisions:
         raise CommandFailed(
@@ -163,11 +161,9 @@ def _pages(address: str, request: pb.ReadHistoryRequest) -> Iterator[Decision]:
             yield decision
 
 
-def _replicas(servers: str, topic: str, partition: int) -> list[BrokerId] | None:
+def _replicas(wire: ClusterWire, topic: str, partition: int) -> list[BrokerId] | None:
     """Who has replicas of the partition; None where there is no such partition now."""
-    with admin_client(servers) as client:
-        topics = decode_topics(client.describe_topics([topic]))
-    for found in topics:
+    for found in wire.topics([topic]):
         for facts in found.partitions:
             if facts.partition_index == partition:
                 return [BrokerId(replica) for replica in facts.replica_nodes]

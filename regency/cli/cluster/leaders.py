@@ -8,9 +8,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from regency.cli.asking.kafka_clients import check_partition
-from regency.cli.asking.metadata import all_topics
-from regency.cli.asking.refusals import refusal
+from regency.cli.asking.refusals import check_partition, refusal
 from regency.cli.asking.wire import ClusterWire, cluster_wire
 from regency.cli.context import INT32_MAX, TOPIC_NAME, Seconds, cluster_options, current, say, show
 from regency.cli.exits import CommandFailed, Exit
@@ -21,7 +19,6 @@ from regency.model.ids import BrokerId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 
 VERSION = 2
-METADATA_VERSION = 9
 _TYPES = {"preferred": 0, "unclean": 1}
 _PARTITION_NUMBER = click.IntRange(0, INT32_MAX)
 
@@ -100,20 +97,20 @@ def elect(
             hint="Say --yes if it is meant; a replica that was in sync and returns leads without it.",
             status=Exit.REFUSED,
         )
-    servers = current().bootstrap_servers()
-    wanted = None
-    if file is not None:
-        wanted = _read(file)
-    elif topic is not None:
-        wanted = _of_topic(servers, topic, partitions)
-    message = _request(election, wanted, timeout)
-    with cluster_wire(servers) as wire:
+    wanted = None if file is None else _read(file)
+    with cluster_wire(current().bootstrap_servers()) as wire:
+        if topic is not None:
+            wanted = _of_topic(wire, topic, partitions)
         ruling = BrokerId(wire.ruling().broker)
-        answer = wire.ask(message, VERSION, broker=ruling)
+        answer = wire.ask(_request(election, wanted, timeout), VERSION, broker=ruling)
         if answer.error_code != ErrorCode.NONE:
-            raise refusal("the election", answer.error_code, None)
+            raise refusal("the election", answer.error_code)
         # Who answers has waited until it knows of the new leaders; another broker may not know of them yet.
-        led = _leaders_of(wire, ruling, [each.topic for each in answer.replica_election_results])
+        led = {
+            TopicPartition(told.name, partition.partition_index): partition.leader
+            for told in wire.topics([each.topic for each in answer.replica_election_results], broker=ruling)
+            for partition in told.partitions
+        }
     return _tell(answer, led)
 
 
@@ -127,11 +124,11 @@ def _read(file: Path) -> list[TopicPartition]:
     return list(dict.fromkeys(named))
 
 
-def _of_topic(servers: str, topic: str, partitions: Sequence[int]) -> list[TopicPartition]:
-    found = [each for each in all_topics(servers) if each.name == topic]
-    if not found:
-        raise refusal(f"topic {topic}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
-    there = [each.partition_index for each in found[0].partitions]
+def _of_topic(wire: ClusterWire, topic: str, partitions: Sequence[int]) -> list[TopicPartition]:
+    [found] = wire.topics([topic])
+    if not found.partitions:
+        raise refusal(f"topic {topic}", found.error_code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    there = [each.partition_index for each in found.partitions]
     for partition in partitions:
         check_partition(topic, there, partition)
     return [TopicPartition(topic, number) for number in dict.fromkeys(partitions or there)]
@@ -152,22 +149,7 @@ def _request(election: str, wanted: Sequence[TopicPartition] | None, timeout: fl
     )
 
 
-def _leaders_of(wire: ClusterWire, broker: BrokerId, topics: Sequence[str]) -> dict[TopicPartition, int]:
-    """Who leads the partitions of these topics, as a broker knows it; -1 for none."""
-    from regency.kafka.codec import MetadataRequest
-
-    if not topics:
-        return {}
-    wanted = [MetadataRequest.MetadataRequestTopic(version=METADATA_VERSION, name=name) for name in topics]
-    request = MetadataRequest(version=METADATA_VERSION, topics=wanted, allow_auto_topic_creation=False)
-    return {
-        TopicPartition(topic.name, partition.partition_index): partition.leader_id
-        for topic in wire.ask(request, METADATA_VERSION, broker=broker).topics
-        for partition in topic.partitions
-    }
-
-
-def _tell(answer: Message, led: Mapping[TopicPartition, int]) -> int:
+def _tell(answer: Message, led: Mapping[TopicPartition, int | None]) -> int:
     rows = [
         _row(TopicPartition(topic.topic, result.partition_id), result, led)
         for topic in answer.replica_election_results
@@ -184,12 +166,11 @@ def _tell(answer: Message, led: Mapping[TopicPartition, int]) -> int:
     return Exit.FAILED if failed else Exit.DONE
 
 
-def _row(partition: TopicPartition, result: Message, led: Mapping[TopicPartition, int]) -> ElectionRow:
+def _row(partition: TopicPartition, result: Message, led: Mapping[TopicPartition, int | None]) -> ElectionRow:
     outcome = {
         ErrorCode.NONE: "elected",
         ErrorCode.ELECTION_NOT_NEEDED: "not needed",
         ErrorCode.REQUEST_TIMED_OUT: "timed out",
     }.get(result.error_code, "failed")
-    leader = led.get(partition, -1)
     why = result.error_message if result.error_code != ErrorCode.NONE else None
-    return ElectionRow(partition.topic, partition.partition, outcome, leader if leader >= 0 else None, why)
+    return ElectionRow(partition.topic, partition.partition, outcome, led.get(partition), why)

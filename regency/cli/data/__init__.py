@@ -4,7 +4,7 @@ Comes in:   lines, rates, histories of clients.
 Goes out:   records, counts, verdicts.
 Hands out:  the commands `produce`, `consume`, `load`, `judge`.
 Imports:    `asking`, `topics.making` (load makes its topic), `regency.judge`.
-Files:      a module per command; `judging` is what `judge` and `pipeline judge` share.
+Files:      a module per command; `librdkafka` is what those that carry records share.
 Rule:       records that were not delivered are counted and told, whatever ended the command.
-Tests:      tests/unit/cli; the judge itself in tests/unit/history.
+Tests:      tests/unit/cli; the judge itself in tests/unit/judge.
 """

@@ -11,8 +11,10 @@ import msgspec
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaException, TopicPartition
 
 from regency.cli.asking.deletions import refuse_if_going
-from regency.cli.asking.kafka_clients import CONNECT_TIMEOUT_S, check_partition, check_reachable, client_config
+from regency.cli.asking.refusals import check_partition
+from regency.cli.asking.wire import ANSWER_TIMEOUT_S
 from regency.cli.context import INT32_MAX, INT64_MAX, TOPIC_NAME, Seconds, cluster_options, current, say
+from regency.cli.data.librdkafka import check_reachable, client_config
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.spelling import encoding_of, spelled
 from regency.clients.topic_ends import EndsUnknown, ends_of
@@ -95,7 +97,7 @@ def consume(
 
 
 def _choose(consumer: confluent_kafka.Consumer, topic: str, wanted: Sequence[int]) -> list[int]:
-    found = consumer.list_topics(topic, timeout=CONNECT_TIMEOUT_S).topics[topic]
+    found = consumer.list_topics(topic, timeout=ANSWER_TIMEOUT_S).topics[topic]
     if found.error is not None and not found.partitions:
         refuse_if_going(current().bootstrap_servers(), topic)
         raise CommandFailed(
@@ -138,7 +140,7 @@ def _unreadable(
     if error.code() != confluent_kafka.KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001
         return CommandFailed(f"{where}: {error.str()}.")
     try:
-        low, high = ends_of(consumer, place, CONNECT_TIMEOUT_S)
+        low, high = ends_of(consumer, place, ANSWER_TIMEOUT_S)
     except (EndsUnknown, KafkaException) as unknown:
         why = (
             unknown.message

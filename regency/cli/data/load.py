@@ -13,13 +13,9 @@ import confluent_kafka
 import msgspec
 from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
 
-from regency.cli.asking.kafka_clients import (
-    CONNECT_TIMEOUT_S,
-    check_reachable,
-    client_config,
-    unreachable,
-)
+from regency.cli.asking.wire import ANSWER_TIMEOUT_S, unreachable
 from regency.cli.context import TOPIC_NAME, Seconds, cluster_options, current, print_json, say
+from regency.cli.data.librdkafka import check_reachable, client_config
 from regency.cli.data.load_history import VALUE_BYTES, LoadHistory, content_of, value_of
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.topics.making import WantedTopic, ensure_topic
@@ -234,17 +230,17 @@ def _reader(servers: str, topic: str, begin: int) -> confluent_kafka.Consumer:
 
 def _partitions(consumer: confluent_kafka.Consumer, servers: str, topic: str) -> list[int]:
     """Numbers of all partitions. A broker may not have heard yet of a topic that was just made: it is asked again."""
-    deadline = time.monotonic() + CONNECT_TIMEOUT_S
+    deadline = time.monotonic() + ANSWER_TIMEOUT_S
     while True:
         try:
-            told = consumer.list_topics(topic, timeout=CONNECT_TIMEOUT_S).topics[topic]
+            told = consumer.list_topics(topic, timeout=ANSWER_TIMEOUT_S).topics[topic]
         except KafkaException as error:
             raise unreachable(servers) from error
         if told.partitions:
             return sorted(told.partitions)
         if time.monotonic() >= deadline:
             raise CommandFailed(
-                f"The brokers tell no partitions of topic {topic} for {CONNECT_TIMEOUT_S:.0f} s: {told.error}.",
+                f"The brokers tell no partitions of topic {topic} for {ANSWER_TIMEOUT_S:.0f} s: {told.error}.",
                 hint="`regency topics describe` shows what the controller has.",
                 status=Exit.TIMED_OUT,
             )

@@ -12,7 +12,8 @@ import confluent_kafka
 import msgspec
 
 from regency.cli.asking.deletions import why_going
-from regency.cli.asking.kafka_clients import CONNECT_TIMEOUT_S, check_partition, check_reachable, client_config
+from regency.cli.asking.refusals import check_partition
+from regency.cli.asking.wire import ANSWER_TIMEOUT_S
 from regency.cli.context import (
     INT32_MAX,
     TOPIC_NAME,
@@ -23,6 +24,7 @@ from regency.cli.context import (
     say,
     stderr_is_terminal,
 )
+from regency.cli.data.librdkafka import check_reachable, client_config
 from regency.cli.exits import CommandFailed, Exit
 from regency.model.topic_names import validate_topic_name
 
@@ -91,7 +93,7 @@ def produce(
     )
     check_reachable(producer, servers)
     if partition is not None:
-        found = producer.list_topics(topic, timeout=CONNECT_TIMEOUT_S).topics[topic]
+        found = producer.list_topics(topic, timeout=ANSWER_TIMEOUT_S).topics[topic]
         if found.partitions:  # else it is perhaps created by this produce
             check_partition(topic, found.partitions, partition)
     deliveries = _Deliveries(topic)
@@ -113,7 +115,7 @@ def produce(
 def _explain(producer: confluent_kafka.Producer, topic: str) -> None:
     """Say that the topic is not there, if that is why: librdkafka only says that the records' time was over."""
     try:
-        found = producer.list_topics(topic, timeout=CONNECT_TIMEOUT_S).topics[topic]
+        found = producer.list_topics(topic, timeout=ANSWER_TIMEOUT_S).topics[topic]
     except confluent_kafka.KafkaException:
         return  # no broker answers any more; what failed was said
     if found.error is not None and not found.partitions:

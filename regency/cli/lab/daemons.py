@@ -7,6 +7,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -15,7 +16,7 @@ from regency.cluster.agent import import_path
 from regency.cluster.errors import ClusterStartFailed
 from regency.cluster.processes import ProcessState
 from regency.cluster.zookeeper import EmbeddedZooKeeper
-from regency.runtime.daemon_options import SettingsOptions
+from regency.runtime.daemon_options import SettingsOptions, settings_options
 
 _LOOK_EVERY_S = 0.5
 
@@ -47,25 +48,8 @@ def zookeeper(directory: Path | None, port: int | None) -> None:
             raise ClusterStartFailed("ZooKeeper ended.", hint=f"See {server.log}.")
 
 
-_CONFIG = click.option(
-    "--config",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A server.properties with Kafka's keys.",
-)
-_OVERRIDE = click.option(
-    "--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Replaces a key of the file."
-)
-_ENVIRONMENT = click.option(
-    "--environment",
-    is_flag=True,
-    help="Variables replace keys of the file, as in images of Kafka: KAFKA_BROKER_ID is broker.id.",
-)
-
-
 @click.command()
-@_CONFIG
-@_OVERRIDE
-@_ENVIRONMENT
+@settings_options
 @click.option(
     "--probe-file",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -73,7 +57,7 @@ _ENVIRONMENT = click.option(
     show_envvar=True,
     help="While it runs, this file says in JSON where it answers /readyz, for health checks of containers.",
 )
-def agent(config: Path | None, overrides: tuple[str, ...], environment: bool, probe_file: Path | None) -> None:
+def agent(probe_file: Path | None, **options: Any) -> None:
     """Run a broker agent with its controller until SIGTERM or Ctrl-C. Its log goes to stderr.
 
     \b
@@ -82,24 +66,14 @@ def agent(config: Path | None, overrides: tuple[str, ...], environment: bool, pr
       regency agent --config .run/agent-2/server.properties     a dead broker of `regency up` comes back
       KAFKA_BROKER_ID=4 regency agent --config server.properties --environment
     """
-    if config is None and not environment:
+    source = SettingsOptions(**options)
+    if source.config is None and not source.environment:
         raise click.UsageError("Say where the settings are: --config FILE, --environment, or both.")
-    become("regency.broker_agent", config, overrides, environment=environment, probe_file=probe_file)
+    become("regency.broker_agent", source, probe_file)
 
 
-def become(
-    module: str,
-    config: Path | None,
-    overrides: tuple[str, ...],
-    *,
-    environment: bool = False,
-    probe_file: Path | None = None,
-) -> None:
+def become(module: str, source: SettingsOptions, probe_file: Path | None = None) -> None:
     """Run a daemon in place of this process."""
-    for pair in overrides:
-        if "=" not in pair:
-            raise click.BadParameter(f"{pair!r} is not KEY=VALUE.", param_hint="--override")
-    words = SettingsOptions(config, overrides, environment).words()
-    words += ["--probe-file", str(probe_file)] if probe_file is not None else []
-    command = [sys.executable, "-P", "-m", module, *words]
+    probe = ["--probe-file", str(probe_file)] if probe_file is not None else []
+    command = [sys.executable, "-P", "-m", module, *source.words(), *probe]
     os.execve(command[0], command, {**os.environ, **import_path()})  # noqa: S606  (no shell is wanted)

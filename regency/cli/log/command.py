@@ -1,18 +1,20 @@
-"""`regency log`: the log directories of brokers, replicas moved between them, and what files of logs hold."""
+"""`regency log dirs | move`: the log directories of brokers, and replicas moved between them."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Collection, Sequence
 
 import click
+import msgspec
 
 from regency.cli.asking.refusals import refusal
 from regency.cli.asking.wire import ClusterWire, cluster_wire, find
 from regency.cli.context import INT32_MAX, TOPIC_NAME, Seconds, cluster_options, current, print_json, print_table, say
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.log.dump.command import dump
-from regency.cli.log.log_dirs import LogDirRow, LogRow, all_dirs, broker_dirs
-from regency.cli.partitions.plan_report import human_bytes
+from regency.cli.partitions.plans import human_bytes
+from regency.kafka.apis import Message
 from regency.model.ids import BrokerId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from regency.model.words import counted
@@ -138,7 +140,7 @@ def _ask(wire: ClusterWire, broker: BrokerId, name: TopicPartition, directory: s
         case ErrorCode.INVALID_TOPIC_EXCEPTION:
             raise CommandFailed(f"{name} cannot be moved: its name is too long for the directory of a copy.")
         case _:
-            raise refusal(str(name), code, None)
+            raise refusal(str(name), code)
 
 
 def _wait(
@@ -200,3 +202,78 @@ def _show(rows: list[LogDirRow], *, every_log: bool) -> None:
 
 
 log.add_command(dump)
+
+
+VERSION = 4
+
+
+class LogRow(msgspec.Struct, frozen=True):
+    """A log in a log directory. `lag`: of a future log, offsets behind the one it will replace; -1 not known."""
+
+    topic: str
+    partition: int
+    size_bytes: int
+    lag: int
+    future: bool
+
+
+class LogDirRow(msgspec.Struct, frozen=True):
+    """A log directory in what `regency log dirs -o json` prints. Bytes of its volume are None where not known."""
+
+    broker: int
+    directory: str
+    offline: bool
+    usable_bytes: int | None
+    total_bytes: int | None
+    logs: list[LogRow]
+
+
+def all_dirs(
+    wire: ClusterWire, brokers: Sequence[BrokerId], topics: Collection[str] | None
+) -> tuple[list[LogDirRow], list[str]]:
+    """Directories of these brokers, or of all that live, and what is to be said of brokers that did not answer.
+
+    `topics`: only logs of these; None: all. Raises CommandFailed for a broker that is named and is not live.
+    """
+    live = wire.brokers()
+    rows: list[LogDirRow] = []
+    silent: list[str] = []
+    for broker in [find(live, each).id for each in brokers] or list(live):
+        try:
+            rows.extend(broker_dirs(wire, broker, topics))
+        except CommandFailed as error:
+            silent.append(f"Broker {broker}: {error}")
+    return rows, silent
+
+
+def broker_dirs(wire: ClusterWire, broker: BrokerId, topics: Collection[str] | None) -> list[LogDirRow]:
+    """Directories of one broker. Raises CommandFailed."""
+    from regency.kafka.codec import DescribeLogDirsRequest
+
+    answer = wire.ask(DescribeLogDirsRequest(version=VERSION, topics=None), VERSION, broker=broker)
+    if answer.error_code != ErrorCode.NONE:
+        raise refusal(f"broker {broker}", answer.error_code)
+    return [
+        LogDirRow(
+            broker,
+            each.log_dir,
+            each.error_code != ErrorCode.NONE,
+            _known(each.usable_bytes),
+            _known(each.total_bytes),
+            sorted(_logs(each, topics), key=lambda log: (log.topic, log.partition, log.future)),
+        )
+        for each in sorted(answer.results, key=lambda each: str(each.log_dir))
+    ]
+
+
+def _logs(directory: Message, topics: Collection[str] | None) -> list[LogRow]:
+    return [
+        LogRow(topic.name, each.partition_index, each.partition_size, each.offset_lag, each.is_future_key)
+        for topic in directory.topics
+        if topics is None or topic.name in topics
+        for each in topic.partitions
+    ]
+
+
+def _known(size: int) -> int | None:
+    return None if size < 0 else size

@@ -24,8 +24,7 @@ from regency.cli.partitions.plan_execution import (
     wait,
     write_rollback,
 )
-from regency.cli.partitions.plan_making import Wish, ids, make_plan
-from regency.cli.partitions.plan_report import report, show_report, sizes_of
+from regency.cli.partitions.plans import Wish, ids, make_plan, report, show_report, sizes_of
 from regency.cli.partitions.reassignments import Replicas, alter, look
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
@@ -127,7 +126,7 @@ def plan(
     situation = look(servers)
     wish = Wish(tuple(dict.fromkeys(names)), tuple(brokers), tuple(drain), factor)
     made = make_plan(situation, wish, command=shlex.join(["regency", "partitions", "plan", *wish.words(out)]))
-    told = report(made.moves, situation, sizes_of(servers, made.moves), None if out is None else str(out))
+    told = report(made.moves, situation, sizes_of(situation.nodes, made.moves), None if out is None else str(out))
     if current().json:
         print_json(told)
     else:
@@ -267,7 +266,7 @@ def do_now(wish: Wish, *, waits: bool, timeout: float, rollback: Path | None = N
     servers = current().bootstrap_servers()
     situation = look(servers)
     made = make_plan(situation, wish, command="")
-    told = report(made.moves, situation, sizes_of(servers, made.moves), None)
+    told = report(made.moves, situation, sizes_of(situation.nodes, made.moves), None)
     if current().json:
         print_json(told)
     else:

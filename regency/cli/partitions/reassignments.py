@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from regency.cli.asking.metadata import PartitionFacts, all_topics
 from regency.cli.asking.refusals import refusal
-from regency.cli.asking.wire import REQUEST_TIMEOUT_MS, ClusterWire, cluster_wire
-from regency.cli.exits import CommandFailed, Exit
+from regency.cli.asking.wire import REQUEST_TIMEOUT_MS, ClusterWire, PartitionFacts, cluster_wire
 from regency.clients.nodes import Node
 from regency.kafka.apis import Message
 from regency.model.facts import ReplicaAssignment
@@ -20,8 +17,6 @@ from regency.model.kafka_errors import ErrorCode
 BATCH: Final = 2_000
 """Partitions in one request."""
 _VERSION: Final = 0
-_RULER_WITHIN_S: Final = 20.0
-_LOOK_EVERY_S: Final = 0.3
 
 Replicas = tuple[BrokerId, ...]
 
@@ -58,10 +53,10 @@ class Refused:
 def look(servers: str) -> Situation:
     """The cluster now. Raises CommandFailed."""
     with cluster_wire(servers) as wire:
-        nodes, moving = wire.brokers(), ongoing(wire)
+        nodes, moving, topics = wire.brokers(), ongoing(wire), wire.topics()
     facts = {
         TopicPartition(topic.name, partition.partition_index): partition
-        for topic in all_topics(servers)
+        for topic in topics
         for partition in topic.partitions
     }
     assignment = {partition: tuple(map(BrokerId, each.replica_nodes)) for partition, each in facts.items()}
@@ -126,17 +121,8 @@ def _request(wanted: Sequence[tuple[TopicPartition, Replicas | None]]) -> Messag
 
 
 def _ask_ruler(wire: ClusterWire, request: Message) -> Message:
-    """The answer of the broker whose controller rules; asked again while another takes over. It does no harm twice."""
-    deadline = time.monotonic() + _RULER_WITHIN_S
-    while True:
-        try:
-            answer = wire.ask(request, _VERSION, broker=BrokerId(wire.ruling().broker))
-        except CommandFailed as error:
-            if error.status not in (Exit.IN_PROGRESS, Exit.FAILED) or time.monotonic() >= deadline:
-                raise
-        else:
-            if answer.error_code == ErrorCode.NONE:
-                return answer
-            if answer.error_code != ErrorCode.NOT_CONTROLLER or time.monotonic() >= deadline:
-                raise refusal("the reassignments", answer.error_code, answer.error_message)
-        time.sleep(_LOOK_EVERY_S)
+    """The answer; the request does no harm twice."""
+    answer = wire.ask_ruler(request, _VERSION, repeatable=True)
+    if answer.error_code != ErrorCode.NONE:
+        raise refusal("the reassignments", answer.error_code, answer.error_message)
+    return answer

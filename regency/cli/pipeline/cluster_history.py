@@ -10,8 +10,7 @@ import click
 from regency.cli.asking.wire import cluster_wire
 from regency.cli.context import current, print_json, say
 from regency.cli.exits import CommandFailed, Exit
-from regency.cli.pipeline.directories import Directory
-from regency.cli.pipeline.spark import SparkChoice, job_session, quickly, spark_options
+from regency.cli.pipeline.spark import Directory, SparkChoice, job_session, quickly, spark_options
 from regency.judge.files import SUFFIXES
 from regency.pipeline.jobs.cluster_history.page import many
 from regency.pipeline.jobs.cluster_history.summary import Summary

@@ -1,19 +1,24 @@
-"""The command `regency pipeline flights`."""
+"""`regency pipeline flights`: follows the demo's topic, and writes the flights to it where that is asked for."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 
 import click
+from confluent_kafka import Consumer, TopicPartition
 
-from regency.cli.asking.kafka_clients import first_that_answers
+from regency.cli.asking.wire import ANSWER_TIMEOUT_S, cluster_wire, first_that_answers
 from regency.cli.context import TOPIC_NAME, Seconds, current, print_json, say
-from regency.cli.exits import Exit
-from regency.cli.pipeline.directories import Directory
-from regency.cli.pipeline.spark import SparkChoice, job_session, spark_options
+from regency.cli.data.librdkafka import client_config
+from regency.cli.exits import CommandFailed, Exit
+from regency.cli.pipeline.spark import Directory, SparkChoice, job_session, spark_options
 from regency.cli.topics.making import WantedTopic, ensure_topic
-from regency.demo.flights import FLIGHTS, airlines
+from regency.clients.topic_ends import ends_of
+from regency.demo.flights import FLIGHTS, airlines, flights_by_hour
+from regency.demo.ledger import Ledger
+from regency.demo.workload import careful_producer, produce
 from regency.model.topic_names import InvalidTopicName, validate_topic_name
+from regency.model.words import counted
 from regency.pipeline.files.files import glob_characters
 from regency.pipeline.jobs.flights.job import FlightsCounts, FlightsOptions, FlightsRun
 from regency.pipeline.jobs.flights.watermark import why_no_delay
@@ -96,7 +101,6 @@ def flights(
       regency pipeline flights --to delays --every 10
       regency pipeline flights --once --to delays --bad-records skip -o json
     """
-    from regency.cli.pipeline.flights_input import produce_flights, refuse_records
 
     if count is not None and not produce:
         raise click.UsageError("--flights says how many --produce writes.")
@@ -171,3 +175,57 @@ def _refuse_wrong_words(to: str, topic: str, target: str | None, watermark: str)
     why = why_no_delay(watermark)
     if why is not None:
         raise click.BadParameter(f"{watermark!r}: {why}. Say for example '2 days'.", param_hint="--watermark")
+
+
+PARTITIONS = 6
+REPLICATION_FACTOR = 3
+
+
+def produce_flights(servers: str, topic: str, count: int | None) -> None:
+    """Write the first `count` flights (None: all) to a topic, which is created where it is not there.
+
+    Raises CommandFailed for a topic that has records, and where not all were acknowledged; FlightsMissing.
+    """
+    records = flights_by_hour(count)
+    with cluster_wire(servers) as wire:
+        replicas = min(REPLICATION_FACTOR, len(wire.brokers()))
+    configs = {"min.insync.replicas": str(max(1, replicas - 1))}
+    ensure_topic(servers, topic, WantedTopic(configs=configs, num_partitions=PARTITIONS, replication_factor=replicas))
+    _refuse_held(servers, topic)
+    ledger = Ledger()
+    produce(careful_producer(servers), topic, records, ledger, on_sent=lambda _: None)
+    if ledger.acked_count < len(records):
+        reasons = "; ".join(f"{times} times {reason}" for reason, times in sorted(ledger.failures.items()))
+        raise CommandFailed(
+            f"{ledger.acked_count} of {len(records)} flights were acknowledged{reasons and f': {reasons}'}.",
+            hint=f"`regency topics describe {topic}` shows how it is; begin again with another --topic.",
+        )
+    say(f"Wrote {counted(ledger.acked_count, 'flight')} to {topic}.")
+
+
+def refuse_records(servers: str, topic: str) -> None:
+    """Raises CommandFailed for a topic that has records; one that is not there has none. Makes nothing."""
+    with cluster_wire(servers) as wire:
+        [found] = wire.topics([topic])
+    if found.partitions:
+        _refuse_held(servers, topic)
+
+
+def _refuse_held(servers: str, topic: str) -> None:
+    held = _records_in(servers, topic)
+    if held:
+        raise CommandFailed(
+            f"Topic {topic} has {counted(held, 'record')} already; --produce would write the flights a second time.",
+            hint="Leave it out, or name another --topic.",
+            status=Exit.REFUSED,
+        )
+
+
+def _records_in(servers: str, topic: str) -> int:
+    consumer = Consumer({**client_config(servers), "group.id": "regency-flights"})
+    try:
+        partitions = consumer.list_topics(topic, timeout=ANSWER_TIMEOUT_S).topics[topic].partitions
+        ends = [ends_of(consumer, TopicPartition(topic, number), ANSWER_TIMEOUT_S) for number in partitions]
+    finally:
+        consumer.close()
+    return sum(high - low for low, high in ends)

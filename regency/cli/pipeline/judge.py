@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from regency.cli.context import say
-from regency.cli.data.judging import Rules, judging_options, tell_verdict
+from regency.cli.data.judge import Rules, judging_options, tell_verdict
 from regency.cli.exits import Exit
 from regency.cli.pipeline.spark import SparkChoice, job_session, spark_options
 from regency.judge.files import told_others

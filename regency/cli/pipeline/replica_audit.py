@@ -6,11 +6,10 @@ import time
 
 import click
 
-from regency.cli.asking.kafka_clients import first_that_answers
+from regency.cli.asking.wire import first_that_answers
 from regency.cli.context import TOPIC_NAME, Seconds, current, say
 from regency.cli.exits import Exit
-from regency.cli.pipeline.directories import Directory
-from regency.cli.pipeline.spark import SparkChoice, job_session, spark_options
+from regency.cli.pipeline.spark import Directory, SparkChoice, job_session, spark_options
 from regency.model.words import counted
 
 MOST_ROWS = 100

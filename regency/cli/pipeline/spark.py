@@ -22,6 +22,7 @@ from regency.cli.context import cluster_options, parse_pairs, stderr_is_terminal
 from regency.cli.exits import CommandFailed
 from regency.cli.pipeline.failures import cause_of, what_to_do, why_failed, worst_line
 from regency.cli.pipeline.interrupts import Farewell, handlers_now, interrupts_as_exits, java_ended, orderly_interrupts
+from regency.pipeline.files.place_names import why_no_directory, why_no_new_directory
 from regency.pipeline.session import LOCAL, require_packages, spark_session
 
 if TYPE_CHECKING:
@@ -275,3 +276,19 @@ def _named(said: str, settings: Mapping[str, str]) -> str | None:
     if not named and _HEAP.search(said):
         named = [_MEMORY] if _MEMORY in settings else []
     return max(named, key=len, default=None)
+
+
+class Directory(click.ParamType[str]):
+    """A directory, anywhere that Spark can write; `new`: one that the job is to make."""
+
+    name = "directory"
+
+    def __init__(self, *, new: bool) -> None:
+        self._why = why_no_new_directory if new else why_no_directory
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Raises BadParameter."""
+        why = self._why(value)
+        if why:
+            self.fail(f"{value!r} {why}.", param, ctx)
+        return value

@@ -14,8 +14,7 @@ import msgspec
 
 from regency.cli.asking.wire import cluster_wire
 from regency.cli.exits import CommandFailed, Exit
-from regency.cli.top.reading import Reader
-from regency.cli.top.snapshot import Snapshot
+from regency.cli.top.reading import Reader, Snapshot
 from regency.kafka.peer import PeerConnection, PeerUnavailable
 from regency.model.ids import BrokerId
 from regency.model.kafka_errors import ErrorCode

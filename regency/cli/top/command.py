@@ -19,8 +19,8 @@ from rich.live import Live
 from regency.cli.context import Seconds, cluster_options, current, print_json
 from regency.cli.exits import Exit
 from regency.cli.top.asking import Asker
+from regency.cli.top.reading import Snapshot
 from regency.cli.top.screen import render
-from regency.cli.top.snapshot import Snapshot
 
 KEY_WAIT_S = 0.1
 FIRST_RATE_S = 2.0

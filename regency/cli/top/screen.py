@@ -9,7 +9,7 @@ from typing import NamedTuple
 from rich.console import Group
 from rich.text import Text
 
-from regency.cli.top.snapshot import BrokerLine, ControllerLine, DecisionLine, PartitionCounts, Snapshot, TroubleLine
+from regency.cli.top.reading import BrokerLine, ControllerLine, DecisionLine, PartitionCounts, Snapshot, TroubleLine
 
 HEAD = "bold"
 QUIET = "dim"

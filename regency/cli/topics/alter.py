@@ -8,15 +8,16 @@ import click
 import msgspec
 
 from regency.cli.asking.config_requests import TOPIC, Resource, alter, describe
-from regency.cli.asking.kafka_clients import REQUEST_TIMEOUT_MS, admin_client
 from regency.cli.asking.refusals import refusal
-from regency.cli.asking.wire import cluster_wire
+from regency.cli.asking.wire import REQUEST_TIMEOUT_MS, cluster_wire
 from regency.cli.context import INT32_MAX, TOPIC_NAME, cluster_options, current, parse_pairs, print_json, say
 from regency.cli.partitions.command import do_now, waiting
-from regency.cli.partitions.plan_making import Wish
-from regency.cli.topics.replica_lists import parse_assignment
+from regency.cli.partitions.plans import Wish
+from regency.cli.topics.making import parse_assignment
 from regency.model.kafka_errors import ErrorCode
 from regency.model.settings.dynamic import Operation
+
+_GROW_VERSION = 3
 
 
 class AlteredTopic(msgspec.Struct, frozen=True):
@@ -80,16 +81,24 @@ def alter_topic(
 
 
 def _grow(servers: str, name: str, partitions: int, assignment: str | None, *, dry_run: bool) -> None:
-    wanted: object = partitions
+    from regency.kafka.codec import CreatePartitionsRequest
+
+    topic_class = CreatePartitionsRequest.CreatePartitionsTopic
+    chosen = None
     if assignment is not None:
-        wanted = {"count": partitions, "assignments": list(parse_assignment(assignment).values())}
-    with admin_client(servers) as client:
-        answer = client.create_partitions(
-            {name: wanted}, timeout_ms=REQUEST_TIMEOUT_MS, validate_only=dry_run, raise_errors=False
-        )
-        (result,) = answer.results
-        if result.error_code != ErrorCode.NONE:
-            raise refusal(f"topic {name}", result.error_code, result.error_message)
+        chosen = [
+            topic_class.CreatePartitionsAssignment(broker_ids=brokers)
+            for brokers in parse_assignment(assignment).values()
+        ]
+    request = CreatePartitionsRequest(
+        topics=[topic_class(name=name, count=partitions, assignments=chosen)],
+        timeout_ms=REQUEST_TIMEOUT_MS,
+        validate_only=dry_run,
+    )
+    with cluster_wire(servers) as wire:
+        (result,) = wire.ask_ruler(request, _GROW_VERSION).results
+    if result.error_code != ErrorCode.NONE:
+        raise refusal(f"topic {name}", result.error_code, result.error_message)
 
 
 @click.command("set-rf")

@@ -1,27 +1,44 @@
-"""`regency topics create | list | describe`, through Kafka's admin requests."""
+"""`regency topics create | list | describe`, through Kafka's admin requests.
+
+How far replicas are is asked of each of them, two requests per broker and 2,000 partitions, so that the answers are of
+the same moment, whichever controller rules.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from uuid import UUID
+from collections.abc import Collection, Mapping, Sequence
 
 import click
 import msgspec
 
 from regency.cli.asking.config_requests import note_what_is_vain
 from regency.cli.asking.deletions import refuse_if_going
-from regency.cli.asking.kafka_clients import admin_client
 from regency.cli.asking.refusals import refusal
+from regency.cli.asking.wire import PartitionFacts, TopicFacts, cluster_wire
 from regency.cli.context import INT32_MAX, TOPIC_NAME, cluster_options, current, parse_pairs, print_json, say, show
 from regency.cli.topics.alter import alter_topic, set_rf
 from regency.cli.topics.delete import delete_topics
-from regency.cli.topics.live import Asked, LiveReplica, ask_replicas
-from regency.cli.topics.making import BROKERS_DEFAULT, WantedTopic, create_topic, refusal_of, wait_for_leaders
-from regency.cli.topics.replica_lists import parse_assignment
-from regency.model.ids import TopicId, TopicPartition
+from regency.cli.topics.making import BROKERS_DEFAULT, WantedTopic, create_topic, parse_assignment, wait_for_leaders
+from regency.model.ids import BrokerId, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 
 _LEADERS_TIMEOUT_MS = 15_000
+_OFFSETS_TIMEOUT_MS = 3_000
+
+
+class LiveReplica(msgspec.Struct, frozen=True):
+    """A replica as its broker has it now; None is unknown, and `error` says why.
+
+    `lag` is how many offsets its log ends before the leader's; 0 where it has what was written after the leader
+    answered.
+    """
+
+    broker: int
+    log_start: int | None = None
+    log_end: int | None = None
+    high_watermark: int | None = None
+    lag: int | None = None
+    error: str | None = None
 
 
 class TopicRow(msgspec.Struct, frozen=True):
@@ -49,6 +66,11 @@ class PartitionRow(msgspec.Struct, frozen=True):
     live: list[LiveReplica] = []
 
     @property
+    def name(self) -> TopicPartition:
+        """Which partition it is."""
+        return TopicPartition(self.topic, self.partition)
+
+    @property
     def hw(self) -> int | None:
         """The leader's high watermark."""
         return next((replica.high_watermark for replica in self.live if replica.broker == self.leader), None)
@@ -62,39 +84,6 @@ class PartitionRow(msgspec.Struct, frozen=True):
     def lag(self) -> list[str]:
         """How far each is behind the leader."""
         return ["-" if replica.lag is None else str(replica.lag) for replica in self.live]
-
-
-class _PartitionReply(msgspec.Struct):
-    partition_index: int
-    leader_id: int
-    replica_nodes: list[int]
-    isr_nodes: list[int]
-    leader_epoch: int = -1
-    offline_replicas: list[int] = []
-
-    def row(self, topic: str) -> PartitionRow:
-        led = self.leader_id >= 0
-        return PartitionRow(
-            topic=topic,
-            partition=self.partition_index,
-            leader=self.leader_id if led else None,
-            epoch=self.leader_epoch if led and self.leader_epoch >= 0 else None,
-            replicas=self.replica_nodes,
-            isr=self.isr_nodes,
-            offline=self.offline_replicas,
-        )
-
-
-class _TopicReply(msgspec.Struct):
-    error_code: int
-    name: str | None
-    partitions: list[_PartitionReply] = []
-    topic_id: UUID | None = None
-
-    @property
-    def replication_factor(self) -> int:
-        """Replicas of the partition that has most."""
-        return max((len(partition.replica_nodes) for partition in self.partitions), default=0)
 
 
 class CreatedRow(msgspec.Struct, frozen=True):
@@ -149,15 +138,15 @@ def create(
         configs=parse_pairs(pairs, "--config"),
     )
     servers = current().bootstrap_servers()
-    with admin_client(servers) as client:
-        reply = create_topic(client, servers, name, wanted)
+    with cluster_wire(servers) as wire:
+        reply = create_topic(wire, servers, name, wanted)
         if reply.existed and not if_not_exists:
-            raise refusal_of(reply)
+            raise reply.refusal
         if not no_wait:
-            wait_for_leaders(client, name, _LEADERS_TIMEOUT_MS)
+            wait_for_leaders(servers, name, _LEADERS_TIMEOUT_MS)
         numbers = reply.num_partitions, reply.replication_factor, reply.topic_id
         if reply.existed and current().json:
-            [there] = _convert(client.describe_topics([name]))
+            [there] = wire.topics([name])
             numbers = len(there.partitions), there.replication_factor, there.topic_id
     say(f"Topic {name} is there already." if reply.existed else f"Created topic {name}.")
     if not reply.existed:
@@ -183,12 +172,12 @@ def list_topics() -> None:
     """
     rows = [
         TopicRow(
-            topic=reply.name or "",
-            topic_id=_id_text(reply.topic_id),
-            partitions=len(reply.partitions),
-            replication_factor=reply.replication_factor,
+            topic=each.name,
+            topic_id=_id_text(each.topic_id),
+            partitions=len(each.partitions),
+            replication_factor=each.replication_factor,
         )
-        for reply in _describe(None)
+        for each in _describe(None)
     ]
     show(rows, ["topic", "partitions", "replication_factor", "topic_id"])
 
@@ -213,47 +202,78 @@ def describe(names: tuple[str, ...], under_replicated: bool, leaderless: bool, n
       regency topics describe --under-replicated
       regency topics describe flights -o json | jq '.[] | .live[] | select(.lag > 1000)'
     """
-    replies = _describe(list(names) or None)
-    rows = [
-        partition.row(reply.name or "")
-        for reply in replies
-        for partition in sorted(reply.partitions, key=lambda found: found.partition_index)
-    ]
+    found = _describe(names or None)
+    rows = [_row(topic.name, partition) for topic in found for partition in topic.partitions]
     if under_replicated:
         rows = [row for row in rows if set(row.replicas) - set(row.isr)]
     if leaderless:
         rows = [row for row in rows if row.leader is None]
     columns = ["topic", "partition", "leader", "epoch", "replicas", "isr", "offline"]
     if not no_offsets and rows:
-        rows = _with_offsets(rows, replies)
+        live = ask_replicas(rows, {each.name: each.topic_id for each in found if each.topic_id is not None})
+        rows = [msgspec.structs.replace(row, live=live.get(row.name, [])) for row in rows]
         columns += ["hw", "leo", "lag"]
     show(rows, columns)
 
 
-def _with_offsets(rows: list[PartitionRow], replies: list[_TopicReply]) -> list[PartitionRow]:
-    ids = {reply.name or "": TopicId(reply.topic_id) for reply in replies if reply.topic_id is not None}
-    asked = [
-        Asked(TopicPartition(row.topic, row.partition), -1 if row.leader is None else row.leader, row.replicas)
-        for row in rows
-        if row.topic in ids
-    ]
-    live = ask_replicas(current().bootstrap_servers(), asked, ids)
-    return [msgspec.structs.replace(row, live=live.get(TopicPartition(row.topic, row.partition), [])) for row in rows]
+def ask_replicas(rows: Sequence[PartitionRow], ids: Mapping[str, TopicId]) -> dict[TopicPartition, list[LiveReplica]]:
+    """Every replica of these partitions, in the order of the assignment; of topics whose id is known.
+
+    Live brokers that do not answer are named on stderr.
+    """
+    from regency.clients.replicas.wire import replica_wire
+
+    asked = [row for row in rows if row.topic in ids]
+    wanted: dict[BrokerId, list[TopicPartition]] = {}
+    for row in asked:
+        for broker in row.replicas:
+            wanted.setdefault(BrokerId(broker), []).append(row.name)
+    with cluster_wire(current().bootstrap_servers()) as cluster:
+        nodes = cluster.brokers()
+    with replica_wire(nodes, timeout_ms=_OFFSETS_TIMEOUT_MS) as wire:
+        places = wire.places(wanted, ids)
+        for broker, why in sorted(wire.silent.items()):
+            say(f"Broker {broker} does not tell its offsets: {why}")
+    found = {}
+    for row in asked:
+        told = {broker: places[BrokerId(broker), row.name] for broker in row.replicas}
+        led = None if row.leader is None else told.get(row.leader)
+        found[row.name] = [_live(broker, told[broker], led) for broker in row.replicas]
+    return found
 
 
-def _describe(names: list[str] | None) -> list[_TopicReply]:
-    with admin_client(current().bootstrap_servers()) as client:
-        replies = _convert(client.describe_topics(names))
-    for reply in replies:
-        if reply.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            refuse_if_going(current().bootstrap_servers(), reply.name or "")
-        if reply.error_code not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
-            raise refusal(f"topic {reply.name}", reply.error_code, None)
-    return sorted(replies, key=lambda reply: reply.name or "")
+def _live(broker: int, told: object, led: object) -> LiveReplica:
+    from regency.clients.replicas.wire import Place, Unanswered
+
+    if isinstance(told, Place):
+        lag = max(0, led.log_end - told.log_end) if isinstance(led, Place) else None
+        return LiveReplica(broker, told.log_start, told.log_end, told.high_watermark, lag)
+    error = told.why if isinstance(told, Unanswered) else str(getattr(told, "name", told))
+    return LiveReplica(broker, error=error)
 
 
-def _convert(replies: Iterable[Mapping[str, object]]) -> list[_TopicReply]:
-    return [msgspec.convert(dict(reply), _TopicReply) for reply in replies]
+def _row(topic: str, partition: PartitionFacts) -> PartitionRow:
+    epoch = partition.leader_epoch if partition.leader is not None and partition.leader_epoch >= 0 else None
+    return PartitionRow(
+        topic,
+        partition.partition_index,
+        partition.leader,
+        epoch,
+        partition.replica_nodes,
+        partition.isr_nodes,
+        partition.offline_replicas,
+    )
+
+
+def _describe(names: Collection[str] | None) -> list[TopicFacts]:
+    with cluster_wire(current().bootstrap_servers()) as wire:
+        topics = wire.topics(names)
+    for each in topics:
+        if each.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            refuse_if_going(current().bootstrap_servers(), each.name)
+        if each.error_code not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
+            raise refusal(f"topic {each.name}", each.error_code)
+    return topics
 
 
 def _id_text(topic_id: object) -> str:

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import click
 import msgspec
 
-from regency.cli.asking.kafka_clients import REQUEST_TIMEOUT_MS, admin_client
+from regency.cli.asking.deletions import ongoing
 from regency.cli.asking.refusals import refusal
-from regency.cli.asking.wire import ClusterWire, cluster_wire
+from regency.cli.asking.wire import REQUEST_TIMEOUT_MS, RULER_WITHIN_S, ClusterWire, cluster_wire
 from regency.cli.context import TOPIC_NAME, Seconds, cluster_options, current, print_json, say
 from regency.cli.exits import CommandFailed, Exit
-from regency.clients.controllers import ask_controller
+from regency.model.ids import ZERO_TOPIC_ID
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import admin_pb2
-from regency.runtime.grpc.channels import RpcFailed
-from regency.runtime.grpc.clients import AdminClient
 
+_VERSION = 6
 LOOK_EVERY_S = 0.2
 STANDSTILL_S = 3.0
 """Topics that have waited for so long for something are not waited for any longer."""
@@ -39,17 +38,6 @@ class DeletedRow(msgspec.Struct, frozen=True):
     """Brokers that hold replicas and cannot delete them now."""
     error: str | None = None
     """Why it will not be deleted."""
-
-
-class _Reply(msgspec.Struct):
-    name: str | None
-    error_code: int
-    error_message: str | None = None
-
-
-class _Described(msgspec.Struct):
-    name: str
-    error_code: int
 
 
 @click.command("delete", short_help="Delete topics, and wait until they are gone.")
@@ -72,17 +60,16 @@ def delete_topics(names: tuple[str, ...], yes: bool, timeout: float, no_wait: bo
     """
     wanted = list(dict.fromkeys(names))
     _confirm(wanted, yes)
-    servers = current().bootstrap_servers()
-    errors, late = _ask(servers, wanted)
-    going = [name for name in wanted if name not in errors]
-    with cluster_wire(servers) as wire:
+    with cluster_wire(current().bootstrap_servers()) as wire:
+        errors, late = _ask(wire, wanted)
+        going = [name for name in wanted if name not in errors]
         try:
             left = _list(wire, going) if no_wait else _wait(wire, going, timeout)
         except CommandFailed as error:
             if not late:
                 raise
             raise _unknown(late) from error
-    errors.update(_never_begun(servers, {name: error for name, error in late.items() if name not in left}))
+        errors.update(_never_begun(wire, {name: error for name, error in late.items() if name not in left}))
     rows = [_row(name, errors.get(name), left.get(name)) for name in wanted]
     for row in rows:
         _tell(row)
@@ -103,15 +90,16 @@ def _confirm(names: Sequence[str], yes: bool) -> None:
         raise CommandFailed("Nothing was deleted.", status=Exit.REFUSED)
 
 
-def _ask(servers: str, names: Sequence[str]) -> tuple[dict[str, CommandFailed], dict[str, CommandFailed]]:
+def _ask(wire: ClusterWire, names: Sequence[str]) -> tuple[dict[str, CommandFailed], dict[str, CommandFailed]]:
     """Ask for the deletion. Returns what was refused, and what got no answer in time and may have begun."""
-    with admin_client(servers) as client:
-        answer = client.delete_topics(list(names), timeout_ms=REQUEST_TIMEOUT_MS, raise_errors=False)
-    replies = [msgspec.convert(dict(each), _Reply, strict=False) for each in answer["topics"]]
+    from regency.kafka.codec import DeleteTopicsRequest
+
+    topics = [DeleteTopicsRequest.DeleteTopicState(name=name, topic_id=ZERO_TOPIC_ID) for name in names]
+    answer = wire.ask_ruler(DeleteTopicsRequest(topics=topics, timeout_ms=REQUEST_TIMEOUT_MS), _VERSION)
     failed = {
-        reply.name or "": refusal(f"topic {reply.name}", reply.error_code, reply.error_message)
-        for reply in replies
-        if reply.error_code != ErrorCode.NONE
+        str(each.name): refusal(f"topic {each.name}", each.error_code, each.error_message)
+        for each in answer.responses
+        if each.error_code != ErrorCode.NONE
     }
     late = {name: error for name, error in failed.items() if error.status is Exit.TIMED_OUT}
     return {name: error for name, error in failed.items() if name not in late}, late
@@ -127,12 +115,9 @@ def _unknown(late: Mapping[str, CommandFailed]) -> CommandFailed:
     )
 
 
-def _never_begun(servers: str, late: Mapping[str, CommandFailed]) -> dict[str, CommandFailed]:
+def _never_begun(wire: ClusterWire, late: Mapping[str, CommandFailed]) -> dict[str, CommandFailed]:
     """Those that are still there although nobody deletes them: the request was lost."""
-    if not late:
-        return {}
-    with admin_client(servers) as client:
-        found = [msgspec.convert(dict(each), _Described, strict=False) for each in client.describe_topics(list(late))]
+    found = wire.topics(late) if late else []
     return {each.name: late[each.name] for each in found if each.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
@@ -154,32 +139,18 @@ def _wait(wire: ClusterWire, names: Sequence[str], timeout_s: float) -> Mapping[
 
 def _list(wire: ClusterWire, names: Sequence[str]) -> dict[str, admin_pb2.Deletion]:
     """How far these deletions are, as the ruling controller has it; those that are done are missing."""
-    for attempt in _attempts():
+    deadline = time.monotonic() + RULER_WITHIN_S
+    while True:
         try:
-            ruling = wire.ruling()
-            answer = ask_controller(
-                ruling.address, lambda channel: AdminClient(channel).list_deletions, admin_pb2.ListDeletionsRequest()
-            )
-        except (RpcFailed, CommandFailed) as error:
-            if attempt:
+            return {each.topic: each for each in ongoing(wire) if each.topic in names}
+        except CommandFailed as error:
+            if time.monotonic() >= deadline:
                 raise CommandFailed(
                     f"The topics are being deleted; how far that is, nobody tells: {error}",
                     hint="`regency controller status` shows who rules.",
                     status=Exit.IN_PROGRESS,
                 ) from error
-            continue
-        if answer.outcome.error_code == ErrorCode.NONE:
-            return {each.topic: each for each in answer.deletions if each.topic in names}
-    raise CommandFailed("The topics are being deleted; no controller rules now.", status=Exit.IN_PROGRESS)
-
-
-def _attempts() -> Iterator[bool]:
-    """Tries over some seconds, as long as an election takes; true with the last one."""
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        yield False
         time.sleep(LOOK_EVERY_S)
-    yield True
 
 
 def _row(name: str, error: CommandFailed | None, left: admin_pb2.Deletion | None) -> DeletedRow:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from uuid import UUID
 
+import click
 import msgspec
 
-if TYPE_CHECKING:
-    from kafka.admin import KafkaAdminClient
-
 from regency.cli.asking.deletions import refuse_if_going
-from regency.cli.asking.kafka_clients import REQUEST_TIMEOUT_MS, admin_client
 from regency.cli.asking.refusals import refusal
-from regency.cli.context import say
+from regency.cli.asking.wire import REQUEST_TIMEOUT_MS, ClusterWire, cluster_wire
+from regency.cli.context import INT32_MAX, say
 from regency.cli.exits import CommandFailed, Exit
 from regency.model.kafka_errors import ErrorCode
 
 BROKERS_DEFAULT = -1
+_VERSION = 7
+"""The first whose answer has the topic's id and its numbers."""
+_LOOK_EVERY_S = 0.1
 
 
 class WantedTopic(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,48 +39,87 @@ class CreateReply(msgspec.Struct, frozen=True):
     error_message: str | None = None
     num_partitions: int = BROKERS_DEFAULT
     replication_factor: int = BROKERS_DEFAULT
-    topic_id: object = None
+    topic_id: UUID | None = None
 
     @property
     def existed(self) -> bool:
         """Whether a topic of the name was there already."""
         return self.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
 
+    @property
+    def refusal(self) -> CommandFailed:
+        """The error of a topic that was not created."""
+        return refusal(f"topic {self.name}", self.error_code, self.error_message)
 
-def create_topic(client: KafkaAdminClient, servers: str, topic: str, wanted: WantedTopic) -> CreateReply:
+
+def create_topic(wire: ClusterWire, servers: str, topic: str, wanted: WantedTopic) -> CreateReply:
     """Create the topic, or learn that it is there. Raises CommandFailed, also where it is there but being deleted."""
-    asked = {topic: msgspec.structs.asdict(wanted)}
-    answer = client.create_topics(asked, timeout_ms=REQUEST_TIMEOUT_MS, raise_errors=False)
-    reply = msgspec.convert(answer["topics"][0], CreateReply)
+    from regency.kafka.codec import CreateTopicsRequest
+
+    topic_class = CreateTopicsRequest.CreatableTopic
+    asked = topic_class(
+        name=topic,
+        num_partitions=wanted.num_partitions,
+        replication_factor=wanted.replication_factor,
+        assignments=[
+            topic_class.CreatableReplicaAssignment(partition_index=number, broker_ids=list(brokers))
+            for number, brokers in wanted.assignments.items()
+        ],
+        configs=[topic_class.CreatableTopicConfig(name=key, value=value) for key, value in wanted.configs.items()],
+    )
+    request = CreateTopicsRequest(topics=[asked], timeout_ms=REQUEST_TIMEOUT_MS, validate_only=False)
+    (answer,) = wire.ask_ruler(request, _VERSION).topics
+    reply = msgspec.convert(answer, CreateReply, from_attributes=True)
     if reply.existed:
         refuse_if_going(servers, topic)
     elif reply.error_code != ErrorCode.NONE:
-        raise refusal_of(reply)
+        raise reply.refusal
     return reply
 
 
-def refusal_of(reply: CreateReply) -> CommandFailed:
-    """The error of a topic that was not created."""
-    return refusal(f"topic {reply.name}", reply.error_code, reply.error_message)
-
-
-def wait_for_leaders(client: KafkaAdminClient, topic: str, timeout_ms: int) -> None:
+def wait_for_leaders(servers: str, topic: str, timeout_ms: int) -> None:
     """Return when each partition has a leader. Raises CommandFailed with IN_PROGRESS when that takes too long."""
-    from kafka.errors import KafkaTimeoutError
-
-    try:
-        client.wait_for_topics([topic], timeout_ms=timeout_ms)
-    except KafkaTimeoutError as error:
-        raise CommandFailed(
-            f"Topic {topic} is there, but not every partition got a leader: {error}.",
-            hint="`regency topics describe` and `regency status` show more; go on when brokers are back.",
-            status=Exit.IN_PROGRESS,
-        ) from error
+    deadline = time.monotonic() + timeout_ms / 1000
+    while (missing := _without_leader(servers, topic)) is not None:
+        if time.monotonic() >= deadline:
+            raise CommandFailed(
+                f"Topic {topic} is there, but not every partition got a leader within {timeout_ms / 1000:g} s: "
+                f"{missing}.",
+                hint="`regency topics describe` and `regency status` show more; go on when brokers are back.",
+                status=Exit.IN_PROGRESS,
+            )
+        time.sleep(_LOOK_EVERY_S)
 
 
 def ensure_topic(servers: str, topic: str, wanted: WantedTopic) -> None:
     """Create the topic where it is not there, and wait for its leaders. Raises CommandFailed."""
-    with admin_client(servers) as client:
-        if not create_topic(client, servers, topic, wanted).existed:
+    with cluster_wire(servers) as wire:
+        if not create_topic(wire, servers, topic, wanted).existed:
             say(f"Created topic {topic}.")
-        wait_for_leaders(client, topic, REQUEST_TIMEOUT_MS)
+    wait_for_leaders(servers, topic, REQUEST_TIMEOUT_MS)
+
+
+def parse_assignment(text: str) -> dict[int, list[int]]:
+    """Brokers by partition from `1:2:3,2:3:1`. Raises a usage error naming the partition that is wrong."""
+    parsed: dict[int, list[int]] = {}
+    for number, replicas in enumerate(text.split(",")):
+        brokers = replicas.split(":")
+        if not all(broker.strip().isdecimal() and int(broker) <= INT32_MAX for broker in brokers):
+            raise click.BadParameter(
+                f"partition {number}: {replicas!r} is not broker ids with ':' between them.", param_hint="--assignment"
+            )
+        parsed[number] = [int(broker) for broker in brokers]
+    return parsed
+
+
+def _without_leader(servers: str, topic: str) -> str | None:
+    """Which partitions have no leader, or why that is not known; None where all have one."""
+    try:
+        with cluster_wire(servers) as wire:
+            [found] = wire.topics([topic])
+    except CommandFailed as error:
+        return error.message.rstrip(".")
+    if found.error_code != ErrorCode.NONE:
+        return refusal(f"topic {topic}", found.error_code).message.rstrip(".")
+    leaderless = [str(each.partition_index) for each in found.partitions if each.leader is None]
+    return f"{', '.join(leaderless)} have none" if leaderless else None

@@ -9,10 +9,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from regency.cli.asking.deletions import refuse_if_going
-from regency.cli.asking.kafka_clients import admin_client, check_partition
-from regency.cli.asking.metadata import TopicFacts, decode_topics
-from regency.cli.asking.refusals import refusal
-from regency.cli.asking.wire import cluster_wire
+from regency.cli.asking.refusals import check_partition, refusal
+from regency.cli.asking.wire import ClusterWire, TopicFacts, cluster_wire
 from regency.cli.context import current, stderr_is_terminal
 from regency.cli.exits import CommandFailed
 from regency.cli.verify.report import report
@@ -29,12 +27,12 @@ def verify_replicas(topic: str, numbers: Collection[int], wait_s: float, timeout
     `timeout_s` bounds a request; `throttle` is in bytes per second, None: without. Raises CommandFailed.
     """
     servers = current().bootstrap_servers()
-    facts, topic_id = _describe(servers, topic)
+    with cluster_wire(servers) as cluster:
+        facts, topic_id = _describe(cluster, servers, topic)
+        nodes = cluster.brokers()
     for number in numbers:
         check_partition(topic, [each.partition_index for each in facts.partitions], number)
     chosen = [each for each in facts.partitions if not numbers or each.partition_index in numbers]
-    with cluster_wire(servers) as cluster:
-        nodes = cluster.brokers()
     with replica_wire(nodes, timeout_ms=int(timeout_s * 1000)) as wire:
         wanted: dict[BrokerId, list[TopicPartition]] = {}
         for each in chosen:
@@ -45,21 +43,20 @@ def verify_replicas(topic: str, numbers: Collection[int], wait_s: float, timeout
         for each in chosen:
             name = TopicPartition(topic, each.partition_index)
             held = {BrokerId(broker): places[BrokerId(broker), name] for broker in each.replica_nodes}
-            partitions.append(Partition(name, topic_id, each.leader_id if each.leader_id >= 0 else None, held))
+            partitions.append(Partition(name, topic_id, each.leader, held))
         results = _read(wire, partitions, wait_s, Pace(throttle) if throttle is not None else None)
     return report(results)
 
 
-def _describe(servers: str, topic: str) -> tuple[TopicFacts, TopicId]:
-    with admin_client(servers) as client:
-        [facts] = decode_topics(client.describe_topics([topic]))
+def _describe(wire: ClusterWire, servers: str, topic: str) -> tuple[TopicFacts, TopicId]:
+    [facts] = wire.topics([topic])
     if facts.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         refuse_if_going(servers, topic)
     if facts.error_code not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
-        raise refusal(f"topic {topic}", facts.error_code, None)
+        raise refusal(f"topic {topic}", facts.error_code)
     if facts.topic_id is None:
         raise CommandFailed(f"Topic {topic} has no id yet.", hint="Try again when a controller rules.")
-    return facts, TopicId(facts.topic_id)
+    return facts, facts.topic_id
 
 
 def _read(

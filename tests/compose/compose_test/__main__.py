@@ -18,7 +18,7 @@ from compose_test.engine import ROOT, CannotRun, CommandFailed, find_compose, fi
 from compose_test.image import BASE
 from compose_test.project import Project
 from compose_test.steps import Step, StepFailed, Steps
-from regency.cli.signals import exit_on_termination
+from regency.cli.exits import exit_on_termination
 
 PASSED, FAILED, CANNOT_RUN = 0, 1, 3
 OUT = ROOT / "tests" / "out" / "compose"

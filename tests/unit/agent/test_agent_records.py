@@ -76,7 +76,7 @@ def test_a_log_line_has_utc_time_process_and_place(monkeypatch: pytest.MonkeyPat
     ("words", "status", "told"),
     [
         (["--override", "broker.idd=1"], 1, "did you mean broker.id"),
-        (["--config", "/no/such/file"], 1, "there is no such file"),
+        (["--config", "/no/such/file"], 2, "does not exist"),
         (["--overide", "broker.id=1"], 2, "--overide"),
         (["--override"], 2, "requires an argument"),
         (["server.properties"], 2, "unexpected extra argument"),

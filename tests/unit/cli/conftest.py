@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from fake_cluster import FakeCluster
 
+from regency.cli.asking import wire
 from regency.cli.main import cli
 
 Run = Callable[..., Result]
@@ -23,3 +25,14 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         return CliRunner().invoke(cli, words, input=given, prog_name="regency")
 
     return invoke
+
+
+@pytest.fixture
+def connect(monkeypatch: pytest.MonkeyPatch) -> Callable[[FakeCluster], None]:
+    """`connect(fake)`: every command asks that one."""
+
+    def place(fake: FakeCluster) -> None:
+        monkeypatch.setattr(wire, "ClusterWire", lambda _: fake)
+        monkeypatch.setattr(wire, "ask_controller", fake.order)
+
+    return place

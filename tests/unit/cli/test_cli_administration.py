@@ -3,90 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from click.testing import Result
+from fake_cluster import AT, NODES, FakeCluster, facts, partition
 
 from regency.cli.asking import wire
-from regency.cli.asking.metadata import PartitionFacts, TopicFacts
-from regency.cli.asking.wire import ControllerFacts
-from regency.cli.brokers import command as brokers
-from regency.cli.brokers import describe as brokers_describe
-from regency.cli.brokers import forget as brokers_forget
+from regency.cli.asking.wire import ControllerFacts, TopicFacts
 from regency.cli.cluster import command as cluster
-from regency.cli.cluster import configs, controllers
 from regency.cli.exits import CommandFailed
-from regency.cli.topics import alter as topics_alter
 from regency.clients.nodes import Node
 from regency.model.ids import BrokerId
 from regency.protos import admin_pb2, controller_pb2
 
 Run = Callable[..., Result]
-AT = ("--bootstrap-server", "nobody:1")
-NODES = {BrokerId(broker): Node(BrokerId(broker), f"h{broker}", 9000 + broker) for broker in (1, 2, 3)}
-
-
-def facts(
-    broker: int, *, rules: bool | None = False, epoch: int | None = None, unacknowledged: int = 0, offline: int = 0
-) -> ControllerFacts:
-    known = rules is not None
-    told = 0 if rules else None
-    return ControllerFacts(
-        broker,
-        f"c{broker}:1",
-        rules,
-        epoch,
-        "Idle" if known else None,
-        told,
-        told,
-        told,
-        offline if rules else None,
-        unacknowledged if rules else None,
-    )
-
-
-def partition(number: int, leader: int, replicas: list[int], isr: list[int] | None = None) -> PartitionFacts:
-    return PartitionFacts(number, leader, replicas, replicas if isr is None else isr)
-
-
-class FakeWire:
-    """Brokers 1 to 3, of which 2 rules; remembers what it was asked."""
-
-    def __init__(self) -> None:
-        self.nodes = dict(NODES)
-        self.asked: list[tuple[Any, int | None]] = []
-        self.facts = [facts(1), facts(2, rules=True, epoch=7), facts(3)]
-
-    def brokers(self) -> dict[BrokerId, Node]:
-        return self.nodes
-
-    def controllers(self) -> dict[BrokerId, Node]:
-        return self.nodes
-
-    def controller_facts(self) -> list[ControllerFacts]:
-        return self.facts
-
-    def ruling(self) -> ControllerFacts:
-        return next(each for each in self.facts if each.rules)
-
-    def ask(self, message: Any, version: int, *, broker: int | None = None) -> Any:
-        self.asked.append((message, broker))
-        raise AssertionError("nobody is to be asked")
 
 
 @pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> FakeWire:
-    made = FakeWire()
-
-    @contextmanager
-    def connect(_: str) -> Iterator[FakeWire]:
-        yield made
-
-    for module in (brokers, brokers_describe, brokers_forget, cluster, configs, controllers, topics_alter):
-        monkeypatch.setattr(module, "cluster_wire", connect)
+def fake(connect: Callable[[FakeCluster], None]) -> FakeCluster:
+    made = FakeCluster()
+    connect(made)
     return made
 
 
@@ -111,12 +49,12 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeWire:
         ("cluster", "health", "--timeout", "-1"),
     ],
 )
-def test_wrong_use_is_status_2(run: Run, fake: FakeWire, words: tuple[str, ...]) -> None:
+def test_wrong_use_is_status_2(run: Run, fake: FakeCluster, words: tuple[str, ...]) -> None:
     assert run(*AT, *words).exit_code == 2
     assert fake.asked == []
 
 
-def test_who_rules_is_shown_and_anything_but_one_ruler_is_status_3(run: Run, fake: FakeWire) -> None:
+def test_who_rules_is_shown_and_anything_but_one_ruler_is_status_3(run: Run, fake: FakeCluster) -> None:
     shown = run(*AT, "-o", "json", "controller", "status")
     assert (shown.exit_code, [row["broker"] for row in json.loads(shown.stdout) if row["rules"]]) == (0, [2])
 
@@ -127,7 +65,7 @@ def test_who_rules_is_shown_and_anything_but_one_ruler_is_status_3(run: Run, fak
     assert "No controller rules now; one is perhaps being elected." in result.stderr
 
 
-def test_nobody_rules_while_an_election_is_under_way(run: Run, fake: FakeWire) -> None:
+def test_nobody_rules_while_an_election_is_under_way(run: Run, fake: FakeCluster) -> None:
     fake.facts = [facts(1), facts(2), facts(3)]
 
     result = run(*AT, "controller", "status")
@@ -201,9 +139,9 @@ def test_what_is_missing_is_named(
     assert (found.healthy, found.problems) == (False, [problem])
 
 
-def test_health_is_status_0_or_3_and_5_after_a_wait(run: Run, fake: FakeWire, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_health_is_status_0_or_3_and_5_after_a_wait(run: Run, fake: FakeCluster) -> None:
     topics = list(HEALTHY)
-    monkeypatch.setattr(cluster, "all_topics", lambda _: topics)
+    fake.known = topics
     assert run(*AT, "cluster", "health").exit_code == 0
 
     topics.append(TopicFacts("u", [partition(0, -1, [1])]))
@@ -212,18 +150,18 @@ def test_health_is_status_0_or_3_and_5_after_a_wait(run: Run, fake: FakeWire, mo
         assert (result.exit_code, result.stdout) == (status, "not healthy: u-0 has no leader\n")
 
 
-def test_no_answer_is_not_healthy(run: Run, fake: FakeWire, monkeypatch: pytest.MonkeyPatch) -> None:
-    def nobody(_: str) -> list[TopicFacts]:
+def test_no_answer_is_not_healthy(run: Run, fake: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody() -> list[TopicFacts]:
         raise CommandFailed("No broker answers at nobody:1.")
 
-    monkeypatch.setattr(cluster, "all_topics", nobody)
+    monkeypatch.setattr(fake, "topics", nobody)
     result = run(*AT, "-o", "json", "cluster", "health")
     assert result.exit_code == 3
     assert json.loads(result.stdout)["problems"] == ["No broker answers at nobody:1"]
 
 
-def test_brokers_are_listed_with_what_they_lead_and_lack(run: Run, fake: FakeWire, monkeypatch: Any) -> None:
-    monkeypatch.setattr(brokers, "all_topics", lambda _: [TopicFacts("t", [partition(0, 1, [1, 9], [1])])])
+def test_brokers_are_listed_with_what_they_lead_and_lack(run: Run, fake: FakeCluster) -> None:
+    fake.known = [TopicFacts("t", [partition(0, 1, [1, 9], [1])])]
 
     rows = json.loads(run(*AT, "-o", "json", "brokers", "list").stdout)
 
@@ -238,9 +176,9 @@ def test_brokers_are_listed_with_what_they_lead_and_lack(run: Run, fake: FakeWir
     ]
 
 
-def test_a_dead_broker_is_described_by_what_is_assigned_to_it(run: Run, fake: FakeWire, monkeypatch: Any) -> None:
+def test_a_dead_broker_is_described_by_what_is_assigned_to_it(run: Run, fake: FakeCluster) -> None:
     held = [TopicFacts("t", [partition(0, 1, [1, 9], [1]), partition(1, -1, [9]), partition(2, 1, [1])])]
-    monkeypatch.setattr(brokers_describe, "all_topics", lambda _: held)
+    fake.known = held
 
     dead = run(*AT, "brokers", "describe", "9")
     told = json.loads(run(*AT, "-o", "json", "brokers", "describe", "9").stdout)
@@ -256,8 +194,8 @@ def test_a_dead_broker_is_described_by_what_is_assigned_to_it(run: Run, fake: Fa
     assert fake.asked == []
 
 
-def test_a_broker_that_nobody_knows_is_not_described(run: Run, fake: FakeWire, monkeypatch: Any) -> None:
-    monkeypatch.setattr(brokers_describe, "all_topics", lambda _: [])
+def test_a_broker_that_nobody_knows_is_not_described(run: Run, fake: FakeCluster) -> None:
+    fake.known = []
 
     result = run(*AT, "brokers", "describe", "9")
 
@@ -276,7 +214,7 @@ def test_a_broker_that_nobody_knows_is_not_described(run: Run, fake: FakeWire, m
 )
 def test_a_broker_is_forgotten_or_why_not(
     run: Run,
-    fake: FakeWire,
+    fake: FakeCluster,
     monkeypatch: pytest.MonkeyPatch,
     outcome: tuple[int, str],
     replicas: int,
@@ -290,7 +228,7 @@ def test_a_broker_is_forgotten_or_why_not(
         told = admin_pb2.Outcome(error_code=outcome[0], message=outcome[1])
         return admin_pb2.ForgetBrokerResponse(outcome=told, replicas=replicas)
 
-    monkeypatch.setattr(brokers_forget, "ask_controller", answer)
+    monkeypatch.setattr(wire, "ask_controller", answer)
 
     result = run(*AT, "brokers", "forget", "9")
 
@@ -313,7 +251,7 @@ def test_a_broker_is_forgotten_or_why_not(
         ("consume", ""),
     ],
 )
-def test_an_empty_name_is_no_topic_and_not_every_topic(run: Run, fake: FakeWire, words: tuple[str, ...]) -> None:
+def test_an_empty_name_is_no_topic_and_not_every_topic(run: Run, fake: FakeCluster, words: tuple[str, ...]) -> None:
     result = run(*AT, *words)
 
     assert result.exit_code == 2
@@ -321,8 +259,8 @@ def test_an_empty_name_is_no_topic_and_not_every_topic(run: Run, fake: FakeWire,
     assert fake.asked == []
 
 
-def test_a_broker_that_is_alone_in_sync_is_not_shut_down_unasked(run: Run, fake: FakeWire, monkeypatch: Any) -> None:
-    monkeypatch.setattr(brokers, "all_topics", lambda _: [TopicFacts("t", [partition(0, 1, [1, 2], [1])])])
+def test_a_broker_that_is_alone_in_sync_is_not_shut_down_unasked(run: Run, fake: FakeCluster) -> None:
+    fake.known = [TopicFacts("t", [partition(0, 1, [1, 2], [1])])]
     result = run(*AT, "brokers", "shutdown", "1")
     assert result.exit_code == 6
     assert "Broker 1 alone is in sync for t-0" in result.stderr

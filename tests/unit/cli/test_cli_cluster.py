@@ -146,7 +146,7 @@ def test_status_of_a_cluster_with_a_paused_and_a_dead_broker(
     assert [line for line in told if "comes back" in line] == [
         "Broker 2 comes back with `regency agent --config .run/agent-2/server.properties`."
     ]
-    monkeypatch.setattr("regency.cli.lab.status._SHOWN", 1)
+    monkeypatch.setattr("regency.cli.lab.cluster._SHOWN", 1)
     rest = len(found["missing"]) - 1
     assert run("status").stderr.splitlines()[:2] == [told[0], f"... and {rest} more; -o json names all."]
 

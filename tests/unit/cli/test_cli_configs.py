@@ -3,36 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from click.testing import Result
+from fake_cluster import AT, FakeCluster
 
-from regency.cli.cluster import configs
-from regency.cli.topics import alter as topics_alter
-from regency.clients.nodes import Node
 from regency.kafka.codec import DescribeConfigsResponse, IncrementalAlterConfigsResponse
-from regency.model.ids import BrokerId
 
 Run = Callable[..., Result]
-AT = ("--bootstrap-server", "nobody:1")
 
 
-class FakeWire:
-    """Brokers 1 to 3; remembers what it was asked about settings and answers as it was told."""
+class Cluster(FakeCluster):
+    """Answers what is asked about settings as it was told."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[Any, int | None]] = []
+        super().__init__()
         self.error = (0, None)
         self.configs: list[Any] = []
 
-    def brokers(self) -> dict[BrokerId, Node]:
-        return {BrokerId(broker): Node(BrokerId(broker), f"h{broker}", 9000 + broker) for broker in (1, 2, 3)}
-
-    def ask(self, message: Any, version: int, *, broker: int | None = None) -> Any:
-        self.asked.append((message, broker))
+    def answer(self, message: Any, version: int, broker: int | None) -> Any:
         code, words = self.error
         if hasattr(message, "include_synonyms"):
             result = DescribeConfigsResponse.DescribeConfigsResult
@@ -56,19 +47,13 @@ def config(name: str, value: str, source: int, *, read_only: bool = False) -> An
 
 
 @pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> FakeWire:
-    made = FakeWire()
-
-    @contextmanager
-    def connect(_: str) -> Iterator[FakeWire]:
-        yield made
-
-    for module in (configs, topics_alter):
-        monkeypatch.setattr(module, "cluster_wire", connect)
+def fake(connect: Callable[[FakeCluster], None]) -> Cluster:
+    made = Cluster()
+    connect(made)
     return made
 
 
-def test_what_was_set_for_a_topic_is_shown_and_all_of_it_where_asked_for(run: Run, fake: FakeWire) -> None:
+def test_what_was_set_for_a_topic_is_shown_and_all_of_it_where_asked_for(run: Run, fake: Cluster) -> None:
     fake.configs = [config("retention.ms", "5", 1), config("segment.bytes", "9", 4), config("preallocate", "false", 5)]
 
     own = json.loads(run(*AT, "-o", "json", "configs", "get", "topic", "t").stdout)
@@ -80,20 +65,20 @@ def test_what_was_set_for_a_topic_is_shown_and_all_of_it_where_asked_for(run: Ru
     assert table.splitlines()[1].split() == ["retention.ms", "5", "DYNAMIC_TOPIC_CONFIG", "no"]
 
 
-def test_a_broker_is_asked_itself_and_all_brokers_by_any(run: Run, fake: FakeWire) -> None:
+def test_a_broker_is_asked_itself_and_all_brokers_by_any(run: Run, fake: Cluster) -> None:
     run(*AT, "configs", "get", "broker", "2")
     run(*AT, "configs", "get", "broker", "all")
 
     assert [(message.resources[0].resource_name, broker) for message, broker in fake.asked] == [("2", 2), ("", None)]
 
 
-def test_a_key_that_is_not_there_is_an_error(run: Run, fake: FakeWire) -> None:
+def test_a_key_that_is_not_there_is_an_error(run: Run, fake: Cluster) -> None:
     result = run(*AT, "configs", "get", "topic", "t", "nonsense")
     assert (result.exit_code, result.stdout) == (1, "")
     assert "topic t has no setting nonsense." in result.stderr
 
 
-def test_keys_are_set_added_to_and_taken_from(run: Run, fake: FakeWire) -> None:
+def test_keys_are_set_added_to_and_taken_from(run: Run, fake: Cluster) -> None:
     result = run(*AT, "configs", "set", "topic", "t", "retention.ms=5", "cleanup.policy+=delete", "a.b-=c")
 
     assert result.exit_code == 0
@@ -102,7 +87,7 @@ def test_keys_are_set_added_to_and_taken_from(run: Run, fake: FakeWire) -> None:
     assert "Note" not in result.stderr
 
 
-def test_what_has_no_effect_is_said(run: Run, fake: FakeWire) -> None:
+def test_what_has_no_effect_is_said(run: Run, fake: Cluster) -> None:
     result = run(
         *AT, "configs", "set", "topic", "t", "compression.type=lz4", "delete.retention.ms=5", "preallocate=false"
     )
@@ -113,7 +98,7 @@ def test_what_has_no_effect_is_said(run: Run, fake: FakeWire) -> None:
     assert "preallocate" not in result.stderr
 
 
-def test_keys_are_unset(run: Run, fake: FakeWire) -> None:
+def test_keys_are_unset(run: Run, fake: Cluster) -> None:
     run(*AT, "configs", "unset", "broker", "all", "log.retention.ms", "--dry-run")
 
     del fake.asked[:-1]  # what was set was asked for before
@@ -121,7 +106,7 @@ def test_keys_are_unset(run: Run, fake: FakeWire) -> None:
     assert fake.asked[0][0].validate_only
 
 
-def test_a_key_that_was_not_set_is_named_when_it_is_unset_and_that_is_no_error(run: Run, fake: FakeWire) -> None:
+def test_a_key_that_was_not_set_is_named_when_it_is_unset_and_that_is_no_error(run: Run, fake: Cluster) -> None:
     fake.configs = [config("retention.ms", "5", 1), config("segment.ms", "9", 4)]
 
     both = run(*AT, "configs", "unset", "topic", "t", "retention.ms", "segment.ms")
@@ -133,13 +118,13 @@ def test_a_key_that_was_not_set_is_named_when_it_is_unset_and_that_is_no_error(r
     assert neither.stderr == "segment.ms was not set for topic t.\n"
 
 
-def test_refusals_are_said_in_the_words_of_the_cluster(run: Run, fake: FakeWire) -> None:
+def test_refusals_are_said_in_the_words_of_the_cluster(run: Run, fake: Cluster) -> None:
     fake.error = (40, "no such key")
     result = run(*AT, "configs", "set", "topic", "t", "a=b")
     assert (result.exit_code, result.stderr) == (1, "Error: no such key\n")
 
 
-def test_settings_of_a_topic_are_altered_and_returned_to_their_defaults(run: Run, fake: FakeWire) -> None:
+def test_settings_of_a_topic_are_altered_and_returned_to_their_defaults(run: Run, fake: Cluster) -> None:
     fake.configs = [config("retention.ms", "5", 1)]
     words = ("topics", "alter", "t", "--config", "retention.ms=5", "--delete-config", "segment.ms", "-o", "json")
 

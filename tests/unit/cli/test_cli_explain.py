@@ -4,29 +4,28 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
 import click
 import pytest
 from click.testing import Result
+from fake_cluster import AT, FakeCluster, partition
 
-from regency.cli.asking.wire import ControllerFacts
-from regency.cli.cluster import doctor, explain
+from regency.cli.asking.wire import ControllerFacts, TopicFacts
+from regency.cli.cluster import doctor
 from regency.cli.cluster.explain import Moment
-from regency.cli.exits import CommandFailed, Exit
+from regency.cli.exits import Exit
 from regency.clients import histories
 from regency.clients.nodes import Node
 from regency.history.records import Decision, encode_decisions
-from regency.kafka.codec import Message
 from regency.model.ids import BrokerId, ControllerEpoch, LeaderEpoch, ZkVersion
+from regency.protos import admin_pb2
 from regency.protos import inspection_pb2 as pb
 from regency.runtime.grpc.channels import RpcFailed
 
 Run = Callable[..., Result]
-AT = ("--bootstrap-server", "nobody:1")
 NODES = {BrokerId(broker): Node(BrokerId(broker), f"h{broker}", 9) for broker in (1, 2)}
 
 
@@ -49,45 +48,34 @@ def state(number: int, version: int, *, role: str = "controller", time_ms: int, 
     )
 
 
-class Cluster:
+class Cluster(FakeCluster):
     """Two hosts with histories in pages; host 2 may be away."""
 
     def __init__(self) -> None:
+        super().__init__()
+        self.nodes = dict(NODES)
+        self.facts = [ControllerFacts(1, "h1:9", True, 3)]
+        self.known = [TopicFacts("t", [partition(0, 9, [9])])]
         self.pages: dict[str, list[list[Decision]]] = {"h1:9": [[]], "h2:9": [[]]}
         self.away: set[str] = set()
-        self.asked: list[Any] = []
+        self.questions: list[Any] = []
         self.examined = pb.ExamineResponse(broker_id=1, controller_epoch=3, topics=1, partitions=2)
         self.failure: RpcFailed | None = None
-        self.replicas: list[BrokerId] | None = [BrokerId(9)]
-        self.going: dict[str, str] = {}
-        """Topics that are being deleted, and how far that is."""
 
-    def brokers(self) -> dict[BrokerId, Node]:
-        return NODES
-
-    def controllers(self) -> dict[BrokerId, Node]:
-        return NODES
-
-    def ruling(self) -> ControllerFacts:
-        if not self.pages:
-            raise CommandFailed("No controller rules now.", status=Exit.IN_PROGRESS)
-        return ControllerFacts(1, "h1:9", True, 3, "Idle", 2, 1, 2, 0, 0)
-
-    def ask(self, message: Message, version: int) -> Message:
-        raise AssertionError((message, version))
-
-    def answer(self, address: str, _method: object, request: Any, *, timeout_ms: int) -> Any:
+    def order(self, address: str, method: Any, request: Any, *, timeout_ms: int = 1) -> Any:
         assert timeout_ms > 0
+        if isinstance(request, admin_pb2.ListDeletionsRequest):
+            return super().order(address, method, request)
         if address in self.away:
             raise RpcFailed(f"No answer from {address}: unavailable.")
         if isinstance(request, pb.ExamineRequest):
-            self.asked.append(request)
+            self.questions.append(request)
             if self.failure is not None:
                 raise self.failure
             return self.examined
         copied = pb.ReadHistoryRequest()
         copied.CopyFrom(request)
-        self.asked.append(copied)
+        self.questions.append(copied)
         number = request.after.number if request.HasField("after") else 0
         page = pb.ReadHistoryResponse(decisions=encode_decisions(self.pages[address][number]).splitlines())
         if number + 1 < len(self.pages[address]):
@@ -96,19 +84,11 @@ class Cluster:
 
 
 @pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+def fake(monkeypatch: pytest.MonkeyPatch, connect: Callable[[FakeCluster], None]) -> Cluster:
     made = Cluster()
-
-    @contextmanager
-    def connect(_: str) -> Iterator[Cluster]:
-        yield made
-
-    for module in (explain, doctor):
-        monkeypatch.setattr(module, "cluster_wire", connect)
+    connect(made)
     for module in (histories, doctor):
-        monkeypatch.setattr(module, "ask_controller", made.answer)
-    monkeypatch.setattr(explain, "_replicas", lambda *_: made.replicas)
-    monkeypatch.setattr(explain, "why_going", lambda _, topic: made.going.get(topic))
+        monkeypatch.setattr(module, "ask_controller", made.order)
     return made
 
 
@@ -122,7 +102,7 @@ def test_explain_merges_all_pages_of_all_hosts_by_version_and_names_who_is_missi
     assert told["decisions"][0]["time"] == "1970-01-01T00:00:01.000+00:00"
     assert told["missing"] == [{"broker": 9, "why": "broker 9 has a replica and is not live."}]
     assert "Without the history of broker 9" in result.stderr
-    assert list(fake.asked[0].subjects) == ["t-0", "topic t"]
+    assert list(fake.questions[0].subjects) == ["t-0", "topic t"]
 
     table = run("explain", "t", "0", *AT).stdout.splitlines()
     assert table[0].split() == ["WHEN", "TERM", "BY", "EVENT", "LEADER", "ISR", "EPOCH", "WHY"]
@@ -144,7 +124,7 @@ def test_different_decisions_of_one_number_are_all_told_and_that_it_is_so(run: R
 
 
 def test_a_partition_that_never_was_is_an_error_and_one_that_was_is_still_explained(run: Run, fake: Cluster) -> None:
-    fake.replicas = None
+    fake.known = []
     result = run("explain", "nosuch", "0", *AT)
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith("Error: There is no partition nosuch-0")
@@ -170,7 +150,7 @@ def test_a_host_that_cannot_be_asked_is_named_and_nobody_at_all_is_an_error(run:
 def test_history_asks_for_a_time_and_a_subject(run: Run, fake: Cluster) -> None:
     before = time.time() * 1000
     run("history", "--since", "10m", "--until", "30s", "--subject", "t", *AT)
-    asked = fake.asked[0]
+    asked = fake.questions[0]
     assert before - 601_000 < asked.since_ms < before - 599_000 + 5_000
     assert asked.until_ms - asked.since_ms == pytest.approx(570_000, abs=1_000)
     assert (list(asked.subjects), asked.topic) == (["t", "topic t"], "t")
@@ -181,13 +161,13 @@ def test_what_is_no_time_is_refused(run: Run, fake: Cluster, words: str) -> None
     result = run("history", "--since", words, *AT)
     assert result.exit_code == Exit.USAGE
     assert "is no time" in result.stderr
-    assert fake.asked == []
+    assert fake.questions == []
 
 
 def test_an_end_before_the_beginning_is_refused(run: Run, fake: Cluster) -> None:
     result = run("history", "--since", "1m", "--until", "5m", *AT)
     assert result.exit_code == Exit.USAGE
-    assert fake.asked == []
+    assert fake.questions == []
 
 
 def test_times_are_local_dates_or_times_of_today() -> None:
@@ -203,7 +183,7 @@ def test_doctor_is_status_0_or_1_and_says_what_differs_where_and_what_to_do(run:
     fake.examined.brokers.add(broker_id=1, broker_epoch=7, report_age_ms=1_500, hosted=2)
     fake.examined.brokers.add(broker_id=2, broker_epoch=8, report_age_ms=-1, unacknowledged=4, oldest_attempt_ms=12_000)
     well = run("doctor", "--confirm", "0.5", *AT)
-    assert (well.exit_code, fake.asked[0].confirm_ms, fake.asked[0].full) == (0, 500, False)
+    assert (well.exit_code, fake.questions[0].confirm_ms, fake.questions[0].full) == (0, 500, False)
     assert well.stdout.splitlines()[1].split() == ["1", "7", "1.5", "s", "ago", "2", "0", "-", "-"]
     assert well.stdout.splitlines()[2].split() == ["2", "8", "never", "0", "4", "12.0", "s", "-"]
 
@@ -230,14 +210,14 @@ def test_doctor_says_why_it_cannot_tell(run: Run, fake: Cluster) -> None:
     assert run("doctor", *AT).exit_code == Exit.TIMED_OUT
     fake.failure = RpcFailed("No answer from h1:9: unavailable (x).")
     assert run("doctor", *AT).exit_code == Exit.FAILED
-    fake.pages = {}
+    fake.facts = []
     assert run("doctor", *AT).exit_code == Exit.IN_PROGRESS
 
 
 def test_what_the_deletion_of_a_topic_waits_for_is_told_with_its_history(run: Run, fake: Cluster) -> None:
     fake.pages["h1:9"] = [[state(1, 1, time_ms=1)]]
-    fake.replicas = None
-    fake.going = {"t": "Topic t is being deleted: 2 of 3 replicas are; broker 9 holds replicas."}
+    fake.known = []
+    fake.deletions = [admin_pb2.Deletion(topic="t", replicas=3, deleted=2, waits_for="broker 9 holds replicas")]
 
     result = run("explain", "t", "0", *AT)
 

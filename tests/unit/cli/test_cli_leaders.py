@@ -3,40 +3,35 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from types import SimpleNamespace
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from click.testing import Result
+from fake_cluster import AT, FakeCluster, partition
 
-from regency.cli.asking.metadata import PartitionFacts, TopicFacts
-from regency.cli.cluster import leaders
-from regency.kafka.codec import ElectLeadersResponse, MetadataRequest
+from regency.cli.asking.wire import TopicFacts
+from regency.kafka.codec import ElectLeadersResponse
 
 Run = Callable[..., Result]
-AT = ("--bootstrap-server", "nobody:1")
 TOPIC = ElectLeadersResponse.ReplicaElectionResult
 
 
-class FakeWire:
+class Cluster(FakeCluster):
     """Answers elections with these error codes, by topic and partition."""
 
     def __init__(self) -> None:
-        self.asked: list[Any] = []
+        super().__init__()
         self.codes: dict[tuple[str, int], tuple[int, str | None]] = {}
         self.error = 0
+        self.known = [TopicFacts("t", [partition(number, 2 if number else -1, [2, 3]) for number in range(3)])]
 
-    def ruling(self) -> SimpleNamespace:
-        return SimpleNamespace(broker=7)
+    def topics(self, names: Any = None, *, broker: int | None = None) -> list[TopicFacts]:
+        assert not self.asked or broker == 2, "who answered knows the new leaders, another broker may not"
+        return super().topics(names)
 
-    def ask(self, message: Any, version: int, *, broker: int) -> Any:
-        assert broker == 7, "who answered knows the new leaders, another broker may not"
-        if isinstance(message, MetadataRequest):
-            return self._metadata([each.name for each in message.topics])
-        assert version == 2
-        self.asked.append(message)
+    def answer(self, message: Any, version: int, broker: int | None) -> Any:
+        assert (version, broker) == (2, 2)
         topics: dict[str, list[Any]] = {}
         for (topic, number), (code, why) in self.codes.items():
             result = TOPIC.PartitionResult(version=2, partition_id=number, error_code=code, error_message=why)
@@ -46,39 +41,26 @@ class FakeWire:
             version=2, throttle_time_ms=0, error_code=self.error, replica_election_results=results
         )
 
-    def _metadata(self, names: list[str]) -> SimpleNamespace:
-        partitions = [SimpleNamespace(partition_index=number, leader_id=2 if number else -1) for number in range(3)]
-        there = [name for name in names if name == "t"]
-        return SimpleNamespace(topics=[SimpleNamespace(name=name, partitions=partitions) for name in there])
-
     def named(self) -> dict[str, list[int]] | None:
-        (message,) = self.asked
+        ((message, _),) = self.asked
         if message.topic_partitions is None:
             return None
         return {each.topic: list(each.partitions) for each in message.topic_partitions}
 
 
 @pytest.fixture
-def wire(monkeypatch: pytest.MonkeyPatch) -> FakeWire:
-    fake = FakeWire()
-
-    @contextmanager
-    def connect(_: str) -> Iterator[FakeWire]:
-        yield fake
-
-    partitions = [PartitionFacts(number, 2 if number else -1, [2, 3], [2, 3]) for number in range(3)]
-    monkeypatch.setattr(leaders, "cluster_wire", connect)
-
-    monkeypatch.setattr(leaders, "all_topics", lambda _: [TopicFacts("t", partitions)])
+def wire(connect: Callable[[FakeCluster], None]) -> Cluster:
+    fake = Cluster()
+    connect(fake)
     return fake
 
 
-def test_all_partitions_of_a_topic_are_asked_for(run: Run, wire: FakeWire) -> None:
+def test_all_partitions_of_a_topic_are_asked_for(run: Run, wire: Cluster) -> None:
     wire.codes = {("t", 1): (0, None), ("t", 0): (80, "No leader: it is not live."), ("t", 2): (84, "leads already")}
     result = run("leaders", "elect", "t", *AT)
 
     assert wire.named() == {"t": [0, 1, 2]}
-    assert (wire.asked[0].election_type, wire.asked[0].timeout_ms) == (0, 15_000)
+    assert (wire.asked[0][0].election_type, wire.asked[0][0].timeout_ms) == (0, 15_000)
     assert result.exit_code == 1
     assert result.stdout == (
         "TOPIC  PARTITION  RESULT      LEADER  WHY\n"
@@ -88,7 +70,7 @@ def test_all_partitions_of_a_topic_are_asked_for(run: Run, wire: FakeWire) -> No
     )
 
 
-def test_some_partitions_as_json(run: Run, wire: FakeWire) -> None:
+def test_some_partitions_as_json(run: Run, wire: Cluster) -> None:
     wire.codes = {("t", 2): (0, None)}
     result = run("leaders", "elect", "t", "2", "2", "-o", "json", *AT)
 
@@ -99,16 +81,17 @@ def test_some_partitions_as_json(run: Run, wire: FakeWire) -> None:
     )
 
 
-def test_all_that_need_it(run: Run, wire: FakeWire) -> None:
+def test_all_that_need_it(run: Run, wire: Cluster) -> None:
     result = run("leaders", "elect", "--all", "--timeout", "3", *AT)
 
     assert wire.named() is None
-    assert wire.asked[0].timeout_ms == 3000
+    assert wire.asked[0][0].timeout_ms == 3000
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", "No partition needs an election.\n")
+    wire.asked.clear()
     assert json.loads(run("leaders", "elect", "--all", "-o", "json", *AT).stdout) == []
 
 
-def test_kafkas_file(run: Run, wire: FakeWire, tmp_path: Any) -> None:
+def test_kafkas_file(run: Run, wire: Cluster, tmp_path: Any) -> None:
     file = tmp_path / "election.json"
     file.write_text('{"partitions": [{"topic": "t", "partition": 1}, {"topic": "u", "partition": 0}]}')
     wire.codes = {("t", 1): (0, None), ("u", 0): (3, "The partition does not exist.")}
@@ -120,7 +103,7 @@ def test_kafkas_file(run: Run, wire: FakeWire, tmp_path: Any) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "{", '{"partitions": [{"topic": "t"}]}', '{"partitions": []}'])
-def test_file_that_names_nothing_is_refused(run: Run, wire: FakeWire, tmp_path: Any, content: str) -> None:
+def test_file_that_names_nothing_is_refused(run: Run, wire: Cluster, tmp_path: Any, content: str) -> None:
     file = tmp_path / "election.json"
     file.write_text(content)
     result = run("leaders", "elect", "--path-to-json-file", str(file), *AT)
@@ -129,17 +112,17 @@ def test_file_that_names_nothing_is_refused(run: Run, wire: FakeWire, tmp_path: 
     assert str(file) in result.stderr
 
 
-def test_unclean_election_must_be_meant(run: Run, wire: FakeWire) -> None:
+def test_unclean_election_must_be_meant(run: Run, wire: Cluster) -> None:
     refused = run("leaders", "elect", "t", "--type", "unclean", *AT)
     assert (refused.exit_code, refused.stdout, wire.asked) == (6, "", [])
     assert "can lose acknowledged records" in refused.stderr
 
     wire.codes = {("t", 1): (0, None)}
     assert run("leaders", "elect", "t", "1", "--type", "unclean", "--yes", *AT).exit_code == 0
-    assert wire.asked[0].election_type == 1
+    assert wire.asked[0][0].election_type == 1
 
 
-def test_unknown_names_are_refused_before_anything_is_asked(run: Run, wire: FakeWire) -> None:
+def test_unknown_names_are_refused_before_anything_is_asked(run: Run, wire: Cluster) -> None:
     for words in (("nothing",), ("t", "9")):
         result = run("leaders", "elect", *words, *AT)
         assert (result.exit_code, result.stdout) == (1, "")
@@ -147,14 +130,15 @@ def test_unknown_names_are_refused_before_anything_is_asked(run: Run, wire: Fake
 
 
 @pytest.mark.parametrize("words", [(), ("t", "--all"), ("t", "-1"), ("--all", "--type", "other")])
-def test_wrong_use_is_status_2(run: Run, wire: FakeWire, words: tuple[str, ...]) -> None:
+def test_wrong_use_is_status_2(run: Run, wire: Cluster, words: tuple[str, ...]) -> None:
     assert run("leaders", "elect", *words, *AT).exit_code == 2
     assert wire.asked == []
 
 
-def test_late_leaders_and_a_refused_request_have_their_own_status(run: Run, wire: FakeWire) -> None:
+def test_late_leaders_and_a_refused_request_have_their_own_status(run: Run, wire: Cluster) -> None:
     wire.codes = {("t", 1): (7, "The leader was elected, and is not known here yet.")}
     assert run("leaders", "elect", "t", "1", *AT).exit_code == 5
+    wire.asked.clear()
     wire.error = 41
     result = run("leaders", "elect", "t", "1", *AT)
     assert result.exit_code == 1

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from click.testing import Result
+from fake_cluster import AT, FakeCluster
 
 from regency.cli.exits import CommandFailed
 from regency.cli.log import command as log
-from regency.cli.partitions import plan_report
+from regency.cli.partitions import plans as plan_report
 from regency.clients.nodes import Node
+from regency.clients.replicas import wire as replicas_wire
 from regency.kafka.codec import AlterReplicaLogDirsRequest, DescribeLogDirsRequest
-from regency.model.ids import TopicPartition
+from regency.model.ids import BrokerId, TopicPartition
+from regency.planning.plans import Move
 
 Run = Callable[..., Result]
-AT = ("--bootstrap-server", "nobody:1")
 
 
 def directory(path: str, *logs: tuple[str, int, int, int, bool], offline: bool = False, usable: int = -1) -> Any:
@@ -40,19 +41,21 @@ def directory(path: str, *logs: tuple[str, int, int, int, bool], offline: bool =
     )
 
 
-class FakeWire:
+class Cluster(FakeCluster):
     """Brokers 1 and 2; `dirs` are told one after the other, the last again and again."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.dirs: dict[int, list[list[Any]]] = {1: [[]], 2: [[]]}
         self.silent: set[int] = set()
         self.code = 0
         self.altered: list[Any] = []
 
-    def brokers(self) -> dict[int, Node]:
-        return {number: Node(number, "host", 9092) for number in self.dirs}
+    def brokers(self) -> dict[Any, Node]:
+        return {number: Node(BrokerId(number), "host", 9092) for number in self.dirs}
 
-    def ask(self, message: Any, version: int, *, broker: int) -> Any:
+    def answer(self, message: Any, version: int, broker: int | None) -> Any:
+        assert broker is not None
         if broker in self.silent:
             raise CommandFailed("It does not answer.")
         if isinstance(message, AlterReplicaLogDirsRequest):
@@ -65,19 +68,14 @@ class FakeWire:
 
 
 @pytest.fixture
-def wire(monkeypatch: pytest.MonkeyPatch) -> FakeWire:
-    fake = FakeWire()
-
-    @contextmanager
-    def connect(_: str) -> Iterator[FakeWire]:
-        yield fake
-
-    monkeypatch.setattr(log, "cluster_wire", connect)
+def wire(monkeypatch: pytest.MonkeyPatch, connect: Callable[[FakeCluster], None]) -> Cluster:
+    fake = Cluster()
+    connect(fake)
     monkeypatch.setattr(log.time, "sleep", lambda _: None)
     return fake
 
 
-def test_directories_are_shown_with_sizes_and_logs_that_move(run: Run, wire: FakeWire) -> None:
+def test_directories_are_shown_with_sizes_and_logs_that_move(run: Run, wire: Cluster) -> None:
     wire.dirs[1] = [
         [
             directory("/b", ("t", 3, 512, 40, True), usable=1 << 30),
@@ -96,7 +94,7 @@ def test_directories_are_shown_with_sizes_and_logs_that_move(run: Run, wire: Fak
     ]
 
 
-def test_offline_directories_and_silent_brokers_are_told(run: Run, wire: FakeWire) -> None:
+def test_offline_directories_and_silent_brokers_are_told(run: Run, wire: Cluster) -> None:
     wire.dirs[1] = [[directory("/a", offline=True)]]
     result = run("log", "dirs", *AT)
     assert (result.exit_code, "Offline: /a of broker 1." in result.stderr) == (3, True)
@@ -106,7 +104,7 @@ def test_offline_directories_and_silent_brokers_are_told(run: Run, wire: FakeWir
     assert (result.exit_code, "Broker 2: It does not answer." in result.stderr) == (1, True)
 
 
-def test_logs_of_a_topic_are_shown_as_json(run: Run, wire: FakeWire) -> None:
+def test_logs_of_a_topic_are_shown_as_json(run: Run, wire: Cluster) -> None:
     wire.dirs[2] = [[directory("/a", ("t", 3, 5, 0, False), ("u", 0, 6, 0, False))]]
     result = run("log", "dirs", "--topic", "t", "-o", "json", *AT)
     (row,) = json.loads(result.stdout)
@@ -114,7 +112,7 @@ def test_logs_of_a_topic_are_shown_as_json(run: Run, wire: FakeWire) -> None:
     assert row["logs"] == [{"topic": "t", "partition": 3, "size_bytes": 5, "lag": 0, "future": False}]
 
 
-def test_a_topic_without_logs_and_a_broker_that_is_not_live_are_refused(run: Run, wire: FakeWire) -> None:
+def test_a_topic_without_logs_and_a_broker_that_is_not_live_are_refused(run: Run, wire: Cluster) -> None:
     wire.dirs[1] = [[directory("/a")]]
     result = run("log", "dirs", "--topic", "none", *AT)
     assert (result.exit_code, "None of these brokers has a log of none." in result.stderr) == (1, True)
@@ -122,7 +120,7 @@ def test_a_topic_without_logs_and_a_broker_that_is_not_live_are_refused(run: Run
     assert (result.exit_code, "Broker 7 is not live; live are 1, 2." in result.stderr) == (1, True)
 
 
-def test_a_move_is_asked_for_and_waited_for(run: Run, wire: FakeWire) -> None:
+def test_a_move_is_asked_for_and_waited_for(run: Run, wire: Cluster) -> None:
     old, copy = directory("/a", ("t", 3, 9, 0, False)), directory("/b", ("t", 3, 5, 2, True))
     wire.dirs[1] = [[old, copy], [old, copy], [directory("/a"), directory("/b", ("t", 3, 9, 0, False))]]
     result = run("log", "move", "t", "3", "--broker", "1", "--to", "/b/", *AT, "-o", "json")
@@ -135,14 +133,14 @@ def test_a_move_is_asked_for_and_waited_for(run: Run, wire: FakeWire) -> None:
 
 
 @pytest.mark.parametrize(("option", "status"), ((("--no-wait",), 4), (("--timeout", "0"), 5)))
-def test_a_move_that_is_not_waited_for_goes_on(run: Run, wire: FakeWire, option: tuple[str, ...], status: int) -> None:
+def test_a_move_that_is_not_waited_for_goes_on(run: Run, wire: Cluster, option: tuple[str, ...], status: int) -> None:
     wire.dirs[1] = [[directory("/a", ("t", 3, 9, 0, False)), directory("/b", ("t", 3, 5, 2, True))]]
     result = run("log", "move", "t", "3", "--broker", "1", "--to", "/b", *option, *AT)
     assert (result.exit_code, result.stdout) == (status, "")
     assert "is being moved to /b, 2 offsets to go" in result.stderr
 
 
-def test_a_move_that_ends_elsewhere_is_a_failure(run: Run, wire: FakeWire) -> None:
+def test_a_move_that_ends_elsewhere_is_a_failure(run: Run, wire: Cluster) -> None:
     wire.dirs[1] = [[directory("/a", ("t", 3, 9, 0, False)), directory("/b", offline=True)]]
     result = run("log", "move", "t", "3", "--broker", "1", "--to", "/b", *AT)
     assert (result.exit_code, "t-3 is not moved to /b any more: /b failed." in result.stderr) == (1, True)
@@ -158,28 +156,20 @@ def test_a_move_that_ends_elsewhere_is_a_failure(run: Run, wire: FakeWire) -> No
         (3, "t-3: UNKNOWN_TOPIC_OR_PARTITION."),
     ),
 )
-def test_a_refused_move_says_why(run: Run, wire: FakeWire, code: int, words: str) -> None:
+def test_a_refused_move_says_why(run: Run, wire: Cluster, code: int, words: str) -> None:
     wire.code = code
     wire.dirs[1] = [[directory("/a"), directory("/b")]]
     result = run("log", "move", "t", "3", "--broker", "1", "--to", "/c", *AT)
     assert (result.exit_code, words in result.stderr) == (1, True), result.stderr
 
 
-def test_a_plan_knows_the_sizes_of_what_it_copies_in_the_words_of_kafka_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Any] = []
+def test_a_plan_knows_the_sizes_of_what_it_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    copied, ordered = TopicPartition("t", 3), TopicPartition("u", 0)
+    wire = SimpleNamespace(silent={}, sizes=lambda _: {(1, copied): 5, (2, copied): 9}, close=lambda: None)
+    monkeypatch.setattr(replicas_wire, "ReplicaWire", lambda *_, **__: wire)
+    moves = [Move(copied, (1, 2), (1, 3)), Move(ordered, (1, 2), (2, 1))]
 
-    def tell(size: int) -> dict[str, Any]:
-        partition = {"partition_index": 3, "partition_size": size, "offset_lag": 0, "is_future_key": False}
-        return {"log_dirs": [{"log_dir": "/a", "topics": [{"name": "t", "partitions": [partition]}]}]}
-
-    @contextmanager
-    def connect(_: str) -> Iterator[Any]:
-        yield SimpleNamespace(describe_log_dirs=lambda wanted: asked.append(wanted) or [tell(5), tell(9)])
-
-    monkeypatch.setattr(plan_report, "admin_client", connect)
-    moves: Any = [
-        SimpleNamespace(partition=TopicPartition("t", 3), adding=(2,)),
-        SimpleNamespace(partition=TopicPartition("u", 0), adding=()),
-    ]
-    assert plan_report.sizes_of("nobody:1", moves) == {TopicPartition("t", 3): 9}
-    assert asked == [{"t": [3]}]
+    assert plan_report.sizes_of({}, moves) == {copied: 9}
+    assert plan_report.sizes_of({}, moves[1:]) == {}
+    wire.silent[2] = "It does not answer."
+    assert plan_report.sizes_of({}, moves) is None

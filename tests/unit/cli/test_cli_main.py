@@ -58,7 +58,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException], None]:
         def broken() -> None:
             raise error
 
-        monkeypatch.setattr("regency.cli.lab.down.down", broken)
+        monkeypatch.setattr("regency.cli.lab.cluster.down", broken)
 
     return arrange
 
@@ -92,7 +92,7 @@ def test_signal_ends_a_command_though_a_library_replaces_its_exception(
         except BaseException:  # noqa: BLE001 - as confluent-kafka does while it reads its arguments
             raise TypeError("expected header key to be unicode string") from None
 
-    monkeypatch.setattr("regency.cli.lab.down.down", replacing)
+    monkeypatch.setattr("regency.cli.lab.cluster.down", replacing)
     result = run("down")
     assert (result.exit_code, result.stdout, result.stderr) == (status, "", "")
 

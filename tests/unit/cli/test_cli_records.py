@@ -337,7 +337,7 @@ def test_a_leader_that_has_moved_is_looked_up_again_where_offsets_are_asked_for(
 def test_a_leader_that_does_not_tell_its_offsets_costs_the_hint_and_no_traceback(
     run: Run, consumer: Callable[..., FakeConsumer], monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
-    monkeypatch.setattr(consume, "CONNECT_TIMEOUT_S", 0)
+    monkeypatch.setattr(consume, "ANSWER_TIMEOUT_S", 0)
     consumer(FakeError(0, None)).ends_refused = [code] * 3
     result = run("consume", "t", *AT, "--partition", "0", "--offset", "1000")
     assert result.exit_code == 1

@@ -10,7 +10,7 @@ import confluent_kafka
 import pytest
 
 from regency.cli import program
-from regency.cli.signals import exit_on_termination
+from regency.cli.exits import exit_on_termination
 
 
 @pytest.mark.parametrize(

@@ -5,111 +5,95 @@ from __future__ import annotations
 import json
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from types import SimpleNamespace
+from collections.abc import Callable
+from typing import Any
 from uuid import UUID
 
 import pytest
 from click.testing import Result
-from kafka.errors import KafkaConnectionError, KafkaTimeoutError
+from fake_cluster import AT, FakeCluster, facts, partition
 
-from regency.cli.asking import deletions, kafka_clients
-from regency.cli.asking.kafka_clients import first_that_answers
+from regency.cli.asking import wire
 from regency.cli.asking.refusals import refusal
-from regency.cli.exits import CommandFailed
+from regency.cli.asking.wire import ClusterWire, PartitionFacts, TopicFacts, first_that_answers
+from regency.cli.exits import CommandFailed, Exit
 from regency.cli.topics import command as topics
-from regency.cli.topics.live import LiveReplica
+from regency.cli.topics import making
+from regency.cli.topics.command import LiveReplica
+from regency.kafka.codec import CreatePartitionsResponse, CreateTopicsResponse, MetadataResponse
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import admin_pb2
 
 Run = Callable[..., Result]
 TOPIC_ID = UUID(int=7)
-AT = ("--bootstrap-server", "nobody:1")
+CREATED = CreateTopicsResponse.CreatableTopicResult
+ADDED = CreatePartitionsResponse.CreatePartitionsTopicResult
 
 
-class FakeAdmin:
-    """Answers as kafka-python's admin client does."""
+class Cluster(FakeCluster):
+    """Answers what makes topics and partitions with `code` and `words`; made topics are led unless `leaderless`."""
 
     def __init__(self) -> None:
-        self.created: dict[str, object] = {}
-        self.reply: dict[str, object] = {"error_code": 0, "error_message": None}
-        self.never_ready = False
-        self.topics: list[dict[str, object]] = []
+        super().__init__()
+        self.code, self.words = 0, None
+        self.leaderless = False
         self.live: dict[TopicPartition, list[LiveReplica]] = {}
 
-    def create_topics(self, wanted: Mapping[str, object], **_: object) -> dict[str, object]:
-        self.created.update(wanted)
-        sizes = {"num_partitions": 6, "replication_factor": 3, "topic_id": TOPIC_ID}
-        return {"topics": [{"name": name, **sizes, **self.reply} for name in wanted]}
+    def answer(self, message: Any, version: int, broker: int | None) -> Any:
+        assert broker == 2, "the one whose controller rules is asked"
+        (asked,) = message.topics
+        if hasattr(asked, "count"):
+            return CreatePartitionsResponse(
+                version=version, results=[ADDED(name=asked.name, error_code=self.code, error_message=self.words)]
+            )
+        numbers = {"num_partitions": 6, "replication_factor": 3, "topic_id": TOPIC_ID} if not self.code else {}
+        if not self.code:
+            self.known.append(topic(asked.name, partition(0, -1 if self.leaderless else 1, [1])))
+        created = CREATED(name=asked.name, error_code=self.code, error_message=self.words, **numbers)
+        return CreateTopicsResponse(version=version, topics=[created])
 
-    def wait_for_topics(self, names: list[str], timeout_ms: int) -> None:
-        if self.never_ready:
-            raise KafkaTimeoutError(f"{names} not ready after {timeout_ms} ms")
-
-    def ruling(self) -> SimpleNamespace:
-        return SimpleNamespace(address="h:1")
-
-    def describe_topics(self, names: list[str] | None) -> list[dict[str, object]]:
-        return [topic for topic in self.topics if names is None or topic["name"] in names]
+    def wanted(self) -> tuple[Any, ...]:
+        """What the last request to create a topic says."""
+        (asked,) = self.asked[-1][0].topics
+        assignments = {each.partition_index: list(each.broker_ids) for each in asked.assignments}
+        configs = {each.name: each.value for each in asked.configs}
+        return asked.name, asked.num_partitions, asked.replication_factor, assignments, configs
 
 
 @pytest.fixture
-def admin(monkeypatch: pytest.MonkeyPatch) -> FakeAdmin:
-    fake = FakeAdmin()
-
-    @contextmanager
-    def connect(_: str) -> Iterator[FakeAdmin]:
-        yield fake
-
-    monkeypatch.setattr(topics, "admin_client", connect)
+def admin(monkeypatch: pytest.MonkeyPatch, connect: Callable[[FakeCluster], None]) -> Cluster:
+    fake = Cluster()
+    connect(fake)
     monkeypatch.setattr(topics, "ask_replicas", lambda *_: fake.live)
-    monkeypatch.setattr(deletions, "cluster_wire", connect)
-    monkeypatch.setattr(deletions, "ask_controller", lambda *_: admin_pb2.ListDeletionsResponse())
+    monkeypatch.setattr(making, "_LOOK_EVERY_S", 0)
+    monkeypatch.setattr(topics, "_LEADERS_TIMEOUT_MS", 1)
+    monkeypatch.setattr(wire, "RULER_WITHIN_S", 0)
     return fake
 
 
-def partition(number: int, leader: int, isr: list[int]) -> dict[str, object]:
-    return {
-        "error_code": 0,
-        "partition_index": number,
-        "leader_id": leader,
-        "leader_epoch": 4,
-        "replica_nodes": [1, 2, 3],
-        "isr_nodes": isr,
-        "offline_replicas": [] if leader >= 0 else [1],
-    }
+def topic(name: str, *partitions: PartitionFacts, error_code: int = 0) -> TopicFacts:
+    return TopicFacts(name, list(partitions), error_code, TOPIC_ID)
 
 
-def topic(name: str, *partitions: dict[str, object], error_code: int = 0) -> dict[str, object]:
-    return {"name": name, "error_code": error_code, "topic_id": TOPIC_ID, "partitions": list(partitions)}
+def held(number: int, leader: int, isr: list[int]) -> PartitionFacts:
+    found = partition(number, leader, [1, 2, 3], isr)
+    found.offline_replicas = [] if leader >= 0 else [1]
+    return found
 
 
-def test_create_asks_for_what_was_said_and_leaves_the_rest_to_the_broker(run: Run, admin: FakeAdmin) -> None:
+def test_create_asks_for_what_was_said_and_leaves_the_rest_to_the_broker(run: Run, admin: Cluster) -> None:
     result = run("topics", "create", "flights", *AT, "--replication-factor", "3", "--config", "min.insync.replicas=2")
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", "Created topic flights.\n")
-    assert admin.created == {
-        "flights": {
-            "num_partitions": -1,
-            "replication_factor": 3,
-            "assignments": {},
-            "configs": {"min.insync.replicas": "2"},
-        }
-    }
+    assert admin.wanted() == ("flights", -1, 3, {}, {"min.insync.replicas": "2"})
 
 
-def test_create_with_an_assignment(run: Run, admin: FakeAdmin) -> None:
+def test_create_with_an_assignment(run: Run, admin: Cluster) -> None:
     assert run("topics", "create", "pinned", *AT, "--assignment", "1:2,2:3").exit_code == 0
-    assert admin.created["pinned"] == {
-        "num_partitions": -1,
-        "replication_factor": -1,
-        "assignments": {0: [1, 2], 1: [2, 3]},
-        "configs": {},
-    }
+    assert admin.wanted() == ("pinned", -1, -1, {0: [1, 2], 1: [2, 3]}, {})
 
 
-def test_create_prints_what_was_made_as_json(run: Run, admin: FakeAdmin) -> None:
+def test_create_prints_what_was_made_as_json(run: Run, admin: Cluster) -> None:
     result = run("-o", "json", *AT, "topics", "create", "flights")
     assert json.loads(result.stdout) == {
         "topic": "flights",
@@ -120,15 +104,16 @@ def test_create_prints_what_was_made_as_json(run: Run, admin: FakeAdmin) -> None
     }
 
 
-def test_refusal_is_said_in_the_words_of_the_controller(run: Run, admin: FakeAdmin) -> None:
+def test_refusal_is_said_in_the_words_of_the_controller(run: Run, admin: Cluster) -> None:
     words = "replication factor 5 needs 5 live brokers, 3 are live (1, 2, 3)."
-    admin.reply = {"error_code": 38, "error_message": words}
+    admin.code, admin.words = 38, words
     result = run("topics", "create", "flights", *AT, "--replication-factor", "5")
     assert (result.exit_code, result.stdout, result.stderr) == (1, "", f"Error: {words}\n")
 
 
-def test_topic_that_exists_is_refused_unless_that_is_welcome(run: Run, admin: FakeAdmin) -> None:
-    admin.reply = {"error_code": 36, "error_message": None}
+def test_topic_that_exists_is_refused_unless_that_is_welcome(run: Run, admin: Cluster) -> None:
+    admin.code = 36
+    admin.known = [topic("flights", held(0, 1, [1]))]
     refused = run("topics", "create", "flights", *AT)
     assert refused.exit_code == 1
     assert refused.stderr == (
@@ -137,9 +122,9 @@ def test_topic_that_exists_is_refused_unless_that_is_welcome(run: Run, admin: Fa
     assert run("topics", "create", "flights", *AT, "--if-not-exists").stderr == "Topic flights is there already.\n"
 
 
-def test_topic_that_exists_is_printed_as_it_is(run: Run, admin: FakeAdmin) -> None:
-    admin.reply = {"error_code": 36, "num_partitions": -1, "replication_factor": -1, "topic_id": None}
-    admin.topics = [topic("flights", partition(0, 1, [1, 2]), partition(1, 2, [2]))]
+def test_topic_that_exists_is_printed_as_it_is(run: Run, admin: Cluster) -> None:
+    admin.code = 36
+    admin.known = [topic("flights", held(0, 1, [1, 2]), held(1, 2, [2]))]
     result = run("topics", "create", "flights", *AT, "--if-not-exists", "-o", "json")
     assert json.loads(result.stdout) == {
         "topic": "flights",
@@ -150,16 +135,16 @@ def test_topic_that_exists_is_printed_as_it_is(run: Run, admin: FakeAdmin) -> No
     }
 
 
-def test_topic_without_leaders_is_still_in_progress(run: Run, admin: FakeAdmin) -> None:
-    admin.never_ready = True
+def test_topic_without_leaders_is_still_in_progress(run: Run, admin: Cluster) -> None:
+    admin.leaderless = True
     result = run("topics", "create", "flights", *AT)
     assert result.exit_code == 4
-    assert "Topic flights is there, but not every partition got a leader" in result.stderr
+    assert "Topic flights is there, but not every partition got a leader within 0.001 s: 0 have none." in result.stderr
     assert run("topics", "create", "flights", *AT, "--no-wait").exit_code == 0
 
 
-def test_list_is_sorted(run: Run, admin: FakeAdmin) -> None:
-    admin.topics = [topic("b", partition(0, 1, [1])), topic("a", partition(0, 1, [1]), partition(1, 2, [2]))]
+def test_list_is_sorted(run: Run, admin: Cluster) -> None:
+    admin.known = [topic("b", held(0, 1, [1])), topic("a", held(0, 1, [1]), held(1, 2, [2]))]
     result = run("topics", "list", *AT)
     assert [line.split() for line in result.stdout.splitlines()] == [
         ["TOPIC", "PARTITIONS", "REPLICATION-FACTOR", "TOPIC-ID"],
@@ -169,12 +154,12 @@ def test_list_is_sorted(run: Run, admin: FakeAdmin) -> None:
     assert [row["topic"] for row in json.loads(run("topics", "list", *AT, "-o", "json").stdout)] == ["a", "b"]
 
 
-def test_list_of_nothing_is_an_empty_array(run: Run, admin: FakeAdmin) -> None:
+def test_list_of_nothing_is_an_empty_array(run: Run, admin: Cluster) -> None:
     assert run("topics", "list", *AT, "-o", "json").stdout == "[]\n"
 
 
-def test_describe_shows_each_partition(run: Run, admin: FakeAdmin) -> None:
-    admin.topics = [topic("flights", partition(1, -1, [1]), partition(0, 2, [2, 1, 3]))]
+def test_describe_shows_each_partition(run: Run, admin: Cluster) -> None:
+    admin.known = [topic("flights", held(0, 2, [2, 1, 3]), held(1, -1, [1]))]
     result = run("topics", "describe", "flights", *AT)
     assert result.stdout == (
         "TOPIC    PARTITION  LEADER  EPOCH  REPLICAS  ISR    OFFLINE  HW  LEO  LAG\n"
@@ -183,8 +168,8 @@ def test_describe_shows_each_partition(run: Run, admin: FakeAdmin) -> None:
     )
 
 
-def test_describe_shows_how_far_each_replica_is(run: Run, admin: FakeAdmin) -> None:
-    admin.topics = [topic("flights", partition(0, 2, [2, 1]))]
+def test_describe_shows_how_far_each_replica_is(run: Run, admin: Cluster) -> None:
+    admin.known = [topic("flights", held(0, 2, [2, 1]))]
     admin.live = {
         TopicPartition("flights", 0): [
             LiveReplica(1, 0, 90, 80, 10),
@@ -209,22 +194,21 @@ def test_describe_shows_how_far_each_replica_is(run: Run, admin: FakeAdmin) -> N
     assert row["live"][2]["error"] == "broker 3 is not live"
 
 
-def test_describe_asks_no_replica_when_told_not_to(run: Run, admin: FakeAdmin, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_describe_asks_no_replica_when_told_not_to(run: Run, admin: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topics, "ask_replicas", lambda *_: pytest.fail("asked"))
-    admin.topics = [topic("flights", partition(0, 2, [2, 1, 3]))]
+    admin.known = [topic("flights", held(0, 2, [2, 1, 3]))]
     result = run("topics", "describe", "flights", "--no-offsets", *AT)
     assert result.stdout.splitlines()[0] == "TOPIC    PARTITION  LEADER  EPOCH  REPLICAS  ISR    OFFLINE"
 
 
 @pytest.mark.parametrize(("option", "partitions"), [("--under-replicated", [1, 2]), ("--leaderless", [2])])
-def test_describe_shows_only_what_is_wrong(run: Run, admin: FakeAdmin, option: str, partitions: list[int]) -> None:
-    admin.topics = [topic("t", partition(0, 2, [1, 2, 3]), partition(1, 1, [1, 2]), partition(2, -1, [1]))]
+def test_describe_shows_only_what_is_wrong(run: Run, admin: Cluster, option: str, partitions: list[int]) -> None:
+    admin.known = [topic("t", held(0, 2, [1, 2, 3]), held(1, 1, [1, 2]), held(2, -1, [1]))]
     result = run("topics", "describe", *AT, option, "-o", "json")
     assert [row["partition"] for row in json.loads(result.stdout)] == partitions
 
 
-def test_describe_of_an_unknown_topic_says_where_to_look(run: Run, admin: FakeAdmin) -> None:
-    admin.topics = [topic("ghost", error_code=3)]
+def test_describe_of_an_unknown_topic_says_where_to_look(run: Run, admin: Cluster) -> None:
     result = run("topics", "describe", "ghost", *AT)
     assert (result.exit_code, result.stderr) == (
         1,
@@ -256,56 +240,75 @@ def test_broker_that_is_paused_is_passed_over() -> None:
         broker.join()
 
 
-class FakeClient:
-    """kafka-python's admin client, which picks a broker by chance unless it is connected to one."""
+def test_partitions_are_added_where_brokers_say_so_and_a_refusal_is_said(run: Run, admin: Cluster) -> None:
+    assert run("topics", "alter", "t", "--partitions", "3", "--assignment", "3:1", "--dry-run", *AT).exit_code == 0
+    message, _ = admin.asked[-1]
+    (asked,) = message.topics
+    assert (asked.name, asked.count, [list(each.broker_ids) for each in asked.assignments]) == ("t", 3, [[3, 1]])
+    assert message.validate_only
 
-    def __init__(self, **_: object) -> None:
-        self.connected: list[int] = []
-
-    def get_broker_version_data(self, broker: int) -> None:
-        self.connected.append(broker)
-
-    def close(self) -> None:
-        pass
-
-
-@pytest.mark.parametrize(
-    ("registered", "connected"),
-    [
-        ({"dead:1": 1, "h:2": 2}, [2]),
-        ({"dead:1": 1, "advertised:2": 2}, [2]),
-        ({}, []),
-    ],
-)
-def test_who_is_registered_and_does_not_answer_is_not_asked(
-    monkeypatch: pytest.MonkeyPatch, registered: dict[str, int], connected: list[int]
-) -> None:
-    def answers(servers: str) -> str:
-        live = [server for server in servers.split(",") if server in ("h:2", "advertised:2")]
-        if not live:
-            raise CommandFailed("nobody")
-        return live[0]
-
-    monkeypatch.setattr("kafka.admin.KafkaAdminClient", FakeClient)
-    monkeypatch.setattr(kafka_clients, "first_that_answers", answers)
-    monkeypatch.setattr(kafka_clients, "_registered", lambda server: registered if server == "h:2" else {})
-
-    with kafka_clients.admin_client("dead:1,h:2") as client:
-        assert isinstance(client, FakeClient)
-        assert client.connected == connected
+    admin.code, admin.words = 37, "Topic 't' has 6 partitions. Partitions cannot be taken away."
+    refused = run("topics", "alter", "t", "--partitions", "3", *AT)
+    assert (refused.exit_code, refused.stderr) == (1, f"Error: {admin.words}\n")
 
 
-def test_a_broker_that_is_needed_and_refuses_is_told_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafka.admin.KafkaAdminClient", FakeClient)
-    monkeypatch.setattr(kafka_clients, "first_that_answers", lambda _: "h:2")
-    monkeypatch.setattr(kafka_clients, "_registered", lambda _: {"h:2": 2})
+def test_topics_and_their_partitions_come_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = MetadataResponse.MetadataResponseTopic.MetadataResponsePartition
+    rows = [
+        row(partition_index=number, leader_id=1, leader_epoch=2, replica_nodes=[1], isr_nodes=[1], offline_replicas=[])
+        for number in (1, 0)
+    ]
+    told = [
+        MetadataResponse.MetadataResponseTopic(name="b", error_code=0, topic_id=TOPIC_ID, partitions=rows),
+        MetadataResponse.MetadataResponseTopic(name="a", error_code=3, topic_id=TOPIC_ID, partitions=[]),
+    ]
+    monkeypatch.setattr(wire, "first_that_answers", lambda _: "127.0.0.1:1")
+    monkeypatch.setattr(ClusterWire, "ask", lambda *_, **__: MetadataResponse(topics=told))
 
-    with (
-        pytest.raises(CommandFailed, match="needed for this cannot be reached") as failed,
-        kafka_clients.admin_client("h:2"),
-    ):
-        raise KafkaConnectionError("111 ECONNREFUSED")
-    assert "Try again" in str(failed.value)
+    found = ClusterWire("127.0.0.1:1").topics()
+
+    assert [(each.name, each.error_code, len(each.partitions)) for each in found] == [("a", 3, 0), ("b", 0, 2)]
+    assert [each.partition_index for each in found[1].partitions] == [0, 1]
+
+
+def test_who_rules_is_asked_again_while_another_takes_over(admin: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    ruled = [[facts(1)], [facts(3, rules=True, epoch=8)], [facts(3, rules=True, epoch=8)]]
+    codes = [ErrorCode.NOT_CONTROLLER, ErrorCode.NONE]
+    monkeypatch.setattr(wire, "RULER_WITHIN_S", 10)
+    monkeypatch.setattr(wire, "LOOK_EVERY_S", 0)
+    monkeypatch.setattr(admin, "controller_facts", lambda: ruled.pop(0))
+    results = [ADDED(name="t", error_code=code, error_message=None) for code in codes]
+    monkeypatch.setattr(admin, "answer", lambda *_: CreatePartitionsResponse(version=3, results=[results.pop(0)]))
+
+    answer = admin.ask_ruler(object(), 3)
+
+    assert [broker for _, broker in admin.asked] == [3, 3]
+    assert answer.results[0].error_code == ErrorCode.NONE
+
+
+def test_what_may_have_been_done_is_not_asked_for_twice(admin: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(*_: object) -> None:
+        raise CommandFailed("The exchange failed.")
+
+    monkeypatch.setattr(wire, "RULER_WITHIN_S", 10)
+    monkeypatch.setattr(admin, "answer", lost)
+    with pytest.raises(CommandFailed, match="The exchange failed"):
+        admin.ask_ruler(object(), 3)
+    assert len(admin.asked) == 1
+
+
+def test_a_controller_that_rules_without_its_broker_is_named(run: Run, admin: Cluster) -> None:
+    del admin.nodes[2]
+    result = run("topics", "create", "t", *AT)
+    assert result.exit_code == 1
+    assert result.stderr.startswith("Error: Broker 2, whose controller rules, is not live. Start it, or have")
+
+
+def test_a_broker_that_refuses_connections_is_told_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "first_that_answers", lambda _: "127.0.0.1:1")
+    with pytest.raises(CommandFailed, match="refused") as failed:
+        ClusterWire("127.0.0.1:1").topics()
+    assert ("Try again" in str(failed.value), failed.value.status) == (True, Exit.FAILED)
 
 
 def test_nobody_at_the_address(run: Run) -> None:
@@ -326,13 +329,12 @@ def test_the_clusters_own_words_are_followed_by_what_to_do() -> None:
     "words", [("describe", "t"), ("create", "t"), ("create", "t", "--if-not-exists"), ("create", "t", "--no-wait")]
 )
 def test_a_topic_that_is_being_deleted_is_not_there_and_says_what_it_waits_for(
-    run: Run, admin: FakeAdmin, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+    run: Run, admin: Cluster, words: tuple[str, ...]
 ) -> None:
-    admin.reply = {"error_code": 36, "error_message": "Topic 't' already exists and is being deleted."}
-    admin.topics = [topic("t", error_code=3)]
+    admin.code, admin.words = 36, "Topic 't' already exists and is being deleted."
     why = "broker 9 holds replicas and is not live (gone for good? `regency brokers forget 9`)"
     going = admin_pb2.Deletion(topic="t", replicas=3, deleted=2, waits_for=why)
-    monkeypatch.setattr(deletions, "ask_controller", lambda *_: admin_pb2.ListDeletionsResponse(deletions=[going]))
+    admin.deletions = [going]
 
     result = run("topics", *words, *AT)
 

@@ -3,46 +3,41 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from click.testing import Result
+from fake_cluster import AT, FakeCluster, facts
 
-from regency.cli.exits import CommandFailed, Exit
+from regency.cli.asking.wire import TopicFacts
+from regency.cli.exits import Exit
 from regency.cli.topics import delete as topics_delete
+from regency.kafka.codec import DeleteTopicsResponse
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import admin_pb2
 
 Run = Callable[..., Result]
-AT = ("--bootstrap-server", "nobody:1")
+DELETED = DeleteTopicsResponse.DeletableTopicResult
 
 
-class FakeCluster:
-    """Admin client, wire and clock in one: every look takes `LOOK_EVERY_S` seconds."""
+class Cluster(FakeCluster):
+    """With a clock: every look takes `LOOK_EVERY_S` seconds."""
 
     def __init__(self) -> None:
-        self.asked: list[list[str]] = []
+        super().__init__()
         self.replies: dict[str, tuple[int, str | None]] = {}
         self.progress: list[Sequence[admin_pb2.Deletion]] = []
         """What the controller answers, one after the other; the last one again and again."""
         self.now = 0.0
-        self.there: set[str] = set()
 
-    def delete_topics(self, names: list[str], **_: object) -> Mapping[str, object]:
-        self.asked.append(names)
-        told = {name: self.replies.get(name, (0, None)) for name in names}
-        rows = [{"name": name, "error_code": code, "error_message": words} for name, (code, words) in told.items()]
-        return {"topics": rows}
+    def answer(self, message: Any, version: int, broker: int | None) -> Any:
+        told = [(each.name, *self.replies.get(each.name, (0, None))) for each in message.topics]
+        rows = [DELETED(name=name, error_code=code, error_message=words) for name, code, words in told]
+        return DeleteTopicsResponse(version=version, responses=rows)
 
-    def describe_topics(self, names: list[str]) -> list[Mapping[str, object]]:
-        return [{"name": name, "error_code": 0 if name in self.there else 3} for name in names]
-
-    def ruling(self) -> SimpleNamespace:
-        return SimpleNamespace(address="h:1")
-
-    def ask(self, *_: object, **__: object) -> admin_pb2.ListDeletionsResponse:
+    def order(self, *_: object, **__: object) -> admin_pb2.ListDeletionsResponse:
         deletions = self.progress.pop(0) if len(self.progress) > 1 else self.progress[0] if self.progress else ()
         return admin_pb2.ListDeletionsResponse(deletions=deletions)
 
@@ -51,16 +46,9 @@ class FakeCluster:
 
 
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
-    fake = FakeCluster()
-
-    @contextmanager
-    def connect(_: str) -> Iterator[FakeCluster]:
-        yield fake
-
-    monkeypatch.setattr(topics_delete, "admin_client", connect)
-    monkeypatch.setattr(topics_delete, "cluster_wire", connect)
-    monkeypatch.setattr(topics_delete, "ask_controller", fake.ask)
+def cluster(monkeypatch: pytest.MonkeyPatch, connect: Callable[[FakeCluster], None]) -> Cluster:
+    fake = Cluster()
+    connect(fake)
     monkeypatch.setattr(topics_delete, "time", SimpleNamespace(monotonic=lambda: fake.now, sleep=fake.sleep))
     return fake
 
@@ -69,18 +57,19 @@ def going(topic: str, deleted: int, *, waits_for: str = "", offline: Sequence[in
     return admin_pb2.Deletion(topic=topic, replicas=9, deleted=deleted, waits_for=waits_for, offline=offline)
 
 
-def test_it_waits_until_nothing_is_left(cluster: FakeCluster, run: Run) -> None:
+def test_it_waits_until_nothing_is_left(cluster: Cluster, run: Run) -> None:
     cluster.progress = [[going("t", 0)], [going("t", 6)], []]
 
     done = run("topics", "delete", "t", "t", "--yes", *AT, "-o", "json")
 
     assert done.exit_code == Exit.DONE, done.output
-    assert cluster.asked == [["t"]]
+    ((message, broker),) = cluster.asked
+    assert ([each.name for each in message.topics], broker) == (["t"], 2)
     assert [(row["topic"], row["deleted"]) for row in json.loads(done.stdout)] == [("t", True)]
     assert "Deleted topic t." in done.stderr
 
 
-def test_it_names_the_broker_that_is_missing(cluster: FakeCluster, run: Run) -> None:
+def test_it_names_the_broker_that_is_missing(cluster: Cluster, run: Run) -> None:
     why = "broker 2 holds replicas and is not live"
     cluster.progress = [[going("t", 6, waits_for=why, offline=[2])]]
 
@@ -95,12 +84,14 @@ def test_it_names_the_broker_that_is_missing(cluster: FakeCluster, run: Run) -> 
 
 
 def test_nothing_is_claimed_where_neither_the_request_nor_the_question_is_answered(
-    cluster: FakeCluster, run: Run, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def nobody_rules() -> SimpleNamespace:
-        raise CommandFailed("No controller rules now.")
+    def lose_the_ruler(*_: object) -> Any:
+        cluster.facts = [facts(2)]
+        return answer(*_)
 
-    monkeypatch.setattr(cluster, "ruling", nobody_rules)
+    answer = cluster.answer
+    monkeypatch.setattr(cluster, "answer", lose_the_ruler)
     cluster.replies = {"t": (ErrorCode.REQUEST_TIMED_OUT, "Broker 1 has no contact with ZooKeeper.")}
 
     done = run("topics", "delete", "t", "--yes", *AT)
@@ -110,20 +101,20 @@ def test_nothing_is_claimed_where_neither_the_request_nor_the_question_is_answer
     assert "being deleted" not in done.stderr
 
 
-def test_time_can_be_over(cluster: FakeCluster, run: Run) -> None:
+def test_time_can_be_over(cluster: Cluster, run: Run) -> None:
     cluster.progress = [[going("t", 6)]]
     done = run("topics", "delete", "t", "--yes", "--timeout", "2", *AT)
     assert done.exit_code == Exit.TIMED_OUT
     assert "6 of 9 replicas are" in done.stderr
 
 
-def test_nobody_needs_to_wait(cluster: FakeCluster, run: Run) -> None:
+def test_nobody_needs_to_wait(cluster: Cluster, run: Run) -> None:
     cluster.progress = [[going("t", 6)]]
     done = run("topics", "delete", "t", "--yes", "--no-wait", *AT)
     assert (done.exit_code, cluster.now) == (Exit.DONE, 0.0)
 
 
-def test_what_was_refused_is_said_and_the_others_go(cluster: FakeCluster, run: Run) -> None:
+def test_what_was_refused_is_said_and_the_others_go(cluster: Cluster, run: Run) -> None:
     cluster.replies = {"gone": (3, "Topic 'gone' does not exist.")}
     done = run("topics", "delete", "gone", "t", "--yes", *AT)
     assert done.exit_code == Exit.FAILED
@@ -131,20 +122,20 @@ def test_what_was_refused_is_said_and_the_others_go(cluster: FakeCluster, run: R
     assert "Deleted topic t." in done.stderr
 
 
-def test_late_metadata_is_no_failure(cluster: FakeCluster, run: Run) -> None:
+def test_late_metadata_is_no_failure(cluster: Cluster, run: Run) -> None:
     cluster.replies = {"t": (7, "The topic is being deleted; it is still known here.")}
     assert run("topics", "delete", "t", "--yes", *AT).exit_code == Exit.DONE
 
 
-def test_a_request_that_was_lost_is_a_failure(cluster: FakeCluster, run: Run) -> None:
+def test_a_request_that_was_lost_is_a_failure(cluster: Cluster, run: Run) -> None:
     cluster.replies = {"t": (7, "The controller does not answer.")}
-    cluster.there = {"t"}
+    cluster.known = [TopicFacts("t")]
     done = run("topics", "delete", "t", "--yes", *AT)
     assert done.exit_code == Exit.FAILED
     assert "Error: The controller does not answer." in done.stderr
 
 
-def test_without_a_yes_nothing_is_asked(cluster: FakeCluster, run: Run) -> None:
+def test_without_a_yes_nothing_is_asked(cluster: Cluster, run: Run) -> None:
     done = run("topics", "delete", "t", *AT)
     assert done.exit_code == Exit.REFUSED
     assert "--yes" in done.stderr

@@ -199,11 +199,9 @@ class Facts:
 
     def excused(self, partition: TopicPartition) -> bool:
         """Whether committed records of the partition may be lost."""
-        return partition.topic in self.recreating or self.may_lack(partition)
-
-    def may_lack(self, partition: TopicPartition) -> bool:
-        """Whether what befell the partition excuses a loss, also for as long as its topic is there."""
         facts = self.partitions.get(partition)
+        if partition.topic in self.recreating:
+            return True
         if facts is None:
             return False
         enough = max(1, min(self.min_insync.get(partition.topic, 1), facts.fewest))

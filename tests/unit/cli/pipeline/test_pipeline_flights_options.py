@@ -5,22 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import nullcontext
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
+from fake_cluster import FakeCluster, partition
 
+from regency.cli.asking.wire import TopicFacts
 from regency.cli.main import cli
 from regency.cli.pipeline import flights as module
-from regency.cli.pipeline import flights_input
-from regency.clients.replicas.assignments import Assignments
 from regency.pipeline.files.files import OutputUnwritable
 from regency.pipeline.jobs.flights.job import BadRecord, FlightsCounts
-
-
-def home_of(name: str) -> ModuleType:
-    """Where the command finds what it calls."""
-    return flights_input if name == "produce_flights" else module
 
 
 @pytest.mark.parametrize(
@@ -93,13 +88,13 @@ class NowhereToWrite:
 
 
 def test_a_directory_that_cannot_be_made_is_told_before_a_topic_is_made_or_a_record_written(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, connect: Callable[[FakeCluster], None]
 ) -> None:
     made: list[object] = []
     run_as(monkeypatch, NowhereToWrite)
-    monkeypatch.setattr(flights_input, "assignments", lambda *_, **__: Assignments({}, {}))
+    connect(FakeCluster())
     for name in ("ensure_topic", "produce_flights"):
-        monkeypatch.setattr(home_of(name), name, lambda *words, **_: made.append(words))
+        monkeypatch.setattr(module, name, lambda *words, **_: made.append(words))
     words = ["pipeline", "flights", "--to", "/proc/x", "--produce", "--bootstrap-server", "h:1"]
     done = CliRunner().invoke(cli, words, prog_name="regency")
     assert (done.exit_code, made) == (1, [])
@@ -135,11 +130,14 @@ def test_a_failure_is_told_although_nobody_reads_the_counts_any_more(monkeypatch
     assert "Error: A record is no flight: f-0, offset 7" in done.stderr
 
 
-def test_a_topic_with_records_is_told_before_spark_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    there = SimpleNamespace(topics={"flights"})
+def test_a_topic_with_records_is_told_before_spark_is_started(
+    monkeypatch: pytest.MonkeyPatch, connect: Callable[[FakeCluster], None]
+) -> None:
+    there = FakeCluster()
+    there.known = [TopicFacts("flights", [partition(0, 1, [1])])]
+    connect(there)
     monkeypatch.setattr(module, "first_that_answers", lambda _: "h:1")
-    monkeypatch.setattr(flights_input, "assignments", lambda *_, **__: there)
-    monkeypatch.setattr(flights_input, "_records_in", lambda *_: 7)
+    monkeypatch.setattr(module, "_records_in", lambda *_: 7)
     monkeypatch.setattr(module, "job_session", lambda *_, **__: pytest.fail("Spark is started"))
     words = ["pipeline", "flights", "--to", "d", "--produce", "--bootstrap-server", "h:1"]
     done = CliRunner().invoke(cli, words, prog_name="regency")
@@ -167,9 +165,9 @@ def test_a_stop_says_what_is_to_be_typed_next(at: str, words: str, monkeypatch: 
         conf=SimpleNamespace(set=lambda *_: None), sparkContext=SimpleNamespace(defaultParallelism=2)
     )
     monkeypatch.setattr(module, "job_session", lambda *_, stopped: (asked.append(stopped), nullcontext(session))[1])
-    monkeypatch.setattr(flights_input, "refuse_records", lambda *_: None)
+    monkeypatch.setattr(module, "refuse_records", lambda *_: None)
     for name in ("ensure_topic", "produce_flights"):
-        monkeypatch.setattr(home_of(name), name, stop if name == at else lambda *_, **__: None)
+        monkeypatch.setattr(module, name, stop if name == at else lambda *_, **__: None)
     if at == "run":
         monkeypatch.setattr(Fails, "run", stop)
     command = ["pipeline", "flights", "--to", "d", "--produce", "--bootstrap-server", "h:1"]

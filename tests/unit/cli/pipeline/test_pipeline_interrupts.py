@@ -15,10 +15,9 @@ from typing import Any
 import pytest
 from pyspark import SparkContext, accumulators, java_gateway
 
-from regency.cli.exits import CommandFailed
+from regency.cli.exits import CommandFailed, exit_on_termination
 from regency.cli.pipeline import interrupts, spark
 from regency.cli.pipeline.interrupts import Farewell, handlers_now, interrupts_as_exits, java_ended, orderly_interrupts
-from regency.cli.signals import exit_on_termination
 
 WHENEVER = pytest.mark.parametrize("inside", ["while Spark starts", "while it works"])
 

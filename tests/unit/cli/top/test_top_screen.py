@@ -8,15 +8,8 @@ import msgspec
 import pytest
 from rich.console import Console
 
+from regency.cli.top.reading import BrokerLine, ControllerLine, DecisionLine, PartitionCounts, Snapshot, TroubleLine
 from regency.cli.top.screen import render
-from regency.cli.top.snapshot import (
-    BrokerLine,
-    ControllerLine,
-    DecisionLine,
-    PartitionCounts,
-    Snapshot,
-    TroubleLine,
-)
 
 SMALL, LARGE = (80, 24), (200, 60)
 NOON = 1_780_000_000_000

@@ -1,0 +1,71 @@
+"""A cluster in the place of the wire: what commands ask of it is noted, and answered as a test says."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from regency.cli.asking.wire import ClusterWire, ControllerFacts, PartitionFacts, TopicFacts
+from regency.clients.nodes import Node
+from regency.model.ids import BrokerId
+from regency.model.kafka_errors import ErrorCode
+from regency.protos import admin_pb2
+
+AT = ("--bootstrap-server", "nobody:1")
+NODES = {BrokerId(broker): Node(BrokerId(broker), f"h{broker}", 9000 + broker) for broker in (1, 2, 3)}
+
+
+class FakeCluster(ClusterWire):
+    """Brokers 1 to 3, of which 2 rules in epoch 7; no topics. Nothing else is to be asked, unless a test answers it."""
+
+    def __init__(self) -> None:
+        self.nodes = dict(NODES)
+        self.facts = [facts(1), facts(2, rules=True, epoch=7), facts(3)]
+        self.known: list[TopicFacts] = []
+        self.asked: list[tuple[Any, int | None]] = []
+        """Messages, and which broker was asked; None for any."""
+        self.deletions: list[admin_pb2.Deletion] = []
+
+    def close(self) -> None:
+        pass
+
+    def brokers(self) -> dict[BrokerId, Node]:
+        return self.nodes
+
+    def controllers(self) -> dict[BrokerId, Node]:
+        return self.nodes
+
+    def controller_facts(self) -> list[ControllerFacts]:
+        return self.facts
+
+    def topics(self, names: Collection[str] | None = None, *, broker: int | None = None) -> list[TopicFacts]:
+        there = {each.name: each for each in self.known}
+        missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return [
+            there.get(name, TopicFacts(name, error_code=missing)) for name in sorted(there if names is None else names)
+        ]
+
+    def ask(self, message: Any, version: int, *, broker: int | None = None) -> Any:
+        self.asked.append((message, broker))
+        return self.answer(message, version, broker)
+
+    def answer(self, message: Any, version: int, broker: int | None) -> Any:
+        """What a broker answers."""
+        raise AssertionError(f"nobody is to be asked {message}")
+
+    def order(self, address: str, method: Any, request: Any, *, timeout_ms: int = 1) -> Any:
+        """What a controller answers to a call."""
+        assert isinstance(request, admin_pb2.ListDeletionsRequest), request
+        return admin_pb2.ListDeletionsResponse(deletions=self.deletions)
+
+
+def facts(
+    broker: int, *, rules: bool | None = False, epoch: int | None = None, unacknowledged: int = 0, offline: int = 0
+) -> ControllerFacts:
+    if not rules:
+        return ControllerFacts(broker, f"c{broker}:1", rules, state=None if rules is None else "Idle")
+    return ControllerFacts(broker, f"c{broker}:1", rules, epoch, "Idle", 0, 0, 0, offline, unacknowledged)
+
+
+def partition(number: int, leader: int, replicas: list[int], isr: list[int] | None = None) -> PartitionFacts:
+    return PartitionFacts(number, leader, replicas, replicas if isr is None else isr, leader_epoch=4)
