@@ -50,7 +50,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 TELL_AGAIN_MS = 1000
-"""After so long the controller is told again of a failed directory, where ZooKeeper could not be reached."""
+"""After so long a failed directory is reported to the controller again, where ZooKeeper could not be reached."""
 
 
 class Loop(Protocol):
@@ -73,7 +73,7 @@ class OwnedTimer(Timer, Protocol):
         ...
 
     def close(self) -> None:
-        """Wake nobody any more."""
+        """Wake no loop any more."""
         ...
 
 

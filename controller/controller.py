@@ -74,7 +74,7 @@ class View(msgspec.Struct, frozen=True):
     incumbent: BrokerId = NO_LEADER
     """Who rules as far as is known."""
     blocked: str = ""
-    """Why nobody can be elected before somebody mends it in ZooKeeper, and what to do; empty where nothing is known."""
+    """Why no controller can be elected before ZooKeeper is mended, and what to do; empty where nothing is known."""
     brokers: Mapping[BrokerId, BrokerEpoch] = {}
     topics: int = 0
     partitions: int = 0
@@ -100,7 +100,7 @@ class Controller:
         self.failover: tuple[tuple[str, int], ...] = ()
         """Parts of the last failover here, with their milliseconds."""
         self.in_race = False
-        """Whether its last look at /controller went well: then it rules, or is told when it may race. Any thread."""
+        """Whether its last look at /controller went well: then it rules, or hears when it may race. Any thread."""
         self.retry = Retry(session)
         self._config = config
         self._session = session
@@ -228,7 +228,7 @@ class Controller:
         try:
             outcome = self._elector.elect()
         except ZnodeMalformed as error:
-            self._block(f"{error} Nobody rules until somebody sets that znode right.")
+            self._block(f"{error} No controller rules until that znode is set right.")
             raise
         self.in_race = True
         if isinstance(outcome, Fence):
@@ -236,10 +236,10 @@ class Controller:
             return
         incumbent = outcome.incumbent
         unreadable = "" if incumbent is None else incumbent.unreadable
-        self._block(f"{unreadable} Nobody rules until somebody deletes that znode." if unreadable else "")
+        self._block(f"{unreadable} No controller rules until that znode is deleted." if unreadable else "")
         if incumbent is not None and incumbent.broker != self.view.incumbent:
             self.view = msgspec.structs.replace(self.view, incumbent=incumbent.broker)
-            if incumbent.broker != NO_LEADER:  # else the elector has said that nobody can tell
+            if incumbent.broker != NO_LEADER:  # else the elector has logged that it is not known
                 logger.info("broker %d rules", incumbent.broker)
 
     def _block(self, why: str) -> None:
@@ -332,7 +332,7 @@ class Controller:
     def _step_down(self, term: Term) -> None:
         """Stop ruling, as it was asked to, and let another win: race again when all others had their time."""
         fence, delay = self._fence, out_of_race_ms(term)
-        self._resign("somebody asked it to resign")
+        self._resign("a client asked it to resign")
         self._race_at_ms = self._clock.monotonic_ms() + delay
         self._queue.put_later(ControllerChanged(), delay)
         self._release(fence)

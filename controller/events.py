@@ -207,7 +207,7 @@ class ReplicasDeleted(OfTerm):
 
 
 class NewTopic(msgspec.Struct, frozen=True):
-    """A topic somebody wants. -1 for the broker's default, or where `assignments` tells."""
+    """A topic that a client wants. -1 for the broker's default, or where `assignments` has it."""
 
     name: str
     num_partitions: int = -1

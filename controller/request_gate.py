@@ -15,7 +15,7 @@ NOT_RULING: Final = "This controller does not rule; ask the one that does."
 
 LOOK_EVERY_MS: Final = 250
 OUT_OF_CONTACT_MS: Final = 5_000
-"""So long somebody who waits bears it that the controller has no contact with ZooKeeper."""
+"""So long a waiting caller bears it that the controller has no contact with ZooKeeper."""
 
 T = TypeVar("T")
 Reply = TypeVar("Reply")

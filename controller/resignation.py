@@ -7,7 +7,7 @@ from regency.controller.term import Term
 from regency.model.ids import ControllerEpoch
 
 LET_OTHERS_MS = 3_000
-"""So long who resigned stays out of the race while other brokers live: their candidates are told by a watch."""
+"""So long a resigned controller stays out of the race while other brokers live: their candidates have a watch."""
 
 
 class Resign(Request[ControllerEpoch]):

@@ -128,4 +128,4 @@ REQUESTS: Final[Mapping[type[Event], Callable[[Term, Any], Any]]] = {
     CopyCluster: copy_cluster,
     CopyTopics: copy_topics,
 }
-"""Events that somebody waits for. What the handler returns is the answer."""
+"""Events with a waiting caller. What the handler returns is the answer."""

@@ -105,7 +105,7 @@ class Term:
         if traced():
             self.context.trace = StateTrace(config.broker_id, store.fence.epoch)
         self.copies = TopicCopies(self.context)
-        """What others see of the context. They end with it: nobody counts what another term knew."""
+        """What others see of the context. They end with it: what another term knew is not counted."""
         self.batch = RequestBatch(self.context)
         self.decisions = DecisionLog(history, store.fence.epoch, config.broker_id, clock)
         self.partitions = PartitionStateMachine(
@@ -139,7 +139,7 @@ class Term:
         )
         self.notifications = NotificationAges()
         self.asked_to_end = False
-        """Somebody asked this controller to resign: the term ends when that is answered."""
+        """A client asked this controller to resign: the term ends when that is answered."""
         self._reported: dict[str, None] = {}
         self._deferred: dict[Request[Any], None] = {}
         self._answers: list[tuple[Request[Any], Any]] = []

@@ -75,7 +75,7 @@ class AdminForwarder:
     `own_port` tells the port by which this agent's child is reached: `require_local` means that this very child must
     rule, as Kafka wants of the broker that a client takes for the controller, or have ruled last: clients do not know
     better at once, and some do not ask again. `in_contact` tells whether this agent reaches ZooKeeper: where it does
-    not for some seconds, nobody waits for the election of another controller.
+    not for some seconds, no request waits for the election of another controller.
     """
 
     def __init__(

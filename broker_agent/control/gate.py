@@ -1,7 +1,7 @@
 """Which control requests are taken: the rules of controller epoch, broker epoch and sequence number. Pure.
 
 Source: KIP-380 and KAFKA-9839 for the epochs; the sequence number is ours, and makes a repeated request harmless. That
-nobody is believed whom ZooKeeper does not know is ours, too: any peer can name any epoch.
+that none is believed whom ZooKeeper does not know is ours, too: any peer can name any epoch.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class ControlGate:
     Another controller epoch, and another broker epoch, begin a new sequence: the controller opens a new channel for a
     new incarnation, also where the process is still the same. An epoch that is not known yet, of either kind, counts
     once ZooKeeper has said the same: `is_unheard_of` tells whether to ask, `take_in` takes the answer. So what was true
-    before ZooKeeper was restored from a copy, whose epochs are lower, stands in nobody's way.
+    before ZooKeeper was restored from a copy, whose epochs are lower, stands in no controller's way.
     """
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class ControlGate:
         """Incarnation of this broker to which the sequence belongs."""
         self._office = Office(ControllerEpoch(0), NO_LEADER, NO_BROKER_EPOCH)
         self._own_then = NO_BROKER_EPOCH
-        """Own epoch when ZooKeeper was asked: what it answered of this broker is newer until another one is told."""
+        """Own epoch when ZooKeeper was asked: what it answered of this broker is newer until another one arrives."""
         self._asked = 0
         """Questions to ZooKeeper so far."""
         self._answered = 0

@@ -130,7 +130,7 @@ class MetadataCache:
         self._subscribers.append(callback)
 
     def saw_controller(self, controller: RulingController) -> None:
-        """Remember who rules, unless somebody of a newer epoch is known.
+        """Remember the ruling controller, unless one of a newer epoch is known.
 
         Clients see the new one with its first metadata, which names it among the live brokers too.
         """

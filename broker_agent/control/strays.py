@@ -131,7 +131,7 @@ class Strays:
             logger.warning(
                 "partition.metadata of %s is damaged: it says %s, the topic is %s", topic_partition, *spelled
             )
-            with suppress(LogStorageError):  # its directory has failed, of which everybody is told
+            with suppress(LogStorageError):  # its directory has failed, which is reported
                 log.set_topic_id(topic_id)
 
         self._call(look)

@@ -16,7 +16,7 @@ AT_ONCE: Final = 16
 """Connections that may be accepted and not placed yet: they have descriptors, although there may be no place."""
 
 PAUSE_S: Final = 1.0
-"""How long nothing is accepted where there is not even a descriptor to turn somebody away with."""
+"""How long nothing is accepted where there is not even a descriptor to turn a client away with."""
 
 
 class Acceptor:

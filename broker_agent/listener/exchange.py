@@ -112,7 +112,7 @@ class Exchange:
         return RequestContext(ANONYMOUS, self.listener, self._owner.peer_host, self.request.client_id or "")
 
     def answer(self, message: Message) -> None:
-        """Answer with a response message, which nobody may change any more. An error of the whole is counted."""
+        """Answer with a response message, which may not change any more. An error of the whole is counted."""
         if not self.done:
             error = getattr(message, "error_code", None)
             if error:
@@ -151,7 +151,7 @@ class Exchange:
             self._owner.close_for(reason, detail)
 
     def fail(self, error: Exception) -> None:
-        """The request could not be handled for a reason nobody foresaw."""
+        """The request could not be handled for an unforeseen reason."""
         if not self.done:
             self._owner.failed(self, error)
 

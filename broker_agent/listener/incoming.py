@@ -22,7 +22,7 @@ SLOW_MS: Final = 10_000
 """A request that has been coming in for so long ends its connection when others need the room."""
 
 LOOK_S: Final = 1.0
-"""How often that is looked at while somebody waits."""
+"""How often that is looked at while a request waits."""
 
 
 class Sender(Protocol):

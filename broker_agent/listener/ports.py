@@ -141,12 +141,12 @@ class ConfigSource(Protocol):
     """Settings in ZooKeeper."""
 
     async def read(self, entities: Sequence[str], /) -> dict[str, Mapping[str, str] | None]:
-        """What of these stands there, such as `topics/t`; None where nobody can read it. Raises ZkError."""
+        """What of these stands there, such as `topics/t`; None where it cannot be read. Raises ZkError."""
         ...
 
 
 class ProducerIdSource(Protocol):
-    """Producer ids nobody else gets."""
+    """Producer ids that no other agent gets."""
 
     async def allocate(self) -> ProducerId:
         """The next one. Raises a RegencyError, retriable when ZooKeeper cannot be asked now."""

@@ -1,6 +1,6 @@
 """What goes through the listener by topic, in plain integers. Data loop only; some additions per partition, no more.
 
-Kafka's BrokerTopicMetrics. A topic that is nobody's here any more loses its counters; the sums over all stay.
+Kafka's BrokerTopicMetrics. A topic without a partition here any more loses its counters; the sums over all stay.
 """
 
 from __future__ import annotations

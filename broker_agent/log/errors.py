@@ -44,7 +44,7 @@ class LogDamaged(LogStorageError):
 
     def __init__(self, directory: Path, flaw: str) -> None:
         RegencyError.__init__(
-            self, f"{flaw}.", hint="Let another replica lead, and have this one copied anew (docs/operate/damage.md)."
+            self, f"{flaw}.", hint="Let another replica lead, and have this one copied again (docs/operate/damage.md)."
         )
         self.directory = directory
         self.reason = flaw
@@ -63,7 +63,7 @@ class OffsetOutOfRange(RegencyError):
 
 
 class RecordsRejected(RegencyError):
-    """An append that was refused; nothing was written. `error` is what the producer or the fetcher is told."""
+    """An append that was refused; nothing was written. `error` is the code for the producer or the fetcher."""
 
     code = "records_rejected"
 

@@ -352,7 +352,7 @@ class LogCore:
     def _cut(self, cut: Cut) -> None:
         """Cut the files; whatever part of that is on the disk after a crash, recovery makes it one log.
 
-        For that the disk knows the recovery point already: nobody looks for holes below it. What needs a descriptor
+        For that the disk has the recovery point already: no start looks for holes below it. What needs a descriptor
         comes before anything is changed for good.
         """
         above = [offset for offset in snapshot_offsets(self._services.disk, self.directory) if offset > cut.end]
@@ -426,7 +426,7 @@ class LogCore:
         return self._epochs.span_at(max(offset, self._log_start))
 
     def _damaged(self, error: CorruptFile, offset: Offset = UNKNOWN_OFFSET) -> LogDamaged:
-        """Take in that a file is damaged where somebody had to walk over it; returns what to raise."""
+        """Take in that a file is damaged where it had to be walked over; returns what to raise."""
         flaw = error.flaw._replace(offset=offset)
         self._damage.found(flaw)
         return LogDamaged(self.directory, str(flaw))
@@ -439,7 +439,7 @@ class LogCore:
         if segment in self._buildings:
             hint = "Ask again in a moment: the segment is read from its beginning to its end."
             raise IndexInDoubt(
-                self.directory, f"the indexes of {segment.log.path.name} are built anew: {why}", hint=hint
+                self.directory, f"the indexes of {segment.log.path.name} are built again: {why}", hint=hint
             )
 
     def _build_indexes(self, building: IndexBuilding) -> None:

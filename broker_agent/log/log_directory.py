@@ -31,7 +31,7 @@ from regency.runtime.logging import is_power_of_ten
 logger = logging.getLogger(__name__)
 
 _META_VERSION = "0"
-_REMOVE_IDENTITY = "If the directory is this broker's, remove that file: it is written anew."
+_REMOVE_IDENTITY = "If the directory is this broker's, remove that file: it is written again."
 
 
 class LogDirectory:

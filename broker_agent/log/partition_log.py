@@ -420,7 +420,7 @@ class PartitionLog(LogCore):
         states, left_out = self._producers.below(self._log_start, MOST_TOLD)
         if left_out:
             logger.warning(
-                "%s: a replica that begins anew is not told of %d batches of producers that are older than %d others",
+                "%s: a replica that begins again does not get %d batches of producers that are older than %d others",
                 self.topic_partition,
                 left_out,
                 MOST_TOLD,

@@ -76,7 +76,7 @@ class ProducerStates:
         """What a leader asks before it appends a batch of a client: None to go on, or the batch that this one repeats.
 
         An unknown producer may begin anywhere, as what it wrote before may be forgotten (KIP-360); but at 0 where
-        `all_known` says that nobody who ever wrote here is: its first batches went to an earlier leader and are lost,
+        `all_known` says that no earlier producer here is: its first batches went to an earlier leader and are lost,
         and a client takes the success of a later batch for theirs.
 
         Raises RecordsRejected: INVALID_PRODUCER_EPOCH for an older epoch, OUT_OF_ORDER_SEQUENCE_NUMBER for a gap, a

@@ -1,7 +1,7 @@
 """Opening the log of one partition from its directory, and making it whole first where the last shutdown was not clean.
 
 Runs on a worker thread, one log per thread at a time, with open files of its own. What follows the first damaged batch
-is dropped: the leader has it, or nobody has.
+is dropped: the leader has it, or no replica has.
 """
 
 from __future__ import annotations

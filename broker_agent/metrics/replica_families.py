@@ -24,7 +24,7 @@ def _each(read: Callable[[R], int]) -> _Lines[R]:
 
 
 def _lags(labels: list[str], rows: list[HostedRow]) -> list[tuple[str, int]]:
-    """One for each partition that somebody fetches."""
+    """One for each partition that is fetched."""
     followed = [(label, row) for label, row in zip(labels, rows, strict=True) if row.fetcher]
     return [(f'clientId="{row.fetcher}",{label}', row.lag) for label, row in followed]
 

@@ -99,7 +99,7 @@ def look(
     given_up = Event()
 
     def begin() -> None:
-        if not outcome.set_running_or_notify_cancel():  # from here on nobody can cancel it
+        if not outcome.set_running_or_notify_cancel():  # from here on it cannot be cancelled
             return
         found = _begin(replicas, logs, now_ms)
         names = list(dict.fromkeys([*replicas.hosting.partitions, *logs.all()]))

@@ -129,7 +129,7 @@ class LoopTimer:
         self._handle = self._loop.call_later(delay, self._fire)
 
     def close(self) -> None:
-        """Wake nobody any more."""
+        """Wake no loop any more."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None

@@ -15,7 +15,7 @@ from regency.runtime.metrics.recent import RecentTimes
 LOOK_S = 1.0
 """How often the loop is looked at."""
 OVER_LOOKS = 60
-"""Idleness is told over so many looks back."""
+"""Idleness is reported over so many looks back."""
 
 
 class MeteredSelector(selectors.DefaultSelector):

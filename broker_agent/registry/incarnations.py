@@ -2,7 +2,7 @@
 
 A registration is ephemeral, and whichever one stands has version 0: a multi cannot tell one from the next. So every
 registration also writes the broker's persistent znode in /brokers/incarnations, in the same multi. Its mzxid is then
-the broker epoch, its version counts on, and `Check` with that version holds exactly as long as nobody registers under
+the broker epoch, its version counts on, and `Check` with that version holds exactly until a process registers under
 that broker id again. For an ISR change each remote member is checked:
 
 - who joins must be the incarnation whose log was judged (KIP-903);

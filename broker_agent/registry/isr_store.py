@@ -284,7 +284,7 @@ class IsrWriter:
             return IsrNotWritten("it was sent, but never arrived, and shall not be sent again")
         found = state.leader_and_isr
         return IsrUnknown(
-            f"somebody else wrote the state: leader {found.leader}, leader epoch {found.leader_epoch}, "
+            f"another process wrote the state: leader {found.leader}, leader epoch {found.leader_epoch}, "
             f"isr {list(found.isr)}, version {version} instead of {pending.change.zk_version}"
         )
 

@@ -92,7 +92,7 @@ class ProducerIds:
             if isinstance(outcome, BaseException):
                 self._tell(outcome)
                 taking.set_exception(outcome)
-                taking.exception()  # nobody may be waiting: not an error of its own
+                taking.exception()  # no request may be waiting: not an error of its own
                 return
             self._blocks.append(range(outcome.first, outcome.last + 1))
             taking.set_result(None)

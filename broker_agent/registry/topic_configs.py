@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 RETRY_MS = 1000
 _TOLD_AT_ONCE = 500
-"""Topics whose new settings are told in one step of the data loop."""
+"""Topics whose new settings take effect in one step of the data loop."""
 _SWEPT_FROM = 1_000
 """Topics of which so many are known are swept; then when there are twice as many as were left."""
 TOPICS_PREFIX = "topics/"
@@ -184,7 +184,7 @@ class TopicConfigs:
             self._vain.pop(topic, None)
 
     def _read_base(self) -> list[str]:
-        """Read what brokers are told; the topics whose settings are not what they were."""
+        """Read the settings of brokers; the topics whose settings are not what they were."""
         with self._reading:
             return self._read_base_and_keep()
 

@@ -1,7 +1,7 @@
 """Where operations wait for partitions: produces for the high watermark, fetches for data. Costs nothing while idle.
 
 Passive: an event of a partition looks at the operations that wait for that partition, and only at what the event
-changed in them; time is a heap of deadlines that somebody asks about. Completed exactly once, through Completions.
+changed in them; time is a heap of deadlines that its owner asks about. Completed exactly once, through Completions.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Purgatory:
                 self._complete(operation)
 
     def cancel(self, operation: DelayedOperation) -> None:
-        """Nobody wants the answer any more. Harmless when the operation is complete."""
+        """The answer is not wanted any more. Harmless when the operation is complete."""
         if not operation.done:
             self._forget(operation)
 

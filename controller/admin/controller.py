@@ -76,7 +76,7 @@ def admin_service(gate: RequestGate) -> ServiceHandler:
 
 
 def shut_down_request(broker: SteeredBroker) -> control_pb2.ShutDownRequest:
-    """What the agent is told, under the epochs by which it judges it."""
+    """The order to the agent, under the epochs by which it judges it."""
     header = control_pb2.Header(
         controller_id=broker.controller_id,
         controller_epoch=broker.controller_epoch,

@@ -1,4 +1,4 @@
-"""Somebody says that a broker is gone for good: what still waits for it does so no more.
+"""An operator says that a broker is gone for good: what still waits for it does so no more.
 
 Only deletions wait for a dead broker for ever, because it may return with what was to be deleted. Once it is forgotten
 nothing waits for it, in this term (the context) and in all later ones (its znode in /brokers/incarnations is gone).
@@ -50,12 +50,12 @@ def forget_broker(term: Term, event: ForgetBroker) -> ForgottenBroker:
         return refusal
     removed = remove_member(term.store.access, broker)
     if removed.code is WriteCode.MISSING and broker not in term.context.members:
-        why = f"Nothing is known of a broker {broker}: nobody waits for it."
+        why = f"Nothing is known of a broker {broker}: nothing waits for it."
         return ForgottenBroker(broker, ErrorCode.BROKER_ID_NOT_REGISTERED, why)
     if removed.code not in (WriteCode.WRITTEN, WriteCode.MISSING):
         return ForgottenBroker(broker, ErrorCode.INVALID_REQUEST, f"Broker {broker} is coming back: it has registered.")
     term.context.members.discard(broker)
-    term.decisions.note(f"broker {broker}", "dead", "forgotten", "somebody says that it is gone for good")
+    term.decisions.note(f"broker {broker}", "dead", "forgotten", "an operator says that it is gone for good")
     waiting = _waiting(term.context, broker)
     delete_replicas(term, [each for each in waiting if not term.context.is_being_deleted(each.topic)])
     term.deletions.resume()

@@ -1,6 +1,6 @@
 """A log directory of a live broker failed: find out which replicas were in it, and move what they led.
 
-The broker only says that one of its directories failed. It is told once more to host what it is known to host with
+The broker only says that one of its directories failed. It is asked once more to host what it is known to host with
 nothing changed, and answers KAFKA_STORAGE_ERROR for what it cannot reach (see agent_troubles.py). Replicas that are
 known to be out of reach stay that until the broker restarts: a second failure does not bring back those of the first.
 Source: KIP-112.

@@ -159,7 +159,7 @@ class Reconciler:
         judge_isrs(self._term)
 
     def _refresh_led(self, suspects: list[Suspect]) -> None:
-        """Read what these brokers shall lead: one that lost its role may have written an ISR that nobody told of.
+        """Read what these brokers shall lead: one that lost its role may have written an ISR without notice.
 
         Without its role it cannot refuse an older version of the same leader epoch.
         """

@@ -1,4 +1,4 @@
-"""Somebody wants a broker to leave: which incarnation of it is meant, and under which epochs it is told.
+"""An operator wants a broker to leave: which incarnation is meant, and under which epochs it gets the order.
 
 The controller's thread says no more. The agent then leaves as at SIGTERM, by asking for a controlled shutdown.
 """
@@ -39,7 +39,7 @@ class SteerBroker(Request[SteeredBroker]):
 
 
 def steer_broker(term: Term, event: SteerBroker) -> SteeredBroker:
-    """Where and how the broker is told, if it lives in the incarnation that is meant."""
+    """Where and how to reach the broker, if it lives in the incarnation that is meant."""
     known = term.context.brokers.get(event.broker)
     if known is None:
         listed = ", ".join(map(str, sorted(term.context.brokers))) or "none"
@@ -50,7 +50,7 @@ def steer_broker(term: Term, event: SteerBroker) -> SteeredBroker:
         return SteeredBroker(event.broker, ErrorCode.STALE_BROKER_EPOCH, why)
     endpoint = known.endpoint(term.config.control_listener)
     assert endpoint is not None, "brokers without it are left out"
-    term.decisions.note(f"broker {event.broker}", "live", "told to leave", "somebody asked for it")
+    term.decisions.note(f"broker {event.broker}", "live", "told to leave", "an operator asked for it")
     return SteeredBroker(
         event.broker,
         target=f"{endpoint.host}:{endpoint.port}",

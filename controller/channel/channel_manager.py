@@ -1,6 +1,6 @@
 """ControllerChannelManager: one thread and one gRPC channel per live broker, driving its passive Sender.
 
-A slow broker delays nobody but itself. Belongs to one controller epoch; `close` ends everything it started.
+A slow broker delays only itself. Belongs to one controller epoch; `close` ends everything it started.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ milliseconds the oldest of what it tells has been wanted. Must be quick."""
 
 
 def unheard(_broker: BrokerId, _waited_ms: int) -> None:
-    """Nobody wants to know of requests."""
+    """Listens to no request."""
 
 
 class GrpcAgent:
@@ -171,7 +171,7 @@ class ControllerChannelManager:
             channel.want(requests.get(broker))
 
     def ask_log_ends(self, broker: Broker, partitions: Mapping[TopicPartition, TopicId]) -> None:
-        """Ask how far these logs go, on a thread and a connection of its own. The listener is told once in any case."""
+        """Ask how far these logs go, on a thread and connection of its own. The listener is called once in any case."""
         endpoint = broker.endpoint(self._control_listener)
         assert endpoint is not None, f"broker {broker.id} has no listener {self._control_listener}"
         question = LogQuestion(self._origin, broker, partitions, self._connect(endpoint), self._listener.on_log_ends)
@@ -184,7 +184,7 @@ class ControllerChannelManager:
             channel.forget(gone)
 
     def close(self) -> None:
-        """End every channel. Calls that run are cancelled; their outcome is nobody's business any more."""
+        """End every channel. Calls that run are cancelled; their outcome does not matter any more."""
         for question in self._questions:
             question.close()
         channels, self._channels = self._channels, {}

@@ -55,7 +55,7 @@ class Listener(Protocol):
 
 
 class BrokerBacklog(msgspec.Struct, frozen=True):
-    """How far one broker is with what it is told."""
+    """How far one broker is with its desired state."""
 
     broker: BrokerId
     unacknowledged: int
@@ -111,7 +111,7 @@ class Channels(Protocol):
         ...
 
     def ask_log_ends(self, broker: Broker, partitions: Mapping[TopicPartition, TopicId]) -> None:
-        """Ask how far these logs go. The listener is told once, in any case."""
+        """Ask how far these logs go. The listener is called once, in any case."""
         ...
 
     def forget(self, gone: Mapping[str, TopicId]) -> None:

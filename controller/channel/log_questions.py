@@ -1,4 +1,4 @@
-"""Asks one broker how far its logs go, on a thread of its own: nobody waits for one who does not answer.
+"""Asks one broker how far its logs go, on a thread of its own: a silent one delays no other.
 
 Besides the conversation with the broker, in which every request has its turn: this one changes nothing. Belongs to one
 controller epoch, as its header says.
@@ -79,7 +79,7 @@ class LogQuestion:
         threading.Thread(target=self._run, name=name, daemon=True).start()
 
     def close(self) -> None:
-        """Nobody wants to know any more."""
+        """The answer is not wanted any more."""
         self._port.close()
 
     def _run(self) -> None:

@@ -44,7 +44,7 @@ def partition_refs(partitions: Mapping[TopicPartition, TopicId]) -> list[pb.Part
 
 
 def add_rows(message: pb.LeaderAndIsrRequest | pb.MetadataDelta, topic: TopicRows) -> pb.PartitionStates:
-    """Add what is told of a topic; its columns are encoded only once for all that are told the same."""
+    """Add a topic's content; its columns are encoded only once for all brokers that get the same."""
     rows = topic.rows
     if rows.encoded is None:
         rows.encoded = _columns(rows).SerializeToString()

@@ -112,7 +112,7 @@ class WholeMetadata:
         return None if snapshot is None else cls(snapshot, log.last)
 
     def next_part(self, log: MetadataLog) -> MetadataPart | None:
-        """The same until it is taken. None: what comes next is forgotten, begin anew."""
+        """The same until it is taken. None: what comes next is forgotten, begin again."""
         if self._sent < len(self._pieces):
             content = self._pieces[self._sent : self._sent + 1]
         else:

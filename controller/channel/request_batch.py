@@ -62,7 +62,7 @@ class RequestBatch:
     def host(self, brokers: Iterable[BrokerId], partition: TopicPartition, *, is_new: bool = False) -> None:
         """These brokers shall lead or follow as the context says, and everybody shall know. `is_new` is sticky.
 
-        Of a topic that is being deleted nobody is told to host anything (KAFKA-13342).
+        No broker is asked to host anything of a topic that is being deleted (KAFKA-13342).
         """
         self._metadata[partition] = None
         if self._context.is_being_deleted(partition.topic):
@@ -113,7 +113,7 @@ class RequestBatch:
         self._starting.add(broker)
 
     def hand_over(self, channels: Channels) -> None:
-        """Give everything to the channels and begin anew. Only what is committed may be in the context by now."""
+        """Give everything to the channels and begin again. Only what is committed may be in the context by now."""
         pool = RowPool(self._context)
         whole = self._whole_topics(pool)
         requests = {
@@ -245,7 +245,7 @@ def _add_brokers(delta: pb.MetadataDelta, context: ControllerContext) -> None:
 def _encode_deltas(
     context: ControllerContext, first: pb.MetadataDelta, topics: Mapping[str, Sequence[int] | None], pool: RowPool
 ) -> list[bytes]:
-    """`first`, followed by what is told of these partitions of topics, of all for None; in pieces of bounded size."""
+    """`first`, followed by the content of these partitions of topics, of all for None; in pieces of bounded size."""
     pieces = [first]
     size = 0
     for name, numbers in topics.items():

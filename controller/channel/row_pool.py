@@ -1,4 +1,4 @@
-"""Finds what brokers are told of whole topics, each distinct content as one value. Pure."""
+"""Finds the desired content of whole topics, each distinct one as one value. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RowPool:
         self._offline: dict[int, tuple[BrokerId, ...]] = {}
 
     def of_brokers(self, entry: TopicEntry) -> Mapping[BrokerId, Rows]:
-        """What each broker is told to host of a topic: the partitions with a leadership its replica of is Online."""
+        """What each broker shall host of a topic: the partitions with a leadership its replica of is Online."""
         key = (*_identities(entry), tuple(map(id, entry.replica_states)))
         found = self._of_brokers.get(key)
         if found is None:
@@ -42,7 +42,7 @@ class RowPool:
         return found
 
     def of_all(self, entry: TopicEntry) -> Rows:
-        """What everybody is told by metadata of a topic."""
+        """What metadata has of a topic, for all brokers."""
         key = _identities(entry)
         rows = self._of_all.get(key)
         if rows is None:
@@ -52,14 +52,14 @@ class RowPool:
         return rows
 
     def of_some(self, entry: TopicEntry, numbers: Sequence[int], *, offline: bool = False) -> Rows:
-        """What is told of those of these partitions that have a leadership, in order; with `offline` also who is."""
+        """The content of those of these partitions that have a leadership, in order; with `offline` also who is."""
         leaderships: list[LeaderIsrAndControllerEpoch] = []
         assignments: list[ReplicaAssignment] = []
         told = []
         last = len(entry.names) - 1
         for number in numbers:
             if number > last:
-                break  # the topic was made anew, with fewer partitions
+                break  # the topic was created again, with fewer partitions
             leadership, assignment = entry.leadership[number], entry.assignments[number]
             if leadership is not None and assignment is not None:
                 told.append(number)

@@ -34,7 +34,7 @@ class Rows:
     """Leadership and assignment of some partitions of a topic, whatever its name; they do not change.
 
     In a large cluster most topics are like others but for their names, and brokers host the same partitions: one value
-    serves all who are told the same, and is encoded once.
+    serves all brokers that get the same, and is encoded once.
     """
 
     __slots__ = ("assignments", "encoded", "leaders", "leaderships", "named", "numbers", "offline")

@@ -95,7 +95,7 @@ class Sender:
     ) -> None:
         self.desired = DesiredState()
         self.snapshot_wanted = False
-        """No usable snapshot exists: somebody must make one."""
+        """No usable snapshot exists: one must be made."""
         self.failures = 0
         """Requests that got no answer, or an answer that refused all of it, since the last good one."""
         self.last_failure = ""

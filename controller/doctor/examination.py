@@ -1,7 +1,7 @@
 """Examine: does ZooKeeper hold what the ruling controller knows, and do the agents host what it wants?
 
 Runs on a thread of its own, on copies that the controller's thread makes a few partitions at a time. What differs is
-looked at a second time after a while: only what still does is told, for news is always on its way.
+looked at a second time after a while: only what still does is reported, for news is always on its way.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ ADVICE: Final = {
     "topic_unknown": f"It may be unreadable, or not be a topic at all: look at its znode. {_READ_ANEW}.",
     "topic_gone": f"Its znode was deleted by hand. {_READ_ANEW}.",
     "topic_differs": f"Its znode was changed by another hand. {_READ_ANEW}; then look at the assignment.",
-    "state_differs": f"The state znode was written by another hand. {_READ_ANEW}, and elect where nobody leads.",
+    "state_differs": f"The state znode was written by another hand. {_READ_ANEW}, and elect where no broker leads.",
     "state_missing": f"The state znode was deleted by hand. {_READ_ANEW}, and write it.",
     "malformed": f"Repair or delete the znode. {_READ_ANEW}.",
     "invariant": f"`regency explain` shows who decided it. {_READ_ANEW}; if it comes back, look at its znodes.",
@@ -42,14 +42,14 @@ ADVICE: Final = {
     "broker_stale": f"{_READ_ANEW}.",
     "controller_differs": "Another controller is taking over, or /controller was written by hand: try again.",
     "silent": "Its agent is paused, overloaded or cut off from the controller: look at its log and its process.",
-    "not_acknowledged": "The broker does not do what it is told: look at its log for the reason.",
+    "not_acknowledged": "The broker does not acknowledge its desired state: look at its log for the reason.",
     "behind_watermark": "Committed records are missing from a replica in sync: look at this broker's disks before "
     "anything is restarted.",
     "two_leaders": "One of them has not heard that it was deposed, and can commit nothing: look at its log.",
     "offsets": "The log is damaged: look at that broker's disks.",
-    "damaged": "Readers are refused there. Have it copied anew: reassign the partition to its other replicas, then to "
+    "damaged": "Readers are refused there. Have it copied again: reassign the partition to its other replicas, then to "
     "all of them again (docs/operate/damage.md).",
-    "isr_differs": f"{_READ_ANEW} and tell everybody again.",
+    "isr_differs": f"{_READ_ANEW} and send everything again.",
     "epoch_unbelievable": "Restart that broker: the controller does not go beyond it, as one wrong word would use up "
     "all leader epochs there are.",
     "replica_offline": "Repair the directory, then restart that broker.",
@@ -155,8 +155,8 @@ def _examine_partition(
         what = "its broker lives and does not serve it: its log directory has failed"
         yield Finding(str(partition), "replica_offline", f"broker {replica}", what)
     if leadership is None or leadership.leader_and_isr.leader == NO_LEADER:
-        isr = "nobody" if leadership is None else list(leadership.leader_and_isr.isr)
-        yield Finding(str(partition), "leaderless", "the cluster", f"nobody leads it; in sync last: {isr}")
+        isr = "none" if leadership is None else list(leadership.leader_and_isr.isr)
+        yield Finding(str(partition), "leaderless", "the cluster", f"no broker leads it; in sync last: {isr}")
         return
     isr = list(leadership.leader_and_isr.isr)
     for replica in live:

@@ -374,7 +374,7 @@ class PartitionStateMachine:
     def _elect_longest(
         self, partition: TopicPartition, kind: ElectionKind, elect: Elect, *, forced: bool
     ) -> Election | None:
-        """Elect by how far logs go; None where nobody can be, or where it must be asked first who shall be."""
+        """Elect by how far logs go; None where no replica can be, or where replicas must be asked first."""
         context = self._context
         leadership = context.leadership(partition)
         assert leadership is not None, "it was decided about before"
@@ -463,7 +463,7 @@ class PartitionStateMachine:
         return [replica for replica in assignment.replicas if replica in online]
 
     def _read_again(self, partitions: Sequence[TopicPartition], kind: ElectionKind) -> list[TopicPartition]:
-        """Those that differ from what was known. Brokers are told, whatever comes of the election."""
+        """Those that differ from what was known. They are sent to brokers, whatever comes of the election."""
         changed = list(refresh_leadership(self._context, self._store, partitions))
         for partition in changed:
             self._batch.host(self._recipients(partition, kind), partition)

@@ -37,7 +37,7 @@ class ReplicaStateMachine:
         self._decisions = decisions
 
     def startup(self) -> list[PartitionReplica]:
-        """Give every replica its first state: Online ones are told what they host.
+        """Give every replica its first state: Online ones get what they host.
 
         Returns the others, provisionally Ineligible, which the caller moves to Offline (KAFKA-3143).
         """

@@ -23,7 +23,7 @@ class UncleanLeave:
     def among(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
         """Those with a live replica whose settings allow a leader out of sync; settings that cannot be read do not.
 
-        One that somebody has asked to be led again by any means needs no leave.
+        A partition for which an unclean election was asked needs no leave.
         """
         context = self._context
         able = [each for each in partitions if not context.usable.isdisjoint(context.assignment(each).replicas)]

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 LEFT_OUT = (
     "%d partitions have no series of their own at /metrics, there are more than %d: set "
-    "regency.controller.metrics.max.partitions if whoever scrapes can take them"
+    "regency.controller.metrics.max.partitions if the scraper can take them"
 )
 
 

@@ -1,4 +1,4 @@
-"""What the controller's thread is told about reassignments."""
+"""Events about reassignments for the controller's thread."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Former replicas: their brokers delete the logs, and only when they have said so is it forgotten that there were any.
 
 Until then they stand as `deleting` in the topic znode, so that a later controller orders it again, and a broker that
-was dead is told when it returns. Kafka orders it once and forgets.
+was dead gets the order when it returns. Kafka orders it once and forgets.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from regency.model.znodes import paths
 logger = logging.getLogger(__name__)
 
 ROUNDS: Final = 10
-"""How often the znode is read again because somebody wrote it meanwhile; its watch brings the rest."""
+"""How often the znode is read again because it was written meanwhile; its watch brings the rest."""
 
 TWICE: Final = "it is asked for with different replicas at once"
 NO_SUCH: Final = "there is no such partition"

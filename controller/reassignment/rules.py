@@ -86,7 +86,7 @@ def forget_deleted(assignment: ReplicaAssignment, deleted: Collection[BrokerId])
 
 
 def problem_with(replicas: Sequence[BrokerId]) -> str:
-    """Why nobody can have these replicas; empty where that is not so."""
+    """Why no partition can have these replicas; empty where that is not so."""
     if not replicas:
         return "no replicas are given"
     if len(set(replicas)) != len(replicas):

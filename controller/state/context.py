@@ -320,7 +320,7 @@ class ControllerContext:
         return topic in self.topics_to_delete
 
     def is_being_deleted(self, topic: str) -> bool:
-        """Whether replicas of the topic are being deleted: nobody may be told to host it (KAFKA-13342)."""
+        """Whether replicas of the topic are being deleted: no broker may get the order to host it (KAFKA-13342)."""
         return topic in self.topics_deletion_started
 
     # Leadership

@@ -22,7 +22,7 @@ class ElectionKind(Enum):
     PREFERRED = "preferred"
     CONTROLLED_SHUTDOWN = "controlled_shutdown"
     LONGEST_LOG = "longest_log"
-    """As offline; where that elects nobody and it is allowed, the replica with the longest log that is known of."""
+    """As offline; where that elects no leader and it is allowed, the replica with the longest log that is known of."""
 
 
 UNCLEAN: Final = "unclean"
@@ -123,7 +123,7 @@ def elect_unclean(
     online: Collection[BrokerId],
     ends: Mapping[BrokerId, LogEnd | None],
 ) -> Election:
-    """Elect a replica that is not in sync, as nobody who is lives; it leads alone.
+    """Elect a replica that is not in sync, as none that is lives; it leads alone.
 
     The one with the longest log, by the epoch of its last batch and then its end, ties in the order of the assignment;
     those of which nothing is known, because they were not asked or are silent, come last, in that order too, which is
@@ -162,7 +162,7 @@ def elect_without_state(
     """Elect for a partition whose state znode is not there, because it was never written or is lost.
 
     Where every live replica says that it has no log, there never was a leader: the first live one leads, with all
-    live ones in sync. A log shows that the state is lost, and with it who was in sync. Whoever was has all that is
+    live ones in sync. A log shows that the state is lost, and with it the ISR. Each of its members has all that is
     committed, so the longest of all logs has it: its replica leads alone, beyond all leader epochs that are believed.
     At least one replica must be online.
     """

@@ -12,7 +12,7 @@ class Inquiry(msgspec.Struct):
     """Who was asked how far its log of a partition goes, and what was answered; None for one who does not tell."""
 
     due_ms: int
-    """When it is over, whoever is silent; monotonic."""
+    """When it is over, also with silent brokers; monotonic."""
     forced: bool = False
     """It was asked for: settings do not matter."""
     asked: dict[BrokerId, BrokerEpoch] = {}

@@ -64,7 +64,7 @@ def compare(wanted: Expected, told: ReplicaReport | None) -> Difference | None:
 def judge_uncalled_for(
     context: ControllerContext, broker: BrokerId, partition: TopicPartition, told: ReplicaReport
 ) -> Difference | None:
-    """What to do about a replica that its broker serves and shall not; None: nothing, somebody sees to it already.
+    """What to do about a replica that its broker serves and shall not; None: nothing, it is under way already.
 
     It is stopped and its log stays: its deletion was not asked for. Replicas that are to be deleted learn it by their
     deletion, and those that were assigned and failed by what made them fail.

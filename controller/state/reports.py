@@ -171,7 +171,7 @@ class ReplicaReports:
             return None if known is None else known.replicas.get(partition)
 
     def reader(self, broker: BrokerId) -> Callable[[TopicPartition], ReplicaReport | None]:
-        """Looks up what a broker last reported of partitions; for many look-ups, which wait for nobody. Any thread.
+        """Looks up what a broker last reported of partitions; for many look-ups, which do not wait. Any thread.
 
         What is read may be of different reports, and of one that has been replaced meanwhile.
         """

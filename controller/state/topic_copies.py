@@ -24,7 +24,7 @@ from regency.model.ids import BrokerId, TopicId
 
 
 class TopicCopy(msgspec.Struct, frozen=True):
-    """One topic as it was at a moment, and what is counted of it. Lists go by partition number; nobody changes them."""
+    """One topic as it was at a moment, and what is counted of it. Lists go by partition number, and do not change."""
 
     name: str
     topic_id: TopicId

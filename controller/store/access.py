@@ -150,7 +150,7 @@ class StoreAccess:
         return self._retry.until_done(lambda: self._session.read_many(wanted)) if wanted else []
 
     def report(self, error: ZnodeMalformed, znode: Znode, consequence: str = LEFT_OUT) -> None:
-        """Log once that a znode cannot be read, as long as nobody writes it again, and what comes of that."""
+        """Log once that a znode cannot be read, as long as it is not written again, and what comes of that."""
         self._report_once((znode.path, znode.stat.mzxid), error, consequence)
 
     def report_name(self, path: str, reason: str) -> None:

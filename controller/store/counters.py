@@ -13,7 +13,7 @@ class Counters:
 
     def __init__(self) -> None:
         self.events: Counter[str] = Counter()
-        """Events handled, by `cause`; those of a term that is over and those that nobody ruled for among them."""
+        """Events handled, by `cause`; those of a term that is over and those without a ruling controller among them."""
         self.failovers = 0
         """Elections won here whose failover was finished."""
         self.elections: Counter[str] = Counter()

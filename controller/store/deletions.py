@@ -21,7 +21,7 @@ from regency.runtime.zookeeper.session import Create, Delete, Op, Znode
 logger = logging.getLogger(__name__)
 
 ROUNDS = 5
-"""How often a removal begins again because somebody writes below the topic meanwhile."""
+"""How often a removal begins again because of writes below the topic meanwhile."""
 
 
 class TopicZnode(msgspec.Struct, frozen=True):

@@ -1,6 +1,6 @@
 """The race for /controller. Wins or loses; never rules, never decides about partitions.
 
-Who owns /controller is told by its ephemeral owner, never by the broker id in it: the znode of an earlier session of
+The ephemeral owner says who owns /controller, never the broker id in it: the znode of an earlier session of
 this broker is a foreign one (KAFKA-13407), and the epoch changes only by winning (KAFKA-1096).
 """
 
@@ -75,7 +75,7 @@ class Elector:
         self._seen = max(self._seen, epoch)
 
     def elect(self) -> Fence | Lost:
-        """Race for /controller unless somebody has it. Raises ZkError, ZnodeMalformed for /controller_epoch."""
+        """Race for /controller unless it exists. Raises ZkError, ZnodeMalformed for /controller_epoch."""
         generation = self._session.generation
         epoch_version, incumbent = self._look()
         if incumbent is not None:
@@ -106,11 +106,11 @@ class Elector:
             unreadable = str(error)
             if self._reported != unreadable:
                 self._reported = unreadable
-                logger.error("%s Whoever wrote it rules until somebody deletes it.", unreadable)  # noqa: TRY400
+                logger.error("%s Its writer rules until it is deleted.", unreadable)  # noqa: TRY400
         return version, Incumbent(broker, znode.stat.ephemeral_owner, znode.stat.version, unreadable)
 
     def still_rules(self, fence: Fence) -> bool:
-        """Whether /controller is of this session and nobody has won since. Reads what is committed now."""
+        """Whether /controller is of this session and none other has won since. Reads what is committed now."""
         incumbent = self.incumbent()
         if incumbent is None or incumbent.session_id != self._session.session_id:
             return False
@@ -174,7 +174,7 @@ class Elector:
         return epoch, znode.stat.version
 
     def _remove_own(self, epoch_version: int | None, incumbent: Incumbent, generation: int) -> None:
-        """Remove /controller of this session, which does not rule, unless somebody has won since it was read.
+        """Remove /controller of this session, which does not rule, unless another has won since it was read.
 
         His would have the same version: only that of the epoch tells them apart.
         """

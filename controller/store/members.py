@@ -1,4 +1,4 @@
-"""Which brokers the cluster knows: those that have ever registered, until somebody says that one is gone for good.
+"""Which brokers the cluster knows: those that have ever registered, until an operator says that one is gone for good.
 
 Each registration writes the broker's znode in /brokers/incarnations, in the same multi, so that is where it stands.
 """

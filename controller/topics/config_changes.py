@@ -94,7 +94,7 @@ def alter_configs(term: Term, event: AlterConfigs) -> tuple[ConfigOutcome, ...]:
         if not pending:
             break
     for each in pending:
-        why = f"The settings of {each.entity} were written {ROUNDS} times by somebody else meanwhile."
+        why = f"The settings of {each.entity} were written {ROUNDS} times by another client meanwhile."
         refused[each] = ConfigRefused(ErrorCode.REQUEST_TIMED_OUT, why, hint="Try again.")
     return tuple(_outcome(each, refused[each]) for each in event.resources)
 

@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 class TopicRefused(RegencyError):
-    """A topic cannot be created as asked for; `error` is what a Kafka client is told."""
+    """A topic cannot be created as asked for; `error` is the code for a Kafka client."""
 
     code: ClassVar[str] = "topic_refused"
 

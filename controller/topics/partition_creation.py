@@ -77,7 +77,7 @@ def add_partitions(term: Term, event: CreatePartitions) -> tuple[TopicOutcome, .
         if not pending:
             break
     for name in pending:
-        why = f"Topic '{name}' was written {ROUNDS} times by somebody else meanwhile. Try again."
+        why = f"Topic '{name}' was written {ROUNDS} times by another client meanwhile. Try again."
         outcomes[name] = TopicOutcome(name, ErrorCode.REQUEST_TIMED_OUT, why)
     return tuple(outcomes[wanted.topic] for wanted in event.topics)
 

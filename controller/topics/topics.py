@@ -140,8 +140,8 @@ def _report_added(term: Term, topic: TopicAssignment) -> None:
 def _with_ids(term: Term, read: TopicsRead) -> dict[str, TopicAssignment]:
     """The topics that were read, each with an id, written where there was none.
 
-    An id that was known under the same czxid comes back, whoever lost it; a new one is derived, so that every
-    controller computes the same. A topic that somebody changes meanwhile is brought here again by its watch.
+    An id that was known under the same czxid comes back; a new one is derived, so that every
+    controller computes the same. A topic that changes meanwhile is brought here again by its watch.
     """
     topics = dict(read.topics)
     given = []

@@ -55,7 +55,7 @@ class Ending:
 
     def __init__(self) -> None:
         self.status: Exit | None = None
-        """The exit status that says so; None while nobody has asked."""
+        """The exit status that says so; None while no signal has come."""
 
 
 @contextmanager

@@ -27,7 +27,7 @@ _COMMANDS = {
     "consume": Lazy("regency.cli.data.consume:consume", "Print the records of a topic."),
     "load": Lazy("regency.cli.data.load:load", "Write to a topic at a steady rate, and read along."),
     "configs": Lazy("regency.cli.cluster.configs:configs", "Show and change settings of topics and brokers."),
-    "leaders": Lazy("regency.cli.cluster.leaders:leaders", "Elect preferred leaders, or any where nobody leads."),
+    "leaders": Lazy("regency.cli.cluster.leaders:leaders", "Elect preferred leaders, or any where there is none."),
     "partitions": Lazy(
         "regency.cli.partitions.command:partitions", "Move partitions: plan, execute, verify, cancel, list."
     ),

@@ -24,7 +24,7 @@ class Corruption(NamedTuple):
     offset: int
     """The first of the range that is in it."""
     next_offset: int | None
-    """Where the next batch begins; None where nobody can say."""
+    """Where the next batch begins; None where that is not known."""
     reason: str
     hint: str = ""
 

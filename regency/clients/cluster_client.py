@@ -1,6 +1,6 @@
 """What a reader asks a cluster: which topics there are, and which offsets. Any broker, then the leaders.
 
-For one thread at a time. Every question ends within `api_timeout_ms`, whoever is dead or being elected.
+For one thread at a time. Every question ends within `api_timeout_ms`, also with dead brokers and during elections.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class ClusterClient:
         connections: Connections | None = None,
         on_silence: Callable[[ClusterUnavailable], object] | None = None,
     ) -> None:
-        """`on_silence` is told while no broker answers, as by Connections; not with `connections` of one's own."""
+        """`on_silence` is called while no broker answers, as by Connections; not with `connections` of one's own."""
         self._settings = settings
         self._connections = Connections(settings, on_silence=on_silence) if connections is None else connections
 
@@ -299,7 +299,7 @@ def _uncommitted(
 ) -> ClusterUnavailable:
     end = f"its log ends at {ends[name].offset}" if name in ends else "another leads by now"
     return ClusterUnavailable(
-        f"{name}: its high watermark stays at {visible[name].offset}, {end}: nobody can say yet what will stay.",
+        f"{name}: its high watermark stays at {visible[name].offset}, {end}: what will stay is not decided yet.",
         hint="Replicas that are in sync do not follow any more; `regency status` shows which.",
     )
 

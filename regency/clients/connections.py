@@ -21,7 +21,7 @@ FIRST_PATIENCE_MS: Final = 2_000
 """How long a broker may take when all are asked for the first time; twice as long with each round. A paused broker
 takes connections, but never answers: it must not use up the whole time."""
 TOLD_AFTER_MS: Final = 5_000
-"""How long nobody may answer until someone is told."""
+"""How long no broker may answer until the caller hears of it."""
 
 Address = tuple[str, int]
 
@@ -37,7 +37,7 @@ class Connections:
         sleep: Callable[[float], object] | None = None,
         on_silence: Callable[[ClusterUnavailable], object] | None = None,
     ) -> None:
-        """`on_silence` is told, once for each question, when no broker has answered it for TOLD_AFTER_MS."""
+        """`on_silence` is called, once for each question, when no broker has answered it for TOLD_AFTER_MS."""
         self._settings = settings
         self._on_silence = on_silence
         self._clock = clock

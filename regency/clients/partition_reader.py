@@ -76,7 +76,7 @@ class PartitionReader:
     """Iterate it once. Without `on_skip` whatever is missing is an error: DataLoss or CorruptRecords.
 
     With it a read goes on behind what is missing, having told. Always raised: ReadTimedOut, ReadRefused, and
-    CorruptRecords where nobody can say where the next batch begins.
+    CorruptRecords where it is not known where the next batch begins.
     """
 
     def __init__(

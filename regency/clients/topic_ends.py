@@ -33,13 +33,13 @@ what the client says of one that does not answer."""
 
 
 class EndsUnknown(RegencyError):
-    """Nobody who leads a partition told in time where it ends."""
+    """No leader of a partition answered in time where it ends."""
 
     code: ClassVar[str] = "ends_unknown"
 
 
 def ends_of(consumer: Consumer, place: TopicPartition, within_s: float) -> tuple[int, int]:
-    """The first offset, and the one after the last. Whoever leads is looked up again when that has moved meanwhile.
+    """The first offset, and the one after the last. The leader is looked up again when it has moved meanwhile.
 
     Raises EndsUnknown, and KafkaException for any other error.
     """

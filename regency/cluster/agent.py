@@ -29,7 +29,7 @@ from regency.model.settings.properties import format_properties
 HOST = "127.0.0.1"
 AGENT_COMMAND = (sys.executable, "-P", "-m", "regency.broker_agent")
 SHUTDOWN_RETRY_MS = 500
-"""Kafka's 5 s make the last broker of a cluster, whose leadership nobody can take, wait for 10 s."""
+"""Kafka's 5 s make the last broker of a cluster, whose leadership none can take, wait for 10 s."""
 OWN_KEYS = (
     "broker.id",
     "listeners",
@@ -41,7 +41,7 @@ OWN_KEYS = (
     "regency.controller.http.port",
     "regency.http.host",
 )
-"""Keys of server.properties that the cluster decides and nobody may set."""
+"""Keys of server.properties that the cluster decides and that may not be set."""
 
 
 class _Ready(msgspec.Struct):
@@ -94,7 +94,7 @@ def log_directories(directory: Path, count: int) -> list[Path]:
 class Agent:
     """A broker agent as a process; its controller child is in its process group, so what is done is done to both.
 
-    Where its own process is gone and somebody has started one by hand, on the same log directory, that one is it.
+    Where its own process is gone and one was started by hand, on the same log directory, that one is it.
     """
 
     def __init__(

@@ -251,7 +251,7 @@ class Cluster:
         epoch = self.controller_epoch()
         broker = self.controller_id()
         if broker is None:
-            raise ClusterNotRunning("Nobody rules now.", hint="Wait for a controller with wait_healthy().")
+            raise ClusterNotRunning("No controller rules now.", hint="Wait for a controller with wait_healthy().")
         processes.send_one(self.controller_process(broker), signal.SIGKILL)
         self._killed_epoch = epoch
         return broker
@@ -276,7 +276,7 @@ class Cluster:
         return self._observer.session()
 
     def controller_id(self) -> BrokerId | None:
-        """The broker whose controller rules, by /controller; None while nobody does. Raises ZkError."""
+        """The broker whose controller rules, by /controller; None while none does. Raises ZkError."""
         return self._observer.controller_id()
 
     def controller_epoch(self) -> ControllerEpoch:
@@ -288,11 +288,11 @@ class Cluster:
         return self._observer.snapshot()
 
     def wait_controller(self, timeout: float = 30.0) -> BrokerId:
-        """Wait until somebody rules whose broker is registered. Raises ClusterTimeout after `timeout` seconds."""
+        """Wait until a controller rules whose broker is registered. Raises ClusterTimeout after `timeout` seconds."""
         return self._observer.wait_controller(timeout)
 
     def wait_healthy(self, timeout: float = 30.0) -> None:
-        """Wait until every broker is registered, somebody rules, and every partition has a leader and its full ISR.
+        """Wait until every broker is registered, a controller rules, and every partition has a leader and its full ISR.
 
         Raises ClusterTimeout after `timeout` seconds, saying what is missing.
         """
@@ -320,7 +320,7 @@ class Cluster:
         return EmbeddedZooKeeper(self.directory / "zookeeper", port=self._state.zookeeper_port, spawner=self._spawner)
 
     def _properties(self, agent: Agent) -> dict[str, str]:
-        """server.properties of an agent, checked here so that a mistake is told before anything is started."""
+        """server.properties of an agent, checked here so that a mistake is reported before anything is started."""
         properties = agent_properties(
             agent.broker,
             agent.directory,

@@ -44,6 +44,6 @@ def end_cluster(directory: Path, *, grace_s: float = GRACE_S) -> list[Ended]:
             f"The cluster in {directory} was started by another user.", hint="End it as that user."
         ) from error
     if state.processes:
-        with suppress(ClusterError):  # on a full disk: processes that are gone harm nobody by being remembered
+        with suppress(ClusterError):  # on a full disk: processes that are gone do no harm by being remembered
             write_state(directory, msgspec.structs.replace(state, processes=()))
     return [Ended(ref.name, ref.pid, ref in killed) for ref in agents + zookeepers]

@@ -43,7 +43,7 @@ class ClusterSnapshot(msgspec.Struct, frozen=True):
 
     @property
     def leaderless(self) -> list[TopicPartition]:
-        """Partitions that nobody leads, or whose leader is not registered."""
+        """Partitions without a leader, or whose leader is not registered."""
         return [partition for partition, view in self.partitions.items() if not _is_led(view, self.brokers)]
 
     @property

@@ -70,7 +70,7 @@ def find_java() -> Path:
 
 
 def look_for_java() -> tuple[Path | None, str]:
-    """The same, for whoever needs Java: None where there is none, and in words what was looked at."""
+    """The same, for callers that need Java: None where there is none, and in words what was looked at."""
     refused: list[str] = []
     candidates: list[tuple[str, Path]] = []
     if home := os.environ.get("JAVA_HOME"):

@@ -1,4 +1,4 @@
-"""Starts a program that dies with its parent (`launcher.py tied PID -- PROGRAM ARG…`), or one that nobody is the parent
+"""Starts a program that dies with its parent (`launcher.py tied PID -- PROGRAM ARG…`), or one that has no parent
 of (`launcher.py detached FD -- PROGRAM ARG…`).
 
 Run as a plain script, so that it starts in milliseconds and imports nothing of ours. PID is the one that must still

@@ -1,4 +1,4 @@
-"""Agents that nobody here has started: who holds the lock of a broker's log directory runs as that broker.
+"""Agents started elsewhere: the process that holds the lock of a broker's log directory runs as that broker.
 
 So `regency agent --config DIR/agent-2/server.properties`, typed by hand, is part of the cluster in DIR as any other.
 """

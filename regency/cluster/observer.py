@@ -52,7 +52,7 @@ class ClusterObserver:
             session.close()
 
     def controller_id(self) -> BrokerId | None:
-        """The broker whose controller rules, by /controller; None while nobody does. Raises ZkError."""
+        """The broker whose controller rules, by /controller; None while none does. Raises ZkError."""
         znode = self.session().read(znode_paths.CONTROLLER)
         return decode_controller(znode.path, znode.data) if znode else None
 
@@ -66,7 +66,7 @@ class ClusterObserver:
         return read_snapshot(self.session())
 
     def wait_controller(self, timeout_s: float) -> BrokerId:
-        """Wait until somebody rules whose broker is registered. Raises ClusterTimeout after `timeout_s` seconds."""
+        """Wait until a controller rules whose broker is registered. Raises ClusterTimeout after `timeout_s` seconds."""
         ruling: list[BrokerId] = []
 
         def look() -> list[str]:

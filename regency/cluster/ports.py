@@ -87,7 +87,7 @@ def _read(path: Path) -> _Register:
     try:
         return msgspec.json.decode(path.read_bytes(), type=_Register)
     except (FileNotFoundError, msgspec.DecodeError):
-        return _Register()  # only a hint about others' ports: whoever lost a reservation still finds its port bound
+        return _Register()  # only a hint about others' ports: the loser of a reservation still finds its port bound
 
 
 def _write(path: Path, state: _Register) -> None:

@@ -108,7 +108,7 @@ def state_of(ref: ProcessRef) -> ProcessState:
 
 
 def send(ref: ProcessRef, signal_number: signal.Signals, *, children: bool = True) -> bool:
-    """Send a signal to the process and, with `children`, to all of its group; False when nobody was there.
+    """Send a signal to the process and, with `children`, to all of its group; False when there was no process.
 
     A process that ended in between is no error.
     """

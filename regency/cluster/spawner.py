@@ -29,7 +29,7 @@ _REAP_TIMEOUT_S = 5.0
 class ManagedProcess:
     """A process this one started: who it is, how it ended, and signals that reach its whole group.
 
-    `child` is None for a detached process, which is nobody's child. What it writes begins at byte `log_begin` of `log`.
+    `child` is None for a detached process, which is no child. What it writes begins at byte `log_begin` of `log`.
     """
 
     def __init__(self, ref: ProcessRef, child: subprocess.Popen[bytes] | None, log: Path, log_begin: int = 0) -> None:

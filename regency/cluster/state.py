@@ -108,7 +108,7 @@ def read_state(directory: Path) -> ClusterState | None:
     try:
         state = msgspec.json.decode(data, type=ClusterState)
     except msgspec.DecodeError as error:
-        raise ClusterFileMalformed(f"{path}: {error}.", hint="Remove the directory to start anew.") from error
+        raise ClusterFileMalformed(f"{path}: {error}.", hint="Remove the directory to start again.") from error
     if state.version != 1:
         raise ClusterFileMalformed(f"{path}: version {state.version} is not known, 1 is.", hint="Use a newer regency.")
     return state

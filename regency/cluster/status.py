@@ -42,7 +42,7 @@ class BrokerStatus(msgspec.Struct, frozen=True):
 
 
 class ControllerStatus(msgspec.Struct, frozen=True):
-    """Who rules: `id` is None while nobody does."""
+    """The ruling controller: `id` is None while there is none."""
 
     id: BrokerId | None
     epoch: int

@@ -42,7 +42,7 @@ class DemoFailed(RegencyError):
 
 
 class DemoWatcher(Protocol):
-    """Is told what happens, from several threads."""
+    """Gets what happens, from several threads."""
 
     def sent(self, number: int) -> None:
         """Record `number` is being produced."""
@@ -107,7 +107,7 @@ class Saboteur:
             return
         try:
             self._break_and_mend()
-        except Exception as error:  # noqa: BLE001 - handed to whoever joins
+        except Exception as error:  # noqa: BLE001 - handed to the joining thread
             self._failure = error
 
     def _break_and_mend(self) -> None:

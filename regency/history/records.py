@@ -92,7 +92,7 @@ class NumberedTwice(msgspec.Struct, frozen=True):
         numbers = "1 number stands" if self.times == 1 else f"{self.times} numbers stand"
         return (
             f"{numbers} for different decisions (number {self.number} in controller epoch {self.controller_epoch} is "
-            "the first), as where it lost its files and counted anew, or a record was altered; all of them are told"
+            "the first), as where it lost its files and counted again, or a record was altered; all of them are shown"
         )
 
 

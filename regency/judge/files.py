@@ -2,7 +2,7 @@
 
 A file that is named itself is read whatever its name, unless that says that it is compressed in a way that is not
 unpacked here. Of a directory all files below are read whose names say so, at any depth, and whatever the names of the
-directories on the way. What belongs to a history and cannot be read is told, never left out.
+directories on the way. What belongs to a history and cannot be read is reported, never left out.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def no_gzip(why: str) -> str:
 
 
 def nothing_read(paths: Sequence[object]) -> HistoryMalformed:
-    """The error for a history without a single operation: nobody may take it for a clean one."""
+    """The error for a history without a single operation, which is no clean one."""
     holds = "holds" if len(paths) == 1 else "hold"
     return HistoryMalformed(
         f"{', '.join(map(str, paths))} {holds} no operations: there is nothing to judge.",

@@ -43,7 +43,7 @@ class ReadLog:
             self._find_repeated()
 
     def stands_at(self, value: int, offset: int) -> bool:
-        """Whether somebody read the value at the offset."""
+        """Whether a client read the value at the offset."""
         return self.at.get(offset) == value or offset in self.repeated.get(value, ())
 
     def final_has_none_of(self, begin: int, end: int) -> bool:
@@ -203,7 +203,7 @@ def _tell_duplicate(part: Part, log: ReadLog, send: Send, places: tuple[int, ...
 
 def _tell_phantom(part: Part, log: ReadLog, value: int, offset: int) -> Told:
     name, polls = _read_by(log, offset, value)
-    return Told(f"{part.name} offset {offset}: {name} read value {value}, which nobody sent there.", (value,), polls)
+    return Told(f"{part.name} offset {offset}: {name} read value {value}, which no client sent there.", (value,), polls)
 
 
 def _tell_failed(part: Part, log: ReadLog, send: Send, offset: int) -> Told:

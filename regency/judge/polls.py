@@ -1,4 +1,4 @@
-"""Judges what consumers saw in their order: positions that go back or jump, tails nobody read, ends that went back.
+"""Judges what consumers saw in their order: positions that go back or jump, unread tails, ends that went back.
 
 What is not judged, because Kafka does not promise it: a poll that gives less than an earlier one could have had. A new
 leader serves only up to the high watermark it has learnt, and a deposed one what it had. A *listed end* does not go

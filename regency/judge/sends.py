@@ -56,7 +56,7 @@ def _missing(acked: list[Send], log: ReadLog) -> Iterator[Send]:
 
 
 def _is_lost(send: Send, part: Part, log: ReadLog) -> bool:
-    """Whether an acknowledged send that is not in the final read, or that nobody read, should be there.
+    """Whether an acknowledged send that is not in the final read, or was never read, should be there.
 
     Below the final log start, or without a final read, only another record at its offset shows that it is lost.
     """

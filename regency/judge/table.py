@@ -89,7 +89,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     lossy_replicas: int = 0
     """Most replicas that had lost their unsynced tails at one time, before they were back in the ISR."""
     whole_isr_lossy: bool = False
-    """Whether the whole ISR was among them, be it one replica, and nobody who had the records could be asked for them.
+    """Whether the whole ISR was among them, be it one replica, and none that had the records could be asked for them.
 
     Else the longest log led (docs/concepts/durability.md), and nothing may be lost.
     """
@@ -104,7 +104,7 @@ class Cause(StrEnum):
     LEADER_CHANGE = "the leader changed"
     ANY_LOSSY_CRASH = "a replica lost its unsynced tail"
     LOSSY_CRASHES = (
-        "more than min.insync.replicas - 1 replicas lost their unsynced tails at a time, or the whole ISR, and nobody "
+        "more than min.insync.replicas - 1 replicas lost their unsynced tails at a time, or the whole ISR, and none "
         "with the records could be asked"
     )
     UNCLEAN_ELECTION = "a replica outside the ISR was elected"

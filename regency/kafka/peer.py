@@ -103,7 +103,7 @@ class PeerConnection:
             self._release()
 
     def _exchange(self, message: Message, version: int, timeout: float) -> Message:
-        from regency.kafka.codec import (  # noqa: PLC0415  (a command that asks nobody does not pay for it)
+        from regency.kafka.codec import (  # noqa: PLC0415  (a command that sends no request does not pay for it)
             decode_response,
             encode_request,
         )

@@ -43,7 +43,7 @@ class DataLost(PipelineError):
     def __init__(self, what: str) -> None:
         super().__init__(
             what,
-            hint="To go on with what is left and a warning in the log, set failOnDataLoss to false; to begin anew,"
+            hint="To go on with what is left and a warning in the log, set failOnDataLoss to false; to begin again,"
             " give the query another checkpoint.",
         )
 

@@ -45,7 +45,7 @@ class RegencyDataSource(DataSource):
         return batch_reader(self.options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """`spark.readStream`. Wrong options are told by the reader, since Spark would hide an error of this call."""
+        """`spark.readStream`. The reader reports wrong options, since Spark would hide an error of this call."""
         from regency.pipeline.reading.stream_reader import stream_reader  # noqa: PLC0415
 
         return stream_reader(self.options, schema)

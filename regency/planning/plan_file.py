@@ -119,7 +119,7 @@ def decode_plan(name: str, data: bytes) -> PlanFile:
     if not is_kafkas and content.hash != _hash(content):
         raise PlanEdited(
             f"{name} was edited after it was made.",
-            hint="Nothing was done. Make it anew"
+            hint="Nothing was done. Make it again"
             + (f": {content.command}" if content.command else ".")
             + ' To execute your own choice, leave only "version" and "partitions" with "topic", "partition" and '
             '"replicas" in it, as in Kafka\'s files.',

@@ -44,7 +44,7 @@ def test_nothing_stays_of_what_a_killed_job_had_written(tmp_path: Path, eventual
 def test_of_two_at_once_the_later_one_is_refused(spark: Any, tmp_path: Path) -> None:
     report = tmp_path / "report"
     with (
-        pytest.raises(PlaceTaken, match="somebody else"),
+        pytest.raises(PlaceTaken, match="another process"),
         published(spark, str(report)) as later,
         published(spark, str(report)) as earlier,
     ):

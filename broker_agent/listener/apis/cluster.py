@@ -26,7 +26,7 @@ def handle(services: Services, exchange: Exchange) -> None:
     """Answer from the current metadata.
 
     Asked for controllers (KIP-919) it names the gRPC endpoints of the brokers' controller processes, which no Kafka
-    client speaks to, but our own tools do: whoever rules, all of them are candidates. One that rules while its broker
+    client speaks to, but our own tools do: all of them are candidates, ruling or not. One that rules while its broker
     is not live, as its agent is paused or dead, is named too. An agent that has just started waits for its first
     snapshot before it names brokers, as with Metadata: it would say that there are none.
     """

@@ -134,7 +134,7 @@ def _count(
     asked: Sequence[FetchPartition],
     news: Mapping[TopicPartition, FetchedPartition],
 ) -> None:
-    """Some of the partitions that were asked for, and some that are told of."""
+    """Some of the partitions that were asked for, and some to answer."""
     if params.from_follower:
         services.stats.traffic.fetched_by_follower(len(asked), news)
     else:
@@ -223,7 +223,7 @@ def _session(
 
     A partition whose topic id is unknown cannot be remembered by name, and a client does not repeat in an incremental
     fetch what it believes remembered. So such a full fetch gets no session, and such an incremental one
-    FETCH_SESSION_TOPIC_ID_ERROR, after which the client begins anew.
+    FETCH_SESSION_TOPIC_ID_ERROR, after which the client begins again.
     """
     message = request.message
     # A topic that was deleted and created again is forgotten by its old id and added by its new one, under one name.

@@ -33,7 +33,7 @@ TOPIC_OPERATIONS: Final = frozenset({3, 4, 5, 6, 7, 8, 10, 11})
 def handle(services: Services, exchange: Exchange) -> None:
     """Answer from the current snapshot, with the endpoints of the listener the request came in on.
 
-    No list of topics means all, an empty one none. A topic nobody knows is created when request and settings allow it.
+    No list of topics means all, an empty one none. An unknown topic is created when request and settings allow it.
     An agent that has just started waits for its first snapshot: a client told of no topics would drop its records.
     """
     snapshot = services.metadata.current

@@ -24,7 +24,7 @@ BYTES_PER_STEP: Final = 8 << 20
 """Appended before others have a turn."""
 NAMES_PER_STEP: Final = 5_000
 ADMIN_CLIENT: Final = "__admin_client"
-"""Client id of Kafka's own brokers where they write to internal topics; nobody else may."""
+"""Client id of Kafka's own brokers where they write to internal topics; no other client may."""
 _ATTRIBUTES_END: Final = 23
 _NO_RECORDS: Final = memoryview(b"")
 _ZSTD: Final = 4

@@ -105,7 +105,7 @@ class LogManager:
     ) -> LogManager:
         """Lock the directories and open every log in them, recovering what was not closed cleanly. Blocks.
 
-        `recovery_threads` work per directory; `progress` is told (logs opened, logs found), on those threads. A
+        `recovery_threads` work per directory; `progress` gets (logs opened, logs found), on those threads. A
         directory that cannot be read is offline, and `on_dir_failure` is called before this returns. At run time
         `on_dir_failure` is called inside the call that failed, once per directory: it must only take note. `disk` is
         the operating system's unless another is given, `new_uuid` tells directories that are put aside apart. Raises

@@ -29,7 +29,7 @@ class Flaw(NamedTuple):
 
 
 class CorruptFile(CorruptBatch):
-    """As CorruptBatch, of a file whose bytes somebody had to walk over."""
+    """As CorruptBatch, of a file whose bytes had to be walked over."""
 
     def __init__(self, file: Path, position: int, reason: str) -> None:
         super().__init__(position, f"{reason}, in {file}")
@@ -49,7 +49,7 @@ class KnownDamage:
         return bool(self._flaws)
 
     def found(self, flaw: Flaw) -> None:
-        """Somebody met it."""
+        """A reader met it."""
         place = (flaw.file, flaw.position)
         if place not in self._flaws and len(self._flaws) < _MOST:
             self._flaws[place] = flaw

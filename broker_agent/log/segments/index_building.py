@@ -68,10 +68,10 @@ class IndexBuilding:
         self.walk()
         path = self.segment.log.path
         if self._is_whole:
-            logger.warning("%s: its indexes are built anew, they do not fit: %s", path, self._why)
+            logger.warning("%s: its indexes are built again, they do not fit: %s", path, self._why)
         else:
             logger.warning(
-                "%s: its indexes and its batches contradict each other, they are built anew of what is sound: %s",
+                "%s: its indexes and its batches contradict each other, they are built again of what is sound: %s",
                 path,
                 self._why,
             )

@@ -79,7 +79,7 @@ class Segments:
         return self._segments[max(bisect_right(self._bases, offset) - 1, 0) :]
 
     def walk(self, offset: Offset) -> Iterator[Segment]:
-        """As `from_offset`, one by one: segments may be added, and the oldest dropped, while somebody walks."""
+        """As `from_offset`, one by one: segments may be added, and the oldest dropped, during the walk."""
         at = max(bisect_right(self._bases, offset) - 1, 0)
         while at < len(self._segments):
             segment = self._segments[at]

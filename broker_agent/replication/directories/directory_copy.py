@@ -19,7 +19,7 @@ class DirectoryCopy:
         self.current = current
         self.future = future
         self.waits = False
-        """Whether what was copied is on its way to the disk; whoever sent it there says when that is over."""
+        """Whether what was copied is on its way to the disk; the sender says when that is over."""
         self.busy_until_ms = 0
         """When to go on where a log was busy; monotonic."""
         self.is_prepared = False

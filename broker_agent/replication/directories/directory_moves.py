@@ -56,7 +56,7 @@ class DirectoryMoves:
     def alter(self, name: TopicPartition, target: Path) -> ErrorCode:
         """Have the replica moved to the directory, or made there if it is not here yet (REPLICA_NOT_AVAILABLE then).
 
-        One that is stopped is not available either: its topic may be gone, and nobody would finish the move. The
+        One that is stopped is not available either: its topic may be gone, and the move would never end. The
         directory it is in already: whatever move is under way is cancelled. LOG_DIR_NOT_FOUND for a directory that is
         not in log.dirs, KAFKA_STORAGE_ERROR where it or the replica's own is offline.
         """
@@ -188,7 +188,7 @@ class DirectoryMoves:
         except LogBusy:  # by chance for seconds, and others may be copied meanwhile
             copy.waits, copy.busy_until_ms = False, self._hosting.clock.monotonic_ms() + _BUSY_MS
         except LogStorageError as error:
-            if self._is_under_way(name, copy):  # else a directory failed, of which everybody is told
+            if self._is_under_way(name, copy):  # else a directory failed, which is reported
                 self._give_up(name, str(error))
         else:
             return size

@@ -427,7 +427,7 @@ class FetcherLogic:
         """Out of range (KIP-101's fallback): cut to a leader that ends earlier, start over at one that begins later.
 
         Where the leader ends below our log start nothing remains of ours, so all that the leader has is copied: begun
-        at its end, this replica would be in sync at once, and once it led nobody would keep what is below.
+        at its end, this replica would be in sync at once, and once it led none would keep what is below.
         """
         if listed.error is not ErrorCode.NONE or listed.offset < 0:
             self._answered(state)

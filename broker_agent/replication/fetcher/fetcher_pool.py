@@ -73,7 +73,7 @@ class Fetcher:
 
     @property
     def is_dead(self) -> bool:
-        """Whether nobody carries out its requests any more, although it was not closed."""
+        """Whether its requests are not carried out any more, although it was not closed."""
         return self._transport is not None and not self._transport.alive
 
     def start(self, transport: Transport) -> None:

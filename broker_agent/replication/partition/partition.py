@@ -49,7 +49,7 @@ class Partition(LocalReplica):
     def maybe_advance_high_watermark(self, now_ms: int) -> bool:
         """Raise the high watermark to what everybody who counts has; whether it moved.
 
-        Who counts: the maximal ISR, and nearly caught-up replicas that may join, lest a lone leader outrun them for
+        Who counts: the maximal ISR, and nearly caught-up replicas that may join: a lone leader may not outrun them for
         ever. Unknown (-1) blocks. It stands still while fewer are in sync than min.insync.replicas, or all (KIP-966).
         """
         if len(self.isr.committed) < min(self._rules.min_insync(self.topic_partition.topic), self.replication_factor):

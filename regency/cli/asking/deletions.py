@@ -18,7 +18,7 @@ def ongoing(wire: ClusterWire) -> Sequence[admin_pb2.Deletion]:
 
 
 def why_going(servers: str, topic: str) -> str | None:
-    """How far the deletion of the topic is, in a sentence; None where it is not being deleted, or nobody can tell."""
+    """How far the deletion of the topic is, in a sentence; None where it is not being deleted, or not known."""
     try:
         with cluster_wire(servers) as wire:
             return next((told(each) for each in ongoing(wire) if each.topic == topic), None)

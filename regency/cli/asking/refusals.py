@@ -1,4 +1,4 @@
-"""What the cluster said no to, as an error for whoever typed the command."""
+"""What the cluster refused, as an error of the command."""
 
 from __future__ import annotations
 

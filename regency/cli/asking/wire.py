@@ -58,7 +58,7 @@ class ControllerFacts(msgspec.Struct, frozen=True):
 
 
 class PartitionFacts(msgspec.Struct):
-    """A partition as metadata has it. `leader_id` is -1 while nobody leads."""
+    """A partition as metadata has it. `leader_id` is -1 without a leader."""
 
     partition_index: int
     leader_id: int

@@ -90,7 +90,7 @@ def describe_broker(broker: int) -> None:
     """Show a broker's addresses, the settings it was given while it ran, and its replicas.
 
     Of a broker that is not registered (it is dead, or has not started yet), what assignments tell: its replicas, and
-    how many of them nobody leads. Exit status 1 where no partition is assigned to it either.
+    how many of them have no leader. Exit status 1 where no partition is assigned to it either.
 
     \b
     Example:

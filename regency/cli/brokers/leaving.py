@@ -69,7 +69,7 @@ def shut_down_broker(broker: int, force: bool, timeout: float, no_wait: bool) ->
         if alone and not force:
             more = f" and {len(alone) - _SHOWN} more" if len(alone) > _SHOWN else ""
             raise CommandFailed(
-                f"Broker {broker} alone is in sync for {', '.join(alone[:_SHOWN])}{more}: nobody else could lead.",
+                f"Broker {broker} alone is in sync for {', '.join(alone[:_SHOWN])}{more}: no other broker could lead.",
                 hint="Wait until others are in sync, move them, or say --force.",
                 status=Exit.REFUSED,
             )
@@ -131,7 +131,7 @@ def forget_broker(broker: int) -> None:
 
 
 def alone_in_sync(broker: int, topics: Sequence[TopicFacts]) -> list[str]:
-    """Partitions of which no other replica is in sync: without the broker nobody could lead them."""
+    """Partitions of which no other replica is in sync: without the broker they would have no leader."""
     return [
         f"{topic.name}-{partition.partition_index}"
         for topic in topics

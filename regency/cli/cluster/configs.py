@@ -40,7 +40,7 @@ def configs() -> None:
 def get(kind: str, name: str, keys: tuple[str, ...], everything: bool) -> None:
     """Show what is set for a topic, a broker, or all brokers, and where it stands.
 
-    Without KEYs only what somebody has set is shown. A broker is named by its id, all of them by `all`.
+    Without KEYs only what was set is shown. A broker is named by its id, all of them by `all`.
 
     \b
     Examples:

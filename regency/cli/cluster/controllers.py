@@ -112,5 +112,5 @@ def _await_successor(wire: ClusterWire, epoch: int, timeout_s: float) -> Control
         if rules is not None and (rules.epoch or 0) > epoch:
             return rules
         if time.monotonic() >= deadline:
-            raise CommandFailed(f"Nobody rules after {timeout_s:g} s.", status=Exit.TIMED_OUT)
+            raise CommandFailed(f"No controller rules after {timeout_s:g} s.", status=Exit.TIMED_OUT)
         time.sleep(_LOOK_EVERY_S)

@@ -64,7 +64,7 @@ def doctor(full: bool, confirm: float, timeout: float) -> int:
     """Compare ZooKeeper, the ruling controller and every agent, and check what must hold. Changes nothing.
 
     What differs is looked at twice, and told if it still differs then. Exit status 0: all is well; 1: something
-    differs, or nobody could be asked; 4: no controller rules now; 5: no answer in time.
+    differs, or no controller could be asked; 4: no controller rules now; 5: no answer in time.
 
     \b
     Examples:

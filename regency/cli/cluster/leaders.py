@@ -44,7 +44,7 @@ def leaders() -> None:
     """
 
 
-@leaders.command(short_help="Elect preferred leaders, or any where nobody leads.")
+@leaders.command(short_help="Elect preferred leaders, or any where there is none.")
 @click.argument("topic", required=False, type=TOPIC_NAME)
 @click.argument("partitions", nargs=-1, type=_PARTITION_NUMBER)
 @click.option(
@@ -53,7 +53,7 @@ def leaders() -> None:
     type=click.Choice(list(_TYPES)),
     default="preferred",
     show_default=True,
-    help="Whom: the first assigned replica; or where nobody leads, the one with the longest log.",
+    help="Whom: the first assigned replica; or where there is no leader, the one with the longest log.",
 )
 @click.option("--all", "everything", is_flag=True, help="Every partition of every topic that needs it.")
 @click.option(

@@ -145,7 +145,7 @@ class LoadHistory:
             return {each: ends_of(consumer, TopicPartition(self._topic, each), _ENDS_S) for each in self._partitions}
         except confluent_kafka.KafkaException as error:
             raise CommandFailed(
-                f"Nobody tells where topic {self._topic} ends: {error.args[0].str()}.",
+                f"No broker answers where topic {self._topic} ends: {error.args[0].str()}.",
                 hint="`regency topics describe` shows who leads.",
             ) from error
 

@@ -174,7 +174,7 @@ def _flush(producer: confluent_kafka.Producer, deliveries: _Deliveries) -> None:
 
 
 class _Progress:
-    """A count on stderr that overwrites itself; nothing where nobody looks."""
+    """A count on stderr that overwrites itself; nothing where stderr is no terminal."""
 
     def __init__(self) -> None:
         self._wanted = stderr_is_terminal()

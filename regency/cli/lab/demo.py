@@ -87,7 +87,7 @@ def demo(
     from regency.demo.demo import run_demo
 
     if json_file is not None:
-        json_file.touch()  # where it cannot be written, that is told now and not after the run
+        json_file.touch()  # where it cannot be written, that is said now and not after the run
     archive()
     started_ms = time.time_ns() // 1_000_000
     screen = _Screen(count, bars=progress)

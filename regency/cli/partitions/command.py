@@ -286,7 +286,7 @@ def _told(verdict: Verdict | None) -> int:
         return Exit.DONE
     first = next(row for row in verdict.partitions if row.state == "differs")
     say(
-        f"{verdict.differ} partitions have other replicas than wanted: somebody else changed or cancelled that, for "
+        f"{verdict.differ} partitions have other replicas than wanted: another client changed or cancelled that, for "
         f"example {first.topic}-{first.partition}, now {list(first.replicas)}."
     )
     return verdict.status

@@ -260,7 +260,7 @@ def _check_fresh(plan: PlanFile, situation: Situation) -> None:
     reasons = [f"the replicas of topic {_some(changed)} are others now"] if changed else []
     reasons += [f"{_some(racks, 'broker')} moved to another rack"] if racks else []
     if reasons:
-        again = f"Make it anew: {plan.command}" if plan.command else "Make a new plan with `regency partitions plan`."
+        again = f"Make it again: {plan.command}" if plan.command else "Make a new plan with `regency partitions plan`."
         raise CommandFailed(
             f"The plan is stale: {'; '.join(reasons)}. Nothing was done.", hint=again, status=Exit.REFUSED
         )

@@ -31,7 +31,7 @@ _QUALIFIED = re.compile(r"^(?:[a-z]\w*\.)+[A-Z]\w*: ")
 def words_of(text: str) -> str:
     """The message in what Spark says: of the last Python traceback in it, else up to the first trace of Java.
 
-    An error of Regency is told without its class, any other with it.
+    An error of Regency is printed without its class, any other with it.
     """
     _, found, last = text.rpartition(_TRACEBACK)
     if found:

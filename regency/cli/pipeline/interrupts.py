@@ -24,7 +24,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _CANCEL_S = 5.0
 """How long Java may take to hear that its jobs are to end."""
 _HEAR_S = 1.0
-"""How long it may take to notice that nobody talks to it any more, which it does not while it starts."""
+"""How long it may take to notice a closed connection, which it does not while it starts."""
 _END_S = 5.0
 """How long it may take to end once it is asked to."""
 
@@ -41,7 +41,7 @@ def handlers_now() -> dict[int, Handler]:
 class Farewell:
     """The line that tells a user where a job stood when it was stopped, and what that means for it. Said once.
 
-    An interrupt may be taken for an error of Spark's further in: then it is said by whoever lets it out.
+    An interrupt may be taken for an error of Spark's further in: then the caller that lets it out says so.
     """
 
     def __init__(self, stopped: str | Callable[[], str]) -> None:
@@ -78,7 +78,7 @@ class Farewell:
 def orderly_interrupts(session: SparkSession, handlers: Mapping[int, Handler], farewell: Farewell) -> Iterator[None]:
     """Inside, `handlers` are called again, once jobs are cancelled and the main thread's connection to Java is hung up.
 
-    A signal leaves an answer of Java behind that nobody takes: the next call, such as to stop the session, would wait
+    A signal leaves an answer of Java behind that is not taken: the next call, such as to stop the session, would wait
     for it, and take it for its own. With what they raise, as SystemExit, `farewell` says where it stood.
     """
     context: Any = session.sparkContext
@@ -109,7 +109,7 @@ def orderly_interrupts(session: SparkSession, handlers: Mapping[int, Handler], f
 
 
 def _take_no_more_counts() -> None:
-    """PySpark's thread that takes tasks' counts prints a traceback when Java hangs up; nobody wants counts any more."""
+    """PySpark's thread that takes tasks' counts prints a traceback when Java hangs up; counts are not wanted then."""
     accumulators = sys.modules.get("pyspark.accumulators")  # an extra, and it may be imported this very moment
     for name in ("AccumulatorTCPServer", "AccumulatorUnixServer"):
         server = getattr(accumulators, name, None)
@@ -164,7 +164,7 @@ def java_ended() -> Iterator[None]:
     """Every Java that PySpark launches inside has ended afterwards, and with it its Python workers.
 
     Else it goes some seconds after this command, and never where Ctrl-C came while it started: then PySpark has told
-    nobody of it yet, so that the place where it makes the process is looked at.
+    no call to it yet, so that the place where it makes the process is looked at.
     """
     from pyspark import java_gateway
 

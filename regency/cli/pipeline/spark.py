@@ -112,7 +112,7 @@ def _errors_told() -> Iterator[None]:
         ) from error
     except (Py4JError, ConnectionError) as error:
         if isinstance(error, BrokenPipeError) and output_closed():
-            raise  # whoever read the result has seen enough; Java talks through sockets, which Py4J wraps
+            raise  # the reader of the result has seen enough; Java talks through sockets, which Py4J wraps
         text, gone = str(error), not isinstance(error, Py4JJavaError)
         raise CommandFailed(
             f"Spark's Java failed: {_ended(why_failed(text))}", hint=what_to_do(text, java_is_gone=gone)

@@ -45,7 +45,7 @@ class _Told(msgspec.Struct, frozen=True):
     epoch: int
     in_contact: bool | None
     why: str = ""
-    """Why nobody can rule, where it knows."""
+    """Why no controller can rule, where it knows."""
 
 
 class Asker:
@@ -83,7 +83,7 @@ class Asker:
         return found
 
     def failed(self, why: str) -> Snapshot:
-        """What to show when a look failed in a way that nobody thought of."""
+        """What to show when a look failed in an unforeseen way."""
         return self._old(why)
 
     def _old(self, why: str) -> Snapshot:

@@ -40,7 +40,7 @@ def top(interval: float, once: bool) -> int:
     One request to the ruling controller for each look, however many partitions there are. RECORDS/S is the growth
     of the logs a broker leads, as it reports it to the controller; DISK the fullest volume of its log directories;
     UNACKED what the controller told it and it has not acknowledged. Decisions are those of the ruling controller;
-    `regency history` has those of leaders and of earlier controllers too. While somebody is away it says so, and
+    `regency history` has those of leaders and of earlier controllers too. While a part is away it says so, and
     shows what was known last.
 
     Exit status of --once: 0 when a controller that rules has answered, 4 when none did, 5 when no broker answers.
@@ -76,7 +76,7 @@ def _once(asker: Asker) -> int:
 
 
 class _Asking:
-    """Looks again and again, on a thread of its own; the newest snapshot is there for whoever draws."""
+    """Looks again and again, on a thread of its own; the newest snapshot is there to be drawn."""
 
     def __init__(self, asker: Asker, interval_s: float) -> None:
         self.newest: Snapshot | None = None
@@ -130,7 +130,7 @@ class Keys:
         if not ready:
             return ""
         typed = os.read(self._fd, 64)
-        if not typed:  # the end: nobody can type any more
+        if not typed:  # the end: no key can come any more
             self._fd = None
         return typed.decode(errors="replace")
 

@@ -94,7 +94,7 @@ class DecisionLine(msgspec.Struct, frozen=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """All of it. Where nobody can be asked now: what was known last, `age_s` seconds ago, and why in `notes`."""
+    """All of it. Where no controller answers now: what was known last, `age_s` seconds ago, and why in `notes`."""
 
     servers: str
     time_ms: int

@@ -185,7 +185,7 @@ def list_topics() -> None:
 @topics.command(short_help="Show leaders, replicas, ISRs and how far each replica is.")
 @click.argument("names", nargs=-1, metavar="[NAME]...", type=TOPIC_NAME)
 @click.option("--under-replicated", is_flag=True, help="Only partitions of which a replica is not in sync.")
-@click.option("--leaderless", is_flag=True, help="Only partitions that nobody leads.")
+@click.option("--leaderless", is_flag=True, help="Only partitions without a leader.")
 @click.option("--no-offsets", is_flag=True, help="Leave out HW, LEO and LAG, for which every broker is asked.")
 @cluster_options
 def describe(names: tuple[str, ...], under_replicated: bool, leaderless: bool, no_offsets: bool) -> None:

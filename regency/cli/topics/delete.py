@@ -51,7 +51,7 @@ def delete_topics(names: tuple[str, ...], yes: bool, timeout: float, no_wait: bo
 
     A replica on a broker that is down is deleted when that broker returns; until then the name stays taken. A broker
     that is gone for good is not waited for once `regency brokers forget` says so. Exit status 4 when it has to wait for
-    a broker, 5 when the time is over, 6 when nobody said yes.
+    a broker, 5 when the time is over, 6 without a yes.
 
     \b
     Examples:
@@ -116,7 +116,7 @@ def _unknown(late: Mapping[str, CommandFailed]) -> CommandFailed:
 
 
 def _never_begun(wire: ClusterWire, late: Mapping[str, CommandFailed]) -> dict[str, CommandFailed]:
-    """Those that are still there although nobody deletes them: the request was lost."""
+    """Those that are still there and not being deleted: the request was lost."""
     found = wire.topics(late) if late else []
     return {each.name: late[each.name] for each in found if each.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
@@ -146,7 +146,7 @@ def _list(wire: ClusterWire, names: Sequence[str]) -> dict[str, admin_pb2.Deleti
         except CommandFailed as error:
             if time.monotonic() >= deadline:
                 raise CommandFailed(
-                    f"The topics are being deleted; how far that is, nobody tells: {error}",
+                    f"The topics are being deleted; how far that is, is not known: {error}",
                     hint="`regency controller status` shows who rules.",
                     status=Exit.IN_PROGRESS,
                 ) from error

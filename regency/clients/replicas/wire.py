@@ -79,7 +79,7 @@ class ReplicaWire:
         self._pool.shutdown()
 
     def hang_up(self) -> None:
-        """Let go of all connections; whoever is asked next is connected to again."""
+        """Let go of all connections; the next question opens its own."""
         for peer in self._peers.values():
             peer.hang_up()
 

@@ -170,7 +170,7 @@ def _described(
 
 
 def _is_one_of(kind: Kind, value: str) -> bool:
-    """Whether a stored value can be used; what nobody can read has no effect."""
+    """Whether a stored value can be used; an unreadable one has no effect."""
     try:
         kind.parse(value.strip())
     except ValueError:

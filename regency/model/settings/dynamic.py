@@ -65,7 +65,7 @@ _RATES: Final[Mapping[str, str]] = {LEADER_RATE: "leader", FOLLOWER_RATE: "follo
 
 
 class ConfigRefused(RegencyError):
-    """Settings cannot be changed as asked for; `error` is what a Kafka client is told."""
+    """Settings cannot be changed as asked for; `error` is the code for a Kafka client."""
 
     code: ClassVar[str] = "config_refused"
 

@@ -92,7 +92,7 @@ WITHOUT_EFFECT: Final[dict[str, tuple[object, str]]] = {
     "compression.type": ("producer", "batches stay as the producer compressed them"),
     "preallocate": (False, "files grow as records are written"),
 }
-"""Topic keys of LogConfig that nobody reads: the only value that has the effect it says, and what happens instead."""
+"""Topic keys of LogConfig that no code reads: the only value that has the effect it says, and what happens instead."""
 
 TOPIC_KEY_OF: Final[dict[str, str]] = {
     "compression.type": "compression.type",

@@ -50,7 +50,7 @@ def read_listeners(values: Mapping[str, object], problems: Problems) -> Listener
             hint = nearest(end.listener, names)
             problems.add("advertised.listeners", f"{end.listener} is not among the listeners {_list(names)}{hint}")
         if is_wildcard(end.host):
-            problems.add("advertised.listeners", f"{end}: nobody can connect to this host; name one")
+            problems.add("advertised.listeners", f"{end}: no client can connect to this host; name one")
     return Listeners(
         kafka,
         tuple(end for end in bound if end.listener in (control, controller)),

@@ -46,7 +46,7 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
 def topic_log_config(base: LogConfig, overrides: Mapping[str, str], *, source: str = "topic settings") -> LogConfig:
     """`base` with the topic-level keys of `overrides` (such as `retention.ms`) in place of its own values.
 
-    For settings that somebody asks for: keys of Kafka that concern what is not done here (compaction,
+    For settings that a client asks for: keys of Kafka that concern what is not done here (compaction,
     down-conversion) are checked and have no effect, and SettingsInvalid with all problems is raised where there is one,
     as cleanup.policy=compact is. `source` names what the keys were read from.
     """
@@ -59,7 +59,7 @@ def topic_log_config(base: LogConfig, overrides: Mapping[str, str], *, source: s
 
 
 def applicable_log_config(base: LogConfig, overrides: Mapping[str, str]) -> tuple[LogConfig, tuple[str, ...]]:
-    """As topic_log_config, for settings that are already stored: what can be used is, the rest is told.
+    """As topic_log_config, for settings that are already stored: what can be used is, the rest is reported.
 
     A key that a newer tool left behind must not cost a topic its min.insync.replicas.
     """

@@ -26,7 +26,7 @@ _WITHOUT_END: Final = (
     "follower.replication.throttled.rate",
     "replica.alter.log.dirs.io.max.bytes.per.second",
 )
-"""Keys whose default is the greatest number there is, and is told as that."""
+"""Keys whose default is the greatest number there is, and is shown as that."""
 _SHORTEST_WATCHDOG_MS: Final = 5_000
 _NO_ORIGINS: Final[Mapping[str, str]] = {}
 
@@ -65,7 +65,7 @@ def parse_settings(
 ) -> BrokerSettings:
     """Settings from keys and values. `source` names the file; `origins` says where in it keys stand, such as `line 12`.
 
-    Keys of Kafka that have no effect here are told in `warnings`. Raises SettingsInvalid with all problems: keys that
+    Keys of Kafka that have no effect here are in `warnings`. Raises SettingsInvalid with all problems: keys that
     do not exist (and the nearest that does), values out of range, keys that contradict each other, keys that cannot be
     ignored safely.
     """
@@ -135,7 +135,7 @@ def _finer(key: str, value: object) -> object:
 
 
 def _check_together(settings: BrokerSettings, values: Mapping[str, object], problems: Problems) -> None:
-    """Rules over several keys. They are told at a key that stands in the file."""
+    """Rules over several keys. They are reported at a key that stands in the file."""
     wait = settings.replica_fetch_wait_max_ms
     for other, limit in (
         ("replica.lag.time.max.ms", settings.replica_lag_time_max_ms),

@@ -1,4 +1,4 @@
-"""Collects what is wrong in settings, so that all of it is told at once."""
+"""Collects what is wrong in settings, so that all of it is reported at once."""
 
 from __future__ import annotations
 

@@ -183,7 +183,7 @@ class ListOf(msgspec.Struct, frozen=True):
 class ReplicaList(msgspec.Struct, frozen=True):
     """Replicas of a topic, `partition:broker` separated by commas, or `*` for all of them; may be empty.
 
-    Nobody minds a replica that stands there twice: tools put such lists together.
+    A replica may stand there twice: tools put such lists together.
     """
 
     @property

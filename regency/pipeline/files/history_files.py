@@ -2,7 +2,7 @@
 
 Spark leaves out names that begin with a dot or an underscore, Hadoop's listing those that Java cannot decode and links
 that lead nowhere, and neither says anything. So files of this machine are found by Python, by the rule of
-`regency.judge.files`; elsewhere Hadoop lists them. Whatever Spark would not read as a history is told with the
+`regency.judge.files`; elsewhere Hadoop lists them. A file that Spark would not read as a history is reported with the
 reason, and so is a file that was there and is not among those Spark reads.
 """
 

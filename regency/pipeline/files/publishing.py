@@ -120,7 +120,7 @@ def _replace(places: Places, target: str, part: str, old: str) -> None:
                 with suppress(Occupied):  # by another writer's, this very moment
                     places.move(old, target)
             if places.exists(old) and places.exists(target):
-                places.delete_when_java_ends(old)  # and now, unless somebody interrupts that
+                places.delete_when_java_ends(old)  # and now, unless that is interrupted
                 places.delete(old)
 
 

@@ -353,7 +353,7 @@ def _judged(
     producers: Producers | None,
     most: int,
 ) -> Iterator[bytes]:
-    """The verdict of a task, or why there is none: an error is told once, and not tried again."""
+    """The verdict of a task, or why there is none: an error is reported once, and not tried again."""
     try:
         said: _Judged | _Malformed = _Judged(judge_rows(rows, whole, allow=allow, producers=producers, most=most))
     except PieceMalformed as error:

@@ -57,7 +57,7 @@ class BatchReader(DataSourceReader):
 
 
 class FilteringBatchReader(BatchReader):
-    """A batch read that is told the filters of the query first."""
+    """A batch read that gets the filters of the query first."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
         """Narrow what is planned. All filters are returned: Spark applies each of them again."""

@@ -90,7 +90,7 @@ class ClusterView:
         return found
 
     def resolved(self, limit: Limit, partitions: Collection[TopicPartition], *, option: str) -> Offsets:
-        """The offsets of a limit, of exactly these partitions. `option` begins the name it is told by.
+        """The offsets of a limit, of exactly these partitions. `option` begins its name in errors.
 
         Raises PipelineOptionInvalid where a limit names other partitions, or no record is as new as it has to be.
         """

@@ -58,7 +58,7 @@ def batches_of(partition: InputPartition) -> Iterator[pa.RecordBatch]:
 
 
 def check_schema(schema: StructType, options: ReadOptions) -> None:
-    """A read has the columns it has. Raises PipelineOptionInvalid for a schema somebody gave."""
+    """A read has the columns it has. Raises PipelineOptionInvalid for a given schema."""
     if schema != source_schema(options.include_headers):
         raise PipelineOptionInvalid(
             "schema",

@@ -95,7 +95,7 @@ class RefusedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Stands for a stream whose options are wrong, and says so when Spark asks for its first offsets.
 
     Spark (up to 4.3, python_streaming_source_runner) cannot bear an error of `streamReader` itself: on its way out it
-    stops the reader it did not get, and an UnboundLocalError of its own is the last that is told.
+    stops the reader it did not get, and an UnboundLocalError of its own is the last that is reported.
     """
 
     def __init__(self, error: PipelineOptionInvalid) -> None:

@@ -55,7 +55,7 @@ class WritePlan(msgspec.Struct, frozen=True):
     begun: bool
     """Whether tasks of an earlier attempt may have begun under these floors."""
     planned_ms: int
-    """Wall clock of the driver: tells this plan from others, and is compared with nobody's clock."""
+    """Wall clock of the driver: tells this plan from others, and is compared with no other clock."""
     done: DoneBatch | None = None
 
     def for_write(self, write: WriteId) -> tuple[Floors, bool]:

@@ -66,7 +66,7 @@ def without_own(headers: Headers | None) -> list[tuple[str, bytes | None]]:
 
 
 def digest(topic: str, partition: int | None, key: bytes | None, value: bytes | None, headers: Headers | None) -> bytes:
-    """What a record is told by: 16 bytes of BLAKE2b over topic, partition if the row named one, key, value, headers.
+    """What identifies a record: 16 bytes of BLAKE2b over topic, partition if the row named one, key, value, headers.
 
     Headers `regency.sink` do not count. Null and empty differ.
     """

@@ -145,7 +145,7 @@ class TopicProducer:
     def _reach(self, topic: str) -> None:
         """Before the first record: wait until some broker answers, at most max.block.ms. Raises ClusterUnavailable.
 
-        Records would wait for the cluster as long as for their delivery, and then be all that is told.
+        Records would wait for the cluster as long as for their delivery, and then be all that is reported.
         """
         if self._reached:
             return
@@ -206,7 +206,7 @@ class TopicProducer:
 
 
 def check_settings(settings: ProducerSettings) -> None:
-    """Raise PipelineOptionInvalid, with the option, for what the client refuses. Connects to nobody, says nothing."""
+    """Raise PipelineOptionInvalid, with the option, for what the client refuses. Opens no connection, logs nothing."""
     chosen = settings.librdkafka
     why = _refusal(chosen)
     if why is None:

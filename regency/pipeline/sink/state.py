@@ -53,7 +53,7 @@ class StateStore:
     def check_place(self) -> None:
         """Raise SinkStateUnusable unless Spark has begun its checkpoint where this looks for it.
 
-        Spark takes a location without scheme for one in its default file system, which no worker of Python is told.
+        Spark takes a location without scheme for one in its default file system, which no worker of Python knows.
         """
         path = f"{self._root}/{_METADATA}"
         try:
@@ -73,7 +73,7 @@ class StateStore:
         found = {path: state for path, content in contents.items() if (state := _parsed(path, content)) is not None}
         if contents and not found:
             raise SinkStateUnusable(
-                f"{', '.join(contents)}: not whole, so that nobody can tell what earlier attempts have written.",
+                f"{', '.join(contents)}: not whole, so that it is not known what earlier attempts have written.",
                 hint="Nothing was written. Restore one of these files; or remove sinks/regency from the checkpoint: a"
                 " batch that is repeated is written whole then, and readers may see rows twice.",
             )

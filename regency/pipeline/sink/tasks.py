@@ -177,7 +177,7 @@ class _Repetition:
         self._release()
 
     def _release(self) -> None:
-        """Write what was held, and hold nothing from now on: what changes after that is told at the end."""
+        """Write what was held, and hold nothing from now on: what changes after that is reported at the end."""
         self._released = True
         for rows, first, wanted in self._held:
             send_named(self._producer, rows, self._prefix, first, wanted)
@@ -199,7 +199,7 @@ def _digests(rows: Rows) -> list[bytes]:
 
 
 def _checked(rows: Rows, options: WriteOptions) -> Rows:
-    """Raise RowRefused for a topic that was not announced: nobody would know where to read back from."""
+    """Raise RowRefused for a topic that was not announced: it would not be known where to read back from."""
     names = {rows.topics} if isinstance(rows.topics, str) else set(rows.topics)
     stray = sorted(names.difference(options.once_topics))
     if stray:

@@ -62,7 +62,7 @@ Reply = TypeVar("Reply")
 class RpcFailed(RegencyError):
     """A call to another process of the cluster got no answer: it is away, too slow, or broke off.
 
-    The call may have run all the same, unless `unsent`: nobody could be connected to, or the other process is of a
+    The call may have run all the same, unless `unsent`: there was no connection, or the other process is of a
     version that does not have the method. With `silent` nothing was heard
     although there was a connection: it may be one that the network has forgotten.
     """

@@ -41,7 +41,7 @@ class Wanted(Protocol):
 
 
 class Source(Protocol):
-    """Somebody who has metrics. Called on the thread that serves the scrape."""
+    """A part that has metrics. Called on the thread that serves the scrape."""
 
     def collect(self, wanted: Wanted, /) -> Iterable[Family]:
         """Families at this moment; those that are not `wanted` may be left out."""

@@ -1,4 +1,4 @@
-"""The state of a session with ZooKeeper: generation, deadline, connection, watches, and who is told what when.
+"""The state of a session with ZooKeeper: generation, deadline, connection, watches, and notices.
 
 Passive: no thread, no socket. Callers' threads, the I/O thread and the dispatcher meet here under one lock, which is
 never held while a callback runs. What may be written is decided here: a request is queued only on the connection of
@@ -155,12 +155,12 @@ class SessionCore:
                 self._wake()
 
     def is_current(self, watch: Watch) -> bool:
-        """Whether an event for `watch` still has somebody to go to."""
+        """Whether an event for `watch` still has a listener."""
         with self.changed:
             return self.phase is not Phase.CLOSED and self._watches.is_current(watch)
 
     def begin_close(self) -> Future[Reply] | None:
-        """Refuse all further calls and queue the end of the session; None where there is nobody to tell."""
+        """Refuse all further calls and queue the end of the session; None where it has no listener."""
         with self.changed:
             link, closed_before = self._link, self.phase is Phase.CLOSED
             self.phase = Phase.CLOSED

@@ -182,7 +182,7 @@ def test_a_command_is_told_at_once_of_the_znode_that_keeps_everybody_from_ruling
     garbage = [Delete(paths.CONTROLLER, held.stat.version), Create(paths.CONTROLLER, b'{"host":"of somebody"}')]
     assert session.multi(garbage).ok
     agent = cluster.log(ruling)
-    told = "rules until somebody deletes it"
+    told = "rules until it is deleted"
     eventually(lambda: told in agent.read_text(errors="replace"), what="who ruled has seen it")
 
     began = time.monotonic()
@@ -191,7 +191,7 @@ def test_a_command_is_told_at_once_of_the_znode_that_keeps_everybody_from_ruling
     assert time.monotonic() - began < 15
     assert (done.exit_code, done.stdout) == (Exit.TIMED_OUT, "")
     assert f"Error: {paths.CONTROLLER}: " in done.stderr
-    assert "Nobody rules until somebody deletes that znode." in done.stderr
+    assert "No controller rules until that znode is deleted." in done.stderr
 
     assert session.multi([Delete(paths.CONTROLLER, None)]).ok
     eventually(lambda: cluster.controller_id() is not None, what="somebody rules again")

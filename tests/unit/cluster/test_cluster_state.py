@@ -84,7 +84,7 @@ def test_directory_without_a_cluster_remembers_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"version": 1}', '{"zookeeper_connect": 3}'])
 def test_malformed_file_is_named(tmp_path: Path, content: str) -> None:
     (tmp_path / "cluster.json").write_text(content)
-    with pytest.raises(ClusterFileMalformed, match=r"cluster\.json: .* Remove the directory to start anew"):
+    with pytest.raises(ClusterFileMalformed, match=r"cluster\.json: .* Remove the directory to start again"):
         read_state(tmp_path)
 
 

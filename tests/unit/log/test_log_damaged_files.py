@@ -203,7 +203,7 @@ def test_an_index_found_wrong_at_run_time_is_built_anew_once(disk, log, batch, c
     with caplog.at_level(logging.WARNING):
         for offset in (*range(END), *range(END)):
             assert first_offsets(found, offset)[0] == offset
-    assert caplog.text.count("its indexes are built anew") == 1
+    assert caplog.text.count("its indexes are built again") == 1
     assert path.read_bytes() == content
     assert found.damage == ""
 

@@ -1,4 +1,4 @@
-"""Indexes that do not fit are built anew beside the data loop, whatever becomes of their segment meanwhile."""
+"""Indexes that do not fit are built again beside the data loop, whatever becomes of their segment meanwhile."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_large_segment_is_walked_over_beside_the_data_loop(disk, batch, monkey
         began = thread_time()
 
     for _ in range(2):
-        with pytest.raises(LogBusy, match="log are built anew: nothing at or below offset 50000 begins at byte"):
+        with pytest.raises(LogBusy, match="log are built again: nothing at or below offset 50000 begins at byte"):
             first_offset(log, 50_000)
         step_is_over()
     assert first_offset(log, 70_000) == 70_000, "the other entries are good"

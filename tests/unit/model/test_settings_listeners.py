@@ -88,7 +88,7 @@ def test_any_number_of_listeners_may_ask_for_any_free_port(parse: Parse) -> None
             {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,plaintext:PLAINTEXT"},
             "PLAINTEXT stands there twice",
         ),
-        ({"advertised.listeners": "PLAINTEXT://0.0.0.0:9092"}, "nobody can connect to this host; name one"),
+        ({"advertised.listeners": "PLAINTEXT://0.0.0.0:9092"}, "no client can connect to this host; name one"),
         ({"advertised.listeners": "SASL_SSL://h:9092"}, "SASL_SSL is not supported yet"),
         (
             {

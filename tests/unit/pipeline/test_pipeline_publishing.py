@@ -152,12 +152,12 @@ def test_what_takes_the_place_meanwhile_stays(place: Path) -> None:
         place.mkdir()
         (place / "mine").write_text("no result of this job")
 
-    with pytest.raises(PlaceTaken, match="somebody else"):
+    with pytest.raises(PlaceTaken, match="another process"):
         publish(place, before=replace)
     assert [each.name for each in place.iterdir()] == ["mine"]
 
     other = place.parent / "other"
-    with pytest.raises(PlaceTaken, match="somebody else"):
+    with pytest.raises(PlaceTaken, match="another process"):
         publish(other, before=other.mkdir)
     assert list(other.iterdir()) == []
     assert beside(place) == ["other", "report"]
@@ -166,7 +166,7 @@ def test_what_takes_the_place_meanwhile_stays(place: Path) -> None:
 @pytest.mark.parametrize("swaps", [True, False])
 def test_what_goes_meanwhile_is_told(place: Path, *, swaps: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Local, "swaps", swaps)
-    with pytest.raises(PlaceTaken, match="somebody else"):
+    with pytest.raises(PlaceTaken, match="another process"):
         publish(place, before=lambda: shutil.rmtree(place))
     assert beside(place) == []
 
@@ -240,7 +240,7 @@ def test_where_nothing_can_be_made_is_told_in_one_line(place: Path) -> None:
 def test_a_lock_that_somebody_left_is_named(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publishing, "_places", lambda _, path: (Away(), path))
     (place.parent / ".report.lock").touch()
-    with pytest.raises(PlaceTaken, match=r"is being written by somebody else, as /.*/\.report\.lock says"):
+    with pytest.raises(PlaceTaken, match=r"is being written by another process, as /.*/\.report\.lock says"):
         publish(place)
     assert (place / "done").read_text() == "last week"
     assert beside(place) == [".report.lock", "report"]

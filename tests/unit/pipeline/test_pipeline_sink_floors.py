@@ -215,7 +215,7 @@ def test_files_of_which_none_is_whole_are_no_empty_state(tmp_path: Path, files: 
     assert len(kept) == files
     for path in kept:
         path.write_bytes(left)
-    with pytest.raises(SinkStateUnusable, match="not whole, so that nobody can tell") as refused:
+    with pytest.raises(SinkStateUnusable, match="not whole, so that it is not known") as refused:
         store.load()
     assert all(str(path) in refused.value.message for path in kept)
     assert "remove sinks/regency from the checkpoint" in refused.value.hint

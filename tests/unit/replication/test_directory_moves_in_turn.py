@@ -135,7 +135,7 @@ def test_one_whose_log_is_busy_is_asked_again_a_while_later_and_others_are_copie
     def busy(*arguments, **others):
         asked.append(moving.clock.monotonic_ms())
         if len(asked) <= 5:
-            raise IndexInDoubt(log.directory, "an index is built anew")
+            raise IndexInDoubt(log.directory, "an index is built again")
         return read(*arguments, **others)
 
     monkeypatch.setattr(log, "read", busy)

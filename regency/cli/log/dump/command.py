@@ -77,14 +77,14 @@ def dump(
     failed = count = 0
     for path in _expanded(files):
         count += 1
-        if path.exists() and not path.is_file():  # nobody may ever write into a pipe
+        if path.exists() and not path.is_file():  # a pipe may never end
             failed += 1
             say(f"Error: {path}: it is no regular file.")
             continue
         how = _how(path, scope, depth)
         if how is None:
             failed += 1
-            say(f"Error: {path}: nobody knows what a file of this name holds. {_KNOWN}")
+            say(f"Error: {path}: no file of this name is known. {_KNOWN}")
             continue
         sink.begin(path)
         try:

@@ -27,7 +27,7 @@ class Entries:
         os.close(self._fd)
 
     def check_size(self) -> bool:
-        """Whether the file is a whole number of entries; else that is told."""
+        """Whether the file is a whole number of entries; else that is reported."""
         left = self.size % self._entry.size
         if left:
             what = f"{self.size} bytes are no whole number of {self._entry.size}-byte entries"

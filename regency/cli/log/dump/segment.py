@@ -42,7 +42,7 @@ class BatchFact(Fact, frozen=True, tag="batch"):
 
 
 class Depth(msgspec.Struct, frozen=True):
-    """How much of a segment is told."""
+    """How much of a segment is shown."""
 
     records: bool = False
     contents: bool = False

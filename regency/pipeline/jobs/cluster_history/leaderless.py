@@ -16,7 +16,7 @@ from regency.pipeline.jobs.cluster_history.lives import NOBODY, State
 class Interval(NamedTuple):
     """A row of table `leaderless`; `ended_ms` None = still so at the end of the history.
 
-    `broker` led before, None where nobody ever did; `complete`: no state within it is missing from the history.
+    `broker` led before, None where none ever did; `complete`: no state within it is missing from the history.
     """
 
     topic: str
@@ -104,7 +104,7 @@ def intervals(states: Sequence[State], noticed: Noticed, end_ms: int) -> Iterato
 
 
 def _since(state: State, noticed: Noticed) -> int | None:
-    """From when, in that state, nobody led; None where somebody led through all of it."""
+    """From when, in that state, no broker led; None where one led through all of it."""
     own, after = state.noted, state.following
     if own.leader == NOBODY:
         return state.began_ms

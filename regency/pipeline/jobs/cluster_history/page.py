@@ -41,7 +41,7 @@ def note(words: str) -> str:
 
 
 def problem(words: str) -> str:
-    """A sentence that nobody shall miss."""
+    """A sentence that no reader shall miss."""
     return f'<p class="problem">{escape(words)}</p>'
 
 

@@ -91,7 +91,7 @@ class FlightsCounts(msgspec.Struct, frozen=True):
 
     @property
     def progress(self) -> str:
-        """What is told on the way."""
+        """What is printed on the way."""
         watermark = "no watermark yet" if self.watermark is None else f"watermark {self.watermark}"
         return f"{counted(self.rows, 'row')}, {counted(self.windows, 'window')}, {watermark}, {self.sent} sent"
 
@@ -253,7 +253,7 @@ def _leftovers(session: SparkSession, options: FlightsOptions) -> frozenset[str]
     if done and not known:
         raise OutputUnusable(
             f"{options.checkpoint} says that batches were written to {options.output}, and they are not there.",
-            hint="Name the directory it belongs to, or another --checkpoint to begin anew.",
+            hint="Name the directory it belongs to, or another --checkpoint to begin again.",
         )
     return files
 

@@ -64,7 +64,7 @@ def tasks_of(
     """Pieces spread over tasks by weight; `brokers`: who is asked for each. `slots`: tasks that run at the same time.
 
     With a `pace` (bytes a second of each broker) there are no more tasks than slots, each with its share of every
-    broker it asks: however many run, nobody is asked for more than the pace.
+    broker it asks: however many run, no broker is asked for more than the pace.
     """
     if not weights:
         return []

@@ -341,7 +341,7 @@ def test_a_name_nobody_knows_is_an_error_and_the_others_are_dumped(stored: Any, 
     other.write_text("hello")
     done = dump(other, stored.file(".index"))
     assert done.exit_code == 1
-    assert f"Error: {other}: nobody knows what a file of this name holds. Known are segments (.log)" in done.stderr
+    assert f"Error: {other}: no file of this name is known. Known are segments (.log)" in done.stderr
     assert f"Dumping {stored.file('.index')}" in done.stdout
     assert done.stderr.endswith("\n2 files, 1 of them not read, no damage found.\n")
     assert "no damage" not in dump(other).stderr

@@ -206,7 +206,7 @@ def test_who_is_not_known_cannot_be_forgotten(gone):
     told = forget(gone, 77)
 
     assert told.error is ErrorCode.BROKER_ID_NOT_REGISTERED
-    assert told.message == "Nothing is known of a broker 77: nobody waits for it."
+    assert told.message == "Nothing is known of a broker 77: nothing waits for it."
 
 
 def test_a_forgotten_broker_that_returns_is_told_nothing_of_what_it_had_and_is_known_again(gone):

@@ -49,7 +49,7 @@ def test_ready_while_it_has_a_session_and_takes_part_in_elections(world):
     for session, elector in map(missing, conditions):
         assert not session
         assert "/controller_epoch" in elector
-        assert "Nobody rules until" in elector
+        assert "No controller rules until" in elector
     none = ready_conditions(both[0], lambda: 0)
     assert missing(none)[0] == "there is no session with ZooKeeper"
     world.ensemble.put(paths.CONTROLLER_EPOCH, b"5")

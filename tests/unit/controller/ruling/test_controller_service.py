@@ -103,9 +103,9 @@ def test_candidate_that_does_not_rule_says_so_to_everything_but_describe(idle):
 @pytest.mark.parametrize(
     ("path", "data", "mended", "advice"),
     [
-        (paths.CONTROLLER, b"{", None, "Nobody rules until somebody deletes that znode."),
-        (paths.CONTROLLER, b'{"version":1}', None, "Nobody rules until somebody deletes that znode."),
-        (paths.CONTROLLER_EPOCH, b"seven", b"7", "Nobody rules until somebody sets that znode right."),
+        (paths.CONTROLLER, b"{", None, "No controller rules until that znode is deleted."),
+        (paths.CONTROLLER, b'{"version":1}', None, "No controller rules until that znode is deleted."),
+        (paths.CONTROLLER_EPOCH, b"seven", b"7", "No controller rules until that znode is set right."),
     ],
 )
 def test_where_nobody_can_be_elected_the_answer_names_the_znode_and_what_to_do(
