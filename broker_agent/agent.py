@@ -50,7 +50,7 @@ from regency.broker_agent.registry.registration import Registered, ensure_cluste
 from regency.broker_agent.registry.topic_configs import StoredConfigs
 from regency.broker_agent.replication.fetch_sessions import FetchSessionCache
 from regency.broker_agent.replication.fetcher.fetcher_pool import threads
-from regency.history.writer import HistoryWriter
+from regency.history.files import HistoryWriter
 from regency.model.clock import SystemClock
 from regency.model.endpoints import format_endpoint
 from regency.model.facts import Endpoint

@@ -13,25 +13,21 @@ import socket
 import sys
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
 
-from regency.controller.admin.controller import admin_service
-from regency.controller.admin.controller_service import ControllerService
-from regency.controller.channel.channel_manager import open_channels
-from regency.controller.config import controller_config
+from regency.controller.admin.services import ControllerService, Inspection, admin_service
+from regency.controller.channel.agents import GrpcAgent
+from regency.controller.channel.channel_manager import ControllerChannelManager
 from regency.controller.controller import Controller
 from regency.controller.doctor.examination import Examiner
-from regency.controller.doctor.inspection import Inspection
 from regency.controller.doctor.summary import Summariser
-from regency.controller.event_loop import EventLoop, EventQueue
-from regency.controller.events import ShutDown
-from regency.controller.metrics.families import ControllerMetrics
-from regency.controller.metrics.meters import EventMeter, RequestMeter
-from regency.controller.metrics.probes import live_conditions, ready_conditions
+from regency.controller.events import EventLoop, EventQueue, ShutDown
+from regency.controller.metrics import ControllerMetrics, EventMeter, RequestMeter, live_conditions, ready_conditions
 from regency.controller.request_gate import RequestGate
-from regency.history.writer import HistoryWriter
+from regency.history.files import HistoryWriter
 from regency.model.clock import SystemClock
 from regency.model.settings import BrokerSettings
 from regency.runtime.daemon_options import HELP_OPTIONS, SettingsOptions, run_daemon, settings_options
@@ -58,7 +54,8 @@ class ControllerProcess:
 
     def __init__(self, settings: BrokerSettings) -> None:
         clock = SystemClock()
-        config = controller_config(settings)
+        broker, history = settings.broker_id, Path(settings.regency_history_dir)
+        timeout_ms = settings.controller_socket_timeout_ms
         self._settings = settings
         self._ended = threading.Event()
         self._failed = False
@@ -67,7 +64,7 @@ class ControllerProcess:
             settings.zookeeper_connect,
             session_timeout_ms=settings.zookeeper_session_timeout_ms,
             digest_auth=settings.zookeeper_digest_auth,
-            name=f"controller-{config.broker_id}",
+            name=f"controller-{broker}",
             clock=clock,
             connect_timeout_ms=settings.zookeeper_connection_timeout_ms,
             set_acl=settings.zookeeper_set_acl,
@@ -78,41 +75,38 @@ class ControllerProcess:
         self._queue = EventQueue(clock)
         events, requests = EventMeter(self._queue, clock), RequestMeter(clock)
         self._controller = Controller(
-            config,
+            settings,
             self._session,
             self._queue,
-            open_channels=open_channels(
-                control_listener=config.control_listener,
-                inter_broker_listener=config.inter_broker_listener,
-                timeout_ms=config.request_timeout_ms,
+            open_channels=lambda origin, tell: ControllerChannelManager(
+                origin,
+                control_listener=settings.control_plane_listener_name,
+                inter_broker_listener=settings.inter_broker_listener_name,
+                connect=lambda endpoint: GrpcAgent(endpoint, timeout_ms=timeout_ms),
+                tell=tell,
                 clock=clock,
                 requested=requests.requested,
             ),
             clock=clock,
-            history=None if config.history_dir is None else HistoryWriter(config.history_dir, "controller"),
+            history=HistoryWriter(history, "controller"),
         )
         self._loop = EventLoop(self._queue, events.timed(self._controller.process))
         session_id = lambda: self._session.session_id  # noqa: E731
-        gate = RequestGate(self._controller, self._queue, self._loop, timeout_ms=config.request_timeout_ms)
+        gate = RequestGate(self._controller, self._queue, self._loop, timeout_ms=timeout_ms)
         reporting = ControllerService(
-            self._controller,
-            gate,
-            self._loop,
-            broker=config.broker_id,
-            session_id=session_id,
-            clock=clock,
+            self._controller, gate, self._loop, broker=broker, session_id=session_id, clock=clock
         )
-        examiner = Examiner(self._controller, gate, self._session, config.broker_id, clock)
+        examiner = Examiner(self._controller, gate, self._session, broker, clock)
         summariser = Summariser(
             self._controller,
             self._queue,
             self._loop,
             self._session,
-            broker=config.broker_id,
-            defaults=config.log_config,
+            broker=broker,
+            defaults=settings.log_config(),
             clock=clock,
         )
-        inspection = Inspection(config.broker_id, config.history_dir, examiner, summariser)
+        inspection = Inspection(broker, history, examiner, summariser)
         services = [reporting.handler(), admin_service(gate), inspection.handler()]
         self._server = GrpcServer(services, threads=RPC_THREADS, name="controller-rpc")
         metrics = ControllerMetrics(

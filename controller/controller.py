@@ -11,18 +11,17 @@ from collections.abc import Mapping
 import msgspec
 
 from regency.controller import routes
-from regency.controller.brokers.log_dir_failures import LogDirsFailed
-from regency.controller.channel.channels import BrokerBacklog, OpenChannels
+from regency.controller.brokers.notifications import LogDirsFailed
+from regency.controller.channel.channel_manager import BrokerBacklog, OpenChannels
 from regency.controller.channel.messages import Origin
-from regency.controller.config import ControllerConfig
 from regency.controller.elections.leader_elections import ElectionsAsked
-from regency.controller.event_loop import EventQueue
 from regency.controller.events import (
     BrokersChanged,
     ConfigsChanged,
     ControllerChanged,
     DeletionsAsked,
     Event,
+    EventQueue,
     IsrsChanged,
     OfTerm,
     Request,
@@ -30,32 +29,22 @@ from regency.controller.events import (
     ShutDown,
     TopicsChanged,
 )
-from regency.controller.failover import take_over
-from regency.controller.phases import Phases
-from regency.controller.reassignment.events import ReassignmentsAsked
-from regency.controller.resignation import out_of_race_ms
+from regency.controller.failover import Phases, take_over
+from regency.controller.reassignment.requests import ReassignmentsAsked
 from regency.controller.state.reports import ReplicaReports
-from regency.controller.store.access import EpochBehind, Fence
+from regency.controller.store.access import Counters, EpochBehind, Fence, Retry
 from regency.controller.store.cluster_store import ClusterStore
-from regency.controller.store.counters import Counters
 from regency.controller.store.elector import Elector
-from regency.controller.store.retry import Retry
-from regency.controller.store.topic_watches import TopicWatches
-from regency.controller.term import Term, TermListener
-from regency.history.writer import HistoryWriter
+from regency.controller.store.topics import TopicWatches
+from regency.controller.term import Term, event_of, out_of_race_ms
+from regency.history.files import HistoryWriter
 from regency.model.clock import Clock
 from regency.model.crash_points import crash_point
 from regency.model.errors import RegencyError, ZnodeMalformed
 from regency.model.ids import NO_LEADER, BrokerEpoch, BrokerId, ControllerEpoch
+from regency.model.settings import BrokerSettings
 from regency.model.znodes import paths
-from regency.runtime.zookeeper.session import (
-    SessionEvent,
-    WatchCallback,
-    WatchMode,
-    ZkError,
-    ZkSession,
-    ZkSessionLost,
-)
+from regency.runtime.zookeeper.session import SessionEvent, WatchCallback, WatchMode, ZkError, ZkSession, ZkSessionLost
 
 logger = logging.getLogger(__name__)
 
@@ -86,7 +75,7 @@ class Controller:
 
     def __init__(
         self,
-        config: ControllerConfig,
+        settings: BrokerSettings,
         session: ZkSession,
         queue: EventQueue,
         *,
@@ -102,13 +91,15 @@ class Controller:
         self.in_race = False
         """Whether its last look at /controller went well: then it rules, or hears when it may race. Any thread."""
         self.retry = Retry(session)
-        self._config = config
+        self._settings = settings
+        self._endpoint = ""
+        """host:port at which agents reach this controller, once it has started."""
         self._session = session
         self._queue = queue
         self._open_channels = open_channels
         self._clock = clock
         self._history = history
-        self._elector = Elector(session, self.retry, config.broker_id, clock)
+        self._elector = Elector(session, self.retry, settings.broker_id, clock)
         self._term: Term | None = None
         self._fence: Fence | None = None
         self._failures = 0
@@ -151,7 +142,7 @@ class Controller:
 
         `endpoint` is the host:port at which agents reach this controller.
         """
-        self._config = msgspec.structs.replace(self._config, endpoint=endpoint)
+        self._endpoint = endpoint
         self._session.listen(self._on_session_event)
         for path in (paths.CONTROLLER, paths.CONTROLLER_EPOCH):
             self._watch(path, WatchMode.PERSISTENT, ControllerChanged())
@@ -252,26 +243,27 @@ class Controller:
         self._queue.take_marked_topics()
         cluster_id = store.cluster_id()
         assert cluster_id is not None, "the elector creates it"
-        self.view = View(epoch=fence.epoch, incumbent=self._config.broker_id)
+        self.view = View(epoch=fence.epoch, incumbent=self._settings.broker_id)
         self._term = term = Term(
-            self._config,
+            self._settings,
             store,
             cluster_id=cluster_id,
             watches=TopicWatches(self._session, self._queue.mark_topic),
             queue=self._queue,
             elector=self._elector,
             channels=self._open_channels(
-                Origin(self._config.broker_id, fence.epoch, self._config.endpoint),
-                TermListener(self._queue.put, fence.epoch),
+                Origin(self._settings.broker_id, fence.epoch, self._endpoint),
+                lambda told: self._queue.put(event_of(told, fence.epoch)),
             ),
             history=self._history,
             clock=self._clock,
+            endpoint=self._endpoint,
             reports=self.reports,
             counters=self.counters,
         )
         term.decisions.begin("failover")
         why = "won the race for /controller"
-        term.decisions.note("controller", "a candidate", f"broker {self._config.broker_id}, epoch {fence.epoch}", why)
+        term.decisions.note("controller", "a candidate", f"broker {self._settings.broker_id}, epoch {fence.epoch}", why)
         crash_point("controller.failover.before_reads")
         take_over(term, phases)
         crash_point("controller.failover.before_hand_over")
@@ -279,7 +271,7 @@ class Controller:
         phases.mark("hand-over")
         self.failover = phases.parts
         term.decisions.failed_over(
-            f"broker {self._config.broker_id}, epoch {term.epoch}",
+            f"broker {self._settings.broker_id}, epoch {term.epoch}",
             phases.parts,
             f"{term.context.partition_count} partitions taken over in {phases.total_ms} ms",
         )
@@ -287,7 +279,7 @@ class Controller:
         logger.info(
             "broker %d rules in epoch %d: %d live brokers, %d topics, %d partitions, %d offline, "
             "taken over in %d ms (%s)",
-            self._config.broker_id,
+            self._settings.broker_id,
             fence.epoch,
             len(term.context.brokers),
             len(term.context.topics),
@@ -305,7 +297,7 @@ class Controller:
             return
         self.view = View(epoch=term.epoch)
         term.decisions.begin("resignation")
-        term.decisions.note("controller", f"broker {self._config.broker_id}, epoch {term.epoch}", "a candidate", why)
+        term.decisions.note("controller", f"broker {self._settings.broker_id}, epoch {term.epoch}", "a candidate", why)
         crash_point("controller.resignation.before_channels_close")
         term.close()
         crash_point("controller.resignation.after_channels_close")
@@ -357,7 +349,7 @@ class Controller:
         self.view = View(
             ruling=True,
             epoch=term.epoch,
-            incumbent=self._config.broker_id,
+            incumbent=self._settings.broker_id,
             brokers=brokers,
             topics=len(context.topics),
             partitions=context.partition_count,

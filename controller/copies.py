@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from regency.controller.channel.channels import BrokerBacklog
+from regency.controller.channel.channel_manager import BrokerBacklog
 from regency.controller.events import ControllerState, Request
 from regency.controller.state.context import ControllerContext
 from regency.controller.state.topic_entry import TopicEntry

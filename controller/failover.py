@@ -10,12 +10,10 @@ import logging
 from collections.abc import Mapping
 from itertools import islice
 
-from regency.controller.brokers.log_dir_failures import log_dir_notifications
 from regency.controller.brokers.membership import bring_online, find_bounced, judge_losses, read_brokers
+from regency.controller.brokers.notifications import log_dir_notifications
 from regency.controller.brokers.reconcile import begin_reconciling
-from regency.controller.elections.leader_balance import begin_balancing
-from regency.controller.elections.leader_elections import on_elections_asked
-from regency.controller.phases import Phases
+from regency.controller.elections.leader_elections import begin_balancing, on_elections_asked
 from regency.controller.reassignment.requests import resume_reassignments
 from regency.controller.state.invariants import violations
 from regency.controller.state.states import ReplicaState
@@ -23,6 +21,7 @@ from regency.controller.term import Term
 from regency.controller.topics.config_changes import look_after_notifications
 from regency.controller.topics.deletion_requests import load_deletions
 from regency.controller.topics.topics import load_topics
+from regency.model.clock import Clock
 from regency.model.crash_points import crash_point
 from regency.model.ids import BrokerId, TopicPartition
 
@@ -105,3 +104,31 @@ def _mark_bounced(term: Term, mzxids: Mapping[TopicPartition, int]) -> list[Brok
         why = f"it restarted unnoticed: {len(partitions)} of its partitions have not been decided about since"
         term.decisions.note(f"broker {broker}", "live", "bounced", why)
     return sorted(bounced)
+
+
+class Phases:
+    """Milliseconds per named part of what goes on since `__init__`; a part ends when it is marked."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._last_ms = clock.monotonic_ms()
+        self._parts: list[tuple[str, int]] = []
+
+    @property
+    def parts(self) -> tuple[tuple[str, int], ...]:
+        """Name and milliseconds of each part that has ended."""
+        return tuple(self._parts)
+
+    @property
+    def total_ms(self) -> int:
+        """All parts together, milliseconds."""
+        return sum(spent for _, spent in self._parts)
+
+    def mark(self, part: str) -> None:
+        """What went on since the last mark was `part`."""
+        now = self._clock.monotonic_ms()
+        self._parts.append((part, now - self._last_ms))
+        self._last_ms = now
+
+    def __str__(self) -> str:
+        return ", ".join(f"{part} {spent}" for part, spent in self._parts)

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from regency.controller.controller import Controller
-from regency.controller.event_loop import EventLoop, EventQueue
-from regency.controller.events import NotController, Request
+from regency.controller.events import EventLoop, EventQueue, NotController, Request
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import admin_pb2 as pb
 

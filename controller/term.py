@@ -5,16 +5,21 @@ Nothing of it survives into the next term, so nothing decided in an old epoch ca
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, TypeVar
 
-from regency.controller.channel.channels import Channels
+from regency.controller.channel.channel_manager import ControllerChannelManager, NoSnapshot, Told
 from regency.controller.channel.log_questions import LogEnds
 from regency.controller.channel.request_batch import RequestBatch
 from regency.controller.channel.sender import Deleted, Trouble
-from regency.controller.config import ControllerConfig
-from regency.controller.event_loop import EventQueue
-from regency.controller.events import AgentTroubled, Event, ReplicasDeleted, Request, SnapshotWanted
+from regency.controller.events import (
+    AgentTroubled,
+    ControllerState,
+    Event,
+    EventQueue,
+    ReplicasDeleted,
+    Request,
+    SnapshotWanted,
+)
 from regency.controller.machines.inquiries import Inquiries, InquiriesDue, LogEndsTold
 from regency.controller.machines.partition_state_machine import PartitionStateMachine
 from regency.controller.machines.replica_state_machine import ReplicaStateMachine
@@ -22,18 +27,19 @@ from regency.controller.machines.topic_deletion import TopicDeletionManager
 from regency.controller.state.context import ControllerContext
 from regency.controller.state.decisions import DecisionLog
 from regency.controller.state.reports import ReplicaReports
+from regency.controller.state.states import StateTrace
 from regency.controller.state.topic_copies import TopicCopies
-from regency.controller.state.trace import StateTrace
+from regency.controller.store.access import Counters
 from regency.controller.store.cluster_store import ClusterStore
-from regency.controller.store.counters import Counters
+from regency.controller.store.configs import NotificationAges
 from regency.controller.store.deletions import DeletionStore
 from regency.controller.store.elector import Elector
-from regency.controller.store.notification_ages import NotificationAges
-from regency.controller.store.topic_watches import TopicWatches
-from regency.history.writer import HistoryWriter
+from regency.controller.store.topics import TopicWatches
+from regency.history.files import HistoryWriter
 from regency.model.clock import Clock
 from regency.model.crash_points import crash_point
 from regency.model.ids import ControllerEpoch
+from regency.model.settings import BrokerSettings
 from regency.model.state_changes import traced
 
 T = TypeVar("T")
@@ -45,28 +51,17 @@ REPORTED = 10_000
 """Subjects kept of those that were reported: topics come and go as long as a term lasts."""
 
 
-class TermListener:
-    """Hands what senders notice on to the queue, under the epoch they belong to."""
-
-    def __init__(self, put: Callable[[Event], None], epoch: ControllerEpoch) -> None:
-        self._put = put
-        self._epoch = epoch
-
-    def on_trouble(self, trouble: Trouble) -> None:
-        """An agent's answer obliges the controller to look at something."""
-        self._put(AgentTroubled(trouble, self._epoch))
-
-    def on_deleted(self, deleted: Deleted) -> None:
-        """A broker has confirmed deletions."""
-        self._put(ReplicasDeleted(deleted, self._epoch))
-
-    def on_log_ends(self, ends: LogEnds) -> None:
-        """A broker has been asked how far its logs go: what it said, if anything."""
-        self._put(LogEndsTold(ends, self._epoch))
-
-    def on_snapshot_wanted(self) -> None:
-        """A broker needs a metadata snapshot, and there is none."""
-        self._put(SnapshotWanted())
+def event_of(told: Told, epoch: ControllerEpoch) -> Event:
+    """What a channel of this controller epoch tells, as an event."""
+    match told:
+        case Trouble():
+            return AgentTroubled(told, epoch)
+        case Deleted():
+            return ReplicasDeleted(told, epoch)
+        case LogEnds():
+            return LogEndsTold(told, epoch)
+        case NoSnapshot():
+            return SnapshotWanted()
 
 
 class Term:
@@ -78,16 +73,17 @@ class Term:
 
     def __init__(
         self,
-        config: ControllerConfig,
+        settings: BrokerSettings,
         store: ClusterStore,
         *,
         cluster_id: str,
         watches: TopicWatches,
         queue: EventQueue,
         elector: Elector,
-        channels: Channels,
+        channels: ControllerChannelManager,
         history: HistoryWriter | None,
         clock: Clock,
+        endpoint: str = "",
         reports: ReplicaReports | None = None,
         counters: Counters | None = None,
     ) -> None:
@@ -95,7 +91,11 @@ class Term:
         """What agents last said of what they host."""
         self.counters = Counters() if counters is None else counters
         """What this process counts, in this term and others."""
-        self.config = config
+        self.settings = settings
+        self.log_config = settings.log_config()
+        """Defaults of topic settings."""
+        self.endpoint = endpoint
+        """host:port at which agents reach this controller."""
         self.store = store
         self.cluster_id = cluster_id
         self.watches = watches
@@ -103,18 +103,18 @@ class Term:
         self.elector = elector
         self.context = ControllerContext()
         if traced():
-            self.context.trace = StateTrace(config.broker_id, store.fence.epoch)
+            self.context.trace = StateTrace(settings.broker_id, store.fence.epoch)
         self.copies = TopicCopies(self.context)
         """What others see of the context. They end with it: what another term knew is not counted."""
         self.batch = RequestBatch(self.context)
-        self.decisions = DecisionLog(history, store.fence.epoch, config.broker_id, clock)
+        self.decisions = DecisionLog(history, store.fence.epoch, settings.broker_id, clock)
         self.partitions = PartitionStateMachine(
             self.context,
             store,
             self.batch,
             self.decisions,
             self.counters,
-            unclean_default=config.log_config.unclean_leader_election_enable,
+            unclean_default=settings.unclean_leader_election_enable,
         )
         self.replicas = ReplicaStateMachine(self.context, store, self.batch, self.decisions)
         self.deletions = TopicDeletionManager(
@@ -193,3 +193,26 @@ class Term:
         for request, answer in answers:
             self._deferred.pop(request, None)
             request.reply.set_result(answer)
+
+
+LET_OTHERS_MS = 3_000
+"""So long a resigned controller stays out of the race while other brokers live: their candidates have a watch."""
+
+
+class Resign(Request[ControllerEpoch]):
+    """Stop ruling. The answer, the epoch that ends, is given while it still lasts."""
+
+    state = ControllerState.CONTROLLER_CHANGE
+    cause = "resign_request"
+
+
+def resign(term: Term, _: Resign) -> ControllerEpoch:
+    """Let the term end once this is answered."""
+    term.asked_to_end = True
+    return term.epoch
+
+
+def out_of_race_ms(term: Term) -> int:
+    """How long to let others race alone: not at all where no other live broker could have a candidate."""
+    others = [broker for broker in term.context.brokers if broker != term.settings.broker_id]
+    return LET_OTHERS_MS if others else 0

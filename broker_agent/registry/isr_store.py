@@ -25,8 +25,8 @@ import msgspec
 from regency.broker_agent.ports import IsrChange, IsrNotWritten, IsrOutcome, IsrUnknown, IsrWritten
 from regency.broker_agent.registry import incarnations
 from regency.broker_agent.registry.incarnations import PeerEpoch, Refused
+from regency.history.files import HistoryWriter
 from regency.history.records import Decision
-from regency.history.writer import HistoryWriter
 from regency.model import znodes
 from regency.model.clock import Clock
 from regency.model.crash_points import crash_point

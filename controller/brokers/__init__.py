@@ -1,7 +1,7 @@
 """Brokers that come, go, restart, fail in part, report, or are to leave.
 
-`membership` handles starts, failures and bounces; `shutdown` and `forgetting` what operators ask; `isr_changes` and
-`log_dir_failures` the notifications of agents; `agent_troubles` answers that say the picture is wrong; `reconcile`
+`membership` handles starts, failures and bounces; `leaving` what operators ask; `notifications` what agents tell by
+znodes; `agent_troubles` answers that say the picture is wrong; `reconcile`
 compares what agents report with what they shall host.
 
 Comes in:   BrokersChanged, IsrsChanged, LogDirsFailed, AgentTroubled, ReconcileDue, requests.

@@ -11,7 +11,7 @@ import logging
 from regency.controller.brokers.membership import on_brokers_changed, take_offline
 from regency.controller.channel.sender import Trouble
 from regency.controller.events import AgentTroubled
-from regency.controller.machines.partition_state_machine import refresh_leadership
+from regency.controller.machines.state_machine import refresh_leadership
 from regency.controller.reassignment.replica_deletion import fail_deletions
 from regency.controller.store.access import EpochBehind
 from regency.controller.term import Term
@@ -91,4 +91,4 @@ def _fail_storage(term: Term, trouble: Trouble) -> None:
     fail_deletions(term, [trouble.broker], failed)
     former = {each for each in failed if trouble.broker in term.context.assignment(each).deleting}
     lost = [each for each in failed if each not in former]
-    take_offline(term, [PartitionReplica(each.topic, each.partition, trouble.broker) for each in lost])
+    take_offline(term, [PartitionReplica(*each, trouble.broker) for each in lost])

@@ -7,14 +7,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
-from regency.controller.machines.partition_state_machine import refresh_leadership
+from regency.controller.machines.state_machine import refresh_leadership
 from regency.controller.reassignment.replica_deletion import fail_deletions, retry_deletions
 from regency.controller.reassignment.requests import finish
 from regency.controller.state.context import ControllerContext
 from regency.controller.state.states import PartitionState, ReplicaState
 from regency.controller.term import Term
 from regency.model.crash_points import crash_point
-from regency.model.facts import Broker, LeaderIsrAndControllerEpoch
+from regency.model.facts import Broker
 from regency.model.ids import BrokerId, PartitionReplica, TopicPartition
 from regency.model.znodes import NO_LOSS
 
@@ -65,7 +65,7 @@ def read_brokers(term: Term) -> dict[BrokerId, Broker]:
         known = term.context.brokers.get(broker)
         if known is not None and known.epoch == epoch:
             brokers[broker] = known
-    listener = term.config.control_listener
+    listener = term.settings.control_plane_listener_name
     for broker in sorted(brokers):
         if brokers[broker].endpoint(listener) is None:
             del brokers[broker]
@@ -91,7 +91,7 @@ def on_brokers_changed(term: Term) -> None:
         return
     crash_point("controller.brokers.after_read")
     _note(term, changes)
-    listener = term.config.control_listener
+    listener = term.settings.control_plane_listener_name
     moved = [
         each for each in changes.modified if each.endpoint(listener) != context.brokers[each.id].endpoint(listener)
     ]
@@ -142,7 +142,7 @@ def bring_online(term: Term, brokers: Collection[BrokerId]) -> None:
     """Let the replicas on these live brokers take part again."""
     context = term.context
     replicas = [
-        PartitionReplica(partition.topic, partition.partition, broker)
+        PartitionReplica(*partition, broker)
         for partition in context.partitions_on(brokers)
         if not context.is_being_deleted(partition.topic)
         for broker in sorted(brokers)
@@ -183,9 +183,7 @@ def tell_leaders(term: Term, changed: Iterable[TopicPartition]) -> None:
     A leader whose own write went unanswered waits for that; to any other it is no news.
     """
     for partition in changed:
-        leadership = term.context.leadership(partition)
-        assert leadership is not None, "it has just been read"
-        term.batch.host((leadership.leader_and_isr.leader,), partition)
+        term.batch.host((term.context.leader(partition),), partition)
 
 
 def judge_losses(context: ControllerContext, mzxids: Mapping[TopicPartition, int]) -> None:
@@ -210,33 +208,23 @@ def find_bounced(
     for partition, mzxid in mzxids.items():
         if mzxid >= newest:
             continue
-        leadership = context.leadership(partition)
-        assert leadership is not None, "read together with its mzxid"
-        for member in _members(leadership):
+        for member in dict.fromkeys((*context.isr(partition), context.leader(partition))):
             if epochs.get(member, 0) > mzxid:
                 bounced.setdefault(member, []).append(partition)
     return bounced
 
 
-def _members(leadership: LeaderIsrAndControllerEpoch) -> Sequence[BrokerId]:
-    now = leadership.leader_and_isr
-    return now.isr if now.leader in now.isr else (now.leader, *now.isr)
-
-
 def _lost_its_leader(term: Term, partition: TopicPartition) -> bool:
-    leadership = term.context.leadership(partition)
-    return leadership is not None and not term.context.is_online(leadership.leader_and_isr.leader, partition)
+    context = term.context
+    return context.leadership(partition) is not None and not context.is_online(context.leader(partition), partition)
 
 
 def _is_electable(term: Term, partition: TopicPartition) -> bool:
-    leadership = term.context.leadership(partition)
-    members = leadership.leader_and_isr.isr if leadership is not None else ()
-    return any(term.context.is_online(member, partition) for member in members)
+    return any(term.context.is_online(member, partition) for member in term.context.isr(partition))
 
 
 def _is_member(term: Term, broker: BrokerId, partition: TopicPartition) -> bool:
-    leadership = term.context.leadership(partition)
-    return leadership is None or broker in leadership.leader_and_isr.isr
+    return broker in term.context.isr(partition) or term.context.leadership(partition) is None
 
 
 def _exists(term: Term, replica: PartitionReplica) -> bool:

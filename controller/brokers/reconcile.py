@@ -11,14 +11,19 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
-from regency.controller.brokers.isr_changes import judge_isrs
 from regency.controller.brokers.membership import tell_leaders
+from regency.controller.brokers.notifications import judge_isrs
 from regency.controller.events import ControllerState, OfTerm
-from regency.controller.machines.partition_state_machine import refresh_leadership
+from regency.controller.machines.state_machine import refresh_leadership
 from regency.controller.reassignment.requests import finish
-from regency.controller.state.context import ControllerContext
-from regency.controller.state.hosted_digests import HostedDigests, expected
-from regency.controller.state.reconcile_rules import Difference, Repair, compare, judge_uncalled_for
+from regency.controller.state.reconcile_rules import (
+    Difference,
+    HostedDigests,
+    Repair,
+    compare,
+    expected,
+    judge_uncalled_for,
+)
 from regency.controller.state.reports import ReplicaReport
 from regency.controller.term import Term
 from regency.model.crash_points import crash_point
@@ -28,6 +33,8 @@ from regency.model.znodes import paths as znode_paths
 
 STEP = 2_000
 """Replicas one event looks at: a few milliseconds."""
+REPORTS_TO_WAIT_FOR = 3
+"""What still differs so many intervals of reports later is put right: agents have told by then what they did."""
 
 
 class ReconcileDue(OfTerm):
@@ -62,11 +69,12 @@ class Reconciler:
 
     def step(self) -> None:
         """Begin, go on, or come back to what was suspicious; and see to it that there is a next time."""
-        config, queue = self._term.config, self._term.queue
+        queue, interval_ms = self._term.queue, self._term.settings.regency_reconcile_interval_ms
+        confirm_ms = REPORTS_TO_WAIT_FOR * self._term.settings.regency_report_interval_ms
         again = ReconcileDue(self, self._term.epoch)
         if self._looking is None and self._suspects:
             self._put_right()
-            queue.put_later(again, config.reconcile_interval_ms)
+            queue.put_later(again, interval_ms)
             return
         if self._looking is None:
             self._looking = self._look()
@@ -74,7 +82,7 @@ class Reconciler:
             queue.put(again)
             return
         self._looking = None
-        queue.put_later(again, config.reconcile_confirm_ms if self._suspects else config.reconcile_interval_ms)
+        queue.put_later(again, confirm_ms if self._suspects else interval_ms)
 
     def _look(self) -> Iterator[None]:
         judge_isrs(self._term)
@@ -164,7 +172,7 @@ class Reconciler:
         Without its role it cannot refuse an older version of the same leader epoch.
         """
         context = self._term.context
-        led = [each.partition for each in suspects if _leads(context, each)]
+        led = [each.partition for each in suspects if context.leader(each.partition) == each.broker]
         if led:
             crash_point("controller.reconcile.before_leaders_read")
             tell_leaders(self._term, refresh_leadership(context, self._term.store, led))
@@ -239,16 +247,6 @@ class Reconciler:
         )
 
 
-def _leads(context: ControllerContext, suspect: Suspect) -> bool:
-    leadership = context.leadership(suspect.partition)
-    return leadership is not None and leadership.leader_and_isr.leader == suspect.broker
-
-
 def begin_reconciling(term: Term) -> None:
     """A new controller compares for the first time after one interval: agents have to report first."""
-    term.queue.put_later(ReconcileDue(Reconciler(term), term.epoch), term.config.reconcile_interval_ms)
-
-
-def on_reconcile_due(_term: Term, event: ReconcileDue) -> None:
-    """Compare a little. Raises ControllerMoved, ZkError."""
-    event.reconciler.step()
+    term.queue.put_later(ReconcileDue(Reconciler(term), term.epoch), term.settings.regency_reconcile_interval_ms)

@@ -1,8 +1,8 @@
 """From decision to wire: what each broker shall do, and the conversation that makes it so.
 
-`request_batch` gathers what an event decided, as rows of topics (`rows`, shared by `row_pool`); `slots` holds what a
+`request_batch` gathers what an event decided, as rows of topics; `slots` holds what a
 broker shall do and has not confirmed, one slot with a state per partition; `sender` repeats it until it is confirmed,
-newest content first; `messages` alone turns rows into messages; `metadata` numbers metadata changes.
+newest content first; `messages` has the rows, and alone turns them into messages; `metadata` numbers metadata changes.
 
 Comes in:   leaderships and deletions of an event that has been committed to ZooKeeper.
 Goes out:   LeaderAndIsr, StopReplica, UpdateMetadata over gRPC; questions for log ends; answers as events.

@@ -9,41 +9,33 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
-from typing import TypeVar
 
-from grpc import insecure_channel
+import msgspec
 
-from regency.controller.channel.channels import (
-    AgentPort,
-    BrokerBacklog,
-    BrokerRequests,
-    Channels,
-    Connect,
-    Listener,
-    OpenChannels,
-    backlog_of,
-)
-from regency.controller.channel.log_questions import LogQuestion
+from regency.controller.channel.agents import Connect, GrpcAgent
+from regency.controller.channel.log_questions import LogEnds, LogQuestion
 from regency.controller.channel.messages import Origin
 from regency.controller.channel.metadata import MetadataLog
-from regency.controller.channel.sender import Message, Outgoing, Rpc, Sender
+from regency.controller.channel.sender import Deleted, Message, Outgoing, Rpc, Sender, Trouble
+from regency.controller.channel.slots import BrokerRequests
 from regency.model.clock import Clock
 from regency.model.crash_points import crash_point
 from regency.model.errors import RegencyError
-from regency.model.facts import Broker, Endpoint
+from regency.model.facts import Broker
 from regency.model.ids import BrokerEpoch, BrokerId, TopicId, TopicPartition
-from regency.protos import control_pb2 as pb
-from regency.runtime.grpc.channels import Dial, Method, RenewedChannel
-from regency.runtime.grpc.clients import AgentControlClient
 
 logger = logging.getLogger(__name__)
-
-Request = TypeVar("Request")
-Reply = TypeVar("Reply")
 
 CLOSE_WAIT_S = 1.0
 """How long `close` waits for the threads together, seconds; they are daemons."""
 
+
+class NoSnapshot(msgspec.Struct, frozen=True):
+    """A broker needs a metadata snapshot, and there is none."""
+
+
+Told = Trouble | Deleted | LogEnds | NoSnapshot
+"""What channels tell the controller, on their own threads: it must only hand the word on. LogEnds: of a question."""
 
 Requested = Callable[[BrokerId, int], None]
 """Told of every request that is sent for the first time, on the thread that sends it: to which broker, and for how many
@@ -54,36 +46,19 @@ def unheard(_broker: BrokerId, _waited_ms: int) -> None:
     """Listens to no request."""
 
 
-class GrpcAgent:
-    """AgentPort over gRPC."""
+class BrokerBacklog(msgspec.Struct, frozen=True):
+    """How far one broker is with its desired state."""
 
-    def __init__(self, endpoint: Endpoint, *, timeout_ms: int, dial: Dial = insecure_channel) -> None:
-        self._target = f"{endpoint.host}:{endpoint.port}"
-        self._timeout_ms = timeout_ms
-        self._channel = RenewedChannel(dial)
-
-    def call(self, message: Message) -> pb.ControlResponse:
-        """Send a request and wait for its answer. Raises RpcFailed."""
-        if isinstance(message, pb.LeaderAndIsrRequest):
-            return self._ask(lambda client: client.leader_and_isr, message, self._timeout_ms)
-        if isinstance(message, pb.UpdateMetadataRequest):
-            return self._ask(lambda client: client.update_metadata, message, self._timeout_ms)
-        return self._ask(lambda client: client.stop_replica, message, self._timeout_ms)
-
-    def describe(self, request: pb.DescribeReplicasRequest, timeout_ms: int) -> pb.DescribeReplicasResponse:
-        """Ask and wait. Raises RpcFailed."""
-        return self._ask(lambda client: client.describe_replicas, request, timeout_ms)
-
-    def close(self) -> None:
-        """End the connection, and whatever call runs on it."""
-        self._channel.close()
-
-    def _ask(
-        self, method: Callable[[AgentControlClient], Method[Request, Reply]], request: Request, timeout_ms: int
-    ) -> Reply:
-        return self._channel.call(
-            self._target, lambda channel: method(AgentControlClient(channel)), request, timeout_ms=timeout_ms
-        )
+    broker: BrokerId
+    unacknowledged: int
+    oldest_attempt_ms: int
+    """How long the oldest of what was sent waits for its acknowledgement; 0 where nothing does."""
+    last_failure: str
+    """Of the requests that fail now; empty where none does."""
+    waiting: int = 0
+    """Desired states that are not being told right now: they wait for a request that is in flight, or for a delay."""
+    oldest_ms: int = 0
+    """How long the oldest of what is not acknowledged is wanted already; 0 where nothing is."""
 
 
 class ControllerChannelManager:
@@ -93,20 +68,20 @@ class ControllerChannelManager:
         self,
         origin: Origin,
         *,
-        metadata: MetadataLog,
         control_listener: str,
         inter_broker_listener: str,
         connect: Connect,
-        listener: Listener,
+        tell: Callable[[Told], None],
         clock: Clock,
         requested: Requested = unheard,
     ) -> None:
-        self._metadata = metadata
+        self.metadata = MetadataLog()
+        """The metadata every broker gets."""
         self._origin = origin
         self._control_listener = control_listener
         self._inter_broker_listener = inter_broker_listener
         self._connect = connect
-        self._listener = listener
+        self._tell = tell
         self._clock = clock
         self._requested = requested
         self._channels: dict[BrokerId, _Channel] = {}
@@ -114,11 +89,6 @@ class ControllerChannelManager:
         self._reached: dict[BrokerId, tuple[BrokerEpoch, int]] = {}
         """Incarnation and last number of the conversations that have ended, by broker."""
         self._questions: list[LogQuestion] = []
-
-    @property
-    def metadata(self) -> MetadataLog:
-        """The metadata every broker gets."""
-        return self._metadata
 
     @property
     def unacknowledged(self) -> int:
@@ -148,9 +118,9 @@ class ControllerChannelManager:
         self.remove(broker.id)
         epoch, seq = self._reached.get(broker.id, (broker.epoch, 0))
         last_seq = seq if epoch == broker.epoch else 0
-        sender = Sender(self._origin, broker.id, broker.epoch, self._metadata, last_seq=last_seq)
+        sender = Sender(self._origin, broker.id, broker.epoch, self.metadata, last_seq=last_seq)
         port = self._connect(endpoint)
-        self._channels[broker.id] = _Channel(sender, port, self._encode, self._listener, self._clock, self._requested)
+        self._channels[broker.id] = _Channel(sender, port, self._encode, self._tell, self._clock, self._requested)
 
     def remove(self, broker: BrokerId) -> None:
         """End the channel to a broker and forget what it was to be told; harmless where there is none."""
@@ -171,10 +141,10 @@ class ControllerChannelManager:
             channel.want(requests.get(broker))
 
     def ask_log_ends(self, broker: Broker, partitions: Mapping[TopicPartition, TopicId]) -> None:
-        """Ask how far these logs go, on a thread and connection of its own. The listener is called once in any case."""
+        """Ask how far these logs go, on a thread and a connection of its own. `tell` is called once in any case."""
         endpoint = broker.endpoint(self._control_listener)
         assert endpoint is not None, f"broker {broker.id} has no listener {self._control_listener}"
-        question = LogQuestion(self._origin, broker, partitions, self._connect(endpoint), self._listener.on_log_ends)
+        question = LogQuestion(self._origin, broker, partitions, self._connect(endpoint), self._tell)
         self._questions = [*(each for each in self._questions if not each.answered), question]
         question.start()
 
@@ -203,16 +173,16 @@ class _Channel:
     def __init__(
         self,
         sender: Sender,
-        port: AgentPort,
+        port: GrpcAgent,
         encode: Callable[[Sender, Outgoing], Message],
-        listener: Listener,
+        tell: Callable[[Told], None],
         clock: Clock,
         requested: Requested,
     ) -> None:
         self.sender = sender
         self._port = port
         self._encode = encode
-        self._listener = listener
+        self._tell = tell
         self._clock = clock
         self._requested = requested
         self._changed = threading.Condition()
@@ -283,7 +253,7 @@ class _Channel:
                 if not self.sender.desired.waiting:
                     self._waiting_since_ms = None
                 if self.sender.snapshot_wanted:  # also again: one may have been outdated before it was read
-                    self._listener.on_snapshot_wanted()
+                    self._tell(NoSnapshot())
                 wake_at = self.sender.wake_at(now)
                 self._changed.wait(None if wake_at is None else max(wake_at - now, 1) / 1000)
         return None
@@ -316,10 +286,10 @@ class _Channel:
             self._report(outgoing.rpc, failures)
         if trouble is not None:
             crash_point("sender.trouble.before_told")
-            self._listener.on_trouble(trouble)
+            self._tell(trouble)
         if deleted is not None:
             crash_point("sender.deleted.before_told")
-            self._listener.on_deleted(deleted)
+            self._tell(deleted)
 
     def _failed(self, rpc: Rpc, why: str) -> None:
         crash_point("sender.failure.before_taken")
@@ -341,21 +311,15 @@ class _Channel:
             logger.info("%s answers again after %d failed requests", self.sender.label, failures_before)
 
 
-def open_channels(
-    *, control_listener: str, inter_broker_listener: str, timeout_ms: int, clock: Clock, requested: Requested = unheard
-) -> OpenChannels:
-    """Channels over gRPC, with a thread each, whose calls take at most `timeout_ms` milliseconds."""
+def backlog_of(broker: BrokerId, sender: Sender, now_ms: int, waiting_since_ms: int | None = None) -> BrokerBacklog:
+    """How far the broker of a sender is; `waiting_since_ms`: when the oldest of what waits was wanted first."""
+    failure = sender.last_failure if sender.failures else ""
+    attempt_ms = sender.oldest_attempt_ms(now_ms)
+    desired = sender.desired
+    waited_ms = now_ms - waiting_since_ms if desired.waiting and waiting_since_ms is not None else 0
+    return BrokerBacklog(
+        broker, desired.unacknowledged, attempt_ms, failure, desired.waiting, max(attempt_ms, waited_ms)
+    )
 
-    def open_for(origin: Origin, listener: Listener) -> Channels:
-        return ControllerChannelManager(
-            origin,
-            metadata=MetadataLog(),
-            control_listener=control_listener,
-            inter_broker_listener=inter_broker_listener,
-            connect=lambda endpoint: GrpcAgent(endpoint, timeout_ms=timeout_ms),
-            listener=listener,
-            clock=clock,
-            requested=requested,
-        )
 
-    return open_for
+OpenChannels = Callable[[Origin, Callable[[Told], None]], ControllerChannelManager]

@@ -9,11 +9,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
-from typing import Protocol
 
 import msgspec
 
 from regency.controller.channel import messages
+from regency.controller.channel.agents import GrpcAgent
 from regency.controller.state.election import LogEnd
 from regency.model.crash_points import crash_point
 from regency.model.errors import RegencyError
@@ -42,18 +42,6 @@ class LogEnds(msgspec.Struct, frozen=True):
     ends: Mapping[TopicPartition, LogEnd]
 
 
-class DescribePort(Protocol):
-    """A connection to one incarnation of an agent, for questions."""
-
-    def describe(self, request: pb.DescribeReplicasRequest, timeout_ms: int) -> pb.DescribeReplicasResponse:
-        """Ask and wait. Raises RpcFailed."""
-        ...
-
-    def close(self) -> None:
-        """End the connection, and whatever call runs on it."""
-        ...
-
-
 class LogQuestion:
     """One question to one broker. `tell` is called once, on a thread of this question, whatever comes of it."""
 
@@ -62,7 +50,7 @@ class LogQuestion:
         origin: messages.Origin,
         broker: Broker,
         partitions: Mapping[TopicPartition, TopicId],
-        port: DescribePort,
+        port: GrpcAgent,
         tell: Callable[[LogEnds], None],
     ) -> None:
         self._broker = broker

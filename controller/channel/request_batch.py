@@ -1,7 +1,8 @@
 """What one event wants brokers to do, gathered while it decides and handed over when it is committed.
 
-Content is taken from the context when handed over, so LeaderAndIsr and metadata always come from one record. A batch
-belongs to one controller epoch and is empty between its events. Source: Kafka's ControllerBrokerRequestBatch.
+Content is taken from the context when handed over, so LeaderAndIsr and metadata always come from one record; the
+content of whole topics is one value for all brokers with the same. A batch belongs to one controller epoch and is empty
+between its events. Source: Kafka's ControllerBrokerRequestBatch.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from regency.controller.channel import messages
-from regency.controller.channel.channels import BrokerRequests, Channels
-from regency.controller.channel.row_pool import RowPool
-from regency.controller.channel.rows import Rows, StopReplicaRow, TopicRows
+from regency.controller.channel.channel_manager import ControllerChannelManager
+from regency.controller.channel.messages import Rows, StopReplicaRow, TopicRows
+from regency.controller.channel.slots import BrokerRequests
 from regency.controller.state.context import ControllerContext
 from regency.controller.state.states import ReplicaState
+from regency.controller.state.topic_entry import ReplicaStates, TopicEntry
 from regency.model.crash_points import crash_point
+from regency.model.facts import LeaderIsrAndControllerEpoch, ReplicaAssignment
 from regency.model.ids import (
     EPOCH_DURING_DELETE,
     LEADER_DURING_DELETE,
@@ -112,7 +115,7 @@ class RequestBatch:
         """With this event the broker has been told all it hosts: its conversation may begin."""
         self._starting.add(broker)
 
-    def hand_over(self, channels: Channels) -> None:
+    def hand_over(self, channels: ControllerChannelManager) -> None:
         """Give everything to the channels and begin again. Only what is committed may be in the context by now."""
         pool = RowPool(self._context)
         whole = self._whole_topics(pool)
@@ -125,6 +128,7 @@ class RequestBatch:
             channels.set_brokers(dict(self._context.brokers))
         crash_point("controller.batch.before_metadata")
         self._hand_over_metadata(channels, pool)
+        self._metadata.clear()
         if self._removed:
             channels.forget(dict(self._removed))
         crash_point("controller.batch.before_requests")
@@ -134,7 +138,7 @@ class RequestBatch:
             channels.start(broker)
         self._clear()
 
-    def _hand_over_metadata(self, channels: Channels, pool: RowPool) -> None:
+    def _hand_over_metadata(self, channels: ControllerChannelManager, pool: RowPool) -> None:
         whole = self._snapshot and channels.metadata.snapshot() is None
         if whole and channels.metadata.last == 0:
             channels.metadata.set_snapshot(encode_snapshot(self._context, pool))
@@ -146,7 +150,7 @@ class RequestBatch:
         if whole:
             channels.metadata.set_snapshot(encode_snapshot(self._context, pool))
 
-    def _append_deltas(self, channels: Channels, pool: RowPool) -> None:
+    def _append_deltas(self, channels: ControllerChannelManager, pool: RowPool) -> None:
         first = pb.MetadataDelta(
             removed_topics=[
                 pb.RemovedTopic(topic=topic, topic_id=topic_id.bytes) for topic, topic_id in self._removed.items()
@@ -202,14 +206,16 @@ class RequestBatch:
 
     def _requests(self, broker: BrokerId, topics: list[TopicRows], pool: RowPool) -> BrokerRequests:
         context = self._context
-        orders = self._orders.get(broker) or _Orders()
+        orders = self._orders.pop(broker, _Orders())  # its memory is free before slots take as much
+        shared: dict[frozenset[int], frozenset[int]] = {}
         for topic, numbers in _by_topic(orders.hosts).items():
             entry = context.topics.get(topic)
             if entry is not None and (rows := pool.of_some(entry, numbers)):
                 new = {number for number in rows.numbers if orders.new and entry.names[number] in orders.new}
                 if context.reassigning:
                     new.update(_joining(rows, broker))
-                topics.append(TopicRows(topic, entry.topic_id, rows, new))
+                numbers_new = frozenset(new)
+                topics.append(TopicRows(topic, entry.topic_id, rows, shared.setdefault(numbers_new, numbers_new)))
         stops = {partition: self._stop_of(partition, delete=delete) for partition, delete in orders.stops.items()}
         return BrokerRequests(topics, {**orders.strangers, **stops})
 
@@ -279,3 +285,89 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     for own in numbers.values():
         own.sort()
     return numbers
+
+
+_Identities = tuple[int, ...]
+
+
+class RowPool:
+    """Made for one look at a context that does not change meanwhile: facts are compared by identity.
+
+    That is quick, and finds nearly all that is equal, because the context shares what it holds.
+    """
+
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
+        self._known: dict[tuple[object, ...], Rows] = {}
+        self._of_brokers: dict[tuple[_Identities, ...], Mapping[BrokerId, Rows]] = {}
+        self._of_all: dict[tuple[_Identities, ...], Rows] = {}
+        self._online: dict[int, tuple[BrokerId, ...]] = {}
+        self._offline: dict[int, tuple[BrokerId, ...]] = {}
+
+    def of_brokers(self, entry: TopicEntry) -> Mapping[BrokerId, Rows]:
+        """What each broker shall host of a topic: the partitions with a leadership its replica of is Online."""
+        key = (*_identities(entry), tuple(map(id, entry.replica_states)))
+        found = self._of_brokers.get(key)
+        if found is None:
+            indexes: dict[BrokerId, list[int]] = {}
+            for number, states in enumerate(entry.replica_states):
+                if entry.leadership[number] is not None:
+                    for broker in self._online_of(states):
+                        indexes.setdefault(broker, []).append(number)
+            found = self._of_brokers[key] = {broker: self.of_some(entry, own) for broker, own in indexes.items()}
+        return found
+
+    def of_all(self, entry: TopicEntry) -> Rows:
+        """What metadata has of a topic, for all brokers."""
+        key = _identities(entry)
+        rows = self._of_all.get(key)
+        if rows is None:
+            rows = self.of_some(entry, range(len(entry.names)), offline=True)
+            if not self._context.offline_replicas:
+                self._of_all[key] = rows
+        return rows
+
+    def of_some(self, entry: TopicEntry, numbers: Sequence[int], *, offline: bool = False) -> Rows:
+        """The content of those of these partitions that have a leadership, in order; with `offline` also who is."""
+        leaderships: list[LeaderIsrAndControllerEpoch] = []
+        assignments: list[ReplicaAssignment] = []
+        told = []
+        last = len(entry.names) - 1
+        for number in numbers:
+            if number > last:
+                break  # the topic was created again, with fewer partitions
+            leadership, assignment = entry.leadership[number], entry.assignments[number]
+            if leadership is not None and assignment is not None:
+                told.append(number)
+                leaderships.append(leadership)
+                assignments.append(assignment)
+        gone: Sequence[tuple[BrokerId, ...]] = ()
+        if offline and self._context.offline_replicas:
+            gone = tuple(self._context.offline(entry.names[number]) for number in told)
+        elif offline:
+            gone = tuple(map(self._offline_of, assignments))
+        if not any(gone):
+            gone = ()
+        key = (tuple(told), tuple(map(id, leaderships)), tuple(map(id, assignments)), gone)
+        rows = self._known.get(key)
+        if rows is None:
+            rows = self._known[key] = Rows(tuple(told), leaderships, assignments, gone)
+        return rows
+
+    def _online_of(self, states: ReplicaStates) -> tuple[BrokerId, ...]:
+        online = self._online.get(id(states))
+        if online is None:
+            online = self._online[id(states)] = tuple(each for each, state in states if state is ReplicaState.ONLINE)
+        return online
+
+    def _offline_of(self, assignment: ReplicaAssignment) -> tuple[BrokerId, ...]:
+        offline = self._offline.get(id(assignment))
+        if offline is None:
+            usable = self._context.usable
+            offline = tuple(each for each in assignment.replicas if each not in usable)
+            self._offline[id(assignment)] = offline
+        return offline
+
+
+def _identities(entry: TopicEntry) -> tuple[_Identities, _Identities]:
+    return tuple(map(id, entry.leadership)), tuple(map(id, entry.assignments))

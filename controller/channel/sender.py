@@ -16,8 +16,8 @@ from typing import NamedTuple
 import msgspec
 
 from regency.controller.channel import messages
+from regency.controller.channel.messages import StopReplicaRow, TopicRows
 from regency.controller.channel.metadata import CHUNK_BYTES, MetadataLog, MetadataPart, WholeMetadata
-from regency.controller.channel.rows import StopReplicaRow, TopicRows
 from regency.controller.channel.slots import DesiredState, retry_delay_ms
 from regency.model.facts import Broker
 from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, TopicId, TopicPartition

@@ -12,7 +12,7 @@ from enum import IntEnum
 
 import msgspec
 
-from regency.controller.channel.rows import LeaderAndIsrRow, Row, StopReplicaRow, TopicRows, rows_by_topic
+from regency.controller.channel.messages import LeaderAndIsrRow, Row, StopReplicaRow, TopicRows, rows_by_topic
 from regency.model.ids import TopicId, TopicPartition
 
 FIRST_RETRY_MS = 100
@@ -310,3 +310,16 @@ def _estimate(row: Row) -> int:
     replicas = row.assignment
     others = len(replicas.replicas) + len(replicas.adding) + len(replicas.removing)
     return 32 + 3 * (len(row.leadership.leader_and_isr.isr) + others)
+
+
+class BrokerRequests(msgspec.Struct, frozen=True):
+    """What one broker is newly wanted to do: first to stop, then to host."""
+
+    topics: Sequence[TopicRows] = ()
+    stops: Mapping[TopicPartition, StopReplicaRow] = {}
+
+    def apply_to(self, desired: DesiredState) -> None:
+        """Put it into the broker's slots."""
+        for partition, stop in self.stops.items():
+            desired.want(partition, stop)
+        desired.want_topics(self.topics)

@@ -7,8 +7,9 @@ looked at a second time after a while: only what still does is reported, for new
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Final, TypeVar
 
 from regency.controller.controller import Controller
 from regency.controller.copies import ClusterCopy, CopyCluster, CopyTopics, context_of
@@ -30,15 +31,18 @@ from regency.controller.events import NotController
 from regency.controller.request_gate import RequestGate
 from regency.controller.state.reports import BrokerReports, served
 from regency.controller.store.cluster_store import decode_state
+from regency.controller.store.topics import decode_topic
 from regency.model import znodes
 from regency.model.clock import Clock
 from regency.model.errors import ZnodeMalformed
-from regency.model.facts import LeaderIsrAndControllerEpoch, TopicAssignment
-from regency.model.ids import BrokerId, Offset, TopicPartition, ZkVersion
+from regency.model.facts import LeaderIsrAndControllerEpoch
+from regency.model.ids import BrokerId, Offset, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from regency.model.znodes import paths
 from regency.protos import inspection_pb2 as pb
 from regency.runtime.zookeeper.session import ZkError, ZkSession, Znode
+
+T = TypeVar("T")
 
 PARTITIONS_AT_ONCE: Final = 2_000
 """Copied in one event of the controller: well below a millisecond."""
@@ -222,7 +226,8 @@ class Examiner:
     def _read(self, topics: Mapping[str, object]) -> dict[str, Stored]:
         """What ZooKeeper holds of these topics."""
         found = self._session.read_many([paths.topic(name) for name in topics])
-        assignments = {name: _decode_topic(name, znode) for name, znode in zip(topics, found, strict=True)}
+        by_name = dict(zip(topics, found, strict=True))
+        assignments = {name: _decoded(partial(decode_topic, name), znode) for name, znode in by_name.items()}
         partitions = [
             TopicPartition(name, number)
             for name, topic in assignments.items()
@@ -232,7 +237,7 @@ class Examiner:
         states: dict[str, dict[int, LeaderIsrAndControllerEpoch | str | None]] = {name: {} for name in topics}
         read = self._session.read_many([paths.partition_state(partition) for partition in partitions])
         for partition, znode in zip(partitions, read, strict=True):
-            states[partition.topic][partition.partition] = _decode_state(znode)
+            states[partition.topic][partition.partition] = _decoded(decode_state, znode)
         return {name: Stored(assignments[name], states[name]) for name in topics}
 
 
@@ -248,21 +253,9 @@ def _of_rule(broker: BrokerId, cluster: ClusterCopy, ruling: Znode | None, epoch
         yield Finding("controller", "controller_differs", ZOOKEEPER, what)
 
 
-def _decode_topic(name: str, znode: Znode | None) -> TopicAssignment | str | None:
-    if znode is None:
-        return None
-    version = ZkVersion(znode.stat.version)
+def _decoded(decode: Callable[[Znode], T], znode: Znode | None) -> T | str | None:
     try:
-        return znodes.decode_topic(znode.path, znode.data, topic=name, zk_version=version, czxid=znode.stat.czxid)
-    except ZnodeMalformed as error:
-        return str(error)
-
-
-def _decode_state(znode: Znode | None) -> LeaderIsrAndControllerEpoch | str | None:
-    if znode is None:
-        return None
-    try:
-        return decode_state(znode)
+        return None if znode is None else decode(znode)
     except ZnodeMalformed as error:
         return str(error)
 

@@ -8,9 +8,8 @@ from typing import Final
 import msgspec
 
 from regency.controller.state.context import ControllerContext
-from regency.controller.state.hosted_digests import expected
 from regency.controller.state.invariants import violations
-from regency.controller.state.reconcile_rules import compare, judge_uncalled_for
+from regency.controller.state.reconcile_rules import compare, expected, judge_uncalled_for
 from regency.controller.state.reports import BrokerReports, ReplicaReport
 from regency.controller.state.states import ReplicaState
 from regency.controller.state.topic_entry import TopicEntry
@@ -237,9 +236,7 @@ def watermarks(context: ControllerContext, reports: Mapping[BrokerId, BrokerRepo
 
 
 def examine_watermarks(
-    context: ControllerContext,
-    reports: Mapping[BrokerId, BrokerReports],
-    earlier: Mapping[TopicPartition, Offset],
+    context: ControllerContext, reports: Mapping[BrokerId, BrokerReports], earlier: Mapping[TopicPartition, Offset]
 ) -> Iterator[Finding]:
     """Members of ISRs whose logs, told later, do not reach high watermarks that were told earlier."""
     for partition, _, broker in _behind(context, reports):

@@ -10,11 +10,10 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from regency.controller.channel.channels import BrokerBacklog
+from regency.controller.channel.channel_manager import BrokerBacklog
 from regency.controller.controller import Controller
-from regency.controller.event_loop import EventLoop, EventQueue
-from regency.controller.state.topic_copies import Copies
-from regency.controller.state.topic_health import Troubled, TroubleKind, worst_of
+from regency.controller.events import EventLoop, EventQueue
+from regency.controller.state.topic_copies import Copies, Troubled, TroubleKind, worst_of
 from regency.controller.term import Term
 from regency.history.records import encode_decisions
 from regency.model import znodes

@@ -7,14 +7,38 @@ from the last time it asked: then it has thought better of it, and is a broker l
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+import msgspec
+
 from regency.controller.brokers.membership import bring_online, on_brokers_changed
-from regency.controller.events import ControlledShutdown, ControllerState, OfTerm, ShutdownOutcome
+from regency.controller.events import ControllerState, OfTerm, Request
 from regency.controller.state.election import ElectionKind
 from regency.controller.state.states import PartitionState, ReplicaState
 from regency.controller.term import Term
 from regency.model.crash_points import crash_point
-from regency.model.ids import NO_BROKER_EPOCH, BrokerId, PartitionReplica, TopicPartition
+from regency.model.ids import NO_BROKER_EPOCH, BrokerEpoch, BrokerId, PartitionReplica, TopicPartition
 from regency.model.kafka_errors import ErrorCode
+from regency.model.settings import BrokerSettings
+
+
+class ShutdownOutcome(msgspec.Struct, frozen=True):
+    """What became of a controlled shutdown: refused, or which partitions the broker still leads."""
+
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    remaining: tuple[TopicPartition, ...] = ()
+
+
+@dataclass(eq=False)
+class ControlledShutdown(Request[ShutdownOutcome]):
+    """A broker wants to leave: move what it leads."""
+
+    broker: BrokerId
+    broker_epoch: BrokerEpoch
+
+    state = ControllerState.CONTROLLED_SHUTDOWN
+    cause = "controlled_shutdown"
 
 
 class ShutdownsOverdue(OfTerm):
@@ -22,6 +46,12 @@ class ShutdownsOverdue(OfTerm):
 
     state = ControllerState.CONTROLLED_SHUTDOWN
     cause = "aborted_shutdown"
+
+
+def shutdown_patience_ms(settings: BrokerSettings) -> int:
+    """The longest a broker may take to leave in order; one that is still there then is taken to stay."""
+    once_ms = settings.controller_socket_timeout_ms + settings.controlled_shutdown_retry_backoff_ms
+    return settings.controlled_shutdown_max_retries * once_ms
 
 
 def shut_down_broker(term: Term, event: ControlledShutdown) -> ShutdownOutcome:
@@ -45,17 +75,17 @@ def shut_down_broker(term: Term, event: ControlledShutdown) -> ShutdownOutcome:
         term.decisions.note(f"broker {broker}", "live", "shutting down", "it asked for a controlled shutdown")
         context.begin_shutdown(broker)
         term.batch.brokers_changed()
-    patience_ms = term.config.shutdown_patience_ms
+    patience_ms = shutdown_patience_ms(term.settings)
     context.shutdown_ends_ms[broker] = term.clock.monotonic_ms() + patience_ms
     term.queue.put_later(ShutdownsOverdue(term.epoch), patience_ms)
     hosted = [each for each in context.partitions_on([broker]) if _may_move(term, each)]
-    led = dict.fromkeys(each for each in hosted if _leader(term, each) == broker)
-    followed = [PartitionReplica(each.topic, each.partition, broker) for each in hosted if each not in led]
+    led = dict.fromkeys(each for each in hosted if context.leader(each) == broker)
+    followed = [PartitionReplica(*each, broker) for each in hosted if each not in led]
     crash_point("controller.shutdown.before_elections")
     term.partitions.handle(led, PartitionState.ONLINE, ElectionKind.CONTROLLED_SHUTDOWN)
     crash_point("controller.shutdown.before_isr_shrinks")
     term.replicas.handle(followed, ReplicaState.OFFLINE)
-    return ShutdownOutcome(remaining=tuple(each for each in hosted if _leader(term, each) == broker))
+    return ShutdownOutcome(remaining=tuple(each for each in hosted if context.leader(each) == broker))
 
 
 def on_shutdowns_overdue(term: Term, _event: ShutdownsOverdue) -> None:
@@ -66,7 +96,7 @@ def on_shutdowns_overdue(term: Term, _event: ShutdownsOverdue) -> None:
         return
     for broker in staying:
         term.context.end_shutdown(broker)
-        why = f"it is still registered {term.config.shutdown_patience_ms} ms after it asked to leave"
+        why = f"it is still registered {shutdown_patience_ms(term.settings)} ms after it asked to leave"
         term.decisions.note(f"broker {broker}", "shutting down", "live", why)
     term.batch.brokers_changed()
     crash_point("controller.shutdown.before_return")
@@ -81,8 +111,3 @@ def _may_move(term: Term, partition: TopicPartition) -> bool:
         and context.leadership(partition) is not None
         and not context.is_being_deleted(partition.topic)
     )
-
-
-def _leader(term: Term, partition: TopicPartition) -> BrokerId | None:
-    leadership = term.context.leadership(partition)
-    return None if leadership is None else leadership.leader_and_isr.leader

@@ -1,18 +1,22 @@
-"""Leader elections on request: through Kafka's ElectLeaders, or in /admin/preferred_replica_election.
+"""Leader elections on request, by the longest log, and for balance.
 
-Error codes per partition are Kafka's. Source: KIP-183, KIP-460.
+On request: through Kafka's ElectLeaders, or in /admin/preferred_replica_election; error codes per partition are
+Kafka's. For balance: leadership is given back to preferred replicas where a broker leads too little of its own, looked
+at by a timer that belongs to the term. Source: KIP-183, KIP-460, Kafka's auto.leader.rebalance; KAFKA-9866 (only who is
+in sync is tried), KAFKA-10149 (a reassignment elsewhere does not matter).
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 
 import msgspec
 
-from regency.controller.events import ControllerState, Notification, Request
-from regency.controller.machines.inquiries import InquiriesDue, LogEndsTold, LogsUnheard
+from regency.controller.events import ControllerState, Notification, OfTerm, Request
+from regency.controller.machines.inquiries import LogsUnheard
 from regency.controller.reassignment.requests import finish
 from regency.controller.state.context import ControllerContext
 from regency.controller.state.election import ElectionKind
@@ -20,7 +24,6 @@ from regency.controller.state.states import PartitionState
 from regency.controller.store.reassignments import read_preferred_election, remove_preferred_election
 from regency.controller.term import Term
 from regency.model.crash_points import crash_point
-from regency.model.facts import LeaderAndIsr
 from regency.model.ids import NO_LEADER, BrokerId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 
@@ -46,16 +49,15 @@ class ElectionOutcome(msgspec.Struct, frozen=True):
     leader: BrokerId = NO_LEADER
 
 
+@dataclass(eq=False)
 class ElectLeaders(Request[tuple[ElectionOutcome, ...]]):
     """Elect leaders for these partitions, in this order; None for all that need it, which alone are answered."""
 
+    election: ElectionType
+    partitions: tuple[TopicPartition, ...] | None
+
     state = ControllerState.MANUAL_LEADER_BALANCE
     cause = "elect_leaders"
-
-    def __init__(self, election: ElectionType, partitions: tuple[TopicPartition, ...] | None) -> None:
-        super().__init__()
-        self.election = election
-        self.partitions = partitions
 
 
 class ElectionsAsked(Notification):
@@ -129,8 +131,7 @@ def _refusal(context: ControllerContext, partition: TopicPartition, election: El
     if context.is_queued_for_deletion(partition.topic):
         why = f"Topic '{partition.topic}' is being deleted."
         return ElectionOutcome(partition, ErrorCode.INVALID_TOPIC_EXCEPTION, why)
-    now = _leadership(context, partition)
-    leader = NO_LEADER if now is None else now.leader
+    leader = context.leader(partition)
     if election is ElectionType.PREFERRED and leader == replicas[0]:
         why = f"The preferred replica {leader} leads already."
         return ElectionOutcome(partition, ErrorCode.ELECTION_NOT_NEEDED, why, leader)
@@ -151,8 +152,7 @@ def _outcomes(
     context = term.context
     outcomes = []
     for partition in wanted:
-        now = _leadership(context, partition)
-        leader = NO_LEADER if now is None else now.leader
+        leader = context.leader(partition)
         if partition in refused:
             outcomes.append(refused[partition])
         elif not context.assignment(partition).replicas:
@@ -166,11 +166,6 @@ def _outcomes(
             stays = "No leader" if leader == NO_LEADER else f"Broker {leader} leads on"
             outcomes.append(ElectionOutcome(partition, unavailable, f"{stays}: {failed[partition]}.", leader))
     return tuple(outcomes)
-
-
-def _leadership(context: ControllerContext, partition: TopicPartition) -> LeaderAndIsr | None:
-    leadership = context.leadership(partition)
-    return None if leadership is None else leadership.leader_and_isr
 
 
 def _is_led(context: ControllerContext, partition: TopicPartition) -> bool:
@@ -188,17 +183,7 @@ ASK_AGAIN_MS = 5_000
 """From an inquiry in vain to the next one: the network between two processes may have healed unnoticed."""
 
 
-def on_log_ends_told(term: Term, event: LogEndsTold) -> None:
-    """Elect for the partitions of which all is known by this answer."""
-    _elect(term, term.inquiries.take_in(event.ends))
-
-
-def on_inquiries_due(term: Term, _event: InquiriesDue) -> None:
-    """Elect by what is known for the partitions that have waited long enough."""
-    _elect(term, term.inquiries.overdue())
-
-
-def _elect(term: Term, partitions: Sequence[TopicPartition]) -> None:
+def end_inquiries(term: Term, partitions: Sequence[TopicPartition]) -> None:
     """End these inquiries: by a member of the ISR if one has come, else by the longest log, if it is still allowed."""
     waiting = [each for each in partitions if not term.context.is_being_deleted(each.topic)]
     if waiting:
@@ -211,6 +196,82 @@ def _elect(term: Term, partitions: Sequence[TopicPartition]) -> None:
         term.queue.put_later(LogsUnheard(), ASK_AGAIN_MS)
 
 
-def on_logs_unheard(term: Term) -> None:
-    """Ask again about partitions that wait for the log of a replica that was silent."""
-    term.partitions.ask_again()
+FIRST_CHECK_MS = 5_000
+"""How long after it began a controller looks first."""
+
+
+class LeaderBalanceDue(OfTerm):
+    """It is time to look whether leaders are where they are preferred."""
+
+    state = ControllerState.AUTO_LEADER_BALANCE
+    cause = "leader_balance"
+
+
+class Imbalance(msgspec.Struct):
+    """Of the partitions that prefer one broker: how many there are, and which of those it does not lead."""
+
+    preferring: int = 0
+    led_elsewhere: list[TopicPartition] = []
+
+    @property
+    def ratio(self) -> float:
+        """Share of its own that a broker does not lead, from 0 to 1."""
+        return len(self.led_elsewhere) / self.preferring if self.preferring else 0.0
+
+
+def imbalances(context: ControllerContext) -> dict[BrokerId, Imbalance]:
+    """By preferred broker. Topics being deleted do not count, nor do partitions that never had a leader."""
+    found: dict[BrokerId, Imbalance] = {}
+    for name, entry in context.topics.items():
+        if context.is_queued_for_deletion(name):
+            continue
+        for number, assignment in entry.partitions():
+            leadership = entry.leadership[number]
+            if leadership is None or not assignment.replicas:
+                continue
+            preferred = assignment.replicas[0]
+            of_broker = found.get(preferred)
+            if of_broker is None:
+                of_broker = found[preferred] = Imbalance()
+            of_broker.preferring += 1
+            if leadership.leader_and_isr.leader != preferred:
+                of_broker.led_elsewhere.append(TopicPartition(name, number))
+    return found
+
+
+def to_give_back(context: ControllerContext, *, percentage: int) -> list[TopicPartition]:
+    """The partitions to elect the preferred replica for: of brokers that lack more than `percentage` of their own.
+
+    Only those whose preferred replica can lead at once, and which are not being reassigned.
+    """
+    chosen = []
+    for broker, imbalance in sorted(imbalances(context).items()):
+        if imbalance.ratio * 100 > percentage:
+            chosen += [each for each in imbalance.led_elsewhere if _can_lead(context, broker, each)]
+    return chosen
+
+
+def begin_balancing(term: Term) -> None:
+    """Look for the first time in a while, if the settings want it at all."""
+    if term.settings.auto_leader_rebalance_enable:
+        term.queue.put_later(LeaderBalanceDue(term.epoch), FIRST_CHECK_MS)
+
+
+def on_leader_balance_due(term: Term, _event: LeaderBalanceDue) -> None:
+    """Give back what is due, in one batch, and look again later."""
+    term.queue.put_later(LeaderBalanceDue(term.epoch), term.settings.leader_imbalance_check_interval_seconds * 1000)
+    chosen = to_give_back(term.context, percentage=term.settings.leader_imbalance_per_broker_percentage)
+    if not chosen:
+        return
+    crash_point("controller.balance.before_elections")
+    failed = elect_preferred(term, chosen)
+    logger.info("gave %d partitions back to their preferred leaders, %d not", len(chosen) - len(failed), len(failed))
+
+
+def _can_lead(context: ControllerContext, preferred: BrokerId, partition: TopicPartition) -> bool:
+    return (
+        preferred in context.isr(partition)
+        and preferred not in context.unsure_members(partition)
+        and context.is_online(preferred, partition)
+        and not context.assignment(partition).is_reassigning
+    )

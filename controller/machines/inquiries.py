@@ -13,7 +13,7 @@ from regency.controller.channel.log_questions import ANSWER_WITHIN_MS, LogEnds
 from regency.controller.events import ControllerState, Notification, OfTerm
 from regency.controller.machines.partition_state_machine import PartitionStateMachine
 from regency.controller.state.context import ControllerContext
-from regency.controller.state.inquiry import Inquiry
+from regency.controller.state.election import Inquiry
 from regency.model.clock import Clock
 from regency.model.crash_points import crash_point
 from regency.model.facts import Broker
@@ -114,7 +114,7 @@ class Inquiries:
         asked: dict[BrokerId, dict[TopicPartition, TopicId]] = {}
         due_ms = self._clock.monotonic_ms() + ANSWER_WITHIN_MS
         begun = False
-        for partition, forced in self._partitions.take_undecided().items():
+        for partition, forced in self._partitions.choice.take_undecided().items():
             if partition not in context.leaderless:
                 continue
             inquiry = context.inquiries.get(partition)

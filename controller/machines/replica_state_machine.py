@@ -7,34 +7,24 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 import msgspec
 
-from regency.controller.channel.request_batch import RequestBatch
-from regency.controller.machines.partition_state_machine import ROUNDS, note_restarts, refresh_leadership
-from regency.controller.state.context import ControllerContext
-from regency.controller.state.decisions import DecisionLog, Outcome
-from regency.controller.state.election import IsrRemoval, remove_from_isr
+from regency.controller.machines.state_machine import Failed, StateMachine, States, refresh_leadership
+from regency.controller.state.decisions import Outcome
+from regency.controller.state.election import Election, remove_from_isr
 from regency.controller.state.states import ReplicaState
-from regency.controller.store.access import WriteCode
-from regency.controller.store.cluster_store import ClusterStore
+from regency.controller.store.access import WriteResult
 from regency.model.crash_points import crash_point
-from regency.model.facts import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
-from regency.model.ids import NO_LEADER, BrokerId, LeaderEpoch, PartitionReplica, TopicPartition, ZkVersion
+from regency.model.facts import LeaderAndIsr, ReplicaAssignment
+from regency.model.ids import NO_LEADER, BrokerId, PartitionReplica, TopicPartition
 
 logger = logging.getLogger(__name__)
 
 
-class ReplicaStateMachine:
+class ReplicaStateMachine(StateMachine):
     """Moves replicas between states, in one controller epoch."""
-
-    def __init__(
-        self, context: ControllerContext, store: ClusterStore, batch: RequestBatch, decisions: DecisionLog
-    ) -> None:
-        self._context = context
-        self._store = store
-        self._batch = batch
-        self._decisions = decisions
 
     def startup(self) -> list[PartitionReplica]:
         """Give every replica its first state: Online ones get what they host.
@@ -49,7 +39,7 @@ class ReplicaStateMachine:
 
     def handle(self, replicas: Iterable[PartitionReplica], target: ReplicaState) -> dict[PartitionReplica, str]:
         """Move replicas into `target`. Returns why, for those that did not move. Raises ControllerMoved, ZkError."""
-        valid, refused = self._validate(replicas, target)
+        valid, refused = self._validate(replicas, target, self._state_of)
         match target:
             case ReplicaState.NEW:
                 refused.update(self._to_new(valid))
@@ -67,22 +57,6 @@ class ReplicaStateMachine:
             case ReplicaState.NON_EXISTENT:
                 self._forget(valid)
         return refused
-
-    def _validate(
-        self, replicas: Iterable[PartitionReplica], target: ReplicaState
-    ) -> tuple[list[PartitionReplica], dict[PartitionReplica, str]]:
-        allowed = tuple(target.valid_previous)  # to look in by identity
-        valid = []
-        refused = {}
-        for replica in replicas:
-            current = self._context.replica_state(replica.topic_partition, replica.broker)
-            if current in allowed and replica.topic in self._context.topics:
-                valid.append(replica)
-                continue
-            names = ", ".join(sorted(state.value for state in allowed))
-            refused[replica] = f"{replica} cannot go from {current.value} to {target.value}, only from {names}"
-            logger.error("%s", refused[replica])
-        return valid, refused
 
     def _to_new(self, replicas: Sequence[PartitionReplica]) -> dict[PartitionReplica, str]:
         refused = {}
@@ -136,27 +110,23 @@ class ReplicaStateMachine:
         for partition, why in failed.items():
             logger.error("the replicas of %s on brokers %s stay as they are: %s", partition, going[partition], why)
         return {
-            PartitionReplica(partition.topic, partition.partition, broker): why
+            PartitionReplica(*partition, broker): why
             for partition, why in failed.items()
             for broker in going[partition]
         }
 
     def _remove_from_isrs(self, going: Mapping[TopicPartition, list[BrokerId]]) -> dict[TopicPartition, str]:
-        failed: dict[TopicPartition, str] = {}
-        pending = list(going)
-        for _ in range(ROUNDS):
-            removals = self._decide(pending, going)
-            pending = self._commit(removals, going, failed)
-            if not pending:
-                return failed
-            for partition in refresh_leadership(self._context, self._store, pending):
-                self._tell_others(partition, going[partition])
-        failed.update(dict.fromkeys(pending, f"the state znode changed {ROUNDS} times meanwhile"))
-        return failed
+        return self._settle(
+            going,
+            partial(self._decide, going=going),
+            self._write,
+            partial(self._enter, going=going),
+            partial(self._read_again, going=going),
+        )
 
     def _decide(
-        self, partitions: Sequence[TopicPartition], going: Mapping[TopicPartition, list[BrokerId]]
-    ) -> dict[TopicPartition, IsrRemoval]:
+        self, partitions: Sequence[TopicPartition], _failed: Failed, *, going: Mapping[TopicPartition, list[BrokerId]]
+    ) -> dict[TopicPartition, Election]:
         removals = {}
         for partition in partitions:
             leadership = self._context.leadership(partition)
@@ -176,55 +146,33 @@ class ReplicaStateMachine:
                 removals[partition] = removal
         return removals
 
-    def _commit(
-        self,
-        removals: Mapping[TopicPartition, IsrRemoval],
-        going: Mapping[TopicPartition, list[BrokerId]],
-        failed: dict[TopicPartition, str],
-    ) -> list[TopicPartition]:
-        if not removals:
-            return []
-        decided = {partition: self._next_state(partition, removal) for partition, removal in removals.items()}
+    def _write(self, states: States) -> Mapping[TopicPartition, WriteResult]:
         crash_point("controller.isr_shrink.before_write")
-        results = self._store.update_states(decided)
+        results = self._store.update_states(states)
         crash_point("controller.isr_shrink.after_write")
-        again = []
-        for partition, result in results.items():
-            if result.code is WriteCode.WRITTEN:
-                written = decided[partition].leader_and_isr
-                self._enter(partition, written, result.zk_version, going[partition], removals[partition].why)
-            elif result.code in (WriteCode.CONFLICT, WriteCode.RESTARTED):
-                again.append(partition)
-            else:
-                failed[partition] = f"the state znode cannot be written: {result.why}"
-        note_restarts(self._context, self._store, results.values())
-        return again
-
-    def _next_state(self, partition: TopicPartition, removal: IsrRemoval) -> LeaderIsrAndControllerEpoch:
-        leadership = self._context.leadership(partition)
-        assert leadership is not None, "only known leadership is changed"
-        now = leadership.leader_and_isr
-        isr = self._context.shared_isr(removal.isr)
-        changed = LeaderAndIsr(removal.leader, LeaderEpoch(now.leader_epoch + 1), isr, now.zk_version)
-        return LeaderIsrAndControllerEpoch(changed, self._store.fence.epoch)
+        return results
 
     def _enter(
         self,
         partition: TopicPartition,
-        written: LeaderAndIsr,
-        zk_version: ZkVersion,
-        gone: Sequence[BrokerId],
-        why: str,
+        before: LeaderAndIsr,
+        after: LeaderAndIsr,
+        removal: Election,
+        *,
+        going: Mapping[TopicPartition, list[BrokerId]],
     ) -> None:
-        context = self._context
-        before = context.leadership(partition)
-        assert before is not None, "only known leadership is changed"
-        after = LeaderAndIsr(written.leader, written.leader_epoch, written.isr, zk_version)
-        context.set_leadership(partition, LeaderIsrAndControllerEpoch(after, self._store.fence.epoch))
-        self._tell_others(partition, gone)
-        lost = after.leader == NO_LEADER and before.leader_and_isr.leader != NO_LEADER
+        self._tell_others(partition, going[partition])
+        lost = after.leader == NO_LEADER and before.leader != NO_LEADER
         outcome = Outcome.LEFT_LEADERLESS if lost else Outcome.SHRUNK
-        self._decisions.leadership(partition, outcome, before.leader_and_isr, after, why)
+        self._decisions.leadership(partition, outcome, before, after, removal.why)
+
+    def _read_again(
+        self, partitions: Sequence[TopicPartition], *, going: Mapping[TopicPartition, list[BrokerId]]
+    ) -> list[TopicPartition]:
+        changed = list(refresh_leadership(self._context, self._store, partitions))
+        for partition in changed:
+            self._tell_others(partition, going[partition])
+        return changed
 
     def _tell_others(self, partition: TopicPartition, gone: Sequence[BrokerId]) -> None:
         others = [each for each in self._context.assignment(partition).replicas if each not in gone]
@@ -245,3 +193,6 @@ class ReplicaStateMachine:
 
     def _set(self, replica: PartitionReplica, state: ReplicaState) -> None:
         self._context.set_replica_state(replica.topic_partition, replica.broker, state)
+
+    def _state_of(self, replica: PartitionReplica) -> ReplicaState:
+        return self._context.replica_state(replica.topic_partition, replica.broker)

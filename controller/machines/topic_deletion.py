@@ -22,7 +22,7 @@ from regency.controller.state.decisions import DecisionLog
 from regency.controller.state.states import PartitionState, ReplicaState
 from regency.controller.state.topic_entry import TopicEntry
 from regency.controller.store.deletions import DeletionStore
-from regency.controller.store.topic_watches import TopicWatches
+from regency.controller.store.topics import TopicWatches
 from regency.model.crash_points import crash_point
 from regency.model.ids import BrokerId, PartitionReplica, TopicPartition
 
@@ -122,7 +122,7 @@ class TopicDeletionManager:
         """A broker has confirmed deletions; what it says of other topics, or of earlier ones, is none of ours."""
         context = self._context
         confirmed = [
-            PartitionReplica(partition.topic, partition.partition, deleted.broker)
+            PartitionReplica(*partition, deleted.broker)
             for partition, topic_id in deleted.partitions.items()
             if context.is_being_deleted(partition.topic)
             and context.topic_id(partition.topic) == topic_id
@@ -299,7 +299,7 @@ class TopicDeletionManager:
             self._decisions.note(f"topic {topic}", "to be deleted", "waits", why)
 
     def _note(self, topics: Sequence[str], before: str, after: str, why: str) -> None:
-        self._decisions.notes([f"topic {name}" for name in topics], before, after, why)
+        self._decisions.note_each((f"topic {name}", before, after, why) for name in topics)
 
 
 def _replica_states(

@@ -14,8 +14,8 @@ from itertools import islice
 
 import msgspec
 
-from regency.controller.machines.partition_state_machine import ROUNDS, note_restarts, refresh_leadership
-from regency.controller.reassignment.events import ReassignmentsWait
+from regency.controller.events import ControllerState, Notification
+from regency.controller.machines.state_machine import ROUNDS, note_restarts, refresh_leadership
 from regency.controller.reassignment.replica_deletion import delete_replicas
 from regency.controller.reassignment.rules import Step, next_step
 from regency.controller.state.context import ControllerContext
@@ -37,6 +37,14 @@ from regency.model.ids import (
     TopicPartition,
     ZkVersion,
 )
+
+
+class ReassignmentsWait(Notification):
+    """A step could not be written some time ago: everything is looked at again."""
+
+    state = ControllerState.ALTER_PARTITION_REASSIGNMENT
+    cause = "partition_reassignment"
+
 
 logger = logging.getLogger(__name__)
 
@@ -83,21 +91,18 @@ def advance(term: Term, partitions: Iterable[TopicPartition]) -> list[TopicParti
 
 def _decide(term: Term, partition: TopicPartition, target: Target) -> Step | None:
     context = term.context
-    leadership = context.leadership(partition)
-    now = None if leadership is None else leadership.leader_and_isr
     return next_step(
         context.assignment(partition),
         target,
-        NO_LEADER if now is None else now.leader,
-        () if now is None else context.steady(now.isr),
+        context.leader(partition),
+        context.steady(context.isr(partition)),
         frozenset(context.online(partition)).difference(context.unsure_members(partition)),
     )
 
 
 def _has_lost_its_isr(context: ControllerContext, partition: TopicPartition) -> bool:
     """Whether all who are in sync have restarted, which is yet to be handled."""
-    leadership = context.leadership(partition)
-    return leadership is not None and not context.steady(leadership.leader_and_isr.isr)
+    return context.leadership(partition) is not None and not context.steady(context.isr(partition))
 
 
 class _Plan(msgspec.Struct, frozen=True):
@@ -211,9 +216,7 @@ class _Moves:
         """Learn what others wrote, and tell it their leaders, whatever comes of the steps."""
         context = self._term.context
         for partition in refresh_leadership(context, self._term.store, partitions):
-            leadership = context.leadership(partition)
-            assert leadership is not None, "it has just been read"
-            self._term.batch.host((leadership.leader_and_isr.leader,), partition)
+            self._term.batch.host((context.leader(partition),), partition)
 
     def _conflict(self, topic: str) -> list[TopicPartition]:
         """The topic or a state was written meanwhile: returns what is to be read again before it is decided again."""
@@ -295,4 +298,4 @@ class _Moves:
 
 
 def _replicas(partition: TopicPartition, brokers: Iterable[BrokerId]) -> list[PartitionReplica]:
-    return [PartitionReplica(partition.topic, partition.partition, broker) for broker in brokers]
+    return [PartitionReplica(*partition, broker) for broker in brokers]

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 import msgspec
 
 from regency.controller.channel.sender import Deleted
-from regency.controller.machines.partition_state_machine import ROUNDS
+from regency.controller.machines.state_machine import ROUNDS
 from regency.controller.reassignment.rules import forget_deleted
 from regency.controller.state.states import ReplicaState
 from regency.controller.store.access import WriteCode
@@ -74,7 +74,7 @@ def on_former_deleted(term: Term, deleted: Deleted) -> None:
     """A broker has confirmed deletions: forget those of former replicas."""
     context = term.context
     confirmed = [
-        PartitionReplica(partition.topic, partition.partition, deleted.broker)
+        PartitionReplica(*partition, deleted.broker)
         for partition, topic_id in deleted.partitions.items()
         if deleted.broker in context.assignment(partition).deleting and context.topic_id(partition.topic) == topic_id
     ]
@@ -140,7 +140,7 @@ def _is_same(term: Term, topic: str, stored: dict[str, StoredTopic]) -> bool:
 def _former(term: Term, partitions: Iterable[TopicPartition]) -> Iterable[PartitionReplica]:
     for partition in partitions:
         for broker in term.context.assignment(partition).deleting:
-            yield PartitionReplica(partition.topic, partition.partition, broker)
+            yield PartitionReplica(*partition, broker)
 
 
 def _is_able(term: Term, replica: PartitionReplica) -> bool:

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
-from regency.controller.reassignment.events import AlterReassignments, ListReassignments, PartitionOutcome
+import msgspec
+
+from regency.controller.events import ControllerState, Notification, Request
 from regency.controller.reassignment.moves import Target, Unfinished, advance, reassign
 from regency.controller.reassignment.replica_deletion import forget_confirmed, resume_deletions
 from regency.controller.reassignment.rules import problem_with, retarget
@@ -22,6 +25,45 @@ from regency.model.ids import BrokerId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from regency.model.znodes import paths
 
+
+class ReassignmentsAsked(Notification):
+    """/admin/reassign_partitions changed."""
+
+    state = ControllerState.ALTER_PARTITION_REASSIGNMENT
+    cause = "partition_reassignment"
+
+
+class PartitionOutcome(msgspec.Struct, frozen=True):
+    """What became of what was asked for one partition."""
+
+    partition: TopicPartition
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""
+
+
+@dataclass(eq=False)
+class AlterReassignments(Request[tuple[PartitionOutcome, ...]]):
+    """Give partitions other replicas, or (None) cancel what goes on. The answer comes when it has begun."""
+
+    moves: tuple[tuple[TopicPartition, tuple[BrokerId, ...] | None], ...]
+    _: KW_ONLY
+    keep_factor: bool = False
+    """Whether none may get more or fewer replicas than it has (KIP-860)."""
+
+    state = ControllerState.ALTER_PARTITION_REASSIGNMENT
+    cause = "alter_reassignments"
+
+
+@dataclass(eq=False)
+class ListReassignments(Request[tuple[tuple[TopicPartition, ReplicaAssignment], ...]]):
+    """Which of these partitions, or (None) of all, are being reassigned. Others are left out."""
+
+    partitions: tuple[TopicPartition, ...] | None
+
+    state = ControllerState.LIST_PARTITION_REASSIGNMENT
+    cause = "list_reassignments"
+
+
 logger = logging.getLogger(__name__)
 
 ROUNDS: Final = 10
@@ -32,11 +74,6 @@ NO_SUCH: Final = "there is no such partition"
 
 
 # Other tools
-
-
-def on_reassignments_asked(term: Term) -> None:
-    """Read the znode again and begin what is new in it."""
-    look_at_asked(term)
 
 
 def on_reassignments_wait(term: Term) -> None:

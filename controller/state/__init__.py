@@ -1,7 +1,6 @@
 """What a controller knows, and pure rules about it.
 
-`context` is the picture of one term: brokers, assignments, leaderships, states. `election` has the rules of
-elections,
+`context` is the picture of one term: brokers, assignments, leaderships, states. `election` has the rules of elections,
 `states` the legal transitions, `reports` what agents say they host, `topic_copies` what other threads may read.
 
 Comes in:   facts that the rooms above have read or decided.

@@ -11,18 +11,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TypeVar
 
-from regency.controller.state.inquiry import Inquiry
-from regency.controller.state.states import PartitionState, ReplicaState
+from regency.controller.state.election import Inquiry
+from regency.controller.state.states import PartitionState, ReplicaState, StateTrace
 from regency.controller.state.topic_entry import ReplicaStates, TopicEntry
-from regency.controller.state.trace import StateTrace
-from regency.model.facts import (
-    Broker,
-    LeaderAndIsr,
-    LeaderIsrAndControllerEpoch,
-    ReplicaAssignment,
-    TopicAssignment,
-)
-from regency.model.ids import ZERO_TOPIC_ID, BrokerEpoch, BrokerId, PartitionReplica, TopicId, TopicPartition
+from regency.model.facts import Broker, LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment, TopicAssignment
+from regency.model.ids import NO_LEADER, ZERO_TOPIC_ID, BrokerEpoch, BrokerId, PartitionReplica, TopicId, TopicPartition
 from regency.model.znodes import NO_LOSS
 
 T = TypeVar("T")
@@ -331,6 +324,16 @@ class ControllerContext:
         if entry is None or partition.partition >= len(entry.leadership):
             return None
         return entry.leadership[partition.partition]
+
+    def leader(self, partition: TopicPartition) -> BrokerId:
+        """The leader; NO_LEADER where there is none, or no state znode."""
+        leadership = self.leadership(partition)
+        return NO_LEADER if leadership is None else leadership.leader_and_isr.leader
+
+    def isr(self, partition: TopicPartition) -> tuple[BrokerId, ...]:
+        """The replicas in sync; none where no state znode exists."""
+        leadership = self.leadership(partition)
+        return () if leadership is None else leadership.leader_and_isr.isr
 
     def set_leadership(self, partition: TopicPartition, leadership: LeaderIsrAndControllerEpoch) -> None:
         """Note what the state znode holds."""

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from enum import Enum
 from typing import NamedTuple
 
 import msgspec
 
+from regency.history.files import HistoryWriter
 from regency.history.records import Decision
-from regency.history.writer import HistoryWriter
 from regency.model.clock import Clock
 from regency.model.facts import LeaderAndIsr
 from regency.model.ids import BrokerId, ControllerEpoch, TopicPartition
@@ -74,36 +74,20 @@ class DecisionLog:
         self._event = event
 
     def leadership(
-        self,
-        partition: TopicPartition,
-        outcome: Outcome,
-        before: LeaderAndIsr | None,
-        after: LeaderAndIsr,
-        why: str,
+        self, partition: TopicPartition, outcome: Outcome, before: LeaderAndIsr | None, after: LeaderAndIsr, why: str
     ) -> None:
         """Note a committed decision about a partition."""
         self._pending.append(_Leadership(partition, outcome, before, after, why))
 
     def note(self, subject: str, before: str, after: str, why: str) -> None:
         """Record and log a decision about something else than a partition, at once."""
-        logger.info("%s: %s (was %s): %s", subject, after, before, why)
-        self._write([(subject, before, after, why)])
+        self.note_each([(subject, before, after, why)])
 
     def failed_over(self, state: str, phases: tuple[tuple[str, int], ...], why: str) -> None:
         """Record, without a line in the log, that a failover is over, and how long its parts took."""
         if self._writer is not None:
             record = self._record("controller", state, "in place", why, self._clock.wall_ms())
             self._keep([msgspec.structs.replace(record, phases=phases)])
-
-    def notes(self, subjects: Sequence[str], before: str, after: str, why: str) -> None:
-        """Record the same decision about each of these; many are logged in one line."""
-        if len(subjects) > LINES_PER_EVENT:
-            logger.info("%d of %s and others: %s (was %s): %s", len(subjects), subjects[0], after, before, why)
-        else:
-            for subject in subjects:
-                logger.info("%s: %s (was %s): %s", subject, after, before, why)
-        if subjects:
-            self._write([(subject, before, after, why) for subject in subjects])
 
     def note_each(self, decisions: Iterable[tuple[str, str, str, str]]) -> None:
         """Record decisions (subject, before, after, why) about something else than leadership; many as one line."""
@@ -115,8 +99,9 @@ class DecisionLog:
         else:
             for subject, before, after, why in texts:
                 logger.info("%s: %s (was %s): %s", subject, after, before, why)
-        if texts:
-            self._write(texts)
+        if texts and self._writer is not None:
+            now = self._clock.wall_ms()
+            self._keep([self._record(subject, before, after, why, now) for subject, before, after, why in texts])
 
     def commit(self) -> None:
         """Write what was noted since the last commit: a line each, or one block and a summary."""
@@ -132,12 +117,6 @@ class DecisionLog:
             now = self._clock.wall_ms()
             self._keep([self._record_of(decision, now) for decision in pending])
 
-    def _write(self, texts: Sequence[tuple[str, str, str, str]]) -> None:
-        if self._writer is None:
-            return
-        now = self._clock.wall_ms()
-        self._keep([self._record(subject, before, after, why, now) for subject, before, after, why in texts])
-
     def _keep(self, decided: list[Decision]) -> None:
         assert self._writer is not None, "nothing is recorded without a history"
         self._last.extend(decided[-REMEMBERED:])
@@ -148,18 +127,10 @@ class DecisionLog:
         return Decision(self._epoch, self._number, self._event, subject, before, after, why, now_ms, self.broker)
 
     def _record_of(self, decision: _Leadership, now_ms: int) -> Decision:
-        self._number += 1
-        after = decision.after
-        return Decision(
-            self._epoch,
-            self._number,
-            self._event,
-            str(decision.partition),
-            "nothing" if decision.before is None else _describe(decision.before),
-            _describe(after),
-            decision.why,
-            now_ms,
-            self.broker,
+        before = "nothing" if decision.before is None else _describe(decision.before)
+        after, partition = decision.after, str(decision.partition)
+        return msgspec.structs.replace(
+            self._record(partition, before, _describe(after), decision.why, now_ms),
             leader=after.leader,
             isr=after.isr,
             leader_epoch=after.leader_epoch,

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from regency.model.ids import LARGEST_LEAP, NO_LEADER, BrokerId, LeaderEpoch, Offset
+from regency.model.ids import LARGEST_LEAP, NO_LEADER, BrokerEpoch, BrokerId, LeaderEpoch, Offset
 
 
 class ElectionKind(Enum):
@@ -236,14 +236,6 @@ def elect_for_shutdown(
     return Election(None, tuple(isr), f"every live member of the ISR {list(isr)} is shutting down")
 
 
-class IsrRemoval(msgspec.Struct, frozen=True):
-    """Leader and ISR after replicas went offline; `why` says what was kept."""
-
-    leader: BrokerId
-    isr: tuple[BrokerId, ...]
-    why: str
-
-
 def remove_from_isr(
     assignment: Sequence[BrokerId],
     leader: BrokerId,
@@ -252,13 +244,13 @@ def remove_from_isr(
     *,
     back: Collection[BrokerId] = (),
     unsure: Collection[BrokerId] = (),
-) -> IsrRemoval | None:
+) -> Election | None:
     """Leader and ISR once the replicas `offline` are out; None where none of them is in the ISR and so nothing changes.
 
-    A leader that goes leaves the partition without one. The ISR never becomes empty: if all of it goes, one stays that
-    has every committed record. That is who restarted and is `back` already; else who is gone, and may return with all
-    of it; and last who is `unsure`, because it may have lost something. Of those it is the last known leader, or the
-    first of the assignment.
+    A leader that goes leaves the partition without one (NO_LEADER). The ISR never becomes empty: if all of it goes,
+    one stays that has every committed record. That is who restarted and is `back` already; else who is gone, and
+    may return with all of it; and last who is `unsure`, because it may have lost something. Of those it is the last
+    known leader, or the first of the assignment.
     """
     gone = [replica for replica in isr if replica in offline]
     if not gone and leader not in offline:
@@ -267,9 +259,25 @@ def remove_from_isr(
     new_leader = NO_LEADER if leader in offline else leader
     may_return = any(replica not in unsure for replica in gone)
     if not isr or (remaining and not (may_return and set(unsure).issuperset(remaining))):
-        return IsrRemoval(new_leader, remaining or tuple(isr), f"{gone} went offline")
+        return Election(new_leader, remaining or tuple(isr), f"{gone} went offline")
     order = [leader, *assignment, *isr]
     kept = min(isr, key=lambda replica: (replica in unsure, replica not in back, order.index(replica)))
     if (kept,) == tuple(isr) and new_leader == leader:
         return None
-    return IsrRemoval(new_leader, (kept,), f"{gone} went offline; {kept} is kept as the last known to be in sync")
+    return Election(new_leader, (kept,), f"{gone} went offline; {kept} is kept as the last known to be in sync")
+
+
+class Inquiry(msgspec.Struct):
+    """Who was asked how far its log of a partition goes, and what was answered; None for one who does not tell."""
+
+    due_ms: int
+    """When it is over, also with silent brokers; monotonic."""
+    forced: bool = False
+    """It was asked for: settings do not matter."""
+    asked: dict[BrokerId, BrokerEpoch] = {}
+    ends: dict[BrokerId, LogEnd | None] = {}
+
+    @property
+    def unheard(self) -> bool:
+        """Whether one who was asked has not told."""
+        return any(self.ends.get(broker) is None for broker in self.asked)

@@ -1,8 +1,7 @@
 """The controller's verbs in ZooKeeper: each a read or a fenced write of one subject.
 
-`access` is the session with the fence (check /controller_epoch in every multi), `retry` waits while ZooKeeper
-is
-away; `elector` the race for /controller; `topic_watches` what is watched.
+`access` is the session with the fence (check /controller_epoch in every multi), and waits while ZooKeeper is away;
+`elector` the race for /controller.
 
 Comes in:   what is to be read or written.
 Goes out:   multis that fail once another controller rules; results per znode, with why.

@@ -1,26 +1,107 @@
 """How the controller reads and writes ZooKeeper, whatever the subject: in bulk, patiently, every write fenced.
 
-A lost connection is waited out, within the session; ZkSessionLost is raised when that is gone. ControllerMoved is
-raised when another controller has won. The stores of subjects are built on this.
+A lost connection is waited out within the session, bounded and without polling (`Retry`); ZkSessionLost is raised when
+that is gone. ControllerMoved is raised when another controller has won. The stores of subjects are built on this.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from itertools import count
+from typing import TypeVar
 
 import msgspec
 
-from regency.controller.store.counters import Counters
-from regency.controller.store.retry import Retry
+from regency.model.crash_points import crash_point
 from regency.model.errors import ControllerMoved, ZnodeMalformed
 from regency.model.ids import BrokerId, ControllerEpoch, ZkVersion
 from regency.model.znodes import paths
 from regency.runtime.zookeeper.fenced import FencedItem, ItemOutcome, fenced_write
-from regency.runtime.zookeeper.ops import MAX_REQUEST_BYTES
-from regency.runtime.zookeeper.session import Check, Create, ZkCode, ZkSession, Znode
+from regency.runtime.zookeeper.ops import MAX_REQUEST_BYTES, op_size
+from regency.runtime.zookeeper.session import (
+    Check,
+    Create,
+    Op,
+    SessionEvent,
+    ZkCode,
+    ZkConnectionLost,
+    ZkSession,
+    ZkSessionLost,
+    Znode,
+)
+
+
+class Counters:
+    """Counters that only grow; where the process restarts, from 0."""
+
+    def __init__(self) -> None:
+        self.events: Counter[str] = Counter()
+        """Events handled, by `cause`; those of a term that is over and those without a ruling controller among them."""
+        self.failovers = 0
+        """Elections won here whose failover was finished."""
+        self.elections: Counter[str] = Counter()
+        """Elections of a leader that are in ZooKeeper, one for each partition, by why there was one."""
+        self.unclean_elections = 0
+        """Leaders elected out of sync: records acknowledged before may be lost."""
+        self.fenced_writes = 0
+        """Batches of writes that ZooKeeper refused because another controller had won meanwhile."""
+        self.repairs: Counter[str] = Counter()
+        """Differences between reports and desired states that were put right, by kind."""
+
+
+T = TypeVar("T")
+Key = TypeVar("Key")
+
+ATTEMPTS_IN_CONTACT = 5
+"""How often a call may lose its connection while the session says it is connected, before it is given up."""
+
+
+class Retry:
+    """Repeats a call that lost its connection, as long as its session lives. Only for calls that may run twice."""
+
+    def __init__(self, session: ZkSession) -> None:
+        self._session = session
+        self._changed = threading.Event()
+        self._abandoned = False
+        session.listen(self._on_session_event)
+
+    def until_done(self, call: Callable[[], T]) -> T:
+        """The call's result. Raises ZkSessionLost when the session is gone, ZkConnectionLost after many losses."""
+        generation = self._session.generation
+        attempts = 0
+        while True:
+            self._changed.clear()
+            try:
+                return call()
+            except ZkConnectionLost:
+                if self._session.connected:
+                    attempts += 1
+                if attempts >= ATTEMPTS_IN_CONTACT:
+                    raise
+            crash_point("controller.contact.after_loss")
+            self._await_contact(generation)
+
+    def abandon(self) -> None:
+        """Let every call that waits, now or later, end with ZkSessionLost: the process is ending."""
+        self._abandoned = True
+        self._changed.set()
+
+    def _await_contact(self, generation: int) -> None:
+        while True:
+            if self._abandoned or self._session.generation != generation or self._session.session_id == 0:
+                raise ZkSessionLost("The session with ZooKeeper ended while a call waited for contact.")
+            if self._session.connected:
+                return
+            self._changed.wait(self._session.session_timeout_ms / 1000)
+            self._changed.clear()
+
+    def _on_session_event(self, _event: SessionEvent, _generation: int) -> None:
+        self._changed.set()
+
 
 logger = logging.getLogger(__name__)
 
@@ -125,6 +206,13 @@ class StoreAccess:
         except ControllerMoved:
             self._counters.fenced_writes += 1
             raise
+
+    def write_each(self, writes: Mapping[Key, tuple[Op, ...]], *, too_large: str) -> dict[Key, WriteResult]:
+        """Write each for itself. FAILED, for this reason, where the first operation is too large for ZooKeeper."""
+        fitting = {key: FencedItem(ops) for key, ops in writes.items() if op_size(ops[0]) <= LARGEST_OPERATION}
+        outcomes = dict(zip(fitting, self.write(list(fitting.values())), strict=True))
+        failed = WriteResult(WriteCode.FAILED, why=too_large)
+        return {key: result_of(outcomes[key]) if key in outcomes else failed for key in writes}
 
     def children(self, path: str) -> tuple[str, ...]:
         """Names of a znode's children, sorted; none where there is no such znode.

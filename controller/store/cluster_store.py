@@ -12,17 +12,16 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from regency.controller.store.access import (
-    LARGEST_OPERATION,
+    Counters,
     EpochBehind,
     Fence,
+    Retry,
     StoreAccess,
     WriteCode,
     WriteResult,
     result_of,
 )
-from regency.controller.store.counters import Counters
-from regency.controller.store.members import Incarnation, read_incarnations, read_losses
-from regency.controller.store.retry import Retry
+from regency.controller.store.topics import decode_topic
 from regency.model import znodes
 from regency.model.crash_points import crash_point
 from regency.model.errors import ControllerMoved, ZnodeMalformed
@@ -31,8 +30,7 @@ from regency.model.ids import LARGEST_LEAP, BrokerEpoch, BrokerId, ControllerEpo
 from regency.model.topic_names import is_valid_topic_name
 from regency.model.znodes import paths
 from regency.runtime.zookeeper.fenced import FencedItem, ItemOutcome
-from regency.runtime.zookeeper.ops import op_size
-from regency.runtime.zookeeper.session import Create, Delete, SetData, ZkCode, ZkSession, Znode
+from regency.runtime.zookeeper.session import Create, Delete, Op, SetData, ZkCode, ZkSession, Znode
 
 logger = logging.getLogger(__name__)
 
@@ -126,13 +124,7 @@ class ClusterStore:
                 gone.append(name)
                 continue
             try:
-                topic = znodes.decode_topic(
-                    znode.path,
-                    znode.data,
-                    topic=name,
-                    zk_version=ZkVersion(znode.stat.version),
-                    czxid=znode.stat.czxid,
-                )
+                topic = decode_topic(name, znode)
                 check_partition_numbers(znode.path, topic)
             except ZnodeMalformed as error:
                 self.access.report(error, znode)
@@ -191,33 +183,6 @@ class ClusterStore:
                 self.access.report(error, znode, "It is removed; which ISRs changed is not known from it.")
         return tuple(named)
 
-    def topic_configs(self, topics: Sequence[str]) -> dict[str, dict[str, str] | None]:
-        """Settings of these topics that differ from the brokers'; None where they cannot be read."""
-        configs: dict[str, dict[str, str] | None] = {}
-        for topic, znode in zip(
-            topics, self.access.read_many([paths.topic_config(each) for each in topics]), strict=True
-        ):
-            try:
-                configs[topic] = {} if znode is None else znodes.decode_config(znode.path, znode.data)
-            except ZnodeMalformed as error:
-                configs[topic] = None
-                if znode is not None:
-                    self.access.report(error, znode)
-        return configs
-
-    def broker_configs(self, brokers: Sequence[BrokerId | None]) -> list[dict[str, str] | None]:
-        """Settings changed of these brokers, and of all of them for None; None where they cannot be read."""
-        wanted = [paths.DEFAULT_BROKER_CONFIG if each is None else paths.broker_config(each) for each in brokers]
-        configs: list[dict[str, str] | None] = []
-        for znode in self.access.read_many(wanted):
-            try:
-                configs.append({} if znode is None else znodes.decode_config(znode.path, znode.data))
-            except ZnodeMalformed as error:
-                configs.append(None)
-                if znode is not None:
-                    self.access.report(error, znode)
-        return configs
-
     def cluster_id(self) -> str | None:
         """Id of the cluster; None where no broker has given it one. Raises ZnodeMalformed."""
         (znode,) = self.access.read_many([paths.CLUSTER_ID])
@@ -241,16 +206,13 @@ class ClusterStore:
 
         FAILED where a znode is nearly as large as ZooKeeper takes: it does without.
         """
-        items = [
-            FencedItem(
-                (SetData(paths.topic(topic.topic), znodes.encode_topic(topic, previous=content), topic.zk_version),)
+        writes: dict[str, tuple[Op, ...]] = {
+            topic.topic: (
+                SetData(paths.topic(topic.topic), znodes.encode_topic(topic, previous=content), topic.zk_version),
             )
             for topic, content in topics
-        ]
-        fitting = [item for item in items if op_size(item.ops[0]) <= LARGEST_OPERATION]
-        outcomes = iter(self.access.write(fitting))
-        too_large = WriteResult(WriteCode.FAILED, why="the znode has no room for an id")
-        return [result_of(next(outcomes)) if op_size(item.ops[0]) <= LARGEST_OPERATION else too_large for item in items]
+        }
+        return list(self.access.write_each(writes, too_large="the znode has no room for an id").values())
 
     def create_states(
         self, states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch]
@@ -290,10 +252,7 @@ class ClusterStore:
         self.access.write([FencedItem((Delete(path, None),)) for path in listed])
 
     def _create_states(
-        self,
-        states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch],
-        *,
-        with_parent: bool,
+        self, states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch], *, with_parent: bool
     ) -> dict[TopicPartition, WriteResult]:
         items = []
         for partition, state in states.items():
@@ -342,3 +301,64 @@ def _result_of_topic(outcome: ItemOutcome) -> WriteResult:
     if outcome.results[0].code in (ZkCode.OK, ZkCode.ROLLED_BACK):
         return result_of(outcome)
     return WriteResult(WriteCode.CONFLICT, why=outcome.code.value)
+
+
+class Incarnation(msgspec.Struct, frozen=True):
+    """A broker's newest registration that marks an incarnation: its broker epoch, and what a write can check.
+
+    `lost_epoch`: the last registration before which it may have lost something of its logs.
+    """
+
+    epoch: BrokerEpoch
+    version: ZkVersion
+    lost_epoch: BrokerEpoch
+
+
+def read_incarnations(access: StoreAccess) -> dict[BrokerId, Incarnation]:
+    """Of all that have registered and were not forgotten since; live brokers of other programs may be missing.
+
+    From now on the controller's writes are guarded by them (see `StoreAccess.guards`).
+    """
+    numbers = (paths.parse_number(name) for name in access.children(paths.INCARNATIONS))
+    incarnations = _read(access, [BrokerId(number) for number in numbers if number is not None])
+    access.know_incarnations({broker: each.version for broker, each in incarnations.items()})
+    return incarnations
+
+
+def read_losses(
+    access: StoreAccess, incarnations: Mapping[BrokerId, Incarnation], epochs: Mapping[BrokerId, BrokerEpoch]
+) -> dict[BrokerId, BrokerEpoch]:
+    """Before which registration each broker may have lost something last; of `epochs`, registered now, if unsaid.
+
+    Where a registration is newer than the incarnation that was read, it came in between: what it says is read now.
+    """
+    newer = [each for each, epoch in epochs.items() if each not in incarnations or incarnations[each].epoch < epoch]
+    said = {**incarnations, **_read(access, newer)}
+    unsaid = {each: epochs[each] for each in newer if each not in said or said[each].epoch < epochs[each]}
+    return {**{broker: each.lost_epoch for broker, each in said.items()}, **unsaid}
+
+
+def _read(access: StoreAccess, brokers: Sequence[BrokerId]) -> dict[BrokerId, Incarnation]:
+    incarnations = {}
+    for broker, znode in zip(brokers, access.read_many([paths.incarnation(each) for each in brokers]), strict=True):
+        if znode is not None:
+            epoch = BrokerEpoch(znode.stat.mzxid)
+            lost_epoch = znodes.decode_incarnation(znode.data, epoch=epoch)
+            incarnations[broker] = Incarnation(epoch, ZkVersion(znode.stat.version), lost_epoch)
+    return incarnations
+
+
+def remove_member(access: StoreAccess, broker: BrokerId) -> WriteResult:
+    """Forget a broker that is not registered. CONFLICT: it is, or has just been. MISSING: nothing is known of it.
+
+    Its incarnation is read before its registration, and deleted as it was read: a broker that registers in between has
+    written it again, and one that registers afterwards makes another.
+    """
+    (held,) = access.read_many([paths.incarnation(broker)])
+    (registered,) = access.read_many([paths.broker(broker)])
+    if registered is not None:
+        return WriteResult(WriteCode.CONFLICT, why="it is registered")
+    if held is None:
+        return WriteResult(WriteCode.MISSING)
+    delete = Delete(held.path, ZkVersion(held.stat.version))
+    return result_of(access.write([FencedItem((delete,))])[0])

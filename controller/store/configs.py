@@ -1,17 +1,20 @@
-"""Settings of topics and brokers below /config: read as they stand, written together with the word of it."""
+"""Settings of topics and brokers below /config: read as they stand, written with notifications, which grow old."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from regency.controller.store.access import LARGEST_OPERATION, StoreAccess, WriteCode, WriteResult, result_of
+from regency.controller.store.access import (
+    StoreAccess,
+    WriteCode,
+    WriteResult,
+)
 from regency.model import znodes
 from regency.model.errors import ZnodeMalformed
 from regency.model.znodes import paths
 from regency.runtime.zookeeper.fenced import FencedItem
-from regency.runtime.zookeeper.ops import op_size
 from regency.runtime.zookeeper.session import Create, Delete, Op, SetData
 
 
@@ -47,23 +50,19 @@ def write_configs(
 
     CONFLICT also where one was created or deleted meanwhile. FAILED where it would be too large for ZooKeeper.
     """
-    results: dict[str, WriteResult] = {}
-    items: dict[str, FencedItem] = {}
+    writes: dict[str, tuple[Op, ...]] = {}
     for entity, (before, config) in changes.items():
         path = paths.config_of(entity)
         data = znodes.encode_config(config, previous=before.content or None)
         write: Op = Create(path, data) if before.content is None else SetData(path, data, before.version)
-        if op_size(write) > LARGEST_OPERATION:
-            results[entity] = WriteResult(WriteCode.FAILED, why="its znode would be too large")
-            continue
         word = Create(paths.config_change_prefix(), znodes.encode_config_change(entity), sequential=True)
-        items[entity] = FencedItem((write, word))
-    for entity, outcome in zip(items, access.write(list(items.values())), strict=True):
-        result = result_of(outcome)
-        if result.code in (WriteCode.EXISTS, WriteCode.MISSING):
-            result = WriteResult(WriteCode.CONFLICT, why=result.why)
-        results[entity] = result
-    return results
+        writes[entity] = (write, word)
+    results = access.write_each(writes, too_large="its znode would be too large")
+    conflicts = (WriteCode.EXISTS, WriteCode.MISSING)
+    return {
+        entity: WriteResult(WriteCode.CONFLICT, why=result.why) if result.code in conflicts else result
+        for entity, result in results.items()
+    }
 
 
 def notifications(access: StoreAccess) -> tuple[str, ...]:
@@ -75,3 +74,31 @@ def notifications(access: StoreAccess) -> tuple[str, ...]:
 def delete_notifications(access: StoreAccess, names: Sequence[str]) -> None:
     """Delete these; those already gone do not matter."""
     access.write([FencedItem((Delete(f"{paths.CONFIG_CHANGES}/{name}", None),)) for name in names])
+
+
+LASTS_MS = 15 * 60 * 1000
+"""So long a notification stays, at least, once this controller has seen it. Kafka goes by ZooKeeper's time instead."""
+
+
+class NotificationAges:
+    """Names of notifications and when they were first seen; milliseconds of a monotonic clock."""
+
+    def __init__(self) -> None:
+        self.awaited = False
+        """Whether an event will come when the oldest is to be removed."""
+        self._since: dict[str, int] = {}
+
+    @property
+    def oldest_ms(self) -> int | None:
+        """When the oldest was first seen; None: there is none."""
+        return min(self._since.values(), default=None)
+
+    def overdue(self, names: Iterable[str], now_ms: int) -> list[str]:
+        """Which of those there are now have been known for too long."""
+        self._since = {name: self._since.get(name, now_ms) for name in names}
+        return [name for name, since in self._since.items() if now_ms - since >= LASTS_MS]
+
+    def forget(self, names: Iterable[str]) -> None:
+        """These are removed."""
+        for name in names:
+            self._since.pop(name, None)

@@ -11,8 +11,7 @@ from uuid import uuid4
 
 import msgspec
 
-from regency.controller.store.access import Fence
-from regency.controller.store.retry import Retry
+from regency.controller.store.access import Fence, Retry
 from regency.model import znodes
 from regency.model.clock import Clock
 from regency.model.crash_points import crash_point

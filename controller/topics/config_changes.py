@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from enum import IntEnum
 
 import msgspec
@@ -15,8 +16,7 @@ import msgspec
 from regency.controller.events import ControllerState, OfTerm, Request
 from regency.controller.store import configs as store_configs
 from regency.controller.store.access import WriteCode
-from regency.controller.store.configs import StoredConfig
-from regency.controller.store.notification_ages import LASTS_MS
+from regency.controller.store.configs import LASTS_MS, StoredConfig
 from regency.controller.term import Term
 from regency.model.crash_points import crash_point
 from regency.model.ids import BrokerId
@@ -66,17 +66,17 @@ class ConfigOutcome(msgspec.Struct, frozen=True):
     message: str = ""
 
 
+@dataclass(eq=False)
 class AlterConfigs(Request[tuple[ConfigOutcome, ...]]):
     """Change settings. Not `incremental`: what each resource is given replaces all it has of its own."""
 
+    resources: tuple[ConfigAlteration, ...]
+    _: KW_ONLY
+    incremental: bool
+    validate_only: bool
+
     state = ControllerState.TOPIC_CHANGE
     cause = "alter_configs"
-
-    def __init__(self, resources: tuple[ConfigAlteration, ...], *, incremental: bool, validate_only: bool) -> None:
-        super().__init__()
-        self.resources = resources
-        self.incremental = incremental
-        self.validate_only = validate_only
 
 
 def alter_configs(term: Term, event: AlterConfigs) -> tuple[ConfigOutcome, ...]:
@@ -129,12 +129,12 @@ def _plan(
     incremental: bool,
 ) -> dict[ConfigAlteration, tuple[StoredConfig, Mapping[str, str]]]:
     """What is to be written, with what it was decided from. Refused ones are noted."""
-    everyone, own = f"brokers/{EVERY_BROKER}", f"brokers/{term.config.broker_id}"
+    everyone, own = f"brokers/{EVERY_BROKER}", f"brokers/{term.settings.broker_id}"
     wanted = dict.fromkeys([*(each.entity for each in pending), everyone, own])
     stored = store_configs.read_configs(term.store.access, list(wanted))
     crash_point("controller.configs.after_read")
     layers = [stored[each].config or {} for each in (everyone, own)]
-    of_brokers, _ = broker_log_config(term.config.log_config, *layers)
+    of_brokers, _ = broker_log_config(term.log_config, *layers)
     planned: dict[ConfigAlteration, tuple[StoredConfig, Mapping[str, str]]] = {}
     for each in pending:
         before = stored[each.entity]
@@ -157,7 +157,7 @@ def _altered(
         )
     if alteration.resource_type == ResourceType.TOPIC:
         return alter_topic_config(before.config, alteration.changes, of_brokers, incremental=incremental)
-    return alter_broker_config(before.config, alteration.changes, term.config.log_config, incremental=incremental)
+    return alter_broker_config(before.config, alteration.changes, term.log_config, incremental=incremental)
 
 
 def _write(

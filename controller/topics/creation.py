@@ -6,22 +6,60 @@ import logging
 import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from itertools import chain
 from typing import ClassVar
 
-from regency.controller.events import CreatedTopic, CreateTopics, NewTopic
+import msgspec
+
+from regency.controller.events import ControllerState, Request
 from regency.controller.store.access import WriteCode
 from regency.controller.term import Term
 from regency.controller.topics.topics import MAX_PARTITIONS, take_in
 from regency.model.crash_points import crash_point
 from regency.model.errors import RegencyError
 from regency.model.facts import ReplicaAssignment, TopicAssignment
-from regency.model.ids import BrokerId
+from regency.model.ids import BrokerId, TopicId
 from regency.model.kafka_errors import ErrorCode
 from regency.model.settings import SettingsInvalid, topic_log_config
 from regency.model.topic_names import InvalidTopicName, colliding_topic, validate_topic_name
 from regency.planning.placement import PlacementImpossible, place_replicas
 from regency.runtime.zookeeper.session import ZkRequestTooLarge
+
+
+class NewTopic(msgspec.Struct, frozen=True):
+    """A topic that a client wants. -1 for the broker's default, or where `assignments` has it."""
+
+    name: str
+    num_partitions: int = -1
+    replication_factor: int = -1
+    assignments: tuple[tuple[int, tuple[BrokerId, ...]], ...] = ()
+    """Partition numbers with their replicas, as they were given."""
+    configs: Mapping[str, str] = {}
+
+
+class CreatedTopic(msgspec.Struct, frozen=True):
+    """What became of a NewTopic."""
+
+    name: str
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    topic_id: TopicId | None = None
+    num_partitions: int = -1
+    replication_factor: int = -1
+
+
+@dataclass(eq=False)
+class CreateTopics(Request[tuple[CreatedTopic, ...]]):
+    """Create topics; the answer comes when they are in ZooKeeper and their leaders are elected."""
+
+    topics: tuple[NewTopic, ...]
+    _: KW_ONLY
+    validate_only: bool
+
+    state = ControllerState.TOPIC_CHANGE
+    cause = "create_topics"
+
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +104,7 @@ def plan_topic(term: Term, topic: NewTopic, *, others: Sequence[str] = ()) -> To
     """Check a wanted topic and place its replicas. `others` are wanted in the same request. Raises TopicRefused."""
     try:
         validate_topic_name(topic.name)
-        topic_log_config(term.config.log_config, topic.configs)
+        topic_log_config(term.log_config, topic.configs)
     except InvalidTopicName as error:
         raise TopicRefused(ErrorCode.INVALID_TOPIC_EXCEPTION, error.message, hint=error.hint) from error
     except SettingsInvalid as error:
@@ -87,13 +125,13 @@ def plan_topic(term: Term, topic: NewTopic, *, others: Sequence[str] = ()) -> To
 
 
 def _placed(term: Term, topic: NewTopic) -> dict[int, ReplicaAssignment]:
-    partitions = term.config.num_partitions if topic.num_partitions == -1 else topic.num_partitions
-    factor = term.config.default_replication_factor if topic.replication_factor == -1 else topic.replication_factor
+    partitions = term.settings.num_partitions if topic.num_partitions == -1 else topic.num_partitions
+    factor = term.settings.default_replication_factor if topic.replication_factor == -1 else topic.replication_factor
     if partitions < 1:
         raise TopicRefused(
             ErrorCode.INVALID_PARTITIONS, f"The number of partitions must be 1 or more, not {partitions}."
         )
-    _check_size(partitions)
+    check_size(partitions)
     if factor < 1:
         raise TopicRefused(
             ErrorCode.INVALID_REPLICATION_FACTOR, f"The replication factor must be 1 or more, not {factor}."
@@ -115,7 +153,7 @@ def _assigned(term: Term, topic: NewTopic) -> dict[int, ReplicaAssignment]:
             ErrorCode.INVALID_REQUEST,
             f"Topic '{topic.name}': give either assignments, or the number of partitions and the replication factor.",
         )
-    _check_size(len(assignments))
+    check_size(len(assignments))
     numbers = sorted(partition for partition, _ in topic.assignments)
     if numbers != list(range(len(assignments))):
         raise TopicRefused(
@@ -124,11 +162,12 @@ def _assigned(term: Term, topic: NewTopic) -> dict[int, ReplicaAssignment]:
         )
     factor = len(assignments[0])
     for partition, replicas in sorted(assignments.items()):
-        _check_replicas(term, partition, replicas, factor)
+        check_replicas(term, partition, replicas, factor)
     return {partition: ReplicaAssignment(tuple(replicas)) for partition, replicas in sorted(assignments.items())}
 
 
-def _check_replicas(term: Term, partition: int, replicas: Sequence[BrokerId], factor: int) -> None:
+def check_replicas(term: Term, partition: int, replicas: Sequence[BrokerId], factor: int) -> None:
+    """Raise TopicRefused where a new partition of a topic with that factor cannot have these replicas."""
     problem = ""
     if not replicas:
         problem = "has no replicas"
@@ -145,7 +184,8 @@ def _check_replicas(term: Term, partition: int, replicas: Sequence[BrokerId], fa
         raise TopicRefused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Partition {partition} {problem}.")
 
 
-def _check_size(partitions: int) -> None:
+def check_size(partitions: int) -> None:
+    """Raise TopicRefused where a topic cannot have so many partitions."""
     if partitions > MAX_PARTITIONS:
         raise TopicRefused(
             ErrorCode.INVALID_PARTITIONS,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
@@ -46,15 +47,14 @@ class DeletedTopic(msgspec.Struct, frozen=True):
     message: str = ""
 
 
+@dataclass(eq=False)
 class DeleteTopics(Request[tuple[DeletedTopic, ...]]):
     """Delete topics; the answer comes when ZooKeeper has it that they are to go, in the order asked for."""
 
+    topics: tuple[TopicRef, ...]
+
     state = ControllerState.TOPIC_DELETION
     cause = "delete_topics"
-
-    def __init__(self, topics: tuple[TopicRef, ...]) -> None:
-        super().__init__()
-        self.topics = topics
 
 
 class ListDeletions(Request[tuple[DeletionProgress, ...]]):
@@ -76,9 +76,7 @@ def on_deletions_asked(term: Term) -> None:
     for partition in _adopt(term, unreadable):
         replicas = term.context.assignment(partition).replicas
         term.partitions.handle([partition], PartitionState.NEW)
-        term.replicas.handle(
-            [PartitionReplica(partition.topic, partition.partition, each) for each in replicas], ReplicaState.NEW
-        )
+        term.replicas.handle([PartitionReplica(*partition, each) for each in replicas], ReplicaState.NEW)
     _remove_stale(term, markers)
     term.deletions.enqueue(markers)
 
@@ -101,7 +99,7 @@ def load_deletions(term: Term) -> None:
 
 def delete_topics(term: Term, event: DeleteTopics) -> tuple[DeletedTopic, ...]:
     """Mark topics for deletion and begin with it, each for itself. Raises ControllerMoved, ZkError."""
-    if not term.config.delete_topic_enable:
+    if not term.settings.delete_topic_enable:
         why = f"Topics cannot be deleted: {DISABLED}."
         return tuple(
             DeletedTopic(each.name, each.topic_id, ErrorCode.TOPIC_DELETION_DISABLED, why) for each in event.topics
@@ -113,11 +111,6 @@ def delete_topics(term: Term, event: DeleteTopics) -> tuple[DeletedTopic, ...]:
         term.deletions.store.mark(new)
         on_deletions_asked(term)
     return outcomes
-
-
-def list_deletions(term: Term, _event: ListDeletions) -> tuple[DeletionProgress, ...]:
-    """Topics that are to be deleted and are still there."""
-    return tuple(term.deletions.progress())
 
 
 def on_replicas_deleted(term: Term, event: ReplicasDeleted) -> None:
@@ -132,7 +125,7 @@ def on_replicas_deleted(term: Term, event: ReplicasDeleted) -> None:
 def _valid_markers(term: Term) -> dict[str, int]:
     """The markers, unless topics may not be deleted: then they are removed."""
     markers = term.deletions.store.markers()
-    if markers and not term.config.delete_topic_enable:
+    if markers and not term.settings.delete_topic_enable:
         _refuse(term, markers, DISABLED)
         return {}
     return markers

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 
 import msgspec
 
@@ -16,8 +17,8 @@ from regency.controller.events import ControllerState, Request
 from regency.controller.store.access import WriteCode
 from regency.controller.store.topics import StoredTopic, read_assignments, write_assignments
 from regency.controller.term import Term
-from regency.controller.topics.creation import TopicRefused
-from regency.controller.topics.topics import MAX_PARTITIONS, take_in
+from regency.controller.topics.creation import TopicRefused, check_replicas, check_size
+from regency.controller.topics.topics import take_in
 from regency.model.crash_points import crash_point
 from regency.model.facts import ReplicaAssignment, TopicAssignment
 from regency.model.ids import BrokerId, TopicPartition
@@ -50,16 +51,16 @@ class TopicOutcome(msgspec.Struct, frozen=True):
     added: range = range(0)
 
 
+@dataclass(eq=False)
 class CreatePartitions(Request[tuple[TopicOutcome, ...]]):
     """Add partitions to topics; the answer comes when they are in ZooKeeper and their leaders are elected."""
 
+    topics: tuple[MorePartitions, ...]
+    _: KW_ONLY
+    validate_only: bool
+
     state = ControllerState.TOPIC_CHANGE
     cause = "create_partitions"
-
-    def __init__(self, topics: tuple[MorePartitions, ...], *, validate_only: bool) -> None:
-        super().__init__()
-        self.topics = topics
-        self.validate_only = validate_only
 
 
 def add_partitions(term: Term, event: CreatePartitions) -> tuple[TopicOutcome, ...]:
@@ -114,12 +115,7 @@ def plan_more(term: Term, topic: TopicAssignment, more: MorePartitions) -> Topic
         )
     if more.count == have:
         raise TopicRefused(ErrorCode.INVALID_PARTITIONS, f"Topic '{topic.topic}' already has {have} partitions.")
-    if more.count > MAX_PARTITIONS:
-        raise TopicRefused(
-            ErrorCode.INVALID_PARTITIONS,
-            f"{more.count} partitions are too many for one topic, {MAX_PARTITIONS} are allowed.",
-            hint="Spread them over several topics.",
-        )
+    check_size(more.count)
     added = _assigned(term, topic, more) if more.assignments else _placed(term, topic, more.count)
     partitions = {**topic.partitions, **{number: ReplicaAssignment(each) for number, each in added.items()}}
     return msgspec.structs.replace(topic, partitions=partitions)
@@ -179,24 +175,8 @@ def _assigned(term: Term, topic: TopicAssignment, more: MorePartitions) -> dict[
         )
     factor = len(topic.partitions[0].replicas)
     for number, replicas in enumerate(more.assignments, start=have):
-        problem = _problem(term, replicas, factor)
-        if problem:
-            raise TopicRefused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Partition {number} {problem}.")
+        check_replicas(term, number, replicas, factor)
     return dict(enumerate(more.assignments, start=have))
-
-
-def _problem(term: Term, replicas: Sequence[BrokerId], factor: int) -> str:
-    if not replicas:
-        return "has no replicas"
-    if len(set(replicas)) != len(replicas):
-        return f"names a broker twice: {list(replicas)}"
-    if len(replicas) != factor:
-        return f"has {len(replicas)} replicas, partition 0 has {factor}"
-    unknown = [replica for replica in replicas if replica not in term.context.brokers]
-    if unknown:
-        listed = ", ".join(map(str, sorted(term.context.brokers))) or "none"
-        return f"names brokers that are not live: {unknown}; live are {listed}"
-    return ""
 
 
 def _unknown(term: Term, name: str) -> TopicRefused:

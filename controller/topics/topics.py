@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from regency.controller.events import DeletionsAsked
-from regency.controller.reassignment.events import ReassignmentsWait
+from regency.controller.reassignment.moves import ReassignmentsWait
 from regency.controller.reassignment.requests import finish
 from regency.controller.state.states import PartitionState, ReplicaState
 from regency.controller.store.access import WriteCode
@@ -36,11 +36,6 @@ def on_topics_changed(term: Term) -> None:
     for gone in missing:
         forget_topic(term, gone)
     take_in(term, [name for name in names if name not in known])
-
-
-def on_assignments_changed(term: Term) -> None:
-    """Read the marked topics' znodes again: create partitions that were added, notice a topic that was recreated."""
-    take_in(term, term.queue.take_marked_topics())
 
 
 def take_in(term: Term, names: Sequence[str]) -> None:
@@ -97,7 +92,7 @@ def _report_missing(term: Term, topic: TopicAssignment) -> None:
 def create_partitions(term: Term, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, str]:
     """Bring new partitions to life. Returns why, for those that have no leader yet; they wait for a live replica."""
     replicas = [
-        PartitionReplica(partition.topic, partition.partition, broker)
+        PartitionReplica(*partition, broker)
         for partition in partitions
         for broker in term.context.assignment(partition).replicas
     ]

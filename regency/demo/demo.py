@@ -21,7 +21,7 @@ from regency.demo.ledger import Ledger
 from regency.demo.report import DemoReport
 from regency.demo.timeline import Entry, timeline
 from regency.demo.workload import careful_producer, produce, read_back
-from regency.history.reader import read_history
+from regency.history.files import read_history
 from regency.model.errors import RegencyError
 from regency.model.ids import BrokerId
 

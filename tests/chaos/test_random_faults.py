@@ -25,7 +25,7 @@ from regency.cluster.processes import ProcessState
 from regency.cluster.zookeeper import EmbeddedZooKeeper
 from regency.demo.ledger import Ledger
 from regency.demo.workload import careful_producer, produce, read_back
-from regency.history.reader import read_history
+from regency.history.files import read_history
 
 pytestmark = pytest.mark.chaos
 TOPIC = "t"

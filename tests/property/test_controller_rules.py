@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regency.controller.channel.rows import LeaderAndIsrRow, Row, StopReplicaRow
+from regency.controller.channel.messages import LeaderAndIsrRow, Row, StopReplicaRow
 from regency.controller.channel.slots import DesiredState
 from regency.controller.state.election import (
     elect_for_shutdown,

@@ -8,8 +8,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regency.controller.state.hosted_digests import Expected
-from regency.controller.state.reconcile_rules import Repair, compare
+from regency.controller.state.reconcile_rules import Expected, Repair, compare
 from regency.controller.state.reports import ReplicaReport
 from regency.model.hosting import SERVED, HostedRole, replaced, replica_number, topic_number
 from regency.model.ids import BrokerId, LeaderEpoch, Offset, TopicId, ZkVersion

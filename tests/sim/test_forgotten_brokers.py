@@ -9,7 +9,7 @@ import pytest
 from scripted_clusters import BLUE, ScriptedCluster
 from simulation.faults.request_faults import Client
 
-from regency.controller.brokers.forgetting import ForgetBroker
+from regency.controller.brokers.leaving import ForgetBroker
 from regency.model import znodes
 from regency.model.facts import ReplicaAssignment
 from regency.model.ids import BrokerId

@@ -13,7 +13,7 @@ from simulation.judging.story import STATE, TP, Story
 
 from regency.broker_agent.control.metadata import EMPTY
 from regency.controller.controller import View
-from regency.controller.events import CreateTopics
+from regency.controller.topics.creation import CreateTopics
 from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import control_pb2 as pb

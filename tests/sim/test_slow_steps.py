@@ -10,7 +10,7 @@ from simulation.defects.patching import Patch
 from simulation.kernel.scheduler import Process, Scheduler
 from simulation.kernel.threads import simulated_threads
 
-from regency.controller.event_loop import EventQueue
+from regency.controller.events import EventQueue
 
 pytestmark = pytest.mark.sim
 

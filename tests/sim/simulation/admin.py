@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from regency.controller.events import CreatedTopic, NewTopic
+from regency.controller.topics.creation import CreatedTopic, NewTopic
 from regency.model.kafka_errors import ErrorCode
 from simulation.cluster.addresses import CLIENTS
 from simulation.cluster.controller import CreateAsked

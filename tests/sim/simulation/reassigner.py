@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from regency.controller.reassignment.events import AlterReassignments
+from regency.controller.reassignment.requests import AlterReassignments
 from regency.model.ids import BrokerId, TopicPartition
 from simulation.admin import AGAIN_US, TIMEOUT_MS, ruling_endpoint
 from simulation.cluster.addresses import CLIENTS

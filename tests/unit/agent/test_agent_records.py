@@ -13,8 +13,7 @@ import pytest
 import regency
 from regency.broker_agent.ports import IsrChange, IsrWritten
 from regency.broker_agent.registry.isr_store import IsrHistory
-from regency.history.reader import read_file
-from regency.history.writer import HistoryWriter
+from regency.history.files import HistoryWriter, read_file
 from regency.model.clock import ManualClock
 from regency.model.ids import BrokerId, ControllerEpoch, LeaderEpoch, TopicId, TopicPartition, ZkVersion
 from regency.runtime.logging import configure

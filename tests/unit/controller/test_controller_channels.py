@@ -6,11 +6,11 @@ import threading
 
 import pytest
 
-from regency.controller.channel.channel_manager import ControllerChannelManager
-from regency.controller.channel.channels import BrokerRequests
-from regency.controller.channel.messages import Origin
+from regency.controller.channel.channel_manager import ControllerChannelManager, NoSnapshot
+from regency.controller.channel.messages import LeaderAndIsrRow, Origin, rows_by_topic
 from regency.controller.channel.metadata import MetadataLog
-from regency.controller.channel.rows import LeaderAndIsrRow, rows_by_topic
+from regency.controller.channel.sender import Trouble
+from regency.controller.channel.slots import BrokerRequests
 from regency.model.clock import Clock, ManualClock, SystemClock
 from regency.model.facts import Broker, Endpoint, LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
 from regency.model.ids import ZERO_TOPIC_ID, TopicPartition
@@ -53,15 +53,12 @@ class Listener:
         self.heard = threading.Semaphore(0)
         self.snapshots = threading.Semaphore(0)
 
-    def on_trouble(self, trouble):
-        self.troubles.append(trouble)
-        self.heard.release()
-
-    def on_deleted(self, deleted):
-        pass
-
-    def on_snapshot_wanted(self):
-        self.snapshots.release()
+    def __call__(self, told):
+        if isinstance(told, Trouble):
+            self.troubles.append(told)
+            self.heard.release()
+        elif isinstance(told, NoSnapshot):
+            self.snapshots.release()
 
 
 class Fixture:
@@ -69,18 +66,17 @@ class Fixture:
         self.clock = clock
         self.ports = {1: Port(), 2: Port()}
         self.listener = Listener()
-        self.metadata = MetadataLog()
         self.requested: list[tuple[int, int]] = []
         self.manager = ControllerChannelManager(
             Origin(1, 1, "h:1"),
-            metadata=self.metadata,
             control_listener="CONTROL",
             inter_broker_listener="PLAINTEXT",
             connect=lambda endpoint: self.ports[endpoint.port],
-            listener=self.listener,
+            tell=self.listener,
             clock=self.clock,
             requested=lambda broker, waited_ms: self.requested.append((broker, waited_ms)),
         )
+        self.metadata = self.manager.metadata
         for number in (1, 2):
             self.manager.add(Broker(number, number, (Endpoint("CONTROL", "h", number),)))
 
@@ -150,7 +146,7 @@ def test_troubles_and_wanted_snapshots_are_heard(channels):
 
 
 def test_snapshot_that_was_outdated_before_it_was_read_is_asked_for_again(channels):
-    channels.metadata = channels.manager._metadata = MetadataLog(retained_bytes=1)
+    channels.metadata = channels.manager.metadata = MetadataLog(retained_bytes=1)
     channels.manager.add(Broker(1, 1, (Endpoint("CONTROL", "h", 1),)))
     channels.manager.start(1)
     assert channels.listener.snapshots.acquire(timeout=10)

@@ -8,8 +8,7 @@ import threading
 import pytest
 
 from regency.controller.state.decisions import LINES_PER_EVENT, REMEMBERED, DecisionLog, Outcome
-from regency.history.reader import read_history
-from regency.history.writer import HistoryWriter
+from regency.history.files import HistoryWriter, read_history
 from regency.model.clock import ManualClock
 from regency.model.facts import LeaderAndIsr
 from regency.model.ids import TopicPartition

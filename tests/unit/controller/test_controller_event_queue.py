@@ -6,13 +6,14 @@ import threading
 
 import pytest
 
-from regency.controller.event_loop import EventLoop, EventQueue
+from regency.controller.elections.controlled_shutdown import ControlledShutdown
 from regency.controller.events import (
     AssignmentsChanged,
     BrokersChanged,
-    ControlledShutdown,
     ControllerChanged,
     ControllerState,
+    EventLoop,
+    EventQueue,
     NotController,
     SessionEnded,
     ShutDown,

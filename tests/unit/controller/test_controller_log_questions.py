@@ -16,7 +16,6 @@ from regency.controller.channel.log_questions import (
     log_ends,
 )
 from regency.controller.channel.messages import Origin
-from regency.controller.channel.metadata import MetadataLog
 from regency.controller.state.election import LogEnd
 from regency.model.clock import SystemClock
 from regency.model.facts import Broker, Endpoint
@@ -161,21 +160,16 @@ def test_what_an_answer_says_of_logs():
 def test_channels_ask_on_a_connection_of_their_own_and_close_it_with_the_term():
     told, ports = Told(), []
 
-    class Listener:
-        def on_log_ends(self, ends) -> None:
-            told(ends)
-
     def connect(_):
         ports.append(Port(stuck=len(ports) > 0))
         return ports[-1]
 
     manager = ControllerChannelManager(
         ORIGIN,
-        metadata=MetadataLog(),
         control_listener="CONTROL",
         inter_broker_listener="PLAINTEXT",
         connect=connect,
-        listener=Listener(),
+        tell=told,
         clock=SystemClock(),
     )
     manager.ask_log_ends(BROKER, {T0: T_ID})

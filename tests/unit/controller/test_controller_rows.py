@@ -7,8 +7,8 @@ from uuid import UUID
 import pytest
 
 from regency.controller.channel import messages
-from regency.controller.channel.row_pool import RowPool
-from regency.controller.channel.rows import LeaderAndIsrRow, Rows, StopReplicaRow, TopicRows, rows_by_topic
+from regency.controller.channel.messages import LeaderAndIsrRow, Rows, StopReplicaRow, TopicRows, rows_by_topic
+from regency.controller.channel.request_batch import RowPool
 from regency.controller.state.context import ControllerContext
 from regency.controller.state.states import ReplicaState
 from regency.model.facts import (

@@ -7,9 +7,8 @@ from uuid import uuid4
 import pytest
 
 from regency.controller.channel import sender as sender_module
-from regency.controller.channel.messages import Origin
+from regency.controller.channel.messages import LeaderAndIsrRow, Origin, StopReplicaRow
 from regency.controller.channel.metadata import MetadataLog
-from regency.controller.channel.rows import LeaderAndIsrRow, StopReplicaRow
 from regency.controller.channel.sender import Outgoing, Rpc, Sender
 from regency.model.facts import Broker, Endpoint, LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
 from regency.model.ids import ZERO_TOPIC_ID, TopicPartition

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from regency.controller.channel.rows import LeaderAndIsrRow, Rows, StopReplicaRow, TopicRows
+from regency.controller.channel.messages import LeaderAndIsrRow, Rows, StopReplicaRow, TopicRows
 from regency.controller.channel.slots import DesiredState, retry_delay_ms
 from regency.model.facts import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
 from regency.model.ids import ZERO_TOPIC_ID, TopicId, TopicPartition

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from regency.cli.main import cli
-from regency.controller.config import controller_config
+from regency.controller.elections.controlled_shutdown import shutdown_patience_ms
 from regency.model.settings import BrokerSettings
 from regency.model.settings.broker import KEYS
 from regency.model.settings.properties import parse_property_lines
@@ -79,7 +79,7 @@ def test_the_unit_runs_a_command_that_there_is_with_the_samples_place(unit):
 
 
 def test_the_unit_waits_longer_than_a_controlled_shutdown_may_take(unit, sample):
-    longest_s = controller_config(sample).shutdown_patience_ms / 1000
+    longest_s = shutdown_patience_ms(sample) / 1000
     assert longest_s + 60 <= int(unit["TimeoutStopSec"])
     assert (unit["KillSignal"], unit["KillMode"], unit["Restart"]) == ("SIGTERM", "mixed", "on-failure")
 

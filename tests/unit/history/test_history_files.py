@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from regency.history.reader import read_file, read_history
+from regency.history.files import HistoryWriter, read_file, read_history
 from regency.history.records import Decision, decode_decision, encode_decisions, merge_decisions, numbered_twice
-from regency.history.writer import HistoryWriter
 
 
 def decision(number: int, *, epoch: int = 1, time: int | None = None, source: int = 1, role: str = "controller"):

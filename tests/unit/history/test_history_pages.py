@@ -7,9 +7,9 @@ import random
 
 import pytest
 
+from regency.history.files import HistoryWriter
 from regency.history.pages import Wanted, read_page
 from regency.history.records import Decision, decode_decision, in_order_of_states, merge_decisions
-from regency.history.writer import HistoryWriter
 
 ALL = Wanted()
 

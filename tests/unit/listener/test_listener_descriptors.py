@@ -137,7 +137,7 @@ def test_who_comes_when_the_process_has_no_descriptor_is_turned_away_at_once(
 
     with caplog.at_level(logging.INFO):
         serve(scenario)
-    assert sum("so far" in record.message for record in caplog.records) == 2, "the first and the tenth"
+    assert sum("so far" in record.getMessage() for record in caplog.records) == 2, "the first and the tenth"
 
 
 def test_nothing_is_accepted_for_a_moment_where_there_is_not_even_a_spare_descriptor(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from regency.controller.reassignment.events import AlterReassignments, ReassignmentsAsked, ReassignmentsWait
+from regency.controller.reassignment.moves import ReassignmentsWait
+from regency.controller.reassignment.requests import AlterReassignments, ReassignmentsAsked
 from regency.controller.reassignment.rules import next_step
 from regency.controller.state.election import elect_for_shutdown, elect_offline, elect_preferred, elect_unclean
 from regency.model.facts import ReplicaAssignment

@@ -6,26 +6,16 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
-from regency.controller.admin.controller import AGENT_TIMEOUT_MS, shut_down_request
-from regency.controller.admin.controller_service import ControllerService
-from regency.controller.brokers.shutdown import SteeredBroker
-from regency.controller.channel.channel_manager import ControllerChannelManager, GrpcAgent
-from regency.controller.channel.channels import Listener
+from regency.controller.admin.services import AGENT_TIMEOUT_MS, ControllerService, shut_down_request
+from regency.controller.brokers.leaving import SteeredBroker
+from regency.controller.channel.agents import GrpcAgent
+from regency.controller.channel.channel_manager import ControllerChannelManager, Told
 from regency.controller.channel.messages import Origin
-from regency.controller.channel.metadata import MetadataLog
-from regency.controller.config import ControllerConfig, controller_config
 from regency.controller.controller import Controller
-from regency.controller.event_loop import EventLoop, EventQueue
-from regency.controller.events import (
-    ControlledShutdown,
-    ControllerState,
-    CreateTopics,
-    NewTopic,
-    NotController,
-    Request,
-    ShutdownOutcome,
-)
+from regency.controller.elections.controlled_shutdown import ControlledShutdown, ShutdownOutcome
+from regency.controller.events import ControllerState, EventLoop, EventQueue, NotController, Request
 from regency.controller.request_gate import RequestGate
+from regency.controller.topics.creation import CreateTopics, NewTopic
 from regency.model.errors import RegencyError
 from regency.model.facts import Endpoint
 from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch
@@ -122,7 +112,7 @@ class SimController:
         """What it was asked and has not answered yet, and in which epoch it ruled then."""
         self._scheduler = scheduler
         self._network = network
-        self._config: ControllerConfig = controller_config(settings)
+        self._settings = settings
         self._host = host_of(settings.broker_id)
         self._open_session = open_session
         self._queue: EventQueue | None = None
@@ -143,14 +133,14 @@ class SimController:
         self.session = session = self._open_session(self.process)
         self._queue = queue = EventQueue(clock)
         self.controller = controller = Controller(
-            self._config, session, queue, open_channels=self._open_channels, clock=clock, history=None
+            self._settings, session, queue, open_channels=self._open_channels, clock=clock, history=None
         )
         self._loop = loop = EventLoop(queue, controller.process)
         self._reporting = ControllerService(
             controller,
-            RequestGate(controller, queue, loop, timeout_ms=self._config.request_timeout_ms),
+            RequestGate(controller, queue, loop, timeout_ms=self._settings.controller_socket_timeout_ms),
             loop,
-            broker=self._config.broker_id,
+            broker=self._settings.broker_id,
             session_id=lambda: session.session_id,
             clock=clock,
         )
@@ -159,21 +149,20 @@ class SimController:
         controller.start(address)
         loop.run()
 
-    def _open_channels(self, origin: Origin, listener: Listener) -> ControllerChannelManager:
+    def _open_channels(self, origin: Origin, tell: Callable[[Told], None]) -> ControllerChannelManager:
         return ControllerChannelManager(
             origin,
-            metadata=MetadataLog(),
-            control_listener=self._config.control_listener,
-            inter_broker_listener=self._config.inter_broker_listener,
+            control_listener=self._settings.control_plane_listener_name,
+            inter_broker_listener=self._settings.inter_broker_listener_name,
             connect=lambda endpoint: SimAgentPort(
                 self._scheduler,
                 self._network,
                 self.process,
                 self._host,
                 endpoint,
-                self._config.request_timeout_ms,
+                self._settings.controller_socket_timeout_ms,
             ),
-            listener=listener,
+            tell=tell,
             clock=self.process.clock,
         )
 

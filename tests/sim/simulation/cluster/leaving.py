@@ -7,7 +7,8 @@ from typing import Any
 
 from regency.broker_agent.control.controlled_shutdown import AnotherRules
 from regency.broker_agent.control.metadata_cache import MetadataCache, RulingController
-from regency.controller.events import NotController, ShutdownOutcome
+from regency.controller.elections.controlled_shutdown import ShutdownOutcome
+from regency.controller.events import NotController
 from regency.model.ids import BrokerEpoch, BrokerId
 from regency.model.kafka_errors import ErrorCode
 from regency.protos.controller_pb2 import ControlledShutdownRequest, ControlledShutdownResponse

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from regency.controller.elections import leader_balance
+from regency.controller import routes
+from regency.controller.elections import leader_elections
 from regency.controller.events import Request
-from regency.controller.machines import partition_state_machine
+from regency.controller.machines import leader_choice
 from regency.controller.machines.topic_deletion import TopicDeletionManager
 from regency.controller.reassignment import requests as reassignment_requests
 from regency.controller.state.election import Election
@@ -17,17 +18,15 @@ from simulation.defects.patching import Defect, Patch
 
 
 def _without_word(patch: Patch) -> None:
-    patch.edit(store_configs, "write_configs", ("FencedItem((write, word))", "FencedItem((write,))"))
+    patch.edit(store_configs, "write_configs", ("= (write, word)", "= (write,)"))
 
 
 def _preferred_out_of_sync(patch: Patch) -> None:
     def elect(assignment: Sequence[BrokerId], isr: Sequence[BrokerId], *_: Collection[BrokerId]) -> Election:
         return Election(assignment[0], tuple(isr), "it is preferred")
 
-    patch.set(partition_state_machine, "elect_preferred", elect)
-    patch.edit(
-        leader_balance, "_can_lead", ("preferred in leadership.leader_and_isr.isr", "leadership.leader_and_isr.isr")
-    )
+    patch.set(leader_choice, "elect_preferred", elect)
+    patch.edit(leader_elections, "_can_lead", ("preferred in context.isr(partition)", "context.isr(partition)"))
 
 
 def _deleted_amid_reassignment(patch: Patch) -> None:
@@ -46,6 +45,8 @@ def _edits_missed(patch: Patch) -> None:
             "asked.czxid == (term.context.asked_seen or (0,))[0]",
         ),
     )
+    asked, look = reassignment_requests.ReassignmentsAsked, reassignment_requests.look_at_asked
+    patch.set(routes, "NOTIFICATIONS", {**routes.NOTIFICATIONS, asked: look})
 
 
 def _callers_unanswered(patch: Patch) -> None:

@@ -7,9 +7,8 @@ from typing import Any
 
 from regency.broker_agent.replication import control
 from regency.controller import failover
-from regency.controller.channel.channels import Channels
-from regency.controller.channel.request_batch import RequestBatch
-from regency.controller.channel.row_pool import RowPool
+from regency.controller.channel.channel_manager import ControllerChannelManager
+from regency.controller.channel.request_batch import RequestBatch, RowPool
 from regency.controller.machines.topic_deletion import TopicDeletionManager
 from regency.controller.store.deletions import DeletionStore, Removed
 from regency.judge import parts as judge_parts
@@ -51,7 +50,7 @@ def _still_known(patch: Patch) -> None:
     """Whoever would tell: of a partition that goes it is told more than once."""
     append = RequestBatch._append_deltas
 
-    def without_deleted(self: RequestBatch, channels: Channels, pool: RowPool) -> None:
+    def without_deleted(self: RequestBatch, channels: ControllerChannelManager, pool: RowPool) -> None:
         for partition in [each for each in self._metadata if self._context.is_being_deleted(each.topic)]:
             del self._metadata[partition]
         append(self, channels, pool)

@@ -7,18 +7,23 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from regency.controller import failover, routes
-from regency.controller.brokers import isr_changes
 from regency.controller.brokers import membership as brokers
+from regency.controller.brokers import notifications as isr_changes
 from regency.controller.brokers.membership import BrokerChanges, compare_brokers
-from regency.controller.elections.controlled_shutdown import ShutdownsOverdue, shut_down_broker
-from regency.controller.events import ControlledShutdown, ShutdownOutcome
-from regency.controller.machines import partition_state_machine as partition_states
+from regency.controller.elections.controlled_shutdown import (
+    ControlledShutdown,
+    ShutdownOutcome,
+    ShutdownsOverdue,
+    shut_down_broker,
+)
+from regency.controller.machines import leader_choice
 from regency.controller.machines import replica_state_machine as replica_states
+from regency.controller.machines.leader_choice import LeaderChoice
 from regency.controller.machines.partition_state_machine import PartitionStateMachine
 from regency.controller.machines.replica_state_machine import ReplicaStateMachine
-from regency.controller.machines.unclean_leave import UncleanLeave
+from regency.controller.machines.state_machine import StateMachine, refresh_leadership
 from regency.controller.state.context import ControllerContext
-from regency.controller.state.election import Election, IsrRemoval, elect_offline, remove_from_isr
+from regency.controller.state.election import Election, elect_offline, remove_from_isr
 from regency.controller.state.states import PartitionState
 from regency.controller.store.access import WriteCode, WriteResult
 from regency.controller.store.cluster_store import ClusterStore
@@ -38,21 +43,21 @@ def _same_epoch(state: LeaderIsrAndControllerEpoch) -> LeaderIsrAndControllerEpo
 
 
 def _epoch_kept_by_elections(patch: Patch) -> None:
-    decide = PartitionStateMachine._next_state
-
-    def kept(self: PartitionStateMachine, partition: TopicPartition, election: Election) -> LeaderIsrAndControllerEpoch:
-        return _same_epoch(decide(self, partition, election))
-
-    patch.set(PartitionStateMachine, "_next_state", kept)
+    _epoch_kept_by(PartitionStateMachine, patch)
 
 
 def _epoch_kept_by_shrinks(patch: Patch) -> None:
-    decide = ReplicaStateMachine._next_state
+    _epoch_kept_by(ReplicaStateMachine, patch)
 
-    def kept(self: ReplicaStateMachine, partition: TopicPartition, removal: IsrRemoval) -> LeaderIsrAndControllerEpoch:
-        return _same_epoch(decide(self, partition, removal))
 
-    patch.set(ReplicaStateMachine, "_next_state", kept)
+def _epoch_kept_by(machine: type[StateMachine], patch: Patch) -> None:
+    decide = StateMachine._next_state
+
+    def kept(self: StateMachine, partition: TopicPartition, election: Election) -> LeaderIsrAndControllerEpoch:
+        state = decide(self, partition, election)
+        return _same_epoch(state) if isinstance(self, machine) else state
+
+    patch.set(StateMachine, "_next_state", kept)
 
 
 def _empty_isr(patch: Patch) -> None:
@@ -62,11 +67,11 @@ def _empty_isr(patch: Patch) -> None:
         isr: Sequence[BrokerId],
         offline: Collection[BrokerId],
         **others: Collection[BrokerId],
-    ) -> IsrRemoval | None:
+    ) -> Election | None:
         removal = remove_from_isr(assignment, leader, isr, offline, **others)
         if removal is None:
             return None
-        return IsrRemoval(removal.leader, tuple(each for each in isr if each not in offline), removal.why)
+        return Election(removal.leader, tuple(each for each in isr if each not in offline), removal.why)
 
     patch.set(replica_states, "remove_from_isr", removed)
 
@@ -81,7 +86,7 @@ def _dead_elected(patch: Patch) -> None:
         del online
         return elect_offline(assignment, isr, assignment, unsure)
 
-    patch.set(partition_states, "elect_offline", elect)
+    patch.set(leader_choice, "elect_offline", elect)
 
 
 def _lossy_last_leads(patch: Patch) -> None:
@@ -94,15 +99,15 @@ def _lossy_last_leads(patch: Patch) -> None:
         del unsure
         return elect_offline(assignment, isr, online)
 
-    patch.set(partition_states, "elect_offline", elect)
+    patch.set(leader_choice, "elect_offline", elect)
 
 
 def _anybody_elected(patch: Patch) -> None:
-    def every(self: UncleanLeave, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+    def every(self: LeaderChoice, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
         del self
         return list(partitions)
 
-    patch.set(UncleanLeave, "among", every)
+    patch.set(LeaderChoice, "_allowed", every)
 
 
 def _whatever_version(patch: Patch) -> None:
@@ -215,11 +220,11 @@ def _dead_stay_in_sync(patch: Patch) -> None:
         isr: Sequence[BrokerId],
         offline: Collection[BrokerId],
         **of_these: Collection[BrokerId],
-    ) -> IsrRemoval | None:
+    ) -> Election | None:
         if leader not in offline:
             return None
         removal = remove_from_isr(assignment, leader, isr, offline, **of_these)
-        return removal and IsrRemoval(removal.leader, tuple(isr), removal.why)
+        return removal and Election(removal.leader, tuple(isr), removal.why)
 
     patch.set(replica_states, "remove_from_isr", removed)
 
@@ -238,7 +243,7 @@ def _isr_changes_untold(patch: Patch) -> None:
     def untold(
         context: ControllerContext, store: ClusterStore, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        changed = partition_states.refresh_leadership(context, store, partitions)
+        changed = refresh_leadership(context, store, partitions)
         changed.clear()
         return changed
 

@@ -8,11 +8,9 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from regency.controller.channel.channel_manager import ControllerChannelManager
-from regency.controller.channel.channels import Channels
+from regency.controller.channel.messages import Row, Rows, TopicRows
 from regency.controller.channel.metadata import MetadataLog, Snapshot, WholeMetadata
-from regency.controller.channel.request_batch import RequestBatch
-from regency.controller.channel.row_pool import RowPool
-from regency.controller.channel.rows import Row, Rows, TopicRows
+from regency.controller.channel.request_batch import RequestBatch, RowPool
 from regency.controller.channel.sender import Outgoing, Sender
 from regency.controller.channel.slots import DesiredState, Slot, SlotState
 from regency.controller.state.context import ControllerContext
@@ -122,7 +120,7 @@ def _with_known_epoch(
 def _brokers_instead_of_partitions(patch: Patch) -> None:
     append = RequestBatch._append_deltas
 
-    def either(self: RequestBatch, channels: Channels, pool: RowPool) -> None:
+    def either(self: RequestBatch, channels: ControllerChannelManager, pool: RowPool) -> None:
         if self._brokers_changed:
             self._metadata.clear()
         append(self, channels, pool)

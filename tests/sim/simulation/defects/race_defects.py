@@ -8,8 +8,7 @@ from weakref import WeakKeyDictionary
 
 from regency.controller.channel.request_batch import RequestBatch
 from regency.controller.controller import Controller
-from regency.controller.event_loop import EventQueue
-from regency.controller.events import Event
+from regency.controller.events import Event, EventQueue
 from regency.controller.machines.partition_state_machine import PartitionStateMachine
 from regency.controller.machines.replica_state_machine import ReplicaStateMachine
 from regency.controller.state.context import ControllerContext
@@ -120,7 +119,7 @@ def _context_survives(patch: Patch) -> None:
         begin(self, *arguments, **others)
         self.context = kept.setdefault(self.store.access._session, self.context)
         self.batch = RequestBatch(self.context)
-        unclean = self.config.log_config.unclean_leader_election_enable
+        unclean = self.log_config.unclean_leader_election_enable
         self.partitions = PartitionStateMachine(
             self.context, self.store, self.batch, self.decisions, self.counters, unclean_default=unclean
         )

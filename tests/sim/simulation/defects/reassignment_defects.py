@@ -9,8 +9,8 @@ import msgspec
 
 from regency.broker_agent.replication.partition.local_replica import LocalReplica
 from regency.controller import failover
-from regency.controller.brokers import isr_changes
 from regency.controller.brokers import membership as brokers
+from regency.controller.brokers import notifications as isr_changes
 from regency.controller.reassignment import moves as reassignment
 from regency.controller.reassignment import requests as reassignment_requests
 from regency.controller.reassignment import rules as reassignment_rules

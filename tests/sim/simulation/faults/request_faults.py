@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from regency.controller.brokers.shutdown import SteerBroker
+from regency.controller.brokers.leaving import SteerBroker
 from regency.controller.events import Request
-from regency.controller.resignation import Resign
+from regency.controller.term import Resign
 from regency.controller.topics.config_changes import AlterConfigs, ConfigAlteration, ResourceType
 from regency.controller.topics.partition_creation import CreatePartitions, MorePartitions
 from regency.model.ids import NO_BROKER_EPOCH, BrokerId

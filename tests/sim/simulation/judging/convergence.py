@@ -12,8 +12,8 @@ from regency.broker_agent.replication.partition.isr_state import Committed
 from regency.broker_agent.replication.partition.partition import Partition
 from regency.broker_agent.replication.partition.rules import Role
 from regency.controller.controller import Controller
-from regency.controller.state.hosted_digests import expected
 from regency.controller.state.invariants import violations
+from regency.controller.state.reconcile_rules import expected
 from regency.model.facts import LeaderIsrAndControllerEpoch
 from regency.model.hosting import replaced, replica_number, topic_number
 from regency.model.ids import ZERO_TOPIC_ID, BrokerId, TopicPartition

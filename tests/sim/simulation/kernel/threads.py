@@ -22,10 +22,10 @@ T = TypeVar("T")
 
 MODULES = (
     "regency.controller.channel.channel_manager",
-    "regency.controller.event_loop",
+    "regency.controller.events",
     "regency.controller.channel.log_questions",
     "regency.controller.channel.metadata",
-    "regency.controller.store.retry",
+    "regency.controller.store.access",
     "regency.controller.state.reports",
     "regency.broker_agent.control.service",
     "regency.broker_agent.registry.isr_store",

@@ -84,7 +84,7 @@ def _writes(node: ast.AST) -> bool:
     match node.func:
         case ast.Name(id=name):
             return name in _SESSION_CALLS
-        case ast.Attribute(value=ast.Name(id=owner) | ast.Attribute(attr=owner), attr="write"):
+        case ast.Attribute(value=ast.Name(id=owner) | ast.Attribute(attr=owner), attr="write" | "write_each"):
             return owner in _STORES
         case ast.Attribute(attr=name):
             return name in _SESSION_CALLS

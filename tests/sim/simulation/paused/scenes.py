@@ -9,13 +9,12 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from regency.controller.brokers.forgetting import ForgetBroker
-from regency.controller.brokers.shutdown import SteerBroker
+from regency.controller.brokers.leaving import ForgetBroker, SteerBroker
 from regency.controller.channel.log_questions import ANSWER_WITHIN_MS
 from regency.controller.copies import CopyCluster, CopyTopics
 from regency.controller.elections.leader_elections import ASK_AGAIN_MS, ElectionType, ElectLeaders
-from regency.controller.reassignment.events import AlterReassignments, ListReassignments
-from regency.controller.resignation import Resign
+from regency.controller.reassignment.requests import AlterReassignments, ListReassignments
+from regency.controller.term import Resign
 from regency.controller.topics.config_changes import AlterConfigs, ConfigAlteration, ResourceType
 from regency.controller.topics.deletion_requests import DeleteTopics, ListDeletions, TopicRef
 from regency.controller.topics.partition_creation import CreatePartitions, MorePartitions

@@ -6,7 +6,8 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from regency.controller.events import CreateTopics, NewTopic, Request
+from regency.controller.events import Request
+from regency.controller.topics.creation import CreateTopics, NewTopic
 from regency.model import znodes
 from regency.model.facts import LeaderAndIsr, ReplicaAssignment, TopicAssignment
 from regency.model.ids import BrokerId, TopicPartition, ZkVersion

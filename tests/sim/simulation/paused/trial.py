@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 
 from regency.controller.channel.metadata import MetadataLog
 from regency.controller.controller import Controller
-from regency.controller.elections import leader_balance
+from regency.controller.elections import leader_elections
 from regency.controller.events import ControllerChanged, Event, SessionEnded, ShutDown
-from regency.controller.store import notification_ages
+from regency.controller.store import configs as store_configs
 from regency.controller.topics import config_changes
 from regency.model.errors import RegencyError
 from regency.model.znodes import paths
@@ -52,9 +52,9 @@ SPARE_US: Final = SECOND_US // 2
 """Before a session would expire that shall live on: what is on its way needs some time to arrive."""
 
 HURRIED: Final = (
-    (notification_ages, "LASTS_MS", 2_000),
+    (store_configs, "LASTS_MS", 2_000),
     (config_changes, "LASTS_MS", 2_000),
-    (leader_balance, "FIRST_CHECK_MS", 1_000),
+    (leader_elections, "FIRST_CHECK_MS", 1_000),
 )
 """What controllers wait for longer than a scene shall last; in milliseconds."""
 

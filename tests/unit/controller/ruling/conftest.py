@@ -11,24 +11,21 @@ from typing import Any
 
 import pytest
 
-from regency.controller.admin.controller_service import ControllerService
-from regency.controller.channel.channels import backlog_of
+from regency.controller.admin.services import ControllerService
+from regency.controller.channel.channel_manager import NoSnapshot, backlog_of
 from regency.controller.channel.log_questions import NO_LOG, LogEnds
 from regency.controller.channel.metadata import MetadataLog
 from regency.controller.channel.sender import Sender
-from regency.controller.config import ControllerConfig
 from regency.controller.controller import Controller
-from regency.controller.event_loop import EventLoop, EventQueue
-from regency.controller.events import ShutDown
+from regency.controller.events import EventLoop, EventQueue, ShutDown
 from regency.controller.request_gate import RequestGate
 from regency.controller.state.invariants import violations
-from regency.controller.store.access import Fence
+from regency.controller.store.access import Fence, Retry
 from regency.controller.store.cluster_store import ClusterStore
 from regency.controller.store.elector import Elector
-from regency.controller.store.retry import Retry
-from regency.controller.store.topic_watches import TopicWatches
+from regency.controller.store.topics import TopicWatches
 from regency.controller.term import Term
-from regency.history.writer import HistoryWriter
+from regency.history.files import HistoryWriter
 from regency.model import znodes
 from regency.model.clock import ManualClock
 from regency.model.facts import (
@@ -41,6 +38,7 @@ from regency.model.facts import (
 )
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
+from regency.model.settings import BrokerSettings
 from regency.model.znodes import paths
 from regency.protos import control_pb2 as pb
 from regency.runtime.zookeeper.session import Create, Delete, SetData
@@ -49,11 +47,11 @@ from regency.runtime.zookeeper.session import Create, Delete, SetData
 class SteppedChannels:
     """Channels without threads: `pump` lets every sender talk until it has nothing more to say."""
 
-    def __init__(self, origin, listener, agents: Mapping[int, Any], clock: ManualClock) -> None:
+    def __init__(self, origin, tell, agents: Mapping[int, Any], clock: ManualClock) -> None:
         self.metadata = MetadataLog()
         self.senders: dict[int, Sender] = {}
         self.closed = False
-        self._origin, self._listener, self._agents, self._clock = origin, listener, agents, clock
+        self._origin, self._tell, self._agents, self._clock = origin, tell, agents, clock
         self._brokers: Mapping[int, Broker] = {}
         self._reached: dict[int, tuple[int, int]] = {}
         self.questions: list[tuple[Broker, tuple[TopicPartition, ...]]] = []
@@ -68,7 +66,7 @@ class SteppedChannels:
         for broker, partitions in asked:
             told = self._agents[broker.id].log_ends
             ends = {each: told.get(each, NO_LOG) for each in partitions}
-            self._listener.on_log_ends(LogEnds(broker.id, broker.epoch, partitions, ends))
+            self._tell(LogEnds(broker.id, broker.epoch, partitions, ends))
 
     @property
     def unacknowledged(self) -> int:
@@ -118,12 +116,12 @@ class SteppedChannels:
                 message = sender.encode(outgoing, self._brokers, "PLAINTEXT")
                 trouble = sender.on_answer(self._agents[broker].call(message), self._clock.monotonic_ms())
                 if trouble is not None:
-                    self._listener.on_trouble(trouble)
+                    self._tell(trouble)
                 deleted = sender.take_deleted()
                 if deleted is not None:
-                    self._listener.on_deleted(deleted)
+                    self._tell(deleted)
             if sender.snapshot_wanted:
-                self._listener.on_snapshot_wanted()
+                self._tell(NoSnapshot())
 
 
 class Candidate:
@@ -135,15 +133,15 @@ class Candidate:
         self.queue = EventQueue(world.clock)
         self.channels: SteppedChannels | None = None
         self._world = world
-        self.config = ControllerConfig(broker_id=broker, num_partitions=2, **settings)
+        self.config = BrokerSettings(broker_id=broker, num_partitions=2, **settings)
         self.controller = Controller(
             self.config, self.session, self.queue, open_channels=self._open, clock=world.clock, history=history
         )
         self.loop = EventLoop(self.queue, self.controller.process)
         self.controller.start(f"host{broker}:9999")
 
-    def _open(self, origin, listener):
-        self.channels = SteppedChannels(origin, listener, self._world.agents, self._world.clock)
+    def _open(self, origin, tell):
+        self.channels = SteppedChannels(origin, tell, self._world.agents, self._world.clock)
         return self.channels
 
     def settle(self) -> None:
@@ -365,7 +363,7 @@ def machines(zookeeper_fakes: SimpleNamespace) -> Machines:
     patience, queue = Retry(session), EventQueue(clock)
     store = ClusterStore(session, patience, Fence(50, ensemble.nodes[paths.CONTROLLER_EPOCH].version, 1))
     term = Term(
-        ControllerConfig(broker_id=5),
+        BrokerSettings(broker_id=5),
         store,
         cluster_id="cluster",
         watches=TopicWatches(session, lambda _: None),

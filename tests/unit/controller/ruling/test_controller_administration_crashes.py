@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from regency.controller.resignation import Resign
+from regency.controller.term import Resign
 from regency.controller.topics.config_changes import AlterConfigs, ConfigAlteration, ResourceType
 from regency.controller.topics.partition_creation import CreatePartitions, MorePartitions
 from regency.model import znodes

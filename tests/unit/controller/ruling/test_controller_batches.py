@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from regency.controller.channel.metadata import MetadataLog
-from regency.controller.channel.request_batch import encode_snapshot
-from regency.controller.channel.row_pool import RowPool
+from regency.controller.channel.request_batch import RowPool, encode_snapshot
 from regency.model.facts import (
     Broker,
     Endpoint,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from regency.controller.brokers.forgetting import ForgetBroker
-from regency.controller.reassignment.events import AlterReassignments
+from regency.controller.brokers.leaving import ForgetBroker
+from regency.controller.reassignment.requests import AlterReassignments
 from regency.model import znodes
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
@@ -172,10 +172,7 @@ def test_a_broker_that_has_registered_a_moment_ago_is_not_forgotten(gone):
 
     told = event.reply.result(0)
 
-    assert (told.error, told.message) == (
-        ErrorCode.INVALID_REQUEST,
-        "Broker 2 is coming back: it has registered.",
-    )
+    assert (told.error, told.message) == (ErrorCode.INVALID_REQUEST, "Broker 2 is coming back: it has registered.")
     assert deleting(gone) == (2,)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from regency.controller.store.notification_ages import LASTS_MS
+from regency.controller.store.configs import LASTS_MS
 from regency.controller.topics.config_changes import AlterConfigs, ConfigAlteration, ResourceType
 from regency.model import znodes
 from regency.model.ids import TopicPartition

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from regency.controller.elections.controlled_shutdown import ControlledShutdown
 from regency.controller.elections.leader_elections import ElectionType, ElectLeaders
-from regency.controller.events import ControlledShutdown
-from regency.controller.reassignment.events import AlterReassignments
+from regency.controller.reassignment.requests import AlterReassignments
 from regency.controller.state.election import ELECTED_BECAUSE, RESTARTED
-from regency.controller.store.counters import Counters
+from regency.controller.store.access import Counters
 from regency.model import znodes
 from regency.model.ids import TopicPartition
 from regency.model.znodes import paths

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from regency.controller.machines.topic_deletion import REASSIGNED_FIRST
-from regency.controller.reassignment.events import AlterReassignments, ListReassignments
+from regency.controller.reassignment.requests import AlterReassignments, ListReassignments
 from regency.controller.topics.deletion_requests import ListDeletions
 from regency.model import znodes
 from regency.model.ids import TopicPartition

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from regency.controller.events import CreateTopics, NewTopic
+from regency.controller.topics.creation import CreateTopics, NewTopic
 from regency.controller.topics.deletion_requests import DeleteTopics, ListDeletions, TopicRef
 from regency.model import znodes
 from regency.model.facts import ReplicaAssignment, TopicAssignment

@@ -7,7 +7,8 @@ from contextlib import suppress
 
 import pytest
 
-from regency.controller.events import CreateTopics, NewTopic, NotController
+from regency.controller.events import NotController
+from regency.controller.topics.creation import CreateTopics, NewTopic
 from regency.controller.topics.deletion_requests import DeleteTopics, TopicRef
 from regency.model import znodes
 from regency.model.kafka_errors import ErrorCode

@@ -6,17 +6,11 @@ import logging
 
 import pytest
 
-from regency.controller.events import (
-    BrokersChanged,
-    ControlledShutdown,
-    CreateTopics,
-    NewTopic,
-    NotController,
-    SessionEnded,
-)
-from regency.controller.store.access import Fence
+from regency.controller.elections.controlled_shutdown import ControlledShutdown
+from regency.controller.events import BrokersChanged, NotController, SessionEnded
+from regency.controller.store.access import Fence, Retry
 from regency.controller.store.elector import Elector, Lost
-from regency.controller.store.retry import Retry
+from regency.controller.topics.creation import CreateTopics, NewTopic
 from regency.model import znodes
 from regency.model.clock import ManualClock
 from regency.model.errors import ZnodeMalformed

@@ -11,9 +11,9 @@ from regency.controller.channel.sender import Trouble
 from regency.controller.doctor.examination import SILENT_MS, Examiner
 from regency.controller.doctor.rules import ADVICE, RECONCILED
 from regency.controller.events import AgentTroubled
-from regency.controller.reassignment.events import AlterReassignments
+from regency.controller.reassignment.requests import AlterReassignments
 from regency.controller.request_gate import RequestGate
-from regency.controller.state.hosted_digests import expected
+from regency.controller.state.reconcile_rules import expected
 from regency.controller.state.reports import ReplicaReport, Taken
 from regency.model import znodes
 from regency.model.hosting import HostedRole

@@ -8,14 +8,12 @@ import threading
 import pytest
 
 from regency.controller.brokers.membership import compare_brokers, find_bounced
-from regency.controller.config import controller_config
 from regency.controller.state.context import ControllerContext
 from regency.controller.state.decisions import DecisionLog, Outcome
 from regency.controller.state.invariants import violations
 from regency.controller.state.states import PartitionState, ReplicaState
-from regency.controller.store.retry import Retry
-from regency.history.reader import read_history
-from regency.history.writer import HistoryWriter
+from regency.controller.store.access import Retry
+from regency.history.files import HistoryWriter, read_history
 from regency.model.clock import ManualClock
 from regency.model.facts import (
     Broker,
@@ -26,7 +24,6 @@ from regency.model.facts import (
     TopicAssignment,
 )
 from regency.model.ids import ZERO_TOPIC_ID, PartitionReplica, TopicPartition
-from regency.model.settings import parse_settings
 from regency.runtime.zookeeper.session import ZkConnectionLost, ZkSessionLost
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -313,28 +310,3 @@ def test_candidate_records_its_whole_reign(world, tmp_path):
     ]
     assert over[1].phases == world.candidates[0].controller.failover
     assert [part for part, _ in over[1].phases][-2:] == ["requests", "hand-over"]
-
-
-# Settings
-
-
-def test_settings_are_the_agents(tmp_path):
-    settings = parse_settings(
-        {
-            "broker.id": "7",
-            "zookeeper.connect": "zk:2181",
-            "listeners": "PLAINTEXT://h:1,CONTROLLER://h:5",
-            "log.dirs": str(tmp_path / "data"),
-            "num.partitions": "4",
-            "default.replication.factor": "3",
-            "unclean.leader.election.enable": "true",
-        },
-        source="test",
-    )
-
-    config = controller_config(settings)
-
-    assert (config.broker_id, config.num_partitions, config.default_replication_factor) == (7, 4, 3)
-    assert (config.listener.port, config.control_listener, config.inter_broker_listener) == (5, "CONTROL", "PLAINTEXT")
-    assert config.log_config.unclean_leader_election_enable
-    assert config.history_dir == tmp_path / "data-history"

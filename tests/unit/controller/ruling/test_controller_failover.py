@@ -122,10 +122,7 @@ def test_new_leaders_are_told_before_many_isrs_are_shrunk(world, monkeypatch, fa
         world.candidate(1)
 
     unchanged = 0 if failover else 1
-    assert told[:2] == [
-        ((1, (1, 2), 1, 1), (1, (1, 3, 2), 0, unchanged)),
-        ((1, (1, 2), 1, 1), (1, (1, 2), 1, 1)),
-    ]
+    assert told[:2] == [((1, (1, 2), 1, 1), (1, (1, 3, 2), 0, unchanged)), ((1, (1, 2), 1, 1), (1, (1, 2), 1, 1))]
     assert world.agents[2].states == {T0: (1, 1, (1, 2)), TopicPartition("t", 1): (1, 1, (1, 2))}
 
 

@@ -148,11 +148,7 @@ def test_a_topic_is_deleted_by_its_id(with_t):
 
 
 @pytest.mark.parametrize(
-    ("message", "says"),
-    [
-        (electing(2, [0], kind=7), "no election of type 7"),
-        (deleting(6, "t"), "not by both"),
-    ],
+    ("message", "says"), [(electing(2, [0], kind=7), "no election of type 7"), (deleting(6, "t"), "not by both")]
 )
 def test_a_request_that_makes_no_sense_is_refused_as_a_whole(with_t, message, says):
     if message.API_KEY == ApiKey.DELETE_TOPICS:

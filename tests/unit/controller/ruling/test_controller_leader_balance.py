@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from regency.controller.elections.leader_balance import FIRST_CHECK_MS, imbalances, to_give_back
+from regency.controller.elections.leader_elections import FIRST_CHECK_MS, imbalances, to_give_back
 from regency.model import znodes
 from regency.model.facts import ReplicaAssignment
 from regency.model.ids import TopicPartition
@@ -71,7 +71,7 @@ def test_partition_being_reassigned_is_left_to_its_reassignment(world):
 
 
 def test_nothing_is_given_back_where_the_settings_do_not_want_it(world):
-    balanced(world, auto_leader_rebalance=False)
+    balanced(world, auto_leader_rebalance_enable=False)
     world.moved_away()
     before = world.state("t")
     world.pass_time(10 * INTERVAL_MS)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from regency.controller.config import ControllerConfig
-from regency.controller.events import ControlledShutdown
+from regency.controller.elections.controlled_shutdown import ControlledShutdown, shutdown_patience_ms
 from regency.controller.state.states import ReplicaState
 from regency.model.ids import NO_BROKER_EPOCH, TopicPartition
 from regency.model.kafka_errors import ErrorCode
+from regency.model.settings import BrokerSettings
 from regency.model.znodes import paths
 
 T0 = TopicPartition("t", 0)
-PATIENCE_MS = ControllerConfig(broker_id=1).shutdown_patience_ms
+PATIENCE_MS = shutdown_patience_ms(BrokerSettings(broker_id=1))
 
 
 def leave(world, broker, *, epoch=None):

@@ -34,9 +34,7 @@ class DyingAgent:
                 self.asked += [TopicPartition(topic.topic, each) for each in topic.partition]
                 refused.append(
                     pb.PartitionErrors(
-                        topic=topic.topic,
-                        partition=numbers,
-                        error_code=[ErrorCode.KAFKA_STORAGE_ERROR] * len(numbers),
+                        topic=topic.topic, partition=numbers, error_code=[ErrorCode.KAFKA_STORAGE_ERROR] * len(numbers)
                     )
                 )
             self._agent.answers.append(pb.ControlResponse(topics=refused))

@@ -9,13 +9,11 @@ import pytest
 from prometheus_client import parser
 from prometheus_client.openmetrics import parser as openmetrics
 
-from regency.controller.event_loop import EventLoop
-from regency.controller.events import BrokersChanged, ControllerState, SnapshotWanted
-from regency.controller.metrics.families import ControllerMetrics
-from regency.controller.metrics.meters import EventMeter, RequestMeter
-from regency.controller.resignation import Resign
-from regency.controller.state.hosted_digests import expected
+from regency.controller.events import BrokersChanged, ControllerState, EventLoop, SnapshotWanted
+from regency.controller.metrics import ControllerMetrics, EventMeter, RequestMeter
+from regency.controller.state.reconcile_rules import expected
 from regency.controller.state.reports import ReplicaReport, Taken
+from regency.controller.term import Resign
 from regency.model.ids import TopicPartition
 from regency.runtime.http.exposition import Exposition
 from regency.runtime.metrics.table_controller import CONTROLLER_METRICS, GAUGES

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from regency.controller.events import CreateTopics, NewTopic
 from regency.controller.topics.config_changes import AlterConfigs, ConfigAlteration, ResourceType
-from regency.history.reader import read_history
-from regency.history.writer import HistoryWriter
+from regency.controller.topics.creation import CreateTopics, NewTopic
+from regency.history.files import HistoryWriter, read_history
 from regency.model import znodes
 from regency.model.facts import ReplicaAssignment, TopicAssignment
 from regency.model.ids import TopicPartition

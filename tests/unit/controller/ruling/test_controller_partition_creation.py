@@ -7,7 +7,7 @@ import logging
 import msgspec
 import pytest
 
-from regency.controller.events import CreateTopics, NewTopic
+from regency.controller.topics.creation import CreateTopics, NewTopic
 from regency.controller.topics.partition_creation import CreatePartitions, MorePartitions
 from regency.model import znodes
 from regency.model.facts import ReplicaAssignment, TopicAssignment
@@ -140,10 +140,7 @@ def test_a_topic_queued_for_deletion_is_refused(ruled):
 
     (refused,) = grow(ruled, MorePartitions("t", 2))
 
-    assert (refused.error.name, refused.message) == (
-        "INVALID_TOPIC_EXCEPTION",
-        "Topic 't' is queued for deletion.",
-    )
+    assert (refused.error.name, refused.message) == ("INVALID_TOPIC_EXCEPTION", "Topic 't' is queued for deletion.")
 
 
 # ReassignPartitionsClusterTest.shouldCreatePartitionsForTopicNotInReassignment

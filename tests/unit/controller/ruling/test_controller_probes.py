@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from regency.controller.config import ControllerConfig
 from regency.controller.controller import Controller
-from regency.controller.event_loop import EventLoop, EventQueue
-from regency.controller.events import BrokersChanged
-from regency.controller.metrics.meters import EventMeter
-from regency.controller.metrics.probes import LONGEST_EVENT_MS, live_conditions, ready_conditions
+from regency.controller.events import BrokersChanged, EventLoop, EventQueue
+from regency.controller.metrics import LONGEST_EVENT_MS, EventMeter, live_conditions, ready_conditions
+from regency.model.settings import BrokerSettings
 from regency.model.znodes import paths
 from regency.runtime.zookeeper.session import Delete
 
@@ -60,6 +58,6 @@ def test_ready_while_it_has_a_session_and_takes_part_in_elections(world):
 def test_not_ready_before_it_has_looked_who_rules(world):
     queue = EventQueue(world.clock)
     session = world.fakes.Session(world.ensemble)
-    controller = Controller(ControllerConfig(broker_id=1), session, queue, open_channels=None, clock=world.clock)
+    controller = Controller(BrokerSettings(broker_id=1), session, queue, open_channels=None, clock=world.clock)
 
     assert missing(ready_conditions(controller, lambda: 1)) == ["", NOT_LOOKED]

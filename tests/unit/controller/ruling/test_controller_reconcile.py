@@ -7,10 +7,9 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from regency.controller.state.hosted_digests import HostedDigests, expected
+from regency.controller.state.reconcile_rules import HostedDigests, expected
 from regency.controller.state.reports import ReplicaReport, Taken
-from regency.history.reader import read_history
-from regency.history.writer import HistoryWriter
+from regency.history.files import HistoryWriter, read_history
 from regency.model import znodes
 from regency.model.hosting import HostedRole, replaced
 from regency.model.ids import TopicPartition
@@ -115,13 +114,7 @@ def test_equal_digests_are_the_end_of_it(reporters, world):
 
 @pytest.mark.parametrize(
     "odd",
-    [
-        None,
-        {"role": HostedRole.UNFED},
-        {"role": HostedRole.NONE},
-        {"leader_epoch": -1},
-        {"topic_id": UUID(int=9)},
-    ],
+    [None, {"role": HostedRole.UNFED}, {"role": HostedRole.NONE}, {"leader_epoch": -1}, {"topic_id": UUID(int=9)}],
 )
 def test_a_replica_a_role_a_fetcher_that_was_lost_is_told_again(reporters, world, odd):
     if odd is None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from regency.controller.brokers.shutdown import SteerBroker
+from regency.controller.brokers.leaving import SteerBroker
 from regency.controller.events import NotController
-from regency.controller.resignation import LET_OTHERS_MS, Resign
+from regency.controller.term import LET_OTHERS_MS, Resign
 from regency.model.znodes import paths
 
 

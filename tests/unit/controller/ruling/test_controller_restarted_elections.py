@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from regency.controller.channel.log_questions import ANSWER_WITHIN_MS
-from regency.controller.elections.leader_balance import LeaderBalanceDue
+from regency.controller.elections.leader_elections import LeaderBalanceDue
 from regency.controller.state.election import LogEnd
 from regency.model import znodes
 from regency.model.ids import TopicPartition

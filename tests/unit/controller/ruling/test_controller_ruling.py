@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from regency.controller.events import BrokersChanged, ControlledShutdown, CreateTopics, NewTopic
+from regency.controller.elections.controlled_shutdown import ControlledShutdown
+from regency.controller.events import BrokersChanged
+from regency.controller.topics.creation import CreateTopics, NewTopic
 from regency.model import znodes
 from regency.model.facts import Broker, Endpoint
 from regency.model.ids import TopicPartition

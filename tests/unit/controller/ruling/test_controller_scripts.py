@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regency.controller.events import ControlledShutdown
+from regency.controller.elections.controlled_shutdown import ControlledShutdown
 from regency.model import znodes
 from regency.model.facts import LeaderAndIsr, LeaderIsrAndControllerEpoch
 from regency.model.ids import TopicPartition

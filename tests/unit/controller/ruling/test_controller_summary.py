@@ -8,13 +8,13 @@ import pytest
 
 from regency.controller.doctor.summary import SETTINGS_LAST_MS, Summariser
 from regency.controller.machines.partition_state_machine import PartitionStateMachine
-from regency.controller.reassignment.events import AlterReassignments
-from regency.controller.resignation import Resign
-from regency.controller.state.hosted_digests import expected
+from regency.controller.reassignment.requests import AlterReassignments
+from regency.controller.state.reconcile_rules import expected
 from regency.controller.state.reports import ReplicaReport, Taken
 from regency.controller.state.topic_copies import TopicCopies
+from regency.controller.term import Resign
+from regency.history.files import HistoryWriter
 from regency.history.records import decode_decision
-from regency.history.writer import HistoryWriter
 from regency.model import znodes
 from regency.model.hosting import HostedRole
 from regency.model.ids import TopicPartition
@@ -36,7 +36,7 @@ class Summarised:
             self.candidate.loop,
             self.candidate.session,
             broker=self.candidate.broker,
-            defaults=self.candidate.config.log_config,
+            defaults=self.candidate.config.log_config(),
             clock=world.clock,
         )
         self.number = 0

@@ -6,12 +6,14 @@ import logging
 
 import pytest
 
-from regency.controller.brokers.shutdown import SteerBroker
+from regency.controller.brokers.leaving import SteerBroker
+from regency.controller.elections.controlled_shutdown import ControlledShutdown
 from regency.controller.elections.leader_elections import ElectionType, ElectLeaders
-from regency.controller.events import ControlledShutdown, CreateTopics, NotController
-from regency.controller.reassignment.events import AlterReassignments, ListReassignments
+from regency.controller.events import NotController
+from regency.controller.reassignment.requests import AlterReassignments, ListReassignments
 from regency.controller.term import REPORTED
 from regency.controller.topics.config_changes import AlterConfigs
+from regency.controller.topics.creation import CreateTopics
 from regency.controller.topics.deletion_requests import DeleteTopics, ListDeletions
 from regency.controller.topics.partition_creation import CreatePartitions
 from regency.model import znodes

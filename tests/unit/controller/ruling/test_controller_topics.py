@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from regency.controller.events import CreateTopics, NewTopic
+from regency.controller.topics.creation import CreateTopics, NewTopic
 from regency.model import znodes
 from regency.model.facts import LeaderAndIsr, ReplicaAssignment, TopicAssignment
 from regency.model.ids import TopicPartition

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
+from regency.controller.elections.controlled_shutdown import ControlledShutdown
 from regency.controller.elections.leader_elections import ElectionType, ElectLeaders
-from regency.controller.events import ControlledShutdown
 from regency.controller.state.context import ControllerContext
 from regency.controller.state.states import PartitionState as P
 from regency.controller.state.states import ReplicaState as R

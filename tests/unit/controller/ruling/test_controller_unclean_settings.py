@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from regency.controller.channel.log_questions import ANSWER_WITHIN_MS
-from regency.controller.events import CreateTopics, NewTopic
 from regency.controller.state.election import LogEnd
+from regency.controller.topics.creation import CreateTopics, NewTopic
 from regency.model import znodes
 from regency.model.ids import TopicPartition
-from regency.model.settings.log_config import LogConfig
 from regency.model.znodes import paths
 from regency.runtime.zookeeper.session import Create
 
@@ -99,7 +98,7 @@ def test_leader_and_isr_when_entire_isr_offline(four, allowed):
 def test_unclean_leader_election_enabled(world, where):
     """UncleanLeaderElectionTest.testUncleanLeaderElectionEnabled and …EnabledByTopicOverride."""
     world.start_brokers(1, 2)
-    world.candidate(2, log_config=LogConfig(unclean_leader_election_enable=where == "all brokers"))
+    world.candidate(2, unclean_leader_election_enable=where == "all brokers")
     world.leaderless(allowed=where == "topic", replicas=(1, 2))
 
     assert world.state("t")[:2] == (2, (2,))
@@ -109,7 +108,7 @@ def test_unclean_leader_election_enabled(world, where):
 def test_clean_leader_election_where_unclean_is_disabled(world, where):
     """UncleanLeaderElectionTest.testUncleanLeaderElectionDisabled and …DisabledByTopicOverride."""
     world.start_brokers(1, 2)
-    world.candidate(2, log_config=LogConfig(unclean_leader_election_enable=where == "topic"))
+    world.candidate(2, unclean_leader_election_enable=where == "topic")
     if where == "topic":
         world.ensemble.put(paths.topic_config("t"), znodes.encode_config({KEY: "false"}))
     world.leaderless(allowed=False, replicas=(1, 2))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from regency.controller.reassignment import moves as reassignment
-from regency.controller.reassignment.events import AlterReassignments
+from regency.controller.reassignment.requests import AlterReassignments
 from regency.controller.store.cluster_store import ClusterStore
 from regency.model.ids import TopicPartition
 from regency.model.znodes import paths

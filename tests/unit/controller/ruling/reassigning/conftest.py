@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from regency.controller.reassignment.events import AlterReassignments, ListReassignments
+from regency.controller.reassignment.requests import AlterReassignments, ListReassignments
 from regency.model import znodes
 from regency.model.facts import ReplicaAssignment
 from regency.model.ids import TopicPartition

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from regency.controller.reassignment.events import AlterReassignments
+from regency.controller.reassignment.requests import AlterReassignments
 from regency.model import znodes
 from regency.model.crash_points import observe
 from regency.model.facts import ReplicaAssignment

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from regency.controller.events import NotController
-from regency.controller.reassignment.events import AlterReassignments
 from regency.controller.reassignment.moves import AGAIN_MS
+from regency.controller.reassignment.requests import AlterReassignments
 from regency.controller.topics.partition_creation import CreatePartitions, MorePartitions
 from regency.model import znodes
 from regency.model.crash_points import observe
@@ -239,7 +239,7 @@ def test_a_partition_that_never_had_a_leader_gets_one_from_whom_it_is_given_to(f
     four.write_topic("t", {0: [9]})
     four.write_asked(t=[2])
     assert four.state("t")[:2] == (2, (2,))
-    four.clock.advance(four.ruling.term.config.reconcile_interval_ms)  # its leader has nothing to tell of
+    four.clock.advance(four.ruling.term.settings.regency_reconcile_interval_ms)  # its leader has nothing to tell of
     four.settle()
     assert four.assigned() == ReplicaAssignment((2,))  # nothing is waited for: there never was a broker 9
 

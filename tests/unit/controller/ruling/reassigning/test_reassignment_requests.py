@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from regency.controller.reassignment import moves as reassignment
-from regency.controller.reassignment.events import ListReassignments
+from regency.controller.reassignment.requests import ListReassignments
 from regency.model import znodes
 from regency.model.facts import ReplicaAssignment
 from regency.model.ids import TopicPartition
@@ -171,8 +171,7 @@ def test_the_znode_may_be_written_again_as_soon_as_it_is_gone(four):
 
 
 @pytest.mark.parametrize(
-    "data",
-    [b"{", b"", b"[]", b'{"version":1,"partitions":[{"topic":"t"}]}', b'{"version":1,"partitions":[]}', b"\xff"],
+    "data", [b"{", b"", b"[]", b'{"version":1,"partitions":[{"topic":"t"}]}', b'{"version":1,"partitions":[]}', b"\xff"]
 )
 def test_a_znode_that_cannot_be_read_or_asks_for_nothing_is_removed(four, data):
     four.write_topic("t", {0: [1]})

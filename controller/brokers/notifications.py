@@ -1,16 +1,30 @@
-"""Leaders changed their ISRs: read what they wrote, tell everybody, and take out again who is not there any more."""
+"""What agents tell by znodes: ISRs that leaders changed, and log directories that failed.
+
+Of ISRs what leaders wrote is read and told everybody, and those that are not there any more are taken out again.
+
+Of a log directory its broker only says that it failed. It is asked once more to host what it is known to host with
+nothing changed, and answers KAFKA_STORAGE_ERROR for what it cannot reach (see agent_troubles.py). Replicas that are
+known to be out of reach stay that until the broker restarts: a second failure does not bring back those of the first.
+Source: KIP-112.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 
 from regency.controller.brokers.membership import find_bounced, take_offline, tell_leaders
-from regency.controller.machines.partition_state_machine import refresh_leadership
+from regency.controller.events import ControllerState, Notification
+from regency.controller.machines.state_machine import refresh_leadership
 from regency.controller.reassignment.requests import finish
 from regency.controller.state.states import ReplicaState
+from regency.controller.store.access import StoreAccess
 from regency.controller.term import Term
+from regency.model import znodes
 from regency.model.crash_points import crash_point
+from regency.model.errors import ZnodeMalformed
 from regency.model.ids import BrokerId, PartitionReplica, TopicPartition
+from regency.model.znodes import paths
 
 
 def on_isrs_changed(term: Term) -> None:
@@ -69,9 +83,7 @@ def _mark_bounced(term: Term, changed: Mapping[TopicPartition, int]) -> dict[Bro
 def _let_return(term: Term, bounced: Mapping[BrokerId, Sequence[TopicPartition]]) -> None:
     for broker, partitions in bounced.items():
         term.context.mark_online(broker, partitions)
-    replicas = [
-        PartitionReplica(each.topic, each.partition, broker) for broker, those in bounced.items() for each in those
-    ]
+    replicas = [PartitionReplica(*each, broker) for broker, those in bounced.items() for each in those]
     if replicas:
         term.replicas.handle(replicas, ReplicaState.ONLINE)
         term.partitions.trigger_online()
@@ -84,13 +96,72 @@ def _gone_members(term: Term, changed: Iterable[TopicPartition]) -> list[Partiti
     """
     gone = []
     for partition in changed:
-        leadership = term.context.leadership(partition)
-        assert leadership is not None, "it has just been read"
-        now = leadership.leader_and_isr
+        leader = term.context.leader(partition)
         gone += [
-            PartitionReplica(partition.topic, partition.partition, member)
-            for member in now.isr
+            PartitionReplica(*partition, member)
+            for member in term.context.isr(partition)
             if not term.context.is_online(member, partition)
-            and not (member == now.leader and member in term.context.shutting_down)
+            and not (member == leader and member in term.context.shutting_down)
         ]
     return gone
+
+
+logger = logging.getLogger(__name__)
+
+
+class LogDirsFailed(Notification):
+    """Log directory notifications were written."""
+
+    state = ControllerState.LOG_DIR_CHANGE
+    cause = "log_dir_failure"
+
+
+def log_dir_notifications(access: StoreAccess) -> tuple[str, ...]:
+    """Paths of the log directory notifications there are."""
+    parent = paths.LOG_DIR_EVENT_NOTIFICATION
+    return tuple(f"{parent}/{name}" for name in access.children(parent))
+
+
+def on_log_dirs_failed(term: Term) -> None:
+    """Ask the brokers named what they can still reach, then delete exactly the notifications that were read."""
+    listed = log_dir_notifications(term.store.access)
+    if not listed:
+        return
+    crash_point("controller.log_dirs.after_list")
+    for broker in _named(term.store.access, listed):
+        if broker not in term.context.brokers:
+            logger.info("broker %d, of which a log directory failed, is not registered (any more)", broker)
+            continue
+        hosted = _hosted(term, broker)
+        why = f"one of its log directories failed; it is asked for the {len(hosted)} replicas it may still reach"
+        term.decisions.note(f"broker {broker}", "live", "with a failed directory", why)
+        for partition in hosted:
+            term.batch.host((broker,), partition)
+    crash_point("controller.log_dirs.before_deletion")
+    term.store.delete_notifications(listed)
+
+
+def _named(access: StoreAccess, listed: Sequence[str]) -> list[BrokerId]:
+    """Brokers these notifications name, each once, in order; malformed ones are reported and skipped."""
+    named = set()
+    for znode in access.read_many(listed):
+        if znode is None:
+            continue
+        try:
+            named.add(znodes.decode_log_dir_event(znode.path, znode.data))
+        except ZnodeMalformed as error:
+            access.report(error, znode, "It is removed; a directory that failed is not looked for because of it.")
+    return sorted(named)
+
+
+def _hosted(term: Term, broker: BrokerId) -> list[TopicPartition]:
+    """What the broker is wanted to host now and is not known to have lost."""
+    context = term.context
+    lost = context.offline_replicas.get(broker, ())
+    return [
+        each
+        for each in context.partitions_on([broker])
+        if each not in lost
+        and not context.is_being_deleted(each.topic)
+        and context.replica_state(each, broker) is ReplicaState.ONLINE
+    ]
