@@ -193,4 +193,4 @@ def _sum_up(found: Verification, effort: str) -> None:
     tally = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(sorted(states)))
     say(f"{counted(len(found.partitions), 'partition')}, replicas: {tally or 'none'}{effort and f'; {effort}'}.")
     if not found.agrees:
-        say("docs/operate/tools.md tells how a replica is mended.")
+        say("docs/operate/tools.md says how to mend a replica.")

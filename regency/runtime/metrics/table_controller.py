@@ -96,13 +96,13 @@ EVENT_QUEUE_TIME = MetricName(
     _DOMAIN, "ControllerEventManager", "EventQueueTimeMs", Kind.TIMER, "How long events waited, milliseconds."
 )
 TOTAL_QUEUE_SIZE = _channel(
-    "TotalQueueSize", Kind.GAUGE, "Desired states that wait to be told to a broker, of all brokers.", ()
+    "TotalQueueSize", Kind.GAUGE, "Desired states that wait to be sent to a broker, of all brokers.", ()
 )
-QUEUE_SIZE = _channel("QueueSize", Kind.GAUGE, "Desired states that wait to be told to the broker.")
+QUEUE_SIZE = _channel("QueueSize", Kind.GAUGE, "Desired states that wait to be sent to the broker.")
 REQUEST_RATE_AND_QUEUE_TIME = _channel(
     "RequestRateAndQueueTimeMs",
     Kind.TIMER,
-    "Requests to the broker, and how long the oldest of what each tells was wanted before it was sent, milliseconds.",
+    "Requests to the broker, and how long the oldest state in each waited before it was sent, milliseconds.",
 )
 
 CONTROLLER_EPOCH = own(
