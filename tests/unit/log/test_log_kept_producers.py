@@ -108,7 +108,7 @@ def test_a_leader_says_of_whom_it_does_not_tell(disk, batch, monkeypatch, caplog
     log.maybe_increment_high_watermark(2)
     log.maybe_increment_log_start(2)
     assert log.producers_below_start()
-    assert "not told of 1 batches" in caplog.text
+    assert "does not get 1 batches" in caplog.text
 
 
 @pytest.mark.parametrize("checkpointed", [False, True])
