@@ -13,7 +13,7 @@ import socket
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 from uuid import uuid4
 
 import msgspec
@@ -31,18 +31,15 @@ from regency.broker_agent.assembly import (
 )
 from regency.broker_agent.control import controlled_shutdown
 from regency.broker_agent.control.admin_forwarder import AdminForwarder
-from regency.broker_agent.control.contact import in_contact
 from regency.broker_agent.control.reporter import GrpcReports, Reporter
 from regency.broker_agent.control.service import ControlService
 from regency.broker_agent.listener.server import KafkaListener
-from regency.broker_agent.metrics.probes import Recovery, live_conditions, ready_conditions
-from regency.broker_agent.metrics.readiness import say_ready_once_known
+from regency.broker_agent.metrics.probes import Recovery, live_conditions, ready_conditions, say_ready_once_known
 from regency.broker_agent.metrics.source import AgentMetrics, BrokerState
 from regency.broker_agent.ports import IsrChange, IsrWritten
 from regency.broker_agent.process.child import ControllerChild
-from regency.broker_agent.process.data_loop import DataLoop, LoopTimer, LoopWorker
+from regency.broker_agent.process.data_loop import DataLoop, LoopTimer, LoopWorker, PatientWorker
 from regency.broker_agent.process.loop_meter import LoopMeter
-from regency.broker_agent.process.patient_worker import PatientWorker
 from regency.broker_agent.process.watchdog import Watchdog
 from regency.broker_agent.registry.isr_store import IsrHistory
 from regency.broker_agent.registry.producer_ids import ProducerIds
@@ -61,7 +58,7 @@ from regency.runtime.http.probes import NOT_SERVED, daemon_server, remove_probe_
 from regency.runtime.supervise import start_task, start_thread
 from regency.runtime.zookeeper.client import connect
 from regency.runtime.zookeeper.meter import ZkMeter
-from regency.runtime.zookeeper.session import ZkSession
+from regency.runtime.zookeeper.session import ZkConnectionLost, ZkSession, ZkSessionLost
 
 logger = logging.getLogger(__name__)
 
@@ -376,3 +373,21 @@ def end_process(name: str, error: BaseException) -> None:
     logger.critical("%s has failed; the agent ends: %s", name, error, exc_info=error)
     logging.shutdown()
     os._exit(1)
+
+
+P = ParamSpec("P")
+
+RETRY_MS = 500
+
+
+async def in_contact(call: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T:
+    """Make a call that needs ZooKeeper, and may run twice, on a thread; again while contact is lost. For ever."""
+    told = False
+    while True:
+        try:
+            return await asyncio.to_thread(call, *arguments, **options)
+        except (ZkConnectionLost, ZkSessionLost) as error:
+            if not told:
+                logger.warning("waiting for ZooKeeper: %s", error)
+            told = True
+        await asyncio.sleep(RETRY_MS / 1000)

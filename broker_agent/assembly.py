@@ -24,13 +24,9 @@ from regency.broker_agent.control.strays import Strays
 from regency.broker_agent.log.directories.log_loading import NO_DIRECTORY_WORKS
 from regency.broker_agent.log.directories.log_manager import LogManager
 from regency.broker_agent.log.errors import LogDirInvalid
-from regency.broker_agent.ports import IsrChange, IsrWritten, Timer, Worker
+from regency.broker_agent.ports import IsrChange, IsrWritten, Loop, Timer, Worker
 from regency.broker_agent.registry.isr_store import IsrWriter
-from regency.broker_agent.registry.registration import (
-    Registered,
-    Registration,
-    SessionFile,
-)
+from regency.broker_agent.registry.registration import Registered, Registration, SessionFile
 from regency.broker_agent.registry.topic_configs import TopicConfigs
 from regency.broker_agent.replication.fetcher.fetcher_pool import FetcherPool, MakeTransport
 from regency.broker_agent.replication.fetcher.throttle import Throttles
@@ -51,18 +47,6 @@ T = TypeVar("T")
 
 TELL_AGAIN_MS = 1000
 """After so long a failed directory is reported to the controller again, where ZooKeeper could not be reached."""
-
-
-class Loop(Protocol):
-    """The way to the data loop, from any thread."""
-
-    def post(self, work: Callable[[], None], /) -> None:
-        """Run `work` on the loop soon, in the order of posting."""
-        ...
-
-    def call(self, work: Callable[[], T], *, timeout_ms: int) -> T:
-        """Run `work` on the loop and wait for its result; from another thread only."""
-        ...
 
 
 class OwnedTimer(Timer, Protocol):

@@ -1,6 +1,6 @@
 """The agent's inner seams: what passive parts (log, replication) ask of the edge: threads, sockets and ZooKeeper.
 
-Everything here is called on the data loop, and calls back on the data loop.
+But for `Loop`, everything here is called on the data loop, and calls back on the data loop.
 """
 
 from __future__ import annotations
@@ -20,6 +20,18 @@ class Worker(Protocol):
 
     def submit(self, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
         """Run `work` on a pool thread, then `done` with its result or its exception on the data loop."""
+        ...
+
+
+class Loop(Protocol):
+    """The way to the data loop, from any thread."""
+
+    def post(self, work: Callable[[], None], /) -> None:
+        """Run `work` on the loop soon, in the order of posting."""
+        ...
+
+    def call(self, work: Callable[[], T], *, timeout_ms: int) -> T:
+        """Run `work` on the loop and wait for its result; from another thread only."""
         ...
 
 
@@ -86,7 +98,7 @@ class IsrStore(Protocol):
 
 
 class Peers(Protocol):
-    """What is known of the rest of the cluster, from metadata."""
+    """What is known of the rest of the cluster."""
 
     def broker_epoch(self, broker: BrokerId) -> BrokerEpoch | None:
         """Registered incarnation of a live broker; None where it is not known to live."""
@@ -99,10 +111,6 @@ class Peers(Protocol):
     def has_partition(self, topic_partition: TopicPartition) -> bool:
         """Whether the partition exists somewhere in the cluster."""
         ...
-
-
-class ConfirmedPeers(Peers, Protocol):
-    """What replication knows of it."""
 
     def confirm(self, broker: BrokerId, epoch: BrokerEpoch) -> None:
         """The broker speaks as an incarnation that is not known: find out. Never blocks, and may be asked often."""

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import ClassVar
 
-from regency.broker_agent.control.metadata import MetadataSnapshot
-from regency.broker_agent.control.metadata_cache import MetadataCache, RulingController
+from regency.broker_agent.control.metadata_cache import MetadataCache, MetadataSnapshot, RulingController
 from regency.kafka.apis import ApiKey
 from regency.model.clock import Clock
 from regency.model.errors import RegencyError

@@ -13,8 +13,7 @@ from typing import Protocol
 
 import grpc
 
-from regency.broker_agent.control.metadata import MetadataSnapshot
-from regency.broker_agent.control.metadata_cache import MetadataCache, RulingController
+from regency.broker_agent.control.metadata_cache import MetadataCache, MetadataSnapshot, RulingController
 from regency.model.errors import RegencyError
 from regency.model.ids import NO_BROKER_EPOCH, BrokerEpoch, BrokerId
 from regency.model.kafka_errors import ErrorCode

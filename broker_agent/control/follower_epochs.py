@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from regency.broker_agent.ports import Peers
+from regency.broker_agent.control.metadata_cache import MetadataCache
 from regency.model.clock import Clock
 from regency.model.ids import NO_BROKER_EPOCH, BrokerEpoch, BrokerId
 
@@ -27,9 +27,9 @@ class _Asked(NamedTuple):
 
 
 class FollowerEpochs:
-    """ConfirmedPeers. `ask` has ZooKeeper say which incarnation of a broker is registered (-1: none) and call back."""
+    """The `Peers` of replication. `ask` has ZooKeeper say which incarnation of a broker is registered (-1: none)."""
 
-    def __init__(self, metadata: Peers, ask: Callable[[BrokerId, Answered], None], clock: Clock) -> None:
+    def __init__(self, metadata: MetadataCache, ask: Callable[[BrokerId, Answered], None], clock: Clock) -> None:
         self.is_shutting_down = metadata.is_shutting_down
         self.has_partition = metadata.has_partition
         self._told = metadata.broker_epoch
@@ -41,7 +41,7 @@ class FollowerEpochs:
         """What ZooKeeper said, and what metadata had said: it is newer until metadata says something else."""
 
     def broker_epoch(self, broker: BrokerId) -> BrokerEpoch | None:
-        """See ConfirmedPeers."""
+        """Registered incarnation of a live broker, by whichever of the two is newer."""
         told = self._told(broker)
         confirmed = self._confirmed.get(broker)
         if confirmed is None:
@@ -52,7 +52,7 @@ class FollowerEpochs:
         return told
 
     def confirm(self, broker: BrokerId, epoch: BrokerEpoch) -> None:
-        """See ConfirmedPeers. Asks once about an incarnation, unless there was no answer or metadata has changed."""
+        """Find out. Asks once about an incarnation, unless there was no answer or metadata has changed."""
         told, now_ms = self._told(broker), self._clock.monotonic_ms()
         last = self._asked.get(broker)
         if broker in self._asking or (

@@ -7,8 +7,13 @@ from itertools import groupby
 from typing import ClassVar
 from uuid import UUID
 
-from regency.broker_agent.control.metadata import BrokerNode, PartitionMetadata
-from regency.broker_agent.control.metadata_cache import MetadataChange, MetadataUpdate, TopicDelta
+from regency.broker_agent.control.metadata_cache import (
+    BrokerNode,
+    MetadataChange,
+    MetadataUpdate,
+    PartitionMetadata,
+    TopicDelta,
+)
 from regency.broker_agent.replication.api import (
     AppliedState,
     LeaderAddress,
@@ -26,7 +31,6 @@ from regency.model.ids import (
     LeaderEpoch,
     TopicId,
     TopicPartition,
-    ZkVersion,
 )
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import control_pb2
@@ -58,33 +62,7 @@ def decode_states(topics: Iterable[control_pb2.PartitionStates]) -> list[Partiti
             _flags(topic, count, topic.is_new),
             strict=True,
         )
-        states.extend(
-            PartitionState(
-                TopicPartition(topic.topic, partition),
-                topic_id,
-                ControllerEpoch(controller_epoch),
-                BrokerId(leader),
-                LeaderEpoch(leader_epoch),
-                isr,
-                ZkVersion(zk_version),
-                replicas,
-                adding,
-                removing,
-                is_new,
-            )
-            for (
-                partition,
-                controller_epoch,
-                leader,
-                leader_epoch,
-                isr,
-                zk_version,
-                replicas,
-                adding,
-                removing,
-                is_new,
-            ) in columns
-        )
+        states.extend(PartitionState(TopicPartition(topic.topic, number), topic_id, *rest) for number, *rest in columns)
     return states
 
 
@@ -163,12 +141,7 @@ def _decode_topic(topic: control_pb2.PartitionStates) -> TopicDelta:
         _lists(topic, count, topic.offline_len, topic.offline),
         strict=True,
     )
-    partitions = [
-        PartitionMetadata(
-            partition, BrokerId(leader), LeaderEpoch(leader_epoch), ZkVersion(zk_version), isr, replicas, offline
-        )
-        for partition, leader, leader_epoch, zk_version, isr, replicas, offline in columns
-    ]
+    partitions = [PartitionMetadata(*row) for row in columns]
     return TopicDelta(topic.topic, decode_topic_id(topic.topic_id), partitions)
 
 
@@ -202,9 +175,7 @@ def encode_errors(
 
 
 def encode_descriptions(
-    topic: str,
-    topic_id: bytes,
-    described: Sequence[tuple[int, ErrorCode, ReplicaDescription | None]],
+    topic: str, topic_id: bytes, described: Sequence[tuple[int, ErrorCode, ReplicaDescription | None]]
 ) -> control_pb2.ReplicaDescriptions:
     """What is known of the replicas of one topic; unknown numbers are -1."""
     message = control_pb2.ReplicaDescriptions(topic=topic, topic_id=topic_id)
@@ -232,8 +203,7 @@ def _flags(
 ) -> Sequence[bool]:
     if not column:
         return [False] * count
-    if len(column) != count:
-        raise ControlMessageMalformed(f"A column of topic {topic.topic} has {len(column)} of {count} entries.")
+    _same_length(topic, count, column)
     return column
 
 

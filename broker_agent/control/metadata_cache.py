@@ -1,7 +1,8 @@
-"""The agent's copy of the cluster's metadata: applies numbered deltas and snapshots, publishes immutable views.
+"""The cluster as an agent knows it from UpdateMetadata: immutable snapshots, swapped whole, read without locks.
 
-Holds no lock: `prepare` changes nothing and may run on any one thread at a time (the control server's); `publish` and
-all that reads or subscribes belongs to the data loop. May not talk to ZooKeeper or to the controller.
+The cache applies numbered deltas and snapshots. `prepare` changes nothing and may run on any one thread at a time (the
+control server's); `publish` and all that reads or subscribes belongs to the data loop. Never talks to ZooKeeper or to
+the controller.
 """
 
 from __future__ import annotations
@@ -11,21 +12,76 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from regency.broker_agent.control.metadata import (
-    EMPTY,
-    BrokerNode,
-    MetadataSnapshot,
-    PartitionMetadata,
-    TopicMetadata,
-)
+from regency.model.facts import Endpoint
 from regency.model.ids import (
     LEADER_DURING_DELETE,
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
+    LeaderEpoch,
     TopicId,
     TopicPartition,
+    ZkVersion,
 )
+
+
+class PartitionMetadata(msgspec.Struct, frozen=True, gc=False):
+    """Where a partition is and who leads it. `leader` is -1 when there is none."""
+
+    partition: int
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    zk_version: ZkVersion
+    isr: tuple[BrokerId, ...]
+    replicas: tuple[BrokerId, ...]
+    offline: tuple[BrokerId, ...] = ()
+
+
+class TopicMetadata(msgspec.Struct, frozen=True):
+    """A topic and its partitions by number (missing ones have no leader yet)."""
+
+    name: str
+    topic_id: TopicId
+    partitions: Mapping[int, PartitionMetadata]
+
+
+class BrokerNode(msgspec.Struct, frozen=True):
+    """A live broker. `endpoints` holds Kafka's listeners and the control ones."""
+
+    id: BrokerId
+    epoch: BrokerEpoch
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None = None
+    shutting_down: bool = False
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        """The endpoint of the listener of that name, if the broker has one."""
+        return next((endpoint for endpoint in self.endpoints if endpoint.listener == listener), None)
+
+
+class MetadataSnapshot(msgspec.Struct, frozen=True):
+    """One consistent view. `version` grows with every change, so that what is encoded from it can be cached."""
+
+    version: int
+    controller_id: BrokerId
+    controller_epoch: ControllerEpoch
+    brokers: Mapping[BrokerId, BrokerNode]
+    topics: Mapping[str, TopicMetadata]
+    names: Mapping[TopicId, str]
+
+    def endpoints(self, listener: str) -> dict[BrokerId, tuple[Endpoint, str | None]]:
+        """Address and rack, by broker, of the live brokers that have a listener of that name."""
+        found = ((broker, node.endpoint(listener), node.rack) for broker, node in sorted(self.brokers.items()))
+        return {broker: (endpoint, rack) for broker, endpoint, rack in found if endpoint is not None}
+
+    def partition(self, topic_partition: TopicPartition) -> PartitionMetadata | None:
+        """The partition's metadata, or None where it is not known."""
+        topic = self.topics.get(topic_partition.topic)
+        return topic.partitions.get(topic_partition.partition) if topic else None
+
+
+EMPTY = MetadataSnapshot(0, BrokerId(-1), ControllerEpoch(0), {}, {}, {})
+"""Before the first UpdateMetadata."""
 
 
 class RulingController(msgspec.Struct, frozen=True):

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from typing import Protocol
 
 from regency.broker_agent.control.metadata_cache import MetadataCache, RulingController
 from regency.broker_agent.replication.api import ReplicaDescription
+from regency.broker_agent.replication.replica_manager import ReplicaManager
 from regency.model.clock import Clock
 from regency.model.errors import RegencyError
 from regency.model.hosting import HostedRole, replaced, replica_number, topic_number
@@ -29,19 +30,6 @@ SLICE = 500
 TIMEOUT_MS = 10_000
 SIGN_OF_LIFE_MS = 10_000
 """So long after its last report an agent reports although nothing has changed."""
-
-
-class Hosted(Protocol):
-    """What the ReplicaManager tells of itself."""
-
-    @property
-    def partitions(self) -> Mapping[TopicPartition, object]:
-        """What is hosted."""
-        ...
-
-    def describe(self, tps: Iterable[TopicPartition] | None = None) -> list[ReplicaDescription]:
-        """The named replicas, or all."""
-        ...
 
 
 class ReportPort(Protocol):
@@ -64,7 +52,7 @@ class Reporter:
     def __init__(
         self,
         broker: BrokerId,
-        replicas: Hosted,
+        replicas: ReplicaManager,
         metadata: MetadataCache,
         broker_epoch: Callable[[], BrokerEpoch],
         port: ReportPort,

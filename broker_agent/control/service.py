@@ -10,31 +10,23 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from regency.broker_agent.control import messages as control_messages
 from regency.broker_agent.control.gate import ControlGate, Header, Office, RefusedRequest, RepeatedRequest
 from regency.broker_agent.control.messages import ControlMessageMalformed
 from regency.broker_agent.control.metadata_cache import MetadataCache, Refused, RulingController
-from regency.broker_agent.replication.api import (
-    AppliedState,
-    LeaderAddress,
-    PartitionState,
-    ReplicaDescription,
-    StopPartition,
-)
+from regency.broker_agent.control.strays import LOOP_TIMEOUT_MS, Strays
+from regency.broker_agent.log.directories.log_manager import LogManager
+from regency.broker_agent.ports import Loop
+from regency.broker_agent.registry.topic_configs import TopicConfigs
+from regency.broker_agent.replication.api import AppliedState, PartitionState, ReplicaDescription
+from regency.broker_agent.replication.replica_manager import ReplicaManager
 from regency.model.crash_points import crash_point
 from regency.model.errors import RegencyError, ZnodeMalformed
-from regency.model.ids import (
-    NO_LEADER_EPOCH,
-    ZERO_TOPIC_ID,
-    BrokerEpoch,
-    BrokerId,
-    ControllerEpoch,
-    TopicPartition,
-)
+from regency.model.ids import NO_LEADER_EPOCH, ZERO_TOPIC_ID, BrokerEpoch, BrokerId, ControllerEpoch, TopicPartition
 from regency.model.kafka_errors import FENCING, ErrorCode
 from regency.protos import control_pb2
 from regency.runtime.grpc.servers import ServiceHandler, service, unary
@@ -53,83 +45,6 @@ A new controller needs two at most: one for its requests, one for what it asks a
 
 T = TypeVar("T")
 
-LOOP_TIMEOUT_MS = 120_000
-"""Longest wait for the data loop to do one slice."""
-
-
-class Loop(Protocol):
-    """The way to the data loop."""
-
-    def call(self, work: Callable[[], T], *, timeout_ms: int) -> T:
-        """Run on the data loop and wait."""
-        ...
-
-
-class Replicas(Protocol):
-    """What the ReplicaManager does for the controller."""
-
-    def apply_states(
-        self, states: Sequence[PartitionState], leaders: Mapping[BrokerId, LeaderAddress]
-    ) -> dict[TopicPartition, AppliedState]:
-        """Become leader or follower."""
-        ...
-
-    def stop_replicas(self, stops: Sequence[StopPartition]) -> dict[TopicPartition, AppliedState]:
-        """Stop fetching, or forget and delete."""
-        ...
-
-    def describe(self, tps: Iterable[TopicPartition] | None = None) -> list[ReplicaDescription]:
-        """What is hosted."""
-        ...
-
-    def describe_logs(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, ReplicaDescription | None]:
-        """What is hosted, or has a log; None for what is out of reach."""
-        ...
-
-    def first_full_request_done(self) -> None:
-        """Every partition this broker holds has been named."""
-        ...
-
-
-class Logs(Protocol):
-    """What is on disk."""
-
-    def get(self, topic_partition: TopicPartition, /) -> object | None:
-        """The partition's log."""
-        ...
-
-
-class Configs(Protocol):
-    """Topic settings."""
-
-    def load(self, topics: Iterable[str]) -> None:
-        """Read the settings of topics from ZooKeeper; blocks. Raises ZkError."""
-        ...
-
-
-class StrayLogs(Protocol):
-    """Finds logs that no full request names."""
-
-    def begin(self) -> None:
-        """Another controller speaks."""
-        ...
-
-    def named(self, states: Sequence[PartitionState]) -> None:
-        """A piece of a full request."""
-        ...
-
-    def set_earlier_aside(self, states: Sequence[PartitionState]) -> None:
-        """A request is about to be applied; blocks on ZooKeeper where a log belongs to an earlier topic."""
-        ...
-
-    def all_named(self) -> None:
-        """The last piece has been applied; blocks on ZooKeeper."""
-        ...
-
-    def look_again(self) -> None:
-        """Look into what ZooKeeper could not be asked about; blocks on ZooKeeper."""
-        ...
-
 
 class ControlService:
     """Serves regency.control.v1.AgentControl.
@@ -142,11 +57,11 @@ class ControlService:
     def __init__(
         self,
         loop: Loop,
-        replicas: Replicas,
-        logs: Logs,
+        replicas: ReplicaManager,
+        logs: LogManager,
         metadata: MetadataCache,
-        configs: Configs,
-        strays: StrayLogs,
+        configs: TopicConfigs,
+        strays: Strays,
         own_epoch: Callable[[], BrokerEpoch],
         office: Callable[[], Office],
         *,

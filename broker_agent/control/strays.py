@@ -10,13 +10,15 @@ suspicion stays, and is looked into again. Runs in the turns of control requests
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Protocol
 
-from regency.broker_agent.control.service import LOOP_TIMEOUT_MS, Loop
+from regency.broker_agent.log.directories.log_manager import LogManager
 from regency.broker_agent.log.errors import LogStorageError
-from regency.broker_agent.replication.api import PartitionState, ReplicaDescription
+from regency.broker_agent.log.partition_log import PartitionLog
+from regency.broker_agent.ports import Loop
+from regency.broker_agent.replication.api import PartitionState
+from regency.broker_agent.replication.replica_manager import ReplicaManager
 from regency.model import znodes
 from regency.model.crash_points import crash_point
 from regency.model.errors import RegencyError, ZnodeMalformed
@@ -29,50 +31,12 @@ from regency.runtime.zookeeper.session import ZkConnectionLost, ZkError, ZkSessi
 logger = logging.getLogger(__name__)
 
 
+LOOP_TIMEOUT_MS = 120_000
+"""Longest wait for the data loop to do one slice of a control request."""
+
 NO_SUCH_TOPIC = "there is no such topic any more"
 EARLIER_TOPIC = "it belongs to an earlier topic of the same name"
 TOPIC_IS_GONE = (NO_SUCH_TOPIC, EARLIER_TOPIC)
-
-
-class Log(Protocol):
-    """One log on disk."""
-
-    @property
-    def topic_id(self) -> TopicId | None:
-        """Of the topic it belongs to; None where none was ever recorded."""
-        ...
-
-    def set_topic_id(self, topic_id: TopicId, /) -> None:
-        """Record another. Raises LogStorageError."""
-        ...
-
-
-class Logs(Protocol):
-    """What is on disk. Data loop only."""
-
-    def get(self, topic_partition: TopicPartition, /) -> Log | None:
-        """The partition's log."""
-        ...
-
-    def all(self) -> Mapping[TopicPartition, Log]:
-        """Every log."""
-        ...
-
-    def mark_stray(self, topic_partitions: Sequence[TopicPartition], /) -> None:
-        """Rename logs so that nothing uses them. Raises LogStorageError."""
-        ...
-
-
-class Replicas(Protocol):
-    """What is served. Data loop only."""
-
-    def describe(self, tps: Iterable[TopicPartition] | None = None) -> list[ReplicaDescription]:
-        """Hosted partitions among those asked for."""
-        ...
-
-    def forget(self, tps: Iterable[TopicPartition], /) -> None:
-        """Serve these no more; their logs stay."""
-        ...
 
 
 class Strays:
@@ -86,8 +50,8 @@ class Strays:
         loop: Loop,
         broker: BrokerId,
         session: ZkSession,
-        logs: Logs,
-        replicas: Replicas,
+        logs: LogManager,
+        replicas: ReplicaManager,
         remind: Callable[[], None],
     ) -> None:
         self._loop = loop
@@ -119,14 +83,14 @@ class Strays:
         def look() -> None:
             for topic_partition, topic_id in ids.items():
                 log = self._logs.get(topic_partition)
-                if log is None or log.topic_id is None or log.topic_id in (ZERO_TOPIC_ID, topic_id):
+                if log is None or log.topic_id in (ZERO_TOPIC_ID, topic_id):
                     continue
                 if is_misspelt(log.topic_id, topic_id):
                     correct(topic_partition, log, log.topic_id, topic_id)
                 else:
                     suspects[topic_partition] = log.topic_id
 
-        def correct(topic_partition: TopicPartition, log: Log, found: TopicId, topic_id: TopicId) -> None:
+        def correct(topic_partition: TopicPartition, log: PartitionLog, found: TopicId, topic_id: TopicId) -> None:
             spelled = encode_topic_id(found), encode_topic_id(topic_id)
             logger.warning(
                 "partition.metadata of %s is damaged: it says %s, the topic is %s", topic_partition, *spelled

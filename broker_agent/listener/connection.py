@@ -15,14 +15,16 @@ from collections import deque
 from time import perf_counter_ns
 from typing import Final, Protocol, cast
 
-from regency.broker_agent.listener.aside import Aside
+from regency.broker_agent.listener.buffers import (
+    SMALL_BYTES,
+    FrameOversized,
+    FrameReader,
+    IncomingRequests,
+    UnsentAnswers,
+)
 from regency.broker_agent.listener.exchange import LONGEST_WAIT_MS, Exchange
-from regency.broker_agent.listener.framing import FrameOversized, FrameReader
-from regency.broker_agent.listener.incoming import SMALL_BYTES, IncomingRequests
-from regency.broker_agent.listener.stats import Closing, ListenerStats
-from regency.broker_agent.listener.timing import KINDS
-from regency.broker_agent.listener.turns import Turns
-from regency.broker_agent.listener.unsent import UnsentAnswers
+from regency.broker_agent.listener.stats import KINDS, Closing, ListenerStats
+from regency.broker_agent.listener.turns import Aside, Turns
 from regency.kafka.apis import ApiKey
 from regency.kafka.codec import Request, parse_request
 from regency.kafka.decoder import FEW_ELEMENTS

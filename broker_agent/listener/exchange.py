@@ -6,15 +6,15 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from functools import partial
 from time import perf_counter_ns
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
-from regency.broker_agent.listener.aside import Aside
-from regency.broker_agent.listener.stats import Closing
-from regency.broker_agent.listener.timing import RequestTimes
-from regency.broker_agent.listener.turns import Turns
+from regency.broker_agent.listener.stats import Closing, RequestTimes
+from regency.broker_agent.listener.turns import Aside, Turns
 from regency.broker_agent.steps import Steps
 from regency.kafka.codec import Message, Request, encode_body, frame_response
 from regency.model.principals import ANONYMOUS, RequestContext
+
+T = TypeVar("T")
 
 LONGEST_WAIT_MS: Final = 300_000
 """How long a client may let a fetch or a produce wait. Clients ask 0.5 and 30 s."""
@@ -93,7 +93,7 @@ class Exchange:
         """When its handler returned; 0 before."""
         self.done_at = 0
         self._erred = False
-        self._cancel: Callable[[], None] | None = None
+        self._cancel: Callable[[], object] | None = None
         self.listener = listener
         self.request = request
         self.is_large = request.is_large
@@ -118,7 +118,8 @@ class Exchange:
             if error:
                 self.count_error(error)
             if self.is_large:
-                self._owner.aside.run(encode_body, self.request.version, message).add_done_callback(self._encoded)
+                encoding = self._owner.aside.run(encode_body, self.request.version, message)
+                encoding.add_done_callback(partial(self._then, self.answer_body))
             else:
                 self.answer_body(encode_body(self.request.version, message))
 
@@ -141,7 +142,7 @@ class Exchange:
         elif not callable(outcome):
             self.answer(outcome)
         elif self.is_large:
-            self._owner.aside.run(outcome).add_done_callback(self._built)
+            self._owner.aside.run(outcome).add_done_callback(partial(self._then, self.answer))
         else:
             self.answer(outcome())
 
@@ -162,7 +163,7 @@ class Exchange:
             self._erred = True
             self.times.erred += 1
 
-    def cancel_with(self, cancel: Callable[[], None]) -> None:
+    def cancel_with(self, cancel: Callable[[], object]) -> None:
         """What to call when the connection ends before the answer is there."""
         if not self.done:
             self._cancel = cancel
@@ -170,8 +171,8 @@ class Exchange:
     def run(self, work: Coroutine[Any, Any, Building | Message | Answer]) -> None:
         """Answer with the outcome of a coroutine, encoded or not. It is cancelled when the connection ends."""
         task = asyncio.get_running_loop().create_task(work)
-        task.add_done_callback(self._ran)
-        self.cancel_with(partial(_cancel_task, task))
+        task.add_done_callback(partial(self._then, self.take))
+        self.cancel_with(task.cancel)
 
     def work(self, steps: Steps[Building | Message | None]) -> None:
         """Answer with the outcome of work in steps: now, if one is enough. It ends with the connection.
@@ -223,31 +224,13 @@ class Exchange:
             return True
         return False
 
-    def _built(self, building: asyncio.Future[Message]) -> None:
-        if building.cancelled():
+    def _then(self, take: Callable[[T], None], work: asyncio.Future[T]) -> None:
+        """What was done aside, or by a coroutine, is there."""
+        if work.cancelled():
             return
-        error = building.exception()
+        error = work.exception()
         if error is None:
-            guarded(self, lambda: self.answer(building.result()))
-        elif isinstance(error, Exception):
-            self.fail(error)
-
-    def _encoded(self, encoding: asyncio.Future[bytearray]) -> None:
-        if encoding.cancelled():
-            return
-        error = encoding.exception()
-        if error is None:
-            self.answer_body(encoding.result())
-        elif isinstance(error, Exception):
-            self.fail(error)
-
-    def _ran(self, task: asyncio.Task[Building | Message | Answer]) -> None:
-        if task.cancelled():
-            return
-        error = task.exception()
-        if error is None:
-            outcome = task.result()
-            guarded(self, lambda: self.take(outcome))
+            guarded(self, lambda: take(work.result()))
         elif isinstance(error, Exception):
             self.fail(error)
 
@@ -264,7 +247,3 @@ def guarded(exchange: Exchange, work: Callable[[], None]) -> None:
         work()
     except Exception as error:  # noqa: BLE001 - one request must never take the data loop down
         exchange.fail(error)
-
-
-def _cancel_task(task: asyncio.Task[Building | Message | Answer]) -> None:
-    task.cancel()

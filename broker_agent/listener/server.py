@@ -1,34 +1,42 @@
-"""The Kafka listener of an agent: accepts connections, hands requests to their handlers. Runs on the data loop."""
+"""The Kafka listener of an agent: accepts connections, hands requests to the handlers of their APIs. Data loop only."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import socket
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
 
+from regency.broker_agent.control.admin_forwarder import AdminForwarder
+from regency.broker_agent.control.metadata_cache import MetadataCache
 from regency.broker_agent.listener.acceptor import Acceptor
-from regency.broker_agent.listener.apis import api_versions
+from regency.broker_agent.listener.apis import (
+    api_versions,
+    cluster,
+    describe_configs,
+    fetch,
+    forwarded,
+    list_offsets,
+    log_dirs,
+    metadata,
+    produce,
+    producer_ids,
+)
 from regency.broker_agent.listener.apis.auto_creation import AutoCreation
-from regency.broker_agent.listener.apis.handlers import HANDLERS
 from regency.broker_agent.listener.apis.services import Services
-from regency.broker_agent.listener.aside import Aside
+from regency.broker_agent.listener.buffers import IncomingRequests, UnsentAnswers
 from regency.broker_agent.listener.connection import Connection
 from regency.broker_agent.listener.exchange import Exchange
-from regency.broker_agent.listener.incoming import IncomingRequests
 from regency.broker_agent.listener.places import Places
-from regency.broker_agent.listener.ports import (
-    Admin,
-    ConfigSource,
-    FetchSessions,
-    Metadata,
-    ProducerIdSource,
-    Replicas,
-)
 from regency.broker_agent.listener.stats import Closing, ListenerStats
-from regency.broker_agent.listener.turns import Turns
-from regency.broker_agent.listener.unsent import UnsentAnswers
-from regency.kafka.apis import ApiKey
+from regency.broker_agent.listener.turns import Aside, Turns
+from regency.broker_agent.registry.producer_ids import ProducerIds
+from regency.broker_agent.registry.topic_configs import StoredConfigs
+from regency.broker_agent.replication.fetch_sessions import FetchSessionCache
+from regency.broker_agent.replication.replica_manager import ReplicaManager
+from regency.kafka.apis import FORWARDED, ApiKey
+from regency.kafka.codec import Message, Request
 from regency.kafka.errors import UnsupportedApi
 from regency.model.clock import Clock
 from regency.model.facts import Endpoint
@@ -52,12 +60,12 @@ class KafkaListener:
     def __init__(
         self,
         settings: BrokerSettings,
-        replica_manager: Replicas,
-        sessions: FetchSessions,
-        metadata: Metadata,
-        admin: Admin,
-        producer_ids: ProducerIdSource,
-        configs: ConfigSource,
+        replica_manager: ReplicaManager,
+        sessions: FetchSessionCache,
+        metadata: MetadataCache,
+        admin: AdminForwarder,
+        producer_ids: ProducerIds,
+        configs: StoredConfigs,
         cluster_id: str,
         clock: Clock,
     ) -> None:
@@ -186,3 +194,26 @@ def _bind(endpoint: Endpoint, settings: BrokerSettings) -> socket.socket:
         if size > 0:
             bound.setsockopt(socket.SOL_SOCKET, option, size)
     return bound
+
+
+class Handler(NamedTuple):
+    """`handle` answers, now or later. `failure` builds UNKNOWN_SERVER_ERROR, or None where nothing can be said."""
+
+    handle: Callable[[Services, Exchange], None]
+    failure: Callable[[Request], Message | None]
+
+
+HANDLERS: Final[Mapping[ApiKey, Handler]] = {
+    ApiKey.PRODUCE: Handler(produce.handle, produce.failure),
+    ApiKey.FETCH: Handler(fetch.handle, fetch.failure),
+    ApiKey.LIST_OFFSETS: Handler(list_offsets.handle, list_offsets.failure),
+    ApiKey.METADATA: Handler(metadata.handle, metadata.failure),
+    ApiKey.API_VERSIONS: Handler(api_versions.handle, api_versions.failure),
+    ApiKey.INIT_PRODUCER_ID: Handler(producer_ids.handle, producer_ids.failure),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: Handler(list_offsets.handle_epochs, list_offsets.failure_of_epochs),
+    ApiKey.DESCRIBE_CONFIGS: Handler(describe_configs.handle, describe_configs.failure),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: Handler(log_dirs.handle_alter, log_dirs.failure_of_alter),
+    ApiKey.DESCRIBE_LOG_DIRS: Handler(log_dirs.handle_describe, log_dirs.failure_of_describe),
+    ApiKey.DESCRIBE_CLUSTER: Handler(cluster.handle, cluster.failure),
+    **dict.fromkeys(FORWARDED, Handler(forwarded.handle, forwarded.failure)),
+}

@@ -3,15 +3,7 @@
 from __future__ import annotations
 
 from regency.broker_agent.log.errors import RecordsRejected
-from regency.kafka.record_batch import (
-    MAGIC,
-    MAGIC_AT,
-    BatchHeader,
-    Buffer,
-    CorruptBatch,
-    crc_matches,
-    read_header,
-)
+from regency.kafka.record_batch import MAGIC, MAGIC_AT, BatchHeader, Buffer, CorruptBatch, crc_matches, read_header
 from regency.model.kafka_errors import ErrorCode
 from regency.model.settings.log_config import LogConfig
 

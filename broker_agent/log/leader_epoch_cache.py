@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from regency.broker_agent.log.segments.batch_check import NO_END, EpochSpan
+from regency.broker_agent.log.segments.checked_read import NO_END, EpochSpan
 from regency.kafka.fetching.values import EpochEndOffset
 from regency.kafka.logfiles.checkpoints import format_epochs, replace_file
 from regency.model.crash_points import crash_point

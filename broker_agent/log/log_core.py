@@ -14,16 +14,14 @@ from regency.broker_agent.log.errors import IndexInDoubt, LogDamaged
 from regency.broker_agent.log.flusher import LogFlusher
 from regency.broker_agent.log.leader_epoch_cache import LeaderEpochCache
 from regency.broker_agent.log.log_directory import LogDirectory
-from regency.broker_agent.log.producer_snapshots import remove_snapshots, snapshot_offsets, write_snapshot
-from regency.broker_agent.log.producer_state import ProducerStates
+from regency.broker_agent.log.producer_state import ProducerStates, remove_snapshots, snapshot_offsets, write_snapshot
 from regency.broker_agent.log.retention import must_roll
-from regency.broker_agent.log.segments.batch_check import EpochSpan
+from regency.broker_agent.log.segments.checked_read import EpochSpan
 from regency.broker_agent.log.segments.damage import CorruptFile, KnownDamage
 from regency.broker_agent.log.segments.index_building import IndexBuilding
 from regency.broker_agent.log.segments.open_files import OpenFiles
-from regency.broker_agent.log.segments.results import LogPosition
 from regency.broker_agent.log.segments.segment import Segment
-from regency.broker_agent.log.segments.segments import Cut, Segments
+from regency.broker_agent.log.segments.segments import Cut, LogPosition, Segments
 from regency.broker_agent.ports import Worker
 from regency.kafka.logfiles.file_names import SNAPSHOT, offset_file
 from regency.kafka.record_batch import BatchHeader, Buffer

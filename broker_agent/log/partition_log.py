@@ -19,17 +19,17 @@ from typing import Concatenate, ParamSpec, TypeVar
 from regency.broker_agent.log.append_rules import LOG_APPEND_TIME, check_produced, check_replicated
 from regency.broker_agent.log.errors import CutNotPrepared, IndexInDoubt, LogDamaged, OffsetOutOfRange, RecordsRejected
 from regency.broker_agent.log.log_core import LogCore
-from regency.broker_agent.log.producer_snapshots import (
+from regency.broker_agent.log.producer_state import (
+    ProducerStates,
     remove_snapshots,
     restore,
     snapshot_offsets,
     write_snapshot,
 )
-from regency.broker_agent.log.producer_state import ProducerStates
 from regency.broker_agent.log.retention import SegmentFacts, expired_segments
 from regency.broker_agent.log.segments.damage import CorruptFile
-from regency.broker_agent.log.segments.results import AppendInfo, LogPosition, ReadInfo
 from regency.broker_agent.log.segments.segment import Segment
+from regency.broker_agent.log.segments.segments import AppendInfo, LogPosition, ReadInfo
 from regency.broker_agent.log.segments.time_lookup import TimestampAndOffset, find_greatest, find_timestamp
 from regency.broker_agent.steps import Steps
 from regency.kafka.fetching.values import EpochEndOffset

@@ -15,8 +15,7 @@ from typing import NamedTuple
 from regency.broker_agent.log.errors import LogDirInvalid
 from regency.broker_agent.log.leader_epoch_cache import LeaderEpochCache
 from regency.broker_agent.log.log_core import LogParts
-from regency.broker_agent.log.producer_snapshots import restore
-from regency.broker_agent.log.producer_state import ProducerStates
+from regency.broker_agent.log.producer_state import ProducerStates, restore
 from regency.broker_agent.log.segments.index_building import build_at_once
 from regency.broker_agent.log.segments.open_files import LogFile, OpenFiles
 from regency.broker_agent.log.segments.segment import Segment
@@ -35,14 +34,7 @@ from regency.kafka.logfiles.file_names import (
     TXN_INDEX,
     parse_offset_file,
 )
-from regency.kafka.record_batch import (
-    HEADER_BYTES,
-    BatchHeader,
-    CorruptBatch,
-    batch_size,
-    crc_matches,
-    iter_batches,
-)
+from regency.kafka.record_batch import HEADER_BYTES, BatchHeader, CorruptBatch, batch_size, crc_matches, iter_batches
 from regency.model.crash_points import crash_point
 from regency.model.ids import NO_LEADER_EPOCH, ZERO_TOPIC_ID, LeaderEpoch, Offset, TopicId, TopicPartition
 from regency.model.settings.log_config import LogConfig

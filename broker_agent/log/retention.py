@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
+from regency.broker_agent.log.segments.segment import Segment
 from regency.kafka.record_batch import BatchHeader
 from regency.model.ids import Offset, TopicPartition
 from regency.model.settings.log_config import LogConfig
@@ -58,41 +59,8 @@ def expired_segments(
     return Expired(count, ", ".join(whys))
 
 
-class Rollable(Protocol):
-    """What rolling looks at of the active segment."""
-
-    @property
-    def base_offset(self) -> Offset:
-        """Its first possible offset."""
-        ...
-
-    @property
-    def size(self) -> int:
-        """Bytes of its batches."""
-        ...
-
-    @property
-    def first_timestamp(self) -> int:
-        """Timestamp of its first batch; -1 where it has none."""
-        ...
-
-    @property
-    def created_ms(self) -> int:
-        """Wall milliseconds when it was created or opened."""
-        ...
-
-    @property
-    def is_index_full(self) -> bool:
-        """Whether one of its indexes takes no more entries."""
-        ...
-
-    def has_room(self, last_offset: Offset) -> bool:
-        """Whether an index entry can hold this offset."""
-        ...
-
-
 def must_roll(
-    active: Rollable, config: LogConfig, batch: BatchHeader, now_ms: int, *, partition: TopicPartition
+    active: Segment, config: LogConfig, batch: BatchHeader, now_ms: int, *, partition: TopicPartition
 ) -> bool:
     """Whether `batch` begins a new segment: the active one is too large, too old or its indexes are full.
 

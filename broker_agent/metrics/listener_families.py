@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from operator import attrgetter
 
-from regency.broker_agent.listener.stats import ListenerStats
-from regency.broker_agent.listener.timing import FETCH_CONSUMER, FETCH_FOLLOWER, RequestTimes
+from regency.broker_agent.listener.stats import FETCH_CONSUMER, FETCH_FOLLOWER, ListenerStats, RequestTimes
 from regency.model.kafka_errors import FENCING, ErrorCode
 from regency.runtime.metrics import table_agent as names
 from regency.runtime.metrics.families import QUANTILE_VALUES, Family, Wanted, block, escape, times, value, values
@@ -46,8 +45,7 @@ def requests(stats: ListenerStats, now_ms: int) -> Iterable[Family]:
         ],
     )
     yield values(
-        names.ERRORS,
-        [((kind, error), count) for kind, parts in merged for error, count in _errors(parts).items()],
+        names.ERRORS, [((kind, error), count) for kind, parts in merged for error, count in _errors(parts).items()]
     )
     for field, name in names.REQUEST_TIMES:
         read = attrgetter(field)

@@ -9,26 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from threading import Event
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from regency.broker_agent.log.directories.log_manager import LogManager
-from regency.broker_agent.process.data_loop import LoopClosed
-from regency.broker_agent.replication.partition.isr_state import Committed
-from regency.broker_agent.replication.partition.rules import Role
+from regency.broker_agent.process.data_loop import DataLoop, LoopClosed
+from regency.broker_agent.replication.api import Role
+from regency.broker_agent.replication.followers import Committed
 from regency.broker_agent.replication.replica_manager import ReplicaManager
 from regency.model.ids import TopicPartition
 
 PIECE = 500
 LOOP_TIMEOUT_MS = 10_000
 """A data loop that takes longer than this for all pieces is in trouble, and the scrape fails and says so."""
-
-
-class Loop(Protocol):
-    """The way to the data loop."""
-
-    def post(self, work: Callable[[], None]) -> None:
-        """Run on the data loop soon, after what is posted already."""
-        ...
 
 
 class HostedRow(NamedTuple):
@@ -89,7 +81,7 @@ class Look(NamedTuple):
 
 
 def look(
-    loop: Loop, replicas: ReplicaManager, logs: LogManager, now_ms: int, *, timeout_ms: int = LOOP_TIMEOUT_MS
+    loop: DataLoop, replicas: ReplicaManager, logs: LogManager, now_ms: int, *, timeout_ms: int = LOOP_TIMEOUT_MS
 ) -> Look:
     """Everything, a piece at a time; not for the data loop. Raises LoopClosed where the loop does not get to it.
 

@@ -13,9 +13,8 @@ from regency.broker_agent.log.directories.log_manager import LogManager
 from regency.broker_agent.metrics import listener_families, replica_families
 from regency.broker_agent.metrics.probes import Recovery
 from regency.broker_agent.metrics.replica_rows import look
-from regency.broker_agent.process.data_loop import DataLoop
+from regency.broker_agent.process.data_loop import DataLoop, PatientWorker
 from regency.broker_agent.process.loop_meter import LoopMeter
-from regency.broker_agent.process.patient_worker import PatientWorker
 from regency.broker_agent.replication.replica_manager import ReplicaManager
 from regency.model.clock import Clock
 from regency.model.ids import NO_BROKER_EPOCH

@@ -214,14 +214,6 @@ class Logs(Protocol):
         ...
 
 
-class Later(Protocol):
-    """Calls back on the data loop after a while."""
-
-    def __call__(self, delay_ms: int, work: Callable[[], None], /) -> object:
-        """Run `work` after `delay_ms` milliseconds."""
-        ...
-
-
 class Registration:
     """Keeps this broker registered. Data loop only, but for `start`, and what any thread may read: `owner_generation`
     and `epoch`.
@@ -236,7 +228,7 @@ class Registration:
         clock: Clock,
         worker: Worker,
         post: Callable[[Callable[[], None]], None],
-        later: Later,
+        later: Callable[[int, Callable[[], None]], object],
         on_registered: Callable[[Registered], None],
         on_refused: Callable[[BaseException], None],
     ) -> None:

@@ -20,12 +20,7 @@ from regency.model import znodes
 from regency.model.crash_points import crash_point
 from regency.model.errors import RegencyError, ZnodeMalformed
 from regency.model.ids import BrokerId
-from regency.model.settings.dynamic import (
-    ThrottleRates,
-    broker_log_config,
-    broker_throttle_rates,
-    without_effect,
-)
+from regency.model.settings.dynamic import ThrottleRates, broker_log_config, broker_throttle_rates, without_effect
 from regency.model.settings.log_config import LogConfig, applicable_log_config
 from regency.model.znodes import paths as znode_paths
 from regency.runtime.zookeeper.session import WatchEvent, WatchEventType, WatchMode, ZkConnectionLost, ZkSession, Znode

@@ -5,6 +5,8 @@ Times are monotonic milliseconds of the agent's Clock unless said otherwise; rec
 
 from __future__ import annotations
 
+from enum import Enum
+
 import msgspec
 
 from regency.model.hosting import HostedRole
@@ -21,6 +23,17 @@ from regency.model.ids import (
     ZkVersion,
 )
 from regency.model.kafka_errors import ErrorCode
+
+
+class Role(Enum):
+    """What this broker is to a partition it hosts."""
+
+    NONE = "none"
+    """Hosted, but neither led nor followed: stopped, or not told yet."""
+    LEADER = "leader"
+    FOLLOWER = "follower"
+    OFFLINE = "offline"
+    """Its log directory failed."""
 
 
 class ProduceResult(msgspec.Struct, frozen=True):

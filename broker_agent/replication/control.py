@@ -12,12 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from regency.broker_agent.log.errors import LogBusy, LogStorageError
-from regency.broker_agent.replication.api import AppliedState, LeaderAddress, PartitionState, StopPartition
+from regency.broker_agent.replication.api import AppliedState, LeaderAddress, PartitionState, Role, StopPartition
 from regency.broker_agent.replication.fetcher.fetcher_pool import FetcherPool, FollowTask
 from regency.broker_agent.replication.hosting import HostedPartitions
 from regency.broker_agent.replication.isr_maintenance import IsrMaintenance
-from regency.broker_agent.replication.partition.partition import Partition
-from regency.broker_agent.replication.partition.rules import Role
+from regency.broker_agent.replication.partition import Partition
 from regency.model.crash_points import crash_point
 from regency.model.ids import (
     EPOCH_DURING_DELETE,

@@ -13,7 +13,7 @@ from regency.broker_agent.log.errors import LogDamaged, LogStorageError, OffsetO
 from regency.broker_agent.replication.fetcher.throttle import ReplicationThrottle
 from regency.broker_agent.replication.hosting import HostedPartitions
 from regency.broker_agent.replication.isr_maintenance import IsrMaintenance
-from regency.broker_agent.replication.partition.partition import Partition
+from regency.broker_agent.replication.partition import Partition
 from regency.broker_agent.replication.purgatory import DelayedOperation
 from regency.broker_agent.steps import Steps
 from regency.kafka.fetching.values import NO_RECORDS, FetchedPartition, FetchParams, FetchPartition
@@ -274,12 +274,7 @@ class _DelayedFetch(DelayedOperation):
     """
 
     def __init__(
-        self,
-        path: FetchPath,
-        deadline_ms: int,
-        reading: _Reading,
-        asked: Sequence[FetchPartition],
-        respond: Respond,
+        self, path: FetchPath, deadline_ms: int, reading: _Reading, asked: Sequence[FetchPartition], respond: Respond
     ) -> None:
         super().__init__(deadline_ms)
         self._path = path

@@ -106,11 +106,7 @@ Told = tuple[int, dict[TopicPartition, FetchedPartition]]
 class FetchContext:
     """One fetch on its way: what to read, and afterwards what of it to send."""
 
-    def __init__(
-        self,
-        partitions: Sequence[FetchPartition],
-        finish: Callable[[Results], Steps[Told]],
-    ) -> None:
+    def __init__(self, partitions: Sequence[FetchPartition], finish: Callable[[Results], Steps[Told]]) -> None:
         self.partitions = partitions
         """What to read, in order."""
         self.finish = finish

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from regency.broker_agent.log.directories.log_manager import LogManager
-from regency.broker_agent.ports import ConfirmedPeers, Timer
-from regency.broker_agent.replication.completions import Completions
-from regency.broker_agent.replication.partition.partition import Partition
-from regency.broker_agent.replication.partition.rules import ReplicationRules, Role
-from regency.broker_agent.replication.purgatory import DelayedOperation, Purgatory
+from regency.broker_agent.ports import Peers, Timer
+from regency.broker_agent.replication.api import Role
+from regency.broker_agent.replication.followers import ReplicationRules
+from regency.broker_agent.replication.partition import Partition
+from regency.broker_agent.replication.purgatory import Completions, DelayedOperation, Purgatory
 from regency.model.clock import Clock
 from regency.model.ids import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
@@ -30,7 +30,7 @@ class HostedPartitions:
         logs: LogManager,
         clock: Clock,
         timer: Timer,
-        peers: ConfirmedPeers,
+        peers: Peers,
         topic_config: Callable[[str], LogConfig],
     ) -> None:
         self.broker_id = broker_id

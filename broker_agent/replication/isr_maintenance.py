@@ -8,9 +8,9 @@ unknown is left pending until a LeaderAndIsr says what holds; the controller is 
 from __future__ import annotations
 
 from regency.broker_agent.ports import IsrChange, IsrNotWritten, IsrOutcome, IsrStore, IsrUnknown, Peers
+from regency.broker_agent.replication.followers import Pending, PendingShrink
 from regency.broker_agent.replication.hosting import HostedPartitions
-from regency.broker_agent.replication.partition.isr_state import Pending, PendingShrink
-from regency.broker_agent.replication.partition.partition import Partition
+from regency.broker_agent.replication.partition import Partition
 from regency.model.crash_points import crash_point
 from regency.model.ids import BrokerEpoch, BrokerId, TopicPartition
 

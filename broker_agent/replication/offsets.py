@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from regency.broker_agent.log.errors import LogDamaged, LogStorageError
 from regency.broker_agent.replication.hosting import HostedPartitions
-from regency.broker_agent.replication.partition.partition import Partition
+from regency.broker_agent.replication.partition import Partition
 from regency.broker_agent.steps import Steps
 from regency.kafka.fetching.values import DEBUGGING, EpochEndOffset, ListedOffset
 from regency.model.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
@@ -28,11 +28,7 @@ class OffsetQueries:
         self._hosting = hosting
 
     def list_offset(
-        self,
-        topic_partition: TopicPartition,
-        timestamp: int,
-        current: LeaderEpoch,
-        replica_id: BrokerId,
+        self, topic_partition: TopicPartition, timestamp: int, current: LeaderEpoch, replica_id: BrokerId
     ) -> Steps[ListedOffset]:
         """The offset for a timestamp (wall milliseconds, -1 latest, -2 earliest, -3 the one with the largest).
 
@@ -45,11 +41,11 @@ class OffsetQueries:
         if isinstance(partition, ErrorCode):
             return ListedOffset(partition)
         if timestamp == EARLIEST:
-            start = partition.log_start_offset
+            start = partition.log.log_start_offset
             producers = partition.log.producers_below_start() if replica_id >= 0 else b""
             return ListedOffset(ErrorCode.NONE, -1, start, partition.log.epoch_at(start), producers)
         from_consumer = replica_id < 0 and replica_id != DEBUGGING
-        end = partition.log.high_watermark if from_consumer else partition.log_end_offset
+        end = partition.log.high_watermark if from_consumer else partition.log.log_end_offset
         settled = not from_consumer or end >= partition.epoch_start
         if timestamp == LATEST:
             if not settled:
@@ -77,14 +73,14 @@ class OffsetQueries:
         partition = self._hosting.find_led(topic_partition, current)
         if isinstance(partition, ErrorCode):
             return partition, EpochEndOffset()
-        return ErrorCode.NONE, partition.end_offset_for_epoch(epoch)
+        return ErrorCode.NONE, partition.log.end_offset_for_epoch(epoch)
 
     def _by_timestamp(self, partition: Partition, timestamp: int, end: Offset, *, settled: bool) -> Steps[ListedOffset]:
         try:
             if timestamp == GREATEST_TIMESTAMP:
                 found = yield from partition.log.greatest_timestamp(end)
             else:
-                bound = end if settled else partition.log_end_offset
+                bound = end if settled else partition.log.log_end_offset
                 found = yield from partition.log.offset_for_timestamp(timestamp, bound)
         except LogDamaged:
             return ListedOffset(ErrorCode.CORRUPT_MESSAGE)

@@ -7,15 +7,51 @@ changed in them; time is a heap of deadlines that its owner asks about. Complete
 from __future__ import annotations
 
 import heapq
+import logging
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Callable, Iterable
 from itertools import count
 
-from regency.broker_agent.replication.completions import Completions
 from regency.model.ids import TopicPartition
 
 _COMPACT_ABOVE = 256
 """Dead deadlines are swept when the heap is longer than this and mostly dead."""
+
+
+class Completions:
+    """Answers that are ready, and `with completions:` around whatever changes state. Data loop only.
+
+    Every entry into the ReplicaManager holds them back until no partition is half changed; leaving the outermost one
+    makes the calls. What is called may come back in and add more, so nothing ever runs inside a state change
+    (KAFKA-8334).
+    """
+
+    def __init__(self) -> None:
+        self._queue: deque[Callable[[], None]] = deque()
+        self._depth = 0
+
+    def __enter__(self) -> None:
+        self._depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            if self._depth == 1:
+                self._drain()
+        finally:
+            self._depth -= 1
+
+    def add(self, call: Callable[[], None]) -> None:
+        """Have `call` made when nothing is half changed, in order."""
+        self._queue.append(call)
+
+    def _drain(self) -> None:
+        while self._queue:
+            call = self._queue.popleft()
+            try:
+                call()
+            except Exception:  # one client's broken connection must not keep the others from their answers
+                logger.exception("an answer could not be delivered")
 
 
 class DelayedOperation(ABC):
@@ -115,3 +151,6 @@ class Purgatory:
     def _forget(self, operation: DelayedOperation) -> None:
         self._size -= 1
         self.leave(operation)
+
+
+logger = logging.getLogger(__name__)

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
 
 from regency.broker_agent.log.directories.log_manager import LogManager
-from regency.broker_agent.log.partition_log import PartitionLog
-from regency.broker_agent.ports import ConfirmedPeers, IsrStore, Timer
+from regency.broker_agent.ports import IsrStore, Peers, Timer
 from regency.broker_agent.replication.api import (
     AppliedState,
     LeaderAddress,
@@ -21,19 +19,19 @@ from regency.broker_agent.replication.api import (
     PartitionState,
     ProduceResult,
     ReplicaDescription,
+    Role,
     StopPartition,
 )
 from regency.broker_agent.replication.control import ControlPath
-from regency.broker_agent.replication.directories.directory_descriptions import describe_log_dirs
-from regency.broker_agent.replication.directories.directory_moves import DirectoryMoves
+from regency.broker_agent.replication.descriptions import describe_log_dirs, described, described_log
+from regency.broker_agent.replication.directory_moves import DirectoryMoves
 from regency.broker_agent.replication.fetch import Cancel, FetchPath
 from regency.broker_agent.replication.fetcher.fetcher_pool import FetcherPool
 from regency.broker_agent.replication.fetcher.throttle import Throttles, unlimited
 from regency.broker_agent.replication.hosting import HostedPartitions
 from regency.broker_agent.replication.isr_maintenance import IsrMaintenance
 from regency.broker_agent.replication.offsets import OffsetQueries
-from regency.broker_agent.replication.partition.partition import Partition
-from regency.broker_agent.replication.partition.rules import Role
+from regency.broker_agent.replication.partition import Partition
 from regency.broker_agent.replication.produce import ProducePath
 from regency.broker_agent.replication.schedule import Schedule
 from regency.broker_agent.steps import Steps
@@ -41,25 +39,10 @@ from regency.kafka.fetching.values import EpochEndOffset, FetchedPartition, Fetc
 from regency.model.clock import Clock
 from regency.model.crash_points import crash_point
 from regency.model.hosting import HostedRole
-from regency.model.ids import (
-    NO_LEADER,
-    NO_LEADER_EPOCH,
-    BrokerId,
-    LeaderEpoch,
-    TopicId,
-    TopicPartition,
-    ZkVersion,
-)
+from regency.model.ids import NO_LEADER, BrokerId, LeaderEpoch, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from regency.model.settings import BrokerSettings
 from regency.model.settings.log_config import LogConfig
-
-_ROLES: Final = {
-    Role.NONE: HostedRole.NONE,
-    Role.LEADER: HostedRole.LEADER,
-    Role.FOLLOWER: HostedRole.FOLLOWER,
-    Role.OFFLINE: HostedRole.OFFLINE,
-}
 
 
 class ReplicaManager:
@@ -73,7 +56,7 @@ class ReplicaManager:
         clock: Clock,
         timer: Timer,
         isr_store: IsrStore,
-        peers: ConfirmedPeers,
+        peers: Peers,
         fetchers: FetcherPool,
         topic_config: Callable[[str], LogConfig],
         throttles: Throttles | None = None,
@@ -127,11 +110,7 @@ class ReplicaManager:
             return self._fetch.fetch(params, partitions, respond)
 
     def list_offset(
-        self,
-        tp: TopicPartition,
-        timestamp: int,
-        current_leader_epoch: LeaderEpoch,
-        replica_id: BrokerId,
+        self, tp: TopicPartition, timestamp: int, current_leader_epoch: LeaderEpoch, replica_id: BrokerId
     ) -> Steps[ListedOffset]:
         """The offset for a timestamp (wall milliseconds); -1 latest (LEO for replicas), -2 earliest, -3 largest."""
         return self._offsets.list_offset(tp, timestamp, current_leader_epoch, replica_id)
@@ -209,29 +188,29 @@ class ReplicaManager:
         """Hosted partitions, or those asked for; what is not hosted is left out, even where its log is here."""
         held = self._hosting.partitions
         wanted = held if tps is None else [name for name in tps if name in held]
-        return [_described(held[name], self._reported_role(held[name])) for name in wanted]
+        return [described(held[name], self._reported_role(held[name])) for name in wanted]
 
     def describe_logs(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, ReplicaDescription | None]:
         """How far these logs go, also those not hosted yet; None for one that is, or may be, out of reach."""
-        described: dict[TopicPartition, ReplicaDescription | None] = {}
+        found: dict[TopicPartition, ReplicaDescription | None] = {}
         for name in tps:
             partition = self._hosting.partitions.get(name)
             log = self._hosting.logs.get(name)
             if log is None:
                 if partition is not None or self._hosting.may_be_offline(name):
-                    described[name] = None
+                    found[name] = None
             elif partition is not None:
                 offline = partition.role is Role.OFFLINE
-                described[name] = None if offline else _described(partition, self._reported_role(partition))
+                found[name] = None if offline else described(partition, self._reported_role(partition))
             else:
-                described[name] = _described_log(name, log)
-        return described
+                found[name] = described_log(name, log)
+        return found
 
     def _reported_role(self, partition: Partition) -> HostedRole:
         if partition.role is Role.FOLLOWER and partition.leader != NO_LEADER:
             fed = self._fetchers.is_following(partition.topic_partition)
             return HostedRole.FOLLOWER if fed else HostedRole.UNFED
-        return _ROLES[partition.role]
+        return HostedRole[partition.role.name]
 
     @property
     def fetchers(self) -> FetcherPool:
@@ -324,39 +303,3 @@ class ReplicaManager:
         for logs in self._hosting.logs.directories:
             if logs.is_working:
                 logs.look_later()
-
-
-def _described(partition: Partition, role: HostedRole) -> ReplicaDescription:
-    log = partition.log
-    return ReplicaDescription(
-        partition.topic_partition,
-        partition.topic_id,
-        partition.leader,
-        partition.leader_epoch,
-        partition.zk_version,
-        partition.isr.committed,
-        log.high_watermark,
-        log.log_end_offset,
-        log.log_start_offset,
-        log.last_batch_epoch,
-        str(log.home.path),
-        partition.leader_broker_epoch,
-        role,
-        log.damage,
-    )
-
-
-def _described_log(name: TopicPartition, log: PartitionLog) -> ReplicaDescription:
-    return ReplicaDescription(
-        name,
-        log.topic_id,
-        NO_LEADER,
-        NO_LEADER_EPOCH,
-        ZkVersion(-1),
-        (),
-        log.high_watermark,
-        log.log_end_offset,
-        log.log_start_offset,
-        log.last_batch_epoch,
-        str(log.home.path),
-    )

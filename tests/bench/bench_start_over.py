@@ -33,8 +33,8 @@ from regency.broker_agent.process.loop_meter import MeteredSelector
 from regency.broker_agent.replication.api import LeaderAddress
 from regency.broker_agent.replication.fetcher.fetcher_pool import FetcherPool, FollowTask, TransportSpec
 from regency.broker_agent.replication.fetcher.fetcher_thread import Command, Outcome, Rested
-from regency.broker_agent.replication.partition.local_replica import LocalReplica
-from regency.broker_agent.replication.partition.rules import ReplicationRules
+from regency.broker_agent.replication.followers import ReplicationRules
+from regency.broker_agent.replication.partition import Partition
 from regency.kafka.fetching.plans import FetchPlan, FetchReply, OffsetsPlan, OffsetsReply, Pause
 from regency.kafka.fetching.values import EpochEndOffset, FetchedPartition, ListedOffset
 from regency.kafka.logfiles.file_names import RECOVERY_POINTS
@@ -203,7 +203,7 @@ async def _measure(
     settings = BrokerSettings(broker_id=BrokerId(1))
     pool = FetcherPool(settings, SystemClock(), lambda: BrokerEpoch(1), transport, logs.settle)
     rules = ReplicationRules(BrokerId(1), 30_000, NoPeers(), lambda _: 1)
-    tasks = [FollowTask(LocalReplica(name, ID, _log(logs, name), rules), LeaderEpoch(1)) for name in names]
+    tasks = [FollowTask(Partition(name, ID, _log(logs, name), rules), LeaderEpoch(1)) for name in names]
     probe = Probe(loop)
     cpu, wall = Longest(), Longest()
     await asyncio.sleep(0.1)

@@ -15,7 +15,7 @@ import pytest
 from breaking.tcp_proxy import TcpProxy
 
 from regency.broker_agent.listener.apis.fetch import LARGEST_ANSWER_BYTES
-from regency.broker_agent.listener.incoming import SMALL_BYTES
+from regency.broker_agent.listener.buffers import SMALL_BYTES
 from regency.kafka import codec
 from regency.kafka.apis import OFFERED
 

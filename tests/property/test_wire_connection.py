@@ -13,13 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regency.broker_agent.listener.apis import api_versions
-from regency.broker_agent.listener.aside import Aside
+from regency.broker_agent.listener.buffers import IncomingRequests, UnsentAnswers
 from regency.broker_agent.listener.connection import MAX_UNANSWERED, Connection
 from regency.broker_agent.listener.exchange import Exchange
-from regency.broker_agent.listener.incoming import IncomingRequests
 from regency.broker_agent.listener.stats import Closing, ListenerStats
-from regency.broker_agent.listener.turns import Turns
-from regency.broker_agent.listener.unsent import UnsentAnswers
+from regency.broker_agent.listener.turns import Aside, Turns
 from regency.kafka.apis import ApiKey
 from regency.kafka.codec import ApiVersionsRequest, MetadataRequest, ProduceRequest, encode_request
 from regency.kafka.errors import UnsupportedApi

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regency.broker_agent.listener.framing import FrameReader
+from regency.broker_agent.listener.buffers import FrameReader
 from regency.kafka import codec
 from regency.kafka.apis import OFFERED, ApiKey
 from regency.kafka.codec import Request, decode_response, encode_request, encode_response, parse_request

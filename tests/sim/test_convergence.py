@@ -18,8 +18,8 @@ from simulation.shape import shape_of
 from simulation.workload import Workload
 from simulation.world import World
 
-from regency.broker_agent.control.metadata import EMPTY
-from regency.broker_agent.replication.partition.isr_state import NOT_LEADING
+from regency.broker_agent.control.metadata_cache import EMPTY
+from regency.broker_agent.replication.followers import NOT_LEADING
 from regency.controller.controller import View
 from regency.model.ids import BrokerId, LeaderEpoch, TopicPartition
 from regency.model.znodes import paths

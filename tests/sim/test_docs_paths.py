@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 from crossed_files import Stage, as_listed, crossed, listed
-from scripted_clusters import ScriptedCluster
+from scripted_clusters import BLUE, ScriptedCluster
 
 pytestmark = pytest.mark.sim
 
@@ -39,3 +39,28 @@ def test_the_files_that_the_failure_of_a_broker_crosses() -> None:
             cluster.pass_s(1)
         assert all(way.entered.values())
         assert listed("A broker's failure") == as_listed(way, NOT_IN_SIMULATION)
+
+
+PRODUCE = (
+    Stage("the leader appends", ("ReplicaManager.append",)),
+    Stage("followers take it in and ask again", ("Fetcher.deliver", "Fetcher.wake")),
+    Stage("the leader hears that they have it", ("FetchServer.fetch",)),
+)
+PRODUCE_NOT_IN_SIMULATION = (
+    *(f"broker_agent/listener/{name}.py" for name in ("connection", "buffers", "turns", "exchange", "stats", "places")),
+    *(f"broker_agent/listener/{name}.py" for name in ("server", "apis/produce", "apis/fetch")),
+    "broker_agent/replication/fetcher/fetcher_thread.py",
+    *(f"regency/kafka/{name}.py" for name in ("codec", "decoder", "rows", "peer", "fetching/wire")),
+    "regency/runtime/disk.py",
+)
+
+
+def test_the_files_that_a_produce_crosses() -> None:
+    with ExitStack() as stack:
+        cluster = ScriptedCluster(stack, 1, (1, 2, 3))
+        cluster.until_all_is_well()
+        with crossed(PRODUCE) as way:
+            cluster.workload.start()
+            cluster.until(lambda: bool(cluster.judges.facts.of(BLUE).promised))
+        assert all(way.entered.values())
+        assert listed("A produce with acks=all") == as_listed(way, PRODUCE_NOT_IN_SIMULATION)

@@ -11,7 +11,7 @@ from simulation.judging.controller_rules import Obedience, Rule, check_decided
 from simulation.judging.invariants import InvariantBroken
 from simulation.judging.story import STATE, TP, Story
 
-from regency.broker_agent.control.metadata import EMPTY
+from regency.broker_agent.control.metadata_cache import EMPTY
 from regency.controller.controller import View
 from regency.controller.topics.creation import CreateTopics
 from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch

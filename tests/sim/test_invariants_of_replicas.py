@@ -9,9 +9,8 @@ import pytest
 from judged_brokers import TP, Judged, builders, three_records
 from simulation.judging.invariants import InvariantBroken
 
-from regency.broker_agent.replication.partition.isr_state import Committed, PendingExpand
-from regency.broker_agent.replication.partition.replica import RemoteReplica
-from regency.broker_agent.replication.partition.rules import Role
+from regency.broker_agent.replication.api import Role
+from regency.broker_agent.replication.followers import Committed, PendingExpand, RemoteReplica
 from regency.model.ids import BrokerId, LeaderEpoch, Offset, ZkVersion
 
 

@@ -18,7 +18,7 @@ from simulation.log_machine import Content as Held
 from regency.broker_agent.log.directories.log_manager import LogManager
 from regency.broker_agent.log.errors import CutNotPrepared, LogStorageError
 from regency.broker_agent.log.partition_log import PartitionLog
-from regency.broker_agent.replication.directories.directory_copy import DirectoryCopy
+from regency.broker_agent.replication.directory_moves import DirectoryCopy
 from regency.kafka.logfiles.file_names import parse_future
 from regency.model.crash_points import observe
 from regency.model.ids import BrokerId, LeaderEpoch, Offset, TopicId

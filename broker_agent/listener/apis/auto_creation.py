@@ -7,9 +7,8 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from regency.broker_agent.control.admin_forwarder import envelope
-from regency.broker_agent.control.metadata import MetadataSnapshot
-from regency.broker_agent.listener.ports import Admin
+from regency.broker_agent.control.admin_forwarder import AdminForwarder, envelope
+from regency.broker_agent.control.metadata_cache import MetadataSnapshot
 from regency.kafka.apis import OFFERED, ApiKey
 from regency.kafka.codec import CreateTopicsRequest, decode_body, encode_body
 from regency.model.errors import RegencyError
@@ -29,7 +28,7 @@ VERSION: Final = OFFERED[ApiKey.CREATE_TOPICS].highest
 class AutoCreation:
     """One creation at a time per topic. Data loop only."""
 
-    def __init__(self, settings: BrokerSettings, admin: Admin) -> None:
+    def __init__(self, settings: BrokerSettings, admin: AdminForwarder) -> None:
         self._settings = settings
         self._admin = admin
         self._pending: set[str] = set()

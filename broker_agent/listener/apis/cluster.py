@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from regency.broker_agent.listener.apis.lookup import endpoints
 from regency.broker_agent.listener.apis.services import Services
 from regency.broker_agent.listener.exchange import Exchange
 from regency.kafka.codec import DescribeClusterResponse, Message, Request
@@ -48,7 +47,7 @@ async def _first(services: Services, exchange: Exchange) -> Message:
 def _described(services: Services, exchange: Exchange, asked: int) -> Message:
     request, snapshot = exchange.request, services.metadata.current
     listener = exchange.listener if asked == BROKERS else services.settings.controller_listener_name
-    found = endpoints(snapshot, listener)
+    found = snapshot.endpoints(listener)
     ruling = services.metadata.ruling
     if asked == CONTROLLERS and ruling is not None and ruling.id not in found:
         host, _, port = ruling.endpoint.rpartition(":")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from regency.broker_agent.control.metadata import TopicMetadata
+from regency.broker_agent.control.metadata_cache import TopicMetadata
 from regency.broker_agent.listener.apis.services import Services
 from regency.broker_agent.listener.exchange import Answer, Exchange
 from regency.kafka.codec import DescribeConfigsResponse, Message, Request, encode_body

@@ -10,13 +10,12 @@ from uuid import UUID
 
 import msgspec
 
-from regency.broker_agent.control.metadata import MetadataSnapshot
-from regency.broker_agent.listener.apis.lookup import endpoints
+from regency.broker_agent.control.metadata_cache import MetadataSnapshot
 from regency.broker_agent.listener.apis.services import Services
-from regency.broker_agent.listener.aside import FEW_ROWS
 from regency.broker_agent.listener.exchange import LONGEST_WAIT_MS, Building, Exchange
-from regency.broker_agent.listener.ports import FetchContext
-from regency.broker_agent.listener.timing import FETCH_CONSUMER, FETCH_FOLLOWER
+from regency.broker_agent.listener.stats import FETCH_CONSUMER, FETCH_FOLLOWER
+from regency.broker_agent.listener.turns import FEW_ROWS
+from regency.broker_agent.replication.fetch_sessions import FetchContext
 from regency.broker_agent.steps import Steps
 from regency.kafka.codec import FetchResponse, Message, Request
 from regency.kafka.fetching.values import NO_RECORDS, FetchedPartition, FetchParams, FetchPartition
@@ -212,12 +211,7 @@ def _wanted(services: Services, request: Request) -> Steps[tuple[list[FetchParti
 
 
 def _session(
-    services: Services,
-    request: Request,
-    params: FetchParams,
-    partitions: list[FetchPartition],
-    *,
-    names_unknown: bool,
+    services: Services, request: Request, params: FetchParams, partitions: list[FetchPartition], *, names_unknown: bool
 ) -> FetchContext | ErrorCode:
     """The fetch in its session.
 
@@ -335,6 +329,6 @@ class _Answer:
             FetchResponse.NodeEndpoint(
                 version=self._version, node_id=broker, host=endpoint.host, port=endpoint.port, rack=rack
             )
-            for broker, (endpoint, rack) in endpoints(self._snapshot, self._listener).items()
+            for broker, (endpoint, rack) in self._snapshot.endpoints(self._listener).items()
             if broker in self._leaders
         ]

@@ -13,7 +13,7 @@ from itertools import repeat
 from typing import Final
 
 from regency.broker_agent.control.admin_forwarder import NotController, envelope
-from regency.broker_agent.control.metadata import MetadataSnapshot
+from regency.broker_agent.control.metadata_cache import MetadataSnapshot
 from regency.broker_agent.listener.apis.services import Services
 from regency.broker_agent.listener.exchange import Answer, Building, Exchange
 from regency.kafka.admin_answers import Named, answer, refuse, rows_of

@@ -8,12 +8,7 @@ from typing import Final
 from regency.broker_agent.listener.apis.services import Services
 from regency.broker_agent.listener.exchange import Exchange
 from regency.broker_agent.steps import Steps
-from regency.kafka.codec import (
-    ListOffsetsResponse,
-    Message,
-    OffsetForLeaderEpochResponse,
-    Request,
-)
+from regency.kafka.codec import ListOffsetsResponse, Message, OffsetForLeaderEpochResponse, Request
 from regency.kafka.fetching.values import EpochEndOffset, ListedOffset
 from regency.model.ids import BrokerId, LeaderEpoch, TopicPartition
 from regency.model.kafka_errors import ErrorCode

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -14,12 +14,7 @@ from regency.broker_agent.listener.apis.services import Services
 from regency.broker_agent.listener.exchange import Building, Exchange, guarded
 from regency.broker_agent.replication.api import LogDescription, LogDirDescription
 from regency.broker_agent.steps import Steps
-from regency.kafka.codec import (
-    AlterReplicaLogDirsResponse,
-    DescribeLogDirsResponse,
-    Message,
-    Request,
-)
+from regency.kafka.codec import AlterReplicaLogDirsResponse, DescribeLogDirsResponse, Message, Request
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
 
@@ -90,13 +85,7 @@ def _wanted(topics: Iterable[Message] | None) -> Callable[[TopicPartition], bool
     """Whether a partition is asked for; no list asks for all."""
     if topics is None:
         return lambda _: True
-    return partial(
-        _is_in, {TopicPartition(topic.topic, partition) for topic in topics for partition in topic.partitions}
-    )
-
-
-def _is_in(names: Collection[TopicPartition], name: TopicPartition) -> bool:
-    return name in names
+    return {TopicPartition(topic.topic, partition) for topic in topics for partition in topic.partitions}.__contains__
 
 
 def _described(request: Request, found: list[LogDirDescription], error: ErrorCode = ErrorCode.NONE) -> Message:

@@ -11,15 +11,14 @@ from collections.abc import Hashable, Iterable
 from typing import Final
 from uuid import UUID
 
-from regency.broker_agent.control.metadata import MetadataSnapshot, PartitionMetadata, TopicMetadata
+from regency.broker_agent.control.metadata_cache import MetadataSnapshot, PartitionMetadata, TopicMetadata
 from regency.broker_agent.listener.apis.cluster import CLUSTER_OPERATIONS, FIRST_SNAPSHOT_MS
-from regency.broker_agent.listener.apis.lookup import endpoints, leader_error
 from regency.broker_agent.listener.apis.services import Services
-from regency.broker_agent.listener.aside import FEW_ROWS
 from regency.broker_agent.listener.exchange import Answer, Exchange
+from regency.broker_agent.listener.turns import FEW_ROWS
 from regency.kafka.codec import Message, MetadataResponse, Request, encode_body
 from regency.kafka.rows import LeaderRow
-from regency.model.ids import BrokerId, TopicId
+from regency.model.ids import NO_LEADER, BrokerId, TopicId
 from regency.model.kafka_errors import ErrorCode
 from regency.model.principals import RequestContext
 from regency.model.topic_names import is_internal, is_valid_topic_name
@@ -140,7 +139,7 @@ class _Builder:
         self._creating = creating
         self._version = request.version
         self._snapshot = snapshot
-        self._endpoints = endpoints(snapshot, context.listener)
+        self._endpoints = snapshot.endpoints(context.listener)
         self.unknown = False
         """Whether a topic was asked for that is not known: such an answer is good for the moment only."""
         self.to_create: list[str] = []
@@ -203,9 +202,10 @@ class _Builder:
         )
 
     def _partition(self, partition: PartitionMetadata) -> LeaderRow:
-        error, leader = leader_error(self._snapshot, partition, self.context.listener)
-        if error is ErrorCode.LISTENER_NOT_FOUND and self._version < FIRST_WITH_LISTENER_NOT_FOUND:
-            error = ErrorCode.LEADER_NOT_AVAILABLE
+        error, leader = ErrorCode.NONE, partition.leader
+        if leader not in self._endpoints:  # the client could not reach it
+            is_known = leader in self._snapshot.brokers and self._version >= FIRST_WITH_LISTENER_NOT_FOUND
+            error, leader = ErrorCode.LISTENER_NOT_FOUND if is_known else ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER
         return LeaderRow(
             error_code=int(error),
             partition_index=partition.partition,

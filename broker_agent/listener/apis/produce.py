@@ -8,8 +8,7 @@ from typing import Final
 
 from regency.broker_agent.listener.apis.services import Services
 from regency.broker_agent.listener.exchange import LONGEST_WAIT_MS, Exchange, guarded
-from regency.broker_agent.listener.stats import Closing
-from regency.broker_agent.listener.traffic import records_in
+from regency.broker_agent.listener.stats import Closing, records_in
 from regency.broker_agent.replication.api import ProduceResult
 from regency.broker_agent.steps import Steps
 from regency.kafka.codec import Message, ProduceResponse, Request

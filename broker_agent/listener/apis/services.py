@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
+from regency.broker_agent.control.admin_forwarder import AdminForwarder
+from regency.broker_agent.control.metadata_cache import MetadataCache
 from regency.broker_agent.listener.apis.auto_creation import AutoCreation
-from regency.broker_agent.listener.aside import Aside
-from regency.broker_agent.listener.ports import Admin, ConfigSource, FetchSessions, Metadata, ProducerIdSource, Replicas
+from regency.broker_agent.listener.buffers import UnsentAnswers
 from regency.broker_agent.listener.stats import ListenerStats
-from regency.broker_agent.listener.unsent import UnsentAnswers
-from regency.kafka.codec import Request
+from regency.broker_agent.listener.turns import Aside
+from regency.broker_agent.registry.producer_ids import ProducerIds
+from regency.broker_agent.registry.topic_configs import StoredConfigs
+from regency.broker_agent.replication.fetch_sessions import FetchSessionCache
+from regency.broker_agent.replication.replica_manager import ReplicaManager
 from regency.model.clock import Clock
 from regency.model.settings import BrokerSettings
 
@@ -28,22 +32,18 @@ class Services:
     """The rest of the agent, as handlers reach it, and what they share among requests."""
 
     settings: BrokerSettings
-    replicas: Replicas
-    sessions: FetchSessions
-    metadata: Metadata
-    admin: Admin
-    producer_ids: ProducerIdSource
-    configs: ConfigSource
+    replicas: ReplicaManager
+    sessions: FetchSessionCache
+    metadata: MetadataCache
+    admin: AdminForwarder
+    producer_ids: ProducerIds
+    configs: StoredConfigs
     cluster_id: str
     clock: Clock
     auto_creation: AutoCreation
     stats: ListenerStats
     unsent: UnsentAnswers
     aside: Aside
-
-    async def build(self, request: Request, work: Callable[[], T]) -> T:
-        """What `work` makes of a request and its outcome; aside where the request is large."""
-        return await self.aside.if_large(request.is_large, work)
 
     metadata_in_making: dict[Hashable, asyncio.Future[Any]] = field(default_factory=dict)
     """By what they are asked for: answers that are put together aside, and may be wanted by several clients."""

@@ -1,20 +1,25 @@
-"""The open logs of one log directory, its checkpoints, and its clean close. Data loop only; the worker writes."""
+"""The open logs of one log directory: made, checkpointed, closed. Data loop only; the worker writes."""
 
 from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeAlias
 
 from regency.broker_agent.log.background import raise_shortage
-from regency.broker_agent.log.log_core import Unsettled
+from regency.broker_agent.log.errors import LogStorageError
+from regency.broker_agent.log.log_core import LogServices, Unsettled
 from regency.broker_agent.log.log_directory import LogDirectory
 from regency.broker_agent.log.partition_log import PartitionLog
+from regency.broker_agent.log.recovery import create_log
 from regency.broker_agent.ports import Worker
 from regency.kafka.logfiles.checkpoints import OffsetCheckpoint
+from regency.kafka.logfiles.file_names import DirectoryKind, aside_name
 from regency.model.crash_points import crash_point
-from regency.model.ids import Offset, TopicPartition
+from regency.model.ids import ZERO_TOPIC_ID, Offset, TopicId, TopicPartition
+from regency.model.settings.log_config import LogConfig
 
 _MAX_DELETED = 10_000
 """Deleted logs that are remembered for the sake of the checkpoints, before these are written anyway."""
@@ -58,6 +63,18 @@ class DirectoryLogs:
         self.high_watermarks.pop(topic_partition, None)
         self._deleted.add(topic_partition)
 
+    def put_aside(self, log: PartitionLog, services: LogServices, fate: DirectoryKind) -> None:
+        """Take a log out of use, under another name. Raises LogStorageError."""
+        aside = log.directory.with_name(aside_name(log.topic_partition, services.new_uuid(), fate))
+        try:
+            services.disk.rename(log.directory, aside)
+        except OSError as error:
+            raise log.home.fail(error) from error
+        self.remove(log.topic_partition)
+        log.abandon()
+        log.directory = aside
+        services.syncs.later(log.home.path, log.home.failed)
+
     def make_way_for(self, topic_partition: TopicPartition) -> None:
         """See to it that a new log does not get the offsets of a deleted one of the same name. Raises OSError.
 
@@ -69,35 +86,34 @@ class DirectoryLogs:
 
     def write_checkpoints(self) -> None:
         """Write all checkpoints, of the logs that are here and no others, before returning. Raises OSError."""
-        for checkpoint, offsets, number in self._decided():
-            checkpoint.write(offsets, number)
+        _write(self._decided())
         self._deleted.clear()
         crash_point("log.checkpoints.after_write")
 
     def write_checkpoints_later(self, then: Callable[[], None]) -> None:
         """Write all checkpoints soon; `then` is called on the data loop when that is done."""
-        decided = self._decided()
-
-        def write() -> None:
-            for checkpoint, offsets, number in decided:
-                checkpoint.write(offsets, number)
-
-        def done(outcome: BaseException | None) -> None:
-            if outcome is None:
-                then()
-            else:
-                self.directory.failed(outcome)
-
-        self._worker.submit(write, done)
+        self._write_later(self._decided(), then)
 
     def _decided(self) -> list[_Decided]:
         """Every checkpoint with what is to stand in it, decided now."""
-        directory = self.directory
-        return [
-            (directory.recovery_points, self._recovery_points(), directory.recovery_points.decide()),
-            (directory.log_start_offsets, self._log_starts(), directory.log_start_offsets.decide()),
-            (directory.high_watermarks, dict(self.high_watermarks), directory.high_watermarks.decide()),
-        ]
+        return [self._decide_recovery_points(), self._decide_log_starts(), self._decide_high_watermarks()]
+
+    def _decide_recovery_points(self) -> _Decided:
+        checkpoint = self.directory.recovery_points
+        return checkpoint, {name: log.recovery_point for name, log in self.logs.items()}, checkpoint.decide()
+
+    def _decide_log_starts(self) -> _Decided:
+        checkpoint = self.directory.log_start_offsets
+        starts = {
+            name: log.log_start_offset
+            for name, log in self.logs.items()
+            if log.log_start_offset > log.first_base_offset
+        }
+        return checkpoint, starts, checkpoint.decide()
+
+    def _decide_high_watermarks(self) -> _Decided:
+        checkpoint = self.directory.high_watermarks
+        return checkpoint, dict(self.high_watermarks), checkpoint.decide()
 
     def write_lowered(self, unsettled: Unsettled) -> None:
         """Checkpoint what has gone back of one log before returning. Raises OSError."""
@@ -107,11 +123,9 @@ class DirectoryLogs:
         """The checkpoints of what has gone back, recovery points first, with what is to stand in them decided now."""
         decided: list[_Decided] = []
         if any(each.point for each in unsettled):
-            checkpoint = self.directory.recovery_points
-            decided.append((checkpoint, self._recovery_points(), checkpoint.decide()))
+            decided.append(self._decide_recovery_points())
         if any(each.start for each in unsettled):
-            checkpoint = self.directory.log_start_offsets
-            decided.append((checkpoint, self._log_starts(), checkpoint.decide()))
+            decided.append(self._decide_log_starts())
         return decided
 
     def settle(self, logs: Iterable[PartitionLog], then: Callable[[], None]) -> None:
@@ -160,18 +174,18 @@ class DirectoryLogs:
             self.recovery_points_written = True
 
         self.recovery_points_written = False
-        self._write_later(self.directory.recovery_points, self._recovery_points(), written)
+        self._write_later([self._decide_recovery_points()], written)
         crash_point("log.recovery_points.after_decision")
 
     def write_log_starts_later(self) -> None:
         """Checkpoint soon where logs start."""
-        self._write_later(self.directory.log_start_offsets, self._log_starts())
+        self._write_later([self._decide_log_starts()])
         crash_point("log.log_starts.after_decision")
 
     def write_high_watermarks_later(self, changed: Mapping[TopicPartition, Offset]) -> None:
         """Checkpoint these high watermarks soon, with what is known of the others (KAFKA-1647)."""
         self.high_watermarks.update(changed)
-        self._write_later(self.directory.high_watermarks, dict(self.high_watermarks))
+        self._write_later([self._decide_high_watermarks()])
         crash_point("log.high_watermarks.after_decision")
 
     def look_later(self) -> None:
@@ -236,35 +250,58 @@ class DirectoryLogs:
         self.directory.leave_clean_marker()
         crash_point("log.clean_shutdown.after_marker")
 
-    def _recovery_points(self) -> dict[TopicPartition, Offset]:
-        return {partition: log.recovery_point for partition, log in self.logs.items()}
-
-    def _log_starts(self) -> dict[TopicPartition, Offset]:
-        return {
-            partition: log.log_start_offset
-            for partition, log in self.logs.items()
-            if log.log_start_offset > log.first_base_offset
-        }
-
-    def _write_later(
-        self,
-        checkpoint: OffsetCheckpoint,
-        offsets: Mapping[TopicPartition, Offset],
-        written: Callable[[], None] = lambda: None,
-    ) -> None:
-        number = checkpoint.decide()
-
+    def _write_later(self, decided: Sequence[_Decided], written: Callable[[], None] = lambda: None) -> None:
         def done(outcome: BaseException | None) -> None:
             if outcome is None:
                 written()
             else:
                 self.directory.failed(outcome)
 
-        self._worker.submit(lambda: checkpoint.write(offsets, number), done)
+        self._worker.submit(lambda: _write(decided), done)
+
+
+def _write(checkpoints: Iterable[_Decided]) -> None:
+    for checkpoint, offsets, number in checkpoints:
+        checkpoint.write(offsets, number)
 
 
 def _write_lowered(checkpoints: Iterable[_Decided]) -> None:
     crash_point("log.settling.before_checkpoints")
-    for checkpoint, offsets, number in checkpoints:
-        checkpoint.write(offsets, number)
+    _write(checkpoints)
     crash_point("log.settling.after_checkpoints")
+
+
+def make_log(
+    services: LogServices,
+    home: LogDirectory,
+    path: Path,
+    topic_partition: TopicPartition,
+    topic_id: TopicId,
+    config: LogConfig,
+) -> PartitionLog:
+    """An empty log at `path`, which is new, in log directory `home`. Raises OSError, LogStorageError.
+
+    Then nothing is at `path`: what was made is removed later, for which there may be no descriptor now.
+    """
+    log = None
+    try:
+        services.disk.make_directory(path)
+        crash_point("log.creation.before_segment")
+        now_ms = services.clock.wall_ms()
+        parts = create_log(path, topic_partition, topic_id, config, now_ms, services.files)
+        log = PartitionLog(parts, home, services)
+        crash_point("log.creation.before_topic_id")
+        if topic_id != ZERO_TOPIC_ID:
+            log.set_topic_id(topic_id)
+    except (OSError, LogStorageError):
+        if log is not None:
+            log.abandon()
+        aside = path.with_name(aside_name(topic_partition, services.new_uuid(), DirectoryKind.DELETE))
+        with suppress(OSError):  # the directory may have failed, or there is nothing
+            services.disk.rename(path, aside)
+            services.trash.put([aside], 0)
+        raise
+    crash_point("log.creation.before_sync")
+    for created in (path, home.path):
+        services.syncs.later(created, home.failed)
+    return log

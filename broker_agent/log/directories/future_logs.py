@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from regency.broker_agent.log.directories.directory_logs import DirectoryLogs
-from regency.broker_agent.log.directories.log_creation import make_log
+from regency.broker_agent.log.directories.directory_logs import DirectoryLogs, make_log
 from regency.broker_agent.log.log_core import LogServices
 from regency.broker_agent.log.log_directory import LogDirectory
 from regency.broker_agent.log.partition_log import PartitionLog
-from regency.kafka.logfiles.file_names import DirectoryKind, aside_name, future_name, replaced_name
+from regency.kafka.logfiles.file_names import DirectoryKind, future_name, replaced_name
 from regency.model.crash_points import crash_point
 from regency.model.errors import RegencyError
 from regency.model.ids import TopicPartition
@@ -94,20 +93,12 @@ class FutureLogs:
         if log is None:
             return
         crash_point("log.future.before_put_aside")
-        aside = log.directory.with_name(aside_name(topic_partition, self._services.new_uuid(), fate))
-        try:
-            self._services.disk.rename(log.directory, aside)
-        except OSError as error:
-            raise log.home.fail(error) from error
+        self._directories[log.home].put_aside(log, self._services, fate)
         del self._futures[topic_partition]
-        self._directories[log.home].remove(topic_partition)
-        log.abandon()
-        log.directory = aside
-        self._services.syncs.later(log.home.path, log.home.failed)
         if fate is DirectoryKind.DELETE:
-            self._services.trash.put([aside], log.config.file_delete_delay_ms)
+            self._services.trash.put([log.directory], log.config.file_delete_delay_ms)
         else:
-            logger.warning("the future log of %s replaces nothing; kept as %s", topic_partition, aside)
+            logger.warning("the future log of %s replaces nothing; kept as %s", topic_partition, log.directory)
 
     def settle(self, topic_partition: TopicPartition, then: Callable[[], None]) -> None:
         """Have the disk know, soon, where a future log was cut off or is about to be; `then` is called after that."""

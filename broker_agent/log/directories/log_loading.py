@@ -14,8 +14,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from regency.broker_agent.log.directories.continuity import NO_TRACES, Traces, read_traces
-from regency.broker_agent.log.directories.duplicates import settle_duplicates
-from regency.broker_agent.log.directories.moves_at_start import FoundInDirectory, settle_moves
+from regency.broker_agent.log.directories.duplicates import FoundInDirectory, settle_duplicates, settle_moves
 from regency.broker_agent.log.errors import LogDirInvalid
 from regency.broker_agent.log.log_core import LogParts
 from regency.broker_agent.log.log_directory import LogDirectory

@@ -15,9 +15,8 @@ from uuid import UUID, uuid4
 
 from regency.broker_agent.log.background import BackgroundSync, Trash
 from regency.broker_agent.log.directories.continuity import Continuity, are_whole
-from regency.broker_agent.log.directories.directory_logs import DirectoryLogs
+from regency.broker_agent.log.directories.directory_logs import DirectoryLogs, make_log
 from regency.broker_agent.log.directories.future_logs import FutureLogs
-from regency.broker_agent.log.directories.log_creation import make_log
 from regency.broker_agent.log.directories.log_loading import OpenedDirectory, open_directories
 from regency.broker_agent.log.errors import IndexInDoubt, LogBusy, LogDamaged, LogStorageError
 from regency.broker_agent.log.log_core import LogServices
@@ -26,7 +25,7 @@ from regency.broker_agent.log.partition_log import PartitionLog
 from regency.broker_agent.log.segments.open_files import OpenFiles
 from regency.broker_agent.ports import Worker
 from regency.broker_agent.steps import Steps
-from regency.kafka.logfiles.file_names import DirectoryKind, aside_name
+from regency.kafka.logfiles.file_names import DirectoryKind
 from regency.model.clock import Clock
 from regency.model.crash_points import crash_point
 from regency.model.ids import BrokerId, Offset, TopicId, TopicPartition
@@ -441,16 +440,8 @@ class LogManager:
         if log is None:
             return None
         crash_point("log.put_aside.before_rename")
-        target = log.directory.with_name(aside_name(topic_partition, self._services.new_uuid(), fate))
-        try:
-            self._services.disk.rename(log.directory, target)
-        except OSError as error:
-            raise log.home.fail(error) from error
+        self._directories[log.home].put_aside(log, self._services, fate)
         del self._logs[topic_partition]
-        self._directories[log.home].remove(topic_partition)
-        log.abandon()
-        log.directory = target
-        self._services.syncs.later(log.home.path, log.home.failed)
         return log
 
     def _directory_failed(self, directory: LogDirectory) -> None:

@@ -10,9 +10,8 @@ from pathlib import Path
 
 from regency.broker_agent.log.errors import LogStorageError
 from regency.broker_agent.log.segments.damage import CorruptFile
-from regency.broker_agent.log.segments.offset_index import OffsetIndex
+from regency.broker_agent.log.segments.indexes import OffsetIndex, TimeIndex
 from regency.broker_agent.log.segments.open_files import LogFile, OpenFiles
-from regency.broker_agent.log.segments.time_index import TimeIndex
 from regency.kafka.logfiles.file_names import DELETED, INDEX, LOG, TIME_INDEX, offset_file
 from regency.kafka.record_batch import (
     HEADER_BYTES,

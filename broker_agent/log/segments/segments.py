@@ -1,4 +1,4 @@
-"""The segments of one log in order: finding, adding and dropping them. Never empty once the log is open."""
+"""The segments of one log in order, and the places in them that reads and appends name. Never empty once it is open."""
 
 from __future__ import annotations
 
@@ -9,16 +9,39 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from regency.broker_agent.log.segments.batch_check import EpochSpans
-from regency.broker_agent.log.segments.checked_read import Wanted, read_checked
+from regency.broker_agent.log.segments.checked_read import EpochSpans, Wanted, read_checked
 from regency.broker_agent.log.segments.damage import CorruptFile, Flaw
 from regency.broker_agent.log.segments.index_building import build_at_once
 from regency.broker_agent.log.segments.open_files import OpenFiles
-from regency.broker_agent.log.segments.results import LogPosition, ReadInfo
 from regency.broker_agent.log.segments.segment import Segment
 from regency.kafka.record_batch import BatchHeader
 from regency.model.ids import Offset
 from regency.model.settings.log_config import LogConfig
+
+
+class LogPosition(NamedTuple):
+    """A place in the files: base offset of the segment, and the byte in it where a batch begins or would."""
+
+    segment: Offset
+    byte: int
+
+
+class AppendInfo(NamedTuple):
+    """Where records went, or where they already are if `duplicate`. An append of nothing has last = base - 1."""
+
+    base_offset: Offset
+    last_offset: Offset
+    log_append_time_ms: int
+    """-1 unless the topic's timestamps are LogAppendTime."""
+    log_start_offset: Offset
+    duplicate: bool = False
+
+
+class ReadInfo(NamedTuple):
+    """Whole batches; the first holds the offset asked for and may begin below it."""
+
+    records: bytes
+    position: LogPosition
 
 
 class Cut(NamedTuple):

@@ -16,10 +16,15 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from regency.broker_agent.log.errors import CutNotPrepared, LogBusy, LogStorageError, RecordsRejected
-from regency.broker_agent.replication.fetcher.catching_up import CatchingUp
-from regency.broker_agent.replication.fetcher.follow_state import FollowState, Phase, ReceivedBytes
-from regency.broker_agent.replication.fetcher.follower import Follower, truncation_point
+from regency.broker_agent.replication.fetcher.follow_state import (
+    CatchingUp,
+    FollowState,
+    Phase,
+    ReceivedBytes,
+    truncation_point,
+)
 from regency.broker_agent.replication.fetcher.throttle import ReplicationThrottle
+from regency.broker_agent.replication.partition import Partition
 from regency.kafka.fetching.plans import (
     NOT_LISTED,
     NOT_READY,
@@ -126,7 +131,7 @@ class FetcherLogic:
 
     # Membership
 
-    def add(self, replica: Follower, epoch: LeaderEpoch) -> None:
+    def add(self, replica: Partition, epoch: LeaderEpoch) -> None:
         """Follow from the replica's end, in this leader epoch. The same again changes nothing unless it failed.
 
         `go_on` has to be called afterwards: the replica may wait for the disk.
@@ -139,7 +144,7 @@ class FetcherLogic:
         self._forget(name)
         state = self._states[name] = FollowState(replica, epoch)
         self._session.changed(name)
-        if not replica.is_settled:
+        if not replica.log.is_settled:
             self._wait_until_settled(state)
 
     def remove(self, topic_partition: TopicPartition) -> None:
@@ -234,7 +239,7 @@ class FetcherLogic:
             self._limits.partition_max_bytes,
             state.epoch,
             replica.latest_epoch,
-            replica.log_start_offset,
+            replica.log.log_start_offset,
         )
 
     # Replies
@@ -323,7 +328,7 @@ class FetcherLogic:
         state = part.state
         try:
             part.take(state, part.what, now_ms)
-            if not state.replica.is_settled and self._follows(state):
+            if not state.replica.log.is_settled and self._follows(state):
                 self._wait_until_settled(state)
         except CutNotPrepared:
             self._wait_until_settled(state, part)
@@ -374,21 +379,21 @@ class FetcherLogic:
 
     def _append(self, state: FollowState, fetched: FetchedPartition, now_ms: int) -> None:
         replica = state.replica
-        log_start = replica.log_start_offset
+        log_start = replica.log.log_start_offset
         replica.append_fetched(fetched)
         self._received.total += len(fetched.records)
         if replica.is_adding:
             self._received.adding += len(fetched.records)
-        state.lag = max(0, fetched.high_watermark - replica.log_end_offset)
-        self._catching_up.count(replica.topic_partition, fetched, replica.log_end_offset, now_ms)
-        if replica.log_end_offset != state.offset:
+        state.lag = max(0, fetched.high_watermark - replica.log.log_end_offset)
+        self._catching_up.count(replica.topic_partition, fetched, replica.log.log_end_offset, now_ms)
+        if replica.log.log_end_offset != state.offset:
             self._moved(state)
         elif fetched.records:
             self._complain(state, "sent records that add nothing")
             self._delay(state, now_ms, self._limits.backoff_ms)
         else:
             state.refusals = 0
-            if replica.log_start_offset != log_start:
+            if replica.log.log_start_offset != log_start:
                 self._session.changed(replica.topic_partition)  # for the leader's low watermark
 
     def _truncate(self, state: FollowState, diverging: EpochEndOffset, leader_start: Offset, now_ms: int) -> None:
@@ -400,19 +405,19 @@ class FetcherLogic:
         committed must not be above its end.
         """
         replica = state.replica
-        before = (replica.log_end_offset, replica.latest_epoch)
-        target = truncation_point(replica, diverging)
+        before = (replica.log.log_end_offset, replica.latest_epoch)
+        target = truncation_point(replica.log, diverging)
         if target is not None:
-            is_forgotten = target == diverging.end_offset == leader_start > replica.log_start_offset
-            if is_forgotten or target < replica.log_start_offset:
+            is_forgotten = target == diverging.end_offset == leader_start > replica.log.log_start_offset
+            if is_forgotten or target < replica.log.log_start_offset:
                 state.starts_over = True
                 self._ask(state, Phase.EARLIEST)
                 return
             self._cut(replica, target)
-        if target is None or (replica.log_end_offset, replica.latest_epoch) == before:
+        if target is None or (replica.log.log_end_offset, replica.latest_epoch) == before:
             self._delay(state, now_ms, self._limits.backoff_ms)
             return
-        if replica.log_end_offset < before[0]:
+        if replica.log.log_end_offset < before[0]:
             logger.info(
                 "truncated %s from %d to %d: epoch %d of its leader ends at %d",
                 replica.topic_partition,
@@ -434,9 +439,9 @@ class FetcherLogic:
             self._take_error(state, listed.error or ErrorCode.UNKNOWN_SERVER_ERROR, now_ms)
             return
         replica = state.replica
-        end, epoch = replica.log_end_offset, replica.latest_epoch
+        end, epoch = replica.log.log_end_offset, replica.latest_epoch
         if state.phase is Phase.LATEST:
-            state.starts_over = listed.offset < replica.log_start_offset
+            state.starts_over = listed.offset < replica.log.log_start_offset
             if listed.offset >= end or state.starts_over:
                 state.phase = Phase.EARLIEST
                 return
@@ -446,22 +451,22 @@ class FetcherLogic:
             logger.warning(
                 "dropping all of %s, which holds offsets %d to %d: its leader begins at %d%s",
                 replica.topic_partition,
-                replica.log_start_offset,
+                replica.log.log_start_offset,
                 end,
                 listed.offset,
                 " and has nothing of that" if state.starts_over else "",
             )
-            replica.truncate_fully_and_start_at(listed.offset, listed.producers)
+            replica.log.truncate_fully_and_start_at(listed.offset, listed.producers)
             state.starts_over = False
         self._answered(state)
-        if (replica.log_end_offset, replica.latest_epoch) == (end, epoch):
+        if (replica.log.log_end_offset, replica.latest_epoch) == (end, epoch):
             self._delay(state, now_ms, self._limits.backoff_ms)
         else:
             self._moved(state)
 
-    def _cut(self, replica: Follower, target: Offset) -> None:
+    def _cut(self, replica: Partition, target: Offset) -> None:
         crash_point("fetcher.truncation.before_cut")
-        replica.truncate_to(target)
+        replica.log.truncate_to(target)
         crash_point("fetcher.truncation.after_cut")
 
     # What becomes of a partition
@@ -469,7 +474,7 @@ class FetcherLogic:
     def _moved(self, state: FollowState) -> None:
         """Its end changed: ask from there, after the others."""
         name = state.replica.topic_partition
-        state.offset = state.replica.log_end_offset
+        state.offset = state.replica.log.log_end_offset
         state.requested = None
         state.refusals = 0
         self._states[name] = self._states.pop(name)

@@ -14,8 +14,8 @@ from regency.broker_agent.replication.api import LeaderAddress
 from regency.broker_agent.replication.fetcher.fetcher_logic import FetcherLogic, Settle
 from regency.broker_agent.replication.fetcher.fetcher_thread import Failed, FetcherThread, Outcome, Rested, Transport
 from regency.broker_agent.replication.fetcher.follow_state import ReceivedBytes
-from regency.broker_agent.replication.fetcher.follower import Follower
 from regency.broker_agent.replication.fetcher.throttle import ReplicationThrottle, unlimited
+from regency.broker_agent.replication.partition import Partition
 from regency.kafka.fetching.plans import FetcherLimits, Pause, Plan
 from regency.model.clock import Clock
 from regency.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, TopicPartition
@@ -29,7 +29,7 @@ _UTF_16 = codecs.lookup("utf-16-be")
 class FollowTask(msgspec.Struct, frozen=True):
     """A partition to follow, in a leader epoch."""
 
-    replica: Follower
+    replica: Partition
     leader_epoch: LeaderEpoch
 
 

@@ -15,7 +15,7 @@ from crc32c import crc32c
 from regency.broker_agent.log.directories.log_manager import LogManager
 from regency.broker_agent.log.errors import LogBusy, LogStorageError
 from regency.broker_agent.log.partition_log import PartitionLog
-from regency.broker_agent.process.patient_worker import PatientWorker
+from regency.broker_agent.process.data_loop import PatientWorker
 from regency.kafka.record_batch import iter_batches
 from regency.model.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from regency.model.settings.log_config import LogConfig

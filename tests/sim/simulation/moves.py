@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from regency.broker_agent.replication.directories import directory_moves
-from regency.broker_agent.replication.partition.rules import Role
+from regency.broker_agent.replication import directory_moves
+from regency.broker_agent.replication.api import Role
 from regency.broker_agent.replication.replica_manager import ReplicaManager
 from regency.model.ids import BrokerId, TopicPartition
 from simulation.defects.patching import Patch

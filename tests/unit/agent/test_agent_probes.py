@@ -8,8 +8,7 @@ from typing import cast
 import pytest
 
 from regency.broker_agent.assembly import Parts
-from regency.broker_agent.control.metadata import BrokerNode
-from regency.broker_agent.control.metadata_cache import MetadataCache, MetadataChange, MetadataUpdate
+from regency.broker_agent.control.metadata_cache import BrokerNode, MetadataCache, MetadataChange, MetadataUpdate
 from regency.broker_agent.metrics.probes import Recovery, live_conditions, ready_conditions
 from regency.broker_agent.process.data_loop import DataLoop, LoopClosed
 from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch

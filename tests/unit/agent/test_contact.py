@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from regency.broker_agent.control.contact import in_contact
+from regency.broker_agent.agent import in_contact
 from regency.model.errors import ZnodeMalformed
 from regency.runtime.zookeeper.session import ZkConnectionLost, ZkSessionLost
 
 
 def test_a_call_is_made_again_while_contact_is_lost_and_said_so_once(caplog, monkeypatch) -> None:
-    monkeypatch.setattr("regency.broker_agent.control.contact.RETRY_MS", 1)
+    monkeypatch.setattr("regency.broker_agent.agent.RETRY_MS", 1)
     failures = [ZkConnectionLost("No contact."), ZkSessionLost("There is no session.")]
 
     def read(word: str) -> str:

@@ -3,11 +3,12 @@ from __future__ import annotations
 import asyncio
 from uuid import UUID
 
-from regency.broker_agent.control.metadata import BrokerNode, PartitionMetadata
 from regency.broker_agent.control.metadata_cache import (
+    BrokerNode,
     MetadataCache,
     MetadataChange,
     MetadataUpdate,
+    PartitionMetadata,
     Refused,
     RulingController,
     TopicDelta,

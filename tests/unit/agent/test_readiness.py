@@ -3,9 +3,8 @@ from __future__ import annotations
 import asyncio
 import json
 
-from regency.broker_agent.control.metadata import BrokerNode
-from regency.broker_agent.control.metadata_cache import MetadataCache, MetadataChange, MetadataUpdate
-from regency.broker_agent.metrics.readiness import say_ready_once_known
+from regency.broker_agent.control.metadata_cache import BrokerNode, MetadataCache, MetadataChange, MetadataUpdate
+from regency.broker_agent.metrics.probes import say_ready_once_known
 from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch
 
 ME = BrokerId(3)
@@ -36,7 +35,7 @@ def test_ready_is_said_once_metadata_names_this_incarnation(capsys) -> None:
 
 
 def test_a_broker_nobody_counts_on_says_so_once_and_waits_on(caplog, monkeypatch) -> None:
-    monkeypatch.setattr("regency.broker_agent.metrics.readiness.PATIENCE_MS", 1)
+    monkeypatch.setattr("regency.broker_agent.metrics.probes.PATIENCE_MS", 1)
 
     async def scenario() -> None:
         metadata = MetadataCache()

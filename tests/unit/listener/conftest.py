@@ -14,8 +14,14 @@ from typing import Any
 
 import pytest
 
-from regency.broker_agent.control.metadata import BrokerNode, PartitionMetadata
-from regency.broker_agent.control.metadata_cache import MetadataCache, MetadataChange, MetadataUpdate, TopicDelta
+from regency.broker_agent.control.metadata_cache import (
+    BrokerNode,
+    MetadataCache,
+    MetadataChange,
+    MetadataUpdate,
+    PartitionMetadata,
+    TopicDelta,
+)
 from regency.broker_agent.listener.server import KafkaListener
 from regency.kafka.apis import ApiKey
 from regency.kafka.codec import Message, decode_response, encode_request

@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from regency.broker_agent.listener.framing import FrameOversized, FrameReader
+from regency.broker_agent.listener.buffers import FrameOversized, FrameReader
 
 
 def framed(*bodies: bytes) -> bytes:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from regency.broker_agent.listener import incoming
+from regency.broker_agent.listener import buffers
 from regency.broker_agent.listener.stats import Closing
 from regency.kafka.codec import MetadataRequest, ProduceRequest, encode_request
 
@@ -65,8 +65,8 @@ def test_large_requests_above_the_budget_come_in_one_after_another(serve: Serve,
 def test_who_sends_slowly_is_cut_off_when_others_need_the_room(
     serve: Serve, batch: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(incoming, "SLOW_MS", 300)
-    monkeypatch.setattr(incoming, "LOOK_S", 0.05)
+    monkeypatch.setattr(buffers, "SLOW_MS", 300)
+    monkeypatch.setattr(buffers, "LOOK_S", 0.05)
 
     async def scenario(h: Any) -> None:
         h.with_topic("t")
@@ -83,8 +83,8 @@ def test_who_sends_slowly_is_cut_off_when_others_need_the_room(
 
 
 def test_who_sends_slowly_is_left_alone_while_there_is_room(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(incoming, "SLOW_MS", 0)
-    monkeypatch.setattr(incoming, "LOOK_S", 0.01)
+    monkeypatch.setattr(buffers, "SLOW_MS", 0)
+    monkeypatch.setattr(buffers, "LOOK_S", 0.01)
 
     async def scenario(h: Any) -> None:
         await send_half(h, MIB)

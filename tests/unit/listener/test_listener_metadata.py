@@ -8,8 +8,7 @@ from uuid import UUID
 import pytest
 
 from regency.broker_agent.control.admin_forwarder import NotController
-from regency.broker_agent.control.metadata import PartitionMetadata
-from regency.broker_agent.control.metadata_cache import RulingController
+from regency.broker_agent.control.metadata_cache import PartitionMetadata, RulingController
 from regency.kafka.codec import DescribeClusterRequest, MetadataRequest, parse_forwarded
 from regency.model.facts import Endpoint
 from regency.model.ids import BrokerId, ControllerEpoch, LeaderEpoch, ZkVersion

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from regency.broker_agent.listener.apis import fetch as fetch_handler
+from regency.broker_agent.listener.buffers import STALLED_MS, UnsentAnswers
 from regency.broker_agent.listener.stats import Closing, ListenerStats
-from regency.broker_agent.listener.unsent import STALLED_MS, UnsentAnswers
 from regency.kafka.codec import FetchRequest, MetadataRequest
 from regency.model.clock import ManualClock
 from regency.model.ids import TopicPartition
@@ -197,5 +197,5 @@ def test_the_connection_of_who_takes_nothing_is_closed(
         await other.ask(fetch(), 12)
         await h.eventually(lambda: h.listener.stats.closed_for[Closing.UNREAD] == closed, "it is closed")
 
-    monkeypatch.setattr("regency.broker_agent.listener.unsent.STALLED_MS", 0)
+    monkeypatch.setattr("regency.broker_agent.listener.buffers.STALLED_MS", 0)
     serve(scenario, regency_queued_max_response_bytes=budget)

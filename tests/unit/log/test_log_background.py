@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from regency.broker_agent.log.background import BackgroundSync
-from regency.broker_agent.process.data_loop import LoopClosed
-from regency.broker_agent.process.patient_worker import RETRY_MS, PatientWorker
+from regency.broker_agent.process.data_loop import RETRY_MS, LoopClosed, PatientWorker
 from regency.runtime.disk import OsDisk
 
 

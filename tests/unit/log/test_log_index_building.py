@@ -141,7 +141,7 @@ def test_no_cut_is_made_where_the_index_does_not_say_where(disk, doubted):
 def test_a_cut_that_leaves_a_wrong_entry_last_has_it_found_once_more(disk, batch, doubted):
     disk.worker.run()
     segment = doubted._segments.active
-    segment.offsets._positions[segment.offsets._positions.index(segment.offsets.lookup(50))] += 1
+    segment.offsets._numbers[segment.offsets._numbers.index(segment.offsets.lookup(50))] += 1
     segment.remember(51, 51 * len(batch(NOW)))  # as a reader's last place
     disk.cut(doubted, 51)
     fill(doubted, batch(NOW), 20)
@@ -233,7 +233,7 @@ class Short(array):
 
 @pytest.mark.parametrize(
     ("index", "name"),
-    [("offsets", "_offsets"), ("offsets", "_positions"), ("times", "_timestamps"), ("times", "_offsets")],
+    [("offsets", "_keys"), ("offsets", "_numbers"), ("times", "_keys"), ("times", "_numbers")],
 )
 def test_a_batch_counts_although_there_is_no_memory_for_its_entry(disk, batch, grown, index, name):
     torn = getattr(grown._segments.active, index)

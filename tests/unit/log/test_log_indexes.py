@@ -6,9 +6,8 @@ import struct
 
 import pytest
 
-from regency.broker_agent.log.segments.offset_index import OffsetIndex
+from regency.broker_agent.log.segments.indexes import OffsetIndex, TimeIndex
 from regency.broker_agent.log.segments.open_files import LogFile, OpenFiles
-from regency.broker_agent.log.segments.time_index import TimeIndex
 from regency.runtime.disk import OsDisk
 
 

@@ -8,8 +8,7 @@ import pytest
 from crc32c import crc32c
 
 from regency.broker_agent.log.errors import RecordsRejected
-from regency.broker_agent.log.producer_snapshots import write_snapshot
-from regency.broker_agent.log.producer_state import ProducerStates, decode_snapshot
+from regency.broker_agent.log.producer_state import ProducerStates, decode_snapshot, write_snapshot
 from regency.kafka.logfiles.checkpoints import CheckpointMalformed
 from regency.kafka.record_batch import MAX_SEQUENCE, read_header
 from regency.model.kafka_errors import ErrorCode

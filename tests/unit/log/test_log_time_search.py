@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from crc32c import crc32c
 
-from regency.broker_agent.log.segments.record_places import MAX_RECORDS
+from regency.broker_agent.log.segments.time_lookup import MAX_RECORDS
 from regency.broker_agent.steps import Steps, at_once
 from regency.model.settings.log_config import LogConfig
 

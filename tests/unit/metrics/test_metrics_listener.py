@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from regency.broker_agent.listener.stats import ListenerStats
-from regency.broker_agent.listener.timing import FETCH_CONSUMER, FETCH_FOLLOWER, RequestTimes
-from regency.broker_agent.listener.traffic import Traffic, records_in
+from regency.broker_agent.listener.stats import (
+    FETCH_CONSUMER,
+    FETCH_FOLLOWER,
+    ListenerStats,
+    RequestTimes,
+    Traffic,
+    records_in,
+)
 from regency.broker_agent.metrics import listener_families
 from regency.broker_agent.replication.api import ProduceResult
 from regency.kafka.fetching.values import FetchedPartition, FetchPartition

@@ -17,7 +17,7 @@ from regency.broker_agent.replication.fetch_sessions import FetchSessionCache
 from regency.broker_agent.replication.fetcher.fetcher_pool import FetcherPool, TransportSpec
 from regency.broker_agent.replication.fetcher.fetcher_thread import Command, Failed, Outcome
 from regency.broker_agent.replication.fetcher.throttle import Throttles
-from regency.broker_agent.replication.partition.partition import Partition
+from regency.broker_agent.replication.partition import Partition
 from regency.broker_agent.replication.replica_manager import ReplicaManager
 from regency.broker_agent.steps import at_once
 from regency.kafka.fetching.plans import FetchPlan, OffsetsPlan, Pause

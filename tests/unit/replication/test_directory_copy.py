@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from regency.broker_agent.log.errors import CutNotPrepared
-from regency.broker_agent.replication.directories.directory_copy import DirectoryCopy
+from regency.broker_agent.replication.directory_moves import DirectoryCopy
 from regency.kafka.record_batch import iter_batches, stamp
 from regency.model.ids import LeaderEpoch, Offset, TopicId, TopicPartition
 

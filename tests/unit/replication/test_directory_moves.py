@@ -8,8 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from regency.broker_agent.replication.api import StopPartition
-from regency.broker_agent.replication.partition.rules import Role
+from regency.broker_agent.replication.api import Role, StopPartition
 from regency.model.ids import LeaderEpoch, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 

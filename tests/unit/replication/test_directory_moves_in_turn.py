@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from regency.broker_agent.log.errors import IndexInDoubt
-from regency.broker_agent.replication.partition.rules import Role
+from regency.broker_agent.replication.api import Role
 from regency.model.ids import BrokerId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from regency.model.settings.dynamic import ThrottleRates

@@ -24,6 +24,7 @@ class Replica:
         self.log_end_offset = 0
         self.latest_epoch = -1
         self.is_settled = True
+        self.log = self
 
 
 class Transport:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from regency.broker_agent.replication.partition.replica import RemoteReplica
+from regency.broker_agent.replication.followers import RemoteReplica
+from regency.kafka.fetching.values import FetchPartition
 from regency.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicPartition
 
 TP = TopicPartition("flights", 0)
 LAG_MS = 10_000
+
+
+def wanted(offset):
+    return FetchPartition(TP, None, Offset(offset), 1_000, LeaderEpoch(0), LeaderEpoch(0), Offset(0))
 
 
 def fetched(*fetches):
@@ -16,14 +21,7 @@ def fetched(*fetches):
     replica = RemoteReplica(BrokerId(2))
     times = []
     for now_ms, offset, end in fetches:
-        replica.count_fetch(
-            fetch_offset=Offset(offset),
-            leader_end=Offset(end),
-            log_start=Offset(0),
-            leader_epoch=LeaderEpoch(0),
-            broker_epoch=BrokerEpoch(1),
-            now_ms=now_ms,
-        )
+        replica.count_fetch(wanted(offset), Offset(end), BrokerEpoch(1), now_ms)
         times.append(replica.last_caught_up_ms)
     return times
 
@@ -49,14 +47,7 @@ def test_a_fetch_tells_whether_the_end_it_proves_is_another_one() -> None:
     replica = RemoteReplica(BrokerId(2))
 
     def count(offset):
-        return replica.count_fetch(
-            fetch_offset=Offset(offset),
-            leader_end=Offset(9),
-            log_start=Offset(0),
-            leader_epoch=LeaderEpoch(0),
-            broker_epoch=BrokerEpoch(1),
-            now_ms=0,
-        )
+        return replica.count_fetch(wanted(offset), Offset(9), BrokerEpoch(1), 0)
 
     assert (replica.log_end_offset, replica.last_caught_up_ms) == (-1, None)
     assert [count(offset) for offset in (0, 0, 9, 9, 4)] == [True, False, True, False, True]

@@ -8,9 +8,8 @@ import msgspec
 import pytest
 
 from regency.broker_agent.log.errors import LogBusy, LogStorageError
-from regency.broker_agent.replication.api import AppliedState, StopPartition
+from regency.broker_agent.replication.api import AppliedState, Role, StopPartition
 from regency.broker_agent.replication.control import NOT_NOW
-from regency.broker_agent.replication.partition.rules import Role
 from regency.model.ids import LeaderEpoch, TopicId, TopicPartition, ZkVersion
 from regency.model.kafka_errors import ErrorCode
 

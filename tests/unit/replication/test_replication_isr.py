@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from regency.broker_agent.replication import isr_maintenance
-from regency.broker_agent.replication.partition.isr_state import Committed, PendingExpand, PendingShrink
-from regency.broker_agent.replication.partition.partition import ISR_REST_MS
+from regency.broker_agent.replication.followers import Committed, PendingExpand, PendingShrink
+from regency.broker_agent.replication.partition import ISR_REST_MS
 from regency.model.ids import BrokerEpoch, TopicPartition, ZkVersion
 from regency.model.kafka_errors import ErrorCode
 

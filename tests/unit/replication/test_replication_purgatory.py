@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from regency.broker_agent.replication.completions import Completions
-from regency.broker_agent.replication.purgatory import DelayedOperation, Purgatory
+from regency.broker_agent.replication.purgatory import Completions, DelayedOperation, Purgatory
 from regency.model.ids import TopicPartition
 
 A, B, C = (TopicPartition("t", number) for number in range(3))

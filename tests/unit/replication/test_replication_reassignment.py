@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from regency.broker_agent.replication.api import StopPartition
-from regency.broker_agent.replication.partition.isr_state import Committed
-from regency.broker_agent.replication.partition.rules import Role
+from regency.broker_agent.replication.api import Role, StopPartition
+from regency.broker_agent.replication.followers import Committed
 from regency.model.ids import LeaderEpoch, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 

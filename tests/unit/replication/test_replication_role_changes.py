@@ -8,9 +8,8 @@ import msgspec
 import pytest
 
 from regency.broker_agent.log.errors import LogStorageError
-from regency.broker_agent.replication.api import AppliedState, StopPartition
-from regency.broker_agent.replication.partition.local_replica import LocalReplica
-from regency.broker_agent.replication.partition.rules import Role
+from regency.broker_agent.replication.api import AppliedState, Role, StopPartition
+from regency.broker_agent.replication.partition import Partition
 from regency.model.ids import BrokerId, LeaderEpoch, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 
@@ -30,7 +29,7 @@ def steps(monkeypatch, cluster):
     done = []
     fetchers = cluster[1].fetchers
     stopped, started = fetchers.remove, fetchers.follow
-    lead, follow = LocalReplica.become_leader, LocalReplica.become_follower
+    lead, follow = Partition.become_leader, Partition.become_follower
 
     def remove(names):
         listed = list(names)
@@ -52,8 +51,8 @@ def steps(monkeypatch, cluster):
 
     monkeypatch.setattr(fetchers, "remove", remove)
     monkeypatch.setattr(fetchers, "follow", begin)
-    monkeypatch.setattr(LocalReplica, "become_leader", become_leader)
-    monkeypatch.setattr(LocalReplica, "become_follower", become_follower)
+    monkeypatch.setattr(Partition, "become_leader", become_leader)
+    monkeypatch.setattr(Partition, "become_follower", become_follower)
     return done
 
 

@@ -22,7 +22,7 @@ from regency.broker_agent.log.directories.directory_logs import DirectoryLogs
 from regency.broker_agent.log.directories.log_manager import LogManager
 from regency.broker_agent.log.errors import CutNotPrepared
 from regency.broker_agent.log.partition_log import PartitionLog
-from regency.broker_agent.replication.directories.directory_copy import DirectoryCopy
+from regency.broker_agent.replication.directory_moves import DirectoryCopy
 from regency.model.clock import ManualClock
 from regency.model.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from regency.model.settings.log_config import LogConfig

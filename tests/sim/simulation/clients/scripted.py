@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from regency.broker_agent.control.metadata import BrokerNode, MetadataSnapshot, PartitionMetadata, TopicMetadata
+from regency.broker_agent.control.metadata_cache import BrokerNode, MetadataSnapshot, PartitionMetadata, TopicMetadata
 from regency.broker_agent.log.append_rules import check_produced
 from regency.broker_agent.log.errors import RecordsRejected
 from regency.broker_agent.log.producer_state import ProducerStates

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from regency.broker_agent.control.metadata import MetadataSnapshot
+from regency.broker_agent.control.metadata_cache import MetadataSnapshot
 from regency.model.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
 from simulation.cluster.addresses import CLIENTS, KAFKA, host_of
 from simulation.cluster.agent import MetadataAsked

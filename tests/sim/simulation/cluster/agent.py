@@ -20,12 +20,11 @@ from regency.broker_agent.assembly import (
     refuse_without_directory,
 )
 from regency.broker_agent.control import controlled_shutdown
-from regency.broker_agent.control.metadata import MetadataSnapshot
-from regency.broker_agent.control.metadata_cache import MetadataCache
+from regency.broker_agent.control.metadata_cache import MetadataCache, MetadataSnapshot
 from regency.broker_agent.control.reporter import TIMEOUT_MS, Reporter
 from regency.broker_agent.control.service import ControlService
 from regency.broker_agent.log.directories.log_manager import LogManager
-from regency.broker_agent.process.patient_worker import PatientWorker
+from regency.broker_agent.process.data_loop import PatientWorker
 from regency.broker_agent.process.watchdog import Watchdog
 from regency.broker_agent.registry.producer_ids import ProducerIdsUnavailable, take_block
 from regency.broker_agent.registry.registration import Registered, ensure_cluster_id, ensure_parents

@@ -15,7 +15,7 @@ from regency.broker_agent.process.watchdog import Watchdog
 from regency.broker_agent.registry.topic_configs import TopicConfigs
 from regency.broker_agent.replication.api import AppliedState, PartitionState
 from regency.broker_agent.replication.control import ControlPath
-from regency.broker_agent.replication.partition.partition import Partition
+from regency.broker_agent.replication.partition import Partition
 from regency.model.ids import NO_BROKER_EPOCH, BrokerEpoch, LeaderEpoch, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import control_pb2 as pb

@@ -6,12 +6,12 @@ from regency.broker_agent.replication import fetch
 from regency.broker_agent.replication.control import ControlPath
 from regency.broker_agent.replication.fetch import FetchPath
 from regency.broker_agent.replication.fetch_sessions import _Entry
-from regency.broker_agent.replication.fetcher import follower
+from regency.broker_agent.replication.fetcher import follow_state
+from regency.broker_agent.replication.followers import RemoteReplica
 from regency.broker_agent.replication.hosting import HostedPartitions
 from regency.broker_agent.replication.isr_maintenance import IsrMaintenance
 from regency.broker_agent.replication.offsets import OffsetQueries
-from regency.broker_agent.replication.partition.partition import Partition
-from regency.broker_agent.replication.partition.replica import RemoteReplica
+from regency.broker_agent.replication.partition import Partition
 from regency.broker_agent.replication.produce import ProducePath, _DelayedProduce
 from simulation.defects.patching import Defect, Patch
 
@@ -162,7 +162,7 @@ def _divergence_unseen(patch: Patch) -> None:
 
 def _divergence_by_offset(patch: Patch) -> None:
     patch.edit(Partition, "diverging_epoch", ("end.leader_epoch < last_fetched_epoch or", ""))
-    patch.edit(follower, "truncation_point", ("leader.leader_epoch == NO_LEADER_EPOCH", "True"))
+    patch.edit(follow_state, "truncation_point", ("leader.leader_epoch == NO_LEADER_EPOCH", "True"))
 
 
 def _diverging_fetch_counts(patch: Patch) -> None:

@@ -13,8 +13,7 @@ from regency.broker_agent.log.log_directory import LogDirectory
 from regency.broker_agent.log.partition_log import PartitionLog
 from regency.broker_agent.log.producer_state import ProducerStates
 from regency.broker_agent.log.recovery import EpochEntry, ReadRange, merge_epochs
-from regency.broker_agent.log.segments.results import AppendInfo
-from regency.broker_agent.log.segments.segments import Segments
+from regency.broker_agent.log.segments.segments import AppendInfo, Segments
 from regency.broker_agent.replication.replica_manager import ReplicaManager
 from regency.kafka.record_batch import Buffer
 from regency.model.ids import Offset

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from regency.broker_agent.replication.partition.local_replica import LocalReplica
+from regency.broker_agent.replication.partition import Partition
 from regency.controller import failover
 from regency.controller.brokers import membership as brokers
 from regency.controller.brokers import notifications as isr_changes
@@ -87,7 +87,7 @@ def _returning_not_told(patch: Patch) -> None:
 
 def _followers_kept(patch: Patch) -> None:
     patch.edit(
-        LocalReplica,
+        Partition,
         "_take_assignment",
         ("for broker in state.replicas", "for broker in dict.fromkeys((*state.replicas, *held))"),
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 from regency.broker_agent.replication.api import PartitionState
 from regency.broker_agent.replication.control import ControlPath
-from regency.broker_agent.replication.partition.partition import Partition
+from regency.broker_agent.replication.partition import Partition
 from regency.broker_agent.replication.replica_manager import ReplicaManager
 from regency.controller import failover
 from regency.controller.brokers import reconcile

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from regency.broker_agent.replication.partition.rules import Role
+from regency.broker_agent.replication.api import Role
 from regency.model.ids import BrokerId
 from simulation.faults.memory_faults import Loss, invent, lose, lose_some, take_away_notifications
 from simulation.faults.plan import SECOND_US, Fault, Kind

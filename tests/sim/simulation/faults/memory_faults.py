@@ -6,8 +6,7 @@ from enum import Enum
 from functools import partial
 from typing import Final
 
-from regency.broker_agent.replication.api import PartitionState
-from regency.broker_agent.replication.partition.rules import Role
+from regency.broker_agent.replication.api import PartitionState, Role
 from regency.broker_agent.replication.replica_manager import ReplicaManager
 from regency.model.ids import NO_LEADER, NO_LEADER_EPOCH, TopicPartition, ZkVersion
 from regency.model.znodes import paths

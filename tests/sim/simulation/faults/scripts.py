@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import NamedTuple
 
-from regency.broker_agent.replication.partition.partition import Partition
+from regency.broker_agent.replication.partition import Partition
 from regency.controller.controller import Controller
 from regency.model import znodes
 from regency.model.facts import LeaderAndIsr

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from regency.broker_agent.control.metadata import MetadataSnapshot
+from regency.broker_agent.control.metadata_cache import MetadataSnapshot
 from regency.controller.controller import View
 from regency.controller.state.context import ControllerContext
 from regency.model.ids import NO_BROKER_EPOCH, NO_LEADER, BrokerId, TopicPartition

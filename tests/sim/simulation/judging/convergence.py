@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 
-from regency.broker_agent.replication.partition.isr_state import Committed
-from regency.broker_agent.replication.partition.partition import Partition
-from regency.broker_agent.replication.partition.rules import Role
+from regency.broker_agent.replication.api import Role
+from regency.broker_agent.replication.followers import Committed
+from regency.broker_agent.replication.partition import Partition
 from regency.controller.controller import Controller
 from regency.controller.state.invariants import violations
 from regency.controller.state.reconcile_rules import expected

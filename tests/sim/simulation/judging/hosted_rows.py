@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from regency.broker_agent.log.partition_log import PartitionLog
-from regency.broker_agent.replication.partition.isr_state import IsrState
-from regency.broker_agent.replication.partition.partition import Partition
-from regency.broker_agent.replication.partition.rules import Role
+from regency.broker_agent.replication.api import Role
+from regency.broker_agent.replication.followers import IsrState
+from regency.broker_agent.replication.partition import Partition
 from regency.model.ids import BrokerId
 from simulation.cluster.agent import SimAgent
 from simulation.judging.invariants import broken

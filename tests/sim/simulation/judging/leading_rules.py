@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from regency.broker_agent.replication.partition.isr_state import IsrState, PendingExpand
-from regency.broker_agent.replication.partition.partition import Partition
-from regency.broker_agent.replication.partition.rules import Role
+from regency.broker_agent.replication.api import Role
+from regency.broker_agent.replication.followers import IsrState, PendingExpand
+from regency.broker_agent.replication.partition import Partition
 from simulation.judging.invariants import broken
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from regency.broker_agent.log.partition_log import PartitionLog
 from regency.broker_agent.log.producer_state import ProducerStates
-from regency.broker_agent.replication.partition.partition import Partition
+from regency.broker_agent.replication.partition import Partition
 from regency.model.ids import BrokerId, Offset, TopicId
 from simulation.judging.facts import Digest
 from simulation.judging.invariants import broken

@@ -10,9 +10,9 @@ from typing import Final, Protocol
 
 from regency.broker_agent.log.directories.log_manager import LogManager
 from regency.broker_agent.log.partition_log import PartitionLog
-from regency.broker_agent.replication.partition.isr_state import PendingExpand
-from regency.broker_agent.replication.partition.partition import Partition
-from regency.broker_agent.replication.partition.rules import Role
+from regency.broker_agent.replication.api import Role
+from regency.broker_agent.replication.followers import PendingExpand
+from regency.broker_agent.replication.partition import Partition
 from regency.model.ids import BrokerId, Offset, TopicId, TopicPartition
 from simulation.cluster.agent import SimAgent
 from simulation.judging import leading_rules

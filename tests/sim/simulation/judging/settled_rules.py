@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from regency.broker_agent.replication.partition.isr_state import Committed
-from regency.broker_agent.replication.partition.partition import Partition
-from regency.broker_agent.replication.partition.rules import Role
+from regency.broker_agent.replication.api import Role
+from regency.broker_agent.replication.followers import Committed
+from regency.broker_agent.replication.partition import Partition
 from regency.broker_agent.replication.produce import _DelayedProduce
 from regency.broker_agent.replication.replica_manager import ReplicaManager
 from regency.model.ids import BrokerId

@@ -35,6 +35,10 @@ class Replica:
         self.fails: Exception | None = None
 
     @property
+    def log(self) -> Replica:
+        return self
+
+    @property
     def log_end_offset(self) -> int:
         return self.log_start_offset + len(self.epochs)
 

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from regency.broker_agent.log.errors import LogBusy, LogStorageError, RecordsRejected
-from regency.broker_agent.replication.fetcher.follower import truncation_point
+from regency.broker_agent.replication.fetcher.follow_state import truncation_point
 from regency.kafka.fetching.plans import FetchReply, Pause
 from regency.kafka.fetching.values import EpochEndOffset, FetchedPartition
 from regency.model.ids import LeaderEpoch, Offset, TopicId, TopicPartition

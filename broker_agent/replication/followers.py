@@ -1,10 +1,17 @@
-"""What a leader knows of one follower: how far it has fetched, when it was last caught up, and as which incarnation.
+"""What a leader knows of its followers: how far each has fetched and as which incarnation, and which are in sync.
 
-Pure bookkeeping. The rules that use it (high watermark, ISR) are in partition.py.
+Pure bookkeeping. The rules that use it (high watermark, ISR) are in partition.py. While an ISR change is on its way to
+ZooKeeper it may have happened or not, so what counts records uses the larger set, and what promises safety to producers
+the committed one (KIP-497).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import msgspec
+
+from regency.broker_agent.ports import Peers
 from regency.kafka.fetching.values import FetchPartition
 from regency.model.ids import (
     NO_BROKER_EPOCH,
@@ -14,6 +21,7 @@ from regency.model.ids import (
     BrokerId,
     LeaderEpoch,
     Offset,
+    ZkVersion,
 )
 
 
@@ -51,22 +59,15 @@ class RemoteReplica:
         self._forget_offsets()
         self.last_caught_up_ms = now_ms if in_sync else None
 
-    def count_fetch(
-        self,
-        *,
-        fetch_offset: Offset,
-        log_start: Offset,
-        leader_end: Offset,
-        leader_epoch: LeaderEpoch,
-        broker_epoch: BrokerEpoch,
-        now_ms: int,
-    ) -> bool:
+    def count_fetch(self, wanted: FetchPartition, leader_end: Offset, broker_epoch: BrokerEpoch, now_ms: int) -> bool:
         """Take in a fetch of the current leader epoch; returns whether the LEO changed.
 
         `leader_end` is the leader's LEO before the read. The follower is caught up now if it asked for the leader's
         end, and was so at its previous fetch if it asks for what was the end then. Another broker epoch means another
         incarnation, about which the old one's fetches say nothing (KIP-903).
         """
+        fetch_offset = wanted.fetch_offset
+        self.idle_fetch = wanted if fetch_offset == leader_end else None
         if self.broker_epoch not in (NO_BROKER_EPOCH, broker_epoch):
             self._forget_offsets()
             self.last_caught_up_ms = None
@@ -77,9 +78,9 @@ class RemoteReplica:
             self.last_caught_up_ms = self.last_fetch_ms if caught_up is None else max(caught_up, self.last_fetch_ms)
         moved = fetch_offset != self.log_end_offset
         self.broker_epoch = broker_epoch
-        self.fetch_epoch = leader_epoch
+        self.fetch_epoch = wanted.current_leader_epoch
         self.log_end_offset = fetch_offset
-        self.log_start_offset = log_start
+        self.log_start_offset = wanted.log_start_offset
         self.last_fetch_leader_end = leader_end
         self.last_fetch_ms = now_ms
         return moved
@@ -107,3 +108,71 @@ class RemoteReplica:
         self.log_start_offset = UNKNOWN_OFFSET
         self.last_fetch_leader_end = UNKNOWN_OFFSET
         self.last_fetch_ms = None
+
+
+class Committed(msgspec.Struct, frozen=True, gc=False):
+    """The ISR of the state znode at `zk_version`; nothing under way."""
+
+    committed: tuple[BrokerId, ...]
+    zk_version: ZkVersion
+
+    @property
+    def maximal(self) -> tuple[BrokerId, ...]:
+        """Everybody who may be in the ISR that elections use."""
+        return self.committed
+
+
+class PendingExpand(msgspec.Struct, frozen=True, gc=False):
+    """`joining` is being added to the ISR at `zk_version`."""
+
+    committed: tuple[BrokerId, ...]
+    joining: tuple[BrokerId, ...]
+    zk_version: ZkVersion
+
+    @property
+    def maximal(self) -> tuple[BrokerId, ...]:
+        """With those that join: the write may have happened already."""
+        return self.committed + self.joining
+
+    @property
+    def target(self) -> tuple[BrokerId, ...]:
+        """The ISR being written."""
+        return self.committed + self.joining
+
+
+class PendingShrink(msgspec.Struct, frozen=True, gc=False):
+    """`leaving` is being removed from the ISR at `zk_version`."""
+
+    committed: tuple[BrokerId, ...]
+    leaving: tuple[BrokerId, ...]
+    zk_version: ZkVersion
+
+    @property
+    def maximal(self) -> tuple[BrokerId, ...]:
+        """With those that leave: the write may not happen."""
+        return self.committed
+
+    @property
+    def target(self) -> tuple[BrokerId, ...]:
+        """The ISR being written."""
+        return tuple(member for member in self.committed if member not in self.leaving)
+
+
+Pending = PendingExpand | PendingShrink
+IsrState = Committed | PendingExpand | PendingShrink
+
+NOT_LEADING = Committed((), ZkVersion(-1))
+"""Of a partition led elsewhere: a follower does not know the ISR."""
+
+
+class ReplicationRules(msgspec.Struct, frozen=True):
+    """What all partitions of a broker decide by."""
+
+    broker_id: BrokerId
+    lag_ms: int
+    """replica.lag.time.max.ms"""
+    peers: Peers
+    min_insync: Callable[[str], int]
+    """min.insync.replicas of a topic."""
+    followers: set[BrokerId] = msgspec.field(default_factory=set)
+    """Every broker that has followed a partition led here: whose coming and going matters."""

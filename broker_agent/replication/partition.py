@@ -1,4 +1,4 @@
-"""One hosted partition: what its leader makes of fetches, its high watermark, and what it decides about the ISR.
+"""One hosted partition: its log, role and epochs, what its leader makes of fetches, its high watermark, its ISR.
 
 Passive and without I/O of its own: it decides and changes the log and itself. Answering clients, writing ZooKeeper and
 fetching are the ReplicaManager's. Every method belongs to the data loop; `now_ms` is monotonic time.
@@ -6,21 +6,30 @@ fetching are the ReplicaManager's. Every method belongs to the data loop; `now_m
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from regency.broker_agent.log.partition_log import PartitionLog
 from regency.broker_agent.ports import IsrChange
-from regency.broker_agent.replication.partition.isr_state import Committed, Pending, PendingExpand, PendingShrink
-from regency.broker_agent.replication.partition.local_replica import LocalReplica
-from regency.broker_agent.replication.partition.replica import RemoteReplica
-from regency.broker_agent.replication.partition.rules import ReplicationRules
+from regency.broker_agent.replication.api import PartitionState, Role
+from regency.broker_agent.replication.followers import (
+    NOT_LEADING,
+    Committed,
+    IsrState,
+    Pending,
+    PendingExpand,
+    PendingShrink,
+    RemoteReplica,
+    ReplicationRules,
+)
 from regency.kafka.fetching.values import EpochEndOffset, FetchedPartition, FetchParams, FetchPartition
+from regency.model.crash_points import crash_point
+from regency.model.facts import ReplicaAssignment
 from regency.model.ids import (
     NO_BROKER_EPOCH,
+    NO_LEADER,
     NO_LEADER_EPOCH,
     UNKNOWN_OFFSET,
     BrokerEpoch,
     BrokerId,
+    ControllerEpoch,
     LeaderEpoch,
     Offset,
     TopicId,
@@ -33,16 +42,137 @@ ISR_REST_MS = 1_000
 """How long after a change that could not be written the next one is proposed."""
 
 
-class Partition(LocalReplica):
-    """A replica on this broker, which may lead."""
+class Partition:
+    """A replica on this broker, which may lead. `leader_epoch` is -1 until the first LeaderAndIsr has been applied."""
 
-    __slots__ = ("_empty",)
+    __slots__ = (
+        "_empty",
+        "_rules",
+        "assignment",
+        "controller_epoch",
+        "epoch_start",
+        "isr",
+        "isr_rests_until_ms",
+        "leader",
+        "leader_broker_epoch",
+        "leader_epoch",
+        "log",
+        "remotes",
+        "role",
+        "topic_id",
+        "topic_partition",
+        "zk_version",
+    )
 
     def __init__(
         self, topic_partition: TopicPartition, topic_id: TopicId, log: PartitionLog, rules: ReplicationRules
     ) -> None:
-        super().__init__(topic_partition, topic_id, log, rules)
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.log = log
+        self._rules = rules
         self._empty = FetchedPartition(ErrorCode.NONE)
+        self.role = Role.NONE
+        self.leader: BrokerId = NO_LEADER
+        self.leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+        self.leader_broker_epoch: BrokerEpoch = NO_BROKER_EPOCH
+        self.controller_epoch = ControllerEpoch(0)
+        self.zk_version = ZkVersion(-1)
+        self.assignment = ReplicaAssignment(())
+        self.isr: IsrState = NOT_LEADING
+        self.isr_rests_until_ms = 0
+        """No ISR change is proposed before: the last one could not be written."""
+        self.epoch_start: Offset = UNKNOWN_OFFSET
+        """LEO when this broker became leader in the current epoch; -1 where it does not lead."""
+        self.remotes: dict[BrokerId, RemoteReplica] = {}
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this broker leads."""
+        return self.role is Role.LEADER
+
+    def check_epoch(self, current: LeaderEpoch) -> ErrorCode:
+        """NONE, or how the epoch a request names misses ours; -1 names none. Comes before leadership (KIP-320)."""
+        if current == NO_LEADER_EPOCH or current == self.leader_epoch:
+            return ErrorCode.NONE
+        return ErrorCode.FENCED_LEADER_EPOCH if current < self.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
+
+    @property
+    def is_adding(self) -> bool:
+        """Whether a reassignment that goes on has brought the partition to this broker."""
+        return self._rules.broker_id in self.assignment.adding
+
+    # Roles
+
+    def become_leader(self, state: PartitionState, now_ms: int) -> None:
+        """Lead in the state's epoch. Raises LogStorageError before anything is changed; the epoch is published last.
+
+        The epoch and where it starts are written even if no record ever follows (KIP-279), and whatever was known of
+        followers is forgotten: only fetches that carry the new epoch count.
+        """
+        start = self.log.log_end_offset
+        self.log.assign_epoch(state.leader_epoch, start)
+        self.epoch_start = start
+        self._take_assignment(state)
+        for replica in self.remotes.values():
+            replica.forget(now_ms, in_sync=replica.broker in state.isr)
+        self._publish(state, Role.LEADER, Committed(state.isr, state.zk_version))
+
+    def become_follower(self, state: PartitionState) -> None:
+        """Follow the state's leader, or wait for one if it names none. Nothing here can fail."""
+        self.epoch_start = UNKNOWN_OFFSET
+        self.remotes = {}
+        self.assignment = ReplicaAssignment(state.replicas, state.adding, state.removing)
+        self._publish(state, Role.FOLLOWER, NOT_LEADING)
+
+    def update_state(self, state: PartitionState) -> None:
+        """Take assignment, ISR and version of a newer write in the same epoch; it supersedes a pending ISR change."""
+        isr: IsrState = Committed(state.isr, state.zk_version) if self.is_leader else NOT_LEADING
+        if self.is_leader:
+            self._take_assignment(state)
+        else:
+            self.assignment = ReplicaAssignment(state.replicas, state.adding, state.removing)
+        self._publish(state, self.role, isr)
+
+    def stop(self, role: Role = Role.NONE) -> None:
+        """Give up leading or following; epoch and log stay."""
+        self.role = role
+        self.isr = NOT_LEADING
+        self.epoch_start = UNKNOWN_OFFSET
+        self.remotes = {}
+
+    def _take_assignment(self, state: PartitionState) -> None:
+        """Swap the followers in one step: a moment without them lets the high watermark run ahead (KAFKA-10301)."""
+        held, others = self.remotes, [broker for broker in state.replicas if broker != self._rules.broker_id]
+        self.assignment = ReplicaAssignment(state.replicas, state.adding, state.removing)
+        self.remotes = {broker: held.get(broker) or RemoteReplica(broker) for broker in others}
+        self._rules.followers.update(self.remotes)
+
+    def _publish(self, state: PartitionState, role: Role, isr: IsrState) -> None:
+        self.controller_epoch = state.controller_epoch
+        self.zk_version = state.zk_version
+        self.isr = isr
+        self.leader = state.leader
+        self.role = role
+        self.leader_epoch = state.leader_epoch
+
+    @property
+    def latest_epoch(self) -> LeaderEpoch:
+        """Newest epoch of the log's epoch cache; -1 where it knows none."""
+        latest = self.log.latest_epoch
+        return NO_LEADER_EPOCH if latest is None else latest
+
+    def append_fetched(self, fetched: FetchedPartition) -> None:
+        """Write what the leader sent, then take its high watermark and log start, within what is here.
+
+        Raises RecordsRejected (corrupt, not at our end), LogStorageError.
+        """
+        if fetched.records:
+            self.log.append_as_follower(fetched.records)
+            crash_point("replication.follower.before_high_watermark")
+        self.log.set_high_watermark(fetched.high_watermark)
+        if fetched.log_start_offset > self.log.log_start_offset:
+            self.log.maybe_increment_log_start(fetched.log_start_offset)
 
     # High watermark
 
@@ -63,8 +193,6 @@ class Partition(LocalReplica):
                     or (replica.caught_up_within(self._rules.lag_ms, now_ms) and self._may_join(replica))
                 ):
                     lowest = replica.log_end_offset
-        if lowest <= self.log.high_watermark:
-            return False
         return self.log.maybe_increment_high_watermark(lowest)
 
     @property
@@ -73,16 +201,9 @@ class Partition(LocalReplica):
         return max(1, len(self.assignment.origin))
 
     def low_watermark(self) -> Offset:
-        """The first offset that some live replica still has; -1 while one has not told in this leader epoch.
-
-        Everything below is gone from every broker that could serve it: what DeleteRecords waits for (KIP-107).
-        """
-        peers = self._rules.peers
-        starts = [
-            replica.log_start_offset
-            for replica in self.remotes.values()
-            if peers.broker_epoch(replica.broker) is not None
-        ]
+        """The first offset that some live replica still has (KIP-107); -1: one has not told in this leader epoch."""
+        is_live = self._rules.peers.broker_epoch
+        starts = [each.log_start_offset for each in self.remotes.values() if is_live(each.broker) is not None]
         return min([self.log.log_start_offset, *starts])
 
     # Fetches of followers
@@ -114,15 +235,7 @@ class Partition(LocalReplica):
         if wanted.current_leader_epoch != self.leader_epoch or broker_epoch != self._rules.peers.broker_epoch(broker):
             return False
         replica = self.remotes[broker]
-        replica.idle_fetch = wanted if wanted.fetch_offset == leader_end else None
-        moved = replica.count_fetch(
-            fetch_offset=wanted.fetch_offset,
-            log_start=wanted.log_start_offset,
-            leader_end=leader_end,
-            leader_epoch=self.leader_epoch,
-            broker_epoch=broker_epoch,
-            now_ms=now_ms,
-        )
+        moved = replica.count_fetch(wanted, leader_end, broker_epoch, now_ms)
         return moved and self.maybe_advance_high_watermark(now_ms)
 
     def counts_as_before(
@@ -209,7 +322,8 @@ class Partition(LocalReplica):
         if not joining:
             return None
         pending = PendingExpand(members, joining, self.zk_version)
-        return self._submit(pending, f"{_listed(joining)} caught up: all below offset {least} is in its log")
+        who = ", ".join(f"broker {broker}" for broker in joining)
+        return self._submit(pending, f"{who} caught up: all below offset {least} is in its log")
 
     def propose_shrink(self, now_ms: int) -> IsrChange | None:
         """Drop who has been behind for longer than replica.lag.time.max.ms, or is not assigned any more.
@@ -281,7 +395,3 @@ class Partition(LocalReplica):
         if replica is None:
             return "no assigned offset"
         return "an unknown offset" if replica.log_end_offset == UNKNOWN_OFFSET else str(replica.log_end_offset)
-
-
-def _listed(brokers: Iterable[BrokerId]) -> str:
-    return ", ".join(f"broker {broker}" for broker in brokers)
