@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from itertools import zip_longest
-from typing import NamedTuple
 
 import msgspec
 
@@ -281,23 +280,40 @@ class Sender:
         if sent.metadata is not None:
             self._advance(sent.metadata)
             return None
-        verdict = _judge(sent, answer)
-        self.desired.settle(verdict.retried, verdict.failed_storage, now_ms)
+        retried, trouble = self._judge(sent, answer)
+        self.desired.settle(retried, trouble.failed_storage, now_ms)
         if sent.rpc is Rpc.STOP_REPLICA:
-            refused = {*verdict.retried, *verdict.failed_storage}
+            refused = {*retried, *trouble.failed_storage}
             deleted = (each for each, stop in sent.stops.items() if stop.delete and each not in refused)
             self._deleted.update((each, sent.stops[each].topic_id) for each in deleted)
         if sent.full and sent.last_chunk:
             self._full = False
-        if not (verdict.fenced or verdict.failed_storage or verdict.unknown):
-            return None
-        return Trouble(
-            self._broker,
-            self._broker_epoch,
-            fenced=verdict.fenced,
-            failed_storage=verdict.failed_storage,
-            unknown=verdict.unknown,
-        )
+        return trouble if trouble.fenced or trouble.failed_storage or trouble.unknown else None
+
+    def _judge(self, sent: Outgoing, answer: pb.ControlResponse) -> tuple[Sequence[TopicPartition], Trouble]:
+        """What is to be tried again, and what is to be looked at."""
+        by_code: dict[int, list[TopicPartition]] = {}
+        fenced: dict[TopicPartition, LeaderEpoch] = {}
+        for topic in answer.topics:
+            for number, code, epoch in zip_longest(topic.partition, topic.error_code, topic.leader_epoch, fillvalue=-1):
+                partition = TopicPartition(topic.topic, number)
+                by_code.setdefault(code, []).append(partition)
+                if code == ErrorCode.FENCED_LEADER_EPOCH:
+                    fenced[partition] = LeaderEpoch(epoch)
+        by_code.pop(ErrorCode.NONE, None)
+        failed_storage = tuple(by_code.pop(ErrorCode.KAFKA_STORAGE_ERROR, ()))
+        unassigned = tuple(by_code.get(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ()))
+        strangers = by_code.get(ErrorCode.INCONSISTENT_TOPIC_ID, [])
+        unknown = (*strangers, *unassigned)
+        if sent.rpc is Rpc.STOP_REPLICA:
+            by_code.pop(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)  # nothing there is what was wanted
+            unknown = tuple(strangers)
+            # What it holds is of another topic of that name: of the one to delete it holds nothing.
+            deletes = {each for each, stop in sent.stops.items() if stop.delete}
+            by_code[ErrorCode.INCONSISTENT_TOPIC_ID] = [each for each in strangers if each not in deletes]
+        retried = tuple(partition for code in sorted(by_code) for partition in by_code[code])
+        own = self._broker_epoch
+        return retried, Trouble(self._broker, own, fenced=fenced, failed_storage=failed_storage, unknown=unknown)
 
     def _advance(self, sent: MetadataPart) -> None:
         if not sent.snapshot:
@@ -331,37 +347,6 @@ def _leader_and_isr_request(
     for topic in outgoing.topics:
         messages.add_rows(request, topic)
     return request
-
-
-class _Verdict(NamedTuple):
-    retried: tuple[TopicPartition, ...]
-    fenced: Mapping[TopicPartition, LeaderEpoch]
-    failed_storage: tuple[TopicPartition, ...]
-    unknown: tuple[TopicPartition, ...]
-
-
-def _judge(sent: Outgoing, answer: pb.ControlResponse) -> _Verdict:
-    by_code: dict[int, list[TopicPartition]] = {}
-    fenced: dict[TopicPartition, LeaderEpoch] = {}
-    for topic in answer.topics:
-        for number, code, epoch in zip_longest(topic.partition, topic.error_code, topic.leader_epoch, fillvalue=-1):
-            partition = TopicPartition(topic.topic, number)
-            by_code.setdefault(code, []).append(partition)
-            if code == ErrorCode.FENCED_LEADER_EPOCH:
-                fenced[partition] = LeaderEpoch(epoch)
-    by_code.pop(ErrorCode.NONE, None)
-    failed_storage = tuple(by_code.pop(ErrorCode.KAFKA_STORAGE_ERROR, ()))
-    unassigned = tuple(by_code.get(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ()))
-    strangers = by_code.get(ErrorCode.INCONSISTENT_TOPIC_ID, [])
-    unknown = (*strangers, *unassigned)
-    if sent.rpc is Rpc.STOP_REPLICA:
-        by_code.pop(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)  # nothing there is what was wanted
-        unknown = tuple(strangers)
-        # What it holds is of another topic of that name: of the one to delete it holds nothing.
-        deletes = {each for each, stop in sent.stops.items() if stop.delete}
-        by_code[ErrorCode.INCONSISTENT_TOPIC_ID] = [each for each in strangers if each not in deletes]
-    retried = tuple(partition for code in sorted(by_code) for partition in by_code[code])
-    return _Verdict(retried, fenced, failed_storage, unknown)
 
 
 def _name(code: int) -> str:

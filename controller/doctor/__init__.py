@@ -6,4 +6,5 @@ Comes in:   questions of people; copies that the controller's thread makes in sm
 Goes out:   findings and summaries. Nothing is changed.
 Imports:    the controller from above; nothing imports this room but `admin` and `__main__`.
 Threads:    gRPC's.
+Rule:       what differs is looked at twice before it is told: news is always on its way.
 """

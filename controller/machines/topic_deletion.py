@@ -237,7 +237,7 @@ class TopicDeletionManager:
             if not left:
                 done[name] = entry.czxid
             elif ReplicaState.DELETION_INELIGIBLE in left:
-                self._wait(name, self._why_unreachable(name, entry))
+                self._wait(name, "; ".join(map(self._why_not, self._unreachable(name, entry))))
             else:
                 context.topics_ineligible.pop(name, None)
         if done:
@@ -282,9 +282,6 @@ class TopicDeletionManager:
                 if state is ReplicaState.DELETION_INELIGIBLE
             }
         )
-
-    def _why_unreachable(self, name: str, entry: TopicEntry) -> str:
-        return "; ".join(self._why_not(broker) for broker in self._unreachable(name, entry))
 
     def _why_not(self, broker: BrokerId) -> str:
         if broker not in self._context.brokers:
