@@ -1,7 +1,7 @@
 """The command line `regency`: click commands, data on stdout, words on stderr.
 
-`main` has the list of commands, each loaded when it is called (`lazy`); `context` what all share (the cluster,
--o json); `exits` how commands end. A room per subject: lab, cluster, topics, partitions, brokers, data, log, pipeline,
+`main` has the list of commands, each loaded when it is called; `context` what all share (the cluster, -o json,
+output); `exits` how commands end. A room per subject: lab, cluster, topics, partitions, brokers, data, log, pipeline,
 top, verify.
 
 Comes in:   arguments, environment, files of a lab.

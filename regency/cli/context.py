@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import importlib
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import click
 import msgspec
@@ -21,6 +23,12 @@ INT32_MAX = 2**31 - 1
 """The largest partition or broker id that Kafka's protocol can carry."""
 INT64_MAX = 2**63 - 1
 """The largest offset."""
+
+ID = click.IntRange(0, INT32_MAX)
+"""A partition or a broker."""
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+NEW_FILE = click.Path(dir_okay=False, path_type=Path)
+DIRECTORY = click.Path(file_okay=False, path_type=Path)
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -111,7 +119,7 @@ def directory_option(command: F) -> F:
     """Adds `--dir`."""
     option = click.option(
         "--dir",
-        type=click.Path(file_okay=False, path_type=Path),
+        type=DIRECTORY,
         callback=_choose("directory"),
         expose_value=False,
         help=f"Directory of the cluster.  [default: {DEFAULT_DIRECTORY}]",
@@ -138,13 +146,17 @@ def say(words: str) -> None:
 
 
 def show(rows: Sequence[msgspec.Struct], columns: Sequence[str]) -> None:
-    """Print facts as a JSON array of objects, or as a table of `columns` (fields; upper-cased as headings)."""
+    """Print facts as a JSON array of objects, or as a table of `columns`."""
     if current().json:
         print_json(rows)
         return
+    print_rows(rows, columns)
+
+
+def print_rows(rows: Sequence[msgspec.Struct], columns: Sequence[str]) -> None:
+    """Facts as a table of `columns`: fields, upper-cased as headings."""
     table = [[column.upper().replace("_", "-") for column in columns]]
-    table.extend([_cell(getattr(row, column)) for column in columns] for row in rows)
-    print_table(table)
+    print_table([*table, *([getattr(row, column) for column in columns] for row in rows)])
 
 
 def print_json(value: object) -> None:
@@ -152,10 +164,11 @@ def print_json(value: object) -> None:
     click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
 
 
-def print_table(rows: Sequence[Sequence[str]]) -> None:
-    """Columns, two spaces apart, as wide as they have to be."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
+def print_table(rows: Sequence[Sequence[object]]) -> None:
+    """Columns, two spaces apart, as wide as they have to be. A dash is None or an empty list."""
+    table = [[_cell(value) for value in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for row in table:
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
         click.echo("  ".join(cells).rstrip())
 
@@ -195,3 +208,56 @@ def _cell(value: object) -> str:
     if isinstance(value, list | tuple):
         return ",".join(str(item) for item in value) or "-"
     return str(value)
+
+
+class Lazy(NamedTuple):
+    """A command: `module:attribute`, and what the list of commands says of it."""
+
+    where: str
+    help: str
+
+
+class LazyGroup(click.Group):
+    """A group over a table of `Lazy` commands, listed in the table's order."""
+
+    def __init__(self, *arguments: Any, lazy: Mapping[str, Lazy], **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._lazy = lazy
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  (click's signature)
+        """Names of the subcommands, in the order of help."""
+        return list(self._lazy)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The subcommand of that name, or None."""
+        if cmd_name not in self._lazy:
+            return super().get_command(ctx, cmd_name)
+        module, _, attribute = self._lazy[cmd_name].where.partition(":")
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """List the subcommands without loading them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, lazy.help) for name, lazy in self._lazy.items()])
+
+
+UTF8, BASE64 = "utf-8", "base64"
+
+
+def encoding_of(parts: Iterable[bytes | None]) -> str:
+    """`utf-8` where all of these are, else `base64`."""
+    try:
+        for part in parts:
+            (part or b"").decode()
+    except UnicodeDecodeError:
+        return BASE64
+    return UTF8
+
+
+def spelled(data: bytes | None, encoding: str) -> str | None:
+    """Bytes as text in that encoding."""
+    if data is None:
+        return None
+    return data.decode() if encoding == UTF8 else base64.b64encode(data).decode("ascii")

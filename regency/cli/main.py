@@ -11,9 +11,8 @@ from typing import Any, NoReturn
 import click
 
 from regency import __version__
-from regency.cli.context import cluster_options, say
+from regency.cli.context import Lazy, LazyGroup, cluster_options, say
 from regency.cli.exits import Exit, exit_on_termination, status_of
-from regency.cli.lazy import Lazy, LazyGroup
 from regency.model.errors import RegencyError
 
 _COMMANDS = {

@@ -10,8 +10,7 @@ from pathlib import Path
 import msgspec
 
 from regency.cluster.errors import ClusterError, ClusterNotRunning, ClusterStartFailed
-from regency.cluster.lock_holders import started_by_hand
-from regency.cluster.processes import ProcessRow, ProcessState, members
+from regency.cluster.processes import ProcessRow, ProcessState, members, started_by_hand
 from regency.cluster.spawner import ManagedProcess, Spawner
 from regency.cluster.state import (
     AGENT_HTTP,
@@ -178,8 +177,7 @@ class Agent:
             self._ready = self._said_ready()
             if end is not None and not self._ready:
                 raise ClusterStartFailed(
-                    f"Broker {self.id} {end} before it was ready.",
-                    hint=f"End of {self.log}:\n{process.last_lines()}",
+                    f"Broker {self.id} {end} before it was ready.", hint=f"End of {self.log}:\n{process.last_lines()}"
                 )
         return self._ready
 

@@ -25,7 +25,7 @@ from regency.cluster import agent as agents
 from regency.cluster import processes
 from regency.cluster.agent import Agent, agent_properties
 from regency.cluster.errors import ClusterError, ClusterNotRunning, ClusterStartFailed, UnknownBroker
-from regency.cluster.guarded import Guard
+from regency.cluster.guard import Guard
 from regency.cluster.health import ClusterSnapshot, missing
 from regency.cluster.observer import ClusterObserver
 from regency.cluster.plan import plan_cluster
@@ -97,7 +97,9 @@ class Cluster:
                 session_timeout_ms=session_timeout_ms,
                 digest_auth=self._state.settings.get("regency.zookeeper.digest.auth", ""),
             )
-            self._zookeeper = self._make_zookeeper()
+            port = self._state.zookeeper_port
+            own = EmbeddedZooKeeper(self.directory / "zookeeper", port=port, spawner=self._spawner) if port else None
+            self._zookeeper = own
             self._agents = {
                 broker.id: Agent(
                     broker,
@@ -313,11 +315,6 @@ class Cluster:
         if agent is None:
             raise UnknownBroker(f"There is no broker {broker!r}.", hint=f"There are {self.broker_ids}.")
         return agent
-
-    def _make_zookeeper(self) -> EmbeddedZooKeeper | None:
-        if self._state.zookeeper_port == 0:
-            return None
-        return EmbeddedZooKeeper(self.directory / "zookeeper", port=self._state.zookeeper_port, spawner=self._spawner)
 
     def _properties(self, agent: Agent) -> dict[str, str]:
         """server.properties of an agent, checked here so that a mistake is reported before anything is started."""

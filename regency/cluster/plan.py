@@ -112,8 +112,7 @@ def _refuse_name(directory: Path) -> None:
         place.encode()
     except UnicodeEncodeError as error:
         raise ClusterError(
-            f"{place!r} is not UTF-8.",
-            hint="Choose another directory with --dir, or a locale such as LC_ALL=C.UTF-8.",
+            f"{place!r} is not UTF-8.", hint="Choose another directory with --dir, or a locale such as LC_ALL=C.UTF-8."
         ) from error
 
 

@@ -1,13 +1,18 @@
 """Processes by pid and start time, so that a reused pid is never mistaken for ours. From /proc, or `ps` without it.
 
+The process that holds the lock of a broker's log directory runs as that broker, also where it was started by hand: so `regency agent
+--config DIR/agent-2/server.properties` is part of the cluster in DIR as any other.
+
 Every process that a cluster starts leads a process group of its own; what it starts itself (an agent's controller
 child) stays in that group. Signals go to whole groups.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -230,3 +235,36 @@ def _ask_ps() -> list[ProcessRow]:
         pid, parent, group, state, started = line.split(None, 4)
         rows.append(ProcessRow(int(pid), int(parent), int(group), state[0], f"ps/{started.strip()}"))
     return rows
+
+
+LOCK_NAME = ".lock"
+"""In each log directory, as Kafka has it; locked by fcntl as long as an agent runs."""
+
+_LINUX = struct.Struct("hhqqi0q")
+_BSD = struct.Struct("qqihh")
+
+
+def started_by_hand(name: str, log_directory: Path) -> ProcessRef | None:
+    """The process that has locked the log directory; None where none has."""
+    pid = lock_holder(log_directory / LOCK_NAME)
+    return None if pid is None else reference(name, pid)
+
+
+def lock_holder(path: Path) -> int | None:
+    """The process that has locked a file by fcntl; None where no other process has, or it cannot be told."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        if sys.platform == "linux":
+            asked = _LINUX.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+            kind, _, _, _, pid = _LINUX.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
+        else:
+            asked = _BSD.pack(0, 0, 0, fcntl.F_WRLCK, os.SEEK_SET)
+            _, _, pid, kind, _ = _BSD.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return pid if kind != fcntl.F_UNLCK and pid > 0 else None

@@ -13,8 +13,7 @@ import msgspec
 
 from regency.cluster import processes
 from regency.cluster.errors import ClusterError, ClusterFileMalformed, ClusterRunning
-from regency.cluster.lock_holders import started_by_hand
-from regency.cluster.processes import ProcessRef
+from regency.cluster.processes import ProcessRef, started_by_hand
 from regency.model.ids import BrokerId
 
 DEFAULT_DIRECTORY = Path(".run")

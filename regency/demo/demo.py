@@ -18,8 +18,7 @@ from regency.cluster.cluster import Cluster
 from regency.cluster.health import PartitionView
 from regency.demo.flights import flights
 from regency.demo.ledger import Ledger
-from regency.demo.report import DemoReport
-from regency.demo.timeline import Entry, timeline
+from regency.demo.timeline import DemoReport, Entry, timeline
 from regency.demo.workload import careful_producer, produce, read_back
 from regency.history.files import read_history
 from regency.model.errors import RegencyError

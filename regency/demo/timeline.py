@@ -1,4 +1,4 @@
-"""Tells decision records as a story: one line for what was decided together, with its time and its reason."""
+"""What the demonstration found out, and decision records as a story: one line for what was decided together."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from regency.demo.ledger import Outage
 from regency.history.records import Decision
 
 _TOGETHER_MS = 1000
@@ -54,3 +55,35 @@ def _entry(group: list[Decision]) -> Entry:
     first = group[0]
     change = f"{first.from_} -> {first.to}" if first.from_ else first.to
     return Entry(first.time_ms, first.event, tuple(decision.subject for decision in group), change, first.why)
+
+
+class DemoReport(msgspec.Struct, frozen=True):
+    """Everything the demonstration found out. `seconds` is the time from the topic's creation to the comparison."""
+
+    acked: int
+    consumed: int
+    lost: int
+    duplicated: int
+    unavailable_ms: int
+    reordered: int
+    corrupted: int
+    failed: dict[str, int]
+    killed_broker: int
+    outages: list[Outage]
+    missing: list[int]
+    timeline: list[Entry]
+    started_ms: int
+    seconds: float
+
+    @property
+    def line(self) -> str:
+        """The last line of the demonstration."""
+        return (
+            f"demo: acked={self.acked} consumed={self.consumed} lost={self.lost} duplicated={self.duplicated} "
+            f"unavailable_ms={self.unavailable_ms}"
+        )
+
+    @property
+    def passed(self) -> bool:
+        """Whether every record was acknowledged and came back once, unchanged and in order."""
+        return not (self.lost or self.duplicated or self.reordered or self.corrupted or self.failed)

@@ -75,12 +75,7 @@ def produce(
 
 
 def read_back(
-    bootstrap_servers: str,
-    topic: str,
-    ledger: Ledger,
-    *,
-    on_read: Callable[[int], None],
-    stall_timeout_s: float = 30.0,
+    bootstrap_servers: str, topic: str, ledger: Ledger, *, on_read: Callable[[int], None], stall_timeout_s: float = 30.0
 ) -> None:
     """Read every partition of `topic` from start to end into the ledger; `on_read` gets how many records came.
 

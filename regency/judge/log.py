@@ -136,13 +136,7 @@ def judge_holes(part: Part, lost_offsets: list[int], findings: Findings) -> None
             index += 1
         if begin > expected and not (index < len(lost) and lost[index] < begin):
             findings.add(
-                Anomaly.HOLE_IN_LOG,
-                (expected, begin - 1),
-                None,
-                _tell_hole,
-                part,
-                final,
-                (expected, begin - 1),
+                Anomaly.HOLE_IN_LOG, (expected, begin - 1), None, _tell_hole, part, final, (expected, begin - 1)
             )
         expected = max(expected, end)
 

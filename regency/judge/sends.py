@@ -26,16 +26,7 @@ def judge_sends(part: Part, log: ReadLog, findings: Findings) -> None:
         if send.value not in apart and _is_misplaced(send, part, log):
             apart.add(send.value)
             place = log.where[send.value]
-            findings.add(
-                Anomaly.MISPLACED_WRITE,
-                (send.offset, place),
-                send,
-                _tell_misplaced,
-                part,
-                log,
-                send,
-                place,
-            )
+            findings.add(Anomaly.MISPLACED_WRITE, (send.offset, place), send, _tell_misplaced, part, log, send, place)
     _judge_shared(part, [send for send in acked if send.acks == ALL and send.value not in apart], findings)
     for session in part.sends.values():
         _judge_order(part, session, log, apart, findings)

@@ -174,13 +174,7 @@ TABLE: Final[tuple[Row, ...]] = (
         _LEADER_TRUNCATED,
         "only the old leader had promised the record; the new one may not have it, and its offset is used again",
     ),
-    Row(
-        (1,),
-        None,
-        Cause.ANY_LOSSY_CRASH,
-        _LEADER_TRUNCATED,
-        "the leader may have had the only copy, not yet synced",
-    ),
+    Row((1,), None, Cause.ANY_LOSSY_CRASH, _LEADER_TRUNCATED, "the leader may have had the only copy, not yet synced"),
     Row(
         _ANY,
         None,

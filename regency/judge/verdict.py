@@ -18,7 +18,7 @@ from regency.judge.findings import DEFAULT_MOST, Findings, Verdict, add_verdicts
 from regency.judge.log import ReadLog, judge_log, sends_by_value
 from regency.judge.missing import judge_missing
 from regency.judge.operations import Operation, Poll
-from regency.judge.parts import Claims, Part, split
+from regency.judge.parts import Claims, Configurations, Part, allowed_by_partition, split
 from regency.judge.polls import judge_polls
 from regency.judge.sends import judge_sends
 from regency.judge.table import Allowance, Anomaly
@@ -58,3 +58,25 @@ def _judge_part(part: Part, allowed: Allowed, most: int) -> Verdict:
     judge_missing(part, findings)
     polls = sum(isinstance(each, Poll) for session in part.polls.values() for each in session)
     return findings.verdict(sends=sum(map(len, part.sends.values())), polls=polls, records_read=log.records)
+
+
+Producers = Configurations | Mapping[str, Configurations]
+"""The configurations of all producers, or those of each topic's; see `allowed_by_partition`."""
+
+
+def judge_piece(
+    operations: Iterable[Operation],
+    claims: Claims | None = None,
+    *,
+    allow: frozenset[Anomaly] = frozenset(),
+    producers: Producers | None = None,
+    most: int = DEFAULT_MOST,
+) -> Verdict:
+    """The verdict on all records of some partitions, where the whole history claims `claims`; None = this is the whole.
+
+    `allow` says what is allowed everywhere; with `producers` it is what their configurations and the facts of the
+    history allow instead. Raises HistoryMalformed.
+    """
+    own = list(operations)
+    allowed = allow if producers is None else allowed_by_partition(own, producers)
+    return judge(own, allowed, most=most, claims=claims)

@@ -24,9 +24,8 @@ from hypothesis import strategies as st
 from regency.judge.findings import add_verdicts
 from regency.judge.operations import Drained, FinalRead, Operation, Poll, Recreated
 from regency.judge.parts import Claims, allowed_by_partition
-from regency.judge.pieces import judge_piece
 from regency.judge.table import Anomaly, Configuration
-from regency.judge.verdict import judge
+from regency.judge.verdict import judge, judge_piece
 
 STEPS = st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 255)), max_size=120)
 CONFIGURATIONS = st.sampled_from(

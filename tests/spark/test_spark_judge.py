@@ -37,8 +37,8 @@ from regency.judge.operations import (
     decode_operations,
     encode_operations,
 )
-from regency.judge.pieces import judge_piece
 from regency.judge.table import Anomaly, Configuration
+from regency.judge.verdict import judge_piece
 from regency.pipeline.files.history_files import HIDDEN, FilesUnreadable, damaged, find_files, text_of
 from regency.pipeline.jobs.judge import judge_files, judge_history
 

@@ -20,7 +20,7 @@ from cluster_history_story import write_story
 from correct_log import long_run, lose_the_last
 
 from regency.judge.operations import Drained, encode_operations
-from regency.judge.pieces import judge_piece
+from regency.judge.verdict import judge_piece
 
 _PROGRAMS = (
     "bash",

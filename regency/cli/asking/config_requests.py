@@ -28,6 +28,11 @@ class Resource(msgspec.Struct, frozen=True):
     type: int
     name: str
 
+    @property
+    def broker(self) -> BrokerId | None:
+        """The one that knows about it; None where any does."""
+        return BrokerId(int(self.name)) if self.type == BROKER and self.name else None
+
     def __str__(self) -> str:
         if self.type == TOPIC:
             return f"topic {self.name}"
@@ -68,7 +73,7 @@ def describe(wire: ClusterWire, resource: Resource, keys: Sequence[str] | None =
     request = DescribeConfigsRequest(
         version=_DESCRIBE_VERSION, resources=[asked], include_synonyms=True, include_documentation=True
     )
-    (result,) = wire.ask(request, _DESCRIBE_VERSION, broker=_who(resource)).results
+    (result,) = wire.ask(request, _DESCRIBE_VERSION, broker=resource.broker).results
     if result.error_code != ErrorCode.NONE:
         raise refusal(str(resource), result.error_code, result.error_message)
     rows = [
@@ -125,7 +130,3 @@ def note_what_is_vain(config: Mapping[str, str]) -> None:
     """Say which settings of a topic have no effect."""
     for each in without_effect(config):
         say(f"Note: {each}.")
-
-
-def _who(resource: Resource) -> BrokerId | None:
-    return BrokerId(int(resource.name)) if resource.type == BROKER and resource.name else None

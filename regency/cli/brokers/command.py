@@ -11,7 +11,7 @@ import msgspec
 from regency.cli.asking.config_requests import BROKER, Resource, describe
 from regency.cli.asking.wire import ControllerFacts, TopicFacts, cluster_wire, newest_ruler
 from regency.cli.brokers.leaving import drain_broker, forget_broker, shut_down_broker
-from regency.cli.context import INT32_MAX, cluster_options, current, print_json, print_table, say, show
+from regency.cli.context import ID, cluster_options, current, print_json, print_rows, say, show
 from regency.cli.exits import CommandFailed
 from regency.clients.nodes import Node
 from regency.model.ids import BrokerId
@@ -84,7 +84,7 @@ def list_brokers() -> None:
 
 
 @brokers.command("describe", short_help="Show a broker, its settings and its replicas.")
-@click.argument("broker", type=click.IntRange(0, INT32_MAX))
+@click.argument("broker", type=ID)
 @cluster_options
 def describe_broker(broker: int) -> None:
     """Show a broker's addresses, the settings it was given while it ran, and its replicas.
@@ -183,9 +183,4 @@ def _show(details: BrokerDetails) -> None:
     click.echo(f"replicas    {row.replicas}, leads {row.leads}, out of sync {row.out_of_sync}{leaderless}")
     if details.replicas:
         click.echo()
-        yes = {True: "yes", False: "no"}
-        table = [("TOPIC", "PARTITION", "ROLE", "LEADER", "IN-SYNC", "OFFLINE")]
-        for each in details.replicas:
-            leader = "-" if each.leader is None else str(each.leader)
-            table.append((each.topic, str(each.partition), each.role, leader, yes[each.in_sync], yes[each.offline]))
-        print_table(table)
+        print_rows(details.replicas, ["topic", "partition", "role", "leader", "in_sync", "offline"])

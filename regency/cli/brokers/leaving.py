@@ -10,26 +10,22 @@ import click
 import msgspec
 
 from regency.cli.asking.wire import TopicFacts, cluster_wire, find, tell_controller
-from regency.cli.context import INT32_MAX, Seconds, cluster_options, current, print_json, say
+from regency.cli.context import ID, Seconds, cluster_options, current, print_json, say
 from regency.cli.exits import CommandFailed, Exit
-from regency.cli.partitions.command import do_now, waiting
+from regency.cli.partitions.command import do_now, moving_now
 from regency.cli.partitions.plans import Wish
 from regency.clients.nodes import Node
 from regency.model.ids import NO_BROKER_EPOCH, BrokerId
 from regency.model.kafka_errors import ErrorCode
-from regency.model.words import counted
+from regency.model.words import counted, listed
 from regency.protos import admin_pb2
 
 _LOOK_EVERY_S = 0.2
-_SHOWN = 5
 
 
 @click.command("drain")
-@click.argument("broker", type=click.IntRange(0, INT32_MAX))
-@click.option(
-    "--rollback-file", "rollback", type=click.Path(dir_okay=False, path_type=Path), help="Write the way back."
-)
-@waiting
+@click.argument("broker", type=ID)
+@moving_now
 @cluster_options
 def drain_broker(broker: int, rollback: Path | None, waits: bool, timeout: float) -> int:
     """Move all replicas off a broker, to the other live ones. It may be dead, and gone for ever.
@@ -48,7 +44,7 @@ def drain_broker(broker: int, rollback: Path | None, waits: bool, timeout: float
 
 
 @click.command("shutdown")
-@click.argument("broker", type=click.IntRange(0, INT32_MAX))
+@click.argument("broker", type=ID)
 @click.option("--force", is_flag=True, help="Also when partitions are left without a leader.")
 @click.option("--timeout", type=Seconds(0), default=60.0, show_default=True, help="Seconds to wait until it is gone.")
 @click.option("--no-wait", is_flag=True, help="Do not wait until it is gone.")
@@ -67,9 +63,8 @@ def shut_down_broker(broker: int, force: bool, timeout: float, no_wait: bool) ->
     with cluster_wire(current().bootstrap_servers()) as wire:
         alone = alone_in_sync(broker, wire.topics())
         if alone and not force:
-            more = f" and {len(alone) - _SHOWN} more" if len(alone) > _SHOWN else ""
             raise CommandFailed(
-                f"Broker {broker} alone is in sync for {', '.join(alone[:_SHOWN])}{more}: no other broker could lead.",
+                f"Broker {broker} alone is in sync for {listed(alone)}: no other broker could lead.",
                 hint="Wait until others are in sync, move them, or say --force.",
                 status=Exit.REFUSED,
             )
@@ -98,7 +93,7 @@ class Forgotten(msgspec.Struct, frozen=True):
 
 
 @click.command("forget", short_help="Say that a dead broker is gone for good.")
-@click.argument("broker", type=click.IntRange(0, INT32_MAX))
+@click.argument("broker", type=ID)
 @cluster_options
 def forget_broker(broker: int) -> None:
     """Say that a dead broker is gone for good, so that nothing waits for it any more.

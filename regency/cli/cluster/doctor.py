@@ -77,10 +77,7 @@ def doctor(full: bool, confirm: float, timeout: float) -> int:
     request = pb.ExamineRequest(full=full, confirm_ms=int(confirm * 1000))
     try:
         answer = ask_controller(
-            ruling.address,
-            lambda channel: InspectionClient(channel).examine,
-            request,
-            timeout_ms=int(timeout * 1000),
+            ruling.address, lambda channel: InspectionClient(channel).examine, request, timeout_ms=int(timeout * 1000)
         )
     except RpcFailed as error:
         late = "deadline exceeded" in str(error)
@@ -130,18 +127,18 @@ def _tell(diagnosis: Diagnosis) -> None:
         f"Controller {diagnosis.controller} rules in epoch {diagnosis.controller_epoch}: {diagnosis.topics} topics, "
         f"{diagnosis.partitions} partitions, {diagnosis.offline_partitions} offline."
     )
-    table = [["BROKER", "EPOCH", "REPORTED", "REPLICAS", "UNACKNOWLEDGED", "OLDEST", "FAILURE"]]
-    for broker in diagnosis.brokers:
-        reported = "never" if broker.report_age_s is None else f"{broker.report_age_s:.1f} s ago"
-        oldest = f"{broker.oldest_attempt_s:.1f} s" if broker.oldest_attempt_s else "-"
-        standing = [str(broker.hosted), str(broker.unacknowledged), oldest, broker.last_failure or "-"]
-        table.append([str(broker.broker), str(broker.broker_epoch), reported, *standing])
+    table: list[list[object]] = [["BROKER", "EPOCH", "REPORTED", "REPLICAS", "UNACKNOWLEDGED", "OLDEST", "FAILURE"]]
+    for each in diagnosis.brokers:
+        reported = "never" if each.report_age_s is None else f"{each.report_age_s:.1f} s ago"
+        oldest = f"{each.oldest_attempt_s:.1f} s" if each.oldest_attempt_s else None
+        row = [each.broker, each.broker_epoch, reported, each.hosted, each.unacknowledged, oldest, each.last_failure]
+        table.append(row)
     print_table(table)
     if diagnosis.repairs:
         told = ", ".join(f"{count} {kind}" for kind, count in diagnosis.repairs.items())
         say(f"Differences that this controller has put right by itself: {told}.")
-    for each in diagnosis.findings:
-        click.echo(f"\n{each.subject} ({each.kind}), {each.where}:\n  {each.what}\n  {each.advice}")
+    for found in diagnosis.findings:
+        click.echo(f"\n{found.subject} ({found.kind}), {found.where}:\n  {found.what}\n  {found.advice}")
     if diagnosis.more_findings:
         click.echo(f"\nand {diagnosis.more_findings} more")
     if diagnosis.well:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 import click
@@ -14,7 +14,7 @@ from regency.cli.asking.deletions import why_going
 from regency.cli.asking.wire import ClusterWire, cluster_wire
 from regency.cli.context import TOPIC_NAME, cluster_options, current, print_json, print_table, say
 from regency.cli.exits import CommandFailed
-from regency.clients.histories import history_lines
+from regency.clients.controllers import history_lines
 from regency.history.records import Decision, decode_decision, in_order_of_states, merge_decisions, numbered_twice
 from regency.model.ids import BrokerId
 from regency.protos import inspection_pb2 as pb
@@ -29,13 +29,6 @@ class Missing(msgspec.Struct, frozen=True):
 
     broker: int
     why: str
-
-
-class Told(msgspec.Struct, frozen=True):
-    """A decision as `-o json` shows it: with the time in words besides."""
-
-    time: str
-    decision: Decision
 
 
 class Histories(msgspec.Struct, frozen=True):
@@ -145,20 +138,14 @@ def read_histories(wire: ClusterWire, request: pb.ReadHistoryRequest) -> Histori
     nodes = wire.controllers()
     for broker, node in sorted(nodes.items()):
         try:
-            read.append(list(_pages(node.address, request)))
+            decisions = map(decode_decision, history_lines(node.address, request))
+            read.append([each for each in decisions if each is not None])
         except RpcFailed as error:
             missing.append(Missing(broker, str(error)))
     if not read:
         why = missing[0].why if missing else "there are no live brokers."
         raise CommandFailed(f"No host can be asked for its history: {why}")
     return Histories(merge_decisions(read), missing)
-
-
-def _pages(address: str, request: pb.ReadHistoryRequest) -> Iterator[Decision]:
-    for line in history_lines(address, request):
-        decision = decode_decision(line)
-        if decision is not None:
-            yield decision
 
 
 def _replicas(wire: ClusterWire, topic: str, partition: int) -> list[BrokerId] | None:
@@ -170,11 +157,11 @@ def _replicas(wire: ClusterWire, topic: str, partition: int) -> list[BrokerId] |
     return None
 
 
-def _tell(found: Histories, rows: Sequence[Sequence[str]], nothing: str) -> None:
+def _tell(found: Histories, rows: Sequence[Sequence[object]], nothing: str) -> None:
     doubts = numbered_twice(found.decisions)
     if current().json:
-        told = [Told(_iso(decision.time_ms), decision) for decision in found.decisions]
-        print_json({"decisions": [_flat(each) for each in told], "missing": found.missing, "numbered_twice": doubts})
+        told = [{"time": _iso(each.time_ms), **msgspec.to_builtins(each)} for each in found.decisions]
+        print_json({"decisions": told, "missing": found.missing, "numbered_twice": doubts})
     elif found.decisions:
         print_table(rows)
     else:
@@ -185,36 +172,28 @@ def _tell(found: Histories, rows: Sequence[Sequence[str]], nothing: str) -> None
         say(f"The {doubt.role} process of broker {doubt.source}: {doubt.why}.")
 
 
-def _flat(told: Told) -> dict[str, object]:
-    fields: dict[str, object] = msgspec.to_builtins(told.decision)
-    return {"time": told.time, **fields}
-
-
-def _of_partition(decisions: Iterable[Decision]) -> list[list[str]]:
-    table = [["WHEN", "TERM", "BY", "EVENT", "LEADER", "ISR", "EPOCH", "WHY"]]
+def _of_partition(decisions: Iterable[Decision]) -> list[list[object]]:
+    table: list[list[object]] = [["WHEN", "TERM", "BY", "EVENT", "LEADER", "ISR", "EPOCH", "WHY"]]
     for each in decisions:
-        leader = "-" if each.leader is None else "none" if each.leader < 0 else str(each.leader)
-        isr = "-" if each.isr is None else ",".join(map(str, each.isr))
-        epoch = "-" if each.leader_epoch is None else str(each.leader_epoch)
+        leader = "none" if each.leader is not None and each.leader < 0 else each.leader
         why = each.why if each.leader is not None else f"{_step(each)}: {each.why}"
-        table.append([_local(each.time_ms), str(each.controller_epoch), _by(each), each.event, leader, isr, epoch, why])
+        table.append([*_begin(each), leader, each.isr, each.leader_epoch, why])
     return table
 
 
-def _of_cluster(decisions: Iterable[Decision]) -> list[list[str]]:
-    table = [["WHEN", "TERM", "BY", "EVENT", "SUBJECT", "DECIDED", "WHY"]]
-    for each in decisions:
-        row = [_local(each.time_ms), str(each.controller_epoch), _by(each), each.event, each.subject, _step(each)]
-        table.append([*row, each.why])
-    return table
+def _of_cluster(decisions: Iterable[Decision]) -> list[list[object]]:
+    table: list[list[object]] = [["WHEN", "TERM", "BY", "EVENT", "SUBJECT", "DECIDED", "WHY"]]
+    return table + [[*_begin(each), each.subject, _step(each), each.why] for each in decisions]
+
+
+def _begin(decision: Decision) -> list[object]:
+    """When, in which term and by whom it was decided, and because of which event."""
+    by = f"{'leader' if decision.role == 'agent' else decision.role} {decision.source}"
+    return [_local(decision.time_ms), decision.controller_epoch, by, decision.event]
 
 
 def _step(decision: Decision) -> str:
     return f"{decision.from_} -> {decision.to}"
-
-
-def _by(decision: Decision) -> str:
-    return f"{'leader' if decision.role == 'agent' else decision.role} {decision.source}"
 
 
 def _local(time_ms: int) -> str:

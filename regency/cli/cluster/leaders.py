@@ -10,7 +10,7 @@ import msgspec
 
 from regency.cli.asking.refusals import check_partition, refusal
 from regency.cli.asking.wire import ClusterWire, cluster_wire
-from regency.cli.context import INT32_MAX, TOPIC_NAME, Seconds, cluster_options, current, say, show
+from regency.cli.context import FILE, ID, TOPIC_NAME, Seconds, cluster_options, current, say, show
 from regency.cli.exits import CommandFailed, Exit
 from regency.kafka.apis import Message
 from regency.model import znodes
@@ -20,7 +20,6 @@ from regency.model.kafka_errors import ErrorCode
 
 VERSION = 2
 _TYPES = {"preferred": 0, "unclean": 1}
-_PARTITION_NUMBER = click.IntRange(0, INT32_MAX)
 
 
 class ElectionRow(msgspec.Struct, frozen=True):
@@ -46,7 +45,7 @@ def leaders() -> None:
 
 @leaders.command(short_help="Elect preferred leaders, or any where there is none.")
 @click.argument("topic", required=False, type=TOPIC_NAME)
-@click.argument("partitions", nargs=-1, type=_PARTITION_NUMBER)
+@click.argument("partitions", nargs=-1, type=ID)
 @click.option(
     "--type",
     "election",
@@ -59,7 +58,7 @@ def leaders() -> None:
 @click.option(
     "--path-to-json-file",
     "file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=FILE,
     help='Partitions as in Kafka: {"partitions": [{"topic": "t", "partition": 0}]}.',
 )
 @click.option("--yes", is_flag=True, help="Lose what only replicas have that are dead (--type unclean).")

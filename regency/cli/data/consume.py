@@ -13,10 +13,9 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaException, TopicP
 from regency.cli.asking.deletions import refuse_if_going
 from regency.cli.asking.refusals import check_partition
 from regency.cli.asking.wire import ANSWER_TIMEOUT_S
-from regency.cli.context import INT32_MAX, INT64_MAX, TOPIC_NAME, Seconds, cluster_options, current, say
+from regency.cli.context import ID, INT64_MAX, TOPIC_NAME, Seconds, cluster_options, current, encoding_of, say, spelled
 from regency.cli.data.librdkafka import check_reachable, client_config
 from regency.cli.exits import CommandFailed, Exit
-from regency.cli.spelling import encoding_of, spelled
 from regency.clients.topic_ends import EndsUnknown, ends_of
 from regency.model.topic_names import validate_topic_name
 
@@ -40,9 +39,7 @@ class ConsumedRecord(msgspec.Struct, frozen=True):
 @click.command()
 @click.argument("topic", type=TOPIC_NAME)
 @click.option("--from-beginning", is_flag=True, help="Start at the oldest records.  [default: only new ones]")
-@click.option(
-    "--partition", "partitions", type=click.IntRange(0, INT32_MAX), multiple=True, help="Only this one; repeatable."
-)
+@click.option("--partition", "partitions", type=ID, multiple=True, help="Only this one; repeatable.")
 @click.option("--offset", type=click.IntRange(0, INT64_MAX), help="Start there; needs one --partition.")
 @click.option("--max-messages", type=click.IntRange(min=1), help="End after so many.")
 @click.option("--timeout", type=Seconds(0.1), help="End when no record came for so many seconds.")

@@ -10,13 +10,13 @@ from typing import Any, Literal
 import click
 import msgspec
 
-from regency.cli.context import current, output_option, say
+from regency.cli.context import FILE, current, output_option, say
 from regency.cli.exits import Exit
 from regency.judge.files import file_lines, find_files, nothing_read, refuse_unread, told_others
 from regency.judge.findings import DEFAULT_MOST, Verdict
 from regency.judge.operations import ALL, HistoryMalformed, Operation, decode_operations
-from regency.judge.pieces import Producers, judge_piece
 from regency.judge.table import Anomaly, Configuration
+from regency.judge.verdict import Producers, judge_piece
 
 
 class Rules(msgspec.Struct, frozen=True):
@@ -55,7 +55,7 @@ def judging_options(command: Callable[..., object]) -> Callable[..., object]:
     )
     producers_option = click.option(
         "--producers",
-        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        type=FILE,
         help="JSON file with the settings of the producers: allow what these, and what befell the cluster, allow.",
     )
     findings_option = click.option(

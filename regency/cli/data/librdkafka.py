@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 
 import confluent_kafka
 
@@ -11,6 +12,21 @@ from regency.cli.asking.wire import ANSWER_TIMEOUT_S, first_that_answers, unreac
 _silent = logging.getLogger("regency.cli.librdkafka")
 _silent.addHandler(logging.NullHandler())
 _silent.propagate = False
+
+
+class Deliveries:
+    """Counts what became of each record, those that failed by reason."""
+
+    def __init__(self) -> None:
+        self.delivered = 0
+        self.errors: Counter[str] = Counter()
+
+    def __call__(self, error: confluent_kafka.KafkaError | None, _: confluent_kafka.Message) -> None:
+        """Librdkafka's delivery callback."""
+        if error is None:
+            self.delivered += 1
+        else:
+            self.errors[error.str()] += 1
 
 
 def client_config(servers: str) -> dict[str, object]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections import Counter
 from typing import IO
 
 import click
@@ -15,7 +14,7 @@ from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
 
 from regency.cli.asking.wire import ANSWER_TIMEOUT_S, unreachable
 from regency.cli.context import TOPIC_NAME, Seconds, cluster_options, current, print_json, say
-from regency.cli.data.librdkafka import check_reachable, client_config
+from regency.cli.data.librdkafka import Deliveries, check_reachable, client_config
 from regency.cli.data.load_history import VALUE_BYTES, LoadHistory, content_of, value_of
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.topics.making import WantedTopic, ensure_topic
@@ -61,18 +60,14 @@ class Loaded(msgspec.Struct, frozen=True):
     errors: dict[str, int]
 
 
-class _Counts:
+class _Counts(Deliveries):
     def __init__(self, history: LoadHistory | None = None) -> None:
-        self.delivered = self.read = 0
-        self.errors: Counter[str] = Counter()
+        super().__init__()
+        self.read = 0
         self._history = history
 
     def __call__(self, error: confluent_kafka.KafkaError | None, message: confluent_kafka.Message) -> None:
-        """Librdkafka's delivery callback."""
-        if error is None:
-            self.delivered += 1
-        else:
-            self.errors[error.str()] += 1
+        super().__call__(error, message)
         if self._history is not None:
             self._history.completed(value_of(message.value()), None if error is not None else message.offset())
 
@@ -94,13 +89,7 @@ class _Counts:
 )
 @cluster_options
 def load(
-    topic: str,
-    rate: float,
-    size: int,
-    seconds: float | None,
-    every: float,
-    no_read: bool,
-    history: IO[bytes] | None,
+    topic: str, rate: float, size: int, seconds: float | None, every: float, no_read: bool, history: IO[bytes] | None
 ) -> int:
     """Write records to a topic at a steady rate, with acks=all, and read them along. Exit status 1 if any failed.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Iterator
 from typing import BinaryIO
 
@@ -14,17 +13,8 @@ import msgspec
 from regency.cli.asking.deletions import why_going
 from regency.cli.asking.refusals import check_partition
 from regency.cli.asking.wire import ANSWER_TIMEOUT_S
-from regency.cli.context import (
-    INT32_MAX,
-    TOPIC_NAME,
-    Seconds,
-    cluster_options,
-    current,
-    print_json,
-    say,
-    stderr_is_terminal,
-)
-from regency.cli.data.librdkafka import check_reachable, client_config
+from regency.cli.context import ID, TOPIC_NAME, Seconds, cluster_options, current, print_json, say, stderr_is_terminal
+from regency.cli.data.librdkafka import Deliveries, check_reachable, client_config
 from regency.cli.exits import CommandFailed, Exit
 from regency.model.topic_names import validate_topic_name
 
@@ -42,32 +32,12 @@ class Produced(msgspec.Struct, frozen=True):
     errors: dict[str, int]
 
 
-class _Deliveries:
-    """Counts what became of each record."""
-
-    def __init__(self, topic: str) -> None:
-        self.topic = topic
-        self.delivered = 0
-        self.errors: Counter[str] = Counter()
-
-    def __call__(self, error: confluent_kafka.KafkaError | None, _: confluent_kafka.Message) -> None:
-        """Librdkafka's delivery callback."""
-        if error is None:
-            self.delivered += 1
-        else:
-            self.errors[error.str()] += 1
-
-    def result(self) -> Produced:
-        """The sums."""
-        return Produced(self.topic, self.delivered, self.errors.total(), dict(sorted(self.errors.items())))
-
-
 @click.command()
 @click.argument("topic", type=TOPIC_NAME)
 @click.argument("file", type=click.File("rb"), default="-")
 @click.option("--key-separator", metavar="TEXT", help="Each line is KEY, TEXT, VALUE.  [default: lines are values]")
 @click.option("--acks", type=click.Choice(["0", "1", "all"]), default="all", show_default=True)
-@click.option("--partition", type=click.IntRange(0, INT32_MAX), help="Send all to this one.  [default: by key]")
+@click.option("--partition", type=ID, help="Send all to this one.  [default: by key]")
 @click.option("--timeout", type=Seconds(0.1), default=30.0, show_default=True, help="Seconds to deliver a record in.")
 @cluster_options
 def produce(
@@ -96,11 +66,12 @@ def produce(
         found = producer.list_topics(topic, timeout=ANSWER_TIMEOUT_S).topics[topic]
         if found.partitions:  # else it is perhaps created by this produce
             check_partition(topic, found.partitions, partition)
-    deliveries = _Deliveries(topic)
+    deliveries = Deliveries()
     started = time.monotonic()
-    _send(producer, deliveries, _records(file, key_separator), partition)
+    _send(producer, topic, deliveries, _records(file, key_separator), partition)
     _flush(producer, deliveries)
-    result = deliveries.result()
+    errors = deliveries.errors
+    result = Produced(topic, deliveries.delivered, errors.total(), dict(sorted(errors.items())))
     if current().json:
         print_json(result)
     seconds = time.monotonic() - started
@@ -140,7 +111,8 @@ def _records(file: BinaryIO, separator: str | None) -> Iterator[tuple[bytes | No
 
 def _send(
     producer: confluent_kafka.Producer,
-    deliveries: _Deliveries,
+    topic: str,
+    deliveries: Deliveries,
     records: Iterator[tuple[bytes | None, bytes]],
     partition: int | None,
 ) -> None:
@@ -150,7 +122,7 @@ def _send(
         for key, value in records:
             while True:
                 try:
-                    producer.produce(deliveries.topic, value, key, place, on_delivery=deliveries)
+                    producer.produce(topic, value, key, place, on_delivery=deliveries)
                     break
                 except BufferError:
                     producer.poll(0.1)
@@ -166,7 +138,7 @@ def _send(
         progress.clear()
 
 
-def _flush(producer: confluent_kafka.Producer, deliveries: _Deliveries) -> None:
+def _flush(producer: confluent_kafka.Producer, deliveries: Deliveries) -> None:
     progress = _Progress()
     while producer.flush(_PROGRESS_EVERY_S):
         progress.show(deliveries.delivered)

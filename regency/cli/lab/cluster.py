@@ -22,11 +22,10 @@ from regency.cli.context import (
 )
 from regency.cli.exits import Exit, exit_on_termination
 from regency.cluster.cluster import SESSION_TIMEOUT_MS, START_TIMEOUT_S, Cluster
-from regency.cluster.down import GRACE_S, end_cluster
 from regency.cluster.plan import DEFAULT_BROKERS, MOST_BROKERS, MOST_LOG_DIRS
 from regency.cluster.processes import ProcessState
 from regency.cluster.state import agent_name, command_for
-from regency.cluster.status import ClusterStatus, cluster_status
+from regency.cluster.status import GRACE_S, ClusterStatus, cluster_status, end_cluster
 from regency.model.ids import BrokerId
 
 _LOOK_EVERY_S = 0.5
@@ -59,13 +58,7 @@ class Started(msgspec.Struct, frozen=True):
 @click.option(
     "--session-timeout-ms", type=click.IntRange(1000, INT32_MAX), default=SESSION_TIMEOUT_MS, show_default=True
 )
-@click.option(
-    "--timeout",
-    type=Seconds(1),
-    default=START_TIMEOUT_S,
-    show_default=True,
-    help="Seconds to be ready in.",
-)
+@click.option("--timeout", type=Seconds(1), default=START_TIMEOUT_S, show_default=True, help="Seconds to be ready in.")
 @directory_option
 @output_option
 def up(
@@ -184,13 +177,12 @@ def status() -> int:
 
 
 def _print(found: ClusterStatus) -> None:
-    rows = [("PROCESS", "PID", "STATE", "REGISTERED", "ADDRESS", "HTTP", "CONTROLLER")]
+    rows: list[tuple[object, ...]] = [("PROCESS", "PID", "STATE", "REGISTERED", "ADDRESS", "HTTP", "CONTROLLER")]
     zookeeper = found.zookeeper
-    rows.append(("zookeeper", _text(zookeeper.pid), zookeeper.state, "-", zookeeper.connect, "-", "-"))
+    rows.append(("zookeeper", zookeeper.pid, zookeeper.state, None, zookeeper.connect, None, None))
     for broker in found.brokers:
-        registered = {True: "yes", False: "no", None: "-"}[broker.registered]
-        ports = (_port(broker.agent_http), _port(broker.controller_http))
-        rows.append((f"broker {broker.id}", _text(broker.pid), broker.state, registered, broker.address, *ports))
+        ports = [address.rpartition(":")[2] or None for address in (broker.agent_http, broker.controller_http)]
+        rows.append((f"broker {broker.id}", broker.pid, broker.state, broker.registered, broker.address, *ports))
     print_table(rows)
     if found.controller is not None:
         rules = "nobody" if found.controller.id is None else f"broker {found.controller.id}"
@@ -208,11 +200,3 @@ def _print(found: ClusterStatus) -> None:
             if broker.state == ProcessState.DEAD.value:
                 config = Path(found.directory, agent_name(broker.id), "server.properties")
                 say(f"Broker {broker.id} comes back with `regency agent --config {shlex.quote(str(config))}`.")
-
-
-def _port(address: str) -> str:
-    return address.rpartition(":")[2] or "-"
-
-
-def _text(pid: int | None) -> str:
-    return "-" if pid is None else str(pid)

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from regency.cli.context import say
+from regency.cli.context import DIRECTORY, NEW_FILE, say
 from regency.cluster.agent import import_path
 from regency.cluster.errors import ClusterStartFailed
 from regency.cluster.processes import ProcessState
@@ -22,12 +22,7 @@ _LOOK_EVERY_S = 0.5
 
 
 @click.command()
-@click.option(
-    "--dir",
-    "directory",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Keep its data here.  [default: nowhere]",
-)
+@click.option("--dir", "directory", type=DIRECTORY, help="Keep its data here.  [default: nowhere]")
 @click.option("--port", type=click.IntRange(1, 65535), help="Port on 127.0.0.1.  [default: a free one]")
 def zookeeper(directory: Path | None, port: int | None) -> None:
     """Run a ZooKeeper of one node on 127.0.0.1 until Ctrl-C, and print its address.
@@ -52,7 +47,7 @@ def zookeeper(directory: Path | None, port: int | None) -> None:
 @settings_options
 @click.option(
     "--probe-file",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=NEW_FILE,
     envvar="REGENCY_PROBE_FILE",
     show_envvar=True,
     help="While it runs, this file says in JSON where it answers /readyz, for health checks of containers.",

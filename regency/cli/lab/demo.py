@@ -11,8 +11,9 @@ import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from regency.cli.context import DIRECTORY, NEW_FILE
 from regency.demo.flights import FLIGHTS, archive
-from regency.demo.report import DemoReport
+from regency.demo.timeline import DemoReport
 
 _SHOW_EVERY = 1_000
 
@@ -53,9 +54,7 @@ class _Screen:
 
 
 @click.command("demo")
-@click.option(
-    "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write the result there too."
-)
+@click.option("--json", "json_file", type=NEW_FILE, help="Write the result there too.")
 @click.option("--brokers", type=click.IntRange(3, 9), default=3, show_default=True, help="Agents to start.")
 @click.option(
     "--flights",
@@ -65,9 +64,7 @@ class _Screen:
     show_default=True,
     help="Records to send.",
 )
-@click.option(
-    "--dir", "directory", type=click.Path(file_okay=False, path_type=Path), help="Keep the cluster's files there."
-)
+@click.option("--dir", "directory", type=DIRECTORY, help="Keep the cluster's files there.")
 @click.option("--progress/--no-progress", default=True, help="Show progress bars on a terminal.")
 @click.pass_context
 def demo(

@@ -10,7 +10,7 @@ import msgspec
 
 from regency.cli.asking.refusals import refusal
 from regency.cli.asking.wire import ClusterWire, cluster_wire, find
-from regency.cli.context import INT32_MAX, TOPIC_NAME, Seconds, cluster_options, current, print_json, print_table, say
+from regency.cli.context import ID, TOPIC_NAME, Seconds, cluster_options, current, print_json, print_table, say
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.log.dump.command import dump
 from regency.cli.partitions.plans import human_bytes
@@ -21,7 +21,6 @@ from regency.model.words import counted
 
 LOOK_EVERY_S = 0.2
 ALTER_VERSION = 2
-_BROKER = click.IntRange(0, INT32_MAX)
 
 
 @click.group()
@@ -38,7 +37,7 @@ def log() -> None:
 
 
 @log.command(short_help="Show log directories, their sizes, and replicas that are moved.")
-@click.option("--broker", "brokers", multiple=True, type=_BROKER, help="Only this broker; may be said several times.")
+@click.option("--broker", "brokers", multiple=True, type=ID, help="Only this broker; may be said several times.")
 @click.option("--topic", "topics", multiple=True, type=TOPIC_NAME, help="Only logs of this topic, each in a row.")
 @cluster_options
 def dirs(brokers: tuple[int, ...], topics: tuple[str, ...]) -> int:
@@ -77,8 +76,8 @@ def dirs(brokers: tuple[int, ...], topics: tuple[str, ...]) -> int:
 
 @log.command(short_help="Move a replica to another log directory of its broker.")
 @click.argument("topic", type=TOPIC_NAME)
-@click.argument("partition", type=click.IntRange(0, INT32_MAX))
-@click.option("--broker", required=True, type=_BROKER, help="The broker whose replica it is.")
+@click.argument("partition", type=ID)
+@click.option("--broker", required=True, type=ID, help="The broker whose replica it is.")
 @click.option("--to", "directory", required=True, help="One of the broker's log.dirs.")
 @click.option("--timeout", type=Seconds(0), default=600.0, show_default=True, help="Seconds to wait until it is moved.")
 @click.option("--no-wait", is_flag=True, help="Do not wait: it goes on by itself.")
@@ -172,32 +171,23 @@ def _settled(
 
 
 def _show(rows: list[LogDirRow], *, every_log: bool) -> None:
-    table = [["BROKER", "DIRECTORY", "STATE", "LOGS", "FUTURE", "SIZE", "USABLE", "TOTAL"]]
+    table: list[list[object]] = [["BROKER", "DIRECTORY", "STATE", "LOGS", "FUTURE", "SIZE", "USABLE", "TOTAL"]]
     for row in rows:
         futures = sum(log.future for log in row.logs)
-        size = "-" if row.offline else human_bytes(sum(log.size_bytes for log in row.logs))
-        counts = ["-", "-"] if row.offline else [str(len(row.logs) - futures), str(futures)]
-        state = "offline" if row.offline else "online"
-        volume = ["-" if each is None else human_bytes(each) for each in (row.usable_bytes, row.total_bytes)]
-        table.append([str(row.broker), row.directory, state, *counts, size, *volume])
+        held = [len(row.logs) - futures, futures, human_bytes(sum(log.size_bytes for log in row.logs))]
+        volume = [None if each is None else human_bytes(each) for each in (row.usable_bytes, row.total_bytes)]
+        state = ["offline", None, None, None] if row.offline else ["online", *held]
+        table.append([row.broker, row.directory, *state, *volume])
     print_table(table)
     logs = [(row, log) for row in rows for log in row.logs if every_log or log.future]
     if not logs:
         return
     click.echo()
-    listed = [["BROKER", "TOPIC", "PARTITION", "DIRECTORY", "SIZE", "LAG", "FUTURE"]]
-    listed.extend(
-        [
-            str(row.broker),
-            log.topic,
-            str(log.partition),
-            row.directory,
-            human_bytes(log.size_bytes),
-            "-" if log.lag < 0 else str(log.lag),
-            "yes" if log.future else "no",
-        ]
-        for row, log in logs
-    )
+    listed: list[list[object]] = [["BROKER", "TOPIC", "PARTITION", "DIRECTORY", "SIZE", "LAG", "FUTURE"]]
+    for row, log in logs:
+        lag = None if log.lag < 0 else log.lag
+        size = human_bytes(log.size_bytes)
+        listed.append([row.broker, log.topic, log.partition, row.directory, size, lag, log.future])
     print_table(listed)
 
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 import click
 import msgspec
 
-from regency.cli.context import Seconds, cluster_options, current, print_json, say, show
+from regency.cli.context import FILE, NEW_FILE, Seconds, cluster_options, current, print_json, say, show
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.partitions.plan_execution import (
     Verdict,
@@ -31,8 +31,6 @@ from regency.model.kafka_errors import ErrorCode
 from regency.model.words import counted
 from regency.planning.plan_file import PlanRefused, decode_topics, encode_kafkas, encode_plan
 
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-_NEW_FILE = click.Path(dir_okay=False, path_type=Path)
 F = TypeVar("F", bound=Callable[..., object])
 
 
@@ -78,16 +76,13 @@ def partitions() -> None:
 @partitions.command(short_help="Compute who shall have which partition.")
 @click.option("--topics", "topics", multiple=True, metavar="NAME,...", help="Only these topics.  [default: all]")
 @click.option(
-    "--topics-to-move-json-file",
-    "topics_file",
-    type=_FILE,
-    help="Only the topics in this file, as Kafka's tool has it.",
+    "--topics-to-move-json-file", "topics_file", type=FILE, help="Only the topics in this file, as Kafka's tool has it."
 )
 @click.option("--brokers", "--broker-list", "brokers", callback=ids, metavar="ID,...", help="Brokers to have replicas.")
 @click.option("--drain", callback=ids, multiple=True, metavar="ID,...", help="Move everything off, dead or alive.")
 @click.option("--replication-factor", "factor", type=click.IntRange(1, 32767), help="Replicas of each partition.")
-@click.option("--out", type=_NEW_FILE, help="Write the plan to this file.")
-@click.option("--kafka-json", "kafkas", type=_NEW_FILE, help="Write it as Kafka's reassignment JSON, too.")
+@click.option("--out", type=NEW_FILE, help="Write the plan to this file.")
+@click.option("--kafka-json", "kafkas", type=NEW_FILE, help="Write it as Kafka's reassignment JSON, too.")
 @cluster_options
 def plan(
     topics: tuple[str, ...],
@@ -149,9 +144,14 @@ def waiting(command: F) -> F:
     return click.option("--wait", "waits", is_flag=True, help="Wait until it is done.")(timeout(command))
 
 
+def moving_now(command: F) -> F:
+    """Adds --rollback-file, --wait and --timeout: the options of `do_now`."""
+    return click.option("--rollback-file", "rollback", type=NEW_FILE, help="Write the way back.")(waiting(command))
+
+
 @partitions.command()
-@click.argument("file", type=_FILE)
-@click.option("--rollback-file", "rollback", type=_NEW_FILE, help="Where the way back is written.")
+@click.argument("file", type=FILE)
+@click.option("--rollback-file", "rollback", type=NEW_FILE, help="Where the way back is written.")
 @waiting
 @cluster_options
 def execute(file: Path, rollback: Path | None, waits: bool, timeout: float) -> int:
@@ -185,7 +185,7 @@ def execute(file: Path, rollback: Path | None, waits: bool, timeout: float) -> i
 
 
 @partitions.command("verify", short_help="Tell whether a plan is done.")
-@click.argument("file", type=_FILE)
+@click.argument("file", type=FILE)
 @cluster_options
 def verify_plan(file: Path) -> int:
     """Tell whether the partitions of a plan, or of Kafka's reassignment JSON, have the replicas it gives them.
@@ -211,7 +211,7 @@ def verify_plan(file: Path) -> int:
 
 
 @partitions.command(short_help="End reassignments under way.")
-@click.option("--plan", "file", type=_FILE, help="Only what this plan, or Kafka's reassignment JSON, began.")
+@click.option("--plan", "file", type=FILE, help="Only what this plan, or Kafka's reassignment JSON, began.")
 @click.option("--all", "everything", is_flag=True, help="All reassignments under way.")
 @cluster_options
 def cancel(file: Path | None, everything: bool) -> None:

@@ -14,6 +14,7 @@ from regency.cli.context import say
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.partitions.reassignments import Refused, Situation, alter, describe_refused, look
 from regency.model.ids import TopicPartition
+from regency.model.words import listed
 from regency.planning.plan_file import (
     PlanEdited,
     PlanFile,
@@ -29,7 +30,6 @@ _LOOK_EVERY_S: Final = 0.5
 _TOLD_EVERY_S: Final = 5.0
 SETTLED_S: Final = 3.0
 """For so long brokers may tell of replicas as they were before the end of a reassignment."""
-_SHOWN: Final = 5
 
 
 class Progress(Enum):
@@ -101,7 +101,7 @@ def fit(plan: PlanFile, situation: Situation) -> PlanFile:
     unknown = [str(move.partition) for move in plan.moves if move.partition not in situation.assignment]
     if unknown and plan.is_kafkas:
         raise CommandFailed(
-            f"There is no partition {_some(unknown)}.", hint="`regency topics list` shows what there is."
+            f"There is no partition {listed(unknown)}.", hint="`regency topics list` shows what there is."
         )
     if plan.is_kafkas:
         plan = _filled_in(plan, situation)
@@ -111,7 +111,7 @@ def fit(plan: PlanFile, situation: Situation) -> PlanFile:
     if dead and any(_is_left(move, situation) for move in plan.moves):
         live = ", ".join(map(str, situation.nodes)) or "none"
         raise CommandFailed(
-            f"The plan gives replicas to {_some(list(map(str, dead)), 'broker')}, not live now; live are {live}.",
+            f"The plan gives replicas to {_brokers(dead)}, not live now; live are {live}.",
             hint="Start what is missing, or make a plan without it.",
             status=Exit.REFUSED,
         )
@@ -199,7 +199,7 @@ def wait(servers: str, moves: Sequence[Move], timeout_s: float) -> Verdict:
         verdict = verify(servers, moves)
         words = f"{verdict.done} of {len(moves)} partitions are done."
         if verdict.waiting_for:
-            words += f" Waiting for {_some(list(map(str, verdict.waiting_for)), 'broker')}, not live now."
+            words += f" Waiting for {_brokers(verdict.waiting_for)}, not live now."
         now = time.monotonic()
         if words != told and (now - told_at >= _TOLD_EVERY_S or verdict.state == Progress.DONE.value):
             say(words)
@@ -253,12 +253,12 @@ def _check_fresh(plan: PlanFile, situation: Situation) -> None:
     now = fingerprints({each: replicas for each, replicas in assignment.items() if each.topic in then})
     changed = [topic for topic, of_then in then.items() if now.get(topic) != of_then]
     racks = [
-        str(broker)
+        broker
         for broker, rack in plan.brokers.items()
         if broker in situation.nodes and situation.nodes[broker].rack != rack
     ]
-    reasons = [f"the replicas of topic {_some(changed)} are others now"] if changed else []
-    reasons += [f"{_some(racks, 'broker')} moved to another rack"] if racks else []
+    reasons = [f"the replicas of topic {listed(changed)} are others now"] if changed else []
+    reasons += [f"{_brokers(racks)} moved to another rack"] if racks else []
     if reasons:
         again = f"Make it again: {plan.command}" if plan.command else "Make a new plan with `regency partitions plan`."
         raise CommandFailed(
@@ -268,7 +268,7 @@ def _check_fresh(plan: PlanFile, situation: Situation) -> None:
 
 def _busy(others: Sequence[str]) -> CommandFailed:
     return CommandFailed(
-        f"Something else moves {_some(others)}.",
+        f"Something else moves {listed(others)}.",
         hint="Wait until `regency partitions list` shows it no more, or end it with `regency partitions cancel`.",
         status=Exit.REFUSED,
     )
@@ -303,7 +303,5 @@ def _progress(move: Move, situation: Situation) -> PartitionProgress:
     )
 
 
-def _some(names: Sequence[str], kind: str = "") -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    word = f"{kind}s " if kind and len(names) > 1 else f"{kind} " if kind else ""
-    return word + ", ".join(names[:_SHOWN]) + more
+def _brokers(ids: Sequence[int]) -> str:
+    return f"{'broker' if len(ids) == 1 else 'brokers'} {listed(ids)}"

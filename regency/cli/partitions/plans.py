@@ -10,18 +10,17 @@ import click
 import msgspec
 
 from regency.cli.asking.refusals import refusal
-from regency.cli.context import INT32_MAX, print_table, say
+from regency.cli.context import INT32_MAX, print_rows, print_table, say
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.partitions.reassignments import Situation
 from regency.clients.nodes import Node
 from regency.model.ids import BrokerId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
-from regency.model.words import counted
+from regency.model.words import counted, listed
 from regency.planning.plan_file import PlanFile, fingerprints
 from regency.planning.plans import Move, Replicas, change_replication_factor, count_replicas, drain, rebalance
 
 _SHOWN = 20
-_NAMED = 5
 
 
 class Wish(msgspec.Struct, frozen=True):
@@ -90,9 +89,8 @@ def _scope(situation: Situation, wish: Wish) -> dict[TopicPartition, Replicas]:
     }
     going = [str(partition) for partition in situation.moving if partition in scope]
     if going:
-        more = f" and {len(going) - _NAMED} more" if len(going) > _NAMED else ""
         raise CommandFailed(
-            f"Partitions are being reassigned: {', '.join(going[:_NAMED])}{more}.",
+            f"Partitions are being reassigned: {listed(going)}.",
             hint="Wait until `regency partitions list` shows none, end it with `regency partitions cancel`, or name "
             "other topics.",
             status=Exit.IN_PROGRESS,
@@ -189,23 +187,15 @@ def report(
 def show_report(told: Report) -> None:
     """The report as tables."""
     if told.moves:
-        table = [("TOPIC", "PARTITION", "BEFORE", "AFTER", "WHY")]
-        for row in told.moves[:_SHOWN]:
-            table.append((row.topic, str(row.partition), _ids(row.before), _ids(row.after), row.why))
-        print_table(table)
+        print_rows(told.moves[:_SHOWN], ["topic", "partition", "before", "after", "why"])
         if len(told.moves) > _SHOWN:
             click.echo(f"... and {len(told.moves) - _SHOWN} more; -o json shows all")
         click.echo()
-    figures = [("BROKER", "RACK", "REPLICAS", "AFTER", "", "LEADERS", "AFTER", "")]
+    figures: list[tuple[object, ...]] = [("BROKER", "RACK", "REPLICAS", "AFTER", "", "LEADERS", "AFTER", "")]
     for each in told.brokers:
         name = f"{each.broker}" if each.live else f"{each.broker} (not live)"
-        replicas = (
-            str(each.replicas_before),
-            str(each.replicas_after),
-            _change(each.replicas_before, each.replicas_after),
-        )
-        leaders = (str(each.leaders_before), str(each.leaders_after), _change(each.leaders_before, each.leaders_after))
-        figures.append((name, each.rack or "-", *replicas, *leaders))
+        replicas, leaders = (each.replicas_before, each.replicas_after), (each.leaders_before, each.leaders_after)
+        figures.append((name, each.rack or None, *replicas, _change(*replicas), *leaders, _change(*leaders)))
     print_table(figures)
     for warning in told.warnings:
         say(f"Warning: {warning}")
@@ -274,9 +264,8 @@ def _warnings(moves: Sequence[Move], situation: Situation) -> list[str]:
         if move.adding and facts is not None and not any(BrokerId(each) in live for each in facts.isr_nodes):
             lost.append(f"{move.partition} (in sync: {_ids(facts.isr_nodes)})")
     if lost:
-        more = f" and {len(lost) - 5} more" if len(lost) > 5 else ""
         told.append(
-            f"no replica in sync is live of {', '.join(lost[:5])}{more}: nothing can be copied until one returns, or "
+            f"no replica in sync is live of {listed(lost)}: nothing can be copied until one returns, or "
             "until `regency leaders elect --type unclean` lets another lead and loses what that lacks."
         )
     dead = sorted({each for move in moves for each in move.after if each not in live})

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import click
 
-from regency.cli.context import cluster_options
-from regency.cli.lazy import Lazy, LazyGroup
+from regency.cli.context import Lazy, LazyGroup, cluster_options
 
 _JOBS = {
     "flights": Lazy("regency.cli.pipeline.flights:flights", "Follow the demo's topic: delays by carrier and hour."),

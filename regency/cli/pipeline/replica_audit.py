@@ -29,11 +29,7 @@ MOST_ROWS = 100
     help="Read no more than that of each broker, all tasks together.  [default: as fast as brokers answer]",
 )
 @click.option(
-    "--to",
-    "directory",
-    type=Directory(new=True),
-    metavar="DIR",
-    help="Write a row per replica there, as Parquet, too.",
+    "--to", "directory", type=Directory(new=True), metavar="DIR", help="Write a row per replica there, as Parquet, too."
 )
 @spark_options
 def replica_audit(

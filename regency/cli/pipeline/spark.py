@@ -84,12 +84,7 @@ def job_session(name: str, choice: SparkChoice, *, stopped: str | Callable[[], s
     require_packages()
     handlers = handlers_now()
     farewell = Farewell(stopped)
-    with (
-        farewell.at_last(),
-        _errors_told(),
-        interrupts_as_exits(handlers) as exits,
-        ExitStack() as stack,
-    ):
+    with farewell.at_last(), _errors_told(), interrupts_as_exits(handlers) as exits, ExitStack() as stack:
         session = stack.enter_context(_started(name, choice))
         stack.enter_context(orderly_interrupts(session, exits, farewell))
         stack.enter_context(_shown_tasks(session))

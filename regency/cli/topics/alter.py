@@ -11,7 +11,7 @@ from regency.cli.asking.config_requests import TOPIC, Resource, alter, describe
 from regency.cli.asking.refusals import refusal
 from regency.cli.asking.wire import REQUEST_TIMEOUT_MS, cluster_wire
 from regency.cli.context import INT32_MAX, TOPIC_NAME, cluster_options, current, parse_pairs, print_json, say
-from regency.cli.partitions.command import do_now, waiting
+from regency.cli.partitions.command import do_now, moving_now
 from regency.cli.partitions.plans import Wish
 from regency.cli.topics.making import parse_assignment
 from regency.model.kafka_errors import ErrorCode
@@ -104,10 +104,7 @@ def _grow(servers: str, name: str, partitions: int, assignment: str | None, *, d
 @click.command("set-rf")
 @click.argument("name", type=TOPIC_NAME)
 @click.argument("factor", type=click.IntRange(1, 32767), metavar="N")
-@click.option(
-    "--rollback-file", "rollback", type=click.Path(dir_okay=False, path_type=Path), help="Write the way back."
-)
-@waiting
+@moving_now
 @cluster_options
 def set_rf(name: str, factor: int, rollback: Path | None, waits: bool, timeout: float) -> int:
     """Give every partition of a topic N replicas. Those that stay do not move.

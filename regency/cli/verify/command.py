@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from regency.cli.context import INT32_MAX, TOPIC_NAME, Seconds, cluster_options
+from regency.cli.context import ID, TOPIC_NAME, Seconds, cluster_options
 
 
 @click.group()
@@ -20,9 +20,7 @@ def verify() -> None:
 
 @verify.command(short_help="Compare all replicas of a topic up to the high watermark.")
 @click.argument("topic", type=TOPIC_NAME)
-@click.option(
-    "--partition", "numbers", type=click.IntRange(0, INT32_MAX), multiple=True, help="Only this one; repeatable."
-)
+@click.option("--partition", "numbers", type=ID, multiple=True, help="Only this one; repeatable.")
 @click.option(
     "--wait", type=Seconds(0), default=5.0, show_default=True, help="Seconds to wait for a replica that is behind."
 )

@@ -25,6 +25,7 @@ from regency.clients.replicas.wire import Place
 from regency.model.ids import BrokerId
 from regency.model.words import counted
 
+_COLUMNS: list[object] = ["PARTITION", "BROKER", "ROLE", "LOG-START", "READ-TO", "HW", "LEO", "STATE", "DETAIL"]
 _WRONG = (DIVERGES, DAMAGED, FAILED)
 _NOT_COMPARED = (BEHIND, OFFLINE, MISSING)
 
@@ -136,24 +137,17 @@ def _divergence(divergence: Divergence) -> DivergenceFacts:
 
 
 def _tell(found: Verification, most_rows: int | None) -> None:
-    table = [["PARTITION", "BROKER", "ROLE", "LOG-START", "READ-TO", "HW", "LEO", "STATE", "DETAIL"]]
+    table = [_COLUMNS]
     count = sum(len(partition.replicas) for partition in found.partitions)
     too_many = most_rows is not None and count > most_rows
     for partition in found.partitions:
         for replica in partition.replicas:
             if too_many and replica.state == AGREES:
                 continue
+            role = "leader" if replica.broker == partition.leader else "follower"
             offsets = (replica.log_start, replica.read_to, replica.high_watermark, replica.log_end)
-            table.append(
-                [
-                    f"{partition.topic}-{partition.partition}",
-                    str(replica.broker),
-                    "leader" if replica.broker == partition.leader else "follower",
-                    *("-" if offset is None else str(offset) for offset in offsets),
-                    replica.state,
-                    _detail(replica),
-                ]
-            )
+            name = f"{partition.topic}-{partition.partition}"
+            table.append([name, replica.broker, role, *offsets, replica.state, _detail(replica)])
     if too_many:
         say(f"Of {count} replicas those are shown that do not agree; -o json has all.")
     if len(table) > 1 or not too_many:

@@ -6,14 +6,14 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
+from regency.clients.cluster_metadata import METADATA_VERSION, metadata_request
 from regency.clients.nodes import Node
-from regency.kafka.codec import Message, MetadataRequest
+from regency.kafka.apis import Message
 from regency.kafka.peer import PeerConnection, PeerUnavailable
 from regency.model.errors import RegencyError
 from regency.model.ids import BrokerId, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 
-_VERSION = 12
 _CONNECT_TIMEOUT_MS = 3_000
 
 
@@ -50,11 +50,7 @@ def assignments(servers: str, topics: Collection[str] | None, *, timeout_ms: int
 
     Topics that do not exist are left out. Raises NobodyAnswers.
     """
-    wanted = None
-    if topics is not None:
-        wanted = [MetadataRequest.MetadataRequestTopic(version=_VERSION, name=name) for name in topics]
-    request = MetadataRequest(version=_VERSION, topics=wanted, allow_auto_topic_creation=False)
-    answer = _ask_any(servers, request, timeout_ms)
+    answer = _ask_any(servers, metadata_request(topics), timeout_ms)
     nodes = {BrokerId(each.node_id): Node(BrokerId(each.node_id), each.host, each.port) for each in answer.brokers}
     found: dict[TopicPartition, Assignment] = {}
     for topic in sorted(answer.topics, key=lambda topic: topic.name or ""):
@@ -67,7 +63,7 @@ def assignments(servers: str, topics: Collection[str] | None, *, timeout_ms: int
     return Assignments(nodes, found)
 
 
-def _ask_any(servers: str, request: MetadataRequest, timeout_ms: int) -> Message:
+def _ask_any(servers: str, request: Message, timeout_ms: int) -> Message:
     said: list[str] = []
     for server in servers.split(","):
         host, colon, port = server.strip().rpartition(":")
@@ -82,7 +78,7 @@ def _ask_any(servers: str, request: MetadataRequest, timeout_ms: int) -> Message
             request_timeout_ms=timeout_ms,
         )
         try:
-            return peer.exchange(request, _VERSION)
+            return peer.exchange(request, METADATA_VERSION)
         except PeerUnavailable as error:
             said.append(str(error))
         finally:

@@ -4,31 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
 from regency.model.clock import Clock, SystemClock
 from regency.model.ids import BrokerId
-
-
-class Pacing(Protocol):
-    """When, and how much, brokers may be asked for."""
-
-    @property
-    def pause_s(self) -> float:
-        """How long nothing may be asked for yet."""
-        ...
-
-    def wait(self) -> None:
-        """Wait until more may be asked for."""
-        ...
-
-    def answer_bytes(self, brokers: int) -> int:
-        """How much to ask each of so many brokers for at once."""
-        ...
-
-    def pay(self, sizes: Mapping[BrokerId, int]) -> None:
-        """So many bytes came, by broker."""
-        ...
 
 
 class Pace:
@@ -97,3 +75,7 @@ class BrokerPace:
         """So many bytes came, by broker."""
         for broker, size in sizes.items():
             self._paces[broker].pay({broker: size})
+
+
+Pacing = Pace | BrokerPace
+"""When, and how much, brokers may be asked for."""

@@ -13,9 +13,8 @@ from enum import Enum
 import msgspec
 
 from regency.clients.replicas.comparison import Batch, Comparison, Divergence
-from regency.clients.replicas.damages import Damaged, read_to
+from regency.clients.replicas.damages import Damaged, SoundSearch, read_to
 from regency.clients.replicas.pace import Pacing
-from regency.clients.replicas.sound_search import SoundSearch
 from regency.clients.replicas.wire import Place, Replica, ReplicaWire, Unanswered
 from regency.kafka.fetching.values import FetchedPartition, FetchPartition
 from regency.kafka.record_batch import BatchHeader, CorruptBatch, crc_matches, iter_batches

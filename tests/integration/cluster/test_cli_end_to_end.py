@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from regency.cluster.down import end_cluster
 from regency.cluster.processes import send
 from regency.cluster.state import read_state
+from regency.cluster.status import end_cluster
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).resolve().parents[3]

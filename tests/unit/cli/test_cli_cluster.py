@@ -17,10 +17,10 @@ from click.testing import Result
 
 from regency.cluster import status
 from regency.cluster.agent import Agent
-from regency.cluster.down import end_cluster
 from regency.cluster.health import ClusterSnapshot
 from regency.cluster.processes import end, send
 from regency.cluster.state import BrokerPorts, read_state
+from regency.cluster.status import end_cluster
 from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch
 from regency.runtime.zookeeper.session import ZkError
 

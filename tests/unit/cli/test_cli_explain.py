@@ -17,7 +17,7 @@ from regency.cli.asking.wire import ControllerFacts, TopicFacts
 from regency.cli.cluster import doctor
 from regency.cli.cluster.explain import Moment
 from regency.cli.exits import Exit
-from regency.clients import histories
+from regency.clients import controllers
 from regency.clients.nodes import Node
 from regency.history.records import Decision, encode_decisions
 from regency.model.ids import BrokerId, ControllerEpoch, LeaderEpoch, ZkVersion
@@ -87,7 +87,7 @@ class Cluster(FakeCluster):
 def fake(monkeypatch: pytest.MonkeyPatch, connect: Callable[[FakeCluster], None]) -> Cluster:
     made = Cluster()
     connect(made)
-    for module in (histories, doctor):
+    for module in (controllers, doctor):
         monkeypatch.setattr(module, "ask_controller", made.order)
     return made
 
@@ -115,9 +115,7 @@ def test_different_decisions_of_one_number_are_all_told_and_that_it_is_so(run: R
     result = run("explain", "t", "0", "-o", "json", *AT)
     told = json.loads(result.stdout)
     assert [each["version"] for each in told["decisions"]] == [0, 1, 2]
-    assert told["numbered_twice"] == [
-        {"role": "agent", "source": 1, "times": 1, "controller_epoch": 1, "number": 1},
-    ]
+    assert told["numbered_twice"] == [{"role": "agent", "source": 1, "times": 1, "controller_epoch": 1, "number": 1}]
     assert "The agent process of broker 1: 1 number stands for different decisions" in result.stderr
     fake.pages["h2:9"] = [[]]
     assert json.loads(run("explain", "t", "0", "-o", "json", *AT).stdout)["numbered_twice"] == []

@@ -1,7 +1,8 @@
-"""Errors are one line on stderr with an exit status; data goes to stdout."""
+"""Errors are one line on stderr with an exit status, data goes to stdout, and signals end a command in order."""
 
 from __future__ import annotations
 
+import importlib.abc
 import os
 import signal
 import subprocess
@@ -10,11 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import click
+import confluent_kafka
 import pytest
 from click.testing import Result
 
 from regency.cli import main as cli_main
-from regency.cli.exits import CommandFailed, Exit
+from regency.cli import program
+from regency.cli.exits import CommandFailed, Exit, exit_on_termination
 from regency.cluster.errors import ClusterRunning, ClusterTimeout, NoFreePorts
 from regency.model.errors import RegencyError
 
@@ -246,3 +249,56 @@ load(cli, ["regency"])
 
 def test_help_of_no_command_waits_for_libraries_that_only_its_work_needs() -> None:
     subprocess.run([sys.executable, "-c", LOAD_ALL], check=True)
+
+
+@pytest.mark.parametrize(
+    ("number", "raised"),
+    [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit), (signal.SIGHUP, SystemExit)],
+)
+def test_signal_that_meets_a_callback_of_the_kafka_client_is_no_error(
+    number: signal.Signals, raised: type[BaseException]
+) -> None:
+    def delivered(*_: object) -> None:
+        signal.raise_signal(number)
+
+    producer = confluent_kafka.Producer({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
+    producer.produce("t", b"x", on_delivery=delivered)
+    producer.purge()
+    with pytest.raises(raised) as found, exit_on_termination():
+        producer.poll(5)
+    assert getattr(found.value, "code", 143) == 143
+
+
+def test_handlers_are_as_before_afterwards() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with exit_on_termination():
+        assert signal.getsignal(signal.SIGTERM) is not before
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_hangup_that_is_ignored_as_under_nohup_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with exit_on_termination():
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+class InterruptedImport(importlib.abc.MetaPathFinder):
+    """Ctrl-C while a module is being looked for."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
+        if fullname == self._name:
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_ctrl_c_while_the_commands_are_imported_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "regency.cli.main", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [InterruptedImport("regency.cli.main"), *sys.meta_path])
+    with pytest.raises(SystemExit) as ended:
+        program.main()
+    assert ended.value.code == 130

@@ -75,12 +75,7 @@ def test_line_without_a_key_ends_it_naming_the_line(run: Run, producers: list[Fa
 def test_failed_deliveries_are_counted_by_reason(run: Run, producers: list[FakeProducer]) -> None:
     result = run("produce", "t", *AT, "-o", "json", given="good\nbad\nbad\n")
     assert result.exit_code == 1
-    assert json.loads(result.stdout) == {
-        "topic": "t",
-        "delivered": 1,
-        "failed": 2,
-        "errors": {TIMED_OUT.str(): 2},
-    }
+    assert json.loads(result.stdout) == {"topic": "t", "delivered": 1, "failed": 2, "errors": {TIMED_OUT.str(): 2}}
     assert f"Error: 2 failed: {TIMED_OUT.str()}." in result.stderr
 
 

@@ -31,10 +31,7 @@ def names(*partitions: int) -> list[TopicPartition]:
 def test_topics_are_told_with_ids_and_partitions(cluster: Any, client: ClusterClient, log: Any) -> None:
     cluster.add("t", log(1, 0), log(2, 0))
     cluster.add("u", log(1, 0))
-    facts = {
-        "t": TopicFacts(TopicId(UUID(int=1)), (0, 1)),
-        "u": TopicFacts(TopicId(UUID(int=2)), (0,)),
-    }
+    facts = {"t": TopicFacts(TopicId(UUID(int=1)), (0, 1)), "u": TopicFacts(TopicId(UUID(int=2)), (0,))}
     assert client.topics(None) == facts
     assert client.topics(["u"]) == {"u": facts["u"]}
     assert client.topics([]) == {}

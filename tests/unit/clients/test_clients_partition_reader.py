@@ -1,8 +1,9 @@
-"""A range of a partition read from brokers that die, lose the lead, lose data, and send what is none."""
+"""A range of a partition read, ahead of who takes it, from brokers that die, lose the lead, lose data, or send none."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import UUID
 
@@ -17,6 +18,7 @@ from regency.kafka.codec import FetchRequest, MetadataRequest
 from regency.model.clock import ManualClock
 from regency.model.ids import TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
+from regency.pipeline.records.partition_records import read_ahead
 
 NAME = TopicPartition("t", 0)
 
@@ -321,3 +323,53 @@ def test_closing_ends_a_read(cluster: Any, log: Any, settings: ClientSettings, l
     with pytest.raises(ReadTimedOut):
         list(reader)
     assert len(cluster.asked) == 1
+
+
+def test_items_come_in_order_and_one_is_made_ahead() -> None:
+    made: list[int] = []
+    ready = [threading.Event() for _ in range(5)]
+
+    def items() -> Iterator[int]:
+        for number in range(4):
+            made.append(number)
+            ready[number].set()
+            yield number
+        ready[4].set()
+
+    stopped: list[bool] = []
+    used = []
+    for number in read_ahead(items(), stop=lambda: stopped.append(True)):
+        assert ready[number + 1].wait(2)
+        assert made == list(range(min(number + 2, 4)))
+        used.append(number)
+    assert used == [0, 1, 2, 3]
+    assert stopped == [True]
+
+
+def test_an_error_comes_after_what_was_made_before_it() -> None:
+    def items() -> Iterator[int]:
+        yield 1
+        raise ValueError("broken")
+
+    ahead = read_ahead(items(), stop=lambda: None)
+    assert next(ahead) == 1
+    with pytest.raises(ValueError, match="broken"):
+        next(ahead)
+
+
+def test_who_stops_using_ends_what_is_under_way() -> None:
+    stop = threading.Event()
+    threads = []
+
+    def items() -> Iterator[int]:
+        threads.append(threading.current_thread())
+        yield 1
+        stop.wait(10)
+        yield 2
+
+    ahead = read_ahead(items(), stop=stop.set)
+    assert next(ahead) == 1
+    ahead.close()  # type: ignore[attr-defined]
+    assert stop.is_set()
+    threads[0].join(2)
+    assert not threads[0].is_alive()

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from regency.cluster import lock_holders, processes, status
+from regency.cluster import processes, status
 from regency.cluster.cluster import Cluster
-from regency.cluster.down import end_cluster
 from regency.cluster.errors import ClusterError, ClusterNotRunning, ClusterRunning, ClusterStartFailed, UnknownBroker
 from regency.cluster.health import ClusterSnapshot
 from regency.cluster.processes import ProcessRef, ProcessState, members
 from regency.cluster.state import read_state, refuse_if_running
+from regency.cluster.status import end_cluster
 from regency.model.errors import RegencyError
 from regency.model.ids import ControllerEpoch
 from regency.model.settings import SettingsInvalid
@@ -285,4 +285,4 @@ def test_ending_a_cluster_ends_agents_that_were_started_by_hand(
 
     assert [process.name for process in ended] == ["agent-1", "agent-2"]
     assert ended[1].pid == pid
-    assert lock_holders.lock_holder(home / "agent-2" / "data" / ".lock") is None
+    assert processes.lock_holder(home / "agent-2" / "data" / ".lock") is None

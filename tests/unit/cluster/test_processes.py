@@ -1,4 +1,4 @@
-"""Processes are known by pid and start time; signals reach whole groups, and never a stranger with the same pid."""
+"""Processes are known by pid and start time, agents by the lock they hold; signals reach whole groups, no stranger."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 
 from regency.cluster import processes
 from regency.cluster.processes import ProcessRef, ProcessState, end, members, reference, send, state_of
+from regency.kafka.logfiles.file_names import LOCK
 
 Sleeper = Callable[..., subprocess.Popen[bytes]]
 Eventually = Callable[..., None]
@@ -163,3 +164,39 @@ def test_ps_gives_the_same_answer_as_proc(sleeper: Sleeper, monkeypatch: pytest.
     assert by_ps is not None
     assert (by_ps.pid, by_ps.parent, by_ps.group) == (by_proc.pid, by_proc.parent, by_proc.group)
     assert by_ps.started in [row.started for row in processes.all_processes() if row.pid == child.pid]
+
+
+def test_the_process_that_has_locked_a_directory_is_found_until_it_ends(
+    lock_holder: Callable[..., int], tmp_path: Path, eventually: Eventually
+) -> None:
+    pid = lock_holder(tmp_path)
+
+    found = processes.started_by_hand("agent-7", tmp_path)
+    assert found is not None
+    assert (found.name, found.pid) == ("agent-7", pid)
+
+    os.kill(pid, signal.SIGKILL)
+    eventually(lambda: processes.started_by_hand("agent-7", tmp_path) is None, what="the lock goes with the process")
+
+
+def test_an_agent_locks_its_directory_so_that_it_is_found(
+    owner: Callable[[str], subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    agent = owner(f"""
+        import signal
+        from pathlib import Path
+        from regency.runtime.disk import OsDisk
+        OsDisk().lock(Path({str(tmp_path)!r}) / {LOCK!r})
+        print("locked", flush=True)
+        signal.pause()
+    """)
+    assert agent.stdout is not None
+    assert agent.stdout.readline() == "locked\n"
+
+    assert processes.lock_holder(tmp_path / processes.LOCK_NAME) == agent.pid
+
+
+def test_nobody_is_found_where_nothing_is_locked_or_nothing_is(tmp_path: Path) -> None:
+    assert processes.started_by_hand("agent-7", tmp_path) is None
+    (tmp_path / LOCK).write_bytes(b"")
+    assert processes.started_by_hand("agent-7", tmp_path) is None

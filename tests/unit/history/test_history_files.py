@@ -104,13 +104,7 @@ def test_merge_is_by_epoch_then_time_and_keeps_every_deciders_own_order():
     merged = merge_decisions([controller, agent])
 
     told = [(each.controller_epoch, each.role, each.number) for each in merged]
-    assert told == [
-        (1, "agent", 1),
-        (1, "controller", 1),
-        (1, "controller", 2),
-        (1, "agent", 2),
-        (2, "controller", 1),
-    ]
+    assert told == [(1, "agent", 1), (1, "controller", 1), (1, "controller", 2), (1, "agent", 2), (2, "controller", 1)]
 
 
 def test_decision_found_twice_is_kept_once():

@@ -256,8 +256,7 @@ def test_timed_out_write_to_the_old_topic_appears_in_the_new_one(history):
 
 
 @pytest.mark.parametrize(
-    ("attempts", "acks", "found"),
-    [(2, ALL, {}), (UNKNOWN, ALL, {}), (1, 0, {}), (1, ALL, {Anomaly.PHANTOM: 1})],
+    ("attempts", "acks", "found"), [(2, ALL, {}), (UNKNOWN, ALL, {}), (1, 0, {}), (1, ALL, {Anomaly.PHANTOM: 1})]
 )
 def test_write_that_may_have_been_sent_again_may_arrive_when_the_topic_is_made_again(history, attempts, acks, found):
     history.send(5, 0, attempts=attempts, acks=acks)

@@ -22,9 +22,8 @@ from regency.judge.operations import (
     encode_operations,
 )
 from regency.judge.parts import Claims
-from regency.judge.pieces import judge_piece
 from regency.judge.table import Anomaly
-from regency.judge.verdict import judge
+from regency.judge.verdict import judge, judge_piece
 
 
 def test_finding_is_a_sentence_with_who_where_and_when(history):

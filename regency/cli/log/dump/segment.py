@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from regency.cli.context import UTF8, encoding_of, spelled
 from regency.cli.log.dump.segment_file import SegmentFile
 from regency.cli.log.dump.sink import Fact, Sink
-from regency.cli.spelling import UTF8, encoding_of, spelled
 from regency.kafka.logfiles.file_names import parse_offset_file
 from regency.kafka.record_batch import HEADER_BYTES, MAX_SEQUENCE, BatchHeader, CorruptBatch
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as f
 
-from regency.clients.histories import history_lines
+from regency.clients.controllers import history_lines
 from regency.pipeline.files.history_files import Found, file_name, text_of
 from regency.pipeline.jobs.cluster_history.lines import READ, RECORD, parsed_batch
 from regency.pipeline.jobs.cluster_history.packed import uncollected, unpacked

@@ -41,9 +41,7 @@ class Played:
         }
         summarised = {
             "Summarise": unary(
-                lambda _: self.answers[broker],
-                inspection_pb2.SummariseRequest,
-                inspection_pb2.SummariseResponse,
+                lambda _: self.answers[broker], inspection_pb2.SummariseRequest, inspection_pb2.SummariseResponse
             )
         }
         services = [service("regency.controller.v1.Controller", described)]

@@ -142,10 +142,7 @@ def test_a_controller_of_an_older_version_tells_less():
                 "broker 2 has none; the controller process of broker 3 did not answer."
             ),
         ),
-        (
-            {1: None, 2: None},
-            "No controller rules now; the controller processes of brokers 1, 2 did not answer.",
-        ),
+        ({1: None, 2: None}, "No controller rules now; the controller processes of brokers 1, 2 did not answer."),
         (
             {1: _Told(False, 3, True), 2: _Told(False, 3, True, "/controller holds what is no controller's."), 3: None},
             (
