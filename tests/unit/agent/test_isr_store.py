@@ -210,7 +210,9 @@ def test_why_nothing_can_be_written_is_told_once(writing: Writing, caplog: pytes
         for _ in range(3):
             writing.submit(change(isr(1, 2)))
             writing.run()
-    assert [record.message.partition(": ")[2] for record in caplog.records] == ["this broker's registration is gone"]
+    assert [record.getMessage().partition(": ")[2] for record in caplog.records] == [
+        "this broker's registration is gone"
+    ]
 
 
 def test_nothing_is_written_while_this_broker_is_not_registered(writing: Writing) -> None:

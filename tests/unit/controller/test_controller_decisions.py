@@ -46,7 +46,7 @@ def test_decisions_of_other_kinds_are_numbered_on_and_many_are_one_line(log, tmp
     records = read_history([tmp_path])
     assert [each.number for each in records] == list(range(1, LINES_PER_EVENT + 6))
     assert (records[1].subject, records[1].leader, records[1].version) == ("t-0", None, None)
-    assert [each.message for each in caplog.records] == [
+    assert [each.getMessage() for each in caplog.records] == [
         f"reconcile decided about {LINES_PER_EVENT + 1}, such as u-0: {LINES_PER_EVENT + 1} told again"
     ]
 

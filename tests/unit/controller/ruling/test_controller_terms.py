@@ -75,7 +75,7 @@ def test_controller_move_on(ruled, caplog, what):
 
     assert {path: node.data for path, node in ruled.ensemble.nodes.items()} == before
     assert not candidate.rules
-    assert any("no longer" in each.message for each in caplog.records)
+    assert any("no longer" in each.getMessage() for each in caplog.records)
     assert not [each for each in caplog.records if each.levelno >= logging.ERROR]
 
 
