@@ -1,7 +1,7 @@
 """Processes by pid and start time, so that a reused pid is never mistaken for ours. From /proc, or `ps` without it.
 
-The process that holds the lock of a broker's log directory runs as that broker, also where it was started by hand: so `regency agent
---config DIR/agent-2/server.properties` is part of the cluster in DIR as any other.
+The process that holds the lock of a broker's log directory runs as that broker, also where it was started by hand: so
+`regency agent --config DIR/agent-2/server.properties` is part of the cluster in DIR as any other.
 
 Every process that a cluster starts leads a process group of its own; what it starts itself (an agent's controller
 child) stays in that group. Signals go to whole groups.

@@ -21,7 +21,7 @@ def why_going(servers: str, topic: str) -> str | None:
     """How far the deletion of the topic is, in a sentence; None where it is not being deleted, or not known."""
     try:
         with cluster_wire(servers) as wire:
-            return next((told(each) for each in ongoing(wire) if each.topic == topic), None)
+            return next((progress(each) for each in ongoing(wire) if each.topic == topic), None)
     except CommandFailed:
         return None
 
@@ -33,7 +33,7 @@ def refuse_if_going(servers: str, topic: str) -> None:
         raise CommandFailed(going, status=Exit.IN_PROGRESS)
 
 
-def told(deletion: admin_pb2.Deletion) -> str:
+def progress(deletion: admin_pb2.Deletion) -> str:
     """A deletion in a sentence."""
     why = f"; {deletion.waits_for}" if deletion.waits_for else ""
     return f"Topic {deletion.topic} is being deleted: {deletion.deleted} of {deletion.replicas} replicas are{why}."

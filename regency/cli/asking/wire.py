@@ -31,6 +31,7 @@ ANSWER_TIMEOUT_S: Final = 10.0
 """How long all brokers may take until the first of them says anything."""
 CONNECT_TIMEOUT_MS: Final = 5_000
 REQUEST_TIMEOUT_MS: Final = 30_000
+MARGIN_MS: Final = 5_000
 DESCRIBE_TIMEOUT_MS: Final = 3_000
 LOOK_EVERY_S: Final = 0.3
 RULER_WITHIN_S: Final = 20.0
@@ -124,9 +125,9 @@ class ClusterWire:
         return sorted(topics, key=lambda topic: topic.name)
 
     def ask(self, message: Message, version: int, *, broker: BrokerId | None = None) -> Message:
-        """The answer of one broker, or of any, which may take the time that the request gives it."""
+        """The answer of one broker, or of any, also of one that uses all the time that the request gives it."""
         peer = self._first if broker is None else self._peer_of(broker)
-        timeout_ms = REQUEST_TIMEOUT_MS + getattr(message, "timeout_ms", 0)
+        timeout_ms = max(REQUEST_TIMEOUT_MS, getattr(message, "timeout_ms", 0) + MARGIN_MS)
         try:
             return peer.exchange(message, version, timeout_ms=timeout_ms)
         except PeerUnavailable as error:

@@ -25,11 +25,11 @@ from regency.cli.partitions.plan_execution import (
     write_rollback,
 )
 from regency.cli.partitions.plans import Wish, ids, make_plan, report, show_report, sizes_of
-from regency.cli.partitions.reassignments import Replicas, alter, look
+from regency.cli.partitions.reassignments import Replicas, Situation, alter, look
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from regency.model.words import counted
-from regency.planning.plan_file import PlanRefused, decode_topics, encode_kafkas, encode_plan
+from regency.planning.plan_file import PlanFile, PlanRefused, decode_topics, encode_kafkas, encode_plan
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -121,11 +121,7 @@ def plan(
     situation = look(servers)
     wish = Wish(tuple(dict.fromkeys(names)), tuple(brokers), tuple(drain), factor)
     made = make_plan(situation, wish, command=shlex.join(["regency", "partitions", "plan", *wish.words(out)]))
-    told = report(made.moves, situation, sizes_of(situation.nodes, made.moves), None if out is None else str(out))
-    if current().json:
-        print_json(told)
-    else:
-        show_report(told)
+    _show_plan(made, situation, out)
     if out is not None:
         out.write_bytes(encode_plan(made))
         say(f"Wrote {out}. To do it: regency partitions execute {shlex.quote(str(out))}")
@@ -266,11 +262,7 @@ def do_now(wish: Wish, *, waits: bool, timeout: float, rollback: Path | None = N
     servers = current().bootstrap_servers()
     situation = look(servers)
     made = make_plan(situation, wish, command="")
-    told = report(made.moves, situation, sizes_of(situation.nodes, made.moves), None)
-    if current().json:
-        print_json(told)
-    else:
-        show_report(told)
+    _show_plan(made, situation, None)
     if rollback is not None and made.moves:
         write_rollback(made, situation, rollback)
     begin(servers, made.moves)
@@ -279,6 +271,14 @@ def do_now(wish: Wish, *, waits: bool, timeout: float, rollback: Path | None = N
     if not waits:
         say("It has begun; `regency partitions list` shows what is under way.")
     return _told(wait(servers, made.moves, timeout) if waits else None)
+
+
+def _show_plan(made: PlanFile, situation: Situation, file: Path | None) -> None:
+    told = report(made.moves, situation, sizes_of(situation.nodes, made.moves), None if file is None else str(file))
+    if current().json:
+        print_json(told)
+    else:
+        show_report(told)
 
 
 def _told(verdict: Verdict | None) -> int:

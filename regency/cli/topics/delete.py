@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import click
 import msgspec
 
-from regency.cli.asking.deletions import ongoing
+from regency.cli.asking.deletions import ongoing, progress
 from regency.cli.asking.refusals import refusal
 from regency.cli.asking.wire import REQUEST_TIMEOUT_MS, RULER_WITHIN_S, ClusterWire, cluster_wire
 from regency.cli.context import TOPIC_NAME, Seconds, cluster_options, current, print_json, say
@@ -72,7 +72,7 @@ def delete_topics(names: tuple[str, ...], yes: bool, timeout: float, no_wait: bo
         errors.update(_never_begun(wire, {name: error for name, error in late.items() if name not in left}))
     rows = [_row(name, errors.get(name), left.get(name)) for name in wanted]
     for row in rows:
-        _tell(row)
+        _tell(row, left.get(row.topic))
     if current().json:
         print_json(rows)
     return _status(rows, no_wait=no_wait)
@@ -161,14 +161,13 @@ def _row(name: str, error: CommandFailed | None, left: admin_pb2.Deletion | None
     return DeletedRow(name, False, left.replicas, left.deleted, left.waits_for or None, list(left.offline))
 
 
-def _tell(row: DeletedRow) -> None:
+def _tell(row: DeletedRow, left: admin_pb2.Deletion | None) -> None:
     if row.error is not None:
         say(f"Error: {row.error}")
-    elif row.deleted:
+    elif left is None:
         say(f"Deleted topic {row.topic}.")
     else:
-        why = f"; {row.waits_for}" if row.waits_for else ""
-        say(f"Topic {row.topic} is being deleted: {row.replicas_deleted} of {row.replicas} replicas are{why}.")
+        say(progress(left))
         if row.offline:
             listed = ", ".join(map(str, row.offline))
             say(f"It goes on by itself when that is over for broker {listed}; until then the name stays taken.")
