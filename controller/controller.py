@@ -264,7 +264,6 @@ class Controller:
         term.decisions.begin("failover")
         why = "won the race for /controller"
         term.decisions.note("controller", "a candidate", f"broker {self._settings.broker_id}, epoch {fence.epoch}", why)
-        crash_point("controller.failover.before_reads")
         take_over(term, phases)
         crash_point("controller.failover.before_hand_over")
         term.hand_over()

@@ -37,7 +37,6 @@ def take_over(term: Term, phases: Phases) -> None:
     Raises ControllerMoved, ZkError.
     """
     listed = (*term.store.isr_notifications(), *log_dir_notifications(term.store.access))
-    crash_point("controller.failover.before_notifications_deleted")
     term.store.delete_notifications(listed)
     phases.mark("notifications")
     bounced = _mark_bounced(term, _load(term, phases))
@@ -83,15 +82,12 @@ def _load(term: Term, phases: Phases) -> Mapping[TopicPartition, int]:
     for broker in read_brokers(term).values():
         context.add_broker(broker)
     phases.mark("brokers")
-    crash_point("controller.failover.after_brokers_read")
     load_topics(term, term.store.topic_names())
     phases.mark("topics")
-    crash_point("controller.failover.after_topics_read")
     read = term.store.read_states(list(context.partitions()))
     context.set_leaderships(read.states)
     judge_losses(context, read.mzxids)
     phases.mark("states")
-    crash_point("controller.failover.after_states_read")
     load_deletions(term)
     return read.mzxids
 

@@ -184,7 +184,6 @@ class IsrWriter:
             of_generation = [pending for pending in batch if pending.generation == generation]
             crash_point("agent.isr.before_write")
             outcomes = self._send(of_generation, generation)
-            crash_point("agent.isr.after_write")
             for pending, outcome in zip(of_generation, outcomes, strict=True):
                 resolved = self._resolve(pending, outcome)
                 if resolved is None:
@@ -269,7 +268,6 @@ class IsrWriter:
     def _compare(self, pending: _Pending) -> IsrOutcome:
         path = znode_paths.partition_state(pending.change.topic_partition)
         self._session.sync(path)
-        crash_point("agent.isr.before_read_back")
         held = self._session.read(path)
         if held is None:
             return IsrNotWritten(STATE_GONE)
@@ -332,7 +330,6 @@ class IsrWriter:
             self._hold_back()
             self._last_change_ms = self._first_change_ms = self._clock.monotonic_ms()
             return
-        crash_point("agent.isr_notification.after_write")
         for partition in named:
             del self._unannounced[partition]
 

@@ -14,7 +14,6 @@ from typing import ClassVar
 
 from regency.broker_agent.ports import Worker
 from regency.model import znodes
-from regency.model.crash_points import crash_point
 from regency.model.errors import RegencyError, ZnodeMalformed
 from regency.model.ids import BrokerId, ProducerId
 from regency.model.kafka_errors import ErrorCode
@@ -142,7 +141,5 @@ def _try_block(session: ZkSession, broker: BrokerId) -> znodes.ProducerIdBlock |
         write = Create(znode_paths.PRODUCER_IDS, data)
     else:
         write = SetData(znode_paths.PRODUCER_IDS, data, held.stat.version)
-    crash_point("agent.producer_ids.before_write")
     written = session.multi([write]).ok
-    crash_point("agent.producer_ids.after_write")
     return block if written else None

@@ -89,9 +89,7 @@ class SessionFile:
         known = [each for each in self.read() if each != session_id]
         known.append(session_id)
         text = "".join(f"{each:#x}\n" for each in known[-REMEMBERED_SESSIONS:])
-        crash_point("agent.session_file.before_write")
         replace_file(self._disk, self._path, text.encode("ascii"), sync=True)
-        crash_point("agent.session_file.after_write")
 
 
 def ensure_parents(session: ZkSession) -> None:
@@ -108,7 +106,6 @@ def ensure_cluster_id(session: ZkSession) -> str:
     """The cluster's id; the first broker of a cluster makes one up. Raises ZkError, ZnodeMalformed."""
     held = session.read(znode_paths.CLUSTER_ID)
     if held is None:
-        crash_point("agent.cluster_id.before_create")
         session.multi([Create(znode_paths.CLUSTER_ID, znodes.encode_cluster_id(znodes.new_cluster_id(uuid4())))])
         held = session.read(znode_paths.CLUSTER_ID)
     if held is None:
@@ -162,7 +159,6 @@ def register(
             if stopping.wait(LOOK_AGAIN_MS / 1000) or clock.monotonic_ms() >= give_up_ms:
                 raise
             continue
-        crash_point("agent.registration.after_create")
         code = outcome.results[outcome.failed_index].code
         if code is ZkCode.NO_AUTH:
             raise ZkAuthFailed(

@@ -106,7 +106,6 @@ class TopicConfigs:
         self._session.watch(znode_paths.CONFIG_CHANGES, WatchMode.PERSISTENT_RECURSIVE, self._on_event)
         self._changes_began = self._read_changes_began()
         self._seen_notification = max(self._notifications(), default="")
-        crash_point("agent.configs.after_watch")
         self._read_base()
 
     def load(self, topics: Iterable[str]) -> None:
@@ -151,7 +150,6 @@ class TopicConfigs:
 
     def _read_and_keep(self, topics: Sequence[str]) -> list[str]:
         znode_of = self._session.read_many([znode_paths.topic_config(topic) for topic in topics])
-        crash_point("agent.configs.after_read")
         different: list[str] = []
         with self._lock:
             for topic, znode in zip(topics, znode_of, strict=True):

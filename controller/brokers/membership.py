@@ -89,7 +89,6 @@ def on_brokers_changed(term: Term) -> None:
     changes = compare_brokers(context.brokers, read_brokers(term))
     if not changes.any:
         return
-    crash_point("controller.brokers.after_read")
     _note(term, changes)
     listener = term.settings.control_plane_listener_name
     moved = [

@@ -32,14 +32,12 @@ def on_isrs_changed(term: Term) -> None:
     listed = term.store.isr_notifications()
     if not listed:
         return
-    crash_point("controller.isr_changes.after_list")
     named = term.store.read_isr_notifications(listed)
     known = [each for each in named if _is_known(term, each)]
     changed = refresh_leadership(term.context, term.store, known)
     crash_point("controller.isr_changes.after_read")
     tell_leaders(term, changed)
     judge_isrs(term, known)
-    crash_point("controller.isr_changes.before_deletion")
     term.store.delete_notifications(listed)
 
 
@@ -127,7 +125,6 @@ def on_log_dirs_failed(term: Term) -> None:
     listed = log_dir_notifications(term.store.access)
     if not listed:
         return
-    crash_point("controller.log_dirs.after_list")
     for broker in _named(term.store.access, listed):
         if broker not in term.context.brokers:
             logger.info("broker %d, of which a log directory failed, is not registered (any more)", broker)
@@ -137,7 +134,6 @@ def on_log_dirs_failed(term: Term) -> None:
         term.decisions.note(f"broker {broker}", "live", "with a failed directory", why)
         for partition in hosted:
             term.batch.host((broker,), partition)
-    crash_point("controller.log_dirs.before_deletion")
     term.store.delete_notifications(listed)
 
 

@@ -174,7 +174,6 @@ class Reconciler:
         context = self._term.context
         led = [each.partition for each in suspects if context.leader(each.partition) == each.broker]
         if led:
-            crash_point("controller.reconcile.before_leaders_read")
             tell_leaders(self._term, refresh_leadership(context, self._term.store, led))
 
     def _confirmed(self) -> list[Suspect]:
@@ -195,7 +194,6 @@ class Reconciler:
         """Stop what is not assigned. A topic that is unknown and yet has a znode may only be unreadable: it goes on."""
         if not suspects:
             return []
-        crash_point("controller.reconcile.before_look")
         there = frozenset(self._term.store.access.children(znode_paths.TOPICS))
         stopped = []
         for each in suspects:
@@ -212,7 +210,6 @@ class Reconciler:
             return
         term = self._term
         partitions = list(dict.fromkeys(each.partition for each in suspects))
-        crash_point("controller.reconcile.before_read")
         changed = refresh_leadership(term.context, term.store, partitions)
         epochs_newer = {each.partition for each in suspects if each.difference.kind == "epoch_newer"}
         tell_leaders(term, [each for each in changed if each not in epochs_newer])

@@ -269,7 +269,6 @@ class _Channel:
             self._waiting_since_ms = None
 
     def _exchange(self, outgoing: Outgoing) -> None:
-        crash_point("sender.request.before_call")
         try:
             answer = self._port.call(self._encode(self.sender, outgoing))
         except RegencyError as error:
@@ -278,7 +277,6 @@ class _Channel:
         except Exception as error:  # noqa: BLE001 (gRPC has many words for a channel closed meanwhile; the thread goes on)
             self._failed(outgoing.rpc, f"{type(error).__name__}: {error}")
             return
-        crash_point("sender.answer.before_taken")
         with self._changed:
             failures = self.sender.failures
             trouble = self.sender.on_answer(answer, self._clock.monotonic_ms())

@@ -105,7 +105,6 @@ def on_elections_asked(term: Term) -> None:
     asked = read_preferred_election(term.store.access)
     if asked is None:
         return
-    crash_point("controller.elections.after_read")
     outcomes = [_refusal(term.context, each, ElectionType.PREFERRED) for each in asked.partitions]
     electable = [each for each, refusal in zip(asked.partitions, outcomes, strict=True) if refusal is None]
     failed = elect_preferred(term, electable)
@@ -115,7 +114,6 @@ def on_elections_asked(term: Term) -> None:
         (str(partition), "asked for its preferred leader", "not elected", why)
         for partition, why in {**refused, **failed}.items()
     )
-    crash_point("controller.elections.before_removal")
     remove_preferred_election(term.store.access, asked)
 
 

@@ -236,7 +236,6 @@ class PartitionStateMachine(StateMachine):
     def _write(self, states: States) -> Mapping[TopicPartition, WriteResult]:
         crash_point("controller.election.before_write")
         results = self._store.update_states(states)
-        crash_point("controller.election.after_write")
         return results
 
     def _enter(

@@ -149,7 +149,6 @@ class ReplicaStateMachine(StateMachine):
     def _write(self, states: States) -> Mapping[TopicPartition, WriteResult]:
         crash_point("controller.isr_shrink.before_write")
         results = self._store.update_states(states)
-        crash_point("controller.isr_shrink.after_write")
         return results
 
     def _enter(

@@ -17,7 +17,6 @@ from regency.controller.state.election import Election
 from regency.controller.state.states import PartitionState, ReplicaState
 from regency.controller.store.access import WriteCode, WriteResult
 from regency.controller.store.cluster_store import ClusterStore
-from regency.model.crash_points import crash_point
 from regency.model.facts import LeaderAndIsr, LeaderIsrAndControllerEpoch
 from regency.model.ids import LeaderEpoch, PartitionReplica, TopicPartition, ZkVersion
 
@@ -130,7 +129,6 @@ def note_restarts(context: ControllerContext, store: ClusterStore, results: Iter
     Their registrations are an event of its own, which comes or waits in the queue.
     """
     if any(result.code is WriteCode.RESTARTED for result in results):
-        crash_point("controller.restarts.before_look")
         registered = store.registered_brokers()
         context.note_losses(registered.lost_epochs)
         context.note_restarts(registered.epochs)

@@ -136,7 +136,6 @@ class _Moves:
                 break
             crash_point("controller.reassignment.before_write")
             outcomes = write_topics(self._term.store.access, [plan.change for plan in plans.values()])
-            crash_point("controller.reassignment.after_write")
             conflicts = []
             for (topic, plan), outcome in zip(plans.items(), outcomes, strict=True):
                 if outcome.result.code in (WriteCode.CONFLICT, WriteCode.RESTARTED):

@@ -103,9 +103,7 @@ def _write(term: Term, waiting: dict[str, dict[TopicPartition, list[BrokerId]]])
     for topic in [topic for topic in waiting if not _is_same(term, topic, stored)]:
         del waiting[topic]
     changes = {topic: (stored[topic], _without(term, stored[topic], waiting[topic])) for topic in waiting}
-    crash_point("controller.former_replicas.before_write")
     results = write_assignments(term.store.access, changes)
-    crash_point("controller.former_replicas.after_write")
     for topic, result in results.items():
         if result.code is WriteCode.CONFLICT:
             continue

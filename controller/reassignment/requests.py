@@ -106,7 +106,6 @@ def look_at_asked(term: Term) -> None:
         asked = read_asked(term.store.access)
         if asked is None or (asked.czxid, asked.version) == term.context.asked_seen:
             return
-        crash_point("controller.reassign_znode.after_read")
         remaining = _begin_asked(term, asked)
         if _leave(term, asked, remaining):
             return
@@ -130,10 +129,8 @@ def _leave(term: Term, asked: Asked, remaining: AskedMoves) -> bool:
 
 
 def _replace(term: Term, asked: Asked, remaining: AskedMoves) -> bool:
-    crash_point("controller.reassign_znode.before_write")
     if not replace_asked(term.store.access, asked, remaining):
         return False
-    crash_point("controller.reassign_znode.after_write")
     if (asked.czxid, asked.version) == term.context.asked_seen:
         term.context.asked_seen = (asked.czxid, asked.version + 1)
     if not remaining:

@@ -23,7 +23,6 @@ from regency.controller.store.access import (
 )
 from regency.controller.store.topics import decode_topic
 from regency.model import znodes
-from regency.model.crash_points import crash_point
 from regency.model.errors import ControllerMoved, ZnodeMalformed
 from regency.model.facts import Broker, LeaderIsrAndControllerEpoch, TopicAssignment
 from regency.model.ids import LARGEST_LEAP, BrokerEpoch, BrokerId, ControllerEpoch, TopicPartition, ZkVersion
@@ -220,7 +219,6 @@ class ClusterStore:
         """Create state znodes with their parents. EXISTS: one stands there already."""
         topics = dict.fromkeys(partition.topic for partition in states)
         self.access.write([FencedItem((Create(paths.topic_partitions(topic)),)) for topic in topics])
-        crash_point("controller.partitions.after_parents")
         results = self._create_states(states, with_parent=True)
         again = {
             partition: states[partition] for partition, result in results.items() if result.code is WriteCode.EXISTS

@@ -54,17 +54,13 @@ class DeletionStore:
 
     def mark(self, topics: Sequence[str]) -> None:
         """Ask for the deletion of these topics; harmless where it was asked for before."""
-        crash_point("controller.deletion.before_markers")
         self._access.write([FencedItem((Create(paths.delete_topic(name)),)) for name in topics])
-        crash_point("controller.deletion.after_markers")
 
     def remove_markers(self, topics: Iterable[str]) -> None:
         """Take these requests away; what stands below a marker stays, and the marker with it."""
         items = [FencedItem((Delete(paths.delete_topic(name), None),)) for name in topics]
         if items:
-            crash_point("controller.deletion.before_markers_removed")
             self._access.write(items)
-            crash_point("controller.deletion.after_markers_removed")
 
     def existing(self, topics: Sequence[str]) -> dict[str, TopicZnode]:
         """Those of these topics that have a znode, readable or not."""
@@ -88,7 +84,6 @@ class DeletionStore:
             self._remove_below([paths.topic(name) for name in pending])
             crash_point("controller.deletion.before_topics_removed")
             done = self._end({name: ends[name] for name in pending})
-            crash_point("controller.deletion.after_topics_removed")
             gone += [name for name in pending if name in done]
             pending = [name for name in pending if name not in done]
             if not pending:

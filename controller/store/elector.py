@@ -14,7 +14,6 @@ import msgspec
 from regency.controller.store.access import Fence, Retry
 from regency.model import znodes
 from regency.model.clock import Clock
-from regency.model.crash_points import crash_point
 from regency.model.errors import ZnodeMalformed
 from regency.model.ids import LARGEST_LEAP, NO_LEADER, BrokerId, ControllerEpoch
 from regency.model.znodes import paths
@@ -83,7 +82,6 @@ class Elector:
                 return Lost(incumbent)
             self._remove_own(epoch_version, incumbent, generation)
         self._create_parents(generation)
-        crash_point("controller.race.before_epoch_read")
         epoch, version = self._read_epoch()
         return self._race(ControllerEpoch(epoch + 1), version, generation)
 
@@ -130,17 +128,13 @@ class Elector:
             SetData(paths.CONTROLLER_EPOCH, znodes.encode_controller_epoch(epoch), version),
         ]
         fence = Fence(epoch, version + 1, generation)
-        crash_point("controller.race.before_multi")
         try:
             outcome = self._session.multi(race, generation=generation)
         except ZkConnectionLost:
-            crash_point("controller.race.after_lost_reply")
             self._resync(generation)
             won = self.still_rules(fence)
-            crash_point("controller.race.after_resolution")
         else:
             won = outcome.ok
-            crash_point("controller.race.after_multi")
             code = ZkCode.OK if won else outcome.results[outcome.failed_index].code
             if code not in _FASTER:
                 raise ZkError(f"ZooKeeper refused the race for {paths.CONTROLLER}: {code.value}.")
@@ -193,7 +187,6 @@ class Elector:
         wanted[paths.CONTROLLER_EPOCH] = znodes.encode_controller_epoch(ControllerEpoch(0))
         wanted[paths.CLUSTER_ID] = znodes.encode_cluster_id(znodes.new_cluster_id(uuid4()))
         found = self._retry.until_done(lambda: self._session.read_many(list(wanted)))
-        crash_point("controller.parents.before_create")
         for (path, data), znode in zip(wanted.items(), found, strict=True):
             if znode is None:
                 self._create(Create(path, data), generation)

@@ -18,7 +18,6 @@ from regency.controller.store import configs as store_configs
 from regency.controller.store.access import WriteCode
 from regency.controller.store.configs import LASTS_MS, StoredConfig
 from regency.controller.term import Term
-from regency.model.crash_points import crash_point
 from regency.model.ids import BrokerId
 from regency.model.kafka_errors import ErrorCode
 from regency.model.settings.dynamic import (
@@ -132,7 +131,6 @@ def _plan(
     everyone, own = f"brokers/{EVERY_BROKER}", f"brokers/{term.settings.broker_id}"
     wanted = dict.fromkeys([*(each.entity for each in pending), everyone, own])
     stored = store_configs.read_configs(term.store.access, list(wanted))
-    crash_point("controller.configs.after_read")
     layers = [stored[each].config or {} for each in (everyone, own)]
     of_brokers, _ = broker_log_config(term.log_config, *layers)
     planned: dict[ConfigAlteration, tuple[StoredConfig, Mapping[str, str]]] = {}
@@ -167,9 +165,7 @@ def _write(
 ) -> list[ConfigAlteration]:
     """Write what is planned and changes anything. Returns those that another writer has written meanwhile."""
     changed = {each: plan for each, plan in planned.items() if plan[0].config != plan[1]}
-    crash_point("controller.configs.before_write")
     results = store_configs.write_configs(term.store.access, {each.entity: plan for each, plan in changed.items()})
-    crash_point("controller.configs.after_write")
     again = []
     for each, (before, config) in changed.items():
         result = results[each.entity]

@@ -16,7 +16,6 @@ from regency.controller.events import ControllerState, Request
 from regency.controller.store.access import WriteCode
 from regency.controller.term import Term
 from regency.controller.topics.topics import MAX_PARTITIONS, take_in
-from regency.model.crash_points import crash_point
 from regency.model.errors import RegencyError
 from regency.model.facts import ReplicaAssignment, TopicAssignment
 from regency.model.ids import BrokerId, TopicId
@@ -196,7 +195,6 @@ def check_size(partitions: int) -> None:
 
 def _write(term: Term, planned: Mapping[str, tuple[TopicAssignment, Mapping[str, str]]]) -> dict[str, CreatedTopic]:
     """Write topics with their settings. Returns those that were not written."""
-    crash_point("controller.creation.before_multi")
     try:
         results = term.store.create_topics(planned)
     except ZkRequestTooLarge as error:
@@ -204,7 +202,6 @@ def _write(term: Term, planned: Mapping[str, tuple[TopicAssignment, Mapping[str,
             return {name: outcome for each in planned for name, outcome in _write(term, {each: planned[each]}).items()}
         (name,) = planned
         return {name: CreatedTopic(name, ErrorCode.INVALID_PARTITIONS, f"Topic '{name}' is too large: {error}")}
-    crash_point("controller.creation.after_multi")
     refused = {}
     for name, result in results.items():
         if result.code is WriteCode.EXISTS:

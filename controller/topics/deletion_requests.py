@@ -19,7 +19,6 @@ from regency.controller.store.cluster_store import MAX_PARTITION_NUMBER
 from regency.controller.store.deletions import TopicZnode
 from regency.controller.term import Term
 from regency.controller.topics.topics import take_in
-from regency.model.crash_points import crash_point
 from regency.model.facts import ReplicaAssignment, TopicAssignment
 from regency.model.ids import PartitionReplica, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
@@ -69,7 +68,6 @@ def on_deletions_asked(term: Term) -> None:
     markers = _valid_markers(term)
     if not markers:
         return
-    crash_point("controller.deletion.after_markers_read")
     readable, unreadable = _unknown(term, markers)
     if readable:
         take_in(term, readable)

@@ -19,7 +19,6 @@ from regency.controller.store.topics import StoredTopic, read_assignments, write
 from regency.controller.term import Term
 from regency.controller.topics.creation import TopicRefused, check_replicas, check_size
 from regency.controller.topics.topics import take_in
-from regency.model.crash_points import crash_point
 from regency.model.facts import ReplicaAssignment, TopicAssignment
 from regency.model.ids import BrokerId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
@@ -88,7 +87,6 @@ def _plan(
 ) -> dict[str, tuple[StoredTopic, TopicAssignment]]:
     """What the topic znodes shall hold, with what they were read as. Refused ones get their outcome."""
     stored = read_assignments(term.store.access, list(wanted))
-    crash_point("controller.growth.after_read")
     planned: dict[str, tuple[StoredTopic, TopicAssignment]] = {}
     for name, more in wanted.items():
         try:
@@ -194,9 +192,7 @@ def _write(
     outcomes: dict[str, TopicOutcome],
 ) -> dict[str, MorePartitions]:
     """Write what was planned and bring it to life. Returns those that another writer has written meanwhile."""
-    crash_point("controller.growth.before_write")
     results = write_assignments(term.store.access, planned)
-    crash_point("controller.growth.after_write")
     again: dict[str, MorePartitions] = {}
     written: list[str] = []
     for name, result in results.items():

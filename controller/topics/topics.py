@@ -28,7 +28,6 @@ MAX_PARTITIONS = 25_000
 def on_topics_changed(term: Term) -> None:
     """Read the list of topics again: take in new ones, forget those that are gone."""
     names = term.store.topic_names()
-    crash_point("controller.topics.after_list")
     known = term.context.topics
     listed = frozenset(names)
     missing = sorted(name for name in known if name not in listed)
@@ -52,7 +51,6 @@ def take_in(term: Term, names: Sequence[str]) -> None:
 def load_topics(term: Term, names: Sequence[str]) -> list[TopicPartition]:
     """Read these topics into the context, watched and with ids. Returns the partitions that were not known."""
     term.watches.arm(names)
-    crash_point("controller.topics.before_read")
     read = term.store.read_topics(names)
     for name in read.gone:
         if name not in term.context.topics:

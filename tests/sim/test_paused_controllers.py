@@ -26,9 +26,7 @@ UNREACHED_EVENTS = {
     "ShutDown": "a simulated controller ends with its process; one that is told to end in order only resigns",
 }
 UNREACHED_POINTS = {
-    "controller.reconcile.before_leaders_read": "an agent would have to lose what it leads, and no scene has it so",
-    "controller.reconcile.before_read": "a replica would have to know more than ZooKeeper, which invariants forbid",
-    "controller.reconcile.before_overtaking": "the same; it writes as any election does",
+    "controller.reconcile.before_overtaking": "a replica would have to know more than ZooKeeper, which invariants forbid",
 }
 """Some of them are passed by chance: a report may be late."""
 

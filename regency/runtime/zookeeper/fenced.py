@@ -247,10 +247,8 @@ class _FencedWrite:
                     f"ZooKeeper's reply was lost {losses} times in a row while {len(lost)} items were written.",
                     hint="They may or may not be: read them again.",
                 )
-            crash_point("fenced.lost_reply.before_sync")
             try:
                 self._session.sync(self._fence.path)
-                crash_point("fenced.lost_reply.before_read")
                 found = dict(zip(paths, self._session.read_many(paths), strict=True))
                 break
             except ZkConnectionLost:

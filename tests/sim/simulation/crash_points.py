@@ -1,4 +1,4 @@
-"""The names of all crash points in the production sources, found without running them.
+"""The names of all crash points: those in the production sources, found without running them, and those of the ports.
 
 The report of what a run has hit, and what it has missed, starts from here.
 """
@@ -17,6 +17,10 @@ from regency.model import crash_points
 _NAME = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*){2}")
 _PACKAGE = Path(crash_points.__file__).resolve().parent.parent
 _CALLED = "crash_point"
+
+AT_PORTS = ("zookeeper.write.before_call", "zookeeper.write.after_reply", "zookeeper.read.before_call")
+AT_PORTS += ("zookeeper.read.after_reply", "grpc.call.before_call", "grpc.call.after_reply")
+"""Which the simulated ports pass themselves, in agents and in controllers: production names none beside a call of one."""
 
 
 class CrashPoint(msgspec.Struct, frozen=True):
@@ -51,7 +55,7 @@ def crash_points_in_code() -> list[CrashPoint]:
 
 def crash_point_names() -> list[str]:
     """The names of all crash points there are, sorted, each once."""
-    return sorted({point.name for point in crash_points_in_code() if point.name is not None})
+    return sorted({*AT_PORTS, *(point.name for point in crash_points_in_code() if point.name is not None)})
 
 
 def _sources() -> Iterator[Path]:

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import grpc
 
+from regency.model.crash_points import crash_point
 from regency.protos.controller_pb2 import ReportReplicasRequest
 from regency.runtime.grpc.channels import Dial
 from simulation.kernel.scheduler import Process, Scheduler
@@ -97,6 +98,7 @@ class SimChannel:
         self._scheduler.compute()
         if self._closed:
             raise ValueError("Cannot invoke RPC on closed channel!")
+        crash_point("grpc.call.before_call")
         network = self._network
         request: ControlAsked | ReportAsked
         if isinstance(message, ReportReplicasRequest):
@@ -123,6 +125,7 @@ class SimChannel:
 
         answer = self._scheduler.wait(register)
         self._running.pop(calls[0], None)
+        crash_point("grpc.call.after_reply")
         if answer is None:
             raise Failed(grpc.StatusCode.CANCELLED, "Channel closed!")
         if isinstance(answer, NetFailed):

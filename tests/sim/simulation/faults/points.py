@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 CONTROLLER_PARTS = ("controller", "sender", "fenced")
 """First words of crash points in controller processes; all others are in agents."""
 
+PORTS = ("zookeeper", "grpc")
+"""First words of those that both pass."""
+
 IN_BACKGROUND = (
     "log.background_flush.",
     "log.background_sync.",
@@ -103,8 +106,13 @@ class Points:
 
 
 def is_of_controller(point: str) -> bool:
-    """Whether controller processes pass it, and not agents."""
-    return point.partition(".")[0] in CONTROLLER_PARTS
+    """Whether controller processes pass it."""
+    return point.startswith(CONTROLLER_PARTS + PORTS)
+
+
+def is_of_agent(point: str) -> bool:
+    """Whether agents pass it."""
+    return not point.startswith(CONTROLLER_PARTS)
 
 
 def may_stand_still(point: str) -> bool:

@@ -11,7 +11,7 @@ from regency.model.ids import BrokerId
 from regency.model.znodes import paths as znode_paths
 from simulation.faults import network_faults, zookeeper_faults
 from simulation.faults.plan import SECOND_US, Fault, Kind
-from simulation.faults.points import choose, is_of_controller, may_stand_still
+from simulation.faults.points import choose, is_of_agent, is_of_controller, may_stand_still
 from simulation.faults.stage import Deed, Stage, Undo
 from simulation.kernel.scheduler import Process
 from simulation.world import SESSION_MS, Host
@@ -227,7 +227,7 @@ class _AtPoints:
         self._stage = stage
         self._liked = liked
         self._faults = faults
-        self._of_agents = [name for name in points if not is_of_controller(name)]
+        self._of_agents = [name for name in points if is_of_agent(name)]
         self._of_controllers = [name for name in points if is_of_controller(name)]
 
     def crash(self, fault: Fault, host: Host) -> None:

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
+from regency.model.crash_points import crash_point
 from regency.runtime.zookeeper.client import WINDOW, ChunkPlan
 from regency.runtime.zookeeper.ops import MAX_MULTI_BYTES, MAX_MULTI_OPS, MAX_REQUEST_BYTES, below, error_of
 from regency.runtime.zookeeper.session import (
@@ -153,7 +154,9 @@ class SimZkSession:
         check_size(ops)
         self._begin_call()
         (call,) = self._submit_multis([ops], generation)
-        return _outcome(ops, call.wait(self._scheduler))
+        results = call.wait(self._scheduler)
+        crash_point("zookeeper.write.after_reply")
+        return _outcome(ops, results)
 
     def multi_pipelined(
         self, batches: Sequence[Sequence[Op]], *, generation: int | None = None
@@ -169,6 +172,7 @@ class SimZkSession:
                 results.append(_outcome(ops, call.wait(self._scheduler)))
             except ZkError as error:
                 results.append(error)
+        crash_point("zookeeper.write.after_reply")
         return results
 
     def sync(self, path: str) -> None:
@@ -241,6 +245,7 @@ class SimZkSession:
         state.drop(ZkConnectionLost("This ZooKeeper session has been closed."))
 
     def _submit_multis(self, batches: Sequence[Sequence[Op]], generation: int | None) -> list[Call]:
+        crash_point("zookeeper.write.before_call")
         sent = None if self._link.on_write is None else self._link.on_write(batches)
         self._state.usable(generation)
         calls = [self._submit_multi(ops, generation) for ops in batches]
@@ -259,6 +264,7 @@ class SimZkSession:
         convert: Callable[[str, Any], T],
     ) -> list[T | None]:
         self._begin_call()
+        crash_point("zookeeper.read.before_call")
         generation = self._state.generation
         found: list[T | None] = []
         under_way: deque[tuple[Sequence[str], Call]] = deque()
@@ -272,6 +278,7 @@ class SimZkSession:
             parts = call.wait(self._scheduler)
             plan.learn(len(chunk), sum(_STAT_BYTES + size(part) for part in parts if part is not None))
             found.extend(None if part is None else convert(path, part) for path, part in zip(chunk, parts, strict=True))
+        crash_point("zookeeper.read.after_reply")
         return found
 
     def _wait_phase(self, wanted: Callable[[Phase], bool], timeout_ms: int) -> bool:
