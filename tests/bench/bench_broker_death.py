@@ -20,7 +20,6 @@ BROKERS = 3
 
 
 def main() -> int:
-    """Start everything, end a broker, measure."""
     options = parser(__doc__)
     options.add_argument("--partitions", type=count, default=100_000)
     arguments = options.parse_args()

@@ -97,7 +97,6 @@ def _endless(partitions: int) -> Iterator[Decision]:
 
 
 def write(directory: Path, decisions: int) -> None:
-    """Files as a process keeps them."""
     lines: list[Decision] = []
     files = 0
     for each in history(decisions):
@@ -125,7 +124,6 @@ def measure(directory: Path, decisions: int) -> Figures:
 
 
 def main() -> int:
-    """Write histories, read them."""
     options = parser(__doc__, runs=3)
     options.add_argument("--decisions", type=count, nargs="+", default=[33, 100_000, 1_000_000])
     arguments = options.parse_args()

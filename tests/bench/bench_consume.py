@@ -53,7 +53,6 @@ def consume(servers: str, partitions: int, records: int) -> float:
 
 
 def main() -> int:
-    """Start an agent, write, read."""
     options = parser(__doc__, runs=5)
     options.add_argument("--partitions", type=count, default=6)
     options.add_argument("--record-size", type=count, default=1000)

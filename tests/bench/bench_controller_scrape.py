@@ -28,7 +28,6 @@ HIGH_WATERMARK = 123_456_789
 
 
 def main() -> int:
-    """Start everything, report, scrape."""
     options = parser(__doc__, runs=3)
     options.add_argument("--partitions", type=count, default=10_000)
     arguments = options.parse_args()
@@ -67,7 +66,6 @@ def measure(candidate: Candidate) -> Figures:
 
 
 def scrape(candidate: Candidate) -> str:
-    """Its /metrics, as Prometheus' text."""
     with urllib.request.urlopen(f"http://127.0.0.1:{candidate.http_port}/metrics", timeout=60) as answer:
         return str(answer.read().decode())
 

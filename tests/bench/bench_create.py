@@ -24,7 +24,6 @@ VERSION = 7
 
 
 def main() -> int:
-    """Start everything, create, measure."""
     options = parser(__doc__)
     options.add_argument("--partitions", type=count, default=10_000, help=f"a multiple of {PER_TOPIC}")
     arguments = options.parse_args()

@@ -20,7 +20,6 @@ BROKERS = 5
 
 
 def main() -> int:
-    """Start everything, kill the controller, measure."""
     options = parser(__doc__)
     options.add_argument("--partitions", type=count, default=100_000)
     arguments = options.parse_args()

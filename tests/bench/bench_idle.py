@@ -71,7 +71,6 @@ def main() -> int:
 
 
 def write_one_each(servers: str, topics: list[str]) -> None:
-    """Write a record to every partition."""
     producer = Producer({"bootstrap.servers": servers, "acks": "all"})
     for topic in topics:
         for partition in range(PER_TOPIC):

@@ -153,7 +153,6 @@ def measure(partitions: int, replication: int, rounds: int) -> dict[str, list[fl
 
 
 def main() -> int:
-    """Start a ZooKeeper, measure."""
     options = parser(__doc__)
     options.add_argument("--partitions", type=count, default=10_000)
     options.add_argument("--replication", type=count, default=3)

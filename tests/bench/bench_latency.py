@@ -79,7 +79,6 @@ class OpenLoop:
 
 
 def main() -> int:
-    """Start a cluster, warm it up, measure."""
     options = parser(__doc__, runs=5)
     options.add_argument("--acks", choices=("1", "all"), default="all")
     options.add_argument("--replication", type=count, default=3, help="also the number of brokers")

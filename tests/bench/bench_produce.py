@@ -32,7 +32,6 @@ TOPIC = "bench"
 
 
 def main() -> int:
-    """Start a cluster, warm it up, measure."""
     options = parser(__doc__, runs=5)
     options.add_argument("--acks", choices=("0", "1", "all"), default="all")
     options.add_argument("--replication", type=count, default=3, help="also the number of brokers")

@@ -102,14 +102,12 @@ def decode_alone(tasks: list[ReadTask]) -> float:
 
 
 def read_without_spark(tasks: list[ReadTask]) -> float:
-    """Rows a second, one task after another."""
     began = time.perf_counter()
     rows = sum(len(batch) for task in tasks for batch in record_batches(task))
     return rows / (time.perf_counter() - began)
 
 
 def plan(servers: str, partitions: int) -> list[ReadTask]:
-    """A task per partition."""
     settings = client_settings({"bootstrap.servers": servers})
     with ClusterClient(settings) as client:
         topic_id = client.topics([TOPIC])[TOPIC].topic_id
@@ -120,7 +118,6 @@ def plan(servers: str, partitions: int) -> list[ReadTask]:
 
 
 def sums(spark: Any, servers: str) -> tuple[int, ...]:
-    """What Spark makes of every column."""
     frame = (
         spark.read.format("regency")
         .option("kafka.bootstrap.servers", servers)
@@ -142,7 +139,6 @@ def sums(spark: Any, servers: str) -> tuple[int, ...]:
 
 
 def expected(tasks: list[ReadTask], sizes: list[int]) -> tuple[int, ...]:
-    """The same from what was written."""
     rows = sum(task.end for task in tasks)
     return (
         rows,
@@ -186,7 +182,6 @@ def measured(spark: Any, cluster: Cluster, tasks: list[ReadTask], sizes: list[in
 
 
 def main() -> int:
-    """Start agents, write, start Spark, read."""
     options = parser(__doc__, runs=5)
     options.add_argument("--brokers", type=count, default=3)
     options.add_argument("--partitions", type=count, default=6)

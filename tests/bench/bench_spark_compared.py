@@ -70,7 +70,6 @@ def arguments() -> argparse.Namespace:
 
 
 def cases(session: Session, wanted: list[str]) -> Iterator[Compared]:
-    """Run what is wanted, one after another."""
     streams = Streams(session)
     kinds: list[tuple[Any, Callable[[str, Any], Outcome]]] = [
         (READING, lambda connector, case: read(session, connector, case)),

@@ -64,17 +64,14 @@ class SlowDisk(OsDisk):
         """How often the checkpoint of recovery points was replaced."""
 
     def rename(self, source: Path, target: Path) -> None:
-        """As ever, and count."""
         super().rename(source, target)
         self.checkpoints += target.name == RECOVERY_POINTS
 
     def sync(self, fd: int) -> None:
-        """As ever, and wait."""
         super().sync(fd)
         time.sleep(self.extra_s)
 
     def sync_path(self, path: Path) -> None:
-        """As ever, and wait."""
         super().sync_path(path)
         time.sleep(self.extra_s)
 
@@ -128,11 +125,9 @@ class NoPeers:
         """Not known."""
 
     def is_shutting_down(self, broker: BrokerId) -> bool:
-        """Not known."""
         return False
 
     def has_partition(self, topic_partition: TopicPartition) -> bool:
-        """Not known."""
         return False
 
     def confirm(self, broker: BrokerId, epoch: BrokerEpoch) -> None:
@@ -146,13 +141,11 @@ class Longest:
         self.us = 0
 
     def record(self, duration_us: int, now_ms: int) -> None:
-        """Keep the longest."""
         del now_ms
         self.us = max(self.us, duration_us)
 
 
 def main() -> int:
-    """Both, for each number of partitions."""
     options = parser(__doc__)
     options.add_argument("--partitions", type=count, nargs="+", default=[100, 2_000, 5_000])
     options.add_argument("--sync-ms", type=count, default=10, help="what a sync takes more (default %(default)s)")
@@ -252,7 +245,6 @@ class AtOnce:
     """A worker that does everything when it is asked."""
 
     def submit(self, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
-        """Do it."""
         done(work())
 
 

@@ -64,7 +64,6 @@ def count(text: str) -> int:
 
 
 def seconds(text: str) -> float:
-    """A flag's value: seconds above 0."""
     try:
         value = float(text)
     except ValueError:
@@ -90,7 +89,6 @@ def stay_on_two_cores() -> None:
 
 
 def say(text: str) -> None:
-    """One line of progress."""
     print(f"{time.monotonic() - _STARTED:7.1f} s  {text}", file=sys.stderr, flush=True)
 
 
@@ -126,7 +124,6 @@ def repeat(runs: int, measure: Callable[[], Figures]) -> list[Figures]:
 
 
 def medians(runs: Sequence[Figures]) -> Figures:
-    """The median of each figure."""
     return {name: round(statistics.median(run[name] for run in runs), 4) for name in runs[0]}
 
 

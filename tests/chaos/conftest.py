@@ -22,5 +22,4 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def rounds(request: pytest.FixtureRequest) -> int:
-    """How many rounds of faults."""
     return request.config.getoption("--rounds", default=DEFAULT_ROUNDS)

@@ -146,7 +146,6 @@ def two_leaders_in_history(cluster: Cluster) -> list[str]:
 
 @pytest.fixture
 def own_zookeeper(tmp_path: Path) -> Iterator[EmbeddedZooKeeper]:
-    """A ZooKeeper that may be broken."""
     with EmbeddedZooKeeper(tmp_path / "zookeeper") as server:
         yield server
         if server.state is ProcessState.PAUSED:
@@ -155,7 +154,6 @@ def own_zookeeper(tmp_path: Path) -> Iterator[EmbeddedZooKeeper]:
 
 @pytest.fixture
 def wires(own_zookeeper: EmbeddedZooKeeper) -> Iterator[dict[int, TcpProxy]]:
-    """What each broker reaches that ZooKeeper through."""
     target = (zookeeper_server.HOST, own_zookeeper.port)
     with TcpProxy(target) as first, TcpProxy(target) as second, TcpProxy(target) as third:
         proxies = {1: first, 2: second, 3: third}

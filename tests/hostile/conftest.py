@@ -71,7 +71,6 @@ class Victim:
         return None if frame is None else codec.decode_response(ApiKey(message.API_KEY), version, frame)[1]
 
     def produce(self, topic: str, batch: bytes) -> None:
-        """Have a batch accepted."""
         kind = codec.ProduceRequest.TopicProduceData
         records = kind.PartitionProduceData(version=9, index=0, records=batch)
         data = kind(version=9, name=topic, partition_data=[records])
@@ -85,7 +84,6 @@ class Victim:
         return float(line.split()[-1])
 
     def peak_memory_kb(self) -> int:
-        """Most that was resident at a time."""
         status = Path(f"/proc/{self.cluster.pid(1)}/status").read_text("ascii")
         [line] = [line for line in status.splitlines() if line.startswith("VmHWM")]
         return int(line.split()[1])

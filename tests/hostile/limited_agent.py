@@ -30,7 +30,6 @@ def limit() -> None:
 
 
 def run(flag: str, arguments: list[str]) -> int:
-    """The agent."""
     from regency.broker_agent.__main__ import main
 
     write = os.pwrite

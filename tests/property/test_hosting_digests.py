@@ -25,7 +25,6 @@ def number(facts: tuple[int, int, int, int, HostedRole]) -> int:
 
 
 def counted(facts: tuple[int, int, int, int, HostedRole]) -> object:
-    """What of it is in the digest."""
     partition, leader, epoch, version, role = facts
     if role not in SERVED:
         return None
@@ -55,7 +54,6 @@ def test_replicas_differ_in_number_where_they_differ_in_what_counts(one, other):
 def test_a_report_that_says_what_is_wanted_is_left_alone_and_any_other_leads_to_something(
     leader, epoch, version, told_epoch, told_version, told_leader, role, same_topic
 ):
-    """Of broker 1."""
     topic_id = TopicId(UUID(int=7))
     wanted_role = HostedRole.LEADER if leader == 1 else HostedRole.FOLLOWER
     wanted = Expected(topic_id, wanted_role, BrokerId(leader), LeaderEpoch(epoch), ZkVersion(version))

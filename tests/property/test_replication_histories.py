@@ -65,7 +65,6 @@ class IdempotentProducer:
             self.sent += 1
 
     def lose_answers(self) -> None:
-        """Nothing is known of what was sent."""
         self._unanswered = {sequence: [None] for sequence in self._unanswered}
 
     def take_answers(self) -> None:
@@ -140,7 +139,6 @@ class History:
             self.waiting.append((value, results))
 
     def produce_to(self, number: int) -> None:
-        """To whoever still believes to lead."""
         broker = self.cluster[number]
         if broker.up and TP in broker.manager.partitions:
             self.produced += 1
@@ -213,7 +211,6 @@ class History:
                 broker.run_due()
 
     def hand_over(self, number: int) -> None:
-        """A whole election: decided, and everybody told."""
         self.elect(number)
         for told in (number, 1, 2, 3):
             self.tell(told)

@@ -34,7 +34,6 @@ TP: TopicPartition = builders.TP
 
 
 def file_of(path: Path) -> File:
-    """A real file as it is now."""
     file = File(0)
     file.write(path.read_bytes(), 0)
     return file
@@ -84,7 +83,6 @@ class Judged:
         self.facts.state_written(TP, state.leader, state.isr, state.replicas)
 
     def look(self) -> None:
-        """As after a step of every process."""
         self.copy_state()
         for number, hosted in self.hosted.items():
             process, is_up = self.agents[BrokerId(number)].process, self.cluster[number].up
@@ -98,7 +96,6 @@ class Judged:
         self.rules.check_promises(unlooked)
 
     def produce(self, value: str) -> None:
-        """Acknowledged by all, and promised."""
         leader = self.cluster.states[TP].leader
         results = self.cluster[leader].produce(value)
         self.cluster.run()

@@ -56,7 +56,6 @@ class ScriptedCluster:
         self.workload.end()
 
     def pass_s(self, seconds: float) -> None:
-        """Let virtual time pass."""
         self.scheduler.run_until(self.scheduler.now_us + int(seconds * SECOND_US))
 
     def until(self, condition: Callable[[], bool], within_s: float = 30, *, every_us: int = STEP_US) -> None:
@@ -72,7 +71,6 @@ class ScriptedCluster:
 
     @property
     def state(self) -> LeaderAndIsr:
-        """Of blue-0, as it stands in ZooKeeper."""
         held = self.world.zookeeper.read(STATE)
         return znodes.decode_state(STATE, held.data, zk_version=held.stat.version).leader_and_isr
 

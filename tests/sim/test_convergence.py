@@ -57,7 +57,6 @@ class Well:
         return next(self.partition(broker) for broker in self.world.agents if self.partition(broker).is_leader)
 
     def follower(self) -> Any:
-        """An agent that follows."""
         return next(each for broker, each in self.world.agents.items() if not self.partition(broker).is_leader)
 
     def partition(self, broker: int) -> Any:
@@ -148,7 +147,6 @@ def lower_watermark(well: Well) -> None:
 
 
 def damage_log(well: Well) -> None:
-    """Another checksum of the first batch."""
     agent = well.follower()
     path = agent.logs.get(TP).directory / "00000000000000000000.log"
     file = well.world.hosts[agent.broker_id].disk.tree.file(str(path))

@@ -54,7 +54,6 @@ class Script(ScriptedCluster):
 
     @property
     def remembers(self) -> bool:
-        """Whether the cluster knows of the broker."""
         return self.world.zookeeper.read(paths.incarnation(GONE)) is not None
 
 

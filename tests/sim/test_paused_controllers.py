@@ -26,7 +26,7 @@ UNREACHED_EVENTS = {
     "ShutDown": "a simulated controller ends with its process; one that is told to end in order only resigns",
 }
 UNREACHED_POINTS = {
-    "controller.reconcile.before_overtaking": "a replica would have to know more than ZooKeeper, which invariants forbid",
+    "controller.reconcile.before_overtaking": "a replica would have to know more than ZooKeeper, which is forbidden",
 }
 """Some of them are passed by chance: a report may be late."""
 
@@ -39,7 +39,6 @@ def _logging_as_before() -> Iterator[None]:
 
 
 def moments() -> list[tuple[str, Moment]]:
-    """Every write and request of every scene."""
     return [(scene, moment) for scene in SCENES for moment in played(scene).moments]
 
 

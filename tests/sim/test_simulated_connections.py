@@ -37,8 +37,6 @@ class Bench:
         self.port = GrpcAgent(endpoint, timeout_ms=20_000, dial=dial)
 
     def call(self, timeout_ms: int = 4_000) -> str:
-        """Ask once; how that ended."""
-
         def run() -> None:
             try:
                 self.port.describe(pb.DescribeReplicasRequest(), timeout_ms)

@@ -29,7 +29,6 @@ class World:
         self.disk = self.device.mount(self.process)
 
     def crash(self, *, lossy: bool) -> None:
-        """The process dies, and another one comes."""
         self.process.kill()
         self.device.crash(lossy=lossy)
         self.start()
@@ -51,7 +50,6 @@ def write(disk: MountedDisk, path: str, *parts: bytes, sync: bool = False) -> No
 
 
 def listing(disk: Disk, directory: Path) -> dict[str, object]:
-    """Everything below a directory."""
     found: dict[str, object] = {}
     for name in disk.names_in(directory):
         path = directory / name

@@ -113,7 +113,6 @@ def test_without_crashes_it_is_the_operating_systems(operations: list[tuple[obje
 
 
 def listing(disk: Disk, directory: Path) -> dict[str, object]:
-    """Everything below a directory."""
     found: dict[str, object] = {}
     for name in disk.names_in(directory):
         path = directory / name

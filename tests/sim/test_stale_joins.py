@@ -73,7 +73,6 @@ class Script(ScriptedCluster):
         self.until(lambda: self.registration(broker) > before)
 
     def let_nobody_rule(self) -> None:
-        """All controllers stand still."""
         self.ruled = False
         for host in self.world.hosts.values():
             host.controller_process.pause()

@@ -185,7 +185,6 @@ class Reference:
                 yield absence
 
     def absences(self) -> list[tuple[object, ...]]:
-        """Of table `isr_absences`: all but `left_why`."""
         return [
             (
                 *each.key,
@@ -204,7 +203,6 @@ class Reference:
         ]
 
     def flapping(self) -> list[tuple[object, ...]]:
-        """Of table `isr_flapping`: all columns."""
         replicas: dict[tuple[str, int, int], list[Absence]] = defaultdict(list)
         for each in self.found_absences():
             replicas[each.key[0], each.key[1], each.broker].append(each)
@@ -303,7 +301,6 @@ def check_tables(directory: Path, reference: Reference) -> None:
 
 
 def rows_of(table: Path, columns: str) -> list[tuple[object, ...]]:
-    """Rows of a table in Parquet, sorted."""
     names = columns.split()
     return _sorted(tuple(row[name] for name in names) for row in pq.read_table(table, columns=names).to_pylist())
 
@@ -324,7 +321,6 @@ def _how_it_ends(broker: int, state: State, was: set[int] | None) -> str | None:
 
 
 def _times(decisions: Iterable[Decision]) -> dict[Decision, int]:
-    """When each is said to have happened."""
     deciders: dict[tuple[str, int, int], list[Decision]] = defaultdict(list)
     for each in decisions:
         deciders[each.role, each.source, each.controller_epoch].append(each)

@@ -69,7 +69,6 @@ class Teller:
 
 
 def with_fields(decision: Decision, **changed: Any) -> Decision:
-    """The same decision otherwise."""
     fields = {name: getattr(decision, name) for name in Decision.__struct_fields__}
     return Decision(**{**fields, **changed})
 

@@ -102,7 +102,6 @@ def test_a_topic_that_is_not_there_is_named(source) -> None:
 
 @pytest.fixture
 def filtering(spark) -> Iterator[None]:
-    """Spark offers filters to sources meanwhile."""
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     yield
     spark.conf.unset("spark.sql.python.filterPushdown.enabled")

@@ -11,7 +11,6 @@ MINUTE_MS = 60_000
 
 
 def rows(spark: Any, path: Any) -> list[tuple[str, int, int, bytes]]:
-    """What the stream has committed so far."""
     found = spark.read.schema("topic string, partition int, offset long, value binary").parquet(str(path)).collect()
     return sorted((row.topic, row.partition, row.offset, bytes(row.value)) for row in found)
 

@@ -35,7 +35,6 @@ SESSION_MS = 3_000
 
 
 def until(condition: Callable[[], bool], what: str, timeout_s: float = TIMEOUT_S) -> None:
-    """Wait until something is so. Raises TimeoutError."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline:
@@ -70,7 +69,6 @@ class Candidate:
         self.client, self.admin = ControllerClient(channel), AdminClient(channel)
 
     def describe(self) -> controller_pb2.DescribeControllerResponse:
-        """What it says of itself."""
         request = controller_pb2.DescribeControllerRequest()
         return call(self.client.describe, request, timeout_ms=10_000, target=f"controller {self.broker}")
 
@@ -81,7 +79,6 @@ class Candidate:
         return round(int(line.split()[1]) / 1024, 1)
 
     def kill(self) -> None:
-        """SIGKILL."""
         self.process.kill()
         self.process.wait()
         self._log.close()

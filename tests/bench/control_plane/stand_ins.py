@@ -78,7 +78,6 @@ class StandIn:
         self._server.stop(0)
 
     def report(self) -> list[dict[str, object]]:
-        """What every request brought."""
         return [_summary(self.broker, taken) for taken in list(self.taken)]
 
 
@@ -124,7 +123,6 @@ def _sizes(topics: Sequence[pb.PartitionStates]) -> dict[int, int]:
 
 
 def main() -> int:
-    """Serve until standard input ends."""
     connect_string, directory, *numbers = sys.argv[1:]
     brokers = [BrokerId(int(number)) for number in numbers]
     stand_ins = {broker: StandIn(broker, connect_string, Path(directory) / str(broker)) for broker in brokers}

@@ -54,7 +54,6 @@ class Idlers:
 
     @property
     def pid(self) -> int:
-        """The consumers' process."""
         return int(self._process.pid)
 
     @property

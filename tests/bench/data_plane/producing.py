@@ -120,7 +120,6 @@ class Load:
 
     @property
     def acknowledged(self) -> int:
-        """Records acknowledged so far."""
         return int(self._acknowledged.value)
 
     def rate_over(self, seconds: float) -> float:

@@ -38,7 +38,6 @@ def _create(cluster: Cluster, topics: list[NewTopic]) -> None:
 
 
 def until(condition: Callable[[], bool], what: str, timeout_s: float = TIMEOUT_S, every_s: float = 0.02) -> None:
-    """Wait until something is so. Raises TimeoutError."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline:

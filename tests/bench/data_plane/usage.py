@@ -17,17 +17,14 @@ def cpu_seconds(pid: int) -> float:
 
 
 def rss_mb(pid: int) -> float:
-    """Resident memory, shared pages included."""
     return _status(pid, "VmRSS") / 1024
 
 
 def threads(pid: int) -> int:
-    """Threads it has now."""
     return _status(pid, "Threads")
 
 
 def descriptors(pid: int) -> int:
-    """Files and sockets it has open now."""
     return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
 
 
@@ -56,7 +53,6 @@ class CpuWatch:
         self._used = self._sum()
 
     def share(self) -> float:
-        """Since the beginning."""
         return (self._sum() - self._used) / (time.monotonic() - self._began)
 
     def _sum(self) -> float:

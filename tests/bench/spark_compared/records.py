@@ -20,7 +20,6 @@ FIRST_MS = int(time.time() * 1000) - 2 * ROWS[FLIGHTS] * APART_MS
 
 
 def fill(servers: str) -> None:
-    """Write the topics. Raises RuntimeError."""
     producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True, "linger.ms": 5})
     for number in range(ROWS[FLIGHTS]):
         producer.produce(
@@ -37,7 +36,6 @@ def fill(servers: str) -> None:
 
 
 def add_later(servers: str) -> None:
-    """Write ROWS_LATER more to LATER. Raises RuntimeError."""
     producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
     _plain(producer, LATER, ROWS_LATER)
     _flush(producer)

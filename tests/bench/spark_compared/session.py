@@ -24,10 +24,8 @@ class Session:
     folder: Path
 
     def reader(self, connector: str, options: Mapping[str, str], *, stream: bool) -> Any:
-        """A frame of the topics; lazily."""
         made = (self.spark.readStream if stream else self.spark.read).format(connector)
         return made.option("kafka.bootstrap.servers", self.servers).options(**options).load()
 
     def checkpoint(self, name: str) -> Path:
-        """A directory that is not there yet."""
         return self.folder / "checkpoints" / name

@@ -37,7 +37,6 @@ class Streams:
         self._begun: dict[str, Path] = {}
 
     def begin(self, connector: str, options: Mapping[str, str]) -> None:
-        """Make the checkpoint that others take over."""
         checkpoint = self._session.checkpoint(f"begun-{connector}")
         self._run(connector, options, checkpoint)
         self._begun[connector] = checkpoint

@@ -78,7 +78,6 @@ class Expected:
 
 
 def both(rows: int, why: str = "", *, tasks: tuple[int, int] | None = None) -> Expected:
-    """Both give the same rows, so many."""
     return Expected(rows, rows, why, tasks=tasks)
 
 
@@ -127,7 +126,6 @@ def mistakes(expected: Expected, kafka: Outcome, regency: Outcome) -> list[str]:
 
 
 def told(outcome: Outcome) -> str:
-    """An outcome in words."""
     if isinstance(outcome, Refused):
         return f"refuses: {gist(outcome.message)}"
     return f"gives {len(outcome.rows):,} rows"

@@ -22,7 +22,6 @@ ANSWER_S = 20.0
 
 
 def sink_topic(connector: str) -> str:
-    """What the connector writes to."""
     return f"written-by-{connector}"
 
 

@@ -95,7 +95,6 @@ def write_stream(spark: SparkSession, job: Job) -> None:
 
 
 def write_batch(spark: SparkSession, job: Job) -> None:
-    """One `save()`: another would be another write."""
     (
         rows(spark, job)
         .write.format("watched")

@@ -48,7 +48,6 @@ FAULTS = {"worker": 6, "executor": 4, "driver": 3, "leader": 5, "pause": 2, "sto
 
 
 def chosen_job(seed: int, kind: Kind, *, servers: str, source: str, folder: str) -> Job:
-    """The job of a seed."""
     choice = random.Random(f"job {seed}")
     stream = choice.random() < 0.7
     keyed = choice.random() < 0.8

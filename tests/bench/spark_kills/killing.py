@@ -182,7 +182,6 @@ class Killer:
         return sum(by_process.values())
 
     def _strike(self, fault: Fault, pid: int) -> bool:
-        """Whether somebody was there to be killed."""
         running = application(pid)
         if fault.who in ("leader", "pause"):
             struck = self._strike_leader(fault)

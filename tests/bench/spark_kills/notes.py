@@ -53,7 +53,6 @@ class AttemptNotes:
         self._add(asked_ms=now_ms())
 
     def ends(self) -> None:
-        """All of its rows are acknowledged."""
         self._add(ended=True)
 
     def _add(self, **facts: Any) -> None:

@@ -48,7 +48,6 @@ class Application(NamedTuple):
 
     @property
     def all(self) -> list[Process]:
-        """Every one of them."""
         return [*self.driver, *self.executors, *self.workers]
 
 

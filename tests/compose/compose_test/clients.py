@@ -78,7 +78,6 @@ class Clients:
         )
 
     def ruling(self) -> str:
-        """The service whose controller rules."""
         seen = eventually(self.look, within_s=HEAL_S, what="an answer about metadata")
         if not 1 <= seen.controller <= len(AGENTS):
             raise CheckFailed(f"nobody rules: {seen}")

@@ -53,7 +53,6 @@ def call(command: Sequence[str], *, env: Mapping[str, str] | None = None, timeou
 
 
 def docker(*words: str, timeout_s: float = 60) -> str:
-    """`docker WORDS`. Raises CommandFailed."""
     return call(("docker", *words), timeout_s=timeout_s)
 
 

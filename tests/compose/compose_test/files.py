@@ -28,14 +28,12 @@ def compose(environment: Mapping[str, str] | None = None) -> dict[str, Any]:
 
 
 def services(environment: Mapping[str, str] | None = None) -> dict[str, dict[str, Any]]:
-    """The services by name."""
     found = compose(environment)["services"]
     assert isinstance(found, dict)
     return found
 
 
 def agents() -> dict[str, dict[str, Any]]:
-    """Those that run an agent."""
     return {name: service for name, service in services().items() if name.startswith("agent-")}
 
 
@@ -56,7 +54,6 @@ def published(service: Mapping[str, Any]) -> list[tuple[str, int, int]]:
 
 
 def seconds(text: str) -> float:
-    """A duration such as 2m or 20s."""
     number, unit = re.fullmatch(r"(\d+)([sm])", text).groups()  # type: ignore[union-attr]
     return int(number) * {"s": 1, "m": 60}[unit]
 
@@ -70,5 +67,4 @@ def dockerfile() -> list[list[str]]:
 
 
 def instructions(name: str) -> list[list[str]]:
-    """Words after each instruction of this name."""
     return [words[1:] for words in dockerfile() if words[0] == name]

@@ -26,7 +26,6 @@ def build(image: str, options: Sequence[str]) -> str:
 
 
 def check_image(image: str) -> str:
-    """Everything that shows without a cluster."""
     config = inspect("image", image)["Config"]
     user = str(config["User"])
     expect(user.partition(":")[0] not in ("", "0", "root"), f"it runs as {user or 'root'}")
@@ -92,7 +91,6 @@ def wait_healthy(project: Project, services: Sequence[str]) -> None:
 
 
 def megabytes(image: str) -> float:
-    """Size of an image."""
     return int(inspect("image", image)["Size"]) / 1e6
 
 
@@ -101,7 +99,6 @@ def _run(image: str, entrypoint: str) -> tuple[str, ...]:
 
 
 def _failing(image: str, *options: str) -> str:
-    """What an agent says that cannot start."""
     try:
         docker("run", "--rm", *(options or ["--network=none"]), image)
     except CommandFailed as error:

@@ -46,7 +46,6 @@ class Project:
         return ",".join(f"{HOST}:{self.agent_ports[agent]}" for agent in AGENTS)
 
     def compose(self, *words: str, timeout_s: float = 60) -> str:
-        """`docker compose WORDS` with every profile."""
         profiles = [word for profile in PROFILES for word in ("--profile", profile)]
         options = ["--project-name", self.name, "--file", str(ROOT / "docker-compose.yml"), *profiles]
         return call((*self._compose, *options, *words), env=self._env, timeout_s=timeout_s)
@@ -83,7 +82,6 @@ class Project:
         return str(state.get("Health", {}).get("Status", "running"))
 
     def kill(self, service: str) -> None:
-        """SIGKILL."""
         docker("kill", self.container(service))
 
     def start(self, service: str) -> None:
@@ -97,11 +95,9 @@ class Project:
         return int(inspect("container", container)["State"]["ExitCode"])
 
     def pause(self, service: str) -> None:
-        """Freeze all its processes."""
         docker("pause", self.container(service))
 
     def resume(self, service: str) -> None:
-        """Undo `pause`."""
         docker("unpause", self.container(service))
 
     def disconnect(self, service: str) -> str:

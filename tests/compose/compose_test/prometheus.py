@@ -42,7 +42,6 @@ class Prometheus:
         self._base = f"http://{HOST}:{port}/api/v1"
 
     def ready(self) -> bool:
-        """Whether it answers."""
         try:
             self._get("status/runtimeinfo")
         except OSError:
@@ -50,7 +49,6 @@ class Prometheus:
         return True
 
     def targets(self) -> list[Target]:
-        """All that it scrapes now."""
         return sorted(
             (
                 Target(
@@ -71,14 +69,12 @@ class Prometheus:
         return [rule for group in groups for rule in group["rules"]]
 
     def alerts(self) -> list[Alert]:
-        """Those that are pending or firing."""
         found = self._get("alerts")["alerts"]
         return sorted(
             Alert(each["labels"]["alertname"], each["labels"].get("instance", ""), each["state"]) for each in found
         )
 
     def firing(self) -> list[Alert]:
-        """Those that fire."""
         return [alert for alert in self.alerts() if alert.state == "firing"]
 
     def has_data(self, expression: str, *, since_s: float | None) -> bool:

@@ -39,7 +39,6 @@ class Steps:
 
     @property
     def ok(self) -> bool:
-        """Whether none failed."""
         return all(step.ok for step in self.done)
 
     def run(self, name: str, work: Callable[[], str | None], *, needed: bool = True) -> None:

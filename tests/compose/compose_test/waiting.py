@@ -16,7 +16,6 @@ class CheckFailed(Exception):
 
 
 def expect(holds: object, what: str) -> None:
-    """Raise CheckFailed with `what` unless it holds."""
     if not holds:
         raise CheckFailed(what)
 

@@ -11,7 +11,6 @@ from killing.scenarios import SCENARIOS
 
 @pytest.fixture
 def kills(tmp_path: Path) -> Kills:
-    """Runs processes that kill themselves."""
     return Kills(tmp_path)
 
 

@@ -35,7 +35,6 @@ class Samples:
 
     @property
     def names(self) -> set[str]:
-        """Names of all samples."""
         return set(self._values)
 
     def all(self, name: str, **labels: str) -> list[float]:
@@ -43,7 +42,6 @@ class Samples:
         return [value for held, value in self._values.get(name, []) if labels.items() <= held.items()]
 
     def sum(self, name: str, **labels: str) -> float:
-        """Their sum; 0 where there is none."""
         return sum(self.all(name, **labels))
 
     def one(self, name: str, **labels: str) -> float:
@@ -59,15 +57,12 @@ class Scrapes:
         self._brokers = {broker.id: broker for broker in cluster.state.brokers}
 
     def agent(self, broker: int) -> Samples:
-        """Of one agent."""
         return self._read(self._brokers[broker].agent_http)
 
     def controller(self, broker: int) -> Samples:
-        """Of its controller."""
         return self._read(self._brokers[broker].controller_http)
 
     def sum(self, name: str, *brokers: int, **labels: str) -> float:
-        """Over these agents, else over all."""
         return sum(self.agent(broker).sum(name, **labels) for broker in brokers or self._brokers)
 
     def probe(self, broker: int, path: str) -> tuple[int, dict[str, str]]:
@@ -83,11 +78,9 @@ class Scrapes:
 
 @pytest.fixture
 def scrapes() -> Callable[[Cluster], Scrapes]:
-    """Scrapes of a cluster: `scrapes(cluster).agent(1)`."""
     return Scrapes
 
 
 @pytest.fixture
 def http_get() -> Callable[..., Any]:
-    """`http_get(address, path, accept="...")`: status and body."""
     return fetch

@@ -29,7 +29,6 @@ class Controllers:
         self._get = http_get
 
     def status(self, broker: int, path: str) -> int:
-        """Of a probe; 0 where nobody answers."""
         address = next(each for each in self._cluster.state.brokers if each.id == broker).controller_http
         try:
             return int(self._get(address, path)[0])

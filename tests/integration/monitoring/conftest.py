@@ -58,7 +58,6 @@ class Prometheus:
         return found
 
     def firing(self) -> dict[str, list[dict[str, Any]]]:
-        """Alerts that fire now, by name."""
         found: dict[str, list[dict[str, Any]]] = {}
         for alert in self._get("alerts", {})["alerts"]:
             if alert["state"] == "firing":
@@ -66,12 +65,10 @@ class Prometheus:
         return found
 
     def targets(self) -> list[dict[str, Any]]:
-        """What is scraped, and how that goes."""
         found: list[dict[str, Any]] = self._get("targets", {"state": "active"})["activeTargets"]
         return found
 
     def ready(self) -> bool:
-        """Whether it answers."""
         with contextlib.suppress(OSError), urllib.request.urlopen(f"http://{self._address}/-/ready", timeout=5) as got:
             return bool(got.status == 200)
         return False
@@ -98,7 +95,6 @@ class Load:
         self._thread.start()
 
     def stop(self) -> None:
-        """End it."""
         self._stopped.set()
         self._thread.join()
 

@@ -107,7 +107,6 @@ def by_consumer(cluster: Cluster, topic: str, count: int) -> list[Row]:
 
 
 def rows_of(batches: list[pa.RecordBatch]) -> list[Row]:
-    """As the consumer gives them."""
     rows: list[Row] = []
     for batch in batches:
         batch.validate(full=True)

@@ -20,7 +20,6 @@ ROWS = [b"%d".ljust(100, b".") % row for row in range(300)]
 
 @pytest.fixture(scope="module")
 def cluster(zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """One broker, for all tests here."""
     made = Cluster(
         brokers=1,
         directory=tmp_path_factory.mktemp("brokers"),

@@ -36,7 +36,6 @@ class Books:
         produce(self._producer, self._topic, self._records(first, count), self.ledger, on_sent=sent)
 
     def compare(self) -> Verdict:
-        """Read everything back, once, and compare."""
         read_back(self._cluster.bootstrap_servers, self._topic, self.ledger, on_read=lambda _: None)
         return self.ledger.verdict()
 
@@ -65,26 +64,21 @@ class Look:
         self._cluster = cluster
 
     def views(self, topic: str = "t") -> dict[TopicPartition, PartitionView]:
-        """All partitions of a topic."""
         partitions = self._cluster.snapshot().partitions
         return {partition: view for partition, view in partitions.items() if partition.topic == topic}
 
     def leaders(self, topic: str = "t") -> dict[int, BrokerId]:
-        """Leader of each partition, -1 for none."""
         views = self.views(topic).items()
         return {partition.partition: view.leadership.leader for partition, view in views if view.leadership}
 
     def isrs(self, topic: str = "t") -> dict[int, tuple[BrokerId, ...]]:
-        """ISR of each partition."""
         views = self.views(topic).items()
         return {partition.partition: view.leadership.isr for partition, view in views if view.leadership}
 
     def in_no_isr(self, broker: int, topic: str = "t") -> bool:
-        """Whether a broker is in sync nowhere."""
         return all(broker not in isr for isr in self.isrs(topic).values())
 
 
 @pytest.fixture
 def look() -> Callable[[Cluster], Look]:
-    """Questions about a cluster: `look(cluster).leaders()`."""
     return Look

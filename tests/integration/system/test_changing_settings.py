@@ -34,7 +34,6 @@ class Confluent:
         return f"{error.value.args[0].name()}: {error.value.args[0].str()}"
 
     def described(self, kind: Any, name: str, key: str) -> tuple[str, int]:
-        """Value, and number of the source."""
         resource = ConfigResource(kind, name)
         found = self.client.describe_configs([resource])[resource].result()[key]
         return found.value, found.source

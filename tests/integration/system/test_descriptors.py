@@ -86,7 +86,6 @@ def few(new_cluster: Callable[..., Cluster], roomy: None) -> Cluster:
 
 @pytest.fixture
 def roomy() -> Iterator[None]:
-    """This process plays all the clients."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     yield

@@ -41,11 +41,9 @@ class SmallDisk:
         subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", self.path], check=True, capture_output=True)
 
     def grow(self) -> None:
-        """Have space again."""
         subprocess.run(["mount", "-o", "remount,size=64m,nr_inodes=10k", self.path], check=True, capture_output=True)
 
     def fill(self) -> None:
-        """Leave no room for another byte."""
         with (self.path / "ballast").open("wb", buffering=0) as file:
             try:
                 while True:

@@ -33,7 +33,6 @@ def write(cluster: Cluster, *values: str) -> None:
 
 
 def read(cluster: Cluster, count: int) -> list[str]:
-    """The first `count` values of the topic."""
     consumer = Consumer(
         {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "none", "enable.auto.commit": False}
     )

@@ -154,7 +154,6 @@ def test_unavailable_leaders_and_the_longest_log(
 def test_leaders_come_back_by_themselves(
     new_cluster: Callable[..., Cluster], create_topic: Callable[..., None], look: Callable[..., Any], eventually: Any
 ) -> None:
-    """ControllerIntegrationTest.testAutoPreferredReplicaLeaderElection."""
     cluster = new_cluster(settings={"leader.imbalance.check.interval.seconds": "1", "replica.lag.time.max.ms": "2000"})
     create_topic(cluster, partitions=6)
     broker = next(each for each in cluster.broker_ids if each != cluster.controller_id())

@@ -37,7 +37,6 @@ def logs(cluster: Cluster, broker: int) -> dict[tuple[str, int, bool], str]:
 
 
 def move(cluster: Cluster, broker: int, target: Path) -> list[int]:
-    """Asked for by kafka-python; error codes."""
     client = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
     try:
         answer = client.alter_replica_log_dirs({("t", 0, broker): str(target)})

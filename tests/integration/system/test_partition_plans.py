@@ -29,7 +29,6 @@ def four(new_cluster: Callable[..., Cluster]) -> Cluster:
 
 @pytest.fixture
 def regency(four: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
-    """Runs a command where the plans are."""
     monkeypatch.chdir(tmp_path)
 
     def run(*words: str, status: Exit = Exit.DONE) -> Result:

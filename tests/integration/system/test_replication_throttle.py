@@ -35,7 +35,6 @@ def admin(three: Cluster) -> Iterator[KafkaAdminClient]:
 
 
 def change(three: Cluster, kind: Any, name: str, key: str, value: str | None) -> None:
-    """Set a key, or delete it."""
     operation = AlterConfigOpType.SET if value is not None else AlterConfigOpType.DELETE
     entry = ConfigEntry(key, value, incremental_operation=operation)
     resource = ConfigResource(kind, name, incremental_configs=[entry])

@@ -75,7 +75,6 @@ class Terminal:
         return _ORDERS.sub("", drawings[1]).replace("\r", "") if len(drawings) == 3 else ""
 
     def live(self) -> list[str]:
-        """Brokers that are shown as live."""
         return re.findall(r"^ +(\d)  live", self.screen(), re.MULTILINE)
 
     def type(self, keys: str) -> None:

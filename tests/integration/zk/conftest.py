@@ -37,7 +37,6 @@ def chroot(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def new_session(zookeeper: EmbeddedZooKeeper, chroot: str) -> Iterator[Callable[..., ZkClient]]:
-    """Opens sessions: `new_session(port=…, path=…, session_timeout_ms=…, digest_auth=…)`."""
     sessions: list[ZkClient] = []
 
     def start(
@@ -67,7 +66,6 @@ def proxy(zookeeper: EmbeddedZooKeeper) -> Iterator[TcpProxy]:
 
 @pytest.fixture
 def session(new_session: Callable[..., ZkClient], proxy: TcpProxy) -> ZkClient:
-    """A session through the proxy."""
     return new_session(port=proxy.port)
 
 

@@ -33,8 +33,6 @@ STATE = znode_paths.partition_state(TopicPartition("t", 0))
 
 @pytest.fixture
 def enter(tmp_path: Path):
-    """Registers broker 7 under a session."""
-
     def run(session) -> Registered:
         broker = Broker(ME, NO_BROKER_EPOCH, (Endpoint("PLAINTEXT", "here", 9092),))
         files = SessionFile(tmp_path)

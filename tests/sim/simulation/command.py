@@ -110,12 +110,10 @@ class _Summary:
 
     @property
     def status(self) -> int:
-        """0 where nothing has failed, else 1."""
         incomplete = self._options.all_points and self._done >= MANY and bool(self._coverage.missed())
         return 1 if self.failed or incomplete else 0
 
     def add(self, result: RunResult) -> None:
-        """Take a result in."""
         self._done += 1
         self._busy_s += result.cpu_s
         self._coverage.add(result)
@@ -128,7 +126,6 @@ class _Summary:
             say(f"\r{self._done} schedules, {self._done / (time.monotonic() - self._began):.1f} a second ")
 
     def tell(self) -> None:
-        """Write the report."""
         if self._is_text:
             self._tell_text()
         else:

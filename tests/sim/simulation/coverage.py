@@ -26,7 +26,6 @@ class Coverage:
         return len(self._names)
 
     def add(self, result: RunResult) -> None:
-        """Take a run in."""
         self.passed.update(result.passed)
         self.died_at.update(result.died_at)
         self.faults.update(result.faults)
@@ -36,5 +35,4 @@ class Coverage:
         return [(name, self.passed[name], self.died_at[name]) for name in self._names]
 
     def missed(self) -> list[str]:
-        """Crash points that no run has passed."""
         return [name for name in self._names if name not in self.passed]

@@ -20,7 +20,7 @@ _CALLED = "crash_point"
 
 AT_PORTS = ("zookeeper.write.before_call", "zookeeper.write.after_reply", "zookeeper.read.before_call")
 AT_PORTS += ("zookeeper.read.after_reply", "grpc.call.before_call", "grpc.call.after_reply")
-"""Which the simulated ports pass themselves, in agents and in controllers: production names none beside a call of one."""
+"""Which the simulated ports pass themselves, in agents and in controllers: production names none there."""
 
 
 class CrashPoint(msgspec.Struct, frozen=True):

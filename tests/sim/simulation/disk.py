@@ -88,7 +88,6 @@ class SimDisk:
         self._reckon()
 
     def mend(self, below: str) -> None:
-        """End what `fail` began."""
         self._failing.pop(below, None)
         self._reckon()
 
@@ -177,7 +176,6 @@ class MountedDisk:
 
     @property
     def max_open_files(self) -> int:
-        """The same on every machine."""
         return MAX_OPEN_FILES
 
     @property
@@ -195,14 +193,12 @@ class MountedDisk:
     # By descriptor
 
     def read(self, fd: int, size: int, position: int) -> bytes:
-        """As the port says."""
         file, path = self._file(fd)
         if self._device.hindered:
             self._begin("read", path, moves_data=True)
         return bytes(file.content[position : position + size])
 
     def write(self, fd: int, data: Buffer, position: int) -> int:
-        """As the port says."""
         file, path = self._file(fd)
         device = self._device
         length = len(data)
@@ -215,7 +211,6 @@ class MountedDisk:
         return length
 
     def truncate(self, fd: int, size: int) -> None:
-        """As the port says."""
         file, path = self._file(fd)
         if self._device.hindered:
             self._begin("truncate", path)
@@ -223,22 +218,18 @@ class MountedDisk:
         file.written_ms = self._process.clock.wall_ms()
 
     def sync(self, fd: int) -> None:
-        """As the port says."""
         node, path = self._directories.get(fd) or self._file(fd)
         if self._device.hindered:
             self._begin("sync", path, moves_data=True)
         node.sync()
 
     def size(self, fd: int) -> int:
-        """As the port says."""
         return len(self._file(fd)[0].content)
 
     def modified_ms(self, fd: int) -> int:
-        """As the port says."""
         return self._file(fd)[0].written_ms
 
     def close(self, fd: int) -> None:
-        """As the port says."""
         if self._directories.pop(fd, None) is None:
             opened = self._file(fd)
             del self._open[fd]
@@ -247,12 +238,10 @@ class MountedDisk:
     # By path
 
     def open(self, path: Path) -> int:
-        """As the port says."""
         where = self._name("open", path)
         return self._descriptor((self._opened(where), where))
 
     def open_directory(self, path: Path) -> int:
-        """As the port says."""
         where = self._name("open_directory", path)
         opened = self._tree.directory(where), where
         fd = self._free_descriptor(where)
@@ -260,7 +249,6 @@ class MountedDisk:
         return fd
 
     def open_empty(self, path: Path, size: int = 0) -> int:
-        """As the port says."""
         del size
         where = self._name("open_empty", path)
         file = self._opened(where)
@@ -268,7 +256,6 @@ class MountedDisk:
         return self._descriptor((file, where))
 
     def lock(self, path: Path) -> int:
-        """As the port says."""
         where = self._name("lock", path)
         file = self._opened(where)
         if file.lock_owner is not None:
@@ -278,17 +265,14 @@ class MountedDisk:
         return self._descriptor(opened)
 
     def read_file(self, path: Path) -> bytes:
-        """As the port says."""
         where = self._name("read_file", path, moves_data=True)
         return bytes(self._tree.file(where).content)
 
     def sync_path(self, path: Path) -> None:
-        """As the port says."""
         where = self._name("sync_path", path, moves_data=True)
         self._tree.find(where).sync()
 
     def sync_paths(self, paths: Sequence[Path]) -> dict[Path, OSError]:
-        """As the port says, one after another."""
         failed: dict[Path, OSError] = {}
         for path in paths:
             try:
@@ -320,7 +304,6 @@ class MountedDisk:
         directory.move(old_name, new_name)
 
     def remove(self, path: Path, *, missing_ok: bool = False) -> None:
-        """As the port says."""
         where = self._name("remove", path)
         directory, name = self._tree.parent(where) if not missing_ok else self._parent_if_any(where)
         node = directory.entries.get(name)
@@ -333,14 +316,12 @@ class MountedDisk:
         directory.drop(name)
 
     def remove_tree(self, path: Path) -> None:
-        """As the port says."""
         where = self._name("remove_tree", path)
         above, name = self._tree.parent(where)
         self._empty(self._tree.directory(where), where)
         above.drop(name)
 
     def make_directory(self, path: Path, *, parents: bool = False) -> None:
-        """As the port says."""
         where = self._name("make_directory", path)
         if parents:
             if isinstance(self._tree.look(where), Directory):
@@ -354,15 +335,12 @@ class MountedDisk:
         directory.put(name, Directory())
 
     def names_in(self, directory: Path) -> list[str]:
-        """As the port says."""
         return sorted(self._tree.directory(self._name("names_in", directory)).entries)
 
     def exists(self, path: Path) -> bool:
-        """As the port says."""
         return self._tree.look(self._name("exists", path)) is not None
 
     def is_directory(self, path: Path) -> bool:
-        """As the port says."""
         return isinstance(self._tree.look(self._name("is_directory", path)), Directory)
 
     def space(self, path: Path) -> tuple[int, int]:
@@ -380,7 +358,6 @@ class MountedDisk:
         return found
 
     def _name(self, operation: str, path: Path, *, moves_data: bool = False) -> str:
-        """Begin an operation on a path."""
         if not self._process.alive:
             raise ProcessDied
         where = str(path)

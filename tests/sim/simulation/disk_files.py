@@ -80,7 +80,6 @@ class File:
         content[position : position + length] = data
 
     def truncate(self, size: int) -> None:
-        """Make it `size` bytes long."""
         content = self.content
         before = len(content)
         if size < before:
@@ -92,7 +91,6 @@ class File:
             content.extend(bytes(size - before))
 
     def sync(self) -> None:
-        """Everything up to now lasts."""
         self._undo.clear()
 
     def lose(self, chance: Random | None) -> int:
@@ -148,7 +146,6 @@ class Directory:
         """Per change: the names it touched, with what they meant before."""
 
     def put(self, name: str, node: File | Directory) -> None:
-        """Give `node` a name, which another loses."""
         self._undo.append(((name, self.entries.get(name)),))
         self.entries[name] = node
         if isinstance(node, Directory):
@@ -156,7 +153,6 @@ class Directory:
             node.known = self.known
 
     def drop(self, name: str) -> None:
-        """Take a name away."""
         node = self.entries.pop(name)
         self._undo.append(((name, node),))
         if isinstance(node, Directory):
@@ -171,7 +167,6 @@ class Directory:
             self.known.clear()
 
     def sync(self) -> None:
-        """All names up to now last."""
         self._undo.clear()
 
     def lose(self, chance: Random | None) -> int:
@@ -201,7 +196,6 @@ class Tree:
         self.root = Directory()
 
     def find(self, path: str) -> File | Directory:
-        """What is at `path`. Raises FileNotFoundError, NotADirectoryError."""
         above, _, last = path.rpartition("/")
         if not last:
             return self.directory(above) if above else self.root
@@ -213,14 +207,12 @@ class Tree:
         return found
 
     def look(self, path: str) -> File | Directory | None:
-        """What is at `path`, if anything."""
         try:
             return self.find(path)
         except (FileNotFoundError, NotADirectoryError):
             return None
 
     def directory(self, path: str) -> Directory:
-        """The directory at `path`. Raises FileNotFoundError, NotADirectoryError."""
         known = self.root.known.get(path)
         if known is not None:
             return known

@@ -74,7 +74,6 @@ class Content(NamedTuple):
     batches: tuple[Batch, ...]
 
     def cut(self, offset: int) -> Content:
-        """As `truncate_to` leaves it."""
         if offset >= self.end:
             return self
         kept = tuple(batch for batch in self.batches if batch.following <= offset)
@@ -107,7 +106,6 @@ class Content(NamedTuple):
         }
 
     def plus(self, *batches: Batch) -> Content:
-        """With more at its end."""
         return Content(self.start, batches[-1].following, (*self.batches, *batches))
 
 
@@ -129,7 +127,6 @@ class Machine:
         self.starts = 0
 
     def start(self) -> None:
-        """Start the agent."""
         self.begun_anew = None
         self.starts += 1
         self.process = Process(self.scheduler, f"agent-{self.starts}")
@@ -151,7 +148,6 @@ class Machine:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the log holds nothing."""
         return self.log.log_start_offset == self.log.log_end_offset
 
     # Operations: each says first what may be on the disk from then on.
@@ -171,7 +167,6 @@ class Machine:
         self._is()
 
     def new_epoch(self) -> None:
-        """A leader begins its term."""
         self.epoch += 1
         self.log.assign_epoch(LeaderEpoch(self.epoch), Offset(self.content.end))
 
@@ -189,7 +184,6 @@ class Machine:
         self._is()
 
     def start_over(self, offset: int) -> None:
-        """Empty the log to begin elsewhere."""
         self._may_be(Content(offset, offset, ()))
         self.lasting = 0
         self.epoch += 1
@@ -215,7 +209,6 @@ class Machine:
         self._is()
 
     def flush(self) -> None:
-        """Sync everything."""
         self.log.flush()
         self._lasts()
 
@@ -247,11 +240,9 @@ class Machine:
         list(self.manager.run_retention(TIMESTAMP))
 
     def roll(self) -> None:
-        """Begin a new segment."""
         self.log.roll()
 
     def flush_soon(self) -> None:
-        """Sync in the background."""
         self.log.flush_in_background()
 
     def restart(self, lossy: bool) -> None:
@@ -371,7 +362,6 @@ class Machine:
 
 
 def read_all(log: PartitionLog) -> Iterator[Batch]:
-    """Every batch from the log start on."""
     offset = log.log_start_offset
     while offset < log.log_end_offset:
         records = log.read(offset, 1, max_offset=log.log_end_offset, min_one_batch=True).records

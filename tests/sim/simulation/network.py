@@ -39,9 +39,7 @@ class NetFailed:
 class Observer(Protocol):
     """Hears of what the network lost."""
 
-    def __call__(self, what: str, source: str, target: str) -> None:
-        """Something did not arrive."""
-        ...
+    def __call__(self, what: str, source: str, target: str) -> None: ...
 
 
 class Link:
@@ -59,11 +57,9 @@ class Link:
 
     @property
     def well(self) -> bool:
-        """Whether nothing is wrong with it."""
         return not (self.blocked or self.extra_us or self.loss)
 
     def heal(self) -> None:
-        """Let nothing be wrong with it."""
         self.blocked, self.extra_us, self.late, self.loss = False, 0, 1.0, 0.0
 
 
@@ -84,7 +80,6 @@ class Channel:
         return self._last_there
 
     def back(self, arrival_us: int) -> int:
-        """The same for an answer."""
         self.last_back = max(arrival_us, self.last_back + 1)
         return self.last_back
 
@@ -110,11 +105,9 @@ class Connection:
         self._keepalive_us = keepalive_us
 
     def heard(self, now_us: int) -> None:
-        """An answer came."""
         self._heard_us = now_us
 
     def forget(self, scheduler: Scheduler) -> None:
-        """Nothing passes from now on."""
         self.forgotten = True
         if self._keepalive_us is not None:
             every_us, wait_us = self._keepalive_us
@@ -185,7 +178,6 @@ class Call:
         self._withdraw: Callable[[], None] | None = None
 
     def finish(self, outcome: Any) -> None:
-        """Tell the caller, once."""
         if self.answered:
             return
         self.answered = True
@@ -199,7 +191,6 @@ class Call:
             done(outcome)
 
     def time_out(self) -> None:
-        """The caller has waited long enough."""
         if not self.answered:
             self.finish(NetFailed("no answer in time", late=True))
             self._network.hang_up(self)
@@ -212,7 +203,6 @@ class Call:
             self._network.hang_up(self)
 
     def arrive(self) -> None:
-        """It is where it was sent."""
         self._network.arrive(self)
 
     def serve(self) -> None:
@@ -233,7 +223,6 @@ class Call:
             self._network.back(endpoint.host, self, answer, self.channel)
 
     def withdraw(self) -> None:
-        """The server learns that nobody waits."""
         withdraw, self._withdraw = self._withdraw, None
         if withdraw is not None:
             withdraw()
@@ -259,7 +248,6 @@ class Network:
         """Hears of a controller's thread that is about to ask an agent at an address, and may keep it."""
 
     def link(self, source: str, target: str) -> Link:
-        """The link from one host to another."""
         key = (source, target)
         try:
             return self._links[key]
@@ -272,7 +260,6 @@ class Network:
         return sorted(self._links.items(), key=lambda each: each[0])
 
     def heal(self) -> None:
-        """Every link works again."""
         self.tap = self.forge = None
         for link in self._links.values():
             link.heal()
@@ -291,7 +278,6 @@ class Network:
             self._gone(endpoint)
 
     def reset(self, one: str, other: str) -> None:
-        """Break every connection between two hosts."""
         for _, endpoint in sorted(self._endpoints.items()):
             for call in list(endpoint.calls):
                 if {call.source, endpoint.host} == {one, other}:
@@ -310,7 +296,6 @@ class Network:
         return forgotten
 
     def hung_up(self, connection: Connection) -> None:
-        """Its owner needs it no more."""
         self._connections.pop(connection, None)
 
     def call(
@@ -367,7 +352,6 @@ class Network:
         self._scheduler.at(0, call.serve, endpoint.process, of_loop=endpoint.of_loop)
 
     def back(self, host: str, call: Call, answer: Any, channel: Channel | None) -> None:
-        """An answer leaves a host."""
         connection = call.connection
         if connection is not None:
             if connection.forgotten:

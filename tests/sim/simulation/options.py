@@ -77,7 +77,6 @@ def wanted_shape(options: Namespace, seed: int) -> Shape:
 
 
 def again(profile: str, seed: int, *, unreconciled: bool, defect: str = "") -> str:
-    """The command that shows one schedule."""
     command = f"{PROGRAM} --profile {profile} --seed {seed} --seeds 1 --trace"
     command += f" {UNRECONCILED}" if unreconciled else ""
     return command + (f" --defect {defect}" if defect else "")

@@ -25,11 +25,9 @@ class Output:
 
     @property
     def lost(self) -> bool:
-        """Whether something could not be written."""
         return self._status is not None
 
     def write(self, text: str) -> None:
-        """Write, unless that has failed before."""
         if not self.lost:
             try:
                 sys.stdout.write(text)
@@ -71,7 +69,6 @@ def say(text: str) -> None:
 
 
 def is_watched() -> bool:
-    """Whether standard error is a terminal."""
     stream: TextIO | None = sys.stderr
     return stream is not None and stream.isatty()
 

@@ -163,7 +163,6 @@ def _storage(chance: random.Random, *, retained: bool) -> Storage:
 
 
 def directories_of(shape: Shape, broker: BrokerId) -> tuple[str, ...]:
-    """The log directories of a broker."""
     first = f"/logs-{broker}"
     return (first, f"/more-{broker}") if shape.storage.directories > 1 and broker % 2 else (first,)
 

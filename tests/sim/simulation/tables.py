@@ -193,14 +193,12 @@ def _first_seeds() -> dict[Kind, int]:
 
 
 def _scripts(tree: ast.Module) -> dict[str, ast.FunctionDef]:
-    """The public methods that have a docstring."""
     methods = [each for held in tree.body if isinstance(held, ast.ClassDef) for each in held.body]
     functions = [each for each in methods if isinstance(each, ast.FunctionDef) and not each.name.startswith("_")]
     return {each.name: each for each in functions if ast.get_docstring(each)}
 
 
 def _deeds(tree: ast.Module) -> Iterator[tuple[ast.expr | None, ast.expr]]:
-    """What `deeds` has for which kind."""
     for function in tree.body:
         if isinstance(function, ast.FunctionDef) and function.name == "deeds":
             for table in (each for each in ast.walk(function) if isinstance(each, ast.Dict)):

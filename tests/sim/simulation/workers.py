@@ -48,7 +48,6 @@ def ended_by_signals() -> Iterator[None]:
 
 
 def pool_of(jobs: int) -> Pool:
-    """So many workers, which this process ends."""
     return multiprocessing.get_context("fork").Pool(jobs, initializer=_belong, initargs=(os.getpid(),))
 
 

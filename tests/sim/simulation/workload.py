@@ -53,11 +53,9 @@ class Workload:
 
     @property
     def records(self) -> int:
-        """Records acknowledged so far."""
         return sum(producer.acknowledged for _, _, producer in self._producers)
 
     def start(self) -> None:
-        """The topics exist: begin."""
         self._started = True
         if self._stopped:
             return
@@ -67,7 +65,6 @@ class Workload:
             self._start_consumer(f"consumer-{number}")
 
     def stop(self) -> None:
-        """Hand over no more records."""
         self._stopped = True
         for _, _, producer in self._producers:
             producer.stop()
@@ -137,12 +134,10 @@ class Workload:
         scheduler.spawn(process, "final-reader", self._final.run)
 
     def unread(self) -> list[TopicPartition]:
-        """Partitions that are not read back yet."""
         return list(self._final.unread) if self._final is not None else list(self._partitions)
 
     @property
     def reads(self) -> Sequence[FinalRead]:
-        """What was read back."""
         return self._final.reads if self._final is not None else ()
 
     def end(self) -> None:
@@ -155,7 +150,6 @@ class Workload:
         return [*self._history.operations, *self.reads, *self._facts.log_starts, *self._recreations.operations()]
 
     def allowed(self) -> dict[TopicPartition, Allowance]:
-        """What the history may show."""
         modes = [MODES[name] for name in self._world.shape.producers]
         configurations = [
             Configuration(

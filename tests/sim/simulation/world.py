@@ -51,12 +51,10 @@ class Host:
 
     @property
     def agent_process(self) -> Process | None:
-        """The agent's process, alive or dead."""
         return self.agent.process if self.agent is not None else None
 
     @property
     def controller_process(self) -> Process | None:
-        """The controller child's process, alive or dead."""
         return self.controller.process if self.controller is not None else None
 
 
@@ -195,7 +193,6 @@ class World:
     # ZooKeeper
 
     def ruler(self) -> Host | None:
-        """The host that /controller names."""
         znode = self.zookeeper.read(znode_paths.CONTROLLER)
         return None if znode is None else self.hosts[znodes.decode_controller(znode.path, znode.data)]
 
@@ -265,5 +262,4 @@ class World:
         self.scheduler.at(AGENT_AGAIN_US, partial(self.start_agent, broker))
 
     def note(self, kind: str, who: str, words: str, *values: object) -> None:
-        """An event of the trace."""
         self.scheduler.trace.note(kind, who, words, *values)

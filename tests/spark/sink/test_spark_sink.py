@@ -24,7 +24,6 @@ def write_options(cluster) -> dict[str, str]:
 
 
 def ends(cluster: Any, topic: str) -> int:
-    """How many records a topic has."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
     partitions = [
         TopicPartition(topic, number) for number in admin.list_topics(topic, timeout=20).topics[topic].partitions

@@ -48,7 +48,6 @@ class Job:
         self.told["deaths"].append({"at": at, "batch": batch, "rows": rows})
 
     def died(self) -> int:
-        """How many of the deaths have happened."""
         return len(list(Path(self.told["markers"]).iterdir()))
 
     def damage_newest_state(self) -> Path:

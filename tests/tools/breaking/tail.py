@@ -55,7 +55,6 @@ class Tail:
         return []
 
     def close(self) -> None:
-        """Stop reading. Harmless twice."""
         if not self._closed.is_set():
             self._closed.set()
             self._thread.join(_JOIN_TIMEOUT_S)

@@ -76,17 +76,14 @@ class TcpProxy:
 
     @property
     def port(self) -> int:
-        """Where it listens on 127.0.0.1."""
         return int(self._listener.getsockname()[1])
 
     @property
     def address(self) -> str:
-        """host:port where it listens."""
         return f"{_HOST}:{self.port}"
 
     @property
     def connections(self) -> int:
-        """How many connections go through it now."""
         with self._lock:
             return len(self._pairs)
 
@@ -107,7 +104,6 @@ class TcpProxy:
                 pair.forgotten = True
 
     def half_open(self) -> None:
-        """Carry requests, hold back replies."""
         self._set(requests=False, replies=True)
 
     def refuse(self) -> None:

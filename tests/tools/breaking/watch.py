@@ -25,7 +25,6 @@ class Invariants:
         self._leaders: dict[tuple[TopicPartition, LeaderEpoch], BrokerId] = {}
 
     def look(self, snapshot: ClusterSnapshot) -> None:
-        """Compare with everything seen so far."""
         if snapshot.controller_epoch < self._controller_epoch:
             self._broke(f"controller epoch {self._controller_epoch} went back to {snapshot.controller_epoch}")
         self._controller_epoch = max(self._controller_epoch, snapshot.controller_epoch)
@@ -66,7 +65,6 @@ class InvariantWatcher:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop looking."""
         self._closed.set()
         self._thread.join()
         self._observer.close()

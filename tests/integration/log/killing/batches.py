@@ -10,7 +10,6 @@ from crc32c import crc32c
 
 
 def make_batch(records: int, base: int, epoch: int, producer: int, sequence: int, timestamp: int) -> bytes:
-    """A batch whose records nobody looks at."""
     body = bytes(range(20, 100))
     tail = struct.pack(">hiqqqhii", 0, records - 1, timestamp, timestamp, producer, 0, sequence, records) + body
     return struct.pack(">qiibI", base, len(tail) + 9, epoch, 2, crc32c(tail)) + tail
@@ -37,5 +36,4 @@ class Batch(NamedTuple):
 
 
 def unstamped(data: bytes) -> bytearray:
-    """A batch as its producer sent it."""
     return bytearray(bytes(8) + data[8:12] + b"\xff" * 4 + data[16:])

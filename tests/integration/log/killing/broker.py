@@ -49,11 +49,9 @@ class LaterWorker:
         """Whether it gets to nothing at all."""
 
     def submit(self, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
-        """Remember it."""
         self._jobs.append(lambda: done(work()))
 
     def work_off(self) -> None:
-        """Do all there is to do."""
         while self._jobs and not self.is_slow:
             self._jobs.popleft()()
 
@@ -69,7 +67,6 @@ class Broker:
         self.start()
 
     def start(self) -> None:
-        """Open the directories."""
         self.worker = LaterWorker()
         self.manager = LogManager.open(
             self._dirs,
@@ -87,7 +84,6 @@ class Broker:
             log.set_high_watermark(self.manager.high_watermark_checkpoint(partition))
 
     def stop(self) -> None:
-        """A clean shutdown."""
         self.worker.work_off()
         self.manager.close()
 
@@ -98,13 +94,11 @@ class Broker:
             logs.directory.unlock()
 
     def log(self, partition: TopicPartition) -> PartitionLog:
-        """A log that is there."""
         log = self.manager.get(partition)
         assert log is not None
         return log
 
     def create(self, partition: TopicPartition, directory: str = "a") -> None:
-        """Make a log."""
         with self._doing("create", partition):
             self.manager.prefer(partition, self._dirs["ab".index(directory)].absolute())
             self.manager.create(partition, TOPIC_ID, CONFIG, is_new=True)
@@ -127,13 +121,11 @@ class Broker:
             self.log(partition).append_as_follower(b"".join(new))
 
     def lead(self, partition: TopicPartition, epoch: int) -> None:
-        """Begin a leader epoch."""
         log = self.log(partition)
         with self._doing("epoch", partition):
             log.assign_epoch(LeaderEpoch(epoch), log.log_end_offset)
 
     def cut(self, partition: TopicPartition, offset: int) -> None:
-        """Truncate the log."""
         with self._doing("cut", partition, offset=offset):
             if not self.log(partition).prepare_cut(Offset(offset)):
                 self.settle(partition)
@@ -141,7 +133,6 @@ class Broker:
             self.log(partition).truncate_to(Offset(offset))
 
     def start_over(self, partition: TopicPartition, offset: int) -> None:
-        """Empty the log to begin elsewhere."""
         with self._doing("start over", partition, offset=offset):
             self.log(partition).truncate_fully_and_start_at(Offset(offset))
 
@@ -162,7 +153,6 @@ class Broker:
             self.log(partition).maybe_increment_log_start(Offset(offset))
 
     def expire(self, partition: TopicPartition, kept_bytes: int) -> None:
-        """Let retention take segments away."""
         log = self.log(partition)
         self.commit(partition)
         self.manager.set_configs({partition.topic: msgspec.structs.replace(CONFIG, retention_bytes=kept_bytes)})
@@ -186,7 +176,6 @@ class Broker:
         self.worker.work_off()
 
     def delete(self, partition: TopicPartition) -> None:
-        """Delete a log, asynchronously."""
         with self._doing("delete", partition):
             self.manager.delete_async(partition)
         self.sequences.pop(partition)
@@ -198,7 +187,6 @@ class Broker:
         self.sequences.pop(partition)
 
     def begin_move(self, partition: TopicPartition, directory: str) -> None:
-        """Have a copy grow in another directory."""
         self.manager.futures.create(self.log(partition), self._directory(directory))
         self.worker.work_off()
 
@@ -216,7 +204,6 @@ class Broker:
             batches -= 1
 
     def finish_move(self, partition: TopicPartition) -> None:
-        """Let the copy be the log."""
         told: list[bool] = []
         self.manager.futures.prepare(partition, told.append)
         self.worker.work_off()

@@ -144,7 +144,6 @@ class Kills:
                         assert offsets[name].get(path.name, 0) <= end, (name, path)
 
     def _check_names(self, manager: LogManager, ledger: Ledger) -> None:
-        """Nothing lies about that nobody needs."""
         logs = [log for directory in manager.directories for log in directory.logs.values()]
         strays = 0
         for directory in self._directories():
@@ -165,7 +164,6 @@ class Kills:
             assert all(end <= log.log_end_offset for end in ends), ends
 
     def _dump(self) -> tuple[int, str]:
-        """`regency log dump` of everything."""
         paths = [str(path) for each in self._directories() for path in (each, *each.glob("*-[0-9]")) if path.is_dir()]
         result = CliRunner().invoke(cli, ["log", "dump", "--verify-index-only", *paths], prog_name="regency")
         return result.exit_code, result.output
@@ -193,7 +191,6 @@ class InlineWorker:
     """A worker pool that does its work at once."""
 
     def submit(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
-        """Do it."""
         done(work())
 
 

@@ -29,7 +29,6 @@ def read_checkpoint(path: Path) -> dict[str, int]:
 
 
 def read_epochs(path: Path) -> list[tuple[int, int]]:
-    """Leader epochs, read by hand."""
     return [(int(epoch), int(start)) for epoch, start in read_lines(path)]
 
 

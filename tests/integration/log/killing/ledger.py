@@ -21,7 +21,6 @@ class Held:
         """Whether it may also be empty, wherever it begins."""
 
     def append(self, batches: list[Batch]) -> None:
-        """Some of these may follow."""
         self.least_end = self.end = batches[0].base
         self.batches = {base: batch for base, batch in self.batches.items() if base < self.end}
         self.batches |= {batch.base: batch for batch in batches}
@@ -40,13 +39,11 @@ class Held:
         self.mark = min(self.mark, self.least_end)
 
     def start_over(self, offset: int) -> None:
-        """All may be gone."""
         self.is_emptied = True
         self.least_end = offset
         self.mark = 0
 
     def done(self) -> None:
-        """The last operation is done."""
         if self.is_emptied:
             self.is_emptied = False
             self.least_start = self.start = self.end = self.least_end

@@ -71,7 +71,6 @@ def following(broker: Broker) -> None:
 
 
 def recovering(broker: Broker) -> None:
-    """Starts after what power cuts leave."""
     broker.create(FLIGHTS)
     broker.copy(FLIGHTS, 0, 8, 1)
     broker.minute()

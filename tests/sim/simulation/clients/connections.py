@@ -56,7 +56,6 @@ class Connections:
         connection.under_way[call] = done
 
     def close(self) -> None:
-        """Close all; nobody is told anything."""
         for connection in self._open.values():
             for call in connection.under_way:
                 call.close()

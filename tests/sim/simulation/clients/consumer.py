@@ -115,7 +115,6 @@ class Consumer:
     # What its user does
 
     def start(self) -> None:
-        """Read until `finish`."""
         self._view.refresh()
         if self._config.list_every_ms:
             self._after(self._list_pause_ms(), self._list_some_end)
@@ -137,7 +136,6 @@ class Consumer:
         self._settled = True
 
     def finish(self) -> None:
-        """Read no more. Harmless twice."""
         if self._closed:
             return
         self._closed = True

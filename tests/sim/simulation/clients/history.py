@@ -14,7 +14,6 @@ class History:
         self._sessions: dict[str, int] = {}
 
     def record(self, operation: Operation) -> None:
-        """Keep an operation; their order means nothing."""
         self.operations.append(operation)
 
     def next_value(self) -> int:

@@ -99,7 +99,6 @@ class Lane:
 
     @property
     def empty(self) -> bool:
-        """Whether everything has an outcome."""
         return not (self.batches or self.queue)
 
     def begin(self, session: Session) -> None:

@@ -83,7 +83,6 @@ class Producer:
 
     @property
     def drained(self) -> bool:
-        """Whether every record has an outcome."""
         return all(lane.empty for lane in self._lanes.values())
 
     def send(self, partition: TopicPartition, count: int = 1) -> None:
@@ -127,7 +126,6 @@ class Producer:
             self._pump(lane)
 
     def _pump(self, lane: Lane) -> None:
-        """Send what may be sent now."""
         if lane.empty or self._closed or self._bumping:
             return
         leader = self._view.leader(lane.partition)
@@ -327,7 +325,6 @@ class Producer:
             self._give_up_queued(lane)
 
     def _give_up_queued(self, lane: Lane) -> None:
-        """It never left the client."""
         if lane.session is not self._session and not lane.batches:
             lane.begin(self._session)
         handed = lane.queue.popleft()

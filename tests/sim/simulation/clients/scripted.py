@@ -80,7 +80,6 @@ class Brokers:
             wake()
 
     def recreate(self) -> None:
-        """Delete the topic, and make it again."""
         self.topic_id = TopicId(UUID(int=self.topic_id.int + 1))
         self.epoch = LeaderEpoch(0)
         for partition in (TP, OTHER):
@@ -91,7 +90,6 @@ class Brokers:
             wake()
 
     def serve(self, broker: BrokerId, asked: Any, respond: Respond) -> None:
-        """Answer a client."""
         match asked:
             case MetadataAsked():
                 respond(self.snapshots.get(broker) or self.snapshot())
@@ -106,7 +104,6 @@ class Brokers:
                 respond(self.listed(broker, asked))
 
     def snapshot(self) -> MetadataSnapshot:
-        """The metadata as it is now."""
         row = PartitionMetadata(0, self.leader, self.epoch, ZkVersion(0), (ONE, TWO), (ONE, TWO))
         rows = dict.fromkeys((0, 1), row)
         nodes = {broker: BrokerNode(broker, BrokerEpoch(1), endpoints_of(broker)) for broker in (ONE, TWO)}
@@ -114,7 +111,6 @@ class Brokers:
         return MetadataSnapshot(self.epoch, ONE, ControllerEpoch(1), nodes, topics, {self.topic_id: "flights"})
 
     def produce(self, broker: BrokerId, asked: ProduceAsked, respond: Respond) -> None:
-        """Append, or what `twist` says."""
         ((partition, records),) = asked.batches.items()
         header = check_produced(records, LogConfig())
         self.produces[partition] += 1
@@ -137,7 +133,6 @@ class Brokers:
             respond({partition: result})
 
     def append(self, partition: TopicPartition, records: bytes) -> ProduceResult:
-        """What a leader does with records."""
         batch = bytearray(records)
         header = read_header(batch)
         if header.producer_id >= 0:
@@ -157,8 +152,6 @@ class Brokers:
         return ProduceResult(ErrorCode.NONE, base)
 
     def poll(self, broker: BrokerId, asked: PollAsked, respond: Respond) -> None:
-        """Answer a fetch when there is something."""
-
         def look() -> bool:
             rows = {wanted.topic_partition: self.row(broker, wanted) for wanted in asked.partitions}
             if any(row.error is not ErrorCode.NONE or row.records for row in rows.values()):
@@ -179,7 +172,6 @@ class Brokers:
             self.scheduler.at(asked.params.max_wait_ms * 1000, finish)
 
     def row(self, broker: BrokerId, wanted: FetchPartition) -> FetchedPartition:
-        """What a fetch gets of a partition."""
         partition = wanted.topic_partition
         error = self.refusal(broker, wanted.current_leader_epoch)
         if wanted.topic_id != self.topic_id:
@@ -196,7 +188,6 @@ class Brokers:
         return FetchedPartition(ErrorCode.NONE, self.ends[partition], self.start, bytes(records))
 
     def listed(self, broker: BrokerId, asked: ListAsked) -> ListedOffset:
-        """Answer ListOffsets."""
         error = self.refusal(broker, asked.leader_epoch)
         if error is not None:
             return ListedOffset(error)
@@ -212,7 +203,6 @@ class Brokers:
         return ErrorCode.UNKNOWN_LEADER_EPOCH if epoch > self.epoch else None
 
     def values(self, partition: TopicPartition = TP) -> list[int]:
-        """What is in the log."""
         return [value for _, value in values_in(bytes(self.logs[partition]))]
 
 
@@ -260,13 +250,10 @@ class Bench:
         return consumer
 
     def run(self, milliseconds: int) -> None:
-        """Let time pass."""
         self.scheduler.run_until(self.scheduler.now_us + milliseconds * 1000)
 
     def of(self, kind: type[Any] | tuple[type[Any], ...]) -> list[Any]:
-        """The operations of some kind."""
         return [each for each in self.history.operations if isinstance(each, kind)]
 
     def outcomes(self) -> list[tuple[int, str, int]]:
-        """(value, outcome, offset) of every send."""
         return sorted((send.value, send.outcome.value, send.offset) for send in self.of(Send))

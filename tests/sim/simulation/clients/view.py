@@ -34,7 +34,6 @@ class _Known(NamedTuple):
 
 
 def addresses(brokers: Iterable[BrokerId]) -> list[str]:
-    """bootstrap.servers."""
     return [f"{host_of(broker)}:{KAFKA}" for broker in brokers]
 
 
@@ -78,7 +77,6 @@ class ClusterView:
         self._scheduler.at(clock.delay_us(self._next_ms - clock.monotonic_ms()), self._ask, self._process)
 
     def any_address(self) -> str:
-        """Some broker."""
         return self._scheduler.random.choice(self._bootstrap)
 
     def _ask(self) -> None:

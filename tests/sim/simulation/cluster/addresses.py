@@ -12,17 +12,14 @@ CLIENTS = "clients"
 
 
 def host_of(broker: BrokerId) -> str:
-    """The host of a broker."""
     return f"h{broker}"
 
 
 def broker_at(address: str) -> BrokerId:
-    """The broker with an address."""
     return BrokerId(int(address.partition(":")[0].removeprefix("h")))
 
 
 def endpoints_of(broker: BrokerId) -> tuple[Endpoint, ...]:
-    """What a broker registers."""
     host = host_of(broker)
     return (
         Endpoint("PLAINTEXT", host, KAFKA),

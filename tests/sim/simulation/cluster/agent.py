@@ -98,7 +98,6 @@ class SimReports:
     async def tell(
         self, endpoint: str, report: controller_pb2.ReportReplicasRequest, /
     ) -> controller_pb2.ReportReplicasResponse:
-        """See ReportPort. Raises RpcFailed."""
         return self._channel.call(
             endpoint, lambda channel: ControllerClient(channel).report_replicas, report, timeout_ms=TIMEOUT_MS
         )
@@ -153,36 +152,29 @@ class SimAgent:
         self._stop_asked = False
 
     def post(self, work: Callable[[], None]) -> None:
-        """Have something done on its data loop."""
         self._loop.post(work)
 
     @property
     def metadata(self) -> MetadataCache:
-        """What it knows of the cluster."""
         return self._unheard if self._parts is None else self._parts.metadata
 
     @property
     def session(self) -> ZkSession | None:
-        """Its ZooKeeper session, from its start on."""
         return self._session
 
     @property
     def logs(self) -> LogManager | None:
-        """Its logs, once they are open."""
         return self._logs
 
     @property
     def replicas(self) -> ReplicaManager | None:
-        """What it serves, from its start on."""
         return None if self._parts is None else self._parts.replicas
 
     @property
     def service(self) -> ControlService | None:
-        """What controllers speak to, once they can."""
         return self._service
 
     def broker_epoch(self) -> BrokerEpoch:
-        """Newest registered epoch; -1 before the first."""
         return NO_BROKER_EPOCH if self._parts is None else self._parts.registration.epoch()
 
     def start(self) -> None:
@@ -386,7 +378,6 @@ class SimAgent:
 
     @property
     def view(self) -> MetadataSnapshot:
-        """What it knows of the cluster."""
         return self.metadata.current
 
 

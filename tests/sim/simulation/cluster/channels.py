@@ -39,11 +39,9 @@ class Failed(grpc.RpcError):
         self._details = details
 
     def code(self) -> grpc.StatusCode:
-        """See grpc.Call."""
         return self._code
 
     def details(self) -> str:
-        """See grpc.Call."""
         return self._details
 
 
@@ -80,7 +78,6 @@ class SimChannel:
     def unary_unary(
         self, path: str, *, request_serializer: Callable[[Any], bytes], response_deserializer: Callable[[bytes], Any]
     ) -> Callable[..., Any]:
-        """See grpc.Channel: a method of a stub."""
         del path, request_serializer  # the type of a request says both
         return partial(self._call, response_deserializer)
 

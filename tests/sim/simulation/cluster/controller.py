@@ -81,7 +81,6 @@ class SimAgentPort(GrpcAgent):
         self._broker = broker_at(endpoint.host)
 
     def describe(self, request: pb.DescribeReplicasRequest, timeout_ms: int) -> pb.DescribeReplicasResponse:
-        """See GrpcAgent."""
         began_us, heard = self._scheduler.now_us, False
         try:
             answer = super().describe(request, timeout_ms)

@@ -110,7 +110,6 @@ class SimTimer:
         self._due = 0
 
     def bind(self, run_due: Callable[[int], None]) -> None:
-        """Say whom to wake."""
         self._run_due = run_due
 
     def wake_by(self, monotonic_ms: int) -> None:
@@ -125,7 +124,6 @@ class SimTimer:
         self._timer = self._scheduler.at(delay_us, self._fire, self._process, of_loop=True)
 
     def close(self) -> None:
-        """Wake nobody any more."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None

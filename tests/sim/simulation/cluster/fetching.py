@@ -75,7 +75,6 @@ class FetchServer:
         return self._replicas.fetch(params, context.partitions, answer)
 
     def offsets(self, asked: OffsetsAsked) -> OffsetsReply:
-        """Answer a follower's ListOffsets."""
         rows: list[tuple[TopicPartition, ListedOffset]] = [
             (name, at_once(self._replicas.list_offset(name, asked.plan.timestamp, epoch, asked.replica)))
             for name, epoch in asked.plan.partitions
@@ -139,7 +138,6 @@ class SimTransport:
 
     @property
     def alive(self) -> bool:
-        """There is no thread that could die."""
         return True
 
     def redirect(self, address: LeaderAddress) -> None:
@@ -153,7 +151,6 @@ class SimTransport:
             self._scheduler.at(1, lambda: self._tell(failed), self._process, of_loop=True)
 
     def close(self) -> None:
-        """End; nothing is delivered any more."""
         self._network.hung_up(self._connection)
         self._closed = True
         if self._pause is not None:

@@ -34,7 +34,6 @@ class SimShutdown:
     async def ask(
         self, asked: RulingController, request: ControlledShutdownRequest, timeout_ms: int, /
     ) -> ControlledShutdownResponse:
-        """See ShutdownPort. Raises CallFailed, AnotherRules."""
         on_its_way = ShutdownAsked(BrokerId(request.broker_id), BrokerEpoch(request.broker_epoch))
         timeout_us = self._process.clock.delay_us(timeout_ms)
         calls: list[Call] = []
@@ -56,7 +55,6 @@ class SimShutdown:
         return self.answer
 
     async def rest(self, asked: RulingController, milliseconds: int, /) -> None:
-        """See ShutdownPort."""
         self._until_another_rules(asked, lambda _: None, self._process.clock.delay_us(milliseconds))
 
     def _until_another_rules(

@@ -42,7 +42,6 @@ BROKER_SETTINGS: Final[Settings] = (
 
 
 def deeds(stage: Stage) -> dict[Kind, Deed]:
-    """The faults of this file."""
     faults = _AdminFaults(stage)
     return {
         Kind.DELETE_CONTROLLER: faults.delete_controller,
@@ -68,7 +67,6 @@ class _AdminFaults:
     # Who rules
 
     def delete_controller(self, fault: Fault, host: Host) -> None:
-        """Whoever rules has to race again."""
         del fault, host
         self._zookeeper.delete_as_admin(paths.CONTROLLER)
 

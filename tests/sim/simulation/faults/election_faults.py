@@ -26,7 +26,6 @@ MALFORMED: Final = (b"", b"{", b'{"version":1,"partitions":[{"topic":"blue"}]}',
 
 
 def deeds(stage: Stage) -> dict[Kind, Deed]:
-    """The faults of this file."""
     faults = _ElectionFaults(stage)
     return {
         Kind.ELECT_PREFERRED: faults.elect_preferred,

@@ -74,12 +74,10 @@ class Injector:
         }
 
     def schedule(self, faults: Sequence[Fault]) -> None:
-        """Have every fault happen at its time."""
         for fault in faults:
             self._stage.later(fault.at_us - self._world.scheduler.now_us, partial(self._strike, fault))
 
     def close(self) -> None:
-        """No more: whoever calls this heals everything."""
         self._stage.close()
 
     def _strike(self, fault: Fault) -> None:

@@ -12,7 +12,6 @@ from simulation.world import Host
 
 
 def deeds(stage: Stage) -> dict[Kind, Deed]:
-    """The faults of this file."""
     faults = _MachineFaults(stage)
     return {
         Kind.DISK_FULL: faults.full,
@@ -41,7 +40,6 @@ class _MachineFaults:
         return self._mended(host, self._stage.lasts(("full", host.broker), int(fault.detail * 4_000), apply))
 
     def fails(self, fault: Fault, host: Host) -> Undo:
-        """Soon no operation succeeds any more."""
         return self._mended(host, self._fail(fault, host, "/"))
 
     def directory_fails(self, fault: Fault, host: Host) -> Undo:
@@ -73,16 +71,12 @@ class _MachineFaults:
         return over
 
     def short_writes(self, fault: Fault, host: Host) -> Undo:
-        """Writes put down less than they should."""
-
         def apply(values: Sequence[float]) -> None:
             host.disk.write_short(max(values, default=0.0))
 
         return self._stage.lasts(("short", host.broker), 0.05 + fault.detail * 0.5, apply)
 
     def slow(self, fault: Fault, host: Host) -> Undo:
-        """Reads, writes and syncs take long."""
-
         def apply(values: Sequence[int]) -> None:
             host.disk.slow(max(values, default=0))
 

@@ -28,7 +28,6 @@ class Loss(Enum):
 
 
 def deeds(stage: Stage) -> dict[Kind, Deed]:
-    """The faults of this file."""
     return {
         Kind.LOSE_REPLICA: lambda fault, host: lose_some(stage, fault, host),
     }

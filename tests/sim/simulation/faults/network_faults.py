@@ -29,7 +29,6 @@ class Trouble(NamedTuple):
 
 
 def deeds(stage: Stage) -> dict[Kind, Deed]:
-    """The faults of this file."""
     faults = _NetworkFaults(stage)
     return {
         Kind.ISOLATE: faults.isolate,
@@ -86,7 +85,6 @@ def _apply(link: Link, troubles: Sequence[Trouble]) -> None:
 
 
 def _both_ways(host: str, others: Sequence[str]) -> list[tuple[str, str]]:
-    """Both directions between a host and others."""
     return [(host, other) for other in others] + [(other, host) for other in others]
 
 
@@ -111,7 +109,6 @@ class _NetworkFaults:
         return together([undo, zookeeper_faults.afflict(self._stage, names, zookeeper_faults.CUT)])
 
     def one_way(self, fault: Fault, host: Host) -> Undo:
-        """One direction of one pair is silent."""
         return self._block([(host.name, host_of(BrokerId(fault.other)))])
 
     def half_open(self, fault: Fault, host: Host) -> Undo:
@@ -158,7 +155,6 @@ class _NetworkFaults:
         return afflict(self._stage, chosen, Trouble(loss=0.02 + fault.detail * 0.4))
 
     def delay(self, fault: Fault, host: Host) -> Undo:
-        """All messages of a pair take long."""
         other = host_of(BrokerId(fault.other)) if fault.detail < 0.6 else CLIENTS
         extra = int((0.05 + fault.detail * 5 % 1 * 6) * SECOND_US)
         return afflict(self._stage, _both_ways(host.name, [other]), Trouble(extra_us=extra))
@@ -175,7 +171,6 @@ class _NetworkFaults:
         return self._block([(host.name, other) for other in others])
 
     def reset(self, fault: Fault, host: Host) -> None:
-        """Every connection of a host breaks."""
         del fault
         for other in self._hosts(but=host.name):
             self._stage.world.network.reset(host.name, other)

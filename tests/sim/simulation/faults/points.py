@@ -66,7 +66,6 @@ class Points:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Inside, production's crash points are watched."""
         crash_points.observe(self._reached)
         try:
             yield
@@ -80,7 +79,6 @@ class Points:
             self._armed.setdefault(name, []).append(trap)
 
     def disarm_all(self) -> None:
-        """Nobody is struck any more."""
         self._armed.clear()
 
     def _reached(self, name: str) -> None:
@@ -106,12 +104,10 @@ class Points:
 
 
 def is_of_controller(point: str) -> bool:
-    """Whether controller processes pass it."""
     return point.startswith(CONTROLLER_PARTS + PORTS)
 
 
 def is_of_agent(point: str) -> bool:
-    """Whether agents pass it."""
     return not point.startswith(CONTROLLER_PARTS)
 
 

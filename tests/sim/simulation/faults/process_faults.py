@@ -58,7 +58,6 @@ class _ProcessFaults:
     # Ends
 
     def kill_agent(self, fault: Fault, host: Host) -> Undo:
-        """SIGKILL; lossy, the machine loses power."""
         self._stage.die(host, lossy=fault.lossy)
         return self._stage.keep_down(host)
 
@@ -163,7 +162,6 @@ class _ProcessFaults:
         return self._pause_long(fault, [(self._world.ruler() or host).controller_process])
 
     def pause_leader(self, fault: Fault, host: Host) -> Undo:
-        """A broker that leads something does."""
         return self._pause_long(fault, [fault.chance().choice(self._leading() or [host]).agent_process])
 
     def loop_stands(self, fault: Fault, host: Host) -> Undo | None:
@@ -231,7 +229,6 @@ class _AtPoints:
         self._of_controllers = [name for name in points if is_of_controller(name)]
 
     def crash(self, fault: Fault, host: Host) -> None:
-        """A process dies there."""
         stage = self._stage
 
         def strike(process: Process) -> Undo:
@@ -245,7 +242,6 @@ class _AtPoints:
         self._wait(fault, host, strike)
 
     def pause(self, fault: Fault, host: Host) -> None:
-        """A process is paused there."""
         self._wait(fault, host, lambda process: self._stage.pause([process]))
 
     def stall(self, fault: Fault, host: Host) -> None:
@@ -262,8 +258,6 @@ class _AtPoints:
         self._wait(fault, host, strike, only=may_stand_still)
 
     def cut(self, fault: Fault, host: Host) -> None:
-        """A process loses ZooKeeper there."""
-
         def strike(process: Process) -> Undo:
             return zookeeper_faults.afflict(self._stage, [process.name], zookeeper_faults.CUT)
 

@@ -16,7 +16,6 @@ from simulation.world import Host
 
 
 def deeds(stage: Stage) -> dict[Kind, Deed]:
-    """The faults of this file."""
     faults = _ReplicationFaults(stage)
     return {Kind.FAILOVERS: faults.failovers, Kind.STOP_AND_CUT: faults.stop_and_cut}
 
@@ -94,7 +93,6 @@ class _ReplicationFaults:
         self._stage.later(int(lag_s * SECOND_US), partial(self._end, leader, deaf, chance, stops, lossy))
 
     def _links(self, host: Host) -> list[tuple[str, str]]:
-        """To and from all other brokers."""
         others = [each.name for each in self._world.hosts.values() if each is not host]
         return [(host.name, other) for other in others] + [(other, host.name) for other in others]
 

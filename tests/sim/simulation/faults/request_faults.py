@@ -29,7 +29,6 @@ MOST_PARTITIONS: Final = 12
 
 
 def deeds(stage: Stage) -> dict[Kind, Deed]:
-    """The faults of this file."""
     faults = _RequestFaults(stage)
     return {
         Kind.GROW_TOPIC: faults.grow_topic,

@@ -42,7 +42,6 @@ class Led(NamedTuple):
 
     @property
     def followers(self) -> list[BrokerId]:
-        """All replicas but the leader."""
         return [each for each in self.state.isr if each != self.state.leader]
 
 
@@ -72,8 +71,6 @@ class Scripts:
     # How scripts are played
 
     def of(self, script: Callable[[Fault, ExitStack], Script]) -> Deed:
-        """A fault that plays a script."""
-
         def deed(fault: Fault, host: Host) -> None:
             del host
             self._done += 1
@@ -135,7 +132,6 @@ class Scripts:
         return None if ruler is None else ruler.broker
 
     def _known(self) -> Mapping[BrokerId, BrokerEpoch]:
-        """The brokers that whoever rules knows of."""
         controller = self._ruling()
         return {} if controller is None else controller.view.brokers
 
@@ -172,7 +168,6 @@ class Scripts:
         return -1 if held is None else held.log.high_watermark
 
     def _leads(self, broker: BrokerId, partition: TopicPartition) -> bool:
-        """Whether it was elected, and knows."""
         state, held = self._state(partition), self._held(broker, partition)
         return state is not None and state.leader == broker and held is not None and held.is_leader
 
@@ -189,7 +184,6 @@ class Scripts:
         return stack
 
     def _trouble(self, source: BrokerId, target: BrokerId, trouble: Trouble) -> ExitStack:
-        """One direction between two hosts."""
         hosts = self._world.hosts
         stack = ExitStack()
         stack.callback(afflict(self._stage, [(hosts[source].name, hosts[target].name)], trouble))

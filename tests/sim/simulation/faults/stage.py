@@ -48,7 +48,6 @@ class Stage:
         self._lasting: dict[Hashable, dict[object, Any]] = {}
 
     def note(self, who: str, words: str, *values: object) -> None:
-        """An event of the trace."""
         self.world.note("fault", who, words, *values)
 
     def later(self, delay_us: int, work: Callable[[], object]) -> None:
@@ -120,7 +119,6 @@ class Stage:
 
 
 def together(undos: Sequence[Undo]) -> Undo:
-    """All of them, in order."""
     return partial(_each, list(undos))
 
 

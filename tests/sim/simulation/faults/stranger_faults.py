@@ -28,7 +28,6 @@ LIMITS: Final = FetcherLimits(max_bytes=1 << 20, partition_max_bytes=1 << 20, mi
 
 
 def deeds(stage: Stage) -> dict[Kind, Deed]:
-    """The faults of this file."""
     return {Kind.STRANGER: partial(_visit, stage)}
 
 

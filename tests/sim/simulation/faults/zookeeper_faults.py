@@ -27,7 +27,6 @@ CUT = Trouble(there=True, back=True)
 
 
 def deeds(stage: Stage) -> dict[Kind, Deed]:
-    """The faults of this file."""
     faults = _ZookeeperFaults(stage)
     return {
         Kind.ZK_CUT: faults.cut,
@@ -121,17 +120,14 @@ class _ZookeeperFaults:
                 link.lose_next_reply(times)
 
     def expire(self, fault: Fault, host: Host) -> None:
-        """Sessions end although their processes are well."""
         for link in self._links(fault, host):
             link.expire()
 
     def slow(self, fault: Fault, host: Host) -> Undo:
-        """Every message takes long."""
         extra_us = int(fault.detail * 0.8 * SECOND_US)
         return afflict(self._stage, self._names(fault, host), Trouble(extra_us=extra_us))
 
     def outage(self, fault: Fault, host: Host) -> Undo:
-        """Nobody reaches ZooKeeper."""
         del fault, host
         return afflict(self._stage, self._everybody(), CUT)
 

@@ -137,7 +137,6 @@ def _of_terms(broker: BrokerId, sim: SimController, controller: Controller) -> I
 
 
 def _of_context(controller: Controller, picture: Picture) -> Iterator[str]:
-    """What the ruling controller knows, against ZooKeeper."""
     term = controller._term
     if term is None:
         return
@@ -242,7 +241,6 @@ def _of_partition(
 
 
 def _works(agents: Agents, picture: Picture, broker: BrokerId, partition: TopicPartition) -> bool:
-    """Whether a replica could be in sync."""
     agent = agents.get(broker)
     if agent is None or not agent.process.alive or agent.leaving or broker not in picture.brokers:
         return False
@@ -261,7 +259,6 @@ def _hosted(agent: SimAgent, partition: TopicPartition) -> Partition | None:
 def _of_role(
     agent: SimAgent, name: TopicPartition, state: LeaderIsrAndControllerEpoch, hosted: Partition | None
 ) -> Iterator[str]:
-    """A working replica, against the state znode."""
     broker, now = agent.broker_id, state.leader_and_isr
     if hosted is None or agent.replicas is None:
         yield f"broker {broker} does not host {name}"
@@ -284,7 +281,6 @@ def _of_role(
 
 
 def _of_logs(name: TopicPartition, hosted: Mapping[BrokerId, Partition | None], peek: Peek) -> Iterator[str]:
-    """All logs are one."""
     logs = {broker: partition.log for broker, partition in hosted.items() if partition is not None}
     ends = {broker: (log.high_watermark, log.log_end_offset) for broker, log in logs.items()}
     if len({offset for pair in ends.values() for offset in pair}) > 1:

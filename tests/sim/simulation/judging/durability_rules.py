@@ -92,7 +92,6 @@ class CheckpointRules:
         """Whose high watermarks were decided since the last look, of logs whose cuts the disk does not know."""
 
     def look(self) -> None:
-        """A step of the process is over."""
         logs = self._agent.logs
         if logs is None or not logs._logs:
             self.over()

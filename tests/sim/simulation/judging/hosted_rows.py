@@ -95,7 +95,6 @@ class HostedRows:
         self.unsettled = Unsettled()
 
     def replace(self, rows: list[Row]) -> None:
-        """Other partitions are hosted."""
         logs, kept = self.agent.logs, {row.partition for row in rows}
         names = {row.partition.topic_partition for row in rows}
         for row in self.rows:

@@ -39,18 +39,14 @@ REFRESH_STEPS: Final = 2_000
 class CommitLog(Committed, Protocol):
     """ZooKeeper."""
 
-    def on_commit(self, callback: Callable[[Commit], None], /) -> None:
-        """Call back with every transaction, in order."""
-        ...
+    def on_commit(self, callback: Callable[[Commit], None], /) -> None: ...
 
 
 class Machine(Protocol):
     """A broker's machine."""
 
     @property
-    def disk(self) -> SimDisk:
-        """Its disk."""
-        ...
+    def disk(self) -> SimDisk: ...
 
 
 class World(Protocol):
@@ -62,14 +58,10 @@ class World(Protocol):
     """What clients of the cluster have begun and will go on with."""
 
     @property
-    def network(self) -> Network:
-        """What all speak over."""
-        ...
+    def network(self) -> Network: ...
 
     @property
-    def scheduler(self) -> Scheduler:
-        """Time, and steps."""
-        ...
+    def scheduler(self) -> Scheduler: ...
 
     @property
     def agents(self) -> Mapping[BrokerId, SimAgent]:
@@ -82,19 +74,13 @@ class World(Protocol):
         ...
 
     @property
-    def zookeeper(self) -> CommitLog:
-        """ZooKeeper."""
-        ...
+    def zookeeper(self) -> CommitLog: ...
 
     @property
-    def hosts(self) -> Mapping[BrokerId, Machine]:
-        """The machines."""
-        ...
+    def hosts(self) -> Mapping[BrokerId, Machine]: ...
 
     @property
-    def shape(self) -> Shape:
-        """What is simulated."""
-        ...
+    def shape(self) -> Shape: ...
 
 
 class Judges:
@@ -118,11 +104,9 @@ class Judges:
         world.network.on_silence = lambda broker: self.facts.left_unanswered(broker, self._scheduler.now_us)
 
     def begin(self) -> None:
-        """Look after every step from now on."""
         self._scheduler.after_step = self.after_step
 
     def after_step(self) -> None:
-        """Something has happened. Raises InvariantBroken."""
         process = self._scheduler.process
         if process is not None:
             try:

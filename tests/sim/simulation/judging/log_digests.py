@@ -79,7 +79,6 @@ class LogCursor:
         self.offset: int = log.log_start_offset
 
     def go_back_to(self, offset: int) -> None:
-        """What follows `offset` may have changed."""
         if offset < self.offset:
             self.offset = offset
             self._segment = -1

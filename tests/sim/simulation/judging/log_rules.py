@@ -64,7 +64,6 @@ class LogRules:
                 )
 
     def check_leader(self, broker: BrokerId, partition: Partition) -> None:
-        """A replica leads in a new epoch."""
         log = partition.log
         if log.latest_epoch != partition.leader_epoch:
             raise broken(

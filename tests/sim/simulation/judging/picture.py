@@ -16,9 +16,7 @@ from regency.runtime.zookeeper.session import Znode
 class Committed(Protocol):
     """What is committed in ZooKeeper."""
 
-    def read(self, path: str, /) -> Znode | None:
-        """A znode."""
-        ...
+    def read(self, path: str, /) -> Znode | None: ...
 
     def children(self, path: str, /) -> tuple[str, ...]:
         """Sorted names of a znode's children; none where there is no such znode."""
@@ -79,7 +77,6 @@ class Picture:
                 self.states[partition] = znodes.decode_state(path, state.data, zk_version=version)
 
     def partitions(self) -> list[tuple[TopicPartition, tuple[BrokerId, ...]]]:
-        """Every partition with its assigned replicas."""
         return [
             (TopicPartition(name, number), topic.partitions[number].replicas)
             for name, topic in self.topics.items()

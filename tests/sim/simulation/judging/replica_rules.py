@@ -116,7 +116,6 @@ class ReplicaRules:
             self._note_unseen_start(hosted.agent.broker_id, row)
 
     def refresh(self, hosted: HostedRows) -> None:
-        """Find out which partitions are hosted."""
         replicas = hosted.agent.replicas
         if replicas is None:
             return
@@ -149,7 +148,6 @@ class ReplicaRules:
                 self.retention.look(agent.broker_id, key, head, log, log.high_watermark, agent.process.clock.wall_ms())
 
     def look_at(self, partitions: Iterable[TopicPartition]) -> None:
-        """ZooKeeper has other states of these partitions."""
         for partition in partitions:
             self._check_everywhere(partition)
             self._check_complete(partition)
@@ -161,7 +159,6 @@ class ReplicaRules:
                 self._logs.check_producers(hosted.agent.broker_id, row.log)
 
     def check_promises(self, promises: Iterable[tuple[TopicPartition, int]]) -> None:
-        """Producers were told of these batches."""
         for partition, offset in promises:
             topic = self._zookeeper.topics.get(partition.topic)
             if topic is None or topic.topic_id is None or self._facts.excused(partition):

@@ -85,11 +85,9 @@ class Story:
         )
 
     def decide(self, data: bytes) -> None:
-        """The controller writes the state."""
         self.multi(self.controller, self.fence(), SetData(STATE, data, self.version(STATE)))
 
     def change_isr(self, broker: int, data: bytes) -> None:
-        """A leader writes the state."""
         check = Check(paths.broker(BrokerId(broker)), None)
         self.multi(self.agents[broker], check, SetData(STATE, data, self.version(STATE)))
 

@@ -134,7 +134,6 @@ class ZookeeperRules:
                     raise broken("leaders-serve", f"{name}-{number} is led by {broker}, whose data loop stands still")
 
     def state(self, partition: TopicPartition) -> StateRecord | None:
-        """The state znode of a partition."""
         topic = self.topics.get(partition.topic)
         return topic.states.get(partition.partition) if topic is not None else None
 
@@ -185,7 +184,6 @@ class ZookeeperRules:
     # Controllers
 
     def _check_race(self, txn: Commit) -> None:
-        """What becomes of /controller and /controller_epoch."""
         created = epoch = None
         for write in txn.writes:
             if write.path == paths.CONTROLLER:
@@ -338,7 +336,6 @@ class ZookeeperRules:
             raise broken("state-epoch-grows", f"{partition}: {before} was followed by {after}")
 
     def _check_decision(self, partition: TopicPartition, before: StateRecord | None, after: StateRecord) -> None:
-        """A controller's write."""
         if after.controller_epoch != self.controller_epoch:
             raise broken("state-epoch-current", f"{partition}: {after}, but {self.controller_epoch} rules")
         if before is None:

@@ -35,7 +35,6 @@ class ProcessClock:
         return self._local_us() // 1000
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970, as this machine believes."""
         return self._local_us() // 1000 + self._wall_offset_ms
 
     def delay_us(self, local_ms: float) -> int:
@@ -53,7 +52,6 @@ class ProcessClock:
         self._is_true = False
 
     def step(self, milliseconds: int) -> None:
-        """Set the wall clock forward, or back."""
         self._wall_offset_ms += milliseconds
 
     def set_right(self) -> None:

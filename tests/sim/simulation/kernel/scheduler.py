@@ -78,7 +78,6 @@ class _Switch:
         self.cancelled = False
 
     def work(self) -> None:
-        """Run the actor until it waits again."""
         scheduler, actor = self.scheduler, self.actor
         carrier, value = actor.carrier, self.value
         if carrier is None:
@@ -105,7 +104,6 @@ class _Wait:
         self.timer: Timer | None = None
 
     def resume(self, value: Any = None) -> None:
-        """Let it go on."""
         if self.waiting:
             self.waiting = False
             if self.timer is not None:
@@ -114,7 +112,6 @@ class _Wait:
             self.scheduler.push(self.actor.process.needs_us(), _Switch(self.scheduler, self.actor, value))
 
     def time_out(self) -> None:
-        """Its time is over."""
         self.resume(TIMED_OUT)
 
 
@@ -246,7 +243,6 @@ class Process:
             self._turn_to(self._queue.popleft())
 
     def needs_us(self) -> int:
-        """What the next step costs."""
         return 0 if self._cost is None else self._cost()
 
     def defers(self, timer: Due) -> bool:
@@ -401,7 +397,6 @@ class Scheduler:
             self.now_us = max(self.now_us, until_us)
 
     def stop(self) -> None:
-        """Let `run_until` return after this step."""
         self.stopped = True
 
     def reap(self, process: Process) -> None:

@@ -63,7 +63,6 @@ class Lock:
         self._waiting: deque[Callable[[Any], None]] = deque()
 
     def acquire(self) -> bool:
-        """Take it, or wait for it."""
         world = _world()
         world.compute()
         while self._held:
@@ -72,13 +71,11 @@ class Lock:
         return True
 
     def release(self) -> None:
-        """Let the next one have it."""
         self._held = False
         if self._waiting:
             self._waiting.popleft()(None)
 
     def locked(self) -> bool:
-        """Whether somebody has it."""
         return self._held
 
     def __enter__(self) -> bool:
@@ -125,12 +122,10 @@ class Condition:
         return outcome is not TIMED_OUT
 
     def notify(self, n: int = 1) -> None:
-        """Wake up to `n` that wait."""
         for _ in range(min(n, len(self._waiting))):
             self._waiting.popleft()(None)
 
     def notify_all(self) -> None:
-        """Wake all that wait."""
         self.notify(len(self._waiting))
 
 
@@ -144,18 +139,15 @@ class Event:
         self._waiting: list[Callable[[Any], None]] = []
 
     def is_set(self) -> bool:
-        """Whether it is set."""
         return self._set
 
     def set(self) -> None:
-        """Set it, and wake all that wait."""
         self._set = True
         waiting, self._waiting = self._waiting, []
         for resume in waiting:
             resume(None)
 
     def clear(self) -> None:
-        """Unset it."""
         self._set = False
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -182,7 +174,6 @@ class Thread:
         self._actor: Actor | None = None
 
     def start(self) -> None:
-        """Begin."""
         world = _world()
         assert world.process is not None, "threads are started by processes"
         target = self._target
@@ -190,11 +181,9 @@ class Thread:
         self._actor = world.spawn(world.process, self.name, lambda: target(*self._args))
 
     def is_alive(self) -> bool:
-        """Whether it runs."""
         return self._actor is not None and not self._actor.ended
 
     def join(self, timeout: float | None = None) -> None:
-        """Wait for its end."""
         actor = self._actor
         if actor is None or actor.ended or actor is _world().current:
             return
@@ -214,7 +203,6 @@ class ThreadPoolExecutor:
         return None
 
     def submit(self, work: Callable[..., T], *args: Any) -> Future[T]:
-        """Do it."""
         future: Future[T] = Future()
         try:
             future.set_result(work(*args))
@@ -223,11 +211,9 @@ class ThreadPoolExecutor:
         return future
 
     def map(self, work: Callable[..., T], *arguments: Sequence[Any]) -> Iterator[T]:
-        """Do it for each."""
         return map(work, *arguments)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Nothing runs."""
         del wait, cancel_futures
 
 
@@ -254,7 +240,6 @@ def simulated_threads(scheduler: Scheduler) -> Iterator[None]:
 
 
 def new_uuid(scheduler: Scheduler) -> UUID:
-    """A random UUID of this run."""
     return UUID(int=scheduler.random.getrandbits(128), version=4)
 
 

@@ -39,7 +39,6 @@ class Trace:
                 self._listener(line)
 
     def last(self) -> list[str]:
-        """The last events, readable."""
         return [_line(*event) for event in self._last]
 
 

@@ -45,7 +45,6 @@ class Deposed:
             patch.set(ControlService, name, self._watched(getattr(ControlService, name)))
 
     def begin(self, process: Process) -> None:
-        """This controller stands still from now on."""
         self.process = process
         self._sim = next(each for each in self._world.controllers.values() if each.process is process)
         self._look_at_session()

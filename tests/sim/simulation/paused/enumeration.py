@@ -65,6 +65,5 @@ def share() -> dict[str, list[Trial]]:
 
 
 def run(trial: Trial, *, trace: Trace | None = None, plant: Plant = nothing) -> Outcome:
-    """Run one of them."""
     scene, shape = SCENES[trial.scene]
     return pause_at(scene, shape, trial.number, WAYS[trial.way], trace=trace, plant=plant)

@@ -49,7 +49,6 @@ class Asking:
 
     @property
     def answered(self) -> bool:
-        """Whether it has its answer."""
         return self.answer is not None
 
     def _run(self) -> None:
@@ -78,7 +77,6 @@ class Stage:
         self._clients: list[Asking] = []
 
     def end(self) -> None:
-        """Nobody asks any more."""
         for client in self._clients:
             client.process.kill()
 
@@ -98,7 +96,6 @@ class Stage:
 
     @property
     def ruler(self) -> BrokerId | None:
-        """Who rules, and knows it."""
         host = self.world.ruler()
         if host is None or host.controller is None or host.controller.controller is None:
             return None
@@ -106,7 +103,6 @@ class Stage:
 
     @property
     def registered(self) -> Mapping[BrokerId, int]:
-        """Who is registered, under which broker epoch."""
         read = self.world.zookeeper.read
         found = {broker: read(paths.broker(broker)) for broker in self.world.hosts}
         return {broker: znode.stat.czxid for broker, znode in found.items() if znode is not None}
@@ -151,7 +147,6 @@ class Stage:
             yield partial(self._has_left, broker, before)
 
     def reconcile(self) -> None:
-        """Everybody is reached from everywhere again."""
         self._watch.silenced.clear()
 
     def lose_contact(self, broker: BrokerId) -> Callable[[], bool]:
@@ -229,7 +224,6 @@ class Stage:
     # Other tools
 
     def write(self, path: str, data: bytes, *, new: bool = False) -> None:
-        """Another tool writes a znode."""
         assert self.world.zookeeper.write_as_admin(path, data, new=new)
 
     def write_topic(self, name: str, *replicas: Sequence[BrokerId]) -> None:
@@ -251,7 +245,6 @@ class Stage:
     # What scenes look at
 
     def topic(self, name: str) -> TopicAssignment:
-        """A topic that there is."""
         path = paths.topic(name)
         znode = self.world.zookeeper.read(path)
         assert znode is not None
@@ -264,11 +257,9 @@ class Stage:
         return read(paths.topic(name)) is None and read(paths.delete_topic(name)) is None
 
     def replicas(self, name: str, number: int = 0) -> ReplicaAssignment:
-        """The assignment of a partition."""
         return self.topic(name).partitions[number]
 
     def state(self, name: str, number: int = 0) -> LeaderAndIsr | None:
-        """The leadership of a partition."""
         path = paths.partition_state(TopicPartition(name, number))
         znode = self.world.zookeeper.read(path)
         return None if znode is None else znodes.decode_state(path, znode.data, zk_version=ZkVersion(0)).leader_and_isr

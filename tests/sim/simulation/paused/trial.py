@@ -133,7 +133,6 @@ def nothing(_: Patch) -> None:
 
 
 def play(scene: Scene, shape: Shape, *, trace: Trace | None = None, plant: Plant = nothing) -> Outcome:
-    """Play a scene to its end."""
     return _run(scene, shape, 0, WAYS["before-expired"], trace, plant)
 
 
@@ -208,7 +207,6 @@ class _Trial:
         self._until_well()
 
     def end(self) -> None:
-        """Let go of everything."""
         self._scheduler.after_step = None
         self._script.close()
         self._stage.end()

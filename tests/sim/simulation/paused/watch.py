@@ -67,11 +67,9 @@ class Watch:
         world.network.tap = self._sends
 
     def begin(self) -> None:
-        """Count from now on."""
         self._counting = True
 
     def stop(self) -> None:
-        """Count no more."""
         self._counting = False
 
     def let_go(self) -> None:
@@ -107,7 +105,6 @@ class Watch:
     # Requests
 
     def _asks(self, process: Process, address: str, request: Any) -> None:
-        """A controller's thread is about to ask."""
         if self._counting:
             moment = self._note_request(process, address, request)
             self._counted = request

@@ -71,7 +71,6 @@ class Ensemble:
             self._elect_later()
 
     def expire(self, session_id: int) -> None:
-        """A session expires now, whoever is connected."""
         session = self.model.sessions.live.get(session_id)
         if session is not None:
             self._end(session)
@@ -85,7 +84,6 @@ class Ensemble:
     # What administrators and observers do
 
     def read(self, path: str) -> Znode | None:
-        """What is committed."""
         node = self.model.tree.nodes.get(path)
         return None if node is None else Znode(path, node.data, node.stat)
 
@@ -112,7 +110,6 @@ class Ensemble:
     # What links do
 
     def connect(self, server: int, session_id: int, seen_zxid: int, timeout_ms: int) -> ServerConnection | None:
-        """See Model.connect."""
         if self._electing:
             return None
         target = self.model.servers[server]
@@ -122,7 +119,6 @@ class Ensemble:
         return connection
 
     def heard_of(self, connection: ServerConnection) -> None:
-        """A request, or a ping, came."""
         if connection.session is not None:
             self.model.sessions.touch(connection.session, self._now_ms())
 

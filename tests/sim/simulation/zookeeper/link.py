@@ -98,7 +98,6 @@ class ZkLink:
         self.lose_requests = times
 
     def expire(self) -> None:
-        """The server ends the session."""
         if self.owner is not None:
             ensemble, session_id = self.owner()
             ensemble.expire(session_id)
@@ -107,7 +106,6 @@ class ZkLink:
 
     @property
     def blocked(self) -> bool:
-        """Whether no connection can be made."""
         return self.there_blocked or self.back_blocked
 
     def open(self, ensemble: Ensemble, process: Process, broken: Callable[[Wire], None]) -> Wire:
@@ -117,13 +115,11 @@ class ZkLink:
         return wire
 
     def latency_us(self) -> int:
-        """How long the next message takes."""
         chance = self._scheduler.random.random
         delay = FASTEST_US + int(chance() * USUAL_US)
         return delay + int(chance() * self._extra_us) if self._extra_us else delay
 
     def hold(self, wire: Wire, work: Callable[[], None], *, there: bool) -> None:
-        """Keep a message until `heal`."""
         self._held.append((wire, there, work))
 
     def forget(self, wire: Wire, *, unsent: bool) -> None:
@@ -202,7 +198,6 @@ class Wire:
         self.travel(arrive, there=True)
 
     def reply(self, work: Callable[[], None], *, multi: bool = False) -> None:
-        """Send an answer, or an event."""
         if multi and self.link.lose_replies:
             self.link.lose_replies -= 1
             self.link.lost_replies += 1

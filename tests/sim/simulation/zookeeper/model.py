@@ -43,7 +43,6 @@ class Model:
 
     @property
     def serving(self) -> bool:
-        """Whether a majority is up."""
         return sum(server.up for server in self.servers) * 2 > len(self.servers)
 
     # Writes

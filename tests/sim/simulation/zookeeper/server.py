@@ -37,7 +37,6 @@ class Server:
         """Called whenever something comes into the backlog."""
 
     def receive(self, txn: Txn) -> None:
-        """A transaction is committed."""
         if not self.lags and not self.backlog:
             self._apply(txn)
             return
@@ -53,7 +52,6 @@ class Server:
             connection.drain()
 
     def drop_connections(self) -> None:
-        """Close every connection."""
         for connection in list(self.connections):
             connection.close()
 
@@ -87,7 +85,6 @@ class ServerConnection:
 
     @property
     def open(self) -> bool:
-        """Whether requests are still taken."""
         return self in self.server.connections
 
     def when_applied(self, zxid: int, action: Callable[[], None]) -> None:
@@ -127,12 +124,9 @@ class ServerConnection:
         self.when_applied(self.server.model.zxid, lambda: reply(self.server.zxid, None))
 
     def ping(self, reply: Callable[[int, None], None]) -> None:
-        """Answered in its turn."""
         self.when_applied(0, lambda: reply(self.server.zxid, None))
 
     def read_many(self, paths: Sequence[str], reply: Callable[[int, list[Node | None]], None]) -> None:
-        """A MultiRead of getData."""
-
         def read() -> None:
             nodes = self.server.tree.nodes
             reply(self.server.zxid, [nodes.get(path) for path in paths])
@@ -140,8 +134,6 @@ class ServerConnection:
         self.when_applied(0, read)
 
     def children_many(self, paths: Sequence[str], reply: Callable[[int, list[tuple[str, ...] | None]], None]) -> None:
-        """A MultiRead of getChildren."""
-
         def read() -> None:
             tree = self.server.tree
             reply(self.server.zxid, [tree.names(path) if path in tree.nodes else None for path in paths])
@@ -162,8 +154,6 @@ class ServerConnection:
         self.when_applied(0, read)
 
     def add_watch(self, path: str, *, recursive: bool, reply: Callable[[int, int], None]) -> None:
-        """A watch that stays (addWatch)."""
-
         def add() -> None:
             self.server.watches.add(path, self.notify, recursive=recursive)
             reply(self.server.zxid, OK)
@@ -207,5 +197,4 @@ class ServerConnection:
 
 
 def error_of(node: Node | None) -> int:
-    """Code of a read's reply."""
     return OK if node is not None else NO_NODE

@@ -101,26 +101,21 @@ class SimZkSession:
 
     @property
     def generation(self) -> int:
-        """See ZkSession."""
         return self._state.generation
 
     @property
     def session_id(self) -> int:
-        """See ZkSession."""
         return self._state.session_id
 
     @property
     def session_timeout_ms(self) -> int:
-        """See ZkSession."""
         return self._state.timeout_ms
 
     @property
     def connected(self) -> bool:
-        """See ZkSession."""
         return self._state.phase is Phase.CONNECTED
 
     def read(self, path: str) -> Znode | None:
-        """See ZkSession."""
         return self.read_many([path])[0]
 
     def read_many(self, paths: Sequence[str]) -> list[Znode | None]:
@@ -135,7 +130,6 @@ class SimZkSession:
         return self._bulk(ChunkPlan(paths), submit, lambda node: len(node.data), convert)
 
     def children(self, path: str) -> Children | None:
-        """See ZkSession."""
         return self.children_many([path])[0]
 
     def children_many(self, paths: Sequence[str]) -> list[Children | None]:
@@ -150,7 +144,6 @@ class SimZkSession:
         return self._bulk(ChunkPlan(paths, max_paths=_CHILDREN_MAX_PATHS), submit, size, Children)
 
     def multi(self, ops: Sequence[Op], *, generation: int | None = None) -> MultiOutcome:
-        """See ZkSession."""
         check_size(ops)
         self._begin_call()
         (call,) = self._submit_multis([ops], generation)
@@ -161,7 +154,6 @@ class SimZkSession:
     def multi_pipelined(
         self, batches: Sequence[Sequence[Op]], *, generation: int | None = None
     ) -> list[MultiOutcome | ZkError]:
-        """See ZkSession."""
         self._begin_call()
         for ops in batches:
             check_size(ops)
@@ -176,7 +168,6 @@ class SimZkSession:
         return results
 
     def sync(self, path: str) -> None:
-        """See ZkSession."""
         self._begin_call()
         below("", path)
         state = self._state
@@ -197,11 +188,9 @@ class SimZkSession:
                 return
 
     def watch(self, path: str, mode: WatchMode, callback: WatchCallback) -> None:
-        """See ZkSession."""
         self.watch_many([path], mode, callback)
 
     def watch_many(self, paths: Sequence[str], mode: WatchMode, callback: WatchCallback) -> None:
-        """See ZkSession."""
         self._begin_call()
         state = self._state
         calls: list[Call] = []
@@ -223,14 +212,12 @@ class SimZkSession:
             call.wait(self._scheduler)
 
     def unwatch(self, path: str) -> None:
-        """See ZkSession."""
         self._begin_call()
         below("", path)
         if self._state.watches.remove(path):
             self._state.send_remove_watch(path)
 
     def listen(self, callback: SessionCallback) -> None:
-        """See ZkSession."""
         self._state.add_listener(callback)
 
     def close(self) -> None:

@@ -174,7 +174,6 @@ class SessionState:
         self._arm_timer()
 
     def heard(self, wire: Wire, kind: int, path: str, zxid: int) -> None:
-        """A watch event came."""
         if wire is self._wire:
             self._last_received_ms = self.now_ms()
             self.seen_zxid = max(self.seen_zxid, zxid)
@@ -205,7 +204,6 @@ class SessionState:
                 self._lose("its deadline has passed")
 
     def send_add_watch(self, wire: Wire, path: str, mode: WatchMode) -> Call:
-        """Arm a watch."""
         recursive = mode is WatchMode.PERSISTENT_RECURSIVE
         return self._send(wire, lambda server, reply: server.add_watch(path, recursive=recursive, reply=reply))
 
@@ -215,7 +213,6 @@ class SessionState:
             self._send(self._wire, lambda server, reply: server.remove_watches(path, reply))
 
     def now_ms(self) -> int:
-        """By this process's own clock."""
         return self.process.clock.monotonic_ms()
 
     def _send(self, wire: Wire, execute: Execute, *, multi: bool = False) -> Call:

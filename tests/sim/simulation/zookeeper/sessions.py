@@ -26,7 +26,6 @@ class Session:
         """Of the real server's hash set of them, which grows and never shrinks."""
 
     def owns(self, path: str) -> None:
-        """It has created an ephemeral."""
         self.ephemerals[path] = None
         if len(self.ephemerals) > self.buckets * 3 // 4:
             self.buckets *= 2
@@ -43,7 +42,6 @@ class SessionTable:
         self._next_id = FIRST_SESSION_ID
 
     def open(self, timeout_ms: int, now_ms: int) -> Session:
-        """A new session."""
         session = Session(self._next_id, timeout_ms)
         self._next_id += 1
         self.live[session.id] = session

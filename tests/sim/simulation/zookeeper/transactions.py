@@ -53,7 +53,6 @@ class Write:
 
     @property
     def data(self) -> bytes:
-        """What was written; empty for a delete."""
         return b"" if self.node is None else self.node.data
 
     @property
@@ -115,7 +114,6 @@ class Draft:
         self.txn = txn
 
     def apply(self, op: Op) -> Result:
-        """Do one operation. Raises Refused."""
         if isinstance(op, SetData):
             return self._set(op)
         if isinstance(op, Check):
@@ -171,7 +169,6 @@ class Draft:
         return Result(OK, path, node)
 
     def delete(self, op: Delete) -> Result:
-        """Delete a node. Raises Refused."""
         path = op.path
         if "/" not in path or "\0" in path or path in SPECIAL_PATHS:
             raise Refused(BAD_ARGUMENTS)

@@ -25,7 +25,6 @@ def is_valid(path: str) -> bool:
 
 
 def split(path: str) -> tuple[str, str]:
-    """Parent's path and own name."""
     parent, _, name = path.rpartition("/")
     return parent or ROOT, name
 
@@ -50,7 +49,6 @@ class Node:
 
     @property
     def stat(self) -> Stat:
-        """The Stat that clients see."""
         if self._stat is None:
             self._stat = Stat(self.czxid, self.mzxid, self.version, self.owner, self.num_children, self.pzxid)
         return self._stat
@@ -95,7 +93,6 @@ class Tree:
         }
 
     def names(self, path: str) -> tuple[str, ...]:
-        """Sorted names of a node's children."""
         return tuple(sorted(self._names.get(path, ())))
 
     def put(self, path: str, node: Node | None) -> None:

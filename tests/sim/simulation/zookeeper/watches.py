@@ -41,7 +41,6 @@ class WatchTable:
         self._add(self._children, path, watcher, ONCE)
 
     def add(self, path: str, watcher: Notify, *, recursive: bool) -> None:
-        """Tell `watcher` until it is removed (addWatch)."""
         if recursive:
             self._add(self._nodes, path, watcher, RECURSIVE)
         else:
@@ -110,7 +109,6 @@ class WatchTable:
             self.add(path, watcher, recursive=True)
 
     def fire(self, write: Write, zxid: int) -> None:
-        """Tell everybody concerned of one write."""
         if not self._nodes and not self._children:
             return
         kind, path, parent = events_of(write)

@@ -90,7 +90,6 @@ class _Player:
         self._xid = 0
 
     def run(self) -> Iterator[None]:
-        """Play it."""
         for client in range(CLIENTS):
             connection = _Connection(self._port)
             self._clients.append(connection)

@@ -60,7 +60,6 @@ class Script(msgspec.Struct):
 
 
 def marker(root: str, client: int, generation: int) -> str:
-    """An ephemeral that each session begins with."""
     return f"{root}/s{client}-{generation}"
 
 
@@ -77,7 +76,6 @@ class Author:
         self.script = Script(number, self._root, [], [[] for _ in range(CLIENTS)], {})
 
     def write(self, length: int) -> Script:
-        """A script of `length` steps."""
         for client in range(CLIENTS):
             self._clients.append(self._open(client))
         self._play(Burst(0, (Request("write", ops=(Create(self._root),)),)))

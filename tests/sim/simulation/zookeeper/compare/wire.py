@@ -77,12 +77,10 @@ class FullStat(msgspec.Struct, frozen=True):
     data_length: int
 
     def seen(self) -> Seen:
-        """In comparable form."""
         return (*seen_stat(self.stat), self.cversion, self.data_length)
 
 
 def seen_stat(stat: Stat) -> Seen:
-    """A Stat in comparable form."""
     return (
         Zxid(stat.czxid),
         Zxid(stat.mzxid),
@@ -94,7 +92,6 @@ def seen_stat(stat: Stat) -> Seen:
 
 
 def encode(request: Request, xid: int) -> bytes:
-    """The frame of a request."""
     code, payload = _payload(request)
     return frame(_INT.pack(xid) + _INT.pack(code) + payload)
 
@@ -136,7 +133,6 @@ def _buffer(data: bytes) -> bytes:
 
 
 def decode(request: Request, reply: Reply) -> Seen:
-    """What a reply to `request` says."""
     kind, body = request.kind, reply.body
     writes = kind in ("write", "write2", "multi")
     head: Seen = (kind, reply.error, Zxid(reply.zxid)) if writes else (kind, reply.error)
@@ -173,7 +169,6 @@ def _written(request: Request, body: bytes) -> Seen:
 
 
 def decode_event(reply: Reply) -> Seen:
-    """What an event says."""
     event_type = _INT.unpack_from(reply.body, 0)[0]
     return ("event", event_type, _take(reply.body, 8)[0].decode(), Zxid(reply.zxid))
 
