@@ -36,11 +36,7 @@ def main() -> int:
         plane.ask_agents("forget")
         topics = [
             CreateTopicsRequest.CreatableTopic(
-                name=f"topic-{number:05d}",
-                num_partitions=PER_TOPIC,
-                replication_factor=3,
-                assignments=[],
-                configs=[],
+                name=f"topic-{number:05d}", num_partitions=PER_TOPIC, replication_factor=3, assignments=[], configs=[]
             )
             for number in range(arguments.partitions // PER_TOPIC)
         ]

@@ -33,11 +33,7 @@ from regency.cluster.cluster import Cluster
 
 SOURCE = "kills-source"
 SOURCE_PARTITIONS = 3
-SETTINGS = {
-    "replica.lag.time.max.ms": "2000",
-    "min.insync.replicas": "2",
-    "default.replication.factor": "3",
-}
+SETTINGS = {"replica.lag.time.max.ms": "2000", "min.insync.replicas": "2", "default.replication.factor": "3"}
 
 
 def arguments() -> argparse.Namespace:

@@ -67,11 +67,7 @@ TOPICS = st.builds(
 STATES = st.builds(
     LeaderIsrAndControllerEpoch,
     st.builds(
-        LeaderAndIsr,
-        BROKER_IDS | st.just(BrokerId(-1)),
-        NATURALS.map(LeaderEpoch),
-        REPLICAS | st.just(()),
-        VERSIONS,
+        LeaderAndIsr, BROKER_IDS | st.just(BrokerId(-1)), NATURALS.map(LeaderEpoch), REPLICAS | st.just(()), VERSIONS
     ),
     NATURALS.map(ControllerEpoch),
 )
@@ -209,10 +205,7 @@ DECODERS: dict[str, tuple[Decode, dict[str, object]]] = {
         lambda data: znodes.decode_asked_moves("/p", data),
         {"version": 1, "partitions": [{"topic": "a", "partition": 0, "replicas": [1, 2]}]},
     ),
-    "log dir event": (
-        lambda data: znodes.decode_log_dir_event("/p", data),
-        {"version": 1, "broker": 3, "event": 1},
-    ),
+    "log dir event": (lambda data: znodes.decode_log_dir_event("/p", data), {"version": 1, "broker": 3, "event": 1}),
     "config": (lambda data: znodes.decode_config("/p", data), {"version": 1, "config": {"a": "b"}}),
     "config change": (
         lambda data: znodes.decode_config_change("/p", data),

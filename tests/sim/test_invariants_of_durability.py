@@ -144,12 +144,7 @@ def test_a_checkpoint_keeps_the_high_watermarks_of_logs_that_it_is_not_told_of(
 
 @pytest.mark.parametrize(
     ("mark", "is_flushed", "fails", "found"),
-    [
-        (True, True, False, False),
-        (True, False, False, True),
-        (True, True, True, True),
-        (False, False, True, False),
-    ],
+    [(True, True, False, False), (True, False, False, True), (True, True, True, True), (False, False, True, False)],
     ids=["all is synced", "not synced", "failed before", "not marked"],
 )
 def test_a_directory_is_marked_as_clean_only_when_its_logs_were_closed(

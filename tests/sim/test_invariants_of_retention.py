@@ -67,12 +67,7 @@ def begin_later_after_a_restart(judged: Judged) -> None:
 
 @pytest.mark.parametrize(
     "plant",
-    [
-        expire_by_another_clock,
-        expire_what_is_not_committed,
-        begin_where_nobody_has_begun,
-        begin_later_after_a_restart,
-    ],
+    [expire_by_another_clock, expire_what_is_not_committed, begin_where_nobody_has_begun, begin_later_after_a_restart],
 )
 def test_records_that_are_gone_for_no_reason_are_missed(judged: Judged, plant: Callable[[Judged], None]) -> None:
     plant(judged)

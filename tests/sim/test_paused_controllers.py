@@ -23,10 +23,10 @@ from simulation.paused.watch import REQUESTS, Moment
 pytestmark = pytest.mark.sim
 
 UNREACHED_EVENTS = {
-    "ShutDown": "a simulated controller ends with its process; one that is told to end in order only resigns",
+    "ShutDown": "a simulated controller ends with its process; one that is told to end in order only resigns"
 }
 UNREACHED_POINTS = {
-    "controller.reconcile.before_overtaking": "a replica would have to know more than ZooKeeper, which is forbidden",
+    "controller.reconcile.before_overtaking": "a replica would have to know more than ZooKeeper, which is forbidden"
 }
 """Some of them are passed by chance: a report may be late."""
 

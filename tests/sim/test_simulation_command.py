@@ -200,11 +200,7 @@ def test_ctrl_c_while_a_failure_is_looked_at_again_ends_with_a_report_of_it(
 )
 def test_workers_end_quietly_with_whoever_started_them(number: signal.Signals, status: int) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-c", WORKERS],
-        env=ENVIRONMENT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
+        [sys.executable, "-c", WORKERS], env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     assert process.stdout is not None
     with process:

@@ -20,11 +20,7 @@ from regency.pipeline.files.publishing import PlaceTaken
 
 FIRST_DAY, SECOND_DAY = date(2026, 5, 4), date(2026, 5, 5)
 BIG = 150
-ODD = (
-    {"time_ms": T0 * 1000},
-    {"phases": [["a", "x"]]},
-    {"subject": "t-99999999999"},
-)
+ODD = ({"time_ms": T0 * 1000}, {"phases": [["a", "x"]]}, {"subject": "t-99999999999"})
 """Of a sound record: each makes it no decision."""
 STRANGE = (
     {"subject": "broker 99999999999999999999", "to": "dead", "leader": None},
@@ -179,11 +175,7 @@ def test_times_without_a_leader_are_split_at_midnight(spark: Any, results: Any) 
         ("u", 0, FIRST_DAY, 2000, 1),
     ]
     by_broker = table(spark, results, "leaderless_by_broker_day", "broker", "day", "ms", "intervals", "partitions")
-    assert by_broker == [
-        (2, FIRST_DAY, 17_030, 5, 5),
-        (2, SECOND_DAY, 58_010, 3, 3),
-        (3, SECOND_DAY, 80, 2, 2),
-    ]
+    assert by_broker == [(2, FIRST_DAY, 17_030, 5, 5), (2, SECOND_DAY, 58_010, 3, 3), (3, SECOND_DAY, 80, 2, 2)]
 
 
 def test_failovers_have_their_parts_and_how_long_nobody_ruled(spark: Any, results: Any) -> None:

@@ -19,17 +19,7 @@ WHYS = ("why", "first live replica of {}", "from [1] to {}, adding [1], removing
 EVENTS = ("failover", "broker_change", "isr_shrink", "isr_expand", "partition_reassignment")
 
 _absence = attrgetter(
-    "life",
-    "broker",
-    "left_ms",
-    "back_ms",
-    "ended_ms",
-    "out_ms",
-    "open",
-    "ended_by",
-    "complete",
-    "left_by",
-    "back_by",
+    "life", "broker", "left_ms", "back_ms", "ended_ms", "out_ms", "open", "ended_by", "complete", "left_by", "back_by"
 )
 _interval = attrgetter("life", "broker", "began_ms", "ended_ms", "ms", "open")
 

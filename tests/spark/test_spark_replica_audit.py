@@ -54,11 +54,7 @@ def told_by_verify(partitions: Any) -> Any:
             each["partition"],
             [(one["broker"], one["state"], one["log_start"], one["read_to"]) for one in each["replicas"]],
             [
-                (
-                    one["from_offset"],
-                    one["to_offset"],
-                    {there["broker"]: there["crc"] for there in one["there"]},
-                )
+                (one["from_offset"], one["to_offset"], {there["broker"]: there["crc"] for there in one["there"]})
                 for one in each["divergences"]
             ],
             [(one["broker"], one["offset"], one["what"]) for one in each["damaged"]],

@@ -92,11 +92,7 @@ def _take_answer(connection: socket.socket) -> bool:
 def _fetch(topic: str, partition: int) -> bytes:
     topic_class = FetchRequest.FetchTopic
     wanted = topic_class.FetchPartition(
-        partition=partition,
-        current_leader_epoch=-1,
-        fetch_offset=0,
-        log_start_offset=-1,
-        partition_max_bytes=1 << 20,
+        partition=partition, current_leader_epoch=-1, fetch_offset=0, log_start_offset=-1, partition_max_bytes=1 << 20
     )
     request = FetchRequest(
         version=FETCH_VERSION,

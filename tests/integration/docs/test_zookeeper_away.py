@@ -51,14 +51,7 @@ def test_who_dies_or_starts_while_zookeeper_is_away(
     assert send(cluster, of[3], "1") == "_MSG_TIMED_OUT", "nobody can be elected"
 
     started = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "regency",
-            "agent",
-            "--config",
-            tmp_path / "cluster-1/agent-3/server.properties",
-        ],
+        [sys.executable, "-m", "regency", "agent", "--config", tmp_path / "cluster-1/agent-3/server.properties"],
         capture_output=True,
         text=True,
         timeout=60,

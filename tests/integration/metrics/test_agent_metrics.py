@@ -131,10 +131,7 @@ def test_what_a_reassignment_copies_is_counted_on_the_leader_and_on_the_broker_t
 
 
 def test_a_follower_that_stops_shrinks_isrs_refuses_writes_and_comes_back(
-    new_cluster: Callable[..., Cluster],
-    create_topic: Callable[..., None],
-    scrapes: Callable[..., Any],
-    eventually: Any,
+    new_cluster: Callable[..., Cluster], create_topic: Callable[..., None], scrapes: Callable[..., Any], eventually: Any
 ) -> None:
     cluster = new_cluster(settings={"replica.lag.time.max.ms": "1500"}, session_timeout_ms=20_000)
     create_topic(cluster, partitions=1, min_insync_replicas="3")
@@ -171,10 +168,7 @@ def test_a_follower_that_stops_shrinks_isrs_refuses_writes_and_comes_back(
 
 
 def test_a_broker_that_dies_hands_its_counts_over_and_gets_them_back(
-    new_cluster: Callable[..., Cluster],
-    create_topic: Callable[..., None],
-    scrapes: Callable[..., Any],
-    eventually: Any,
+    new_cluster: Callable[..., Cluster], create_topic: Callable[..., None], scrapes: Callable[..., Any], eventually: Any
 ) -> None:
     cluster = new_cluster(settings={"auto.leader.rebalance.enable": "false"})  # it follows all until the test ends
     create_topic(cluster, partitions=6)

@@ -115,10 +115,7 @@ def test_log_directories_are_told_by_every_client_and_refusals_say_why(
 
 
 def test_a_move_that_is_held_back_is_released_by_a_higher_rate_and_no_broker_is_restarted(
-    new_cluster: Callable[..., Cluster],
-    create_topic: Callable[..., None],
-    books: Callable[..., Any],
-    eventually: Any,
+    new_cluster: Callable[..., Cluster], create_topic: Callable[..., None], books: Callable[..., Any], eventually: Any
 ) -> None:
     cluster = new_cluster(brokers=1, log_dirs=2)
     create_topic(cluster, partitions=1, replication=1)

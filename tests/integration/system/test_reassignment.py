@@ -11,11 +11,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from kafka import TopicPartition as ClientPartition
 from kafka.admin import KafkaAdminClient
-from kafka.errors import (
-    InvalidReplicationAssignmentError,
-    NoReassignmentInProgressError,
-    UnknownTopicOrPartitionError,
-)
+from kafka.errors import InvalidReplicationAssignmentError, NoReassignmentInProgressError, UnknownTopicOrPartitionError
 
 from regency.cluster.cluster import Cluster
 from regency.model import znodes

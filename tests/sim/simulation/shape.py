@@ -143,8 +143,7 @@ def _with_time(shape: Shape, chance: random.Random) -> Shape:
     if chance.random() >= 0.35:
         return shape
     storage = shape.storage._replace(
-        retention_ms=chance.choice((5, 10, 15)) * MINUTE_MS,
-        roll_ms=chance.choice((NEVER, 3 * MINUTE_MS)),
+        retention_ms=chance.choice((5, 10, 15)) * MINUTE_MS, roll_ms=chance.choice((NEVER, 3 * MINUTE_MS))
     )
     first = chance.choice((0, 0, -4, 4, 12)) * MINUTE_MS
     others = (chance.choice((0, -4, 4, 12, -30)) * MINUTE_MS for _ in shape.producers[1:])  # -30: expired when it comes

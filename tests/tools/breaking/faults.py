@@ -140,11 +140,7 @@ class Breaker:
     """Does what was planned to one cluster, its ZooKeeper and the brokers' wires to it. `tell` hears of each step."""
 
     def __init__(
-        self,
-        cluster: Cluster,
-        zookeeper: EmbeddedZooKeeper,
-        wires: Mapping[int, TcpProxy],
-        tell: Callable[[str], None],
+        self, cluster: Cluster, zookeeper: EmbeddedZooKeeper, wires: Mapping[int, TcpProxy], tell: Callable[[str], None]
     ) -> None:
         self._cluster = cluster
         self._zookeeper = zookeeper

@@ -309,10 +309,7 @@ DEFECTS: tuple[Defect, ...] = (
         _told_in_part,
     ),
     Defect(
-        "strays-of-the-past",
-        "A server that lags is asked whether a log is a stray.",
-        "own rule",
-        _strays_of_the_past,
+        "strays-of-the-past", "A server that lags is asked whether a log is a stray.", "own rule", _strays_of_the_past
     ),
     Defect(
         "leaves-without-epoch",

@@ -67,9 +67,7 @@ HOLES: Final[tuple[Hole, ...]] = (
         "A reassignment that goes on elsewhere only delays: it ends before all must be well, and then is balanced.",
     ),
     Hole(
-        "KAFKA-1188",
-        "A broker took an older LeaderAndIsr after a failover.",
-        "any-controller-epoch lower-leader-epoch",
+        "KAFKA-1188", "A broker took an older LeaderAndIsr after a failover.", "any-controller-epoch lower-leader-epoch"
     ),
     Hole(
         "KAFKA-4443",
@@ -106,11 +104,7 @@ HOLES: Final[tuple[Hole, ...]] = (
     ),
     Hole("KAFKA-10314", "A new replica was not placed beside a directory that had failed.", "new-only-once"),
     Hole("KAFKA-9672", "Replicas and ISR shrank in two steps.", "isr-after-replicas removed-followers-kept"),
-    Hole(
-        "KAFKA-12686, KAFKA-12751",
-        "The outcome of an ISR change overtook a LeaderAndIsr.",
-        "outcome-of-older-epoch",
-    ),
+    Hole("KAFKA-12686, KAFKA-12751", "The outcome of an ISR change overtook a LeaderAndIsr.", "outcome-of-older-epoch"),
     Hole("KAFKA-10794", "An election computed all partitions for every candidate.", why_not=_COST),
     Hole(
         "KAFKA-12835, KAFKA-13132",
@@ -134,11 +128,7 @@ HOLES: Final[tuple[Hole, ...]] = (
         "brokers-instead-of-partitions snapshot-onto-the-old",
     ),
     Hole("KAFKA-14140", "Who shuts down was elected, or joined an ISR.", "leaver-elected join-while-leaving"),
-    Hole(
-        "KAFKA-14144",
-        "The repeat of an ISR change that had succeeded was refused.",
-        "lost-isr-write-is-failure",
-    ),
+    Hole("KAFKA-14144", "The repeat of an ISR change that had succeeded was refused.", "lost-isr-write-is-failure"),
     Hole(
         "KAFKA-14154",
         "A deposed controller answered an ISR change with a fatal error.",

@@ -39,11 +39,7 @@ def _marker_first(patch: Patch) -> None:
 
 
 def _answered_undone(patch: Patch) -> None:
-    patch.edit(
-        control.ControlPath,
-        "_stop",
-        ("hosting.logs.delete_async(name)", "pass"),
-    )
+    patch.edit(control.ControlPath, "_stop", ("hosting.logs.delete_async(name)", "pass"))
 
 
 def _still_known(patch: Patch) -> None:
@@ -79,24 +75,11 @@ DEFECTS = (
         "KAFKA-10548",
         _not_resumed,
     ),
+    Defect("marker-removed-first", "The marker of a topic goes before the topic does.", "Kafka 2.4", _marker_first),
     Defect(
-        "marker-removed-first",
-        "The marker of a topic goes before the topic does.",
-        "Kafka 2.4",
-        _marker_first,
+        "deletion-answered-undone", "A broker confirms a deletion and keeps the log.", "Kafka 2.4", _answered_undone
     ),
-    Defect(
-        "deletion-answered-undone",
-        "A broker confirms a deletion and keeps the log.",
-        "Kafka 2.4",
-        _answered_undone,
-    ),
-    Defect(
-        "deleted-topics-known",
-        "Brokers are not told that a topic is gone.",
-        "Kafka 2.4",
-        _still_known,
-    ),
+    Defect("deleted-topics-known", "Brokers are not told that a topic is gone.", "Kafka 2.4", _still_known),
     Defect(
         "nothing-comes-late",
         "The judge of histories takes it that of a send which is acknowledged nothing more can arrive.",

@@ -36,9 +36,7 @@ def _epochs_not_synced(patch: Patch) -> None:
     patch.edit(LogFlusher, "flush", ("if self._epochs_unsynced:", "if False:"))
     patch.edit(LogFlusher, "unsynced", ("self._epochs_unsynced and self._disk", "False and self._disk"))
     patch.edit(
-        LogFlusher,
-        "flush_in_background",
-        ("[self._epochs.path, *also] if self._epochs_unsynced else also", "also"),
+        LogFlusher, "flush_in_background", ("[self._epochs.path, *also] if self._epochs_unsynced else also", "also")
     )
     patch.edit(LogFlusher, "_unsynced_names", ("if made or self._epochs_unsynced", "if made"))
     patch.edit(LogFlusher, "_epochs_written", ("self._syncs.later(self._epochs.path, self._home.failed)", "pass"))
@@ -98,11 +96,7 @@ def _start_after_drop(patch: Patch) -> None:
 
 
 def _watermark_not_restarted(patch: Patch) -> None:
-    patch.edit(
-        LogCore,
-        "_restart_at",
-        ("self._log_start = self._high_watermark = offset", "self._log_start = offset"),
-    )
+    patch.edit(LogCore, "_restart_at", ("self._log_start = self._high_watermark = offset", "self._log_start = offset"))
 
 
 # Producers
@@ -128,12 +122,7 @@ def _forget_below(producers: ProducerStates, start: Offset) -> None:
 
 
 DEFECTS: tuple[Defect, ...] = (
-    Defect(
-        "names-not-synced",
-        "the names of new segments and logs are not synced",
-        "KAFKA-3968",
-        _names_not_synced,
-    ),
+    Defect("names-not-synced", "the names of new segments and logs are not synced", "KAFKA-3968", _names_not_synced),
     Defect(
         "epochs-not-synced",
         "the recovery point passes epochs whose file is not on the disk",

@@ -281,12 +281,7 @@ DEFECTS: tuple[Defect, ...] = (
         "KIP-106",
         _anybody_elected,
     ),
-    Defect(
-        "whatever-version",
-        "States are written over whatever version stands there.",
-        "own rule",
-        _whatever_version,
-    ),
+    Defect("whatever-version", "States are written over whatever version stands there.", "own rule", _whatever_version),
     Defect(
         "conflict-counts-as-written",
         "A state that somebody else wrote meanwhile counts as written.",

@@ -209,12 +209,7 @@ DEFECTS: tuple[Defect, ...] = (
     Defect("append-deposed", "a producer's records are appended by who does not lead", "KIP-320", _append_deposed),
     Defect("min-insync-unchecked", "min.insync.replicas is 1, whatever is set", "KIP-966", _min_insync_unchecked),
     Defect("role-untold", "who waits is not told that the leader has changed", "KAFKA-9198", _role_untold),
-    Defect(
-        "stop-untold",
-        "who waits is not told that the replica was stopped",
-        "KAFKA-9198, KAFKA-9235",
-        _stop_untold,
-    ),
+    Defect("stop-untold", "who waits is not told that the replica was stopped", "KAFKA-9198, KAFKA-9235", _stop_untold),
     Defect(
         "watermark-below-min-insync",
         "the high watermark advances while fewer than min.insync.replicas are in sync",

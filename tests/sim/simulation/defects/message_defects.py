@@ -183,10 +183,7 @@ def _senders_go_on(patch: Patch) -> None:
 
 DEFECTS: tuple[Defect, ...] = (
     Defect(
-        "errors-forgotten",
-        "What an agent answered with an error is not sent again.",
-        "Kafka 2.4",
-        _errors_forgotten,
+        "errors-forgotten", "What an agent answered with an error is not sent again.", "Kafka 2.4", _errors_forgotten
     ),
     Defect(
         "forgotten-connections-kept",
@@ -195,12 +192,7 @@ DEFECTS: tuple[Defect, ...] = (
         _forgotten_connections_kept,
     ),
     Defect("silence-is-done", "A request without an answer is not sent again.", "Kafka 2.4", _silence_is_done),
-    Defect(
-        "older-content-wins",
-        "What failed is sent again in place of newer content.",
-        "own rule",
-        _older_wins,
-    ),
+    Defect("older-content-wins", "What failed is sent again in place of newer content.", "own rule", _older_wins),
     Defect("new-only-once", "A repeated request does not say that the partition is new.", "KAFKA-10314", _new_once),
     Defect(
         "old-epoch-in-metadata",

@@ -281,17 +281,9 @@ DEFECTS: tuple[Defect, ...] = (
         _isr_in_any_session,
     ),
     Defect(
-        "isr-change-unannounced",
-        "A notification that could not be written is forgotten.",
-        "own rule",
-        _unannounced,
+        "isr-change-unannounced", "A notification that could not be written is forgotten.", "own rule", _unannounced
     ),
-    Defect(
-        "registered-only-once",
-        "A lost registration is not made again.",
-        "KAFKA-6584",
-        _registered_once,
-    ),
+    Defect("registered-only-once", "A lost registration is not made again.", "KAFKA-6584", _registered_once),
     Defect(
         "lost-registration-unknown",
         "A broker whose session is lost still counts as registered.",

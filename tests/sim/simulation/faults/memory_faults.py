@@ -28,9 +28,7 @@ class Loss(Enum):
 
 
 def deeds(stage: Stage) -> dict[Kind, Deed]:
-    return {
-        Kind.LOSE_REPLICA: lambda fault, host: lose_some(stage, fault, host),
-    }
+    return {Kind.LOSE_REPLICA: lambda fault, host: lose_some(stage, fault, host)}
 
 
 def lose_some(stage: Stage, fault: Fault, host: Host) -> None:

@@ -167,10 +167,7 @@ class CheckpointRules:
                 )
 
     def _check_not_raised(
-        self,
-        before: dict[TopicPartition, Offset],
-        marks: dict[TopicPartition, Offset],
-        too_early: set[TopicPartition],
+        self, before: dict[TopicPartition, Offset], marks: dict[TopicPartition, Offset], too_early: set[TopicPartition]
     ) -> None:
         """A future log is checkpointed when it is synced itself, whatever others are."""
         for partition in sorted(too_early):

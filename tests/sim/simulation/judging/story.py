@@ -78,10 +78,7 @@ class Story:
         self.multi(self.controller, self.fence(), Create(paths.topic(TOPIC), self.topic(1, 2, 3)))
         self.multi(self.controller, self.fence(), Create(paths.topic_partitions(TOPIC)))
         self.multi(
-            self.controller,
-            self.fence(),
-            Create(paths.topic_partition(TP)),
-            Create(STATE, self.state(1, 0, 1, 2, 3)),
+            self.controller, self.fence(), Create(paths.topic_partition(TP)), Create(STATE, self.state(1, 0, 1, 2, 3))
         )
 
     def decide(self, data: bytes) -> None:

@@ -104,8 +104,7 @@ class Connector:
             server.on_event = lambda kind, path, zxid: wire.reply(lambda: self._state.heard(wire, kind, path, zxid))
             session_id, timeout_ms = server.session.id, server.session.timeout_ms
             server.when_applied(
-                server.opened_zxid,
-                lambda: wire.reply(lambda: self._granted(attempt, wire, session_id, timeout_ms)),
+                server.opened_zxid, lambda: wire.reply(lambda: self._granted(attempt, wire, session_id, timeout_ms))
             )
 
     def _granted(self, attempt: _Attempt, wire: Wire, session_id: int, timeout_ms: int) -> None:

@@ -147,12 +147,7 @@ class Wire:
     )
 
     def __init__(
-        self,
-        link: ZkLink,
-        ensemble: Ensemble,
-        scheduler: Scheduler,
-        process: Process,
-        broken: Callable[[Wire], None],
+        self, link: ZkLink, ensemble: Ensemble, scheduler: Scheduler, process: Process, broken: Callable[[Wire], None]
     ) -> None:
         self.link = link
         self.client_open = True
