@@ -204,16 +204,6 @@ def test_a_damaged_batch_is_not_even_compared(well: Well) -> None:
         well.judges.not_converged()
 
 
-def test_what_heals_by_itself_is_well_again(well: Well) -> None:
-    kill_broker(well)
-    well.run(5)
-    assert well.judges.not_converged() == ["broker 3 is dead"]
-    well.world.start_agent(BrokerId(3))
-    assert well.judges.not_converged() != []
-    well.run(10)
-    assert well.judges.not_converged() == []
-
-
 @pytest.mark.parametrize("loss", list(Loss))
 def test_a_replica_that_lost_something_is_found_and_repaired_within_the_interval(well: Well, loss: Loss) -> None:
     agent = well.follower()
@@ -226,17 +216,6 @@ def test_a_replica_that_lost_something_is_found_and_repaired_within_the_interval
     assert well.controller(well.ruling()).counters.repairs == {"told again": 1}
 
 
-def test_a_leader_that_lost_its_role_leads_again_in_the_same_epoch(well: Well) -> None:
-    leading = well.leader()
-    agent = next(each for each in well.world.agents.values() if each.replicas.partitions[TP] is leading)
-    epoch = leading.leader_epoch
-    lose(agent.replicas, TP, Loss.ROLE)
-    assert not leading.is_leader
-    well.run(12)
-    assert well.judges.not_converged() == []
-    assert leading.is_leader and leading.leader_epoch == epoch
-
-
 @pytest.mark.parametrize("well", [False], indirect=True)
 def test_where_nobody_reconciles_what_was_lost_stays_lost(well: Well) -> None:
     agent = well.follower()
@@ -244,15 +223,3 @@ def test_where_nobody_reconciles_what_was_lost_stays_lost(well: Well) -> None:
     well.run(30)
     assert any("no fetcher of broker" in each for each in well.judges.not_converged())
     assert not well.controller(well.ruling()).counters.repairs
-
-
-@pytest.mark.parametrize("well", [False], indirect=True)
-def test_where_nobody_reconciles_replicas_of_a_topic_that_was_taken_away_are_served_on(well: Well) -> None:
-    zookeeper, path = well.world.zookeeper, paths.topic("red")
-    zookeeper.delete_as_admin(paths.CONTROLLER)  # who rules next has never heard of it
-    for gone in (f"{path}/partitions/0/state", f"{path}/partitions/0", f"{path}/partitions", path):
-        zookeeper.delete_as_admin(gone)
-    well.run(10)
-    assert any("shall host what makes" in each for each in well.judges.not_converged())
-    well.judges.facts.removed.add("red")
-    assert well.judges.not_converged() == []

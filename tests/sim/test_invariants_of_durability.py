@@ -51,32 +51,11 @@ def think_it_old(log: Any) -> None:
     log._segments.first.max_timestamp = 5
 
 
-def test_what_was_not_synced_may_be_gone_after_a_restart(judged: Judged) -> None:
-    judged.facts.lossy_crash(BrokerId(3))
-    restart(judged, lose=lose_records, learn=as_it_is)
-
-
 def test_what_was_synced_must_be_there_after_a_restart(judged: Judged) -> None:
     judged[3].log().flush()
     judged.facts.lossy_crash(BrokerId(3))
     with pytest.raises(InvariantBroken, match=r"synced-kept: broker 3, .* ends at 0"):
         restart(judged, lose=lose_records, learn=as_it_is)
-
-
-def test_a_log_that_was_removed_when_its_process_died_may_begin_anew(judged: Judged) -> None:
-    judged[3].log().flush()
-    judged.facts.lossy_crash(BrokerId(3))
-    for process in ("finds the log and does not host it", "finds none"):
-        judged.cluster.crash(3)
-        judged.look()
-        judged.cluster.restart(3)
-        judged.start(3)
-        judged.look()
-        if process != "finds none":
-            judged[3].logs.delete_async(TP)  # and before anybody looks, the process is dead
-    judged.cluster.tell(3)
-    judged.look()
-    assert judged[3].log().log_end_offset == 0
 
 
 def test_how_new_an_older_segment_is_must_be_known_after_a_restart(judged: Judged) -> None:
@@ -165,40 +144,6 @@ def test_a_directory_is_marked_as_clean_only_when_its_logs_were_closed(
         directory.failure = "failed"
     logs._logs.clear()
     with pytest.raises(InvariantBroken, match="marked-when-closed: broker 3") if found else nullcontext():
-        rules.look()
-
-
-def test_a_directory_may_fail_after_its_logs_were_closed(judged: Judged) -> None:
-    logs: Any = judged[3].logs
-    (directory,) = logs._directories
-    tree = Tree()
-    agent: Any = SimpleNamespace(broker_id=3, logs=logs)
-    rules = CheckpointRules(agent, tree)
-    rules.look()
-    put(tree, directory.path / CLEAN_SHUTDOWN)
-    judged[3].log().flush()
-    logs._logs.clear()
-    rules.look()
-    directory.failure = "failed"
-    rules.over()
-
-
-@pytest.mark.parametrize("marked_first", [True, False])
-def test_a_directory_that_cannot_be_opened_keeps_the_mark_of_the_process_before(
-    judged: Judged, marked_first: bool
-) -> None:
-    logs: Any = judged[3].logs
-    (directory,) = logs._directories
-    tree = Tree()
-    rules = CheckpointRules(SimpleNamespace(broker_id=3, logs=logs), tree)  # type: ignore[arg-type]
-    directory.failure = "failed"
-    if not marked_first:
-        rules.look()
-    put(tree, directory.path / CLEAN_SHUTDOWN)
-    if marked_first:
-        rules.look()
-    logs._logs.clear()
-    with nullcontext() if marked_first else pytest.raises(InvariantBroken, match="marked-when-closed: broker 3"):
         rules.look()
 
 

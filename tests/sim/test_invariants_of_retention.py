@@ -98,42 +98,6 @@ def test_records_may_expire_at_their_time_and_followers_begin_where_their_leader
     assert retention.overdue(BrokerId(1), log, clock.wall_ms() + HOUR_MS) is not None
 
 
-def test_where_a_leader_begins_in_the_step_in_which_it_dies_its_followers_may_begin(judged: Judged) -> None:
-    keep_for_an_hour(judged, 1)
-    judged.cluster.clock.advance(HOUR_MS + 1)
-    list(judged[1].logs.run_retention(judged.cluster.clock.wall_ms()))
-    judged.cluster.crash(1)
-    judged.rules.died(judged.hosted[1])
-    judged[2].log().maybe_increment_log_start(Offset(2))
-    judged.look()
-
-
-def test_records_go_on_expiring_in_a_log_that_is_not_hosted_for_a_while(judged: Judged) -> None:
-    keep_for_an_hour(judged, 1)
-    hosting, partition = judged[1].manager._hosting, judged[1].partition()
-    partition.stop()
-    hosting.forget(partition)
-    judged.look()
-    judged.cluster.clock.advance(HOUR_MS + 1)
-    list(judged[1].logs.run_retention(judged.cluster.clock.wall_ms()))
-    judged.look()
-    judged.cluster.tell(1)
-    judged.look()
-    assert judged[1].log().log_start_offset == 3
-    assert not judged.hosted[1].left
-
-
-def test_what_expires_too_soon_in_a_log_that_is_not_hosted_is_missed(judged: Judged) -> None:
-    keep_for_an_hour(judged, 1)
-    hosting, partition = judged[1].manager._hosting, judged[1].partition()
-    partition.stop()
-    hosting.forget(partition)
-    judged.look()
-    list(judged[1].logs.run_retention(judged.cluster.clock.wall_ms() + HOUR_MS + 1))
-    with pytest.raises(InvariantBroken, match="retention-by-rule"):
-        judged.look()
-
-
 def test_a_producer_whose_records_are_gone_is_remembered(judged: Judged) -> None:
     log = judged[1].log()
     log.append_as_leader(builders.make_batch("d", producer=(7, 0, 0)), judged[1].partition().leader_epoch, 0)

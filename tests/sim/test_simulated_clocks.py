@@ -79,14 +79,6 @@ def test_a_drift_goes_on_after_a_restart_and_ends_with_its_fault(machine: Machin
     assert machine.wrong_by_ms() == [2000, 2000]
 
 
-def test_a_process_that_begins_during_a_drift_counts_time_as_its_machine_does(machine: Machine) -> None:
-    machine.suffer(Kind.CLOCK_DRIFT, FAST)
-    machine.restart()
-    before = [process.clock.monotonic_ms() for process in machine.processes]
-    machine.pass_s(10)
-    assert [process.clock.monotonic_ms() for process in machine.processes] == [then + 11_000 for then in before]
-
-
 def test_clocks_are_right_and_true_when_everything_works_again(machine: Machine) -> None:
     machine.suffer(Kind.CLOCK_DRIFT, FAST)
     machine.suffer(Kind.CLOCK_STEP, 0.0)
@@ -97,13 +89,3 @@ def test_clocks_are_right_and_true_when_everything_works_again(machine: Machine)
     assert machine.wrong_by_ms() == [0, 0]
     machine.pass_s(10)
     assert machine.wrong_by_ms() == [0, 0]
-
-
-def test_a_clock_is_set_right_whatever_has_made_it_wrong(machine: Machine) -> None:
-    machine.suffer(Kind.CLOCK_DRIFT, FAST)
-    machine.pass_s(10)
-    machine.host.clock.step(-5000)
-    machine.host.clock.set_right()
-    assert machine.wrong_by_ms() == [0, 0]
-    machine.pass_s(10)
-    assert machine.wrong_by_ms() == [1000, 1000]

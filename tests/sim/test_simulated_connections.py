@@ -78,13 +78,6 @@ def test_a_ping_finds_a_forgotten_connection_before_a_call_has_waited_its_time(b
     assert ended - began <= (KEEPALIVE_TIME_MS + KEEPALIVE_TIMEOUT_MS) // 1_000
 
 
-def test_a_quiet_connection_that_was_forgotten_is_replaced_before_anybody_asks(bench: Bench) -> None:
-    bench.call()
-    bench.network.forget(PAIR)
-    bench.scheduler.run_until(bench.scheduler.now_us + (KEEPALIVE_TIME_MS + KEEPALIVE_TIMEOUT_MS) * 1_000)
-    assert bench.call() == "answered"
-
-
 def test_the_end_of_a_peer_is_not_heard_on_a_forgotten_connection(bench: Bench) -> None:
     bench.call()
     bench.network.forget(PAIR)

@@ -9,10 +9,9 @@ from simulation.clients.final_read import FinalReader
 from simulation.clients.scripted import ONE, OTHER, TP, TWO, Bench
 from simulation.cluster.addresses import CLIENTS, host_of
 
-from regency.judge.operations import Drained, ListedEnd, Outcome, Poll, Run, Seek, Send
+from regency.judge.operations import Drained, Outcome, Poll, Run, Seek, Send
 from regency.judge.table import Anomaly, Configuration, Facts, allowed_anomalies
 from regency.judge.verdict import judge
-from regency.model.ids import BrokerId
 from regency.model.kafka_errors import ErrorCode
 
 
@@ -42,16 +41,6 @@ def test_a_consumer_reads_everything_once_in_order_over_changes_of_leader(bench:
     assert [poll.position for poll in polls[1:]] == [poll.next_position for poll in polls[:-1]]
     assert {poll.leader_epoch for poll in polls} == {3, 4, 5, 6}
     assert consumer.position(TP) == 60
-
-
-def test_of_polls_that_bring_nothing_only_the_last_is_written_down(bench: Bench) -> None:
-    bench.producer().send(TP)
-    consumer = bench.consumer()
-    bench.run(20_000)
-    consumer.finish()
-    polls = [poll for poll in bench.of(Poll) if poll.partition == TP.partition]
-    assert [(poll.position, poll.next_position, poll.number) for poll in polls] == [(0, 1, 0), (1, 1, 1)]
-    assert polls[1].completed_ms > 19_000
 
 
 def test_a_position_out_of_range_is_reset_and_says_so(bench: Bench) -> None:
@@ -103,16 +92,6 @@ def test_a_consumer_seeks_back_and_begins_anew_until_it_is_told_to_settle(bench:
     assert [consumer.position(TP), consumer.position(OTHER)] == [bench.brokers.ends[TP], bench.brokers.ends[OTHER]]
 
 
-def test_listed_ends_are_written_down(bench: Bench) -> None:
-    bench.producer().send(TP, 3)
-    bench.consumer(list_every_ms=500)
-    bench.run(10_000)
-    assert {(end.partition, end.end, end.leader_epoch, end.leader) for end in bench.of(ListedEnd)} == {
-        (0, 3, 3, 1),
-        (1, 0, 3, 1),
-    }
-
-
 # The end
 
 
@@ -133,12 +112,6 @@ def test_the_final_read_is_everything(bench: Bench) -> None:
         ("flights", 0, 0, 3, (Run(0, (1, 2, 3)),)),
         ("flights", 1, 0, 0, ()),
     ]
-
-
-def test_the_final_read_gives_up_after_its_time(bench: Bench) -> None:
-    bench.brokers.leader = BrokerId(9)
-    reader = final_read(bench)
-    assert (reader.reads, reader.unread) == ([], [TP, OTHER])
 
 
 # All together
@@ -198,7 +171,3 @@ def test_a_plain_producers_anomalies_are_those_the_table_allows() -> None:
         verdict = judge(troubled_run(seed, idempotent=False).history.operations, allowed)
         assert verdict.clean, verdict.summary()
         assert verdict.tolerated[Anomaly.RETRY_DUPLICATE] > 0
-
-
-def test_the_same_seed_gives_the_same_history() -> None:
-    assert troubled_run(3).history.operations == troubled_run(3).history.operations

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 from simulation.clients.records import RecordsCorrupt, build_batch, runs_of, values_in
-from simulation.clients.scripted import ONE, OTHER, TP, TWO, Bench
-from simulation.cluster.addresses import CLIENTS, host_of
+from simulation.clients.scripted import OTHER, TP, TWO, Bench
 from simulation.kernel.scheduler import Process
 
 from regency.broker_agent.log.append_rules import check_produced
@@ -74,20 +73,6 @@ def test_records_behind_a_lost_one_wait_for_it_and_keep_their_order(bench: Bench
     assert {send.session for send in bench.of(Send)} == {0}
 
 
-def test_on_one_connection_nothing_overtakes_what_was_lost(bench: Bench) -> None:
-    producer = bench.producer()
-    there = bench.network.link(CLIENTS, host_of(ONE))
-    there.blocked = True
-    producer.send(TP)
-    there.blocked = False
-    producer.send(TP)
-    bench.run(3_900)
-    assert bench.brokers.attempts == []
-    bench.run(2_000)
-    assert bench.brokers.values() == [1, 2]
-    assert [sequence for _, _, sequence, _ in bench.brokers.attempts] == [0, 1]
-
-
 def test_no_more_batches_are_unanswered_than_a_leader_remembers(bench: Bench) -> None:
     producer = bench.producer()
     bench.brokers.twist = lambda _partition, _number: "lost"
@@ -106,18 +91,6 @@ def test_a_deposed_leaders_record_is_recognized_by_the_next_one(bench: Bench) ->
     bench.run(1_000)
     assert bench.outcomes() == [(1, "acknowledged", 0)]
     assert (bench.of(Send)[0].leader, bench.brokers.values()) == (2, [1])
-
-
-def test_a_producer_does_not_follow_a_broker_that_is_behind(bench: Bench) -> None:
-    producer = bench.producer()
-    behind = bench.brokers.snapshot()
-    bench.brokers.lead(TWO)
-    producer.send(TP)
-    bench.run(2_000)
-    bench.brokers.snapshots = {ONE: behind, TWO: behind}
-    producer.send(TP)
-    bench.run(100)
-    assert [send.leader for send in bench.of(Send)] == [2, 2]
 
 
 def test_a_duplicate_is_a_success_at_an_unknown_place(bench: Bench) -> None:
@@ -142,26 +115,6 @@ def test_a_gap_that_nothing_explains_ends_the_session(bench: Bench) -> None:
     first, last = bench.brokers.attempts[0], bench.brokers.attempts[-1]
     assert last[:2] in ((first[0], 1), (first[0] + 1, 0))
     assert last[2] == 0
-
-
-def test_the_other_partitions_end_in_the_session_in_which_they_are(bench: Bench) -> None:
-    producer = bench.producer()
-    twists: dict[TopicPartition, str | ErrorCode] = {TP: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, OTHER: "lost"}
-    bench.brokers.twist = lambda partition, number: twists[partition] if number == 1 else None
-    producer.send(OTHER)
-    producer.send(TP)
-    bench.run(1_000)
-    producer.send(OTHER)
-    bench.run(8_000)
-    producer.send(OTHER)
-    bench.run(1_000)
-    others = [send for send in bench.of(Send) if send.partition == OTHER.partition]
-    assert [(send.session, send.number, send.outcome) for send in others] == [
-        (0, 0, Outcome.ACKNOWLEDGED),
-        (1, 0, Outcome.ACKNOWLEDGED),
-        (1, 1, Outcome.ACKNOWLEDGED),
-    ]
-    assert bench.brokers.values(OTHER) == [1, 3, 4]
 
 
 def test_what_had_no_answer_in_time_is_neither_written_nor_lost(bench: Bench) -> None:
@@ -211,28 +164,6 @@ def test_a_dead_producers_records_are_indeterminate_and_its_successor_is_a_new_s
     bench.run(9_000)
     assert bench.outcomes() == [(1, "indeterminate", -1), (2, "acknowledged", 0)]
     assert [send.session for send in bench.of(Send)] == [0, 1]
-
-
-def test_a_paused_producer_goes_on_where_it_was(bench: Bench) -> None:
-    producer = bench.producer()
-    producer.send(TP)
-    bench.process.pause()
-    bench.run(10_000)
-    assert bench.outcomes() == []
-    bench.process.resume()
-    bench.run(1_000)
-    assert bench.outcomes() == [(1, "acknowledged", 0)]
-
-
-def test_a_record_still_under_way_at_the_end_is_indeterminate(bench: Bench) -> None:
-    producer = bench.producer()
-    bench.brokers.twist = lambda _partition, _number: "lost"
-    producer.send(TP)
-    bench.run(100)
-    producer.finish()
-    producer.finish()
-    bench.run(10_000)
-    assert bench.outcomes() == [(1, "indeterminate", -1)]
 
 
 @pytest.mark.parametrize("twist", ["lost", "written, no answer", "deposed"])

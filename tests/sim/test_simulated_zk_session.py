@@ -15,12 +15,7 @@ from regency.runtime.zookeeper.session import (
     Delete,
     SessionEvent,
     SetData,
-    WatchEvent,
-    WatchEventType,
-    WatchMode,
-    ZkCode,
     ZkConnectionLost,
-    ZkError,
     ZkRequestTooLarge,
     ZkSessionLost,
 )
@@ -118,39 +113,6 @@ def test_a_lagging_server_shows_the_past_until_sync_and_own_writes_at_once():
     assert behind.read("/a").data == b"2"
 
 
-def test_an_event_comes_when_its_server_applies_the_commit_and_before_a_read_that_shows_it():
-    world = ZkWorld(usual_lag_us=0)
-    callers = [world.open() for _ in range(12)]
-    leader = world.ensemble.model.leader
-    behind = next(each for each in callers if each.real._state._wire.server.server is not leader)
-    ahead = next(each for each in callers if each.real._state._wire.server.server is leader)
-    seen: list[WatchEvent] = []
-    behind.watch("/a", WatchMode.PERSISTENT_RECURSIVE, seen.append)
-    slow = behind.real._state._wire.server.server
-    world.ensemble.lag(slow.number, 500_000)
-    ahead.multi([Create("/a"), Create("/a/b")])
-    read = behind.read("/a")
-    assert (read is None) == (not seen)
-    world.until(lambda: behind.read("/a/b") is not None)
-    assert [(event.type, event.path) for event in seen] == [
-        (WatchEventType.CREATED, "/a"),
-        (WatchEventType.CREATED, "/a/b"),
-    ]
-
-
-def test_a_server_behind_what_the_session_has_seen_refuses_it(world):
-    model = world.ensemble.model
-    caller = world.open()
-    caller.multi([Create("/a")])
-    seen = caller.real._state.seen_zxid
-    world.ensemble.lag(1, 10**9)
-    world.ensemble.lag(2, 10**9)
-    model.multi(caller.real._state._wire.server.session, [Create("/b")])
-    assert seen >= 2
-    assert model.connect(model.servers[1], caller.session_id, model.zxid, 6000, 0) is None
-    assert model.connect(model.servers[0], caller.session_id, model.zxid, 6000, 0) is not None
-
-
 def test_a_paused_process_loses_its_session_and_writes_nothing_when_it_wakes_up(world):
     sleeper, other = world.open(timeout_ms=3000), world.open()
     sleeper.multi([Create("/ruler", ephemeral=True)])
@@ -173,14 +135,6 @@ def test_a_session_outlives_its_process_by_its_timeout(world):
     assert other.read("/me") is not None
     world.until(lambda: other.read("/me") is None, within=5)
     assert world.scheduler.now_us - died_us >= 2_500_000
-
-
-def test_a_call_of_a_process_that_dies_ends_with_it(world):
-    caller = world.open()
-    outcome = caller.begin(lambda: caller.real.read("/"))
-    caller.process.kill()
-    world.run(1000)
-    assert outcome == []
 
 
 def test_a_clock_that_runs_fast_gives_the_session_up_early(world):
@@ -240,45 +194,3 @@ def test_an_administrator_writes_and_deletes_past_everybody(world):
     assert world.ensemble.delete_as_admin("/a")
     assert not world.ensemble.delete_as_admin("/a")
     assert world.ensemble.read("/a") is None
-
-
-def test_a_path_that_no_znode_can_have_is_an_error(world):
-    caller = world.open()
-    with pytest.raises(ZkError, match="-8"):
-        caller.multi([Create("/a\x01")])
-    with pytest.raises(ValueError, match="not an absolute path"):
-        caller.multi([Create("a")])
-
-
-def test_many_actors_share_one_session(world):
-    caller = world.open()
-
-    def write(number: int) -> bool:
-        for index in range(20):
-            assert caller.real.multi([Create(f"/t{number}-{index}", b"0")]).ok
-            assert caller.real.multi([SetData(f"/t{number}-{index}", b"1", 0)]).results[0].code is ZkCode.OK
-        return True
-
-    outcomes = [caller.begin(lambda number=number: write(number)) for number in range(8)]
-    world.until(lambda: all(outcomes))
-    assert len(caller.children("/").names) == 161
-
-
-def test_a_seed_determines_a_run_with_faults():
-    def run() -> tuple[int, int]:
-        world = ZkWorld(7)
-        world.scheduler.trace.on = True
-        callers = [world.open(timeout_ms=3000) for _ in range(4)]
-        for number in range(30):
-            caller = callers[number % 4]
-            chance = world.scheduler.random.random()
-            if chance < 0.2:
-                caller.link.reset()
-            elif chance < 0.4:
-                caller.link.expire()
-            outcome = caller.begin(lambda: caller.real.multi([Create(f"/{number}", ephemeral=True)]))  # noqa: B023
-            world.until(lambda: outcome)  # noqa: B023
-            world.run(300)
-        return world.scheduler.trace.digest, world.scheduler.trace.count
-
-    assert run() == run()

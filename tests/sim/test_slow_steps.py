@@ -88,27 +88,3 @@ def test_a_slow_loop_that_is_held_goes_on_in_order(scheduler: Scheduler, process
     assert [number for number, _ in done] == [0, 1, 2, 3, 4]
     assert done[1][1] <= 1_500
     assert done[2][1] >= 8_000
-
-
-def test_what_a_slow_loop_has_not_come_to_is_done_when_steps_take_no_time_any_more(
-    scheduler: Scheduler, process: Process
-) -> None:
-    process.slow_down(lambda: COST_US)
-    done = loop_of(scheduler, process, [0, 0, 0, 1_700])
-    scheduler.at(1_600, process.speed_up)
-    scheduler.run_until(10_000)
-    assert done == [(0, 0), (1, 1_000), (2, 1_600), (3, 1_700)]
-
-
-def test_a_process_that_dies_while_it_computes_does_no_more(scheduler: Scheduler, process: Process) -> None:
-    done = loop_of(scheduler, process, [0, 0])
-
-    def run() -> None:
-        scheduler.compute()
-        done.append((9, scheduler.now_us))
-
-    process.slow_down(lambda: COST_US)
-    scheduler.spawn(process, "thread", run)
-    scheduler.at(COST_US // 2, process.kill)
-    scheduler.run_until(10_000)
-    assert done == [(0, 0)]
