@@ -14,14 +14,21 @@ from regency.controller.reassignment import requests as reassignment_requests
 from regency.controller.state.election import Election
 from regency.controller.store import configs as store_configs
 from regency.model.ids import BrokerId
-from simulation.defects.patching import Defect, Patch
+from simulation.defects.patching import Defects, Patch
+
+DEFECTS = Defects()
 
 
-def _without_word(patch: Patch) -> None:
+@DEFECTS.of("Kafka 2.4")
+def settings_without_word(patch: Patch) -> None:
+    """Changed settings are written without a notification in /config/changes."""
     patch.edit(store_configs, "write_configs", ("= (write, word)", "= (write,)"))
 
 
-def _preferred_out_of_sync(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-9866")
+def preferred_out_of_sync(patch: Patch) -> None:
+    """The preferred replica is elected also where it is not in sync."""
+
     def elect(assignment: Sequence[BrokerId], isr: Sequence[BrokerId], *_: Collection[BrokerId]) -> Election:
         return Election(assignment[0], tuple(isr), "it is preferred")
 
@@ -29,14 +36,19 @@ def _preferred_out_of_sync(patch: Patch) -> None:
     patch.edit(leader_elections, "_can_lead", ("preferred in context.isr(partition)", "context.isr(partition)"))
 
 
-def _deleted_amid_reassignment(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-5099")
+def deleted_amid_reassignment(patch: Patch) -> None:
+    """The deletion of a topic does not wait for its reassignments."""
+
     def none(_: Any) -> set[str]:
         return set()
 
     patch.set(TopicDeletionManager, "_reassigning", none)
 
 
-def _edits_missed(patch: Patch) -> None:
+@DEFECTS.of("Kafka 2.4")
+def asked_edits_missed(patch: Patch) -> None:
+    """/admin/reassign_partitions is read when it is created, and not when it is written again."""
     patch.edit(
         reassignment_requests,
         "look_at_asked",
@@ -49,42 +61,11 @@ def _edits_missed(patch: Patch) -> None:
     patch.set(routes, "NOTIFICATIONS", {**routes.NOTIFICATIONS, asked: look})
 
 
-def _callers_unanswered(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-10193")
+def callers_unanswered(patch: Patch) -> None:
+    """Who waits for a request that a deposed controller has not come to is not answered."""
+
     def nothing(_: Any) -> None:
         """Nobody is told."""
 
     patch.set(Request, "preempt", nothing)
-
-
-DEFECTS: tuple[Defect, ...] = (
-    Defect(
-        "settings-without-word",
-        "Changed settings are written without a notification in /config/changes.",
-        "Kafka 2.4",
-        _without_word,
-    ),
-    Defect(
-        "preferred-out-of-sync",
-        "The preferred replica is elected also where it is not in sync.",
-        "KAFKA-9866",
-        _preferred_out_of_sync,
-    ),
-    Defect(
-        "deleted-amid-reassignment",
-        "The deletion of a topic does not wait for its reassignments.",
-        "KAFKA-5099",
-        _deleted_amid_reassignment,
-    ),
-    Defect(
-        "asked-edits-missed",
-        "/admin/reassign_partitions is read when it is created, and not when it is written again.",
-        "Kafka 2.4",
-        _edits_missed,
-    ),
-    Defect(
-        "callers-unanswered",
-        "Who waits for a request that a deposed controller has not come to is not answered.",
-        "KAFKA-10193",
-        _callers_unanswered,
-    ),
-)

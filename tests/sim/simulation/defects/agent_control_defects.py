@@ -19,12 +19,16 @@ from regency.broker_agent.replication.partition import Partition
 from regency.model.ids import NO_BROKER_EPOCH, BrokerEpoch, LeaderEpoch, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import control_pb2 as pb
-from simulation.defects.patching import Defect, Patch
+from simulation.defects.patching import Defects, Patch
+
+DEFECTS = Defects()
 
 Verdict = RefusedRequest | RepeatedRequest | bool
 
 
-def _any_controller(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-1188")
+def any_controller_epoch(patch: Patch) -> None:
+    """An agent obeys a lower controller epoch too."""
     check = ControlGate.check_epochs
 
     def unchecked(self: ControlGate, header: Header, own_epoch: BrokerEpoch) -> RefusedRequest | None:
@@ -39,7 +43,9 @@ def _any_controller(patch: Patch) -> None:
     patch.set(ControlGate, "check_epochs", unchecked)
 
 
-def _any_incarnation(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-7235")
+def any_broker_epoch(patch: Patch) -> None:
+    """An agent obeys what was meant for another incarnation."""
     check = ControlGate.check_epochs
 
     def unchecked(self: ControlGate, header: Header, own_epoch: BrokerEpoch) -> RefusedRequest | None:
@@ -50,7 +56,9 @@ def _any_incarnation(patch: Patch) -> None:
     patch.set(ControlGate, "check_epochs", unchecked)
 
 
-def _earlier_processes(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-7235")
+def earlier_process_obeyed(patch: Patch) -> None:
+    """Until it knows its own registration, an agent obeys what was meant for the process before it."""
     check = ControlGate.check_epochs
 
     def trusting(self: ControlGate, header: Header, own_epoch: BrokerEpoch) -> RefusedRequest | None:
@@ -61,7 +69,10 @@ def _earlier_processes(patch: Patch) -> None:
     patch.set(ControlGate, "check_epochs", trusting)
 
 
-def _unconfirmed_controller(patch: Patch) -> None:
+@DEFECTS.of("own rule")
+def unconfirmed_controller_obeyed(patch: Patch) -> None:
+    """An agent obeys a controller epoch that ZooKeeper has not confirmed."""
+
     def believed(self: ControlGate, header: Header) -> bool:
         del self, header
         return True
@@ -69,7 +80,9 @@ def _unconfirmed_controller(patch: Patch) -> None:
     patch.set(ControlGate, "_is_in_office", believed)
 
 
-def _any_number(patch: Patch) -> None:
+@DEFECTS.of("own rule")
+def any_number(patch: Patch) -> None:
+    """An agent executes requests again and in any order."""
     admit = ControlGate.admit
 
     def unordered(self: ControlGate, header: Header, own_epoch: BrokerEpoch) -> Verdict:
@@ -84,7 +97,9 @@ def _any_number(patch: Patch) -> None:
     patch.set(ControlGate, "admit", unordered)
 
 
-def _deltas_not_counted(patch: Patch) -> None:
+@DEFECTS.of("own rule")
+def deltas_not_counted(patch: Patch) -> None:
+    """An agent takes metadata deltas without comparing their numbers."""
     prepare = MetadataCache.prepare
 
     def whatever(self: MetadataCache, update: MetadataUpdate) -> Prepared | Refused:
@@ -95,7 +110,9 @@ def _deltas_not_counted(patch: Patch) -> None:
     patch.set(MetadataCache, "prepare", whatever)
 
 
-def _part_of_a_snapshot(patch: Patch) -> None:
+@DEFECTS.of("own rule")
+def part_of_a_snapshot(patch: Patch) -> None:
+    """The first piece of a metadata snapshot counts as all of it."""
     prepare = MetadataCache.prepare
 
     def first_is_all(self: MetadataCache, update: MetadataUpdate) -> Prepared | Refused:
@@ -106,7 +123,9 @@ def _part_of_a_snapshot(patch: Patch) -> None:
     patch.set(MetadataCache, "prepare", first_is_all)
 
 
-def _snapshot_onto_the_old(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-13225")
+def snapshot_onto_the_old(patch: Patch) -> None:
+    """A metadata snapshot is merged into what was known."""
     prepare = MetadataCache._prepare_snapshot
 
     def onto(self: MetadataCache, update: MetadataUpdate) -> Prepared | Refused:
@@ -118,7 +137,10 @@ def _snapshot_onto_the_old(patch: Patch) -> None:
     patch.set(MetadataCache, "_prepare_snapshot", onto)
 
 
-def _equal_epoch_is_stale(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-13790")
+def equal_epoch_is_stale(patch: Patch) -> None:
+    """A LeaderAndIsr with the leader epoch that is held is ignored, and answered as done."""
+
     def ignore(self: ControlPath, state: PartitionState, followers: list[Partition], now_ms: int) -> None:
         del self, state, followers, now_ms
 
@@ -130,11 +152,15 @@ def _equal_epoch_is_stale(patch: Patch) -> None:
     patch.set(ControlPath, "_is_transition", higher)
 
 
-def _failed_step_left_out(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-9769")
+def failed_step_left_out(patch: Patch) -> None:
+    """What failed after a leader epoch was taken is not made up for when the same comes again."""
     patch.edit(ControlPath, "_refresh", ("if partition.role is Role.FOLLOWER and", "if False and"))
 
 
-def _stop_of_equal_epoch(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-13972")
+def stop_of_equal_epoch_refused(patch: Patch) -> None:
+    """A StopReplica of the leader epoch that is held is refused."""
     patch.edit(
         ControlPath,
         "_admit_stop",
@@ -142,7 +168,9 @@ def _stop_of_equal_epoch(patch: Patch) -> None:
     )
 
 
-def _done_before_it_is(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-9307")
+def answered_before_done(patch: Patch) -> None:
+    """Replicas whose settings could not be read are answered as if they were there."""
     read = ControlService._read_configs
 
     def hopeful(self: ControlService, states: Sequence[PartitionState]) -> dict[TopicPartition, AppliedState]:
@@ -154,7 +182,9 @@ def _done_before_it_is(patch: Patch) -> None:
     patch.set(ControlService, "_read_configs", hopeful)
 
 
-def _told_in_turn(patch: Patch) -> None:
+@DEFECTS.of("own rule")
+def ends_told_in_turn(patch: Patch) -> None:
+    """A broker says how far its logs go when it has done what a controller asked before."""
     describe = ControlService.describe_replicas
 
     def waiting(self: ControlService, request: pb.DescribeReplicasRequest) -> pb.DescribeReplicasResponse:
@@ -164,15 +194,21 @@ def _told_in_turn(patch: Patch) -> None:
     patch.set(ControlService, "describe_replicas", waiting)
 
 
-def _told_in_part(patch: Patch) -> None:
+@DEFECTS.of("own rule")
+def settings_told_in_part(patch: Patch) -> None:
+    """Of many topics whose settings changed together only some go by the new ones."""
     patch.edit(TopicConfigs, "_tell", ("topics[_TOLD_AT_ONCE:]", "()"))
 
 
-def _strays_of_the_past(patch: Patch) -> None:
+@DEFECTS.of("own rule")
+def strays_of_the_past(patch: Patch) -> None:
+    """A server that lags is asked whether a log is a stray."""
     patch.edit(Strays, "_confirmed", ("self._session.sync(znode_paths.TOPICS)", "pass"))
 
 
-def _unreachable_is_done(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-9307")
+def unreachable_is_done(patch: Patch) -> None:
+    """A follower whose leader came without an address is answered as if it followed."""
     follow = ControlPath._follow
 
     def hopeful(self: ControlPath, followers: Sequence[Partition]) -> list[TopicPartition]:
@@ -182,7 +218,9 @@ def _unreachable_is_done(patch: Patch) -> None:
     patch.set(ControlPath, "_follow", hopeful)
 
 
-def _lower_leader_epoch(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-1188, KAFKA-9539")
+def lower_leader_epoch(patch: Patch) -> None:
+    """A LeaderAndIsr of a lower leader epoch is applied."""
     admit = ControlPath._admit
 
     def lenient(self: ControlPath, state: PartitionState) -> ErrorCode | None:
@@ -195,7 +233,9 @@ def _lower_leader_epoch(patch: Patch) -> None:
     patch.set(ControlPath, "_admit", lenient)
 
 
-def _newer_incarnation_refused(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-9839")
+def newer_incarnation_refused(patch: Patch) -> None:
+    """An agent refuses a broker epoch that it does not know yet."""
     check = ControlGate.check_epochs
 
     def strict(self: ControlGate, header: Header, own_epoch: BrokerEpoch) -> RefusedRequest | None:
@@ -206,128 +246,19 @@ def _newer_incarnation_refused(patch: Patch) -> None:
     patch.set(ControlGate, "check_epochs", strict)
 
 
-def _hung_loops_live_on(patch: Patch) -> None:
+@DEFECTS.of("own rule")
+def hung_loops_live_on(patch: Patch) -> None:
+    """The watchdog does not end an agent whose data loop stands still."""
     patch.edit(Watchdog, "_run", ("if silent_ms >= self._limit_ms", "if False"))
 
 
-def _leaves_without_epoch(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-7235")
+def leaves_without_epoch(patch: Patch) -> None:
+    """A broker asks to leave without saying as which incarnation."""
     patch.edit(controlled_shutdown, "leave", ("broker_epoch=epoch", f"broker_epoch={NO_BROKER_EPOCH}"))
 
 
-def _leaves_too_soon(patch: Patch) -> None:
+@DEFECTS.of("Kafka 2.4")
+def leaves_too_soon(patch: Patch) -> None:
+    """A broker that is told what it still leads stops as if that were nothing."""
     patch.edit(controlled_shutdown, "_in_the_way", ("if answer.remaining_partitions:", "if False:"))
-
-
-DEFECTS: tuple[Defect, ...] = (
-    Defect("any-controller-epoch", "An agent obeys a lower controller epoch too.", "KAFKA-1188", _any_controller),
-    Defect(
-        "hung-loops-live-on",
-        "The watchdog does not end an agent whose data loop stands still.",
-        "own rule",
-        _hung_loops_live_on,
-    ),
-    Defect(
-        "any-broker-epoch", "An agent obeys what was meant for another incarnation.", "KAFKA-7235", _any_incarnation
-    ),
-    Defect(
-        "earlier-process-obeyed",
-        "Until it knows its own registration, an agent obeys what was meant for the process before it.",
-        "KAFKA-7235",
-        _earlier_processes,
-    ),
-    Defect(
-        "unconfirmed-controller-obeyed",
-        "An agent obeys a controller epoch that ZooKeeper has not confirmed.",
-        "own rule",
-        _unconfirmed_controller,
-    ),
-    Defect(
-        "newer-incarnation-refused",
-        "An agent refuses a broker epoch that it does not know yet.",
-        "KAFKA-9839",
-        _newer_incarnation_refused,
-    ),
-    Defect("any-number", "An agent executes requests again and in any order.", "own rule", _any_number),
-    Defect(
-        "deltas-not-counted",
-        "An agent takes metadata deltas without comparing their numbers.",
-        "own rule",
-        _deltas_not_counted,
-    ),
-    Defect(
-        "part-of-a-snapshot",
-        "The first piece of a metadata snapshot counts as all of it.",
-        "own rule",
-        _part_of_a_snapshot,
-    ),
-    Defect(
-        "snapshot-onto-the-old",
-        "A metadata snapshot is merged into what was known.",
-        "KAFKA-13225",
-        _snapshot_onto_the_old,
-    ),
-    Defect(
-        "equal-epoch-is-stale",
-        "A LeaderAndIsr with the leader epoch that is held is ignored, and answered as done.",
-        "KAFKA-13790",
-        _equal_epoch_is_stale,
-    ),
-    Defect(
-        "failed-step-left-out",
-        "What failed after a leader epoch was taken is not made up for when the same comes again.",
-        "KAFKA-9769",
-        _failed_step_left_out,
-    ),
-    Defect(
-        "stop-of-equal-epoch-refused",
-        "A StopReplica of the leader epoch that is held is refused.",
-        "KAFKA-13972",
-        _stop_of_equal_epoch,
-    ),
-    Defect(
-        "answered-before-done",
-        "Replicas whose settings could not be read are answered as if they were there.",
-        "KAFKA-9307",
-        _done_before_it_is,
-    ),
-    Defect(
-        "unreachable-is-done",
-        "A follower whose leader came without an address is answered as if it followed.",
-        "KAFKA-9307",
-        _unreachable_is_done,
-    ),
-    Defect(
-        "ends-told-in-turn",
-        "A broker says how far its logs go when it has done what a controller asked before.",
-        "own rule",
-        _told_in_turn,
-    ),
-    Defect(
-        "settings-told-in-part",
-        "Of many topics whose settings changed together only some go by the new ones.",
-        "own rule",
-        _told_in_part,
-    ),
-    Defect(
-        "strays-of-the-past", "A server that lags is asked whether a log is a stray.", "own rule", _strays_of_the_past
-    ),
-    Defect(
-        "leaves-without-epoch",
-        "A broker asks to leave without saying as which incarnation.",
-        "KAFKA-7235",
-        _leaves_without_epoch,
-    ),
-    Defect(
-        "leaves-too-soon",
-        "A broker that is told what it still leads stops as if that were nothing.",
-        "Kafka 2.4",
-        _leaves_too_soon,
-    ),
-    Defect(
-        "lower-leader-epoch",
-        "A LeaderAndIsr of a lower leader epoch is applied.",
-        "KAFKA-1188, KAFKA-9539",
-        _lower_leader_epoch,
-    ),
-)
-"""In the order of the table."""

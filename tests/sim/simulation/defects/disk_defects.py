@@ -17,12 +17,16 @@ from regency.broker_agent.log.producer_state import ProducerStates
 from regency.broker_agent.log.segments.segment import Segment
 from regency.model.crash_points import crash_point
 from regency.model.ids import Offset
-from simulation.defects.patching import Defect, Patch
+from simulation.defects.patching import Defects, Patch
+
+DEFECTS = Defects()
 
 # Syncs
 
 
-def _names_not_synced(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-3968")
+def names_not_synced(patch: Patch) -> None:
+    """the names of new segments and logs are not synced"""
     patch.edit(log_manager, "make_log", ("for created in (path, home.path):", "for created in ():"))
 
     def none(self: LogFlusher, segments: list[Segment]) -> list[Path]:
@@ -32,7 +36,9 @@ def _names_not_synced(patch: Patch) -> None:
     patch.set(LogFlusher, "_unsynced_names", none)
 
 
-def _epochs_not_synced(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-15046")
+def epochs_not_synced(patch: Patch) -> None:
+    """the recovery point passes epochs whose file is not on the disk"""
     patch.edit(LogFlusher, "flush", ("if self._epochs_unsynced:", "if False:"))
     patch.edit(LogFlusher, "unsynced", ("self._epochs_unsynced and self._disk", "False and self._disk"))
     patch.edit(
@@ -42,7 +48,9 @@ def _epochs_not_synced(patch: Patch) -> None:
     patch.edit(LogFlusher, "_epochs_written", ("self._syncs.later(self._epochs.path, self._home.failed)", "pass"))
 
 
-def _marks_before_cuts(patch: Patch) -> None:
+@DEFECTS.of("own rule")
+def marks_before_cuts(patch: Patch) -> None:
+    """high watermarks are checkpointed before the disk knows where logs were cut off"""
     patch.edit(
         LogManager,
         "checkpoint_high_watermarks",
@@ -50,16 +58,23 @@ def _marks_before_cuts(patch: Patch) -> None:
     )
 
 
-def _shortage_is_success(patch: Patch) -> None:
+@DEFECTS.of("own rule")
+def shortage_is_success(patch: Patch) -> None:
+    """what could not be synced for want of a descriptor counts as synced"""
     others = "failed = {path: each for path, each in failed.items() if not is_shortage(each)}"
     patch.edit(background, "_sync_all", ("raise_shortage(failed)", others))
 
 
-def _seal_not_synced(patch: Patch) -> None:
+@DEFECTS.of("own rule")
+def seal_not_synced(patch: Patch) -> None:
+    """the last time index entry of a segment that was flushed before is not synced"""
     patch.edit(LogCore, "_roll", ("self._flusher.sealed(active, self._log_end)", "pass"))
 
 
-def _marker_in_spite(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-10723, KAFKA-15375")
+def marker_in_spite_of_failure(patch: Patch) -> None:
+    """a directory is marked as clean although one of its logs could not be closed"""
+
     def close(self: DirectoryLogs, unsynced: object = ()) -> None:
         for log in list(self.logs.values()):  # a directory that fails lets go of its logs
             with suppress(OSError, LogStorageError):
@@ -77,7 +92,10 @@ def _marker_in_spite(patch: Patch) -> None:
 # Segments
 
 
-def _removed_by_name(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-12964")
+def removed_by_name(patch: Patch) -> None:
+    """files of dropped segments keep their names until they are removed"""
+
     def keep_names(self: Segment) -> list[Path]:
         paths = []
         for file in self.files:
@@ -89,20 +107,26 @@ def _removed_by_name(patch: Patch) -> None:
     patch.set(Segment, "mark_deleted", keep_names)
 
 
-def _start_after_drop(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-16073")
+def start_after_drop(patch: Patch) -> None:
+    """the log start is raised only when the segments below are gone"""
     raised = "self.maybe_increment_log_start(start)\n"
     drop = "removed = self._segments.drop_first(expired.segments)\n"
     patch.edit(PartitionLog, "delete_old_segments", (raised, "pass\n"), (drop, f"{drop}    {raised}"))
 
 
-def _watermark_not_restarted(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-9491")
+def watermark_not_restarted(patch: Patch) -> None:
+    """a log that begins anew elsewhere keeps its high watermark"""
     patch.edit(LogCore, "_restart_at", ("self._log_start = self._high_watermark = offset", "self._log_start = offset"))
 
 
 # Producers
 
 
-def _producers_expire_with_records(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-7190")
+def producers_expire_with_records(patch: Patch) -> None:
+    """producers are forgotten with the last of their records"""
     delete = PartitionLog.delete_old_segments
 
     def deleted(self: PartitionLog, now_ms: int) -> int:
@@ -119,62 +143,3 @@ def _forget_below(producers: ProducerStates, start: Offset) -> None:
     held = producers._producers
     for number in [number for number, producer in held.items() if producer.batches[-1].last_offset < start]:
         del held[number]
-
-
-DEFECTS: tuple[Defect, ...] = (
-    Defect("names-not-synced", "the names of new segments and logs are not synced", "KAFKA-3968", _names_not_synced),
-    Defect(
-        "epochs-not-synced",
-        "the recovery point passes epochs whose file is not on the disk",
-        "KAFKA-15046",
-        _epochs_not_synced,
-    ),
-    Defect(
-        "marks-before-cuts",
-        "high watermarks are checkpointed before the disk knows where logs were cut off",
-        "own rule",
-        _marks_before_cuts,
-    ),
-    Defect(
-        "shortage-is-success",
-        "what could not be synced for want of a descriptor counts as synced",
-        "own rule",
-        _shortage_is_success,
-    ),
-    Defect(
-        "seal-not-synced",
-        "the last time index entry of a segment that was flushed before is not synced",
-        "own rule",
-        _seal_not_synced,
-    ),
-    Defect(
-        "marker-in-spite-of-failure",
-        "a directory is marked as clean although one of its logs could not be closed",
-        "KAFKA-10723, KAFKA-15375",
-        _marker_in_spite,
-    ),
-    Defect(
-        "removed-by-name",
-        "files of dropped segments keep their names until they are removed",
-        "KAFKA-12964",
-        _removed_by_name,
-    ),
-    Defect(
-        "start-after-drop",
-        "the log start is raised only when the segments below are gone",
-        "KAFKA-16073",
-        _start_after_drop,
-    ),
-    Defect(
-        "watermark-not-restarted",
-        "a log that begins anew elsewhere keeps its high watermark",
-        "KAFKA-9491",
-        _watermark_not_restarted,
-    ),
-    Defect(
-        "producers-expire-with-records",
-        "producers are forgotten with the last of their records",
-        "KAFKA-7190",
-        _producers_expire_with_records,
-    ),
-)

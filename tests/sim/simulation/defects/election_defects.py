@@ -32,7 +32,9 @@ from regency.controller.topics import topics
 from regency.model.facts import Broker, LeaderIsrAndControllerEpoch
 from regency.model.ids import NO_BROKER_EPOCH, BrokerId, LeaderEpoch, TopicPartition, ZkVersion
 from regency.model.znodes import paths
-from simulation.defects.patching import Defect, Patch
+from simulation.defects.patching import Defects, Patch
+
+DEFECTS = Defects()
 
 
 def _same_epoch(state: LeaderIsrAndControllerEpoch) -> LeaderIsrAndControllerEpoch:
@@ -42,11 +44,15 @@ def _same_epoch(state: LeaderIsrAndControllerEpoch) -> LeaderIsrAndControllerEpo
     )
 
 
-def _epoch_kept_by_elections(patch: Patch) -> None:
+@DEFECTS.of("Kafka 2.4")
+def epoch_kept_by_elections(patch: Patch) -> None:
+    """An election writes a leader and keeps the leader epoch."""
     _epoch_kept_by(PartitionStateMachine, patch)
 
 
-def _epoch_kept_by_shrinks(patch: Patch) -> None:
+@DEFECTS.of("Kafka 2.4")
+def epoch_kept_by_shrinks(patch: Patch) -> None:
+    """Taking a dead replica out of the ISR keeps the leader epoch."""
     _epoch_kept_by(ReplicaStateMachine, patch)
 
 
@@ -60,7 +66,10 @@ def _epoch_kept_by(machine: type[StateMachine], patch: Patch) -> None:
     patch.set(StateMachine, "_next_state", kept)
 
 
-def _empty_isr(patch: Patch) -> None:
+@DEFECTS.of("Kafka 2.4")
+def isr_shrunk_to_nothing(patch: Patch) -> None:
+    """The last member leaves the ISR too."""
+
     def removed(
         assignment: Sequence[BrokerId],
         leader: BrokerId,
@@ -76,7 +85,10 @@ def _empty_isr(patch: Patch) -> None:
     patch.set(replica_states, "remove_from_isr", removed)
 
 
-def _dead_elected(patch: Patch) -> None:
+@DEFECTS.of("Kafka 2.4")
+def dead_leader_elected(patch: Patch) -> None:
+    """An election does not ask who is live."""
+
     def elect(
         assignment: Sequence[BrokerId],
         isr: Sequence[BrokerId],
@@ -89,7 +101,10 @@ def _dead_elected(patch: Patch) -> None:
     patch.set(leader_choice, "elect_offline", elect)
 
 
-def _lossy_last_leads(patch: Patch) -> None:
+@DEFECTS.of("KIP-966")
+def lossy_last_leads(patch: Patch) -> None:
+    """The last one in sync leads at once, also where it is back from a power cut and others have more."""
+
     def elect(
         assignment: Sequence[BrokerId],
         isr: Sequence[BrokerId],
@@ -102,7 +117,10 @@ def _lossy_last_leads(patch: Patch) -> None:
     patch.set(leader_choice, "elect_offline", elect)
 
 
-def _anybody_elected(patch: Patch) -> None:
+@DEFECTS.of("KIP-106")
+def unclean_without_leave(patch: Patch) -> None:
+    """Where nobody in sync is live, anybody live is elected, whatever the settings say."""
+
     def every(self: LeaderChoice, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
         del self
         return list(partitions)
@@ -110,7 +128,9 @@ def _anybody_elected(patch: Patch) -> None:
     patch.set(LeaderChoice, "_allowed", every)
 
 
-def _whatever_version(patch: Patch) -> None:
+@DEFECTS.of("own rule")
+def whatever_version(patch: Patch) -> None:
+    """States are written over whatever version stands there."""
     update = ClusterStore.update_states
 
     def over(
@@ -131,7 +151,9 @@ def _at_version(state: LeaderIsrAndControllerEpoch, version: int) -> LeaderIsrAn
     return msgspec.structs.replace(state, leader_and_isr=now)
 
 
-def _conflict_is_written(patch: Patch) -> None:
+@DEFECTS.of("own rule")
+def conflict_counts_as_written(patch: Patch) -> None:
+    """A state that somebody else wrote meanwhile counts as written."""
     update = ClusterStore.update_states
 
     def believed(
@@ -147,7 +169,10 @@ def _conflict_is_written(patch: Patch) -> None:
     patch.set(ClusterStore, "update_states", believed)
 
 
-def _dead_leader_at_failover(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-3143")
+def dead_leader_at_failover(patch: Patch) -> None:
+    """A failover takes every partition that has a state for online."""
+
     def startup(self: PartitionStateMachine) -> None:
         for partition in self._context.partitions():
             known = self._context.leadership(partition) is not None
@@ -164,24 +189,35 @@ def _nobody_bounced(
     return {}
 
 
-def _bounce_over_failover(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-1120, KAFKA-3143")
+def bounce_over_failover(patch: Patch) -> None:
+    """A failover does not look who has restarted since the last decision about it."""
     patch.set(failover, "find_bounced", _nobody_bounced)
 
 
-def _bounce_before_isr_change(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-1120")
+def bounce_before_isr_change(patch: Patch) -> None:
+    """An ISR change is taken in although a member has restarted since it was written."""
     patch.set(isr_changes, "find_bounced", _nobody_bounced)
 
 
-def _lost_state_unasked(patch: Patch) -> None:
+@DEFECTS.of("Kafka 2.4")
+def lost_state_unasked(patch: Patch) -> None:
+    """A partition whose state znode is lost gets its first live replica for leader, and all live ones for its ISR."""
     patch.edit(PartitionStateMachine, "_initialise", ("elif partition in self._stateless:", "elif False:"))
 
 
-def _epochs_believed(patch: Patch) -> None:
+@DEFECTS.of("own rule")
+def any_leader_epoch_believed(patch: Patch) -> None:
+    """A controller goes beyond whatever leader epoch a broker says it holds."""
     bound = "epoch > min(now.leader_epoch + LARGEST_LEAP, LAST_LEADER_EPOCH - 1)"
     patch.edit(PartitionStateMachine, "overtake", (bound, "epoch >= LAST_LEADER_EPOCH"))
 
 
-def _bounce_unnoticed(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-1120, KIP-380")
+def bounce_unnoticed(patch: Patch) -> None:
+    """Another incarnation under the same id counts as the same broker."""
+
     def compare(known: Mapping[BrokerId, Broker], registered: Mapping[BrokerId, Broker]) -> BrokerChanges:
         changes = compare_brokers(known, registered)
         return BrokerChanges(changes.new, (), changes.dead, (*changes.modified, *changes.bounced))
@@ -189,14 +225,20 @@ def _bounce_unnoticed(patch: Patch) -> None:
     patch.set(brokers, "compare_brokers", compare)
 
 
-def _leaver_elected(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-14140")
+def leaver_elected(patch: Patch) -> None:
+    """A broker that is shutting down may be elected."""
+
     def everybody(self: ControllerContext) -> None:
         self.usable = frozenset(self.brokers)
 
     patch.set(ControllerContext, "_refresh_usable", everybody)
 
 
-def _leaving_for_ever(patch: Patch) -> None:
+@DEFECTS.of("Kafka 2.4")
+def leaving_for_ever(patch: Patch) -> None:
+    """That a broker is shutting down is not forgotten when it is gone."""
+
     def remove(self: ControllerContext, broker: BrokerId) -> None:
         self.brokers.pop(broker, None)
         self.offline_replicas.pop(broker, None)
@@ -206,14 +248,20 @@ def _leaving_for_ever(patch: Patch) -> None:
     patch.set(routes, "ANSWERS", {**routes.ANSWERS, ShutdownsOverdue: lambda _term, _event: None})
 
 
-def _shutdown_of_another_incarnation(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-7235")
+def shutdown_of_another_incarnation(patch: Patch) -> None:
+    """A controlled shutdown is not compared with the broker epoch that asked for it."""
+
     def shut_down(term: Term, event: ControlledShutdown) -> ShutdownOutcome:
         return shut_down_broker(term, ControlledShutdown(event.broker, NO_BROKER_EPOCH))
 
     patch.set(routes, "REQUESTS", {**routes.REQUESTS, ControlledShutdown: shut_down})
 
 
-def _dead_stay_in_sync(patch: Patch) -> None:
+@DEFECTS.of("Kafka 2.4")
+def dead_stay_in_sync(patch: Patch) -> None:
+    """Dead followers stay in the ISR until their leader takes them out."""
+
     def removed(
         assignment: Sequence[BrokerId],
         leader: BrokerId,
@@ -229,7 +277,9 @@ def _dead_stay_in_sync(patch: Patch) -> None:
     patch.set(replica_states, "remove_from_isr", removed)
 
 
-def _unread_notifications(patch: Patch) -> None:
+@DEFECTS.of("Kafka 2.4")
+def notifications_deleted_unread(patch: Patch) -> None:
+    """Every ISR notification there is is deleted, also those that came after the list was read."""
     delete = ClusterStore.delete_notifications
 
     def all_there_are(self: ClusterStore, listed: Sequence[str]) -> None:
@@ -239,7 +289,10 @@ def _unread_notifications(patch: Patch) -> None:
     patch.set(ClusterStore, "delete_notifications", all_there_are)
 
 
-def _isr_changes_untold(patch: Patch) -> None:
+@DEFECTS.of("Kafka 2.4")
+def isr_changes_untold(patch: Patch) -> None:
+    """The ISR that a leader wrote is taken in, and nobody is told of it."""
+
     def untold(
         context: ControllerContext, store: ClusterStore, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, int]:
@@ -250,116 +303,7 @@ def _isr_changes_untold(patch: Patch) -> None:
     patch.set(isr_changes, "refresh_leadership", untold)
 
 
-def _created_anew_unnoticed(patch: Patch) -> None:
+@DEFECTS.of("Kafka 2.4")
+def created_anew_unnoticed(patch: Patch) -> None:
+    """A topic that was deleted and made anew between two reads counts as the one before."""
     patch.edit(topics, "load_topics", ("topic.topic_id != entry.topic_id:", "False:"))
-
-
-DEFECTS: tuple[Defect, ...] = (
-    Defect(
-        "epoch-kept-by-elections",
-        "An election writes a leader and keeps the leader epoch.",
-        "Kafka 2.4",
-        _epoch_kept_by_elections,
-    ),
-    Defect(
-        "epoch-kept-by-shrinks",
-        "Taking a dead replica out of the ISR keeps the leader epoch.",
-        "Kafka 2.4",
-        _epoch_kept_by_shrinks,
-    ),
-    Defect("isr-shrunk-to-nothing", "The last member leaves the ISR too.", "Kafka 2.4", _empty_isr),
-    Defect("dead-leader-elected", "An election does not ask who is live.", "Kafka 2.4", _dead_elected),
-    Defect(
-        "lossy-last-leads",
-        "The last one in sync leads at once, also where it is back from a power cut and others have more.",
-        "KIP-966",
-        _lossy_last_leads,
-    ),
-    Defect(
-        "unclean-without-leave",
-        "Where nobody in sync is live, anybody live is elected, whatever the settings say.",
-        "KIP-106",
-        _anybody_elected,
-    ),
-    Defect("whatever-version", "States are written over whatever version stands there.", "own rule", _whatever_version),
-    Defect(
-        "conflict-counts-as-written",
-        "A state that somebody else wrote meanwhile counts as written.",
-        "own rule",
-        _conflict_is_written,
-    ),
-    Defect(
-        "dead-leader-at-failover",
-        "A failover takes every partition that has a state for online.",
-        "KAFKA-3143",
-        _dead_leader_at_failover,
-    ),
-    Defect(
-        "bounce-over-failover",
-        "A failover does not look who has restarted since the last decision about it.",
-        "KAFKA-1120, KAFKA-3143",
-        _bounce_over_failover,
-    ),
-    Defect(
-        "bounce-before-isr-change",
-        "An ISR change is taken in although a member has restarted since it was written.",
-        "KAFKA-1120",
-        _bounce_before_isr_change,
-    ),
-    Defect(
-        "bounce-unnoticed",
-        "Another incarnation under the same id counts as the same broker.",
-        "KAFKA-1120, KIP-380",
-        _bounce_unnoticed,
-    ),
-    Defect(
-        "lost-state-unasked",
-        "A partition whose state znode is lost gets its first live replica for leader, and all live ones for its ISR.",
-        "Kafka 2.4",
-        _lost_state_unasked,
-    ),
-    Defect(
-        "any-leader-epoch-believed",
-        "A controller goes beyond whatever leader epoch a broker says it holds.",
-        "own rule",
-        _epochs_believed,
-    ),
-    Defect("leaver-elected", "A broker that is shutting down may be elected.", "KAFKA-14140", _leaver_elected),
-    Defect(
-        "leaving-for-ever",
-        "That a broker is shutting down is not forgotten when it is gone.",
-        "Kafka 2.4",
-        _leaving_for_ever,
-    ),
-    Defect(
-        "shutdown-of-another-incarnation",
-        "A controlled shutdown is not compared with the broker epoch that asked for it.",
-        "KAFKA-7235",
-        _shutdown_of_another_incarnation,
-    ),
-    Defect(
-        "dead-stay-in-sync",
-        "Dead followers stay in the ISR until their leader takes them out.",
-        "Kafka 2.4",
-        _dead_stay_in_sync,
-    ),
-    Defect(
-        "notifications-deleted-unread",
-        "Every ISR notification there is is deleted, also those that came after the list was read.",
-        "Kafka 2.4",
-        _unread_notifications,
-    ),
-    Defect(
-        "isr-changes-untold",
-        "The ISR that a leader wrote is taken in, and nobody is told of it.",
-        "Kafka 2.4",
-        _isr_changes_untold,
-    ),
-    Defect(
-        "created-anew-unnoticed",
-        "A topic that was deleted and made anew between two reads counts as the one before.",
-        "Kafka 2.4",
-        _created_anew_unnoticed,
-    ),
-)
-"""In the order of the table."""

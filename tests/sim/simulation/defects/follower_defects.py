@@ -17,19 +17,22 @@ from regency.broker_agent.replication.partition import Partition
 from regency.kafka.fetching.plans import Plan, Reply
 from regency.kafka.fetching.values import FetchedPartition, FetchPartition
 from regency.model.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicPartition
-from simulation.defects.patching import Defect, Patch
+from simulation.defects.patching import Defects, Patch
+
+DEFECTS = Defects()
 
 
-def _truncate_to_watermark(patch: Patch) -> None:
+@DEFECTS.of("KIP-101, KAFKA-1211")
+def truncate_to_watermark(patch: Patch) -> None:
+    """a follower cuts its log to its high watermark before it asks its leader"""
     cut = "self.remotes = {}\n    self.log.truncate_to(self.log.high_watermark)"
     patch.edit(Partition, "become_follower", ("self.remotes = {}", cut))
 
 
-def _reply_after_removal(patch: Patch) -> None:
-    """What a running request brings for a partition that is not followed any more is taken in all the same.
-
-    Fetchers that have nothing left to follow are not ended, as nothing would be delivered then.
-    """
+@DEFECTS.of("KAFKA-13207")
+def reply_after_removal(patch: Patch) -> None:
+    """what a fetch brings is taken in although the partition is led here or followed elsewhere by now"""
+    # Fetchers that have nothing left to follow are not ended, as nothing would be delivered then.
     gone: WeakKeyDictionary[FetcherLogic, dict[TopicPartition, Any]] = WeakKeyDictionary()
     remove: Callable[[FetcherLogic, TopicPartition], None] = FetcherLogic.remove
     on_reply: Callable[[FetcherLogic, Plan, Reply, int], None] = FetcherLogic.on_reply
@@ -53,12 +56,16 @@ def _reply_after_removal(patch: Patch) -> None:
     patch.set(FetcherLogic, "on_reply", replied)
 
 
-def _watermark_of_diverging(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-14704")
+def watermark_of_diverging(patch: Patch) -> None:
+    """a follower takes the high watermark of an answer that says its log differs"""
     taken = "state.replica.log.set_high_watermark(fetched.high_watermark)\n            self._truncate("
     patch.edit(FetcherLogic, "_take_fetched", ("self._truncate(", taken))
 
 
-def _append_diverging(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-13140")
+def append_diverging(patch: Patch) -> None:
+    """a follower appends what comes with the answer that its log differs"""
     answer = "return FetchedPartition(ErrorCode.NONE, high_watermark, start, diverging=diverging)"
     read = "log.read(offset, 1 << 20, max_offset=end, min_one_batch=True).records if offset < end else b''"
     patch.edit(
@@ -71,8 +78,10 @@ def _append_diverging(patch: Patch) -> None:
     )
 
 
-def _offset_not_read_again(patch: Patch) -> None:
-    """Where a fetcher was is remembered with the log, for as long as its process lives."""
+@DEFECTS.of("KAFKA-10371")
+def offset_not_read_again(patch: Patch) -> None:
+    """a follower that is told to follow again goes on from where its fetcher was"""
+    # Where a fetcher was is remembered with the log, for as long as its process lives.
     offsets: WeakKeyDictionary[object, Offset] = WeakKeyDictionary()
     begin: Callable[[FollowState, Any, LeaderEpoch], None] = FollowState.__init__
     moved: Callable[[FetcherLogic, FollowState], None] = FetcherLogic._moved
@@ -90,12 +99,16 @@ def _offset_not_read_again(patch: Patch) -> None:
     patch.set(FetcherLogic, "_moved", went_on)
 
 
-def _watermark_above_end(patch: Patch) -> None:
+@DEFECTS.of("own rule")
+def watermark_above_end(patch: Patch) -> None:
+    """a follower takes its leader's high watermark though its log ends below"""
     patch.edit(PartitionLog, "set_high_watermark", ("min(offset, self._log_end)", "offset"))
 
 
-def _epoch_lost_when_idle(patch: Patch) -> None:
-    """Which epoch its records have is not told by a fetcher that has got nothing since."""
+@DEFECTS.of("KAFKA-15510")
+def epoch_lost_when_idle(patch: Patch) -> None:
+    """a follower that was answered without records does not tell the epoch of its last ones any more"""
+    # Which epoch its records have is not told by a fetcher that has got nothing since.
     idle: WeakKeyDictionary[FetcherLogic, dict[TopicPartition, FollowState]] = WeakKeyDictionary()
     append: Callable[[FetcherLogic, FollowState, FetchedPartition, int], None] = FetcherLogic._append
     entry: Callable[[FetcherLogic, FollowState], FetchPartition] = FetcherLogic._entry
@@ -117,49 +130,3 @@ def _epoch_lost_when_idle(patch: Patch) -> None:
 
     patch.set(FetcherLogic, "_append", appended)
     patch.set(FetcherLogic, "_entry", asked)
-
-
-DEFECTS: tuple[Defect, ...] = (
-    Defect(
-        "truncate-to-watermark",
-        "a follower cuts its log to its high watermark before it asks its leader",
-        "KIP-101, KAFKA-1211",
-        _truncate_to_watermark,
-    ),
-    Defect(
-        "reply-after-removal",
-        "what a fetch brings is taken in although the partition is led here or followed elsewhere by now",
-        "KAFKA-13207",
-        _reply_after_removal,
-    ),
-    Defect(
-        "append-diverging",
-        "a follower appends what comes with the answer that its log differs",
-        "KAFKA-13140",
-        _append_diverging,
-    ),
-    Defect(
-        "offset-not-read-again",
-        "a follower that is told to follow again goes on from where its fetcher was",
-        "KAFKA-10371",
-        _offset_not_read_again,
-    ),
-    Defect(
-        "watermark-above-end",
-        "a follower takes its leader's high watermark though its log ends below",
-        "own rule",
-        _watermark_above_end,
-    ),
-    Defect(
-        "watermark-of-diverging",
-        "a follower takes the high watermark of an answer that says its log differs",
-        "KAFKA-14704",
-        _watermark_of_diverging,
-    ),
-    Defect(
-        "epoch-lost-when-idle",
-        "a follower that was answered without records does not tell the epoch of its last ones any more",
-        "KAFKA-15510",
-        _epoch_lost_when_idle,
-    ),
-)

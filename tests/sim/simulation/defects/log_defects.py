@@ -18,20 +18,28 @@ from regency.broker_agent.replication.replica_manager import ReplicaManager
 from regency.kafka.record_batch import Buffer
 from regency.model.ids import Offset
 from regency.runtime.disk import Disk
-from simulation.defects.patching import Defect, Patch
+from simulation.defects.patching import Defects, Patch
+
+DEFECTS = Defects()
 
 # Leader epochs
 
 
-def _epoch_at_end_kept(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-10706")
+def epoch_at_end_kept(patch: Patch) -> None:
+    """a truncation that drops no record keeps the epoch that begins at the end"""
     patch.edit(PartitionLog, "truncate_to", ("    self._drop_epochs()\n        return False", "    return False"))
 
 
-def _epochs_not_cut(patch: Patch) -> None:
+@DEFECTS.of("KIP-101")
+def epochs_not_cut(patch: Patch) -> None:
+    """a truncation leaves the epochs of the records it drops"""
     patch.edit(PartitionLog, "truncate_to", ("self._drop_epochs()\n    return True", "return True"))
 
 
-def _epochs_not_read(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-16541")
+def epochs_not_read(patch: Patch) -> None:
+    """after a crash the epoch file is believed, whatever the batches say"""
     original = merge_epochs
 
     def merge(on_file: Sequence[EpochEntry], read: Sequence[ReadRange]) -> list[EpochEntry]:
@@ -43,11 +51,15 @@ def _epochs_not_read(patch: Patch) -> None:
 # High watermarks on the disk
 
 
-def _watermarks_lost(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-7235")
+def watermarks_lost(patch: Patch) -> None:
+    """high watermarks begin at 0 after a restart"""
     patch.edit(LogManager, "high_watermark_checkpoint", ("marks.get(topic_partition, Offset(0))", "Offset(0)"))
 
 
-def _watermarks_early(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-1647")
+def watermarks_early(patch: Patch) -> None:
+    """high watermarks are checkpointed before all partitions are known, and those of the others are lost"""
     patch.edit(ReplicaManager, "_checkpoint_high_watermarks", ("if not self._complete:", "if False:"))
     kept = "self.high_watermarks = dict(changed)"
     patch.edit(DirectoryLogs, "write_high_watermarks_later", ("self.high_watermarks.update(changed)", kept))
@@ -56,34 +68,49 @@ def _watermarks_early(patch: Patch) -> None:
 # Crashes and failures
 
 
-def _shortages_fail(patch: Patch) -> None:
+@DEFECTS.of("own rule")
+def shortages_fail(patch: Patch) -> None:
+    """a log directory goes offline where the process has no descriptor left"""
     patch.edit(LogDirectory, "fail", ("if is_shortage(error):", "if False:"))
 
 
-def _never_synced(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-10101")
+def never_synced(patch: Patch) -> None:
+    """the recovery point rises without a sync"""
     older, newest = "in _files(segments[:-1]):\n        ", "in _files(segments[-1:]):\n        "
     patch.edit(LogFlusher, "flush", *((f"{files}file.sync()", f"{files}pass") for files in (older, newest)))
     patch.edit(flusher, "_sync", ("disk.sync_path(file.path)", "pass"))
 
 
-def _clean_marker_kept(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-10471")
+def clean_marker_kept(patch: Patch) -> None:
+    """the clean-shutdown marker outlives the start"""
     patch.edit(LogDirectory, "take_clean_marker", ("self.disk.remove(marker)", "self.disk.read_file(marker)"))
 
 
-def _always_clean(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-10471")
+def always_clean(patch: Patch) -> None:
+    """every shutdown is taken for a clean one"""
     patch.edit(LogDirectory, "take_clean_marker", ("return False", "return True"))
 
 
-def _checksums_unread(patch: Patch) -> None:
+@DEFECTS.of("own rule")
+def checksums_unread(patch: Patch) -> None:
+    """recovery does not look at checksums"""
     patch.edit(recovery, "_checked_batches", ("not crc_matches(chunk, header, at)", "False"))
 
 
-def _cut_not_checkpointed(patch: Patch) -> None:
+@DEFECTS.of("own rule")
+def cut_not_checkpointed(patch: Patch) -> None:
+    """the lowered recovery point of a truncated log is not written before new appends"""
     lowered = "self._flusher.ends_at(self._segments.find_cut(offset).end)"
     patch.edit(PartitionLog, "prepare_cut", (f"self._unsettle(point={lowered})", lowered))
 
 
-def _settled_too_early(patch: Patch) -> None:
+@DEFECTS.of("own rule")
+def settled_too_early(patch: Patch) -> None:
+    """a log that was cut off is taken for settled before the disk knows anything of it"""
+
     def settle(self: DirectoryLogs, logs: Iterable[PartitionLog], then: Callable[[], None]) -> None:
         for log in logs:
             log.settled()
@@ -92,7 +119,9 @@ def _settled_too_early(patch: Patch) -> None:
     patch.set(DirectoryLogs, "settle", settle)
 
 
-def _failure_ignored(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-10778, KIP-112")
+def failure_ignored(patch: Patch) -> None:
+    """a log goes on after a write to it has failed"""
     patch.edit(
         LogDirectory,
         "fail",
@@ -104,25 +133,35 @@ def _failure_ignored(patch: Patch) -> None:
 # Retention
 
 
-def _expired_by_creation(patch: Patch) -> None:
+@DEFECTS.of("KIP-33")
+def expired_by_creation(patch: Patch) -> None:
+    """records expire by when their segment was begun or opened"""
     patch.edit(PartitionLog, "delete_old_segments", ("segment.largest_timestamp()", "segment.created_ms"))
 
 
-def _expired_by_file_time(patch: Patch) -> None:
+@DEFECTS.of("KIP-33")
+def expired_by_file_time(patch: Patch) -> None:
+    """records expire by when their file was written"""
     patch.edit(PartitionLog, "delete_old_segments", ("segment.largest_timestamp()", "segment.log.modified_ms()"))
 
 
-def _expired_by_first(patch: Patch) -> None:
+@DEFECTS.of("KIP-33")
+def expired_by_first(patch: Patch) -> None:
+    """records expire with the first of their segment"""
     patch.edit(PartitionLog, "delete_old_segments", ("segment.largest_timestamp()", "segment.first_timestamp"))
 
 
-def _expired_uncommitted(patch: Patch) -> None:
+@DEFECTS.of("Kafka 2.4")
+def expired_uncommitted(patch: Patch) -> None:
+    """records above the high watermark expire, too, and the high watermark is raised over them"""
     patch.edit(partition_log, "expired_segments", ("segment.upper_bound > high_watermark or ", ""))
     raised = "self._high_watermark = max(self._high_watermark, start)\n    self.maybe_increment_log_start(start)"
     patch.edit(PartitionLog, "delete_old_segments", ("self.maybe_increment_log_start(start)", raised))
 
 
-def _expired_by_uptime(patch: Patch) -> None:
+@DEFECTS.of("KIP-33")
+def expired_by_uptime(patch: Patch) -> None:
+    """records expire by a clock that nobody sets"""
     patch.edit(
         ReplicaManager,
         "_make_schedule",
@@ -133,12 +172,17 @@ def _expired_by_uptime(patch: Patch) -> None:
 # Producers
 
 
-def _duplicates_written(patch: Patch) -> None:
+@DEFECTS.of("KIP-98")
+def duplicates_written(patch: Patch) -> None:
+    """sequence numbers are not looked at"""
     lookup = "producer = self._producers.get(header.producer_id)"
     patch.edit(ProducerStates, "check", (lookup, f"return None\n    {lookup}"))
 
 
-def _producers_lost(patch: Patch) -> None:
+@DEFECTS.of("own rule")
+def producers_lost(patch: Patch) -> None:
+    """producers are forgotten at a restart"""
+
     def restore(disk: Disk, directory: Path, segments: Segments, *, trusted: Offset, log_end: Offset) -> ProducerStates:
         producers = ProducerStates()
         producers.end_offset = log_end
@@ -147,15 +191,21 @@ def _producers_lost(patch: Patch) -> None:
     patch.set(recovery, "restore", restore)
 
 
-def _producers_not_cut(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-12153")
+def producers_not_cut(patch: Patch) -> None:
+    """producers keep batches that were truncated"""
     patch.edit(PartitionLog, "truncate_to", ("not producers.truncate_to(end)", "False"))
 
 
-def _producers_not_told(patch: Patch) -> None:
+@DEFECTS.of("KIP-405")
+def producers_not_told(patch: Patch) -> None:
+    """a log that begins anew does not know the producers whose records have expired"""
     patch.edit(PartitionLog, "truncate_fully_and_start_at", ("if producers:", "if False:"))
 
 
-def _producers_not_followed(patch: Patch) -> None:
+@DEFECTS.of("KIP-98")
+def producers_not_followed(patch: Patch) -> None:
+    """followers do not learn who produced"""
     original = PartitionLog.append_as_follower
 
     def append_as_follower(self: PartitionLog, records: Buffer) -> AppendInfo:
@@ -169,83 +219,7 @@ def _producers_not_followed(patch: Patch) -> None:
     patch.set(PartitionLog, "append_as_follower", append_as_follower)
 
 
-def _strangers_begin_anywhere(patch: Patch) -> None:
+@DEFECTS.of("own rule")
+def strangers_begin_anywhere(patch: Patch) -> None:
+    """a producer that never wrote to a log may begin with any sequence number"""
     patch.edit(ProducerStates, "check", ("all_known and header.base_sequence != 0", "False"))
-
-
-DEFECTS: tuple[Defect, ...] = (
-    Defect(
-        "epoch-at-end-kept",
-        "a truncation that drops no record keeps the epoch that begins at the end",
-        "KAFKA-10706",
-        _epoch_at_end_kept,
-    ),
-    Defect("epochs-not-cut", "a truncation leaves the epochs of the records it drops", "KIP-101", _epochs_not_cut),
-    Defect(
-        "epochs-not-read",
-        "after a crash the epoch file is believed, whatever the batches say",
-        "KAFKA-16541",
-        _epochs_not_read,
-    ),
-    Defect("never-synced", "the recovery point rises without a sync", "KAFKA-10101", _never_synced),
-    Defect(
-        "shortages-fail",
-        "a log directory goes offline where the process has no descriptor left",
-        "own rule",
-        _shortages_fail,
-    ),
-    Defect("clean-marker-kept", "the clean-shutdown marker outlives the start", "KAFKA-10471", _clean_marker_kept),
-    Defect("always-clean", "every shutdown is taken for a clean one", "KAFKA-10471", _always_clean),
-    Defect("checksums-unread", "recovery does not look at checksums", "own rule", _checksums_unread),
-    Defect("failure-ignored", "a log goes on after a write to it has failed", "KAFKA-10778, KIP-112", _failure_ignored),
-    Defect(
-        "expired-by-creation",
-        "records expire by when their segment was begun or opened",
-        "KIP-33",
-        _expired_by_creation,
-    ),
-    Defect("expired-by-file-time", "records expire by when their file was written", "KIP-33", _expired_by_file_time),
-    Defect("expired-by-first", "records expire with the first of their segment", "KIP-33", _expired_by_first),
-    Defect("expired-by-uptime", "records expire by a clock that nobody sets", "KIP-33", _expired_by_uptime),
-    Defect(
-        "expired-uncommitted",
-        "records above the high watermark expire, too, and the high watermark is raised over them",
-        "Kafka 2.4",
-        _expired_uncommitted,
-    ),
-    Defect("duplicates-written", "sequence numbers are not looked at", "KIP-98", _duplicates_written),
-    Defect("producers-lost", "producers are forgotten at a restart", "own rule", _producers_lost),
-    Defect("producers-not-cut", "producers keep batches that were truncated", "KAFKA-12153", _producers_not_cut),
-    Defect("producers-not-followed", "followers do not learn who produced", "KIP-98", _producers_not_followed),
-    Defect(
-        "producers-not-told",
-        "a log that begins anew does not know the producers whose records have expired",
-        "KIP-405",
-        _producers_not_told,
-    ),
-    Defect(
-        "cut-not-checkpointed",
-        "the lowered recovery point of a truncated log is not written before new appends",
-        "own rule",
-        _cut_not_checkpointed,
-    ),
-    Defect(
-        "settled-too-early",
-        "a log that was cut off is taken for settled before the disk knows anything of it",
-        "own rule",
-        _settled_too_early,
-    ),
-    Defect(
-        "strangers-begin-anywhere",
-        "a producer that never wrote to a log may begin with any sequence number",
-        "own rule",
-        _strangers_begin_anywhere,
-    ),
-    Defect("watermarks-lost", "high watermarks begin at 0 after a restart", "KAFKA-7235", _watermarks_lost),
-    Defect(
-        "watermarks-early",
-        "high watermarks are checkpointed before all partitions are known, and those of the others are lost",
-        "KAFKA-1647",
-        _watermarks_early,
-    ),
-)

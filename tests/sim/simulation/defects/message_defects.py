@@ -20,10 +20,14 @@ from regency.model.facts import Broker, LeaderIsrAndControllerEpoch
 from regency.model.ids import BrokerId, TopicPartition
 from regency.runtime.grpc import channels as grpc_channels
 from regency.runtime.grpc.channels import RenewedChannel
-from simulation.defects.patching import Defect, Patch
+from simulation.defects.patching import Defects, Patch
+
+DEFECTS = Defects()
 
 
-def _errors_forgotten(patch: Patch) -> None:
+@DEFECTS.of("Kafka 2.4")
+def errors_forgotten(patch: Patch) -> None:
+    """What an agent answered with an error is not sent again."""
     settle = DesiredState.settle
 
     def forgetful(
@@ -34,12 +38,16 @@ def _errors_forgotten(patch: Patch) -> None:
     patch.set(DesiredState, "settle", forgetful)
 
 
-def _forgotten_connections_kept(patch: Patch) -> None:
+@DEFECTS.of("own rule")
+def forgotten_connections_kept(patch: Patch) -> None:
+    """A call without an answer leaves its connection in use, and no pings find out that nothing passes on it."""
     patch.edit(RenewedChannel, "_leave", ("if silent and", "if False and"))
     patch.set(grpc_channels, "CHANNEL_OPTIONS", ())
 
 
-def _silence_is_done(patch: Patch) -> None:
+@DEFECTS.of("Kafka 2.4")
+def silence_is_done(patch: Patch) -> None:
+    """A request without an answer is not sent again."""
     hold = Sender.on_no_answer
 
     def forgetful(self: Sender, why: str, now_ms: int) -> None:
@@ -52,7 +60,9 @@ def _silence_is_done(patch: Patch) -> None:
     patch.set(Sender, "on_no_answer", forgetful)
 
 
-def _older_wins(patch: Patch) -> None:
+@DEFECTS.of("own rule")
+def older_content_wins(patch: Patch) -> None:
+    """What failed is sent again in place of newer content."""
     retry = DesiredState._retry
 
     def over(self: DesiredState, partition: TopicPartition, slot: Slot, row: Row, now_ms: int) -> None:
@@ -68,7 +78,9 @@ def _older_wins(patch: Patch) -> None:
     patch.set(DesiredState, "want_topics", one_by_one)
 
 
-def _new_once(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-10314")
+def new_only_once(patch: Patch) -> None:
+    """A repeated request does not say that the partition is new."""
     take, following = DesiredState.take_hosts, Sender.next
 
     def once(self: DesiredState, max_bytes: int) -> list[TopicRows]:
@@ -88,7 +100,9 @@ def _new_once(patch: Patch) -> None:
     patch.set(Sender, "next", following_without)
 
 
-def _old_epoch_told(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-9212")
+def old_epoch_in_metadata(patch: Patch) -> None:
+    """After a bump of the leader epoch the metadata tells the one before."""
     told: WeakKeyDictionary[ControllerContext, dict[TopicPartition, LeaderIsrAndControllerEpoch]] = WeakKeyDictionary()
     of_some = RowPool.of_some
 
@@ -117,7 +131,9 @@ def _with_known_epoch(
     return msgspec.structs.replace(told, leader_and_isr=mixed)
 
 
-def _brokers_instead_of_partitions(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-13225")
+def brokers_instead_of_partitions(patch: Patch) -> None:
+    """A delta that names brokers leaves the partitions out."""
     append = RequestBatch._append_deltas
 
     def either(self: RequestBatch, channels: ControllerChannelManager, pool: RowPool) -> None:
@@ -128,7 +144,10 @@ def _brokers_instead_of_partitions(patch: Patch) -> None:
     patch.set(RequestBatch, "_append_deltas", either)
 
 
-def _old_snapshot_is_newest(patch: Patch) -> None:
+@DEFECTS.of("own rule")
+def snapshot_is_newest(patch: Patch) -> None:
+    """After a snapshot the cursor stands at the newest delta, also where the snapshot is older."""
+
     def begin(log: MetadataLog) -> WholeMetadata | None:
         snapshot = log.snapshot()
         return None if snapshot is None else WholeMetadata(Snapshot(log.last, snapshot.pieces), log.last)
@@ -136,7 +155,9 @@ def _old_snapshot_is_newest(patch: Patch) -> None:
     patch.set(WholeMetadata, "begin", staticmethod(begin))
 
 
-def _metadata_as_it_comes(patch: Patch) -> None:
+@DEFECTS.of("own rule")
+def forgotten_deltas_skipped(patch: Patch) -> None:
+    """A broker far behind gets the oldest delta that is kept in place of a snapshot."""
     read = MetadataLog.read
 
     def newest(self: MetadataLog, first: int, max_bytes: int = 2 << 20) -> list[bytes] | None:
@@ -145,7 +166,9 @@ def _metadata_as_it_comes(patch: Patch) -> None:
     patch.set(MetadataLog, "read", newest)
 
 
-def _numbers_restart(patch: Patch) -> None:
+@DEFECTS.of("own rule")
+def numbers_restart(patch: Patch) -> None:
+    """A new channel to the same incarnation counts from 1."""
     remove = ControllerChannelManager.remove
 
     def forgetful(self: ControllerChannelManager, broker: BrokerId) -> None:
@@ -155,7 +178,9 @@ def _numbers_restart(patch: Patch) -> None:
     patch.set(ControllerChannelManager, "remove", forgetful)
 
 
-def _same_number_twice(patch: Patch) -> None:
+@DEFECTS.of("own rule")
+def same_number_twice(patch: Patch) -> None:
+    """Two requests have the same number."""
     following = Sender._next_seq
 
     def every_other(self: Sender) -> int:
@@ -167,7 +192,9 @@ def _same_number_twice(patch: Patch) -> None:
     patch.set(Sender, "_next_seq", every_other)
 
 
-def _begun_too_soon(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-7235")
+def begun_too_soon(patch: Patch) -> None:
+    """A conversation begins before the controller knows all that the broker hosts."""
     add = ControllerChannelManager.add
 
     def begin(self: ControllerChannelManager, broker: Broker) -> None:
@@ -177,55 +204,7 @@ def _begun_too_soon(patch: Patch) -> None:
     patch.set(ControllerChannelManager, "add", begin)
 
 
-def _senders_go_on(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-12315")
+def senders_survive_the_term(patch: Patch) -> None:
+    """The senders of a resigned controller go on."""
     patch.set(Term, "close", lambda self: self.watches.disarm_all())
-
-
-DEFECTS: tuple[Defect, ...] = (
-    Defect(
-        "errors-forgotten", "What an agent answered with an error is not sent again.", "Kafka 2.4", _errors_forgotten
-    ),
-    Defect(
-        "forgotten-connections-kept",
-        "A call without an answer leaves its connection in use, and no pings find out that nothing passes on it.",
-        "own rule",
-        _forgotten_connections_kept,
-    ),
-    Defect("silence-is-done", "A request without an answer is not sent again.", "Kafka 2.4", _silence_is_done),
-    Defect("older-content-wins", "What failed is sent again in place of newer content.", "own rule", _older_wins),
-    Defect("new-only-once", "A repeated request does not say that the partition is new.", "KAFKA-10314", _new_once),
-    Defect(
-        "old-epoch-in-metadata",
-        "After a bump of the leader epoch the metadata tells the one before.",
-        "KAFKA-9212",
-        _old_epoch_told,
-    ),
-    Defect(
-        "brokers-instead-of-partitions",
-        "A delta that names brokers leaves the partitions out.",
-        "KAFKA-13225",
-        _brokers_instead_of_partitions,
-    ),
-    Defect(
-        "snapshot-is-newest",
-        "After a snapshot the cursor stands at the newest delta, also where the snapshot is older.",
-        "own rule",
-        _old_snapshot_is_newest,
-    ),
-    Defect(
-        "forgotten-deltas-skipped",
-        "A broker far behind gets the oldest delta that is kept in place of a snapshot.",
-        "own rule",
-        _metadata_as_it_comes,
-    ),
-    Defect("numbers-restart", "A new channel to the same incarnation counts from 1.", "own rule", _numbers_restart),
-    Defect("same-number-twice", "Two requests have the same number.", "own rule", _same_number_twice),
-    Defect(
-        "begun-too-soon",
-        "A conversation begins before the controller knows all that the broker hosts.",
-        "KAFKA-7235",
-        _begun_too_soon,
-    ),
-    Defect("senders-survive-the-term", "The senders of a resigned controller go on.", "KAFKA-12315", _senders_go_on),
-)
-"""In the order of the table."""

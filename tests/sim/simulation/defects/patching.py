@@ -65,3 +65,18 @@ class Defect(NamedTuple):
     source: str
     """Where the hole is described: a Kafka issue, a KIP, or a rule of the design."""
     plant: Callable[[Patch], None]
+
+
+class Defects(list[Defect]):
+    """The defects of a module, in its order."""
+
+    def of(self, source: str) -> Callable[[Callable[[Patch], None]], Callable[[Patch], None]]:
+        """Take in the function that plants one: its name, with dashes, and its docstring are the defect's."""
+
+        def take(plant: Callable[[Patch], None]) -> Callable[[Patch], None]:
+            self.append(
+                Defect(plant.__name__.replace("_", "-"), " ".join((plant.__doc__ or "").split()), source, plant)
+            )
+            return plant
+
+        return take

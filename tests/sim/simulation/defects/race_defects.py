@@ -30,10 +30,14 @@ from regency.runtime.zookeeper.session import (
     WatchMode,
     ZkSession,
 )
-from simulation.defects.patching import Defect, Patch
+from simulation.defects.patching import Defects, Patch
+
+DEFECTS = Defects()
 
 
-def _unfenced(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-6082")
+def unfenced_writes(patch: Patch) -> None:
+    """The controller's writes check that /controller_epoch exists, not its version."""
     begin = fenced._FencedWrite.__init__
 
     def init(self: fenced._FencedWrite, *arguments: Any, **others: Any) -> None:
@@ -43,7 +47,9 @@ def _unfenced(patch: Patch) -> None:
     patch.set(fenced._FencedWrite, "__init__", init)
 
 
-def _own_id_counts(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-13407")
+def own_id_counts_as_own(patch: Patch) -> None:
+    """/controller that names this broker counts as won, also where an earlier session made it."""
     elect = Elector.elect
 
     def by_id(self: Elector) -> Fence | Lost:
@@ -57,7 +63,9 @@ def _own_id_counts(patch: Patch) -> None:
     patch.set(Elector, "elect", by_id)
 
 
-def _own_znode_is_enough(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-13407")
+def own_znode_is_enough(patch: Patch) -> None:
+    """A race that finds /controller of this very session is over: the failover never runs."""
     elect = Elector.elect
 
     def early(self: Elector) -> Fence | Lost:
@@ -69,7 +77,9 @@ def _own_znode_is_enough(patch: Patch) -> None:
     patch.set(Elector, "elect", early)
 
 
-def _epoch_adopted(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-1096")
+def newer_epoch_adopted(patch: Patch) -> None:
+    """A controller writes under whatever epoch stands in ZooKeeper, also a newer one."""
     write = StoreAccess.write
 
     def adopting(self: StoreAccess, items: Sequence[FencedItem]) -> list[ItemOutcome]:
@@ -82,7 +92,10 @@ def _epoch_adopted(patch: Patch) -> None:
     patch.set(StoreAccess, "write", adopting)
 
 
-def _two_steps(patch: Patch) -> None:
+@DEFECTS.of("KIP-380")
+def race_in_two_steps(patch: Patch) -> None:
+    """/controller is created first, the epoch is raised afterwards."""
+
     def race(self: Elector, epoch: ControllerEpoch, version: int, generation: int) -> Fence | Lost:
         data = znodes.encode_controller(self._broker, timestamp_ms=self._clock.wall_ms())
         steps: tuple[Op, ...] = (
@@ -97,11 +110,15 @@ def _two_steps(patch: Patch) -> None:
     patch.set(Elector, "_race", race)
 
 
-def _lost_race_counts_as_won(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-13407")
+def lost_reply_counts_as_won(patch: Patch) -> None:
+    """A race whose reply was lost counts as won; who rules is not read again."""
     patch.set(Elector, "still_rules", lambda self, fence: True)
 
 
-def _deposition_unnoticed(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-6082")
+def deposition_unnoticed(patch: Patch) -> None:
+    """A ruling controller does not look whether /controller is still its own."""
     changed = Controller._on_controller_changed
 
     def only_when_idle(self: Controller) -> None:
@@ -111,7 +128,9 @@ def _deposition_unnoticed(patch: Patch) -> None:
     patch.set(Controller, "_on_controller_changed", only_when_idle)
 
 
-def _context_survives(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-12315")
+def context_survives_the_term(patch: Patch) -> None:
+    """What was known in a term of this process is kept for the next one."""
     kept: WeakKeyDictionary[ZkSession, ControllerContext] = WeakKeyDictionary()
     begin = Term.__init__
 
@@ -128,8 +147,9 @@ def _context_survives(patch: Patch) -> None:
     patch.set(Term, "__init__", init)
 
 
-def _batch_survives(patch: Patch) -> None:
-    """What an interrupted event wanted to send is in the next term's first batch."""
+@DEFECTS.of("KAFKA-12315, KAFKA-2300")
+def batch_survives_the_term(patch: Patch) -> None:
+    """What an event that was cut short wanted to send is sent in the next term of this process."""
     left: WeakKeyDictionary[ZkSession, RequestBatch] = WeakKeyDictionary()
     begin = Term.__init__
 
@@ -144,7 +164,9 @@ def _batch_survives(patch: Patch) -> None:
     patch.set(Term, "__init__", init)
 
 
-def _later_generation(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-6082")
+def write_in_a_later_session(patch: Patch) -> None:
+    """The controller's writes go out under whichever session there is."""
     begin = fenced._FencedWrite.__init__
 
     def init(self: fenced._FencedWrite, *arguments: Any, **others: Any) -> None:
@@ -154,7 +176,10 @@ def _later_generation(patch: Patch) -> None:
     patch.set(fenced._FencedWrite, "__init__", init)
 
 
-def _no_look_again(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-5502")
+def no_look_again(patch: Patch) -> None:
+    """After a reconnect the controller's watches are armed, and nothing is read again."""
+
     def watch(self: Controller, path: str, mode: WatchMode, event: Event) -> None:
         callback: WatchCallback = lambda seen: (  # noqa: E731
             None if seen.type is WatchEventType.LOOK_AGAIN else self._queue.put(event)
@@ -164,7 +189,10 @@ def _no_look_again(patch: Patch) -> None:
     patch.set(Controller, "_watch", watch)
 
 
-def _kinds_stay(patch: Patch) -> None:
+@DEFECTS.of("own rule")
+def mark_kept_too_long(patch: Patch) -> None:
+    """An event that was taken still counts as waiting: its next mark is swallowed."""
+
     def forgetful(self: EventQueue) -> Event | None:
         now = self._clock.monotonic_ms()
         for when, due in [each for each in self._later if each[0] <= now]:
@@ -178,75 +206,3 @@ def _kinds_stay(patch: Patch) -> None:
         return event
 
     patch.set(EventQueue, "_next", forgetful)
-
-
-DEFECTS: tuple[Defect, ...] = (
-    Defect(
-        "unfenced-writes",
-        "The controller's writes check that /controller_epoch exists, not its version.",
-        "KAFKA-6082",
-        _unfenced,
-    ),
-    Defect(
-        "own-id-counts-as-own",
-        "/controller that names this broker counts as won, also where an earlier session made it.",
-        "KAFKA-13407",
-        _own_id_counts,
-    ),
-    Defect(
-        "own-znode-is-enough",
-        "A race that finds /controller of this very session is over: the failover never runs.",
-        "KAFKA-13407",
-        _own_znode_is_enough,
-    ),
-    Defect(
-        "newer-epoch-adopted",
-        "A controller writes under whatever epoch stands in ZooKeeper, also a newer one.",
-        "KAFKA-1096",
-        _epoch_adopted,
-    ),
-    Defect("race-in-two-steps", "/controller is created first, the epoch is raised afterwards.", "KIP-380", _two_steps),
-    Defect(
-        "lost-reply-counts-as-won",
-        "A race whose reply was lost counts as won; who rules is not read again.",
-        "KAFKA-13407",
-        _lost_race_counts_as_won,
-    ),
-    Defect(
-        "deposition-unnoticed",
-        "A ruling controller does not look whether /controller is still its own.",
-        "KAFKA-6082",
-        _deposition_unnoticed,
-    ),
-    Defect(
-        "context-survives-the-term",
-        "What was known in a term of this process is kept for the next one.",
-        "KAFKA-12315",
-        _context_survives,
-    ),
-    Defect(
-        "batch-survives-the-term",
-        "What an event that was cut short wanted to send is sent in the next term of this process.",
-        "KAFKA-12315, KAFKA-2300",
-        _batch_survives,
-    ),
-    Defect(
-        "write-in-a-later-session",
-        "The controller's writes go out under whichever session there is.",
-        "KAFKA-6082",
-        _later_generation,
-    ),
-    Defect(
-        "no-look-again",
-        "After a reconnect the controller's watches are armed, and nothing is read again.",
-        "KAFKA-5502",
-        _no_look_again,
-    ),
-    Defect(
-        "mark-kept-too-long",
-        "An event that was taken still counts as waiting: its next mark is swallowed.",
-        "own rule",
-        _kinds_stay,
-    ),
-)
-"""In the order of the table."""

@@ -21,14 +21,19 @@ from regency.controller.store.reassignments import TopicChange, TopicChanged, wr
 from regency.controller.term import Term
 from regency.model.facts import LeaderIsrAndControllerEpoch, ReplicaAssignment
 from regency.model.ids import BrokerId, LeaderEpoch, TopicPartition
-from simulation.defects.patching import Defect, Patch
+from simulation.defects.patching import Defects, Patch
+
+DEFECTS = Defects()
 
 
 def _nothing(*_: Any) -> None:
     """Instead of something."""
 
 
-def _complete_too_soon(patch: Patch) -> None:
+@DEFECTS.of("KIP-455")
+def reassigned_too_soon(patch: Patch) -> None:
+    """A reassignment ends when one of its target is live, whoever is in sync."""
+
     def complete(assignment: ReplicaAssignment, isr: Sequence[BrokerId], online: Collection[BrokerId]) -> bool:
         del isr
         return any(replica in online for replica in assignment.target)
@@ -36,7 +41,10 @@ def _complete_too_soon(patch: Patch) -> None:
     patch.set(reassignment_rules, "is_complete", complete)
 
 
-def _isr_afterwards(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-9672")
+def isr_after_replicas(patch: Patch) -> None:
+    """A step of a reassignment writes the topic first and the states afterwards."""
+
     def write(access: StoreAccess, changes: Sequence[TopicChange]) -> list[TopicChanged]:
         topics = write_topics(access, [msgspec.structs.replace(change, states={}) for change in changes])
         return write_topics(
@@ -50,7 +58,9 @@ def _isr_afterwards(patch: Patch) -> None:
     patch.set(reassignment, "write_topics", write)
 
 
-def _epoch_kept(patch: Patch) -> None:
+@DEFECTS.of("Kafka 2.4")
+def epoch_kept_by_reassignments(patch: Patch) -> None:
+    """A step of a reassignment writes replicas and ISR and keeps the leader epoch."""
     decide = _Moves._next_state
 
     def kept(self: _Moves, partition: TopicPartition, step: Step) -> LeaderIsrAndControllerEpoch | None:
@@ -64,28 +74,40 @@ def _epoch_kept(patch: Patch) -> None:
     patch.set(_Moves, "_next_state", kept)
 
 
-def _last_in_sync_dropped(patch: Patch) -> None:
+@DEFECTS.of("Kafka 2.4")
+def last_in_sync_dropped(patch: Patch) -> None:
+    """Replacing a reassignment drops who was being added, also where nobody else is in sync."""
     patch.edit(reassignment_rules, "retarget", ("if not any(member in known", "if False and not any(member in known"))
 
 
-def _never_looked_again(patch: Patch) -> None:
+@DEFECTS.of("Kafka 2.4")
+def reassignment_not_completed(patch: Patch) -> None:
+    """Nobody looks whether a reassignment can end when ISRs or brokers change."""
     patch.set(isr_changes, "finish", _nothing)
     patch.set(brokers, "finish", _nothing)
 
 
-def _not_resumed(patch: Patch) -> None:
+@DEFECTS.of("Kafka 2.4")
+def reassignment_not_resumed(patch: Patch) -> None:
+    """A new controller leaves alone what was being reassigned."""
     patch.set(failover, "resume_reassignments", _nothing)
 
 
-def _deletions_not_resumed(patch: Patch) -> None:
+@DEFECTS.of("Kafka 2.4")
+def deletions_not_resumed(patch: Patch) -> None:
+    """A new controller does not have former replicas deleted."""
     patch.set(reassignment_requests, "resume_deletions", _nothing)
 
 
-def _returning_not_told(patch: Patch) -> None:
+@DEFECTS.of("Kafka 2.4")
+def returning_broker_not_told(patch: Patch) -> None:
+    """A broker that returns is not told to delete what it is no replica of any more."""
     patch.set(brokers, "retry_deletions", _nothing)
 
 
-def _followers_kept(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-9672")
+def removed_followers_kept(patch: Patch) -> None:
+    """A leader goes on counting followers that are no replicas any more."""
     patch.edit(
         Partition,
         "_take_assignment",
@@ -93,73 +115,12 @@ def _followers_kept(patch: Patch) -> None:
     )
 
 
-def _znode_stays(patch: Patch) -> None:
+@DEFECTS.of("Kafka 2.4")
+def asked_reassignments_stay(patch: Patch) -> None:
+    """What is done is not taken out of /admin/reassign_partitions."""
+
     def begun(term: Term, partitions: Iterable[TopicPartition]) -> None:
         reassignment.advance(term, partitions)
 
     for module in (isr_changes, brokers, reassignment_requests):
         patch.set(module, "finish", begun)
-
-
-DEFECTS = (
-    Defect(
-        "reassigned-too-soon",
-        "A reassignment ends when one of its target is live, whoever is in sync.",
-        "KIP-455",
-        _complete_too_soon,
-    ),
-    Defect(
-        "isr-after-replicas",
-        "A step of a reassignment writes the topic first and the states afterwards.",
-        "KAFKA-9672",
-        _isr_afterwards,
-    ),
-    Defect(
-        "epoch-kept-by-reassignments",
-        "A step of a reassignment writes replicas and ISR and keeps the leader epoch.",
-        "Kafka 2.4",
-        _epoch_kept,
-    ),
-    Defect(
-        "last-in-sync-dropped",
-        "Replacing a reassignment drops who was being added, also where nobody else is in sync.",
-        "Kafka 2.4",
-        _last_in_sync_dropped,
-    ),
-    Defect(
-        "reassignment-not-completed",
-        "Nobody looks whether a reassignment can end when ISRs or brokers change.",
-        "Kafka 2.4",
-        _never_looked_again,
-    ),
-    Defect(
-        "reassignment-not-resumed",
-        "A new controller leaves alone what was being reassigned.",
-        "Kafka 2.4",
-        _not_resumed,
-    ),
-    Defect(
-        "deletions-not-resumed",
-        "A new controller does not have former replicas deleted.",
-        "Kafka 2.4",
-        _deletions_not_resumed,
-    ),
-    Defect(
-        "returning-broker-not-told",
-        "A broker that returns is not told to delete what it is no replica of any more.",
-        "Kafka 2.4",
-        _returning_not_told,
-    ),
-    Defect(
-        "removed-followers-kept",
-        "A leader goes on counting followers that are no replicas any more.",
-        "KAFKA-9672",
-        _followers_kept,
-    ),
-    Defect(
-        "asked-reassignments-stay",
-        "What is done is not taken out of /admin/reassign_partitions.",
-        "Kafka 2.4",
-        _znode_stays,
-    ),
-)

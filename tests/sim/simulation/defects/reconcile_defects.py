@@ -11,17 +11,25 @@ from regency.broker_agent.replication.replica_manager import ReplicaManager
 from regency.controller import failover
 from regency.controller.brokers import reconcile
 from regency.model.hosting import HostedRole
-from simulation.defects.patching import Defect, Patch
+from simulation.defects.patching import Defects, Patch
+
+DEFECTS = Defects()
 
 
-def _never_compared(patch: Patch) -> None:
+@DEFECTS.of("own rule")
+def never_reconciled(patch: Patch) -> None:
+    """What agents report is never compared with what they shall host."""
+
     def nothing(*_: Any) -> None:
         """Nobody compares."""
 
     patch.set(failover, "begin_reconciling", nothing)
 
 
-def _isrs_unjudged(patch: Patch) -> None:
+@DEFECTS.of("own rule")
+def reconciled_isrs_unjudged(patch: Patch) -> None:
+    """A controller that reads an ISR because its notification was lost ends no reassignment by it."""
+
     def nothing(*_: Any) -> None:
         """What is read goes into the context, and that is all."""
 
@@ -29,7 +37,9 @@ def _isrs_unjudged(patch: Patch) -> None:
         patch.set(reconcile, each, nothing)
 
 
-def _unfed_unsaid(patch: Patch) -> None:
+@DEFECTS.of("own rule")
+def fetcher_lost_unsaid(patch: Patch) -> None:
+    """A follower without a fetcher is reported as one that follows."""
     role_of = ReplicaManager._reported_role
 
     def said(self: ReplicaManager, partition: Partition) -> HostedRole:
@@ -39,38 +49,12 @@ def _unfed_unsaid(patch: Patch) -> None:
     patch.set(ReplicaManager, "_reported_role", said)
 
 
-def _lost_role(patch: Patch) -> None:
+@DEFECTS.of("Kafka 2.4")
+def lost_role_stays_lost(patch: Patch) -> None:
+    """A stopped replica does not take its role again in the same leader epoch."""
+
     def higher(self: ControlPath, state: PartitionState) -> bool:
         partition = self._hosting.partitions.get(state.topic_partition)
         return partition is None or state.leader_epoch > partition.leader_epoch
 
     patch.set(ControlPath, "_is_transition", higher)
-
-
-DEFECTS: tuple[Defect, ...] = (
-    Defect(
-        "never-reconciled",
-        "What agents report is never compared with what they shall host.",
-        "own rule",
-        _never_compared,
-    ),
-    Defect(
-        "reconciled-isrs-unjudged",
-        "A controller that reads an ISR because its notification was lost ends no reassignment by it.",
-        "own rule",
-        _isrs_unjudged,
-    ),
-    Defect(
-        "fetcher-lost-unsaid",
-        "A follower without a fetcher is reported as one that follows.",
-        "own rule",
-        _unfed_unsaid,
-    ),
-    Defect(
-        "lost-role-stays-lost",
-        "A stopped replica does not take its role again in the same leader epoch.",
-        "Kafka 2.4",
-        _lost_role,
-    ),
-)
-"""In the order of the table."""

@@ -31,7 +31,9 @@ from regency.runtime.zookeeper.session import (
     ZkError,
     ZkSession,
 )
-from simulation.defects.patching import Defect, Patch
+from simulation.defects.patching import Defects, Patch
+
+DEFECTS = Defects()
 
 # The controller
 
@@ -46,11 +48,16 @@ def _lost_is(patch: Patch, outcome_of: Callable[[Op], OpOutcome]) -> None:
     patch.set(_FencedWrite, "_read_back", decided)
 
 
-def _lost_is_failed(patch: Patch) -> None:
+@DEFECTS.of("Kafka 2.4")
+def lost_reply_is_failure(patch: Patch) -> None:
+    """A controller's write whose reply was lost counts as failed; nothing is read."""
     _lost_is(patch, lambda op: OpOutcome(ZkCode.NO_AUTH))
 
 
-def _lost_is_written(patch: Patch) -> None:
+@DEFECTS.of("own rule")
+def lost_reply_is_success(patch: Patch) -> None:
+    """A controller's write whose reply was lost counts as written; nothing is read."""
+
     def written(op: Op) -> OpOutcome:
         if isinstance(op, SetData):
             return OpOutcome(ZkCode.OK, stat=Stat(0, 0, op.version + 1, 0, 0))
@@ -59,26 +66,35 @@ def _lost_is_written(patch: Patch) -> None:
     _lost_is(patch, written)
 
 
-def _lost_is_conflict(patch: Patch) -> None:
+@DEFECTS.of("Kafka 2.4")
+def lost_reply_is_conflict(patch: Patch) -> None:
+    """A controller's write whose reply was lost counts as somebody else's, its own content too."""
+
     def conflict(op: Op) -> OpOutcome:
         return OpOutcome(ZkCode.BAD_VERSION if isinstance(op, SetData) else ZkCode.NODE_EXISTS)
 
     _lost_is(patch, conflict)
 
 
-def _existing_state_unread(patch: Patch) -> None:
-    _lost_is_conflict(patch)
+@DEFECTS.of("Kafka 2.4")
+def existing_state_unread(patch: Patch) -> None:
+    """A state that was created and whose reply was lost counts as somebody else's, and is not read."""
+    lost_reply_is_conflict(patch)
     patch.edit(PartitionStateMachine, "_initialise", ("adopted.append(partition)", "failed[partition] = 'it exists'"))
 
 
-def _sent_again_unread(patch: Patch) -> None:
+@DEFECTS.of("own rule")
+def lost_reply_sent_again(patch: Patch) -> None:
+    """A controller's write whose reply was lost is sent again without a look."""
     patch.set(_FencedWrite, "_read_back", lambda self, lost, losses: list(lost))
 
 
 # The ISR writer
 
 
-def _lost_isr_write_is_done(patch: Patch) -> None:
+@DEFECTS.of("own rule")
+def lost_isr_write_is_success(patch: Patch) -> None:
+    """An ISR change whose reply was lost counts as written."""
     resolve = IsrWriter._resolve
 
     def hopeful(self: IsrWriter, pending: _Pending, outcome: MultiOutcome | ZkError) -> object:
@@ -87,7 +103,9 @@ def _lost_isr_write_is_done(patch: Patch) -> None:
     patch.set(IsrWriter, "_resolve", hopeful)
 
 
-def _lost_isr_write_is_not_done(patch: Patch) -> None:
+@DEFECTS.of("own rule")
+def lost_isr_write_is_failure(patch: Patch) -> None:
+    """An ISR change whose reply was lost is given up, and waits for the controller."""
     resolve = IsrWriter._resolve
 
     def gloomy(self: IsrWriter, pending: _Pending, outcome: MultiOutcome | ZkError) -> object:
@@ -96,7 +114,9 @@ def _lost_isr_write_is_not_done(patch: Patch) -> None:
     patch.set(IsrWriter, "_resolve", gloomy)
 
 
-def _isr_conflict_overwritten(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-2729, KAFKA-3042")
+def isr_conflict_overwritten(patch: Patch) -> None:
+    """An ISR change that met another version is written again on the version just read."""
     read_back = IsrWriter._read_back
 
     def insist(self: IsrWriter, pending: _Pending) -> object:
@@ -113,7 +133,9 @@ def _isr_conflict_overwritten(patch: Patch) -> None:
     patch.set(IsrWriter, "_read_back", insist)
 
 
-def _isr_unregistered(patch: Patch) -> None:
+@DEFECTS.of("own rule")
+def isr_by_the_unregistered(patch: Patch) -> None:
+    """An ISR change is written without the check of the own registration."""
     send = IsrWriter._send
 
     def anybody(self: IsrWriter, batch: Sequence[_Pending], generation: int) -> object:
@@ -126,7 +148,9 @@ def _isr_unregistered(patch: Patch) -> None:
     patch.set(IsrWriter, "_send", anybody)
 
 
-def _isr_in_any_session(patch: Patch) -> None:
+@DEFECTS.of("own rule")
+def isr_in_any_session(patch: Patch) -> None:
+    """An ISR change is written under whichever session there is."""
     send = IsrWriter._send
 
     def whichever(self: IsrWriter, batch: Sequence[_Pending], generation: int) -> object:
@@ -136,7 +160,10 @@ def _isr_in_any_session(patch: Patch) -> None:
     patch.set(IsrWriter, "_send", whichever)
 
 
-def _members_unchecked(patch: Patch) -> None:
+@DEFECTS.of("KIP-903")
+def isr_members_unchecked(patch: Patch) -> None:
+    """An ISR change is written without the check that no other member has restarted."""
+
     def as_metadata_has_it(session: ZkSession, changes: Sequence[IsrChange], peer_epoch: PeerEpoch) -> list[Guard]:
         del session
         return [
@@ -149,7 +176,10 @@ def _members_unchecked(patch: Patch) -> None:
     patch.set(incarnations, "guards", as_metadata_has_it)
 
 
-def _kept_unchecked(patch: Patch) -> None:
+@DEFECTS.of("KIP-903")
+def kept_members_unchecked(patch: Patch) -> None:
+    """A controller's states are written without the check that nobody they keep has restarted."""
+
     def unguarded(self: StoreAccess, brokers: tuple[BrokerId, ...]) -> tuple[Check, ...]:
         del self, brokers
         return ()
@@ -157,7 +187,9 @@ def _kept_unchecked(patch: Patch) -> None:
     patch.set(StoreAccess, "guards", unguarded)
 
 
-def _unannounced(patch: Patch) -> None:
+@DEFECTS.of("own rule")
+def isr_change_unannounced(patch: Patch) -> None:
+    """A notification that could not be written is forgotten."""
     hold_back = IsrWriter._hold_back
 
     def forget(self: IsrWriter) -> None:
@@ -167,14 +199,18 @@ def _unannounced(patch: Patch) -> None:
     patch.set(IsrWriter, "_hold_back", forget)
 
 
-def _isr_change_raises_epoch(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-15021")
+def isr_change_raises_epoch(patch: Patch) -> None:
+    """A leader that changes its ISR raises the leader epoch."""
     patch.edit(IsrWriter, "submit", ("change.leader, change.leader_epoch,", "change.leader, change.leader_epoch + 1,"))
 
 
 # Registration
 
 
-def _registered_once(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-6584")
+def registered_only_once(patch: Patch) -> None:
+    """A lost registration is not made again."""
     renew = Registration._register
 
     def once(self: Registration) -> None:
@@ -184,7 +220,9 @@ def _registered_once(patch: Patch) -> None:
     patch.set(Registration, "_register", once)
 
 
-def _loss_unknown(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-6584")
+def lost_registration_unknown(patch: Patch) -> None:
+    """A broker whose session is lost still counts as registered."""
     listen = Registration._on_session
 
     def deaf(self: Registration, event: SessionEvent, generation: int) -> None:
@@ -194,7 +232,10 @@ def _loss_unknown(patch: Patch) -> None:
     patch.set(Registration, "_on_session", deaf)
 
 
-def _leftover_is_own(patch: Patch) -> None:
+@DEFECTS.of("KAFKA-6584, KAFKA-7165")
+def leftover_counts_as_registration(patch: Patch) -> None:
+    """The registration that an earlier process left counts as this one's."""
+
     def lazy(
         session: ZkSession,
         broker: Broker,
@@ -211,102 +252,3 @@ def _leftover_is_own(patch: Patch) -> None:
         return register(session, broker, generation, sessions, clock, stopping, whole=whole)
 
     patch.set(registration, "register", lazy)
-
-
-DEFECTS: tuple[Defect, ...] = (
-    Defect(
-        "lost-reply-is-failure",
-        "A controller's write whose reply was lost counts as failed; nothing is read.",
-        "Kafka 2.4",
-        _lost_is_failed,
-    ),
-    Defect(
-        "lost-reply-is-success",
-        "A controller's write whose reply was lost counts as written; nothing is read.",
-        "own rule",
-        _lost_is_written,
-    ),
-    Defect(
-        "lost-reply-is-conflict",
-        "A controller's write whose reply was lost counts as somebody else's, its own content too.",
-        "Kafka 2.4",
-        _lost_is_conflict,
-    ),
-    Defect(
-        "existing-state-unread",
-        "A state that was created and whose reply was lost counts as somebody else's, and is not read.",
-        "Kafka 2.4",
-        _existing_state_unread,
-    ),
-    Defect(
-        "lost-reply-sent-again",
-        "A controller's write whose reply was lost is sent again without a look.",
-        "own rule",
-        _sent_again_unread,
-    ),
-    Defect(
-        "lost-isr-write-is-success",
-        "An ISR change whose reply was lost counts as written.",
-        "own rule",
-        _lost_isr_write_is_done,
-    ),
-    Defect(
-        "lost-isr-write-is-failure",
-        "An ISR change whose reply was lost is given up, and waits for the controller.",
-        "own rule",
-        _lost_isr_write_is_not_done,
-    ),
-    Defect(
-        "isr-conflict-overwritten",
-        "An ISR change that met another version is written again on the version just read.",
-        "KAFKA-2729, KAFKA-3042",
-        _isr_conflict_overwritten,
-    ),
-    Defect(
-        "isr-change-raises-epoch",
-        "A leader that changes its ISR raises the leader epoch.",
-        "KAFKA-15021",
-        _isr_change_raises_epoch,
-    ),
-    Defect(
-        "isr-by-the-unregistered",
-        "An ISR change is written without the check of the own registration.",
-        "own rule",
-        _isr_unregistered,
-    ),
-    Defect(
-        "isr-in-any-session",
-        "An ISR change is written under whichever session there is.",
-        "own rule",
-        _isr_in_any_session,
-    ),
-    Defect(
-        "isr-change-unannounced", "A notification that could not be written is forgotten.", "own rule", _unannounced
-    ),
-    Defect("registered-only-once", "A lost registration is not made again.", "KAFKA-6584", _registered_once),
-    Defect(
-        "lost-registration-unknown",
-        "A broker whose session is lost still counts as registered.",
-        "KAFKA-6584",
-        _loss_unknown,
-    ),
-    Defect(
-        "leftover-counts-as-registration",
-        "The registration that an earlier process left counts as this one's.",
-        "KAFKA-6584, KAFKA-7165",
-        _leftover_is_own,
-    ),
-    Defect(
-        "isr-members-unchecked",
-        "An ISR change is written without the check that no other member has restarted.",
-        "KIP-903",
-        _members_unchecked,
-    ),
-    Defect(
-        "kept-members-unchecked",
-        "A controller's states are written without the check that nobody they keep has restarted.",
-        "KIP-903",
-        _kept_unchecked,
-    ),
-)
-"""In the order of the table."""
