@@ -59,7 +59,7 @@ def test_tables_are_printed_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert "### ControllerIntegrationTest" in printed("controller")
     assert all(name in printed("drills") for name in ("first deep seed", "a member restarts while the ISR is written"))
     assert main(["no-such-table"]) == 2
-    assert "no table no-such-table; there are better, controller, found, replication" in capsys.readouterr().err
+    assert "no table no-such-table; there are better, controller, found, holes, replication" in capsys.readouterr().err
 
 
 def test_of_every_drill_it_is_said_what_happens() -> None:

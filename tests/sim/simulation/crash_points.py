@@ -18,8 +18,11 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*){2}")
 _PACKAGE = Path(crash_points.__file__).resolve().parent.parent
 _CALLED = "crash_point"
 
-AT_PORTS = ("zookeeper.write.before_call", "zookeeper.write.after_reply", "zookeeper.read.before_call")
-AT_PORTS += ("zookeeper.read.after_reply", "grpc.call.before_call", "grpc.call.after_reply")
+AT_PORTS = frozenset(
+    f"{port}.{when}"
+    for port in ("zookeeper.write", "zookeeper.read", "grpc.call")
+    for when in ("before_call", "after_reply")
+)
 """Which the simulated ports pass themselves, in agents and in controllers: production names none there."""
 
 

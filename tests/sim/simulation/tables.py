@@ -18,7 +18,6 @@ from typing import Final, NamedTuple
 
 from simulation import faults
 from simulation.defects import BECAUSE, DEFECTS, SEEDS, UNSEEN
-from simulation.defects.holes import HOLES
 from simulation.faults.plan import DRILLS, Kind, plan
 from simulation.judging.invariants import INVARIANTS
 from simulation.shape import shape_of
@@ -155,10 +154,6 @@ def _tables() -> dict[str, list[tuple[str, ...]]]:
         "planted-in-vain": [
             ("defect", "what the code does instead", "source", "why it is not found"),
             *((name, defect.what, defect.source, BECAUSE[name]) for name, defect in UNSEEN.items()),
-        ],
-        "holes": [
-            ("source", "what was wrong", "planted as", "why not, or not all of it"),
-            *((hole.ids, hole.what, ", ".join(hole.defects), hole.why_not) for hole in HOLES),
         ],
     }
 

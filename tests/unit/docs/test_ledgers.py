@@ -104,7 +104,7 @@ def test_every_invariant_a_page_names_is_one_that_is_checked(name):
     assert set(re.findall(r"invariant `([^`]+)`", page(name))) - set(first_arguments("judging", "Invariant")) == set()
 
 
-@pytest.mark.parametrize("name", [*PAGES, "found", "better"])
+@pytest.mark.parametrize("name", [*PAGES, "found", "better", "holes"])
 def test_every_scenario_bug_and_demand_has_its_row_once(name):
     for title, count, rows in tables(name):
         firsts = [row[0] for row in rows]
