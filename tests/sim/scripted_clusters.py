@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from simulation.judging.judges import Judges
-from simulation.judging.log_digests import LogCursor
+from simulation.judging.log_rules import LogCursor
 from simulation.kernel.scheduler import Scheduler
 from simulation.kernel.threads import simulated_threads
 from simulation.shape import SECOND_US, Shape, Storage, TopicShape

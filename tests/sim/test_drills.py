@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from simulation.faults.plan import DRILLS, OF_MEMORY, Kind, drill_of, fitted, plan
-from simulation.kernel.trace import Trace
+from simulation.kernel.clock import Trace
 from simulation.run import run
 from simulation.shape import DRILL_EVERY, shape_of
 

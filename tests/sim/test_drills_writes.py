@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from simulation.defects import exposing
 from simulation.faults.plan import DRILLS, Kind
-from simulation.kernel.trace import Trace
+from simulation.kernel.clock import Trace
 from simulation.run import run
 from simulation.shape import DRILL_EVERY, shape_of
 

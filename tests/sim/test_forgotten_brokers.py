@@ -7,7 +7,8 @@ from contextlib import ExitStack
 
 import pytest
 from scripted_clusters import BLUE, ScriptedCluster
-from simulation.faults.request_faults import Client
+from simulation.admin import Client
+from simulation.cluster.controller import Asked
 
 from regency.controller.brokers.leaving import ForgetBroker
 from regency.model import znodes
@@ -45,7 +46,7 @@ class Script(ScriptedCluster):
             self.answers.append(answer.error.name)
             return self.answers[-1]
 
-        Client(self.world, lambda: ForgetBroker(GONE), told, tries=200)
+        Client(self.world, lambda: Asked(lambda: ForgetBroker(GONE)), told, tries=200)
 
     @property
     def assigned(self) -> ReplicaAssignment:

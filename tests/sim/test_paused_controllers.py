@@ -10,15 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from simulation.crash_points import crash_point_names
-from simulation.kernel.trace import Trace
+from simulation.faults.points import crash_point_names
+from simulation.kernel.clock import Trace
 from simulation.paused.__main__ import main
-from simulation.paused.breakers import WITHOUT_OFFICE, Breaker, breakers
-from simulation.paused.enumeration import Trial, played, run, share, trials_of
-from simulation.paused.reach import handled_events, writing_verbs
+from simulation.paused.enumeration import WITHOUT_OFFICE, Breaker, Trial, breakers, played, run, share, trials_of
 from simulation.paused.scenes import SCENES
 from simulation.paused.trial import WAYS, play
-from simulation.paused.watch import REQUESTS, Moment
+from simulation.paused.watch import REQUESTS, Moment, handled_events, writing_verbs
 
 pytestmark = pytest.mark.sim
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from simulation.clients.final_read import FinalReader
+from simulation.clients.history import FinalReader
 from simulation.clients.scripted import ONE, OTHER, TP, TWO, Bench
-from simulation.cluster.addresses import CLIENTS, host_of
+from simulation.cluster.channels import CLIENTS, host_of
 
 from regency.judge.operations import Drained, Outcome, Poll, Run, Seek, Send
 from regency.judge.table import Anomaly, Configuration, Facts, allowed_anomalies

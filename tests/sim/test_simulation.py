@@ -16,14 +16,14 @@ from simulation.command import main
 from simulation.faults.plan import BESIDE, DRILLS, plan
 from simulation.judging.invariants import broken
 from simulation.judging.judges import Judges
-from simulation.kernel.trace import LAST, Trace
+from simulation.kernel.clock import LAST, Trace
 from simulation.run import run
 from simulation.shape import DRILL_EVERY, shape_of
 
 SEEDS = [("quick", 1), ("quick", 2), ("deep", 3), ("deep", 7), ("deep", 11)]
 DIGESTS = f"""
 import logging
-from simulation.kernel.trace import Trace
+from simulation.kernel.clock import Trace
 from simulation.run import run
 from simulation.shape import shape_of
 logging.disable(logging.CRITICAL)

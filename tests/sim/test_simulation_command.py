@@ -16,7 +16,7 @@ import pytest
 from simulation.__main__ import main as begin
 from simulation.command import main
 from simulation.defects import BECAUSE, DEFECTS, UNSEEN
-from simulation.kernel.trace import LAST
+from simulation.kernel.clock import LAST
 from simulation.output import NOBODY_READS, Output
 from simulation.workers import ended_by_signals
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from simulation.crash_points import crash_points_in_code
+from simulation.faults.points import crash_points_in_code
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 

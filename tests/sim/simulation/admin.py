@@ -1,4 +1,4 @@
-"""Whoever creates the topics of a run: asks whom agents take for the controller, again and again, until they exist."""
+"""Clients of controllers: they ask whom agents take for the one that rules, again and again, until it has answered."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from regency.controller.topics.creation import CreatedTopic, NewTopic
 from regency.model.kafka_errors import ErrorCode
-from simulation.cluster.addresses import CLIENTS
+from simulation.cluster.channels import CLIENTS
 from simulation.cluster.controller import CreateAsked
 from simulation.cluster.edges import ask
 from simulation.kernel.scheduler import Process
@@ -17,6 +17,7 @@ from simulation.world import World
 
 AGAIN_US = 200_000
 TIMEOUT_MS = 3_000
+TRIES = 5
 
 
 class Admin:
@@ -50,6 +51,45 @@ class Admin:
             if topic.error in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                 self._missing.pop(topic.name, None)
                 self._world.note("admin", "admin", "topic %s exists", topic.name)
+
+
+class Client:
+    """Asks whoever rules until somebody answers, or it has had enough. The same request may so be done twice.
+
+    `told` says in a few words what was answered.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        make: Callable[[], object],
+        told: Callable[[Any], object],
+        *,
+        tries: int = TRIES,
+        timeout_ms: int = TIMEOUT_MS,
+    ) -> None:
+        self.answer: Any = None
+        self.process = Process(world.scheduler, "client")
+        self._world = world
+        self._make = make
+        self._told = told
+        self._tries = tries
+        self._timeout_ms = timeout_ms
+        world.scheduler.spawn(self.process, "client", self._run)
+
+    def _run(self) -> None:
+        world = self._world
+        for _ in range(self._tries):
+            address = ruling_endpoint(world)
+            if address is not None:
+                answer = ask(
+                    world.scheduler, world.network, self.process, CLIENTS, address, self._make(), self._timeout_ms
+                )
+                if not isinstance(answer, NetFailed | Exception):
+                    world.note("admin", "client", "is answered %s", self._told(answer))
+                    self.answer = answer
+                    return
+            world.scheduler.sleep_us(AGAIN_US)
 
 
 def ruling_endpoint(world: World) -> str | None:

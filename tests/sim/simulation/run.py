@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import random
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -11,27 +12,63 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import NamedTuple
 
+from regency.broker_agent.control import service as control_service
+from regency.broker_agent.registry import isr_store, topic_configs
+from regency.broker_agent.replication import fetch, isr_maintenance
+from regency.broker_agent.replication.fetcher import fetcher_logic
+from regency.controller import term
+from regency.controller.channel import request_batch, sender
+from regency.controller.channel.metadata import MetadataLog
 from regency.judge.findings import Verdict
 from regency.judge.verdict import judge
 from regency.model.errors import RegencyError
+from regency.runtime.zookeeper import fenced
 from simulation.admin import Admin
-from simulation.crash_points import crash_point_names
 from simulation.defects import exposing, planted
-from simulation.faults.aftershocks import LONGEST_US, aftershocks
-from simulation.faults.injector import Injector
+from simulation.defects.patching import Patch
+from simulation.faults.injector import LONGEST_US, Injector, aftershocks
 from simulation.faults.plan import Fault, fitted, plan
-from simulation.faults.points import Points, favourites
+from simulation.faults.points import Points, crash_point_names, favourites
 from simulation.faults.stage import Told
 from simulation.judging.invariants import broken
 from simulation.judging.judges import InvariantBroken, Judges
+from simulation.kernel.clock import Trace
 from simulation.kernel.scheduler import Scheduler, SimulationStuck
 from simulation.kernel.threads import simulated_threads
-from simulation.kernel.trace import Trace
 from simulation.moves import Mover, slowly
-from simulation.pieces import cut
 from simulation.shape import SECOND_US, Shape
 from simulation.workload import Workload
 from simulation.world import World
+
+OFTEN = 0.6
+"""How many of the runs of the deep profile."""
+
+
+@contextmanager
+def cut(profile: str, seed: int) -> Iterator[None]:
+    """Inside, limits may be small; always what they are in production under the quick profile."""
+    chance = random.Random(f"pieces {seed}")
+    patch = Patch()
+    try:
+        if profile == "deep":
+            patch.set(topic_configs, "_TOLD_AT_ONCE", 1)
+        if profile == "deep" and chance.random() < OFTEN:
+            patch.set(request_batch, "PARTITIONS_PER_DELTA", chance.choice((1, 2)))
+            patch.set(sender, "CHUNK_BYTES", chance.choice((1, 200)))
+            patch.set(term, "MANY_WRITES", chance.choice((1, 1_000)))
+            patch.set(fenced, "MAX_BATCH_OPS", chance.choice((1, 3, fenced.MAX_BATCH_OPS)))
+            patch.set(control_service, "SLICE", chance.choice((1, 2)))
+            patch.set(isr_store, "BATCH", chance.choice((1, 2)))
+            patch.set(isr_store, "NOTIFY_PARTITIONS", chance.choice((1, 2)))
+            patch.set(isr_maintenance, "_SLICE", chance.choice((1, 2)))
+            patch.set(fetcher_logic, "_CUTS_AT_ONCE", 1)
+            patch.set(fetch, "PARTITIONS_PER_STEP", 1)
+            patch.set(MetadataLog.read, "__defaults__", (chance.choice((1, 400)),))
+            patch.set(MetadataLog.__init__, "__kwdefaults__", {"retained_bytes": chance.choice((400, 2_000))})
+        yield
+    finally:
+        patch.undo()
+
 
 LOOK_US = 250_000
 """How often convergence is looked at."""

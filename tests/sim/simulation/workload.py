@@ -10,12 +10,11 @@ from regency.judge.operations import Drained, FinalRead, Operation
 from regency.judge.table import Allowance, Configuration
 from regency.model.ids import BrokerId, TopicPartition
 from simulation.clients.consumer import Consumer
-from simulation.clients.final_read import FinalReader
-from simulation.clients.history import History, ended_ms
+from simulation.clients.history import FinalReader, History, ended_ms
 from simulation.clients.producer import Producer, ProducerConfig
+from simulation.deletions import Recreations
 from simulation.judging.facts import Facts
 from simulation.kernel.scheduler import Process
-from simulation.recreations import Recreations
 from simulation.world import World
 
 MODES: dict[str, ProducerConfig] = {

@@ -15,8 +15,8 @@ from regency.model.facts import TopicAssignment
 from regency.model.ids import BrokerId, TopicId, ZkVersion
 from regency.model.znodes import paths as znode_paths
 from regency.runtime.zookeeper.session import ZkSession
-from simulation.cluster.addresses import host_of
 from simulation.cluster.agent import SimAgent
+from simulation.cluster.channels import host_of
 from simulation.cluster.controller import SimController
 from simulation.disk import SimDisk
 from simulation.kernel.clock import TRUE_RATE_PPM, ProcessClock

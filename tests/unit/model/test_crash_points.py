@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
-from simulation.crash_points import CrashPoint, crash_point_names, crash_points_in, crash_points_in_code
+from simulation.faults.points import CrashPoint, crash_point_names, crash_points_in, crash_points_in_code
 
 from regency.model.crash_points import crash_point, observe
 

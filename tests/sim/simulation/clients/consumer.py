@@ -11,16 +11,12 @@ from regency.judge.operations import ListedEnd, Poll, Seek
 from regency.kafka.fetching.values import CONSUMER, FetchedPartition, FetchParams, FetchPartition, ListedOffset
 from regency.model.ids import NO_BROKER_EPOCH, BrokerId, Offset, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
-from simulation.clients.connections import Connections
-from simulation.clients.history import History, began_ms, ended_ms
+from simulation.clients.history import EARLIEST, LATEST, History, began_ms, ended_ms
 from simulation.clients.records import runs_of, values_in
-from simulation.clients.view import ClusterView, Leader
+from simulation.clients.view import ClusterView, Connections, Leader
 from simulation.cluster.agent import ListAsked, PollAsked
 from simulation.kernel.scheduler import Process, Scheduler
 from simulation.network import NetFailed, Network
-
-LATEST = -1
-EARLIEST = -2
 
 
 class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True):

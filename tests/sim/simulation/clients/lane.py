@@ -1,4 +1,7 @@
-"""A producer's books about one partition: what waits, what is under way, under which sequence numbers. Passive."""
+"""A producer's books about one partition: what waits, what is under way, under which sequence numbers. Passive.
+
+And how a producer is configured.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,9 @@ from collections import deque
 from enum import Enum
 from typing import NamedTuple
 
+import msgspec
+
+from regency.judge.operations import ALL
 from regency.kafka.record_batch import MAX_SEQUENCE
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
@@ -147,3 +153,19 @@ class Lane:
             and len(self.batches) < MOST_UNANSWERED
             and all(batch.state is BatchState.IN_FLIGHT for batch in self.batches)
         )
+
+
+class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """How a producer behaves; times in milliseconds of its own clock."""
+
+    acks: int = ALL
+    idempotent: bool = True
+    like_librdkafka: bool = False
+    """Bump the epoch of the whole producer on OUT_OF_ORDER_SEQUENCE_NUMBER and send all that has no outcome again."""
+    records_per_s: float = 4.0
+    """Over all partitions; in bursts, with pauses."""
+    request_timeout_ms: int = 4_000
+    """The client gives an attempt up; the broker does at three quarters of it."""
+    delivery_timeout_ms: int = 20_000
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000

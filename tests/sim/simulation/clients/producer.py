@@ -9,14 +9,12 @@ from regency.broker_agent.replication.api import ProduceResult
 from regency.judge.operations import ALL, UNKNOWN, EpochBumped, Outcome, Send
 from regency.model.ids import BrokerId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
-from simulation.clients.connections import Connections
 from simulation.clients.history import History, began_ms, ended_ms
-from simulation.clients.lane import REFUSED_BEFORE_APPEND, Batch, BatchState, Handed, Lane, Session
-from simulation.clients.producer_config import ProducerConfig
+from simulation.clients.lane import REFUSED_BEFORE_APPEND, Batch, BatchState, Handed, Lane, ProducerConfig, Session
 from simulation.clients.records import build_batch
-from simulation.clients.view import ClusterView, Leader
-from simulation.cluster.addresses import CLIENTS
+from simulation.clients.view import ClusterView, Connections, Leader
 from simulation.cluster.agent import ProduceAsked, ProducerIdAsked
+from simulation.cluster.channels import CLIENTS
 from simulation.kernel.scheduler import Process, Scheduler
 from simulation.network import NetFailed, Network
 

@@ -31,8 +31,8 @@ from simulation.clients.consumer import Consumer, ConsumerConfig
 from simulation.clients.history import History
 from simulation.clients.producer import Producer, ProducerConfig
 from simulation.clients.records import values_in
-from simulation.cluster.addresses import KAFKA, endpoints_of, host_of
 from simulation.cluster.agent import ListAsked, MetadataAsked, PollAsked, ProduceAsked, ProducerIdAsked
+from simulation.cluster.channels import KAFKA, endpoints_of, host_of
 from simulation.kernel.scheduler import Process, Scheduler
 from simulation.network import Network, Respond
 

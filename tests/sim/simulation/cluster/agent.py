@@ -40,11 +40,10 @@ from regency.runtime.disk import Disk
 from regency.runtime.grpc.channels import Dial, RenewedChannel
 from regency.runtime.grpc.clients import ControllerClient
 from regency.runtime.zookeeper.session import ZkConnectionLost, ZkSession, ZkSessionLost
-from simulation.cluster.addresses import CONTROL, KAFKA, endpoints_of, host_of
-from simulation.cluster.channels import ControlAsked, dialing
+from simulation.cluster.channels import CONTROL, KAFKA, ControlAsked, dialing, endpoints_of, host_of
+from simulation.cluster.controller import SimShutdown
 from simulation.cluster.edges import SimLoop, SimTimer, SimWorker, driven
 from simulation.cluster.fetching import FetchAsked, FetchServer, OffsetsAsked, SimTransport
-from simulation.cluster.leaving import SimShutdown
 from simulation.judging.invariants import broken
 from simulation.kernel.scheduler import Process, Scheduler
 from simulation.kernel.threads import new_uuid

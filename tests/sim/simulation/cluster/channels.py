@@ -1,4 +1,7 @@
-"""gRPC channels over the simulated network: what production code dials, closes and takes anew is its own."""
+"""gRPC channels over the simulated network: what production code dials, closes and takes anew is its own.
+
+And the hosts and ports of a cluster: an agent and its controller share a host, as they share a machine.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ from typing import Any, Final, NamedTuple
 import grpc
 
 from regency.model.crash_points import crash_point
+from regency.model.facts import Endpoint
+from regency.model.ids import BrokerId
 from regency.protos.controller_pb2 import ReportReplicasRequest
 from regency.runtime.grpc.channels import Dial
 from simulation.kernel.scheduler import Process, Scheduler
@@ -135,3 +140,26 @@ def _failed(failed: NetFailed) -> Failed:
         return Failed(grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded")
     why = "failed to connect to all addresses" if failed.unsent else failed.why
     return Failed(grpc.StatusCode.UNAVAILABLE, why)
+
+
+KAFKA = 9092
+CONTROL = 9093
+CONTROLLER = 9094
+CLIENTS = "clients"
+
+
+def host_of(broker: BrokerId) -> str:
+    return f"h{broker}"
+
+
+def broker_at(address: str) -> BrokerId:
+    return BrokerId(int(address.partition(":")[0].removeprefix("h")))
+
+
+def endpoints_of(broker: BrokerId) -> tuple[Endpoint, ...]:
+    host = host_of(broker)
+    return (
+        Endpoint("PLAINTEXT", host, KAFKA),
+        Endpoint("CONTROL", host, CONTROL),
+        Endpoint("CONTROLLER", host, CONTROLLER),
+    )

@@ -6,15 +6,16 @@ import random
 from functools import partial
 from typing import Final
 
+from regency.controller.reassignment.requests import AlterReassignments
 from regency.model import znodes
 from regency.model.facts import ReplicaAssignment, TopicAssignment
 from regency.model.ids import BrokerId, TopicId, TopicPartition, ZkVersion
 from regency.model.znodes import paths
-from simulation.admin import Admin
+from simulation.admin import Admin, Client
+from simulation.cluster.controller import Asked
 from simulation.deletions import Deletion
 from simulation.faults.plan import SECOND_US, Fault, Kind
 from simulation.faults.stage import Deed, Stage
-from simulation.reassigner import Reassigner
 from simulation.shape import TopicShape
 from simulation.world import Host
 
@@ -237,7 +238,12 @@ class _AdminFaults:
         }
         if moves and (cancel or chance.random() < 0.5):
             self._stage.note("admin", "asks to reassign %s", moves)
-            Reassigner(self._world, moves)
+            asked = tuple(moves.items())
+            Client(
+                self._world,
+                lambda: Asked(lambda: AlterReassignments(asked)),
+                lambda answer: [each.error.name for each in answer],
+            )
         elif moves:
             data = znodes.encode_asked_moves((partition, to) for partition, to in moves.items() if to is not None)
             self._stage.note("admin", "writes %s", data)

@@ -13,8 +13,7 @@ from regency.model.facts import LeaderAndIsr
 from regency.model.ids import BrokerEpoch, BrokerId, TopicPartition, ZkVersion
 from regency.model.znodes import paths
 from regency.protos import control_pb2 as pb
-from simulation.cluster.addresses import CONTROL, CONTROLLER
-from simulation.cluster.channels import ControlAsked
+from simulation.cluster.channels import CONTROL, CONTROLLER, ControlAsked
 from simulation.cluster.controller import ShutdownAsked
 from simulation.faults import admin_faults
 from simulation.faults.network_faults import Trouble, afflict, lose_first

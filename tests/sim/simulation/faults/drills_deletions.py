@@ -7,8 +7,8 @@ from contextlib import ExitStack
 from regency.kafka.record_batch import read_header
 from regency.model.ids import BrokerId, TopicPartition
 from simulation.admin import Admin
-from simulation.cluster.addresses import KAFKA
 from simulation.cluster.agent import ProduceAsked
+from simulation.cluster.channels import KAFKA
 from simulation.deletions import Deletion
 from simulation.faults.plan import Fault, Kind
 from simulation.faults.scripts import Led, Script, Scripts

@@ -10,8 +10,8 @@ from regency.kafka.record_batch import BatchHeader, read_header
 from regency.model import znodes
 from regency.model.ids import BrokerId, TopicPartition
 from regency.model.znodes import paths
-from simulation.cluster.addresses import CLIENTS, KAFKA
 from simulation.cluster.agent import PollAsked, ProduceAsked
+from simulation.cluster.channels import CLIENTS, KAFKA
 from simulation.faults.network_faults import Trouble, afflict
 from simulation.faults.plan import SECOND_US, Fault, Kind
 from simulation.faults.scripts import Led, Script, Scripts

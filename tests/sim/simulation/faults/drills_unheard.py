@@ -14,7 +14,7 @@ from regency.model import znodes
 from regency.model.facts import ReplicaAssignment
 from regency.model.ids import BrokerEpoch, BrokerId, TopicPartition, ZkVersion
 from regency.model.znodes import paths
-from simulation.cluster.addresses import KAFKA
+from simulation.cluster.channels import KAFKA
 from simulation.faults.plan import SECOND_US, Fault, Kind
 from simulation.faults.scripts import Led, Script, Scripts
 from simulation.faults.stage import Deed, Stage

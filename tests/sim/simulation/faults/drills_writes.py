@@ -20,8 +20,7 @@ from regency.model.kafka_errors import ErrorCode
 from regency.model.znodes import paths
 from regency.protos import control_pb2 as pb
 from simulation.admin import Admin
-from simulation.cluster.addresses import CONTROL
-from simulation.cluster.channels import ControlAsked
+from simulation.cluster.channels import CONTROL, ControlAsked
 from simulation.faults.memory_faults import take_away_notifications
 from simulation.faults.network_faults import Trouble
 from simulation.faults.plan import SECOND_US, Fault, Kind

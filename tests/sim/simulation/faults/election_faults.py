@@ -12,7 +12,7 @@ from regency.model import znodes
 from regency.model.ids import NO_BROKER_EPOCH, BrokerId, TopicPartition, ZkVersion
 from regency.model.znodes import paths
 from simulation.admin import AGAIN_US, TIMEOUT_MS, ruling_endpoint
-from simulation.cluster.addresses import CLIENTS
+from simulation.cluster.channels import CLIENTS
 from simulation.cluster.controller import Asked, ShutdownAsked
 from simulation.cluster.edges import ask
 from simulation.faults.plan import SECOND_US, Fault, Kind

@@ -7,8 +7,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from regency.model.ids import BrokerId
-from simulation.cluster.addresses import CLIENTS, host_of
-from simulation.cluster.channels import ControlAsked
+from simulation.cluster.channels import CLIENTS, ControlAsked, host_of
 from simulation.faults import zookeeper_faults
 from simulation.faults.plan import SECOND_US, Fault, Kind
 from simulation.faults.stage import Deed, Stage, Undo, together

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from regency.model.ids import BrokerId, TopicPartition
-from simulation.cluster.addresses import host_of
+from simulation.cluster.channels import host_of
 from simulation.faults import zookeeper_faults
 from simulation.faults.network_faults import Trouble, afflict
 from simulation.faults.plan import SECOND_US, Fault, Kind

@@ -16,7 +16,7 @@ from regency.model import znodes
 from regency.model.facts import LeaderAndIsr
 from regency.model.ids import BrokerEpoch, BrokerId, TopicPartition, ZkVersion
 from regency.model.znodes import paths as znode_paths
-from simulation.cluster.addresses import KAFKA
+from simulation.cluster.channels import KAFKA
 from simulation.faults import zookeeper_faults
 from simulation.faults.network_faults import Trouble, afflict
 from simulation.faults.plan import SECOND_US, Fault

@@ -10,9 +10,8 @@ from regency.kafka.fetching.plans import FetcherLimits, FetchPlan
 from regency.kafka.fetching.values import FetchPartition
 from regency.model.ids import BrokerEpoch, BrokerId
 from regency.protos import control_pb2 as pb
-from simulation.cluster.addresses import CLIENTS, CONTROL, KAFKA
 from simulation.cluster.agent import SimAgent
-from simulation.cluster.channels import ControlAsked
+from simulation.cluster.channels import CLIENTS, CONTROL, KAFKA, ControlAsked
 from simulation.cluster.fetching import FetchAsked
 from simulation.faults.plan import SECOND_US, Fault, Kind
 from simulation.faults.stage import Deed, Stage

@@ -22,7 +22,7 @@ from regency.model.settings.log_config import applicable_log_config
 from regency.model.znodes.paths import EVERY_BROKER
 from simulation.cluster.agent import SimAgent
 from simulation.cluster.controller import SimController
-from simulation.judging.log_digests import LogCursor, Peek
+from simulation.judging.log_rules import LogCursor, Peek
 from simulation.judging.picture import Committed as CommittedZnodes
 from simulation.judging.picture import Picture
 

@@ -20,8 +20,7 @@ from simulation.judging.durability_rules import DurabilityRules
 from simulation.judging.facts import Digest, Facts
 from simulation.judging.hosted_rows import HostedRows, Row
 from simulation.judging.invariants import broken
-from simulation.judging.log_digests import LogCursor, Peek
-from simulation.judging.log_rules import LogRules, Reader, check_cut
+from simulation.judging.log_rules import LogCursor, LogRules, Peek, Reader, check_cut
 from simulation.judging.retention_rules import Head, RetentionRules
 from simulation.judging.zookeeper_rules import ZookeeperRules
 

@@ -11,7 +11,7 @@ from regency.broker_agent.log.segments.segment import Segment
 from regency.model.ids import BrokerId, TopicId
 from regency.model.settings.log_config import LogConfig
 from simulation.judging.invariants import broken
-from simulation.judging.log_digests import Peek, batches_in
+from simulation.judging.log_rules import Peek, batches_in
 
 Key = tuple[TopicId, int]
 """A partition, by the topic's identity."""

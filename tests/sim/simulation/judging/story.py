@@ -11,8 +11,7 @@ from regency.model.znodes import paths
 from regency.runtime.zookeeper.session import Check, Create, Op, SetData
 from simulation.judging.facts import Facts
 from simulation.judging.zookeeper_rules import ZookeeperRules
-from simulation.zookeeper.model import Model
-from simulation.zookeeper.sessions import Session
+from simulation.zookeeper.model import Model, Session
 
 TOPIC = "blue"
 TP = TopicPartition(TOPIC, 0)

@@ -1,7 +1,13 @@
-"""A machine's clocks: its durations drift, its wall time also steps. Implements regency's Clock."""
+"""A machine's clocks: its durations drift, its wall time also steps. Implements regency's Clock.
+
+And the trace: what happened in a run, and when.
+"""
 
 from __future__ import annotations
 
+import zlib
+from collections import deque
+from collections.abc import Callable
 from typing import Protocol
 
 WALL_START_MS = 1_700_000_000_000
@@ -60,3 +66,43 @@ class ProcessClock:
 
     def _local_us(self) -> int:
         return self._since_local_us + (self._now.now_us - self._since_us) * self._rate_ppm // TRUE_RATE_PPM
+
+
+LAST = 40
+
+
+class Trace:
+    """Keeps the last events; with `on`, all of them are formatted: told to `listener` and taken into the digest.
+
+    Off, an event costs a tuple; words are put together when somebody wants to read them.
+    """
+
+    def __init__(self, *, on: bool = False, listener: Callable[[str], None] | None = None, last: int = LAST) -> None:
+        self.on = on
+        self.digest = 0
+        self.count = 0
+        self._listener = listener
+        self._now: Callable[[], int] = lambda: 0
+        self._last: deque[tuple[int, str, str, str, tuple[object, ...]]] = deque(maxlen=last)
+
+    def bind(self, now: Callable[[], int]) -> None:
+        """Take the time of events from `now`, in microseconds."""
+        self._now = now
+
+    def note(self, kind: str, who: str, words: str, *values: object) -> None:
+        """An event: `words % values`. Values must not change later, and must read the same on every machine."""
+        self.count += 1
+        event = (self._now(), kind, who, words, values)
+        self._last.append(event)
+        if self.on:
+            line = _line(*event)
+            self.digest = zlib.crc32(line.encode(), self.digest)
+            if self._listener is not None:
+                self._listener(line)
+
+    def last(self) -> list[str]:
+        return [_line(*event) for event in self._last]
+
+
+def _line(now_us: int, kind: str, who: str, words: str, values: tuple[object, ...]) -> str:
+    return f"{now_us / 1_000_000:10.6f} s  {kind:<8} {who:<14} {words % values if values else words}"

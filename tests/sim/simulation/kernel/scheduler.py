@@ -14,8 +14,7 @@ from typing import Any, Final
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
-from simulation.kernel.clock import ProcessClock
-from simulation.kernel.trace import Trace
+from simulation.kernel.clock import ProcessClock, Trace
 
 SECOND_US: Final = 1_000_000
 

@@ -10,10 +10,9 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from simulation.kernel.trace import Trace
+from simulation.kernel.clock import Trace
 from simulation.output import Output, is_watched, say
-from simulation.paused.breakers import breakers
-from simulation.paused.enumeration import Trial, played, run, share, trials_of
+from simulation.paused.enumeration import Trial, breakers, played, run, share, trials_of
 from simulation.paused.scenes import SCENES
 from simulation.paused.trial import WAYS, Outcome, nothing
 from simulation.workers import ended_by_signals, pool_of

@@ -16,7 +16,7 @@ from simulation.judging.invariants import broken
 from simulation.judging.judges import Judges
 from simulation.kernel.scheduler import Process
 from simulation.world import World
-from simulation.zookeeper.sessions import Session
+from simulation.zookeeper.model import Session
 from simulation.zookeeper.transactions import OK, Result, Txn, TxnKind
 
 _CHANGING: Final = ("leader_and_isr", "update_metadata", "stop_replica", "shut_down")

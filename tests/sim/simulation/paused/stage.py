@@ -12,14 +12,12 @@ from regency.model import znodes
 from regency.model.facts import LeaderAndIsr, ReplicaAssignment, TopicAssignment
 from regency.model.ids import BrokerId, TopicPartition, ZkVersion
 from regency.model.znodes import paths
-from simulation.admin import ruling_endpoint
-from simulation.cluster.addresses import CLIENTS, KAFKA, host_of
+from simulation.admin import Client
+from simulation.cluster.channels import KAFKA, host_of
 from simulation.cluster.controller import Asked
-from simulation.cluster.edges import ask
 from simulation.faults.points import Points
 from simulation.judging.judges import Judges
-from simulation.kernel.scheduler import SECOND_US, Process
-from simulation.network import NetFailed
+from simulation.kernel.scheduler import Process
 from simulation.paused.watch import Watch
 from simulation.world import World
 
@@ -33,35 +31,8 @@ FIRST, SECOND, THIRD = BrokerId(1), BrokerId(2), BrokerId(3)
 """The brokers; the first is the first to rule. The first and the third have two log directories each."""
 
 TIMEOUT_MS: Final = 6_000
-AGAIN_US: Final = SECOND_US // 5
+MANY: Final = 1_000_000
 CONTACT_US: Final = 1_000
-
-
-class Asking:
-    """A client that asks whoever rules for something, again and again until it is answered."""
-
-    def __init__(self, world: World, make: Callable[[], object]) -> None:
-        self.answer: Any = None
-        self._world = world
-        self._make = make
-        self.process = Process(world.scheduler, "client")
-        world.scheduler.spawn(self.process, "client", self._run)
-
-    @property
-    def answered(self) -> bool:
-        return self.answer is not None
-
-    def _run(self) -> None:
-        world = self._world
-        while self.answer is None:
-            address = ruling_endpoint(world)
-            if address is not None:
-                answer = ask(world.scheduler, world.network, self.process, CLIENTS, address, self._make(), TIMEOUT_MS)
-                if not isinstance(answer, NetFailed | Exception):
-                    world.note("admin", "client", "is answered %s", answer)
-                    self.answer = answer
-                    return
-            world.scheduler.sleep_us(AGAIN_US)
 
 
 class Stage:
@@ -74,7 +45,7 @@ class Stage:
         """From here on writes and requests count."""
         self._points = points
         self._watch = watch
-        self._clients: list[Asking] = []
+        self._clients: list[Client] = []
 
     def end(self) -> None:
         for client in self._clients:
@@ -207,9 +178,9 @@ class Stage:
 
     def ask_as_agent_does(self, make: Callable[[], object]) -> Step:
         """The same of what is on the network as agents send it."""
-        client = Asking(self.world, make)
+        client = Client(self.world, make, lambda answer: answer, tries=MANY, timeout_ms=TIMEOUT_MS)
         self._clients.append(client)
-        return lambda: client.answered
+        return lambda: client.answer is not None
 
     def create(self, name: str, *replicas: Sequence[BrokerId], **settings: str) -> Script:
         """A client creates a topic, with these replicas of its partitions, and waits until they are in sync."""

@@ -19,9 +19,9 @@ from regency.model.znodes import paths
 from simulation.defects.patching import Patch
 from simulation.faults.points import Points
 from simulation.judging.judges import InvariantBroken, Judges
+from simulation.kernel.clock import Trace
 from simulation.kernel.scheduler import SECOND_US, Process, Scheduler, SimulationStuck
 from simulation.kernel.threads import simulated_threads
-from simulation.kernel.trace import Trace
 from simulation.paused.deposed import Deposed
 from simulation.paused.stage import Scene, Script, Stage
 from simulation.paused.watch import Moment, Watch, When

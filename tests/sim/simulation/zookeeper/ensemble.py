@@ -6,9 +6,8 @@ from typing import Final
 
 from regency.runtime.zookeeper.session import Create, Delete, Op, SetData, Znode
 from simulation.kernel.scheduler import Scheduler
-from simulation.zookeeper.model import LONGEST_SESSION_MS, TICK_MS, CommitCallback, Model
+from simulation.zookeeper.model import LONGEST_SESSION_MS, TICK_MS, CommitCallback, Model, Session
 from simulation.zookeeper.server import Server, ServerConnection
-from simulation.zookeeper.sessions import Session
 from simulation.zookeeper.transactions import OK, Txn
 
 USUAL_LAG_US: Final = 2_000

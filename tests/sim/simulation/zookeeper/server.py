@@ -7,13 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from regency.runtime.zookeeper.session import Op
-from simulation.zookeeper.transactions import NO_NODE, NO_WATCHER, OK, Result, Txn
-from simulation.zookeeper.tree import Node, Tree
+from simulation.zookeeper.transactions import NO_NODE, NO_WATCHER, OK, Node, Result, Tree, Txn
 from simulation.zookeeper.watches import WatchTable
 
 if TYPE_CHECKING:
-    from simulation.zookeeper.model import Model
-    from simulation.zookeeper.sessions import Session
+    from simulation.zookeeper.model import Model, Session
 
 
 class Server:

@@ -31,8 +31,7 @@ from simulation.zookeeper import transactions
 from simulation.zookeeper.connector import Connector
 from simulation.zookeeper.link import ZkLink
 from simulation.zookeeper.session_state import Call, Phase, SessionState
-from simulation.zookeeper.transactions import Result
-from simulation.zookeeper.tree import Node
+from simulation.zookeeper.transactions import Node, Result
 
 if TYPE_CHECKING:
     from simulation.zookeeper.ensemble import Ensemble

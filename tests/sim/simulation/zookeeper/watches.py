@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from simulation.zookeeper.transactions import CHILDREN_CHANGED, CREATED, DATA_CHANGED, DELETED, Write, events_of
-from simulation.zookeeper.tree import Tree
+from simulation.zookeeper.transactions import CHILDREN_CHANGED, CREATED, DATA_CHANGED, DELETED, Tree, Write, events_of
 
 ONCE: Final = 1
 PERSISTENT: Final = 2

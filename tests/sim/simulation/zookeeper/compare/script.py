@@ -9,11 +9,9 @@ import msgspec
 
 from regency.runtime.zookeeper.session import Check, Create, Delete, Op, SetData
 from simulation.zookeeper.compare.wire import FullStat, Request, Seen, Zxid, seen_stat
-from simulation.zookeeper.model import Model
+from simulation.zookeeper.model import Model, Session
 from simulation.zookeeper.server import ServerConnection
-from simulation.zookeeper.sessions import Session
-from simulation.zookeeper.transactions import NO_NODE, OK, Result
-from simulation.zookeeper.tree import Node
+from simulation.zookeeper.transactions import NO_NODE, OK, Node, Result
 
 CLIENTS: Final = 3
 TIMEOUT_MS: Final = 60_000
