@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 from control_plane.plane import ControlPlane
-from reporting import count, parser, run, say, stay_on_two_cores, write_report
+from reporting import count, parser, run, say, write_report
 
 from regency.model.ids import BrokerId
 from regency.model.znodes import paths
@@ -19,11 +19,10 @@ from regency.model.znodes import paths
 BROKERS = 3
 
 
-def main() -> int:
+def main() -> None:
     options = parser(__doc__)
     options.add_argument("--partitions", type=count, default=100_000)
     arguments = options.parse_args()
-    stay_on_two_cores()
     with ControlPlane(BROKERS) as plane:
         plane.fill(arguments.partitions)
         ruling = plane.start_candidate(1)
@@ -60,7 +59,6 @@ def main() -> int:
             "controller_peak_rss_mb": rss,
         },
     )
-    return 0
 
 
 if __name__ == "__main__":

@@ -17,19 +17,7 @@ import time
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from data_plane.producing import Load, produce
 from data_plane.topics import create_assigned, until
-from reporting import (
-    Figures,
-    Progress,
-    count,
-    medians,
-    parser,
-    repeat,
-    run,
-    say,
-    seconds,
-    stay_on_two_cores,
-    write_report,
-)
+from reporting import Figures, Progress, count, parser, repeat_and_report, run, say, seconds
 
 from regency.cluster.cluster import Cluster
 
@@ -39,7 +27,7 @@ RECORD_BYTES = 1000
 TIMEOUT_S = 600.0
 
 
-def main() -> int:
+def main() -> None:
     """Start a cluster for every run, let the follower fall behind twice, watch it catch up."""
     options = parser(__doc__, runs=3)
     options.add_argument("--behind-mb", type=count, default=2000)
@@ -48,7 +36,6 @@ def main() -> int:
     options.add_argument("--seconds", type=seconds, default=10.0, help="how long the producer is measured alone")
     options.add_argument("--throttle-mb", type=count, help="per second, beside the producer (default: no throttle)")
     arguments = options.parse_args()
-    stay_on_two_cores()
 
     def measure() -> Figures:
         with Cluster(brokers=3) as cluster:
@@ -74,9 +61,7 @@ def main() -> int:
             "producer_keeps_percent": round(100 * meanwhile / before, 1),
         }
 
-    runs = repeat(arguments.runs, measure)
-    write_report(arguments.json, vars(arguments), medians(runs), runs)
-    return 0
+    repeat_and_report(arguments, measure)
 
 
 def fall_behind(cluster: Cluster, megabytes: int) -> None:

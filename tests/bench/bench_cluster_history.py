@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from reporting import Figures, count, medians, parser, repeat, run, say, stay_on_two_cores, write_report
+from reporting import Figures, count, medians, parser, repeat, run, say, write_report
 
 from regency.history.records import Decision, encode_decisions
 from regency.model.ids import BrokerId, ControllerEpoch, LeaderEpoch, ZkVersion
@@ -123,11 +123,10 @@ def measure(directory: Path, decisions: int) -> Figures:
     return {f"seconds_{decisions}": round(seconds, 2), f"cpu_seconds_{decisions}": round(cpu, 2)}
 
 
-def main() -> int:
+def main() -> None:
     options = parser(__doc__, runs=3)
     options.add_argument("--decisions", type=count, nargs="+", default=[33, 100_000, 1_000_000])
     arguments = options.parse_args()
-    stay_on_two_cores()
     results: Figures = {}
     runs: list[Figures] = []
     for decisions in arguments.decisions:
@@ -140,7 +139,6 @@ def main() -> int:
         results |= medians(measured)
         runs += measured
     write_report(arguments.json, vars(arguments), results, runs)
-    return 0
 
 
 if __name__ == "__main__":

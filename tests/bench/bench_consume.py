@@ -15,7 +15,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from data_plane.producing import produce
 from data_plane.topics import create_topic
 from data_plane.usage import CpuWatch
-from reporting import Figures, Progress, count, medians, parser, repeat, run, say, stay_on_two_cores, write_report
+from reporting import Figures, Progress, count, parser, repeat_and_report, run, say
 
 from regency.cluster.cluster import Cluster
 
@@ -52,13 +52,12 @@ def consume(servers: str, partitions: int, records: int) -> float:
         consumer.close()
 
 
-def main() -> int:
+def main() -> None:
     options = parser(__doc__, runs=5)
     options.add_argument("--partitions", type=count, default=6)
     options.add_argument("--record-size", type=count, default=1000)
     options.add_argument("--records", type=count, default=1_000_000)
     arguments = options.parse_args()
-    stay_on_two_cores()
     with Cluster(brokers=1) as cluster:
         create_topic(cluster, TOPIC, arguments.partitions, 1)
         servers = cluster.bootstrap_servers
@@ -77,9 +76,7 @@ def main() -> int:
                 "agent_cores": round(agent.share(), 2),
             }
 
-        runs = repeat(arguments.runs, measure)
-    write_report(arguments.json, vars(arguments), medians(runs), runs)
-    return 0
+        repeat_and_report(arguments, measure)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from data_plane.idlers import Idlers
 from data_plane.producing import Load
 from data_plane.topics import create_topic
 from data_plane.usage import CpuWatch, rss_mb, threads
-from reporting import Figures, count, medians, parser, repeat, run, say, seconds, stay_on_two_cores, write_report
+from reporting import Figures, count, parser, repeat_and_report, run, say, seconds
 
 from regency.cluster.cluster import Cluster
 
@@ -24,7 +24,7 @@ TOPIC, IDLE = "bench", "idle"
 WARM_UP_S = 2.0
 
 
-def main() -> int:
+def main() -> None:
     """Start an agent, measure without, with, and without consumers."""
     options = parser(__doc__, runs=5)
     options.add_argument("--consumers", type=count, default=1000)
@@ -33,7 +33,6 @@ def main() -> int:
     options.add_argument("--record-size", type=count, default=100)
     options.add_argument("--seconds", type=seconds, default=8.0, help="of each measurement")
     arguments = options.parse_args()
-    stay_on_two_cores()
     with Cluster(brokers=1) as cluster:
         [broker] = cluster.broker_ids
         agent, servers = cluster.pid(broker), cluster.bootstrap_servers
@@ -74,9 +73,7 @@ def main() -> int:
                 "producer_keeps_percent": round(100 * meanwhile / ((before + after) / 2), 1),
             }
 
-        runs = repeat(arguments.runs, measure)
-    write_report(arguments.json, vars(arguments), medians(runs), runs)
-    return 0
+        repeat_and_report(arguments, measure)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import urllib.request
 
 from control_plane.plane import Candidate, ControlPlane
 from data_plane.usage import cpu_seconds
-from reporting import Figures, count, medians, parser, repeat, run, say, stay_on_two_cores, write_report
+from reporting import Figures, count, parser, repeat_and_report, run, say
 
 from regency.model.hosting import HostedRole
 from regency.model.ids import BrokerId
@@ -27,11 +27,10 @@ TOO_OLD_S = 1.1
 HIGH_WATERMARK = 123_456_789
 
 
-def main() -> int:
+def main() -> None:
     options = parser(__doc__, runs=3)
     options.add_argument("--partitions", type=count, default=10_000)
     arguments = options.parse_args()
-    stay_on_two_cores()
     with ControlPlane(BROKERS) as plane:
         plane.fill(arguments.partitions)
         candidate = plane.start_candidate(1, http=True)
@@ -42,9 +41,9 @@ def main() -> int:
         if len(lines) != arguments.partitions:
             raise RuntimeError(f"{len(lines)} of {arguments.partitions} partitions have an offset")
         say("every partition has its offset")
-        runs = repeat(arguments.runs, lambda: measure(candidate))
-    write_report(arguments.json, {"partitions": arguments.partitions, "brokers": BROKERS}, medians(runs), runs)
-    return 0
+        repeat_and_report(
+            arguments, lambda: measure(candidate), {"partitions": arguments.partitions, "brokers": BROKERS}
+        )
 
 
 def measure(candidate: Candidate) -> Figures:

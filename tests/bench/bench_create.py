@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 from control_plane.plane import ControlPlane
-from reporting import count, parser, run, say, stay_on_two_cores, write_report
+from reporting import multiple_of, parser, run, say, write_report
 
 from regency.kafka.apis import ApiKey
 from regency.kafka.codec import CreateTopicsRequest, decode_body, encode_body
@@ -23,13 +23,10 @@ PER_TOPIC = 50
 VERSION = 7
 
 
-def main() -> int:
+def main() -> None:
     options = parser(__doc__)
-    options.add_argument("--partitions", type=count, default=10_000, help=f"a multiple of {PER_TOPIC}")
+    options.add_argument("--partitions", type=multiple_of(PER_TOPIC), default=10_000, help=f"a multiple of {PER_TOPIC}")
     arguments = options.parse_args()
-    if arguments.partitions % PER_TOPIC:
-        options.error(f"--partitions {arguments.partitions} is no multiple of {PER_TOPIC}, which a topic has")
-    stay_on_two_cores()
     with ControlPlane(BROKERS) as plane:
         ruling = plane.start_candidate(1)
         plane.wait_settled(ruling)
@@ -68,7 +65,6 @@ def main() -> int:
             "controller_peak_rss_mb": rss,
         },
     )
-    return 0
 
 
 if __name__ == "__main__":

@@ -12,18 +12,17 @@ import time
 from typing import Any
 
 from control_plane.plane import ControlPlane, until
-from reporting import count, parser, run, say, stay_on_two_cores, write_report
+from reporting import count, parser, run, say, write_report
 
 from regency.model.znodes import paths
 
 BROKERS = 5
 
 
-def main() -> int:
+def main() -> None:
     options = parser(__doc__)
     options.add_argument("--partitions", type=count, default=100_000)
     arguments = options.parse_args()
-    stay_on_two_cores()
     with ControlPlane(BROKERS) as plane:
         plane.fill(arguments.partitions)
         first = plane.start_candidate(1)
@@ -64,7 +63,6 @@ def main() -> int:
             "phases": phases,
         },
     )
-    return 0
 
 
 def _last(told: list[dict[str, Any]], rpc: str) -> dict[int, float]:

@@ -15,7 +15,7 @@ import time
 from confluent_kafka import OFFSET_END, Consumer, KafkaException, Producer, TopicPartition
 from data_plane.topics import TIMEOUT_S, create_many, until
 from data_plane.usage import CpuWatch, descriptors, rss_mb, threads
-from reporting import Figures, count, medians, parser, repeat, run, say, seconds, stay_on_two_cores, write_report
+from reporting import Figures, multiple_of, parser, repeat_and_report, run, say, seconds
 
 from regency.cluster.cluster import Cluster
 
@@ -24,15 +24,12 @@ SETTLE_S = 5.0
 """After a start or a creation: what is still to be written or reported then belongs to that."""
 
 
-def main() -> int:
+def main() -> None:
     """Start an agent, create, watch it do nothing, restart it."""
     options = parser(__doc__, runs=3)
-    options.add_argument("--partitions", type=count, default=4000, help=f"a multiple of {PER_TOPIC}")
+    options.add_argument("--partitions", type=multiple_of(PER_TOPIC), default=4000, help=f"a multiple of {PER_TOPIC}")
     options.add_argument("--seconds", type=seconds, default=20.0, help="how long each run watches")
     arguments = options.parse_args()
-    if arguments.partitions % PER_TOPIC:
-        options.error(f"--partitions {arguments.partitions} is no multiple of {PER_TOPIC}, which a topic has")
-    stay_on_two_cores()
     with Cluster(brokers=1) as cluster:
         [broker] = cluster.broker_ids
         say(f"creating {arguments.partitions:,} partitions")
@@ -65,9 +62,7 @@ def main() -> int:
                 "led_seconds": round(time.monotonic() - stopped, 2),
             }
 
-        runs = repeat(arguments.runs, measure)
-    write_report(arguments.json, vars(arguments), medians(runs), runs)
-    return 0
+        repeat_and_report(arguments, measure)
 
 
 def write_one_each(servers: str, topics: list[str]) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from unittest.mock import patch
 from uuid import UUID
 
-from reporting import count, parser, run, say, stay_on_two_cores, write_report
+from reporting import count, parser, run, say, write_report
 
 from regency.broker_agent.ports import IsrChange, IsrOutcome, IsrWritten
 from regency.broker_agent.registry import incarnations
@@ -152,7 +152,7 @@ def measure(partitions: int, replication: int, rounds: int) -> dict[str, list[fl
     return figures
 
 
-def main() -> int:
+def main() -> None:
     options = parser(__doc__)
     options.add_argument("--partitions", type=count, default=10_000)
     options.add_argument("--replication", type=count, default=3)
@@ -160,11 +160,9 @@ def main() -> int:
     arguments = options.parse_args()
     if arguments.rounds < 2:
         options.error("--rounds 1 has no round with the check and one without; it takes 2 or more")
-    stay_on_two_cores()
     figures = measure(arguments.partitions, arguments.replication, arguments.rounds)
     results = {f"{kind}_best_seconds": round(min(seconds), 3) for kind, seconds in figures.items()}
     write_report(arguments.json, vars(arguments), results)
-    return 0
 
 
 if __name__ == "__main__":

@@ -17,19 +17,7 @@ import time
 from confluent_kafka import KafkaError, Message, Producer
 from data_plane.topics import create_topic
 from data_plane.usage import CpuWatch
-from reporting import (
-    Figures,
-    Progress,
-    count,
-    medians,
-    parser,
-    percentile,
-    repeat,
-    run,
-    seconds,
-    stay_on_two_cores,
-    write_report,
-)
+from reporting import Figures, Progress, count, parser, percentile, repeat_and_report, run, seconds
 
 from regency.cluster.cluster import Cluster
 
@@ -78,7 +66,7 @@ class OpenLoop:
         self._producer.produce(TOPIC, self._value, on_delivery=delivered)
 
 
-def main() -> int:
+def main() -> None:
     options = parser(__doc__, runs=5)
     options.add_argument("--acks", choices=("1", "all"), default="all")
     options.add_argument("--replication", type=count, default=3, help="also the number of brokers")
@@ -90,7 +78,6 @@ def main() -> int:
     )
     options.add_argument("--seconds", type=seconds, default=15.0, help="length of a run")
     arguments = options.parse_args()
-    stay_on_two_cores()
     with Cluster(brokers=arguments.replication) as cluster:
         create_topic(cluster, TOPIC, arguments.partitions, arguments.replication)
 
@@ -111,9 +98,7 @@ def main() -> int:
                 "agents_cores": round(sum(agent.share() for agent in agents), 3),
             }
 
-        runs = repeat(arguments.runs, measure)
-    write_report(arguments.json, vars(arguments), medians(runs), runs)
-    return 0
+        repeat_and_report(arguments, measure)
 
 
 if __name__ == "__main__":

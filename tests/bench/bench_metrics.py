@@ -22,7 +22,7 @@ from typing import Self
 from data_plane.producing import Load
 from data_plane.topics import create_many, create_topic
 from data_plane.usage import CpuWatch, cpu_seconds
-from reporting import Figures, count, medians, parser, repeat, run, say, seconds, stay_on_two_cores, write_report
+from reporting import Figures, multiple_of, parser, repeat_and_report, run, say, seconds
 
 from regency.cluster.cluster import Cluster
 
@@ -38,15 +38,12 @@ EVERY_S = 1.1
 LOOP_TIME = b"\nregency_scrape_loop_seconds "
 
 
-def main() -> int:
+def main() -> None:
     """Start an agent, create, scrape, scrape beside a producer."""
     options = parser(__doc__, runs=3)
-    options.add_argument("--partitions", type=count, default=10_000, help=f"a multiple of {PER_TOPIC}")
+    options.add_argument("--partitions", type=multiple_of(PER_TOPIC), default=10_000, help=f"a multiple of {PER_TOPIC}")
     options.add_argument("--seconds", type=seconds, default=15.0, help="how long the producer runs either way")
     arguments = options.parse_args()
-    if arguments.partitions % PER_TOPIC:
-        options.error(f"--partitions {arguments.partitions} is no multiple of {PER_TOPIC}, which a topic has")
-    stay_on_two_cores()
     with Cluster(brokers=1) as cluster:
         address = cluster.state.brokers[0].agent_http
         agent = cluster.pid(cluster.broker_ids[0])
@@ -76,9 +73,7 @@ def main() -> int:
                 "kept_percent": round(100 * beside / without, 1),
             }
 
-        runs = repeat(arguments.runs, measure)
-    write_report(arguments.json, vars(arguments), medians(runs), runs)
-    return 0
+        repeat_and_report(arguments, measure)
 
 
 def take_turns(load: Load, address: str) -> tuple[float, float, float]:

@@ -13,25 +13,14 @@ import sys
 
 from data_plane.producing import produce
 from data_plane.topics import create_topic
-from reporting import (
-    Figures,
-    Progress,
-    count,
-    medians,
-    parser,
-    percentile,
-    repeat,
-    run,
-    stay_on_two_cores,
-    write_report,
-)
+from reporting import Figures, Progress, count, parser, percentile, repeat_and_report, run
 
 from regency.cluster.cluster import Cluster
 
 TOPIC = "bench"
 
 
-def main() -> int:
+def main() -> None:
     options = parser(__doc__, runs=5)
     options.add_argument("--acks", choices=("0", "1", "all"), default="all")
     options.add_argument("--replication", type=count, default=3, help="also the number of brokers")
@@ -40,7 +29,6 @@ def main() -> int:
     options.add_argument("--records", type=count, default=500_000)
     arguments = options.parse_args()
     size, acks = arguments.record_size, arguments.acks
-    stay_on_two_cores()
     with Cluster(brokers=arguments.replication) as cluster:
         create_topic(cluster, TOPIC, arguments.partitions, arguments.replication)
         servers = cluster.bootstrap_servers
@@ -57,9 +45,7 @@ def main() -> int:
                 "p99_ms": round(percentile(done.latencies_ms, 99), 2),
             }
 
-        runs = repeat(arguments.runs, measure)
-    write_report(arguments.json, vars(arguments), medians(runs), runs)
-    return 0
+        repeat_and_report(arguments, measure)
 
 
 if __name__ == "__main__":

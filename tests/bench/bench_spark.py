@@ -23,7 +23,7 @@ from typing import Any
 from confluent_kafka import Producer
 from data_plane.topics import create_topic
 from data_plane.usage import cpu_seconds_below
-from reporting import Figures, Progress, count, medians, parser, repeat, run, say, stay_on_two_cores, write_report
+from reporting import Figures, Progress, count, parser, repeat_and_report, run, say
 
 from regency.clients.batch_scan import Batches
 from regency.clients.cluster_client import LATEST, ClusterClient
@@ -181,7 +181,7 @@ def measured(spark: Any, cluster: Cluster, tasks: list[ReadTask], sizes: list[in
         }
 
 
-def main() -> int:
+def main() -> None:
     options = parser(__doc__, runs=5)
     options.add_argument("--brokers", type=count, default=3)
     options.add_argument("--partitions", type=count, default=6)
@@ -190,7 +190,6 @@ def main() -> int:
     options.add_argument("--sizes", choices=("equal", "mixed"), default="equal")
     options.add_argument("--compression", choices=("none", "gzip", "snappy", "lz4", "zstd"), default="none")
     arguments = options.parse_args()
-    stay_on_two_cores()
     with Cluster(brokers=arguments.brokers) as cluster:
         create_topic(cluster, TOPIC, arguments.partitions, 1)
         say(f"writing {arguments.records:,} records of {arguments.record_size:,} bytes")
@@ -202,9 +201,7 @@ def main() -> int:
         with spark_session("bench", master="local[2]", settings=SETTINGS) as spark:
             reading = measured(spark, cluster, tasks, sizes)
             next(reading)
-            runs = repeat(arguments.runs, lambda: next(reading))
-    write_report(arguments.json, vars(arguments), medians(runs), runs)
-    return 0
+            repeat_and_report(arguments, lambda: next(reading))
 
 
 if __name__ == "__main__":

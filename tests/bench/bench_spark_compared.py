@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from data_plane.topics import create_topic
-from reporting import parser, run, say, stay_on_two_cores, write_report
+from reporting import parser, run, say, write_report
 from spark_compared import records
 from spark_compared.cases_reading import READING
 from spark_compared.cases_streaming import STREAMING, StreamCase
@@ -114,7 +114,6 @@ def compare(jars: list[Path], folder: Path, wanted: list[str]) -> list[Compared]
 def main() -> int:
     given = arguments()
     jars = jars_in(given.jars.absolute(), version("pyspark"))
-    stay_on_two_cores()
     with tempfile.TemporaryDirectory(prefix="spark-compared-") as folder:
         compared = compare(jars, Path(folder), given.case or NAMES)
     found = Counter(verdict(case.kafka, case.regency) for case in compared)

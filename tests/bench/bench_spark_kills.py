@@ -25,7 +25,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from reporting import count, parser, run, say, stay_on_two_cores, write_report
+from reporting import count, parser, run, say, write_report
 from spark_kills.jobs import Kind
 from spark_kills.trial import Outcome, create, fill, try_seed
 
@@ -62,7 +62,6 @@ def told(outcome: Outcome) -> str:
 
 def main() -> int:
     given = arguments()
-    stay_on_two_cores()
     outcomes: list[Outcome] = []
     began = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="spark-kills-"))

@@ -22,7 +22,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from crc32c import crc32c
-from reporting import Figures, count, parser, run, say, stay_on_two_cores, write_report
+from reporting import Figures, count, parser, run, say, write_report
 
 from regency.broker_agent.__main__ import GC_THRESHOLDS
 from regency.broker_agent.log.directories.log_manager import LogManager
@@ -145,12 +145,11 @@ class Longest:
         self.us = max(self.us, duration_us)
 
 
-def main() -> int:
+def main() -> None:
     options = parser(__doc__)
     options.add_argument("--partitions", type=count, nargs="+", default=[100, 2_000, 5_000])
     options.add_argument("--sync-ms", type=count, default=10, help="what a sync takes more (default %(default)s)")
     arguments = options.parse_args()
-    stay_on_two_cores()
     gc.set_threshold(*GC_THRESHOLDS)
     results: dict[str, object] = {}
     for partitions in arguments.partitions:
@@ -162,7 +161,6 @@ def main() -> int:
             say(f"{partitions} {name}: " + "  ".join(f"{key}={value}" for key, value in figures.items()))
             results[f"{name}, {partitions}"] = figures
     write_report(arguments.json, {"sync_ms": arguments.sync_ms}, results)
-    return 0
 
 
 def measure(partitions: int, sync_ms: int, first: FetchedPartition, wanted: Offset) -> Figures:

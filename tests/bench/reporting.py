@@ -36,10 +36,12 @@ def parser(doc: str | None, *, runs: int | None = None) -> argparse.ArgumentPars
     return made
 
 
-def run(main: Callable[[], int]) -> int:
-    """Run a bench's `main`: what stops it is told in a line, not in a traceback. The exit status."""
+def run(main: Callable[[], int | None]) -> int:
+    """Run a bench's `main` on two cores: what stops it is told in a line, not in a traceback. The exit status."""
+    if hasattr(os, "sched_setaffinity"):  # whatever it starts stays there too; without this call, all cores are used
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
     try:
-        return main()
+        return main() or 0
     except (RegencyError, KafkaException, RuntimeError, TimeoutError, OSError) as error:
         print(f"bench {bench_name()}: {error}", file=sys.stderr)
         return 1
@@ -63,6 +65,18 @@ def count(text: str) -> int:
     return value
 
 
+def multiple_of(unit: int) -> Callable[[str], int]:
+    """A flag's value: a whole number of which a topic has `unit`."""
+
+    def multiple(text: str) -> int:
+        value = count(text)
+        if value % unit:
+            raise argparse.ArgumentTypeError(f"{text} is no multiple of {unit}, which a topic has")
+        return value
+
+    return multiple
+
+
 def seconds(text: str) -> float:
     try:
         value = float(text)
@@ -80,12 +94,6 @@ def file_to_write(text: str) -> Path:
         what = "is a directory" if path.is_dir() else f"cannot be written: there is no directory {path.parent}"
         raise argparse.ArgumentTypeError(f"{text!r} {what}")
     return path
-
-
-def stay_on_two_cores() -> None:
-    """Leave this process, and whatever it starts, two cores. Where the system has no such call, all stay."""
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
 
 
 def say(text: str) -> None:
@@ -156,3 +164,11 @@ def write_report(
     if runs:
         report["runs"] = list(runs)
     path.write_text(json.dumps(report, indent=2) + "\n")
+
+
+def repeat_and_report(
+    arguments: argparse.Namespace, measure: Callable[[], Figures], params: Mapping[str, object] | None = None
+) -> None:
+    """Measure as often as `--runs` says; the median of each figure counts."""
+    runs = repeat(arguments.runs, measure)
+    write_report(arguments.json, vars(arguments) if params is None else params, medians(runs), runs)
