@@ -235,8 +235,7 @@ class PartitionStateMachine(StateMachine):
 
     def _write(self, states: States) -> Mapping[TopicPartition, WriteResult]:
         crash_point("controller.election.before_write")
-        results = self._store.update_states(states)
-        return results
+        return self._store.update_states(states)
 
     def _enter(
         self,

@@ -148,8 +148,7 @@ class ReplicaStateMachine(StateMachine):
 
     def _write(self, states: States) -> Mapping[TopicPartition, WriteResult]:
         crash_point("controller.isr_shrink.before_write")
-        results = self._store.update_states(states)
-        return results
+        return self._store.update_states(states)
 
     def _enter(
         self,
