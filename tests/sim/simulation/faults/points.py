@@ -8,6 +8,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING
 
 from regency.model import crash_points
@@ -178,14 +179,15 @@ def crash_points_in(source: str, file: str) -> list[CrashPoint]:
     return [point for _, point in sorted(found, key=lambda each: each[0])]
 
 
-def crash_points_in_code() -> list[CrashPoint]:
+@cache
+def crash_points_in_code() -> tuple[CrashPoint, ...]:
     """Every call of `crash_point` in the production sources, by file and line."""
     found: list[CrashPoint] = []
     for path in _sources():
         source = path.read_text("utf-8")
         if _CALLED in source:
             found += crash_points_in(source, path.relative_to(_PACKAGE).as_posix())
-    return found
+    return tuple(found)
 
 
 def crash_point_names() -> list[str]:
