@@ -9,7 +9,6 @@ import time
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from simulation.defects import BECAUSE, DEFECTS, UNSEEN
 from simulation.faults.points import crash_point_names
@@ -18,9 +17,6 @@ from simulation.options import MANY, PROGRAM, again, options_of, wanted_shape
 from simulation.output import Output, is_watched, say
 from simulation.run import RunResult, run
 from simulation.workers import ended_by_signals, results
-
-if TYPE_CHECKING:
-    from simulation.run import RunResult
 
 
 class Coverage:

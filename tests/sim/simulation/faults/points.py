@@ -4,24 +4,19 @@ at the first they pass of those they are armed for.
 
 from __future__ import annotations
 
+import ast
 import random
+import re
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import TYPE_CHECKING
-
-from regency.model import crash_points
-from simulation.kernel.scheduler import Process, ProcessDied, Scheduler
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-import ast
-import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
+
+from regency.model import crash_points
+from simulation.kernel.scheduler import Process, ProcessDied, Scheduler
 
 CONTROLLER_PARTS = ("controller", "sender", "fenced")
 """First words of crash points in controller processes; all others are in agents."""

@@ -7,14 +7,11 @@ how long a message takes is decided elsewhere. A real server answers the same: t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from regency.runtime.zookeeper.session import Op
 from simulation.zookeeper.server import Server, ServerConnection
 from simulation.zookeeper.transactions import Result, Tree, Txn, TxnKind, prepare, prepare_close
-
-if TYPE_CHECKING:
-    from simulation.zookeeper.server import ServerConnection
 
 FIRST_SESSION_ID: Final = 0x1000_0000_0000_0001
 
