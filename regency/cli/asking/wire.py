@@ -147,8 +147,11 @@ class ClusterWire:
                 answer = self.ask(message, version, broker=ruling)
             except CommandFailed as error:
                 again = error.status in (Exit.IN_PROGRESS, Exit.FAILED) and (repeatable or not sent)
-                if not again or time.monotonic() >= deadline:
+                if not again:
                     raise
+                if time.monotonic() >= deadline:
+                    late = Exit.TIMED_OUT if error.status is Exit.IN_PROGRESS else error.status
+                    raise CommandFailed(error.message, hint=error.hint, status=late) from None
             else:
                 if ErrorCode.NOT_CONTROLLER not in _errors(answer) or time.monotonic() >= deadline:
                     return answer
