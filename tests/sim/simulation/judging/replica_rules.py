@@ -245,7 +245,7 @@ class ReplicaRules:
             minimum = self._facts.min_insync.get(partition.topic_partition.topic, 1)
             leading_rules.check_enough(where, partition, minimum, row.isr, row.high_watermark)
         if epoch != row.epoch or partition.zk_version != row.version:
-            if partition.topic_partition not in self._facts.lost_states:
+            if role is not Role.NONE and partition.topic_partition not in self._facts.lost_states:
                 leading_rules.check_version(where, partition, row.version)
             self._check_not_ahead(where, partition)
         if role is Role.LEADER:
