@@ -138,7 +138,7 @@ class ReplicaStateMachine(StateMachine):
                 replicas,
                 now.leader,
                 now.isr,
-                {*going[partition], *self._context.restarted},
+                {*going[partition], *self._context.restarted, *self._context.former_members(partition)},
                 back=self._context.returning,
                 unsure=self._context.unsure_members(partition),
             )

@@ -145,6 +145,17 @@ class ControllerContext:
         """Members that are registered as they are known here."""
         return tuple([each for each in isr if each not in self.restarted]) if self.restarted else isr
 
+    def former_members(self, partition: TopicPartition) -> tuple[BrokerId, ...]:
+        """Members of an ISR that was read since ISRs were judged, which registered after it was written.
+
+        The leader took in an earlier incarnation; a decision that kept the present one would hide that.
+        """
+        written, leadership = self.unjudged.get(partition), self.leadership(partition)
+        if written is None or leadership is None:
+            return ()
+        isr = leadership.leader_and_isr.isr
+        return tuple([each for each in isr if each in self.brokers and self.brokers[each].epoch > written])
+
     def begin_shutdown(self, broker: BrokerId) -> None:
         """Note that a live broker is leaving under controlled shutdown."""
         self.shutting_down.add(broker)

@@ -60,7 +60,7 @@ def lose(replicas: ReplicaManager, name: TopicPartition, loss: Loss) -> None:
         replicas.fetchers.remove([name])
         if loss is Loss.ROLE:
             partition.stop()
-            partition.zk_version = ZkVersion(-1)  # so a request of before that comes again is no older than what it holds
+            partition.zk_version = ZkVersion(-1)  # a request of before that comes again is no older then
             hosting.changed(name)
         elif loss is Loss.REPLICA:
             replicas._control.forget([name])

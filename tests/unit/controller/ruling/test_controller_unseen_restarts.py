@@ -53,6 +53,17 @@ def test_who_restarted_leaves_the_isr_together_with_the_dead(ruled, restart):
     assert ruled.state("t") == (1, (1,), 1, 1)
 
 
+def test_a_member_that_registered_after_its_leader_took_it_in_leaves_the_isr_with_the_next_dead(ruled):
+    ruled.write_topic("t", {0: [1, 2, 3]})
+    ruled.kill_broker(3)
+    ruled.write_state("t", 0, 1, (1, 2, 3), epoch=1)  # the leader had not heard that it was dead, and told of nothing
+    ruled.start_broker(3)
+
+    ruled.kill_broker(2)
+
+    assert ruled.state("t") == (1, (1,), 2, 1)
+
+
 def test_the_last_one_is_kept_and_leads_again_though_it_restarts_all_the_time(ruled, restart):
     ruled.write_topic("t", {0: [2, 3]})
     ruled.kill_broker(3)
