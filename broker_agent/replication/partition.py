@@ -143,7 +143,8 @@ class Partition:
 
     def _take_assignment(self, state: PartitionState) -> None:
         """Swap the followers in one step: a moment without them lets the high watermark run ahead (KAFKA-10301)."""
-        held, others = self.remotes, [broker for broker in state.replicas if broker != self._rules.broker_id]
+        held = self.remotes
+        others = [broker for broker in state.replicas if broker != self._rules.broker_id]
         self.assignment = ReplicaAssignment(state.replicas, state.adding, state.removing)
         self.remotes = {broker: held.get(broker) or RemoteReplica(broker) for broker in others}
         self._rules.followers.update(self.remotes)

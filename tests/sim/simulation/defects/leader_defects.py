@@ -245,7 +245,7 @@ def end_goes_back(patch: Patch) -> None:
 @DEFECTS.of("KIP-107")
 def begins_at_the_end(patch: Patch) -> None:
     """clients that ask for the earliest offset are told the high watermark"""
-    patch.edit(OffsetQueries, "list_offset", ("partition.log_start_offset", "partition.log.high_watermark"))
+    patch.edit(OffsetQueries, "list_offset", ("partition.log.log_start_offset", "partition.log.high_watermark"))
 
 
 @DEFECTS.of("KAFKA-9338")
