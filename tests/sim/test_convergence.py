@@ -20,6 +20,7 @@ from simulation.world import World
 
 from regency.broker_agent.control.metadata_cache import EMPTY
 from regency.broker_agent.replication.followers import NOT_LEADING
+from regency.controller.brokers.reconcile import REPORTS_TO_WAIT_FOR
 from regency.controller.controller import View
 from regency.model.ids import BrokerId, LeaderEpoch, TopicPartition
 from regency.model.znodes import paths
@@ -210,8 +211,9 @@ def test_a_replica_that_lost_something_is_found_and_repaired_within_the_interval
     name = well.partition(agent.broker_id).topic_partition
     lose(agent.replicas, name, loss)
     assert well.judges.not_converged() != []
-    config = well.controller(well.ruling())._config
-    well.run((config.reconcile_interval_ms + config.reconcile_confirm_ms) // 1000 + 3)
+    settings = well.controller(well.ruling())._settings
+    confirm_ms = REPORTS_TO_WAIT_FOR * settings.regency_report_interval_ms
+    well.run((settings.regency_reconcile_interval_ms + confirm_ms) // 1000 + 3)
     assert well.judges.not_converged() == []
     assert well.controller(well.ruling()).counters.repairs == {"told again": 1}
 
