@@ -136,7 +136,8 @@ class ClusterWire:
     def ask_ruler(self, message: Message, version: int, *, repeatable: bool = False) -> Message:
         """The answer of the broker whose controller rules, which alone serves what changes topics and leaders.
 
-        Asked again while another takes over; after no answer only what does no harm twice (`repeatable`).
+        Where none rules any broker says why, such as that it has no contact with ZooKeeper. Asked again while another
+        takes over; after no answer only what does no harm twice (`repeatable`).
         """
         deadline = time.monotonic() + RULER_WITHIN_S
         while True:
@@ -146,14 +147,14 @@ class ClusterWire:
                 sent = True
                 answer = self.ask(message, version, broker=ruling)
             except CommandFailed as error:
-                again = error.status in (Exit.IN_PROGRESS, Exit.FAILED) and (repeatable or not sent)
-                if not again:
+                if (sent and not repeatable) or error.status is not Exit.FAILED or time.monotonic() >= deadline:
                     raise
-                if time.monotonic() >= deadline:
-                    late = Exit.TIMED_OUT if error.status is Exit.IN_PROGRESS else error.status
-                    raise CommandFailed(error.message, hint=error.hint, status=late) from None
             else:
-                if ErrorCode.NOT_CONTROLLER not in _errors(answer) or time.monotonic() >= deadline:
+                if ErrorCode.NOT_CONTROLLER not in _errors(answer):
+                    return answer
+                if time.monotonic() >= deadline:
+                    if ruling is None:
+                        raise _none_rules()
                     return answer
             time.sleep(LOOK_EVERY_S)
 
@@ -165,19 +166,17 @@ class ClusterWire:
         """The controller that rules; of two that say so the one of the newer epoch. Raises CommandFailed."""
         found = newest_ruler(self.controller_facts())
         if found is None:
-            raise CommandFailed(
-                "No controller rules now.", hint="Try again; one is perhaps being elected.", status=Exit.IN_PROGRESS
-            )
+            raise _none_rules()
         return found
 
-    def _live_ruler(self) -> BrokerId:
-        ruling = BrokerId(self.ruling().broker)
-        if ruling not in self.brokers():
+    def _live_ruler(self) -> BrokerId | None:
+        found = newest_ruler(self.controller_facts())
+        if found is not None and found.broker not in self.brokers():
             raise CommandFailed(
-                f"Broker {ruling}, whose controller rules, is not live.",
+                f"Broker {found.broker}, whose controller rules, is not live.",
                 hint="Start it, or have another rule: `regency controller resign`.",
             )
-        return ruling
+        return None if found is None else BrokerId(found.broker)
 
     def _nodes(self, endpoint_type: int) -> dict[BrokerId, Node]:
         from regency.kafka.codec import DescribeClusterRequest
@@ -270,6 +269,12 @@ def unreachable(servers: str) -> CommandFailed:
         f"No broker answers at {servers}.",
         hint="Check the address, or start a cluster with `regency up --detach`.",
         status=Exit.TIMED_OUT,
+    )
+
+
+def _none_rules() -> CommandFailed:
+    return CommandFailed(
+        "No controller rules now.", hint="Try again; one is perhaps being elected.", status=Exit.IN_PROGRESS
     )
 
 

@@ -272,7 +272,7 @@ def test_topics_and_their_partitions_come_in_order(monkeypatch: pytest.MonkeyPat
 
 
 def test_who_rules_is_asked_again_while_another_takes_over(admin: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    ruled = [[facts(1)], [facts(3, rules=True, epoch=8)], [facts(3, rules=True, epoch=8)]]
+    ruled = [[facts(1)], [facts(3, rules=True, epoch=8)]]
     codes = [ErrorCode.NOT_CONTROLLER, ErrorCode.NONE]
     monkeypatch.setattr(wire, "RULER_WITHIN_S", 10)
     monkeypatch.setattr(wire, "LOOK_EVERY_S", 0)
@@ -282,8 +282,18 @@ def test_who_rules_is_asked_again_while_another_takes_over(admin: Cluster, monke
 
     answer = admin.ask_ruler(object(), 3)
 
-    assert [broker for _, broker in admin.asked] == [3, 3]
+    assert [broker for _, broker in admin.asked] == [None, 3]
     assert answer.results[0].error_code == ErrorCode.NONE
+
+
+def test_where_none_rules_a_broker_says_why(admin: Cluster, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = "Broker 1 has no contact with ZooKeeper: no controller can be elected without it."
+    admin.facts = [facts(1)]
+    for code, status, said in ((ErrorCode.REQUEST_TIMED_OUT, 5, words), (ErrorCode.NOT_CONTROLLER, 4, "No controller")):
+        told = CreateTopicsResponse(version=7, topics=[CREATED(name="t", error_code=code, error_message=words)])
+        monkeypatch.setattr(admin, "answer", lambda *_, told=told: told)
+        result = run("topics", "create", "t", *AT)
+        assert (result.exit_code, said in result.stderr) == (status, True)
 
 
 def test_what_may_have_been_done_is_not_asked_for_twice(admin: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
