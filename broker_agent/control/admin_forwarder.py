@@ -17,8 +17,7 @@ from regency.model.ids import BrokerId
 from regency.model.kafka_errors import ErrorCode
 from regency.model.principals import RequestContext
 from regency.protos.admin_pb2 import Envelope, EnvelopeReply
-from regency.runtime.grpc.channels import RenewedChannel, RpcFailed
-from regency.runtime.grpc.clients import AdminClient
+from regency.runtime.grpc.channels import AdminClient, RenewedChannel, RpcFailed
 
 FORWARD_TIMEOUT_MS = 30_000
 """Longest wait for the controller's answer, whatever the client asked for."""

@@ -19,8 +19,7 @@ from regency.model.ids import NO_BROKER_EPOCH, BrokerEpoch, BrokerId
 from regency.model.kafka_errors import ErrorCode
 from regency.model.settings import BrokerSettings
 from regency.protos import controller_pb2
-from regency.runtime.grpc.channels import call_async, open_channel
-from regency.runtime.grpc.clients import ControllerClient
+from regency.runtime.grpc.channels import ControllerClient, call_async, open_channel
 
 logger = logging.getLogger(__name__)
 

@@ -21,8 +21,7 @@ from regency.model.hosting import HostedRole, replaced, replica_number, topic_nu
 from regency.model.ids import BrokerEpoch, BrokerId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import controller_pb2
-from regency.runtime.grpc.channels import RenewedChannel
-from regency.runtime.grpc.clients import ControllerClient
+from regency.runtime.grpc.channels import ControllerClient, RenewedChannel
 
 logger = logging.getLogger(__name__)
 

@@ -7,8 +7,7 @@ from typing import Generic, TypeVar
 
 from regency.broker_agent.metrics.replica_rows import PIECE, HostedRow, LogRow, Look
 from regency.runtime.metrics import table_agent as names
-from regency.runtime.metrics.families import Block, Family, Wanted, block, escape, value, values
-from regency.runtime.metrics.names import MetricName
+from regency.runtime.metrics.families import Block, Family, MetricName, Wanted, block, escape, value, values
 
 _FETCHERS = ("Replica",)
 """Kafka's client id of all fetchers together."""

@@ -19,8 +19,7 @@ from regency.broker_agent.replication.replica_manager import ReplicaManager
 from regency.model.clock import Clock
 from regency.model.ids import NO_BROKER_EPOCH
 from regency.runtime.metrics import table_agent as names
-from regency.runtime.metrics.families import Family, Labels, Wanted, timers, value, values
-from regency.runtime.metrics.names import QUANTILES
+from regency.runtime.metrics.families import QUANTILES, Family, Labels, Wanted, timers, value, values
 
 _IO = Path("/proc/self/io")
 

@@ -7,7 +7,6 @@ import contextlib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regency.runtime.zookeeper import records as zk_records
 from regency.runtime.zookeeper import wire as zk_wire
 from regency.runtime.zookeeper.wire import FrameReader, WireError
 
@@ -15,11 +14,11 @@ from regency.runtime.zookeeper.wire import FrameReader, WireError
 @given(st.binary(max_size=200))
 def test_decoders_never_fail_otherwise_than_by_wire_error(body):
     for decode in (
-        zk_records.decode_multi,
-        zk_records.decode_children,
-        zk_records.decode_children_many,
-        zk_records.decode_notice,
-        lambda data: zk_records.decode_read_many(data, ["/a", "/b"]),
+        zk_wire.decode_multi,
+        zk_wire.decode_children,
+        lambda data: zk_wire.decode_children_many(data, ["/a", "/b"]),
+        zk_wire.decode_notice,
+        lambda data: zk_wire.decode_read_many(data, ["/a", "/b"]),
         zk_wire.decode_reply,
         zk_wire.decode_connect,
     ):

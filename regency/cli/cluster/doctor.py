@@ -12,8 +12,7 @@ from regency.cli.exits import CommandFailed, Exit
 from regency.clients.controllers import ask_controller
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import inspection_pb2 as pb
-from regency.runtime.grpc.channels import RpcFailed
-from regency.runtime.grpc.clients import InspectionClient
+from regency.runtime.grpc.channels import InspectionClient, RpcFailed
 
 
 class BrokerFacts(msgspec.Struct, frozen=True):

@@ -20,8 +20,7 @@ from regency.model.ids import BrokerId
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import controller_pb2
 from regency.protos import inspection_pb2 as pb
-from regency.runtime.grpc.channels import RpcFailed, call, failure, open_channel
-from regency.runtime.grpc.clients import ControllerClient, InspectionClient
+from regency.runtime.grpc.channels import ControllerClient, InspectionClient, RpcFailed, call, failure, open_channel
 
 WORST, DECISIONS = 50, 50
 SUMMARY_TIMEOUT_MS = 4_000

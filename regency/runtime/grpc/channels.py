@@ -1,4 +1,6 @@
-"""Internal gRPC channels, tuned to find a restarted peer within half a second (gRPC's defaults needed 15 s).
+"""Internal gRPC channels and the control plane's services as typed methods over them.
+
+Channels are tuned to find a restarted peer within half a second (gRPC's defaults needed 15 s).
 
 Every call through here has a deadline. Where a network forgets a connection without a word, pings end it; and a call
 that was not answered is the last one of its channel (`RenewedChannel`): the next one has a TCP connection of its own.
@@ -13,8 +15,10 @@ from contextlib import contextmanager
 from typing import ClassVar, Final, Generic, Protocol, TypeVar
 
 import grpc
+from google.protobuf.message import Message
 
 from regency.model.errors import RegencyError
+from regency.protos import admin_pb2, control_pb2, controller_pb2, inspection_pb2
 
 MAX_MESSAGE_BYTES = 64 << 20
 """Largest message sent or taken on an internal channel, 64 MiB."""
@@ -264,3 +268,75 @@ def failure(error: object, target: str) -> RpcFailed:
         status = code.name.lower().replace("_", " ")
         return RpcFailed(f"No answer from {target}: {status} ({details}).", unsent=unsent, silent=silent)
     return RpcFailed(f"No answer from {target}: {error}.")
+
+
+MessageT = TypeVar("MessageT", bound=Message)
+AnswerT = TypeVar("AnswerT", bound=Message)
+
+
+def _unary(
+    channel: grpc.Channel, path: str, request: type[MessageT], reply: type[AnswerT]
+) -> Method[MessageT, AnswerT]:
+    return channel.unary_unary(
+        path, request_serializer=request.SerializeToString, response_deserializer=reply.FromString
+    )
+
+
+class AgentControlClient:
+    """What a controller asks of an agent (control.proto, AgentControl)."""
+
+    def __init__(self, channel: grpc.Channel) -> None:
+        service = "/regency.control.v1.AgentControl/"
+        pb, response = control_pb2, control_pb2.ControlResponse
+        self.leader_and_isr = _unary(channel, service + "LeaderAndIsr", pb.LeaderAndIsrRequest, response)
+        self.update_metadata = _unary(channel, service + "UpdateMetadata", pb.UpdateMetadataRequest, response)
+        self.stop_replica = _unary(channel, service + "StopReplica", pb.StopReplicaRequest, response)
+        self.describe_replicas = _unary(
+            channel, service + "DescribeReplicas", pb.DescribeReplicasRequest, pb.DescribeReplicasResponse
+        )
+        self.shut_down = _unary(channel, service + "ShutDown", pb.ShutDownRequest, response)
+
+
+class ControllerClient:
+    """What agents and tools ask of a controller (controller.proto, Controller)."""
+
+    def __init__(self, channel: grpc.Channel) -> None:
+        service = "/regency.controller.v1.Controller/"
+        pb = controller_pb2
+        self.report_replicas = _unary(
+            channel, service + "ReportReplicas", pb.ReportReplicasRequest, pb.ReportReplicasResponse
+        )
+        self.controlled_shutdown = _unary(
+            channel, service + "ControlledShutdown", pb.ControlledShutdownRequest, pb.ControlledShutdownResponse
+        )
+        self.describe = _unary(
+            channel, service + "Describe", pb.DescribeControllerRequest, pb.DescribeControllerResponse
+        )
+
+
+class AdminClient:
+    """What clients ask through agents, and our own tools ask of a controller (admin.proto, Admin)."""
+
+    def __init__(self, channel: grpc.Channel) -> None:
+        service = "/regency.admin.v1.Admin/"
+        pb = admin_pb2
+        self.forward = _unary(channel, service + "Forward", pb.Envelope, pb.EnvelopeReply)
+        self.list_deletions = _unary(
+            channel, service + "ListDeletions", pb.ListDeletionsRequest, pb.ListDeletionsResponse
+        )
+        self.resign = _unary(channel, service + "Resign", pb.ResignRequest, pb.ResignResponse)
+        self.shut_down_broker = _unary(
+            channel, service + "ShutDownBroker", pb.ShutDownBrokerRequest, pb.ShutDownBrokerResponse
+        )
+        self.forget_broker = _unary(channel, service + "ForgetBroker", pb.ForgetBrokerRequest, pb.ForgetBrokerResponse)
+
+
+class InspectionClient:
+    """What people ask of a controller process (inspection.proto, Inspection)."""
+
+    def __init__(self, channel: grpc.Channel) -> None:
+        service = "/regency.inspection.v1.Inspection/"
+        pb = inspection_pb2
+        self.read_history = _unary(channel, service + "ReadHistory", pb.ReadHistoryRequest, pb.ReadHistoryResponse)
+        self.examine = _unary(channel, service + "Examine", pb.ExamineRequest, pb.ExamineResponse)
+        self.summarise = _unary(channel, service + "Summarise", pb.SummariseRequest, pb.SummariseResponse)

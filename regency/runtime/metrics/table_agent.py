@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from regency.runtime.metrics.names import Kind, MetricName, own
+from regency.runtime.metrics.families import Kind, MetricName, own
 
 _GAUGE, _COUNTER, _TIMER = Kind.GAUGE, Kind.COUNTER, Kind.TIMER
 _PARTITION = ("topic", "partition")
@@ -226,62 +226,4 @@ SHORTAGES = own(
 ISR_PENDING = own("regency_isr_changes_pending", _GAUGE, "ISR changes whose outcome is not known yet.")
 SCRAPE_WAIT = own(
     "regency_scrape_loop_seconds", _GAUGE, "Time that reading the partitions took for this scrape, on the data loop."
-)
-
-AGENT_METRICS: tuple[MetricName, ...] = (
-    LEADER_COUNT,
-    PARTITION_COUNT,
-    OFFLINE_REPLICA_COUNT,
-    UNDER_REPLICATED,
-    UNDER_MIN_ISR,
-    AT_MIN_ISR,
-    REASSIGNING,
-    ISR_SHRINKS,
-    ISR_EXPANDS,
-    FAILED_ISR_UPDATES,
-    P_UNDER_REPLICATED,
-    P_UNDER_MIN_ISR,
-    P_AT_MIN_ISR,
-    P_REPLICAS_COUNT,
-    P_IN_SYNC_COUNT,
-    LOG_SIZE,
-    LOG_START,
-    LOG_END,
-    LOG_SEGMENTS,
-    OFFLINE_DIRECTORIES,
-    FLUSHES,
-    *(name for _, name in TRAFFIC),
-    REPLICATION_IN,
-    REPLICATION_OUT,
-    REASSIGNMENT_IN,
-    REASSIGNMENT_OUT,
-    MAX_LAG,
-    MIN_FETCH_RATE,
-    FAILED_PARTITIONS,
-    DEAD_FETCHERS,
-    CONSUMER_LAG,
-    REQUESTS,
-    ERRORS,
-    *(name for _, name in REQUEST_TIMES),
-    PURGATORY_SIZE,
-    CONNECTIONS,
-    NETWORK_IDLE,
-    HANDLERS_IDLE,
-    BROKER_STATE,
-    DISK_READ,
-    DISK_WRITE,
-    CONTROLLER_EPOCH,
-    BROKER_EPOCH,
-    LOOP_LAG,
-    LOOP_STEP,
-    LOGS_OPENED,
-    LOGS_FOUND,
-    FENCED,
-    INCOMING,
-    UNSENT,
-    HELD_BACK,
-    CLOSED,
-    SHORTAGES,
-    ISR_PENDING,
-    SCRAPE_WAIT,
 )

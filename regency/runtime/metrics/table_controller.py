@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from regency.runtime.metrics.names import Kind, MetricName, own
+from regency.runtime.metrics.families import Kind, MetricName, own
 
 _DOMAIN: Final = "kafka.controller"
 
@@ -47,21 +47,6 @@ REPLICAS_INELIGIBLE_TO_DELETE_COUNT = _gauge(
 )
 ACTIVE_BROKER_COUNT = _gauge("ActiveBrokerCount", "Registered brokers.")
 FENCED_BROKER_COUNT = _gauge("FencedBrokerCount", "Always 0: with ZooKeeper no broker is fenced.")
-
-GAUGES: Final = (
-    ACTIVE_CONTROLLER_COUNT,
-    OFFLINE_PARTITIONS_COUNT,
-    PREFERRED_REPLICA_IMBALANCE_COUNT,
-    CONTROLLER_STATE,
-    GLOBAL_TOPIC_COUNT,
-    GLOBAL_PARTITION_COUNT,
-    TOPICS_TO_DELETE_COUNT,
-    REPLICAS_TO_DELETE_COUNT,
-    TOPICS_INELIGIBLE_TO_DELETE_COUNT,
-    REPLICAS_INELIGIBLE_TO_DELETE_COUNT,
-    ACTIVE_BROKER_COUNT,
-    FENCED_BROKER_COUNT,
-)
 
 UNCLEAN_LEADER_ELECTIONS = MetricName(
     _DOMAIN,
@@ -150,6 +135,7 @@ PARTITIONS_LEFT_OUT = own(
 )
 
 _PARTITION = ("topic", "partition")
+"""What follows is kafka_exporter's, of the ruling controller only."""
 BROKERS = own("kafka_brokers", Kind.GAUGE, "Registered brokers.")
 BROKER_INFO = own("kafka_broker_info", Kind.GAUGE, "1 for each registered broker.", ("id", "address"))
 TOPIC_PARTITIONS = own("kafka_topic_partitions", Kind.GAUGE, "Partitions of the topic.", ("topic",))
@@ -176,40 +162,4 @@ UNDER_REPLICATED = own(
     Kind.GAUGE,
     "1 where the ISR has fewer members than replicas are assigned, else 0.",
     _PARTITION,
-)
-
-OF_TOPICS: Final = (
-    BROKERS,
-    BROKER_INFO,
-    TOPIC_PARTITIONS,
-    CURRENT_OFFSET,
-    OLDEST_OFFSET,
-    LEADER,
-    REPLICAS,
-    IN_SYNC_REPLICAS,
-    LEADER_IS_PREFERRED,
-    UNDER_REPLICATED,
-)
-"""kafka_exporter's, of the ruling controller only."""
-
-CONTROLLER_METRICS: Final[tuple[MetricName, ...]] = (
-    *GAUGES,
-    UNCLEAN_LEADER_ELECTIONS,
-    *STATE_TIMERS.values(),
-    EVENT_QUEUE_SIZE,
-    EVENT_QUEUE_TIME,
-    TOTAL_QUEUE_SIZE,
-    QUEUE_SIZE,
-    REQUEST_RATE_AND_QUEUE_TIME,
-    *OF_TOPICS,
-    CONTROLLER_EPOCH,
-    FAILOVERS,
-    FAILOVER_SECONDS,
-    FENCED_WRITES,
-    UNACKNOWLEDGED_STATES,
-    OLDEST_UNACKNOWLEDGED,
-    ELECTIONS,
-    REPAIRS,
-    EVENTS,
-    PARTITIONS_LEFT_OUT,
 )

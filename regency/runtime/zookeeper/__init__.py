@@ -1,7 +1,7 @@
 """A ZooKeeper session: requests, watches, and what becomes of them when the connection or the session ends.
 
 `session` is the port that everything else knows; `client` fulfils it: an I/O thread (`io`) moves bytes of one
-connection (`link`, `tcp`), `core` has the state of the session, `dispatcher` calls back on a thread of its own;
+connection (`link`), `core` has the state of the session and its watches, a thread of `client`'s calls back;
 `fenced` writes multis that fail once a check does.
 
 Comes in:   reads, multis, watches; bytes of a server.

@@ -1,6 +1,7 @@
-"""ZkSession over a real ZooKeeper ensemble. `connect` is the way in.
+"""ZkSession over a real ZooKeeper ensemble: `connect` is the way in; the thread that calls back is here too.
 
-kazoo's wire records are used, its client is not: it reports no LOST while ZooKeeper is away, queues writes over
+That thread is apart from the one of `io`, so that neither a slow callback delays a ping nor a hanging DNS lookup delays
+LOST. kazoo's wire records are used, its client is not: it reports no LOST while ZooKeeper is away, queues writes over
 reconnects and expiries, and knows neither MultiRead nor persistent watches.
 """
 
@@ -8,26 +9,28 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import queue
+import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
-from itertools import accumulate
+from functools import partial
 from typing import Final, TypeVar
 
 from regency.model.clock import Clock, SystemClock
 from regency.runtime.metrics.recent import RecentTimes
-from regency.runtime.zookeeper.core import Phase, SessionCore
-from regency.runtime.zookeeper.dispatcher import Dispatcher
+from regency.runtime.zookeeper import wire
+from regency.runtime.zookeeper.core import Delivery, Phase, SessionCore
 from regency.runtime.zookeeper.hosts import ConnectString, parse_connect_string
-from regency.runtime.zookeeper.io import IoThread
-from regency.runtime.zookeeper.ops import SYNC_AND_READ, below, decode_outcome, encode_ops, error_of
-from regency.runtime.zookeeper.records import (
-    decode_children,
-    decode_children_many,
-    decode_read_many,
-    encode_get_children,
-    encode_multi_read,
-    encode_path,
+from regency.runtime.zookeeper.io import IoThread, Waker
+from regency.runtime.zookeeper.ops import (
+    SYNC_AND_READ,
+    WINDOW,
+    ChunkPlan,
+    below,
+    decode_outcome,
+    encode_ops,
+    error_of,
 )
 from regency.runtime.zookeeper.session import (
     Children,
@@ -44,15 +47,78 @@ from regency.runtime.zookeeper.session import (
     ZkSession,
     Znode,
 )
-from regency.runtime.zookeeper.tcp import Waker
-from regency.runtime.zookeeper.wire import ErrorNumber, OpCode, Reply, WireError
 
 logger = logging.getLogger(__name__)
 
+_MAX_WAIT_MS: Final = 3_600_000
 _CLOSE_PATIENCE_S: Final = 2.0
 _CHILDREN_MAX_PATHS: Final = 200
 
 T = TypeVar("T")
+
+
+class Dispatcher:
+    """Tells watches and listeners what happened, in the order it was put, and gives up a session that is overdue.
+
+    A callback that raises is logged and the next one is called.
+    """
+
+    def __init__(self, name: str, clock: Clock) -> None:
+        self._clock = clock
+        self._queue: queue.SimpleQueue[tuple[Delivery, tuple[SessionCallback, ...]] | None] = queue.SimpleQueue()
+        self._listeners: list[SessionCallback] = []
+        self._thread = threading.Thread(target=self._run, name=f"zk-callbacks-{name}", daemon=True)
+        self._core: SessionCore | None = None
+
+    def start(self, core: SessionCore) -> None:
+        """Begin to call back and to guard the deadline of `core`."""
+        self._core = core
+        self._thread.start()
+
+    def put(self, delivery: Delivery) -> None:
+        """Deliver after everything put before, to those who listen by now. Never blocks."""
+        self._queue.put((delivery, tuple(self._listeners)))
+
+    def listen(self, callback: SessionCallback) -> None:
+        """Add a listener of session events that are put from now on."""
+        self._listeners.append(callback)
+
+    def on_this_thread(self) -> bool:
+        """Whether the caller is a callback."""
+        return threading.current_thread() is self._thread
+
+    def stop(self, timeout_s: float) -> None:
+        """End the thread once what it is doing is done; waits at most `timeout_s`, and not at all from a callback."""
+        self._core = None
+        self._queue.put(None)
+        if self._thread.is_alive() and not self.on_this_thread():
+            self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        while core := self._core:
+            deadline_ms = core.deadline_ms()
+            wait_ms = _MAX_WAIT_MS if deadline_ms is None else max(deadline_ms - self._clock.monotonic_ms(), 0)
+            try:
+                entry = self._queue.get(timeout=wait_ms / 1000)
+            except queue.Empty:
+                core.expire_if_due()
+                continue
+            if entry:
+                self._deliver(core, *entry)
+
+    def _deliver(self, core: SessionCore, delivery: Delivery, listeners: tuple[SessionCallback, ...]) -> None:
+        if delivery.watch and delivery.watch_event:
+            if core.is_current(delivery.watch):
+                self._call(partial(delivery.watch.callback, delivery.watch_event), delivery)
+        elif delivery.session_event:
+            for listener in listeners:
+                self._call(partial(listener, delivery.session_event, delivery.generation), delivery)
+
+    def _call(self, callback: Callable[[], None], delivery: Delivery) -> None:
+        try:
+            callback()
+        except Exception:  # a callback is foreign code: its fault must not cost the others their events
+            logger.exception("a ZooKeeper callback failed on %s", delivery.watch_event or delivery.session_event)
 
 
 def connect(
@@ -78,16 +144,20 @@ def connect(
     server gave a session in time.
     """
     target = parse_connect_string(connect_string)
-    client = ZkClient(
-        target,
-        session_timeout_ms,
-        digest_auth,
-        name or target.hosts,
-        clock or SystemClock(),
-        set_acl,
-        latencies,
-        on_refusal,
+    name, clock, waker = name or target.hosts, clock or SystemClock(), Waker()
+    dispatcher = Dispatcher(name, clock)
+    core = SessionCore(
+        timeout_ms=session_timeout_ms,
+        hosts=target.hosts,
+        chroot=target.chroot,
+        clock=clock,
+        deliver=dispatcher.put,
+        wake=waker.wake,
+        latencies=latencies,
+        on_refusal=on_refusal,
     )
+    io = IoThread(name, target, core, waker, clock, digest_auth)
+    client = ZkClient(target, core, dispatcher, io, clock, restrict=set_acl)
     try:
         client.wait_connected(session_timeout_ms if connect_timeout_ms is None else connect_timeout_ms)
         client.create_chroot()
@@ -103,32 +173,21 @@ class ZkClient:
     def __init__(
         self,
         target: ConnectString,
-        session_timeout_ms: int,
-        digest_auth: str,
-        name: str,
+        core: SessionCore,
+        dispatcher: Dispatcher,
+        io: IoThread,
         clock: Clock,
-        set_acl: bool,
-        latencies: RecentTimes | None = None,
-        on_refusal: Callable[[], None] | None = None,
+        *,
+        restrict: bool,
     ) -> None:
         self._target = target
+        self._core = core
+        self._dispatcher = dispatcher
+        self._io = io
         self._clock = clock
-        self._restrict = set_acl
-        waker = Waker()
-        self._dispatcher = Dispatcher(name, clock)
-        self._core = SessionCore(
-            timeout_ms=session_timeout_ms,
-            hosts=target.hosts,
-            chroot=target.chroot,
-            clock=clock,
-            deliver=self._dispatcher.put,
-            wake=waker.wake,
-            latencies=latencies,
-            on_refusal=on_refusal,
-        )
-        self._io = IoThread(name, target, self._core, waker, clock, digest_auth)
-        self._dispatcher.start(self._core)
-        self._io.start()
+        self._restrict = restrict
+        dispatcher.start(core)
+        io.start()
 
     def wait_connected(self, timeout_ms: int) -> None:
         """Block until there is a session; see `connect` for what is raised."""
@@ -164,11 +223,11 @@ class ZkClient:
 
         ZooKeeper looks first whether we may create something there, then whether it is there already.
         """
-        self._raise_for(self._call(OpCode.SYNC, encode_path(path)), f"sync {path}")
-        reply = self._call(OpCode.MULTI_READ, encode_multi_read(OpCode.GET_DATA, [path]))
+        self._raise_for(self._call(wire.OpCode.SYNC, wire.encode_path(path)), f"sync {path}")
+        reply = self._call(wire.OpCode.MULTI_READ, wire.encode_multi_read(wire.OpCode.GET_DATA, [path]))
         self._raise_for(reply, f"read {path}")
-        (found,) = self._decoded(lambda: decode_read_many(reply.body, [path]))
-        return found != ErrorNumber.NO_NODE
+        (found,) = self._decoded(lambda: wire.decode_read_many(reply.body, [path]))
+        return found != wire.ErrorNumber.NO_NODE
 
     @property
     def generation(self) -> int:
@@ -196,31 +255,21 @@ class ZkClient:
 
     def read_many(self, paths: Sequence[str]) -> list[Znode | None]:
         """See ZkSession. The bound on time holds for each MultiRead."""
-
-        def decode(body: bytes, chunk: Sequence[str]) -> Sequence[Znode | int]:
-            return decode_read_many(body, chunk)
-
-        return self._bulk(OpCode.GET_DATA, ChunkPlan(paths), decode)
+        return self._bulk(wire.OpCode.GET_DATA, ChunkPlan(paths), wire.decode_read_many)
 
     def children(self, path: str) -> Children | None:
         """See ZkSession. A request of its own, however many children there are."""
-        reply = self._call(OpCode.GET_CHILDREN, encode_get_children(below(self._target.chroot, path)))
-        if reply.error == ErrorNumber.NO_NODE:
+        reply = self._call(wire.OpCode.GET_CHILDREN, wire.encode_get_children(below(self._target.chroot, path)))
+        if reply.error == wire.ErrorNumber.NO_NODE:
             return None
         self._raise_for(reply, f"children of {path}")
-        return Children(path, self._decoded(lambda: decode_children(reply.body)))
+        return Children(path, self._decoded(lambda: wire.decode_children(reply.body)))
 
     def children_many(self, paths: Sequence[str]) -> list[Children | None]:
         """See ZkSession. The bound on time holds for each MultiRead."""
-
-        def decode(body: bytes, chunk: Sequence[str]) -> Sequence[Children | int]:
-            found = decode_children_many(body)
-            if len(found) != len(chunk):
-                raise WireError(f"{len(found)} results for {len(chunk)} paths")
-            pairs = zip(chunk, found, strict=True)
-            return [names if isinstance(names, int) else Children(path, names) for path, names in pairs]
-
-        return self._bulk(OpCode.GET_CHILDREN, ChunkPlan(paths, max_paths=_CHILDREN_MAX_PATHS), decode)
+        return self._bulk(
+            wire.OpCode.GET_CHILDREN, ChunkPlan(paths, max_paths=_CHILDREN_MAX_PATHS), wire.decode_children_many
+        )
 
     def multi(self, ops: Sequence[Op], *, generation: int | None = None) -> MultiOutcome:
         """See ZkSession."""
@@ -232,7 +281,7 @@ class ZkClient:
         """See ZkSession. All sizes are checked before the first batch is sent; the bound on time holds for each."""
         self._refuse_callbacks()
         payloads = [encode_ops(ops, self._target.chroot, restrict=self._restrict) for ops in batches]
-        futures = self._core.submit([(OpCode.MULTI, payload) for payload in payloads], generation=generation)
+        futures = self._core.submit([(wire.OpCode.MULTI, payload) for payload in payloads], generation=generation)
         results: list[MultiOutcome | ZkError] = []
         for ops, future in zip(batches, futures, strict=True):
             try:
@@ -245,12 +294,12 @@ class ZkClient:
         """See ZkSession."""
         self._refuse_callbacks()
         generation = self._core.generation
-        payload = encode_path(below(self._target.chroot, path))
+        payload = wire.encode_path(below(self._target.chroot, path))
         deadline_ms = self._clock.monotonic_ms() + self._core.timeout_ms
         while True:
             self._core.wait_connected(generation, max(deadline_ms - self._clock.monotonic_ms(), 0))
             try:
-                reply = self._call(OpCode.SYNC, payload, generation)
+                reply = self._call(wire.OpCode.SYNC, payload, generation)
                 break
             except ZkConnectionLost:
                 if self._clock.monotonic_ms() >= deadline_ms:
@@ -288,24 +337,24 @@ class ZkClient:
 
     def _multi(self, ops: Sequence[Op], generation: int | None, *, chroot: str) -> MultiOutcome:
         payload = encode_ops(ops, chroot, restrict=self._restrict)
-        return self._outcome(ops, self._call(OpCode.MULTI, payload, generation), chroot)
+        return self._outcome(ops, self._call(wire.OpCode.MULTI, payload, generation), chroot)
 
-    def _outcome(self, ops: Sequence[Op], reply: Reply, chroot: str) -> MultiOutcome:
+    def _outcome(self, ops: Sequence[Op], reply: wire.Reply, chroot: str) -> MultiOutcome:
         self._raise_for(reply, f"multi of {len(ops)} operations from {ops[0].path}")
         return self._decoded(lambda: decode_outcome(ops, reply.body, chroot))
 
     def _bulk(
-        self, op_code: OpCode, plan: ChunkPlan, decode: Callable[[bytes, Sequence[str]], Sequence[T | int]]
+        self, op_code: wire.OpCode, plan: ChunkPlan, decode: Callable[[bytes, Sequence[str]], Sequence[T | int]]
     ) -> list[T | None]:
         self._refuse_callbacks()
         generation = self._core.generation
         found: list[T | None] = []
-        under_way: deque[tuple[Sequence[str], Future[Reply]]] = deque()
+        under_way: deque[tuple[Sequence[str], Future[wire.Reply]]] = deque()
         while under_way or not plan.done:
             while not plan.done and len(under_way) < WINDOW:
                 chunk = plan.next()
-                payload = encode_multi_read(op_code, [below(self._target.chroot, path) for path in chunk])
-                (future,) = self._core.submit([(OpCode.MULTI_READ, payload)], generation=generation)
+                payload = wire.encode_multi_read(op_code, [below(self._target.chroot, path) for path in chunk])
+                (future,) = self._core.submit([(wire.OpCode.MULTI_READ, payload)], generation=generation)
                 under_way.append((chunk, future))
             chunk, future = under_way.popleft()
             reply = self._wait(future)
@@ -313,17 +362,17 @@ class ZkClient:
             plan.learn(len(chunk), len(reply.body))
             parts = self._decoded(lambda: decode(reply.body, chunk))  # noqa: B023
             for path, part in zip(chunk, parts, strict=True):
-                if isinstance(part, int) and part != ErrorNumber.NO_NODE:
+                if isinstance(part, int) and part != wire.ErrorNumber.NO_NODE:
                     raise error_of(part, f"read {path}")
             found += [None if isinstance(part, int) else part for part in parts]
         return found
 
-    def _call(self, op_code: OpCode, payload: bytes, generation: int | None = None) -> Reply:
+    def _call(self, op_code: wire.OpCode, payload: bytes, generation: int | None = None) -> wire.Reply:
         self._refuse_callbacks()
         (future,) = self._core.submit([(op_code, payload)], generation=generation)
         return self._wait(future)
 
-    def _wait(self, future: Future[Reply]) -> Reply:
+    def _wait(self, future: Future[wire.Reply]) -> wire.Reply:
         timeout_ms = self._core.timeout_ms
         try:
             return future.result(timeout_ms / 1000)
@@ -338,50 +387,12 @@ class ZkClient:
         if self._dispatcher.on_this_thread():
             raise RuntimeError("a ZooKeeper callback may not call the session: hand a mark to another thread")
 
-    def _raise_for(self, reply: Reply, what: str) -> None:
+    def _raise_for(self, reply: wire.Reply, what: str) -> None:
         if reply.error:
             raise error_of(reply.error, what)
 
     def _decoded(self, decode: Callable[[], T]) -> T:
         try:
             return decode()
-        except WireError as error:
+        except wire.WireError as error:
             raise ZkError(f"ZooKeeper at {self._target.hosts} answered what cannot be read: {error}.") from error
-
-
-MAX_PATHS: Final = 500
-FIRST_PATHS: Final = 32
-MAX_REQUEST_BYTES: Final = 256 * 1024
-TARGET_REPLY_BYTES: Final = 512 * 1024
-WINDOW: Final = 4
-"""Requests under way at a time: enough that the server never waits for us."""
-
-
-class ChunkPlan:
-    """Cuts a list of paths into requests."""
-
-    def __init__(self, paths: Sequence[str], *, max_paths: int = MAX_PATHS) -> None:
-        self._paths = paths
-        self._next = 0
-        self._max_paths = max_paths
-        self._limit = min(FIRST_PATHS, max_paths)
-
-    @property
-    def done(self) -> bool:
-        """Whether every path is in a chunk."""
-        return self._next >= len(self._paths)
-
-    def next(self) -> Sequence[str]:
-        """The next chunk, at least one path; call only while not `done`."""
-        chunk = self._paths[self._next : self._next + self._limit]
-        if sum(map(len, chunk)) + 16 * len(chunk) > MAX_REQUEST_BYTES:
-            sizes = accumulate(len(path) + 16 for path in chunk)
-            fitting = sum(size <= MAX_REQUEST_BYTES for size in sizes)
-            chunk = chunk[: max(fitting, 1)]
-        self._next += len(chunk)
-        return chunk
-
-    def learn(self, paths: int, reply_bytes: int) -> None:
-        """A chunk of `paths` paths gave a reply of that size: the next ones aim at the target, at most doubling."""
-        fitting = TARGET_REPLY_BYTES * paths // max(reply_bytes, 1)
-        self._limit = max(1, min(fitting, self._limit * 2, self._max_paths))

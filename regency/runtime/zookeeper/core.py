@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from enum import Enum
 from typing import Final
@@ -20,7 +20,6 @@ from regency.model.clock import Clock
 from regency.runtime.metrics.recent import RecentTimes
 from regency.runtime.zookeeper.link import Link
 from regency.runtime.zookeeper.ops import SYNC_AND_READ, below, without_chroot
-from regency.runtime.zookeeper.records import WatchNotice, decode_notice, encode_add_watch, encode_remove_watches
 from regency.runtime.zookeeper.session import (
     SessionEvent,
     WatchCallback,
@@ -32,10 +31,78 @@ from regency.runtime.zookeeper.session import (
     ZkError,
     ZkSessionLost,
 )
-from regency.runtime.zookeeper.watches import Watch, WatchRegistry
-from regency.runtime.zookeeper.wire import ConnectReply, FrameReader, OpCode, Reply
+from regency.runtime.zookeeper.wire import (
+    ConnectReply,
+    FrameReader,
+    OpCode,
+    Reply,
+    decode_notice,
+    encode_add_watch,
+    encode_remove_watches,
+)
 
 logger = logging.getLogger(__name__)
+
+_EVENT_TYPES: Final = {
+    1: WatchEventType.CREATED,
+    2: WatchEventType.DELETED,
+    3: WatchEventType.DATA_CHANGED,
+    4: WatchEventType.CHILDREN_CHANGED,
+}
+
+
+class Watch(msgspec.Struct, frozen=True):
+    """One registration. `number` tells apart a watch from the one that replaced it."""
+
+    path: str
+    mode: WatchMode
+    callback: WatchCallback
+    number: int
+
+
+class WatchRegistry:
+    """At most one watch per path; they stay until removed, whatever happens to connection and session."""
+
+    def __init__(self) -> None:
+        self._watches: dict[str, Watch] = {}
+        self._count = 0
+
+    def add(self, path: str, mode: WatchMode, callback: WatchCallback) -> Watch | None:
+        """Register; returns the watch on the same path that this one replaces."""
+        replaced = self._watches.get(path)
+        self._count += 1
+        self._watches[path] = Watch(path, mode, callback, self._count)
+        return replaced
+
+    def remove(self, path: str) -> bool:
+        """Forget the watch on `path`; whether there was one."""
+        return self._watches.pop(path, None) is not None
+
+    def is_current(self, watch: Watch) -> bool:
+        """Whether `watch` has neither been removed nor replaced."""
+        return self._watches.get(watch.path) is watch
+
+    def all(self) -> tuple[Watch, ...]:
+        """Every watch, oldest path first."""
+        return tuple(self._watches.values())
+
+    def concerned(self, kind: int, changed: str) -> Iterator[tuple[Watch, WatchEvent]]:
+        """The watches that cover a notice of ZooKeeper's `kind` at `changed`, with what each shall be told.
+
+        A plain watch covers its own path only, a recursive one all below too, but never a change of children.
+        """
+        event_type = _EVENT_TYPES.get(kind)
+        if event_type is None:
+            return
+        path, watch = changed, self._watches.get(changed)
+        if watch and (watch.mode is WatchMode.PERSISTENT or event_type is not WatchEventType.CHILDREN_CHANGED):
+            yield watch, WatchEvent(event_type, path, path)
+        while path != "/" and event_type is not WatchEventType.CHILDREN_CHANGED:
+            path = path.rpartition("/")[0] or "/"
+            watch = self._watches.get(path)
+            if watch and watch.mode is WatchMode.PERSISTENT_RECURSIVE:
+                yield watch, WatchEvent(event_type, changed, path)
+
 
 _SEND_BYTES: Final = 64 * 1024
 """From so many on, what is still to be sent waits for the next turn."""
@@ -94,7 +161,7 @@ class SessionCore:
         self.session_id = 0
         self.phase = Phase.ABSENT
         self.changed = threading.Condition()
-        """Guards everything here; notified when `phase` or `failure` changes."""
+        """Guards everything here, and may be entered again; notified when `phase` or `failure` changes."""
         self.failure = ""
         """Why the last attempt to connect failed; empty when connected."""
         self.auth_failure = ""
@@ -170,11 +237,12 @@ class SessionCore:
             return future
 
     def _usable_link(self, generation: int | None) -> Link:
-        self._expire_if_due()
+        self.expire_if_due()
         if self.phase is Phase.CLOSED:
             raise ZkSessionLost("This ZooKeeper session has been closed.")
         if generation is not None and (generation != self.generation or self.phase is Phase.ABSENT):
-            raise ZkSessionLost(f"ZooKeeper session {generation} is over; {self._now()}.")
+            now = "there is none now" if self.phase is Phase.ABSENT else f"the current one is number {self.generation}"
+            raise ZkSessionLost(f"ZooKeeper session {generation} is over; {now}.")
         if self.auth_failure and self.phase is not Phase.CONNECTED:
             raise ZkAuthFailed(self.auth_failure)
         if self.phase is Phase.ABSENT:
@@ -183,9 +251,6 @@ class SessionCore:
             raise ZkConnectionLost(f"No contact with ZooKeeper at {self._hosts}.", hint="Nothing was sent.")
         return self._link
 
-    def _now(self) -> str:
-        return "there is none now" if self.phase is Phase.ABSENT else f"the current one is number {self.generation}"
-
     # What the dispatcher does
 
     def deadline_ms(self) -> int | None:
@@ -193,22 +258,16 @@ class SessionCore:
         with self.changed:
             if self.phase not in (Phase.CONNECTED, Phase.SUSPENDED):
                 return None
-            return self._last_contact_ms() + self.timeout_ms
+            contact_ms = max(self._contact_ms, self._link.contact_ms) if self._link else self._contact_ms
+            return contact_ms + self.timeout_ms
 
     def expire_if_due(self) -> None:
         """Give the session up if its deadline has passed, whatever the I/O thread is waiting for."""
         with self.changed:
-            self._expire_if_due()
-
-    def _expire_if_due(self) -> None:
-        if self.phase not in (Phase.CONNECTED, Phase.SUSPENDED):
-            return
-        silent_ms = self._clock.monotonic_ms() - self._last_contact_ms()
-        if silent_ms >= self.timeout_ms:
-            self._lose(f"no contact for {silent_ms} ms, the session timeout is {self.timeout_ms} ms")
-
-    def _last_contact_ms(self) -> int:
-        return max(self._contact_ms, self._link.contact_ms) if self._link else self._contact_ms
+            deadline_ms, now_ms = self.deadline_ms(), self._clock.monotonic_ms()
+            if deadline_ms is not None and now_ms >= deadline_ms:
+                silent_ms = now_ms - deadline_ms + self.timeout_ms
+                self._lose(f"no contact for {silent_ms} ms, the session timeout is {self.timeout_ms} ms")
 
     def _lose(self, why: str) -> None:
         logger.warning("lost ZooKeeper session 0x%x (number %d): %s", self.session_id, self.generation, why)
@@ -231,7 +290,7 @@ class SessionCore:
     def attempt(self) -> Attempt:
         """What the next connection shall ask for."""
         with self.changed:
-            self._expire_if_due()
+            self.expire_if_due()
             return Attempt(self.generation, self.session_id, self._password, self._last_zxid, self._watches.all())
 
     def wants(self, attempt: Attempt) -> bool:
@@ -246,7 +305,7 @@ class SessionCore:
         Returns the link to serve, or None where the session was given up or closed meanwhile: close the connection.
         """
         with self.changed:
-            self._expire_if_due()
+            self.expire_if_due()
             if not self.wants(attempt):
                 return None
             if not self.session_id:
@@ -313,7 +372,7 @@ class SessionCore:
     def outgoing(self, link: Link) -> bytes | None:
         """What to send next, as much as goes well at once; None: `link` is of no more use, close its connection."""
         with self.changed:
-            self._expire_if_due()
+            self.expire_if_due()
             if link is not self._link:
                 return None
             now_ms, frames, size = self._clock.monotonic_ms(), [], 0
@@ -328,9 +387,8 @@ class SessionCore:
             if link is not self._link:
                 return
             for reply in link.receive(data, self._clock.monotonic_ms()):
-                notice = decode_notice(reply.body)
-                notice = WatchNotice(notice.type, without_chroot(self._chroot, notice.path))
-                for watch, event in self._watches.concerned(notice):
+                kind, path = decode_notice(reply.body)
+                for watch, event in self._watches.concerned(kind, without_chroot(self._chroot, path)):
                     self._deliver(Delivery(watch=watch, watch_event=event))
 
     def idle_ms(self, link: Link) -> int | None:

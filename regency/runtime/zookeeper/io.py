@@ -2,21 +2,237 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import logging
+import os
 import random
+import selectors
 import socket
 import threading
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from regency.model.clock import Clock
-from regency.runtime.zookeeper.core import Attempt, Phase, SessionCore
-from regency.runtime.zookeeper.handshake import CredentialsRefused, Handshake, Interrupted, SessionExpired
+from regency.runtime.zookeeper.core import Attempt, Phase, SessionCore, Watch
 from regency.runtime.zookeeper.hosts import ConnectString
 from regency.runtime.zookeeper.link import Link
-from regency.runtime.zookeeper.tcp import Waker, ZkSocket
-from regency.runtime.zookeeper.wire import FrameReader, OpCode, WireError, request_frame
+from regency.runtime.zookeeper.ops import below
+from regency.runtime.zookeeper.session import WatchMode
+from regency.runtime.zookeeper.wire import (
+    ConnectReply,
+    FrameReader,
+    OpCode,
+    Reply,
+    WireError,
+    Xid,
+    decode_connect,
+    decode_reply,
+    encode_auth,
+    encode_connect,
+    encode_set_watches2,
+    request_frame,
+)
 
 logger = logging.getLogger(__name__)
+
+_CHUNK: Final = 256 * 1024
+
+
+class Waker:
+    """Ends a wait of the I/O thread from another thread."""
+
+    def __init__(self) -> None:
+        self.receiver, self._sender = socket.socketpair()
+        self.receiver.setblocking(False)
+        self._sender.setblocking(False)
+
+    def wake(self) -> None:
+        """End the wait under way, or the next one. Never blocks; harmless after `close`."""
+        with contextlib.suppress(OSError):
+            self._sender.send(b"\0")
+
+    def drain(self) -> None:
+        """Forget the wakes so far."""
+        with contextlib.suppress(OSError):
+            while len(self.receiver.recv(4096)) == 4096:
+                pass
+
+    def close(self) -> None:
+        """Release both ends."""
+        self.receiver.close()
+        self._sender.close()
+
+
+class ZkSocket:
+    """Raises OSError (TimeoutError included) where the connection cannot be made, breaks, or a wait takes too long."""
+
+    def __init__(self, address: tuple[str, int], family: int, waker: Waker) -> None:
+        self._waker = waker
+        self._unsent = b""
+        self._socket = socket.socket(family, socket.SOCK_STREAM)
+        self._socket.setblocking(False)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(waker.receiver, selectors.EVENT_READ)
+        self._selector.register(self._socket, selectors.EVENT_WRITE)
+        code = self._socket.connect_ex(address)
+        if code not in (0, errno.EINPROGRESS, errno.EWOULDBLOCK):
+            self.close()
+            raise OSError(code, os.strerror(code))
+
+    def established(self) -> bool:
+        """Whether the connection is made; until it is, `wait` waits for that."""
+        code = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            raise OSError(code, os.strerror(code))
+        try:
+            self._socket.getpeername()
+        except OSError as error:
+            if error.errno != errno.ENOTCONN:
+                raise
+            return False
+        self._selector.modify(self._socket, selectors.EVENT_READ)
+        return True
+
+    def wait(self, timeout_s: float) -> None:
+        """Until there is something to read, room for what is unsent, a wake, or time is up."""
+        for key, _ in self._selector.select(timeout_s):
+            if key.fileobj is self._waker.receiver:
+                self._waker.drain()
+
+    @property
+    def has_unsent(self) -> bool:
+        """Whether bytes wait for room in the socket; nothing else can be sent before."""
+        return bool(self._unsent)
+
+    def send(self, data: bytes = b"") -> None:
+        """Send `data`, or what is left of the last; what finds no room waits."""
+        had_unsent = self.has_unsent
+        self._unsent = self._unsent + data if self._unsent else data
+        with contextlib.suppress(BlockingIOError):
+            while self._unsent:
+                self._unsent = self._unsent[self._socket.send(self._unsent) :]
+        if self.has_unsent != had_unsent:
+            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._unsent else 0)
+            self._selector.modify(self._socket, events)
+
+    def receive(self) -> bytes | None:
+        """What has arrived; None where nothing has. Raises ConnectionResetError where the server has closed."""
+        try:
+            data = self._socket.recv(_CHUNK)
+        except BlockingIOError:
+            return None
+        if not data:
+            raise ConnectionResetError(errno.ECONNRESET, "the server closed the connection")
+        return data
+
+    def close(self) -> None:
+        """Release everything."""
+        self._selector.close()
+        self._socket.close()
+
+
+_ARM_BYTES: Final = 128 * 1024
+_ARM_XID: Final = -8
+
+
+class SessionExpired(Exception):
+    """The server knows the session no more."""
+
+
+class CredentialsRefused(Exception):
+    """The server refuses the credentials, or wants some."""
+
+
+class Interrupted(Exception):
+    """Nobody wants the connection any more."""
+
+
+class Handshake:
+    """One attempt on one connection. Raises OSError, WireError and the above; waits until `deadline_ms` at most."""
+
+    def __init__(
+        self, connection: ZkSocket, reader: FrameReader, clock: Clock, deadline_ms: int, wanted: Callable[[], bool]
+    ) -> None:
+        self._connection = connection
+        self._reader = reader
+        self._clock = clock
+        self._deadline_ms = deadline_ms
+        self._wanted = wanted
+        self._frames: deque[bytes] = deque()
+
+    def establish(self) -> None:
+        """Wait until the connection is made."""
+        while not self._connection.established():
+            self._wait()
+
+    def connect(self, session_id: int, password: bytes, timeout_ms: int, last_zxid: int) -> ConnectReply:
+        """Ask for a session (a new one where `session_id` is 0). Raises SessionExpired."""
+        self._send(encode_connect(session_id, password, timeout_ms, last_zxid))
+        reply = decode_connect(self._next_frame())
+        if reply.timeout_ms <= 0:
+            raise SessionExpired
+        return reply
+
+    def authenticate(self, credential: str) -> None:
+        """Present `user:password`. Raises CredentialsRefused."""
+        self._send(encode_auth(credential))
+        if self._reply_to(Xid.AUTH).error:
+            raise CredentialsRefused
+
+    def arm(self, watches: Sequence[Watch], chroot: str, last_zxid: int) -> None:
+        """Arm `watches` on this connection. What fires meanwhile is not told: everybody is about to look again."""
+        chunk: list[Watch] = []
+        size = 0
+        for watch in (*watches, None):
+            if chunk and (watch is None or size > _ARM_BYTES):
+                self._arm_chunk(chunk, chroot, last_zxid)
+                chunk, size = [], 0
+            if watch:
+                chunk.append(watch)
+                size += len(chroot) + len(watch.path) + 4
+
+    def _arm_chunk(self, watches: Sequence[Watch], chroot: str, last_zxid: int) -> None:
+        plain = [below(chroot, watch.path) for watch in watches if watch.mode is WatchMode.PERSISTENT]
+        recursive = [below(chroot, watch.path) for watch in watches if watch.mode is WatchMode.PERSISTENT_RECURSIVE]
+        self._send(request_frame(_ARM_XID, OpCode.SET_WATCHES2, encode_set_watches2(last_zxid, plain, recursive)))
+        reply = self._reply_to(_ARM_XID)
+        if reply.error:
+            raise WireError(f"setWatches2 failed with error {reply.error}; ZooKeeper 3.6 or later is needed")
+
+    def _reply_to(self, xid: int) -> Reply:
+        while True:
+            reply = decode_reply(self._next_frame())
+            if reply.xid == xid:
+                return reply
+            if reply.xid != Xid.WATCH:
+                raise WireError(f"a reply to request {reply.xid} while {xid} was due")
+
+    def _send(self, data: bytes) -> None:
+        self._connection.send(data)
+        while self._connection.has_unsent:
+            self._wait()
+            self._connection.send()
+
+    def _next_frame(self) -> bytes:
+        while not self._frames:
+            data = self._connection.receive()
+            if data:
+                self._frames.extend(self._reader.feed(data))
+            else:
+                self._wait()
+        return self._frames.popleft()
+
+    def _wait(self) -> None:
+        if not self._wanted():
+            raise Interrupted
+        left_ms = self._deadline_ms - self._clock.monotonic_ms()
+        if left_ms <= 0:
+            raise TimeoutError("no answer in time")
+        self._connection.wait(left_ms / 1000)
+
 
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 1.0

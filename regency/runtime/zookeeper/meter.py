@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from regency.model.clock import Clock
-from regency.runtime.metrics import table_common as names
+from regency.runtime.metrics import table as names
 from regency.runtime.metrics.families import Family, Wanted, timers, value
 from regency.runtime.metrics.recent import RecentTimes
 from regency.runtime.zookeeper.session import SessionEvent, ZkSession

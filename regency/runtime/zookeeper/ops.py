@@ -1,11 +1,13 @@
-"""Operations of a multi, checked and encoded before anything is sent; the server's results as typed outcomes. Pure."""
+"""Requests of many parts: operations of a multi, checked and encoded before anything is sent, with its results as typed
+outcomes; many reads, cut into MultiReads. Pure.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Final
 
-from regency.runtime.zookeeper.records import MultiResult, decode_multi, encode_multi, encode_op
 from regency.runtime.zookeeper.session import (
     Create,
     MultiOutcome,
@@ -19,7 +21,7 @@ from regency.runtime.zookeeper.session import (
     ZkRequestTooLarge,
     ZkSessionLost,
 )
-from regency.runtime.zookeeper.wire import ErrorNumber, WireError
+from regency.runtime.zookeeper.wire import ErrorNumber, MultiResult, WireError, decode_multi, encode_multi, encode_op
 
 MAX_MULTI_BYTES: Final = 512 * 1024
 """Of a multi of several operations; half of what ZooKeeper takes, as Kafka keeps it."""
@@ -119,3 +121,41 @@ def error_of(number: int, what: str) -> ZkError:
     if number == ErrorNumber.SESSION_MOVED:
         return ZkConnectionLost(f"{what}: the session has moved to another server.", hint=SYNC_AND_READ)
     return ZkError(f"{what}: ZooKeeper answered error {number}.")
+
+
+_MAX_PATHS: Final = 500
+_FIRST_PATHS: Final = 32
+_READ_REQUEST_BYTES: Final = 256 * 1024
+TARGET_REPLY_BYTES: Final = 512 * 1024
+WINDOW: Final = 4
+"""Requests under way at a time: enough that the server never waits for us."""
+
+
+class ChunkPlan:
+    """Cuts a list of paths into MultiReads, whose size follows that of the replies."""
+
+    def __init__(self, paths: Sequence[str], *, max_paths: int = _MAX_PATHS) -> None:
+        self._paths = paths
+        self._next = 0
+        self._max_paths = max_paths
+        self._limit = min(_FIRST_PATHS, max_paths)
+
+    @property
+    def done(self) -> bool:
+        """Whether every path is in a chunk."""
+        return self._next >= len(self._paths)
+
+    def next(self) -> Sequence[str]:
+        """The next chunk, at least one path; call only while not `done`."""
+        chunk = self._paths[self._next : self._next + self._limit]
+        if sum(map(len, chunk)) + 16 * len(chunk) > _READ_REQUEST_BYTES:
+            sizes = accumulate(len(path) + 16 for path in chunk)
+            fitting = sum(size <= _READ_REQUEST_BYTES for size in sizes)
+            chunk = chunk[: max(fitting, 1)]
+        self._next += len(chunk)
+        return chunk
+
+    def learn(self, paths: int, reply_bytes: int) -> None:
+        """A chunk of `paths` paths gave a reply of that size: the next ones aim at the target, at most doubling."""
+        fitting = TARGET_REPLY_BYTES * paths // max(reply_bytes, 1)
+        self._limit = max(1, min(fitting, self._limit * 2, self._max_paths))

@@ -22,8 +22,7 @@ from regency.model.ids import BrokerId, ControllerEpoch, LeaderEpoch, TopicId, T
 from regency.model.topic_ids import derive_topic_id
 from regency.model.znodes import paths
 from regency.protos import controller_pb2
-from regency.runtime.grpc.channels import call, open_channel
-from regency.runtime.grpc.clients import AdminClient, ControllerClient
+from regency.runtime.grpc.channels import AdminClient, ControllerClient, call, open_channel
 from regency.runtime.zookeeper.client import connect
 from regency.runtime.zookeeper.session import Create, Op, WatchMode, ZkError, ZkSession
 

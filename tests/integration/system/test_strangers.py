@@ -18,7 +18,7 @@ from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from regency.model.znodes import paths as znode_paths
 from regency.protos import control_pb2
-from regency.runtime.grpc.clients import AgentControlClient
+from regency.runtime.grpc.channels import AgentControlClient
 
 pytestmark = pytest.mark.integration
 

@@ -14,7 +14,7 @@ from regency.model.errors import ControllerMoved
 from regency.model.kafka_errors import ErrorCode
 from regency.model.znodes import paths as znode_paths
 from regency.protos import control_pb2
-from regency.runtime.grpc.clients import AgentControlClient
+from regency.runtime.grpc.channels import AgentControlClient
 from regency.runtime.zookeeper.fenced import FencedItem, fenced_write
 from regency.runtime.zookeeper.session import Create
 

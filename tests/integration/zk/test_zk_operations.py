@@ -185,7 +185,7 @@ def test_what_may_not_be_read_is_an_error_that_names_the_znode(new_session):
     from kazoo.security import make_digest_acl
 
     from regency.runtime.zookeeper import wire as zk_wire
-    from regency.runtime.zookeeper.records import encode_path
+    from regency.runtime.zookeeper.wire import encode_path
 
     owner = new_session(digest_auth="regency:secret")
     owner.multi([Create("/secret", b"1")])

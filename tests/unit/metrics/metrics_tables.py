@@ -9,10 +9,8 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from regency.runtime.metrics.names import Kind, MetricName
-from regency.runtime.metrics.table_agent import AGENT_METRICS
-from regency.runtime.metrics.table_common import COMMON_METRICS
-from regency.runtime.metrics.table_controller import CONTROLLER_METRICS
+from regency.runtime.metrics.families import Kind, MetricName
+from regency.runtime.metrics.table import AGENT_METRICS, COMMON_METRICS, CONTROLLER_METRICS
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "metrics.md"
 TABLES = {"controller": CONTROLLER_METRICS, "agent": AGENT_METRICS, "both": COMMON_METRICS}

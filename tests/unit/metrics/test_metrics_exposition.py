@@ -11,10 +11,21 @@ from prometheus_client import parser
 from prometheus_client.openmetrics import parser as openmetrics
 
 from regency.model.clock import ManualClock
-from regency.runtime.http.exposition import Exposition
-from regency.runtime.http.messages import Request
-from regency.runtime.metrics.families import Family, Wanted, block, label_text, timers, value, values
-from regency.runtime.metrics.names import QUANTILES, Kind, MetricName, own
+from regency.runtime.http.probes import Exposition
+from regency.runtime.http.server import Request
+from regency.runtime.metrics.families import (
+    QUANTILES,
+    Family,
+    Kind,
+    MetricName,
+    Wanted,
+    block,
+    label_text,
+    own,
+    timers,
+    value,
+    values,
+)
 from regency.runtime.metrics.recent import RecentTimes
 
 LEADERS = MetricName("kafka.server", "ReplicaManager", "LeaderCount", Kind.GAUGE, 'Partitions\nit "leads".')

@@ -15,8 +15,7 @@ from regency.broker_agent.replication.api import ProduceResult
 from regency.kafka.fetching.values import FetchedPartition, FetchPartition
 from regency.model.ids import Offset, TopicPartition
 from regency.model.kafka_errors import ErrorCode
-from regency.runtime.metrics.families import Block, Family
-from regency.runtime.metrics.names import MetricName
+from regency.runtime.metrics.families import Block, Family, MetricName
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 1)
 MS = 1_000_000

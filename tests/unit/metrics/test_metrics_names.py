@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from regency.runtime.metrics.names import Kind, MetricName
+from regency.runtime.metrics.families import Kind, MetricName
 from regency.runtime.metrics.table import ALL_METRICS
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from regency.broker_agent.metrics.replica_families import PartitionTexts, sums
 from regency.broker_agent.metrics.replica_rows import PIECE, HostedRow, LogRow, Look
-from regency.runtime.metrics.families import Block, Family
-from regency.runtime.metrics.names import MetricName
+from regency.runtime.metrics.families import Block, Family, MetricName
 
 
 def led(topic: str, partition: int, *, in_sync: int = 3, replicas: int = 3, least: int = 2) -> HostedRow:

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from regency.model.settings import SettingsInvalid, describe_settings
-from regency.runtime.settings_environment import key_of, read_variables
-from regency.runtime.settings_loader import load_settings
+from regency.runtime.settings_loader import key_of, load_settings, read_variables
 
 IDENTITY = {"KAFKA_BROKER_ID": "4", "KAFKA_ZOOKEEPER_CONNECT": "zk:2181"}
 

@@ -12,8 +12,7 @@ from breaking.tcp_proxy import TcpProxy
 
 from regency.protos import controller_pb2 as pb
 from regency.runtime.grpc import channels as grpc_channels
-from regency.runtime.grpc.channels import RenewedChannel, RpcFailed
-from regency.runtime.grpc.clients import ControllerClient
+from regency.runtime.grpc.channels import ControllerClient, RenewedChannel, RpcFailed
 from regency.runtime.grpc.servers import GrpcServer, service, unary
 
 ANSWER = pb.DescribeControllerResponse(broker_id=7)

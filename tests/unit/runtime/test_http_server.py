@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import json
 import select
 import socket
 import threading
@@ -12,8 +13,17 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from regency.runtime.grpc.servers import PortUnavailable
-from regency.runtime.http.messages import Request, text
-from regency.runtime.http.server import HEAD_BYTES, MOST_ASKING, MOST_AT_ONCE, PROBES_AT_ONCE, HttpServer
+from regency.runtime.http.probes import Condition, probe, threads
+from regency.runtime.http.server import (
+    HEAD_BYTES,
+    MOST_ASKING,
+    MOST_AT_ONCE,
+    PROBES_AT_ONCE,
+    HttpServer,
+    Request,
+    qualities,
+    text,
+)
 
 HOST = "127.0.0.1"
 Serve = Callable[..., int]
@@ -273,3 +283,40 @@ def test_a_stopped_server_gives_its_port_back() -> None:
     other = HttpServer({}, name="http", port_key="regency.http.port")
     assert other.bind(HOST, port) == port
     other.stop()
+
+
+def test_choices_have_weights_and_the_malformed_have_none() -> None:
+    assert qualities("a/b;version=1;q=0.5, C/d , e;q=x, f;q=0,, gzip") == {
+        "a/b": 0.5,
+        "c/d": 1.0,
+        "e": 0.0,
+        "f": 0.0,
+        "gzip": 1.0,
+    }
+
+
+ASKED = Request("GET", "/readyz")
+
+
+def test_a_probe_is_fine_when_every_condition_holds() -> None:
+    answer = probe([Condition("a", lambda: ""), Condition("b", lambda: "")])(ASKED)
+    assert answer.status == 200
+    assert json.loads(answer.body)["ok"] is True
+
+
+def test_a_probe_says_what_is_missing() -> None:
+    answer = probe([Condition("a", lambda: ""), Condition("registered", lambda: "it is not")])(ASKED)
+    assert answer.status == 503
+    assert json.loads(answer.body) == {
+        "ok": False,
+        "conditions": [
+            {"name": "a", "ok": True, "missing": ""},
+            {"name": "registered", "ok": False, "missing": "it is not"},
+        ],
+    }
+
+
+def test_stacks_of_all_threads_are_told_by_name() -> None:
+    text = threads(ASKED).body.decode()
+    assert "MainThread (" in text
+    assert "test_stacks_of_all_threads_are_told_by_name" in text

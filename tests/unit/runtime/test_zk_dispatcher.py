@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from regency.model.clock import ManualClock
+from regency.runtime.zookeeper.client import Dispatcher
 from regency.runtime.zookeeper.core import Delivery
-from regency.runtime.zookeeper.dispatcher import Dispatcher
 from regency.runtime.zookeeper.session import SessionEvent
 
 CONNECTED, SUSPENDED = SessionEvent.CONNECTED, SessionEvent.SUSPENDED

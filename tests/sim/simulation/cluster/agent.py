@@ -37,8 +37,7 @@ from regency.model.settings import BrokerSettings
 from regency.protos import control_pb2 as pb
 from regency.protos import controller_pb2
 from regency.runtime.disk import Disk
-from regency.runtime.grpc.channels import Dial, RenewedChannel
-from regency.runtime.grpc.clients import ControllerClient
+from regency.runtime.grpc.channels import ControllerClient, Dial, RenewedChannel
 from regency.runtime.zookeeper.session import ZkConnectionLost, ZkSession, ZkSessionLost
 from simulation.cluster.channels import CONTROL, KAFKA, ControlAsked, dialing, endpoints_of, host_of
 from simulation.cluster.controller import SimShutdown

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from regency.runtime.zookeeper.core import Watch
 from regency.runtime.zookeeper.session import WatchMode
-from regency.runtime.zookeeper.watches import Watch
 from simulation.kernel.scheduler import Timer
 from simulation.zookeeper.link import Wire, ZkLink
 from simulation.zookeeper.server import ServerConnection

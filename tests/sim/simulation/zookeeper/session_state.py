@@ -12,8 +12,8 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any, Final
 
+from regency.runtime.zookeeper.core import Watch, WatchRegistry
 from regency.runtime.zookeeper.ops import SYNC_AND_READ
-from regency.runtime.zookeeper.records import WatchNotice
 from regency.runtime.zookeeper.session import (
     SessionCallback,
     SessionEvent,
@@ -24,7 +24,6 @@ from regency.runtime.zookeeper.session import (
     ZkError,
     ZkSessionLost,
 )
-from regency.runtime.zookeeper.watches import Watch, WatchRegistry
 from simulation.kernel.scheduler import Process, Scheduler, Timer
 from simulation.zookeeper.link import Wire
 from simulation.zookeeper.server import ServerConnection
@@ -177,7 +176,7 @@ class SessionState:
         if wire is self._wire:
             self._last_received_ms = self.now_ms()
             self.seen_zxid = max(self.seen_zxid, zxid)
-            for watch, event in self.watches.concerned(WatchNotice(kind, path)):
+            for watch, event in self.watches.concerned(kind, path):
                 self._put_event(watch, event)
 
     def disconnected(self, wire: Wire, why: str) -> None:

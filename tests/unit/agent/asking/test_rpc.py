@@ -15,8 +15,7 @@ from regency.model.ids import NO_BROKER_EPOCH, BrokerEpoch, BrokerId, Controller
 from regency.model.kafka_errors import ErrorCode
 from regency.model.settings import BrokerSettings
 from regency.protos import controller_pb2 as pb
-from regency.runtime.grpc.channels import RpcFailed, call, open_channel
-from regency.runtime.grpc.clients import ControllerClient
+from regency.runtime.grpc.channels import ControllerClient, RpcFailed, call, open_channel
 from regency.runtime.grpc.servers import GrpcServer, PortUnavailable
 
 ME = BrokerId(1)

@@ -8,7 +8,6 @@ import socket
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from regency.runtime.zookeeper.records import encode_path
 from regency.runtime.zookeeper.wire import (
     FrameReader,
     OpCode,
@@ -17,6 +16,7 @@ from regency.runtime.zookeeper.wire import (
     decode_connect,
     decode_reply,
     encode_connect,
+    encode_path,
     request_frame,
 )
 from simulation.zookeeper.compare.script import CLIENTS, TIMEOUT_MS, Burst, Reconnect, Renew, Script, marker

@@ -1,6 +1,6 @@
 """Requests of a script, as bytes for a real server, and its replies in a form that the model can be compared with.
 
-Pure. Records that `regency.runtime.zookeeper.records` has are taken from there; the rest are those of zookeeper.jute.
+Pure. Records that `regency.runtime.zookeeper.wire` has are taken from there; the rest are those of zookeeper.jute.
 """
 
 from __future__ import annotations
@@ -11,7 +11,11 @@ from typing import Final
 
 import msgspec
 
-from regency.runtime.zookeeper.records import (
+from regency.runtime.zookeeper.session import Create, Delete, Op, SetData, Stat
+from regency.runtime.zookeeper.wire import (
+    OpCode,
+    Reply,
+    WireError,
     decode_children_many,
     decode_multi,
     decode_read_many,
@@ -21,9 +25,8 @@ from regency.runtime.zookeeper.records import (
     encode_op,
     encode_path,
     encode_remove_watches,
+    frame,
 )
-from regency.runtime.zookeeper.session import Create, Delete, Op, SetData, Stat
-from regency.runtime.zookeeper.wire import OpCode, Reply, WireError, frame
 
 _INT: Final = struct.Struct("!i")
 _STAT: Final = struct.Struct("!qqqqiiiqiiq")
@@ -144,7 +147,8 @@ def decode(request: Request, reply: Reply) -> Seen:
         found = decode_read_many(body, request.paths)
         return (*head, *(part if isinstance(part, int) else (part.data, seen_stat(part.stat)) for part in found))
     if kind == "children_many":
-        return (*head, *decode_children_many(body))
+        listed = decode_children_many(body, request.paths)
+        return (*head, *(part if isinstance(part, int) else part.names for part in listed))
     if kind == "data":
         data, end = _take(body, 0)
         return (*head, data, _full_stat(body, end).seen())

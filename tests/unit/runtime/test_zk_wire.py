@@ -8,9 +8,9 @@ import kazoo.protocol.serialization
 import kazoo.security
 import pytest
 
-from regency.runtime.zookeeper import records as zk_records
+from regency.runtime.zookeeper import wire as zk_records
 from regency.runtime.zookeeper import wire as zk_wire
-from regency.runtime.zookeeper.session import Check, Create, Delete, SetData, Stat
+from regency.runtime.zookeeper.session import Check, Children, Create, Delete, SetData, Stat
 from regency.runtime.zookeeper.wire import OpCode, WireError
 
 STAT = struct.pack("!qqqqiiiqiiq", 5, 6, 0, 0, 7, 0, 0, 8, 3, 2, 9)
@@ -131,9 +131,11 @@ def test_a_multi_read_tells_data_and_what_is_missing():
 def test_names_of_children_are_sorted():
     names = struct.pack("!i", 2) + string("b") + string("a")
     assert zk_records.decode_children(names) == ("a", "b")
-    assert zk_records.decode_children_many(part(8, names) + failure(-101) + END) == [("a", "b"), -101]
+    assert zk_records.decode_children_many(part(8, names) + failure(-101) + END, ["/p", "/q"]) == [
+        Children("/p", ("a", "b")),
+        -101,
+    ]
 
 
 def test_a_watch_event_tells_type_and_path():
-    notice = zk_records.decode_notice(struct.pack("!ii", 4, 3) + string("/a"))
-    assert (notice.type, notice.path) == (4, "/a")
+    assert zk_records.decode_notice(struct.pack("!ii", 4, 3) + string("/a")) == (4, "/a")
