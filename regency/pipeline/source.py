@@ -34,7 +34,7 @@ class RegencyDataSource(DataSource):
     def schema(self) -> StructType:
         """The columns that are read. Raises PipelineOptionInvalid for a value of includeHeaders that is no boolean."""
         from regency.pipeline.reading.options import include_headers  # noqa: PLC0415
-        from regency.pipeline.reading.schema import source_schema  # noqa: PLC0415
+        from regency.pipeline.reading.planning import source_schema  # noqa: PLC0415
 
         return source_schema(include_headers(self.options))
 

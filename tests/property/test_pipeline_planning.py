@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from pyspark.sql.datasource import EqualNullSafe, EqualTo, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual
 
 from regency.model.ids import TopicPartition
-from regency.pipeline.reading.pushdown import bounds_of
-from regency.pipeline.reading.ranges import OffsetRange, cut
-from regency.pipeline.reading.stream_plan import limited
+from regency.pipeline.reading.batch_reader import bounds_of
+from regency.pipeline.reading.planning import OffsetRange, cut
+from regency.pipeline.reading.stream_reader import limited
 
 COMPARE: dict[type, Callable[[int, int], bool]] = {
     EqualTo: int.__eq__,

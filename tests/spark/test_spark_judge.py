@@ -25,6 +25,7 @@ from correct_log import (
 )
 
 from regency.cluster.cluster import Cluster
+from regency.judge.findings import Verdict
 from regency.judge.operations import (
     Drained,
     HistoryMalformed,
@@ -40,7 +41,13 @@ from regency.judge.operations import (
 from regency.judge.table import Anomaly, Configuration
 from regency.judge.verdict import judge_piece
 from regency.pipeline.files.history_files import HIDDEN, FilesUnreadable, damaged, find_files, text_of
-from regency.pipeline.jobs.judge import judge_files, judge_history
+from regency.pipeline.jobs.judge import judge_files, readable
+
+
+def judge_history(spark: Any, paths: list[str], **options: Any) -> Verdict:
+    """The verdict on files found by paths."""
+    return judge_files(spark, paths, readable(find_files(spark, paths)), **options)
+
 
 PLAIN = Configuration(idempotent=False, acks=1, in_flight=1)
 BREAKS = (lose_the_last, write_twice, exchange_two, forge_one, forget_a_poll, deny_one)

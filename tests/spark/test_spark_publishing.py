@@ -12,8 +12,7 @@ from light_java import SMALL
 
 from regency.pipeline.files import publishing
 from regency.pipeline.files.files import OutputUnwritable, located
-from regency.pipeline.files.places import HadoopPlaces
-from regency.pipeline.files.publishing import PlaceTaken, published
+from regency.pipeline.files.publishing import HadoopPlaces, PlaceTaken, published
 
 pytestmark = pytest.mark.spark
 

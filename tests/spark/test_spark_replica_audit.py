@@ -24,8 +24,7 @@ from regency.demo.workload import careful_producer
 from regency.kafka.record_batch import compute_crc, iter_batches, read_header
 from regency.model.ids import BrokerId
 from regency.pipeline.jobs.replica_audit import job as replica_audit
-from regency.pipeline.jobs.replica_audit.job import Audit, AuditOptions, audit
-from regency.pipeline.jobs.replica_audit.rows import write_parquet
+from regency.pipeline.jobs.replica_audit.job import Audit, AuditOptions, audit, write_parquet
 
 RECORD = b"x" * 200
 SMALL = 8_000

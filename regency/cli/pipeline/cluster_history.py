@@ -13,7 +13,7 @@ from regency.cli.exits import CommandFailed, Exit
 from regency.cli.pipeline.spark import Directory, SparkChoice, job_session, quickly, spark_options
 from regency.judge.files import SUFFIXES
 from regency.pipeline.jobs.cluster_history.page import many
-from regency.pipeline.jobs.cluster_history.summary import Summary
+from regency.pipeline.jobs.cluster_history.report import Summary
 
 
 @click.command("cluster-history")

@@ -20,8 +20,8 @@ from regency.demo.workload import careful_producer, produce
 from regency.model.topic_names import InvalidTopicName, validate_topic_name
 from regency.model.words import counted
 from regency.pipeline.files.files import glob_characters
+from regency.pipeline.jobs.flights.delays import why_no_delay
 from regency.pipeline.jobs.flights.job import FlightsCounts, FlightsOptions, FlightsRun
-from regency.pipeline.jobs.flights.watermark import why_no_delay
 
 _SHUFFLE = "spark.sql.shuffle.partitions"
 """200, the default, is for large clusters: each is a task with its own state."""

@@ -58,8 +58,7 @@ def replica_audit(
     from regency.cli.verify.report import report
     from regency.clients.replicas.assignments import assignments
     from regency.pipeline.files.files import refuse_unfit
-    from regency.pipeline.jobs.replica_audit.job import AuditOptions, audit, refuse_unknown
-    from regency.pipeline.jobs.replica_audit.rows import write_parquet
+    from regency.pipeline.jobs.replica_audit.job import AuditOptions, audit, refuse_unknown, write_parquet
 
     servers = current().bootstrap_servers()
     options = AuditOptions(servers, topics or None, wait, int(timeout * 1000), throttle)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
     from pyspark.sql import Column, DataFrame, SparkSession
 
+
 HIDDEN = "Spark reads no file whose name begins with . or _, ends with ._COPYING_, or has a colon: rename it"
 _GLOB = frozenset("\\[]{}*?")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
@@ -298,9 +299,6 @@ def _read_through(session: SparkSession, name: str) -> None:
     finally:
         stream.close()
 
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _WILD = frozenset("[{*?")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)

@@ -28,9 +28,9 @@ from regency.judge.operations import (
     printable,
 )
 from regency.judge.parts import Claims
+from regency.judge.pieces import Producers, judge_piece
 from regency.judge.table import Anomaly
-from regency.judge.verdict import Producers, judge_piece
-from regency.pipeline.files.history_files import Found, damaged, file_name, find_files, text_of, unread
+from regency.pipeline.files.history_files import Found, damaged, file_name, text_of, unread
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -107,24 +107,6 @@ class _Judged(msgspec.Struct, frozen=True, tag_field="is", tag="judged"):
 _decoder: msgspec.json.Decoder[_Judged | _Malformed] = msgspec.json.Decoder(_Judged | _Malformed)
 
 
-def judge_history(
-    session: SparkSession,
-    paths: Sequence[str],
-    *,
-    allow: frozenset[Anomaly] = frozenset(),
-    producers: Producers | None = None,
-    most: int = DEFAULT_MOST,
-) -> Verdict:
-    """The verdict on the operations in the files below `paths`, which may be globs and anywhere that Spark can read.
-
-    Raises FilesUnreadable; HistoryMalformed, also for files that cannot be unpacked or hold no operations; and what
-    Spark raises.
-    """
-    return judge_files(
-        session, paths, readable(find_files(session, paths)), allow=allow, producers=producers, most=most
-    )
-
-
 def readable(found: Found) -> list[str]:
     """The files, all of which Spark reads. Raises FilesUnreadable for one that it does not: it may hold anything."""
     refuse_unread(found.unread)
@@ -140,7 +122,10 @@ def judge_files(
     producers: Producers | None = None,
     most: int = DEFAULT_MOST,
 ) -> Verdict:
-    """As `judge_history`, of `files` that were found by `paths`."""
+    """The verdict on the operations in `files`, which were found by `paths` anywhere that Spark can read.
+
+    Raises HistoryMalformed, also for files that cannot be unpacked or hold no operations, and what Spark raises.
+    """
     from py4j.protocol import Py4JJavaError  # noqa: PLC0415  (an extra)
     from pyspark.errors import PySparkException  # noqa: PLC0415
 

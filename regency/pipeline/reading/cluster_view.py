@@ -14,8 +14,18 @@ from typing import TypeVar
 from regency.clients.cluster_client import ClusterClient, ClusterUnavailable, TopicGone
 from regency.model.ids import TopicId, TopicPartition
 from regency.pipeline.errors import DataLost, PipelineOptionInvalid, TopicUnknown
-from regency.pipeline.reading.limits import ByPartition, ByTimestamp, Everywhere, Limit, named_partitions
-from regency.pipeline.reading.offsets import EARLIEST, LATEST, Offsets, in_short, named
+from regency.pipeline.reading.offsets import (
+    EARLIEST,
+    LATEST,
+    ByPartition,
+    ByTimestamp,
+    Everywhere,
+    Limit,
+    Offsets,
+    in_short,
+    named,
+    named_partitions,
+)
 from regency.pipeline.reading.options import ReadOptions
 from regency.pipeline.reading.topic_choice import absent_of, chosen_of, topics_named
 

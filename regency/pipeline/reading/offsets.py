@@ -1,13 +1,16 @@
 """Offsets as JSON, in the form of Spark's own Kafka source: {"topic": {"0": 23, "1": -1}}. Pure.
 
-An offset is that of the next record to read. -2 stands for the earliest and -1 for the latest, in options only.
+Where a read begins and ends is said everywhere the same, or by partition. An offset is that of the next record to
+read. -2 stands for the earliest and -1 for the latest, in options only.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, TypeAlias
+
+import msgspec
 
 from regency.model.ids import TopicPartition
 from regency.model.settings.values import INT_MAX, LONG_MAX
@@ -123,3 +126,38 @@ def _partition(topic: str, value: object) -> int:
     if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= INT_MAX:
         raise ValueError(f"topic {topic} has a partition {json.dumps(value)[:40]}")
     return number
+
+
+class Everywhere(msgspec.Struct, frozen=True):
+    """The earliest (-2) or the latest (-1) offset of every partition."""
+
+    offset: int
+
+
+class ByPartition(msgspec.Struct, frozen=True):
+    """An offset for each partition, -2 and -1 among them."""
+
+    offsets: Offsets
+
+
+class ByTimestamp(msgspec.Struct, frozen=True):
+    """The first offset at or after a time, in wall milliseconds; `latest_if_none` where no record is that new."""
+
+    timestamps: Offsets | int
+    latest_if_none: bool
+
+    def of(self, name: TopicPartition) -> int:
+        """The time for one partition, which is one of those named."""
+        return self.timestamps if isinstance(self.timestamps, int) else self.timestamps[name]
+
+
+Limit: TypeAlias = Everywhere | ByPartition | ByTimestamp
+
+
+def named_partitions(limit: Limit) -> set[TopicPartition] | None:
+    """The partitions a limit names one by one; None where it holds for whichever there are."""
+    if isinstance(limit, ByPartition):
+        return set(limit.offsets)
+    if isinstance(limit, ByTimestamp) and isinstance(limit.timestamps, dict):
+        return set(limit.timestamps)
+    return None

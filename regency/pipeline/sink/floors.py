@@ -12,7 +12,7 @@ from uuid import UUID
 
 import msgspec
 
-from regency.pipeline.sink.errors import BatchBehindSink
+from regency.pipeline.errors import BatchBehindSink
 from regency.pipeline.sink.identity import WriteId
 
 

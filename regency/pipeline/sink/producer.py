@@ -3,10 +3,16 @@
 Only failures are reported record by record. Nothing is left to report when the queue is empty, so an empty queue and no
 failure mean that every record was acknowledged. Memory is bounded by emptying the queue each time `buffer_bytes` went
 into it: waiting for room otherwise needs a report of every single record.
+
+Spark tells a Python worker nothing when it gives up a task, or dies: it closes the connection the rows come by, and
+lets the worker go on. To who reads rows that looks like their end, if it happens between two batches; and who waits for
+brokers to acknowledge what was queued would wait, and send, for long. So the task looks for that itself (`TaskLife`).
 """
 
 from __future__ import annotations
 
+import inspect
+import select
 import sys
 import time
 from types import TracebackType
@@ -16,11 +22,57 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from regency.clients.cluster_client import ClusterClient
 from regency.clients.errors import ClusterUnavailable
-from regency.pipeline.errors import PipelineOptionInvalid
-from regency.pipeline.sink.errors import DeliveryFailed
+from regency.pipeline.errors import DeliveryFailed, PipelineError, PipelineOptionInvalid
 from regency.pipeline.sink.identity import Headers
 from regency.pipeline.sink.settings import PREFIX, ProducerSettings, kafka_name
-from regency.pipeline.sink.task_life import TaskLife
+
+_CLOSED: Final = select.POLLHUP | select.POLLERR | select.POLLNVAL | getattr(select, "POLLRDHUP", 0)
+
+
+class TaskGivenUp(PipelineError):
+    """Spark has closed the connection to this task: another attempt of it may begin at any time, or its driver died."""
+
+    code = "pipeline_task_given_up"
+
+
+class TaskLife:
+    """The connection a task's rows come by, as its own thread finds it."""
+
+    def __init__(self, descriptor: int | None) -> None:
+        self._poll = None
+        if descriptor is not None:
+            self._poll = select.poll()
+            self._poll.register(descriptor, _CLOSED)
+
+    @classmethod
+    def of_this_task(cls) -> Self:
+        """Call it inside of a task. Where no connection is found, as outside of Spark, a task lives for ever.
+
+        PySpark (4.2, 4.3) hands the connection to nobody; it is a local variable of who calls the worker's main.
+        """
+        frame = inspect.currentframe()
+        while frame is not None:
+            descriptor = _descriptor(frame.f_locals.get("infile"))
+            if descriptor is not None:
+                return cls(descriptor)
+            frame = frame.f_back
+        return cls(None)
+
+    def check(self) -> None:
+        """Raise TaskGivenUp if the connection is closed. Does not wait."""
+        if self._poll is not None and self._poll.poll(0):
+            raise TaskGivenUp(
+                "Spark has given up this task.", hint="Nothing is wrong with it; what it queued is dropped."
+            )
+
+
+def _descriptor(file: object) -> int | None:
+    try:
+        number: int = file.fileno()  # type: ignore[attr-defined]
+    except (AttributeError, OSError, ValueError):
+        return None
+    return number
+
 
 ANY_PARTITION: Final = -1
 RECORDS_AT_ONCE: Final = 250_000

@@ -20,8 +20,7 @@ import msgspec
 import pyarrow as pa
 from pyarrow import fs
 
-from regency.pipeline.errors import PipelineOptionInvalid
-from regency.pipeline.sink.errors import SinkStateUnusable
+from regency.pipeline.errors import PipelineOptionInvalid, SinkStateUnusable
 from regency.pipeline.sink.floors import SinkState
 from regency.pipeline.sink.options import CHECKPOINT
 

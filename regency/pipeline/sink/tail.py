@@ -15,8 +15,8 @@ from regency.clients.cluster_client import LATEST, ClusterClient, TopicGone
 from regency.clients.errors import DataLoss
 from regency.clients.settings import ClientSettings
 from regency.model.ids import Offset, TopicPartition
+from regency.pipeline.errors import TailGone
 from regency.pipeline.records.partition_records import ReadTask, record_batches
-from regency.pipeline.sink.errors import TailGone
 from regency.pipeline.sink.floors import Floors, TopicFloors
 from regency.pipeline.sink.identity import DIGEST_BYTES, HEADER, WriteId, digest, named_its_partition, task_of
 

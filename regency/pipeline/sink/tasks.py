@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 
 from regency.clients.settings import ClientSettings
-from regency.pipeline.sink.errors import RowRefused, RowsDiffer, SinkStateUnusable
+from regency.pipeline.errors import RowRefused, RowsDiffer, SinkStateUnusable
 from regency.pipeline.sink.floors import Floors, WritePlan
 from regency.pipeline.sink.identity import HEADER, Headers, WriteId, digest, row_header, without_own
 from regency.pipeline.sink.options import ONCE_TOPICS, WriteOptions

@@ -18,13 +18,12 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from regency.clients.cluster_client import ClusterClient, ClusterUnavailable
-from regency.pipeline.errors import PipelineError
-from regency.pipeline.sink.columns import check_columns
-from regency.pipeline.sink.errors import RowsDiffer, SinkModeRefused
+from regency.pipeline.errors import PipelineError, RowsDiffer, SinkModeRefused
 from regency.pipeline.sink.floors import TopicFloors, WritePlan, begin, finish
 from regency.pipeline.sink.identity import WriteId
 from regency.pipeline.sink.options import FAIL_ON_CHANGED_ROWS, WriteOptions, write_options
 from regency.pipeline.sink.producer import check_settings
+from regency.pipeline.sink.rows import check_columns
 from regency.pipeline.sink.state import StateStore
 from regency.pipeline.sink.tail import topic_ends
 from regency.pipeline.sink.tasks import TaskPlace, TaskWrote, write_at_least_once, write_once

@@ -15,7 +15,7 @@ from regency.clients.cluster_client import CONSUMER, DEBUGGING, EARLIEST, Cluste
 from regency.clients.settings import ClientSettings
 from regency.cluster.cluster import Cluster
 from regency.model.ids import TopicPartition
-from regency.pipeline.sink.errors import TailGone
+from regency.pipeline.errors import TailGone
 from regency.pipeline.sink.floors import WritePlan
 from regency.pipeline.sink.identity import WriteId
 from regency.pipeline.sink.options import WriteOptions, write_options

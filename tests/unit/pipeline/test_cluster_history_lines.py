@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from regency.history.records import decode_decision
-from regency.pipeline.jobs.cluster_history.lines import LATEST_MS, decision_of, parsed_batch
+from regency.pipeline.jobs.cluster_history.reading import LATEST_MS, decision_of, parsed_batch
 
 STATE = {
     "controller_epoch": 1,

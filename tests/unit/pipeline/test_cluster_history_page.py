@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from regency.pipeline.jobs.cluster_history import page, plots
+from regency.pipeline.jobs.cluster_history import page
 
 
 def test_a_page_escapes_what_stands_in_the_records() -> None:
@@ -45,8 +45,8 @@ def test_moments_are_utc() -> None:
 def test_plots_have_labels_and_nothing_from_elsewhere() -> None:
     days = [f"2026-05-{day:02}" for day in range(1, 31)]
     made = [
-        plots.columns("one", days, {"broker 1": [1.0] * 30, "a $x_1$ & <b>": [0.5] * 30}, "seconds"),
-        plots.bars("two", ["flights-1", "f" * 249], {"seconds": [3.0, 0.0]}, "seconds"),
+        page.columns("one", days, {"broker 1": [1.0] * 30, "a $x_1$ & <b>": [0.5] * 30}, "seconds"),
+        page.bars("two", ["flights-1", "f" * 249], {"seconds": [3.0, 0.0]}, "seconds"),
     ]
     ids: list[str] = []
     for text in made:

@@ -10,7 +10,7 @@ from regency.controller.reassignment.rules import next_step
 from regency.controller.state.election import elect_for_shutdown, elect_offline, elect_preferred, elect_unclean
 from regency.model.facts import ReplicaAssignment
 from regency.model.ids import BrokerId
-from regency.pipeline.jobs.cluster_history import words
+from regency.pipeline.jobs.cluster_history import lives
 
 
 def ids(*numbers: int) -> tuple[BrokerId, ...]:
@@ -29,15 +29,15 @@ def test_a_reassignment_names_all_replicas_on_its_way_and_when_it_is_done() -> N
     online = ids(1, 2, 3, 4)
     begun = next_step(before, ids(2, 1, 4), BrokerId(2), ids(2, 1), online)
     assert begun is not None
-    assert named(words.MOVING, begun.why) == [{2, 1, 4}, {3}]
+    assert named(lives.MOVING, begun.why) == [{2, 1, 4}, {3}]
     assert set(begun.assignment.replicas) == {1, 2, 3, 4}
     done = next_step(begun.assignment, None, BrokerId(2), ids(2, 1, 4), online)
     assert done is not None
-    assert named(words.MOVED, done.why) == [{2, 1, 4}]
+    assert named(lives.MOVED, done.why) == [{2, 1, 4}]
     shrunk = next_step(before, ids(2), BrokerId(2), ids(2, 3), online)
     assert shrunk is not None
-    assert named(words.MOVED, shrunk.why) == [{2}]
-    assert re.search(words.MOVED, begun.why) is re.search(words.MOVING, done.why) is None
+    assert named(lives.MOVED, shrunk.why) == [{2}]
+    assert re.search(lives.MOVED, begun.why) is re.search(lives.MOVING, done.why) is None
 
 
 def test_elections_name_all_replicas() -> None:
@@ -49,10 +49,10 @@ def test_elections_name_all_replicas() -> None:
         elect_unclean(all_three, ids(2), ids(3), {}),
         elect_unclean(all_three, ids(2), two, {}),
     ):
-        assert named(words.CHOSEN_OF, election.why) == [{1, 2, 3}], election
+        assert named(lives.CHOSEN_OF, election.why) == [{1, 2, 3}], election
 
 
 def test_events_that_only_reassign_are_called_so() -> None:
     assert {each.cause for each in (AlterReassignments, ReassignmentsAsked, ReassignmentsWait)} == {
-        *words.REASSIGNMENTS
+        *lives.REASSIGNMENTS
     }

@@ -14,7 +14,7 @@ from regency.pipeline.errors import DataLost, PipelineOptionInvalid, TopicUnknow
 from regency.pipeline.reading.batch_reader import BatchReader, FilteringBatchReader, batch_reader
 from regency.pipeline.reading.cluster_view import ClusterView
 from regency.pipeline.reading.options import read_options
-from regency.pipeline.reading.schema import source_schema
+from regency.pipeline.reading.planning import source_schema
 from regency.pipeline.source import RegencyDataSource
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from regency.clients import settings
 from regency.pipeline.option_table import READ_OPTIONS, Use
-from regency.pipeline.reading.kafka_settings import FORBIDDEN
+from regency.pipeline.reading.options import FORBIDDEN
 
 PAGE = (
     (Path(__file__).parents[3] / "docs" / "reference" / "spark-options.md")

@@ -4,8 +4,7 @@ import pytest
 
 from regency.model.ids import TopicPartition
 from regency.pipeline.errors import PipelineOptionInvalid
-from regency.pipeline.reading.limits import ByPartition, ByTimestamp, Everywhere
-from regency.pipeline.reading.offsets import EARLIEST, LATEST
+from regency.pipeline.reading.offsets import EARLIEST, LATEST, ByPartition, ByTimestamp, Everywhere
 from regency.pipeline.reading.options import include_headers, read_options
 from regency.pipeline.reading.topic_choice import Assigned, Matching, Subscribed
 

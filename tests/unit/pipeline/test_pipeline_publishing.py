@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
 from collections.abc import Callable
@@ -11,16 +12,14 @@ from typing import Any
 
 import pytest
 
-from regency.pipeline.files import places, publishing
-from regency.pipeline.files.files import OutputUnwritable
-from regency.pipeline.files.place_names import why_no_directory, why_no_new_directory
-from regency.pipeline.files.places import HadoopPlaces, LocalPlaces, Occupied
-from regency.pipeline.files.publishing import PlaceTaken, published
+from regency.pipeline.files import publishing
+from regency.pipeline.files.files import OutputUnwritable, why_no_directory, why_no_new_directory
+from regency.pipeline.files.publishing import Occupied, PlaceTaken, _HadoopPlaces, _LocalPlaces, published
 
 SESSION: Any = None
 
 
-class Local(LocalPlaces):
+class Local(_LocalPlaces):
     """Directories of this machine; the `dies_after`th step is done, and interrupted."""
 
     dies_after = 0
@@ -48,7 +47,7 @@ class Local(LocalPlaces):
             raise SystemExit(130)
 
 
-class Away(HadoopPlaces):
+class Away(_HadoopPlaces):
     """Another file system, whose renames are as Hadoop has them."""
 
     def __init__(self) -> None:
@@ -100,7 +99,7 @@ class System:
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(publishing, "_places", lambda _, path: (Local(), LocalPlaces.real(path)))
+    monkeypatch.setattr(publishing, "_places", lambda _, path: (Local(), os.path.realpath(path)))
     report = tmp_path / "report"
     report.mkdir()
     (report / "done").write_text("last week")
@@ -247,7 +246,7 @@ def test_a_lock_that_somebody_left_is_named(place: Path, monkeypatch: pytest.Mon
 
 
 def test_without_the_system_call_a_move_takes_no_place(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "_renameat2", lambda *_: False)
+    monkeypatch.setattr(publishing, "_renameat2", lambda *_: False)
     other = place.parent / "other"
     other.mkdir()
     (other / "done").write_text("another's")

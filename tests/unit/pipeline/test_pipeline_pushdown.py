@@ -16,8 +16,8 @@ from pyspark.sql.datasource import (
 )
 
 from regency.model.ids import TopicPartition
-from regency.pipeline.reading.pushdown import Bounds, bounds_of
-from regency.pipeline.reading.ranges import OffsetRange
+from regency.pipeline.reading.batch_reader import Bounds, bounds_of
+from regency.pipeline.reading.planning import OffsetRange
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 NOON_MS = int(NOON.timestamp() * 1000)

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from regency.model.ids import TopicPartition
-from regency.pipeline.reading.ranges import OffsetRange, cut
-from regency.pipeline.reading.stream_plan import Patience, available, limited
+from regency.pipeline.reading.planning import OffsetRange, cut
+from regency.pipeline.reading.stream_reader import Patience, available, limited
 
 
 def ranges(*sizes: int) -> list[OffsetRange]:

@@ -10,8 +10,7 @@ from uuid import UUID, uuid4
 import pytest
 from pyarrow import fs
 
-from regency.pipeline.errors import PipelineOptionInvalid
-from regency.pipeline.sink.errors import BatchBehindSink, SinkStateUnusable
+from regency.pipeline.errors import BatchBehindSink, PipelineOptionInvalid, SinkStateUnusable
 from regency.pipeline.sink.floors import SinkState, TopicFloors, WritePlan, begin, finish
 from regency.pipeline.sink.identity import WriteId
 from regency.pipeline.sink.state import StateStore, _open

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from mock_cluster import HEADERS, Record, consumed, create, frame, new_topic, options
 
+from regency.pipeline.errors import DeliveryFailed, RowRefused, RowsDiffer, SinkStateUnusable
 from regency.pipeline.sink import tasks as sink_tasks
-from regency.pipeline.sink.errors import DeliveryFailed, RowRefused, RowsDiffer, SinkStateUnusable
 from regency.pipeline.sink.floors import DoneBatch, Floors, TopicFloors, WritePlan
 from regency.pipeline.sink.identity import HEADER, WriteId, digest, row_header
 from regency.pipeline.sink.producer import ANY_PARTITION

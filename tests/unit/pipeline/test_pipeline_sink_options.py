@@ -16,13 +16,12 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from regency.pipeline.errors import PipelineOptionInvalid
-from regency.pipeline.reading.schema import source_schema
-from regency.pipeline.sink.columns import check_columns
-from regency.pipeline.sink.errors import SinkColumnsInvalid, SinkModeRefused
+from regency.pipeline.errors import PipelineOptionInvalid, SinkColumnsInvalid, SinkModeRefused
+from regency.pipeline.reading.planning import source_schema
 from regency.pipeline.sink.options import write_options
 from regency.pipeline.sink.producer import check_settings
-from regency.pipeline.sink.ranges import RANGES
+from regency.pipeline.sink.rows import check_columns
+from regency.pipeline.sink.settings import RANGES
 from regency.pipeline.sink.writer import batch_writer, stream_writer
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from mock_cluster import HEADERS, frame
 
-from regency.pipeline.sink.errors import RowRefused
+from regency.pipeline.errors import RowRefused
 from regency.pipeline.sink.rows import rows_of
 
 

@@ -12,8 +12,8 @@ from mock_cluster import HEADERS, PARTITIONS, MockCluster, consumed, frame, new_
 
 from regency.clients.cluster_client import ClusterClient
 from regency.clients.errors import ClusterUnavailable
+from regency.pipeline.errors import DeliveryFailed
 from regency.pipeline.sink import producer as sink_producer
-from regency.pipeline.sink.errors import DeliveryFailed
 from regency.pipeline.sink.producer import TopicProducer
 from regency.pipeline.sink.tasks import write_at_least_once
 

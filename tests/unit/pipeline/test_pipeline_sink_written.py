@@ -10,7 +10,7 @@ import pytest
 
 from regency.clients.errors import ClusterUnavailable
 from regency.clients.settings import client_settings
-from regency.pipeline.sink.errors import RowRefused, TailGone
+from regency.pipeline.errors import RowRefused, TailGone
 from regency.pipeline.sink.floors import TopicFloors
 from regency.pipeline.sink.identity import (
     HEADER,

@@ -7,7 +7,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Read
 
 from regency.model.ids import TopicPartition
 from regency.pipeline.errors import DataLost, OffsetsMalformed, PipelineOptionInvalid, TopicUnknown
-from regency.pipeline.reading.schema import source_schema
+from regency.pipeline.reading.planning import source_schema
 from regency.pipeline.reading.stream_reader import StreamReader, stream_reader
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092", "fetchOffset.retryIntervalMs": "0"}

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from regency.pipeline.sink.producer import TopicProducer
+from regency.pipeline.sink.producer import TaskGivenUp, TaskLife, TopicProducer
 from regency.pipeline.sink.settings import producer_settings
-from regency.pipeline.sink.task_life import TaskGivenUp, TaskLife
 
 Pair = tuple[socket.socket, socket.socket]
 

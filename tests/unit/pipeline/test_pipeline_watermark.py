@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from regency.pipeline.jobs.flights.watermark import why_no_delay
+from regency.pipeline.jobs.flights.delays import why_no_delay
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from regency.pipeline.reading.worker_log import speak_up
+from regency.pipeline.reading.planning import speak_up
 
 REGENCY = logging.getLogger("regency")
 

@@ -1,15 +1,15 @@
-"""When replicas were out of the ISR: from the state that took them out until one that shows them in it, or no more.
+"""When replicas were out of the ISR, and how often: from the state that took them out until one that shows them in it.
 
 Pure, no Spark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from regency.pipeline.jobs.cluster_history import words
-from regency.pipeline.jobs.cluster_history.lives import BY_DELETION, BY_NEW_LIFE, Ids, State
+from regency.pipeline.jobs.cluster_history.lives import BY_DELETION, BY_NEW_LIFE, REASSIGNMENTS, Ids, State
 
 BY_RETURN, BY_UNSEEN_RETURN, BY_REASSIGNMENT = "return", "unrecorded return", "reassignment"
 """What ends an absence, beside the end of the topic's life (BY_DELETION, BY_NEW_LIFE)."""
@@ -64,7 +64,7 @@ class _Seen(NamedTuple):
         """Whether one that is not in the ISR is no replica any more, as far as the state says."""
         if self.state.replicas is not None:
             return broker not in self.state.replicas
-        return self.state.noted.event in words.REASSIGNMENTS and broker in (self.before or ())
+        return self.state.noted.event in REASSIGNMENTS and broker in (self.before or ())
 
 
 def absences(states: Sequence[State], end_ms: int) -> Iterator[Absence]:
@@ -147,4 +147,29 @@ def _absence(broker: int, left: _Seen, end: _End | None, gaps: int, end_ms: int)
         noted.event,
         noted.why,
         end.event if end is not None and back else None,
+    )
+
+
+HOUR_MS = 3_600_000
+FELL_BEHIND = "isr_shrink"
+"""The event by which a leader takes out a replica that is behind for longer than replica.lag.time.max.ms."""
+
+
+def flapping(found: Iterable[Absence]) -> list[tuple[object, ...]]:
+    """Rows of table `isr_flapping`, of all absences of some partitions."""
+    replicas: dict[tuple[str, int, int], list[Absence]] = {}
+    for each in found:
+        replicas.setdefault((each.topic, each.partition, each.broker), []).append(each)
+    return [(*replica, *_told(own)) for replica, own in replicas.items()]
+
+
+def _told(own: list[Absence]) -> tuple[int, ...]:
+    left = sorted(each.left_ms for each in own)
+    return (
+        len(own),
+        sum(each.left_by == FELL_BEHIND for each in own),
+        sum(each.ended_by in (BY_RETURN, BY_UNSEEN_RETURN) for each in own),
+        max(bisect_right(left, last) - bisect_left(left, last - HOUR_MS) for last in left),
+        sum(each.out_ms for each in own),
+        max(each.out_ms for each in own),
     )

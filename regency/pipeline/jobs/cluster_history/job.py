@@ -18,9 +18,9 @@ from regency.history.records import NumberedTwice
 from regency.model.errors import RegencyError
 from regency.pipeline.files.history_files import Found, by_names, damaged, escaped, find_files, unread
 from regency.pipeline.files.publishing import Staging, published
-from regency.pipeline.jobs.cluster_history import controllers, in_sync, reading, report, states
+from regency.pipeline.jobs.cluster_history import controllers, reading, report, states
 from regency.pipeline.jobs.cluster_history.packed import STAGED
-from regency.pipeline.jobs.cluster_history.summary import Problem, Summary
+from regency.pipeline.jobs.cluster_history.report import Problem, Summary
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -127,7 +127,7 @@ def _tables(decisions: DataFrame, facts: controllers.Facts, end_ms: int, keep: K
     return tables | _at_once(
         keep,
         {
-            "brokers": lambda: in_sync.brokers(out, without, decisions, controllers.with_outcomes(known)),
+            "brokers": lambda: controllers.brokers(out, without, decisions, controllers.with_outcomes(known)),
             "elections": lambda: controllers.elections(known),
         },
     )

@@ -1,7 +1,11 @@
-"""The states that a partition was in, one after another, and from when to when. Pure, no Spark."""
+"""The states that a partition was in, one after another, and from when to when. Pure, no Spark.
+
+Numbers in the words of decisions are found by regular expressions: ids and epochs, none longer than any of them is.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -9,7 +13,22 @@ from itertools import zip_longest
 from operator import itemgetter
 from typing import NamedTuple
 
-from regency.pipeline.jobs.cluster_history import words
+NUMBER = r"\d{1,10}"
+NUMBERS = r"([\d, ]*)"
+"""What stands in the brackets of a list, also of an empty one."""
+LEADER_BEFORE = re.compile(rf"^leader (-?{NUMBER}),", re.ASCII)
+ISR_BEFORE = re.compile(rf"isr \[{NUMBERS}\]", re.ASCII)
+EPOCH_BEFORE = re.compile(rf"leader epoch ({NUMBER})$", re.ASCII)
+
+MOVED = re.compile(rf"^replicas \[{NUMBERS}\] instead of \[", re.ASCII)
+"""Why, of a reassignment that is done: all replicas."""
+MOVING = re.compile(rf"^from \[[^\]]*\] to \[{NUMBERS}\], adding \[[^\]]*\], removing \[{NUMBERS}\]", re.ASCII)
+"""Why, of a reassignment on its way: its target, and who is not of it; together all replicas."""
+CHOSEN_OF = re.compile(rf"replica of (?:the target )?\[{NUMBERS}\]", re.ASCII)
+"""Why, of an election: all replicas."""
+
+REASSIGNMENTS = ("partition_reassignment", "alter_reassignments")
+"""Events that only reassign: who leaves the ISR by them is no replica any more, whatever words they have."""
 
 NOBODY = -1
 BY_STATE, BY_DELETION, BY_NEW_LIFE = "next state", "deletion", "new life"
@@ -120,9 +139,9 @@ def _state(noted: Noted, life: int) -> State:
 @lru_cache(_WORDS)
 def _before(words_before: str) -> tuple[int | None, Ids | None, int | None]:
     """Leader, ISR and leader epoch before a state, as far as the words of a decision tell."""
-    leader = words.LEADER_BEFORE.search(words_before)
-    isr = words.ISR_BEFORE.search(words_before)
-    epoch = words.EPOCH_BEFORE.search(words_before)
+    leader = LEADER_BEFORE.search(words_before)
+    isr = ISR_BEFORE.search(words_before)
+    epoch = EPOCH_BEFORE.search(words_before)
     return leader and int(leader[1]), isr and _ids(isr[1]), epoch and int(epoch[1])
 
 
@@ -154,7 +173,7 @@ def _later(state: State) -> Iterator[int]:
 @lru_cache(_WORDS)
 def _replicas(why: str) -> Ids | None:
     """All replicas at the time of a state, where its reason names them."""
-    for pattern in (words.MOVED, words.MOVING, words.CHOSEN_OF):
+    for pattern in (MOVED, MOVING, CHOSEN_OF):
         found = pattern.search(why)
         named = found and [_ids(each) for each in found.groups()]
         if named and None not in named:

@@ -6,13 +6,47 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import date, timedelta
 
+import msgspec
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from regency.pipeline.jobs.cluster_history import page as html
-from regency.pipeline.jobs.cluster_history import plots
 from regency.pipeline.jobs.cluster_history.controllers import CREATED
-from regency.pipeline.jobs.cluster_history.summary import Summary
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """A file or an agent that gave less than it has, or a process whose records contradict each other."""
+
+    origin: str
+    malformed: int
+    why: str
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """What `regency pipeline cluster-history -o json` prints and its file has. Times are milliseconds since 1970."""
+
+    tables: str
+    report: str
+    begin_ms: int
+    end_ms: int
+    origins: int
+    decisions: int
+    duplicates: int
+    """Decisions found more than once, counted each time but the first."""
+    malformed: int
+    """Lines that are no decisions."""
+    partitions: int
+    leaderless_ms: int
+    """Of all partitions together."""
+    leaderless_intervals: int
+    leaderless_now: int
+    """Partitions that have no leader at the end."""
+    failovers: int
+    elections: int
+    unclean_elections: int
+    isr_absences: int
+    problems: list[Problem]
+
 
 MOST_DAYS = 60
 """Columns of a plot over days."""
@@ -73,7 +107,7 @@ def _leaderless(tables: Mapping[str, DataFrame], top: int) -> list[str]:
     labels, series, left_out = stacked
     parts += [
         html.note(f"Partition-seconds per day (UTC), by the broker that led before{left_out}."),
-        plots.columns("leaderless", labels, series, "seconds"),
+        html.columns("leaderless", labels, series, "seconds"),
     ]
     worst = (
         tables["leaderless"]
@@ -89,7 +123,7 @@ def _leaderless(tables: Mapping[str, DataFrame], top: int) -> list[str]:
     names = [f"{row.topic}-{row.partition}" for row in rows]
     parts += [
         html.note(f"{html.many(len(rows), 'partition', 'partitions')} without a leader, the longest first."),
-        plots.bars("worst-partitions", names, {"seconds": [row.ms / 1000 for row in rows]}, "seconds"),
+        html.bars("worst-partitions", names, {"seconds": [row.ms / 1000 for row in rows]}, "seconds"),
     ]
     longest = tables["leaderless"].orderBy(f.desc("ms"), "topic", "partition", "began_ms").limit(top).collect()
     head = ["partition", "from", "to", "for", "led before", "cause", "why", "then led", "all states known"]
@@ -129,7 +163,7 @@ def _failovers(tables: Mapping[str, DataFrame], top: int) -> list[str]:
         labels = [f"epoch {epoch}" for epoch in shown]
         parts += [
             html.note(f"Parts of {html.many(len(shown), 'failover', 'failovers')}, the last first."),
-            plots.bars("failovers", labels, series, "milliseconds"),
+            html.bars("failovers", labels, series, "milliseconds"),
         ]
     head = ["epoch", "broker", "elected", "took", "decided for", "of them without a leader", "resigned", "why"]
     cells = [
@@ -162,7 +196,7 @@ def _elections(tables: Mapping[str, DataFrame]) -> list[str]:
     return [
         *parts,
         html.note(f"Per day (UTC), by cause, without those at the creation of partitions{left_out}."),
-        plots.columns("elections", labels, series, "elections"),
+        html.columns("elections", labels, series, "elections"),
         html.table(
             ["cause", "outcome", "unclean", "elections"],
             [[cause, outcome, _yes(unclean), many] for (cause, outcome, unclean), many in listed],
@@ -205,7 +239,7 @@ def _brokers(tables: Mapping[str, DataFrame], top: int) -> list[str]:
         values = [row.behind_ms / 1000 for row in slow]
         parts += [
             html.note("Out of the ISR because they fell behind while alive, all replicas of a broker together."),
-            plots.bars("slow", [f"broker {row.broker}" for row in slow], {"seconds": values}, "seconds"),
+            html.bars("slow", [f"broker {row.broker}" for row in slow], {"seconds": values}, "seconds"),
         ]
     head = [
         "broker",

@@ -10,10 +10,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
-from regency.pipeline.jobs.cluster_history.absences import Absence, absences
-from regency.pipeline.jobs.cluster_history.days import by_broker, by_partition
-from regency.pipeline.jobs.cluster_history.flapping import flapping
-from regency.pipeline.jobs.cluster_history.leaderless import Interval, Noticed, intervals
+from regency.pipeline.jobs.cluster_history.absences import Absence, absences, flapping
+from regency.pipeline.jobs.cluster_history.leaderless import Interval, Noticed, by_broker, by_partition, intervals
 from regency.pipeline.jobs.cluster_history.lives import COLUMNS, MERGED, End, Noted, State, lives
 from regency.pipeline.jobs.cluster_history.packed import Rows, batch_of, packed, uncollected, unpacked
 
