@@ -4,15 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from regency.model.ids import (
-    NO_LEADER,
-    BrokerEpoch,
-    BrokerId,
-    ControllerEpoch,
-    LeaderEpoch,
-    TopicId,
-    ZkVersion,
-)
+from regency.model.ids import NO_LEADER, BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, TopicId, ZkVersion
 
 
 class Endpoint(msgspec.Struct, frozen=True):

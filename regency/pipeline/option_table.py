@@ -87,11 +87,7 @@ _OF_THE_QUERY: Final = "it belongs to the query, not to its source"
 
 OF_ELSEWHERE: Final = {
     "topic": ("topic", "it belongs to writing", "Choose what is read with subscribe."),
-    "path": (
-        "path",
-        "what is read are topics, not a path",
-        "Name topics with option subscribe, and call load() bare.",
-    ),
+    "path": ("path", "what is read are topics, not a path", "Name topics with option subscribe, and call load() bare."),
     "checkpointlocation": ("checkpointLocation", _OF_THE_QUERY, "Set it on writeStream."),
     "queryname": ("queryName", _OF_THE_QUERY, "Set it on writeStream, with queryName(...)."),
 }

@@ -32,11 +32,7 @@ _INSTALL = "Install what reading and writing with Spark needs: pip install 'rege
 _PYTHON = "spark.pyspark.python"
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
-_SETTINGS = {
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.sql.session.timeZone": "UTC",
-}
+_SETTINGS = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.sql.session.timeZone": "UTC"}
 
 
 class SparkMissing(RegencyError):

@@ -14,11 +14,7 @@ Replicas = tuple[BrokerId, ...]
 
 
 def spread_leaders(
-    before: Sequence[Replicas],
-    after: Sequence[Replicas],
-    brokers: Collection[BrokerId],
-    *,
-    everywhere: bool,
+    before: Sequence[Replicas], after: Sequence[Replicas], brokers: Collection[BrokerId], *, everywhere: bool
 ) -> list[Replicas]:
     """`after` in an order that gives the brokers as equal numbers of preferred leaders as can be.
 

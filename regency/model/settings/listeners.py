@@ -94,11 +94,7 @@ def _protocols(values: Mapping[str, object], problems: Problems) -> dict[str, st
 
 
 def _endpoints(
-    values: Mapping[str, object],
-    key: str,
-    protocols: Mapping[str, str],
-    problems: Problems,
-    default: tuple[str, ...],
+    values: Mapping[str, object], key: str, protocols: Mapping[str, str], problems: Problems, default: tuple[str, ...]
 ) -> tuple[Endpoint, ...]:
     endpoints: list[Endpoint] = []
     for text in _texts(values, key, default):

@@ -335,6 +335,5 @@ def _occupied(path: str) -> Iterator[None]:
         yield
     except Occupied as error:
         raise PlaceTaken(
-            f"{path} {error.why}.",
-            hint="Name another directory, or see who else writes there and try again.",
+            f"{path} {error.why}.", hint="Name another directory, or see who else writes there and try again."
         ) from error

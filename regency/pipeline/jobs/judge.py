@@ -185,12 +185,7 @@ def judge_rows(
 
 
 def _judge_piece(
-    topic: str,
-    rows: list[Row],
-    whole: Whole,
-    allow: frozenset[Anomaly],
-    producers: Producers | None,
-    most: int,
+    topic: str, rows: list[Row], whole: Whole, allow: frozenset[Anomaly], producers: Producers | None, most: int
 ) -> Verdict:
     place = topic, rows[0].partition
     went_on = frozenset((row.client, row.session) for row in rows if row.client is not None and row.session is not None)
@@ -332,11 +327,7 @@ def _rows(placed: DataFrame, whole: Whole) -> DataFrame:
 
 
 def _judged(
-    rows: Iterator[Row],
-    whole: Whole,
-    allow: frozenset[Anomaly],
-    producers: Producers | None,
-    most: int,
+    rows: Iterator[Row], whole: Whole, allow: frozenset[Anomaly], producers: Producers | None, most: int
 ) -> Iterator[bytes]:
     """The verdict of a task, or why there is none: an error is reported once, and not tried again."""
     try:

@@ -13,13 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from regency.clients.settings import (
-    BOOTSTRAP_SERVERS,
-    ClientSettings,
-    SettingRefused,
-    client_settings,
-    is_idle,
-)
+from regency.clients.settings import BOOTSTRAP_SERVERS, ClientSettings, SettingRefused, client_settings, is_idle
 from regency.pipeline.errors import PipelineOptionInvalid
 from regency.pipeline.option_table import BY_LOWER_NAME, OF_ELSEWHERE, READ_OPTIONS, Use
 from regency.pipeline.reading.offsets import (

@@ -186,12 +186,7 @@ def daemon_server(
     port_key: str,
 ) -> HttpServer:
     """The HTTP server of a daemon with these sources of metrics and these conditions."""
-    routes = {
-        METRICS: Exposition(sources, clock).handle,
-        LIVE: probe(live),
-        READY: probe(ready),
-        THREADS: threads,
-    }
+    routes = {METRICS: Exposition(sources, clock).handle, LIVE: probe(live), READY: probe(ready), THREADS: threads}
     return HttpServer(routes, name=name, port_key=port_key, probes=(LIVE, READY))
 
 

@@ -78,11 +78,7 @@ TRAFFIC: tuple[tuple[str, MetricName], ...] = tuple(
             "FailedProduceRequestsPerSec",
             "Partitions whose produce was refused, but for reasons of everyday: no leader here, too large, corrupt.",
         ),
-        (
-            "fetches",
-            "TotalFetchRequestsPerSec",
-            "Partitions fetched; by topic only those of consumers.",
-        ),
+        ("fetches", "TotalFetchRequestsPerSec", "Partitions fetched; by topic only those of consumers."),
         (
             "failed_fetches",
             "FailedFetchRequestsPerSec",

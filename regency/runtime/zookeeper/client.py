@@ -23,15 +23,7 @@ from regency.runtime.zookeeper import wire
 from regency.runtime.zookeeper.core import Delivery, Phase, SessionCore
 from regency.runtime.zookeeper.hosts import ConnectString, parse_connect_string
 from regency.runtime.zookeeper.io import IoThread, Waker
-from regency.runtime.zookeeper.ops import (
-    SYNC_AND_READ,
-    WINDOW,
-    ChunkPlan,
-    below,
-    decode_outcome,
-    encode_ops,
-    error_of,
-)
+from regency.runtime.zookeeper.ops import SYNC_AND_READ, WINDOW, ChunkPlan, below, decode_outcome, encode_ops, error_of
 from regency.runtime.zookeeper.session import (
     Children,
     Create,

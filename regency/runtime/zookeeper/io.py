@@ -251,13 +251,7 @@ class IoThread:
     """Serves `core` until it is closed. Pauses after a session and between rounds over all servers: 50 ms to 1 s."""
 
     def __init__(
-        self,
-        name: str,
-        target: ConnectString,
-        core: SessionCore,
-        waker: Waker,
-        clock: Clock,
-        credential: str,
+        self, name: str, target: ConnectString, core: SessionCore, waker: Waker, clock: Clock, credential: str
     ) -> None:
         self._target = target
         self._core = core

@@ -33,13 +33,7 @@ from regency.runtime.metrics.table import ALL_METRICS
             Kind.GAUGE,
             "kafka_server_socket_server_metrics_connection_count",
         ),
-        (
-            "kafka.network",
-            "RequestMetrics",
-            "TotalTimeMs",
-            Kind.TIMER,
-            "kafka_network_requestmetrics_totaltimems",
-        ),
+        ("kafka.network", "RequestMetrics", "TotalTimeMs", Kind.TIMER, "kafka_network_requestmetrics_totaltimems"),
         ("", "", "regency_fenced_requests", Kind.COUNTER, "regency_fenced_requests_total"),
     ],
 )

@@ -28,11 +28,7 @@ def topic(data: bytes) -> TopicAssignment:
 
 def test_version_1_of_a_topic_has_replicas_only() -> None:
     assert topic(b'{"version":1,"partitions":{"0":[1,2],"1":[2,3]}}') == TopicAssignment(
-        "t",
-        {0: ReplicaAssignment(brokers(1, 2)), 1: ReplicaAssignment(brokers(2, 3))},
-        None,
-        ZkVersion(5),
-        77,
+        "t", {0: ReplicaAssignment(brokers(1, 2)), 1: ReplicaAssignment(brokers(2, 3))}, None, ZkVersion(5), 77
     )
 
 

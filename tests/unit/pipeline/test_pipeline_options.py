@@ -172,10 +172,7 @@ def test_what_cannot_be_is_refused_by_name(stream: bool, name: str, text: str) -
 def test_contradictions_are_refused() -> None:
     small = refused({**BASE, "minOffsetsPerTrigger": "20", "maxOffsetsPerTrigger": "10"}, stream=True)
     assert small.option == "minOffsetsPerTrigger"
-    for start, end in (
-        ('{"t":{"0":5}}', '{"t":{"0":4}}'),
-        ('{"t":{"0":5}}', '{"t":{"1":6}}'),
-    ):
+    for start, end in (('{"t":{"0":5}}', '{"t":{"0":4}}'), ('{"t":{"0":5}}', '{"t":{"1":6}}')):
         assert refused({**BASE, "startingOffsets": start, "endingOffsets": end}).option == "endingOffsets"
     by_time = {"startingOffsetsByTimestamp": '{"t":{"0":5}}', "endingOffsetsByTimestamp": '{"t":{"0":4}}'}
     assert refused({**BASE, **by_time}).option == "endingOffsetsByTimestamp"

@@ -22,11 +22,7 @@ def varint(value: int) -> bytes:
 
 
 def fields(
-    delta: int = 0,
-    key: bytes | None = None,
-    value: bytes | None = b"v",
-    headers: bytes = b"\0",
-    timestamp: int = 0,
+    delta: int = 0, key: bytes | None = None, value: bytes | None = b"v", headers: bytes = b"\0", timestamp: int = 0
 ) -> bytes:
     """A record without its length; `headers` with their number."""
     parts = [b"\0", varint(timestamp), varint(delta)]

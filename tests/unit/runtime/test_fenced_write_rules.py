@@ -6,15 +6,7 @@ import pytest
 
 from regency.model.errors import ControllerMoved
 from regency.runtime.zookeeper.fenced import FencedItem, fenced_write
-from regency.runtime.zookeeper.session import (
-    Check,
-    Create,
-    Delete,
-    SetData,
-    ZkCode,
-    ZkConnectionLost,
-    ZkSessionLost,
-)
+from regency.runtime.zookeeper.session import Check, Create, Delete, SetData, ZkCode, ZkConnectionLost, ZkSessionLost
 
 OK, BAD_VERSION, NODE_EXISTS, NO_NODE = ZkCode.OK, ZkCode.BAD_VERSION, ZkCode.NODE_EXISTS, ZkCode.NO_NODE
 

@@ -268,9 +268,7 @@ def _brokers(tables: Mapping[str, DataFrame], top: int) -> list[str]:
     return [*parts, html.table(head, cells)]
 
 
-def _stacked(
-    values: Iterable[tuple[date, str, float]],
-) -> tuple[list[str], dict[str, list[float]], str] | None:
+def _stacked(values: Iterable[tuple[date, str, float]]) -> tuple[list[str], dict[str, list[float]], str] | None:
     """Of (day, kind, value): days, sums of each kind on them, and what is left out, in words; None where is nothing."""
     told = list(values)
     if not told:
