@@ -24,8 +24,7 @@ from regency.kafka.peer import PeerConnection, PeerUnavailable
 from regency.model.ids import BrokerId, TopicId
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import controller_pb2
-from regency.runtime.grpc.channels import Method, RpcFailed
-from regency.runtime.grpc.clients import AdminClient, ControllerClient
+from regency.runtime.grpc.channels import AdminClient, ControllerClient, Method, RpcFailed
 
 ANSWER_TIMEOUT_S: Final = 10.0
 """How long all brokers may take until the first of them says anything."""

@@ -22,7 +22,7 @@ from regency.cli.context import cluster_options, parse_pairs, stderr_is_terminal
 from regency.cli.exits import CommandFailed
 from regency.cli.pipeline.failures import cause_of, what_to_do, why_failed, worst_line
 from regency.cli.pipeline.interrupts import Farewell, handlers_now, interrupts_as_exits, java_ended, orderly_interrupts
-from regency.pipeline.files.place_names import why_no_directory, why_no_new_directory
+from regency.pipeline.files.files import why_no_directory, why_no_new_directory
 from regency.pipeline.session import LOCAL, require_packages, spark_session
 
 if TYPE_CHECKING:
