@@ -21,9 +21,8 @@ import click
 from regency.broker_agent.agent import run_agent
 from regency.broker_agent.process.loop_meter import LoopMeter, MeteredSelector
 from regency.runtime import logging as log_format
-from regency.runtime.allocator import keep_large_buffers
 from regency.runtime.daemon_options import HELP_OPTIONS, SettingsOptions, run_daemon, settings_options
-from regency.runtime.descriptors import raise_limit
+from regency.runtime.descriptors import keep_large_buffers, raise_limit
 
 logger = logging.getLogger("regency.broker_agent")
 

@@ -49,8 +49,7 @@ from regency.broker_agent.replication.fetch_sessions import FetchSessionCache
 from regency.broker_agent.replication.fetcher.fetcher_pool import threads
 from regency.history.files import HistoryWriter
 from regency.model.clock import SystemClock
-from regency.model.endpoints import format_endpoint
-from regency.model.facts import Endpoint
+from regency.model.facts import Endpoint, format_endpoint
 from regency.model.settings import BrokerSettings
 from regency.runtime.disk import OsDisk
 from regency.runtime.grpc.servers import GrpcServer, PortUnavailable

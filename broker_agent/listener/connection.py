@@ -27,8 +27,7 @@ from regency.broker_agent.listener.stats import KINDS, Closing, ListenerStats
 from regency.broker_agent.listener.turns import Aside, Turns
 from regency.kafka.apis import ApiKey
 from regency.kafka.codec import Request, parse_request
-from regency.kafka.decoder import FEW_ELEMENTS
-from regency.kafka.errors import FrameMalformed, TooManyElements, UnsupportedApi
+from regency.kafka.decoder import FEW_ELEMENTS, FrameMalformed, TooManyElements, UnsupportedApi
 from regency.model.clock import Clock
 
 logger = logging.getLogger(__name__)

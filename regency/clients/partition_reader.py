@@ -16,9 +16,8 @@ from regency.clients.connections import Connections
 from regency.clients.errors import ClusterUnavailable, CorruptRecords, DataLoss, ReadRefused, ReadTimedOut, TopicGone
 from regency.clients.nodes import Node
 from regency.clients.settings import ClientSettings
-from regency.kafka.fetching.plans import FetcherLimits, FetchPlan
 from regency.kafka.fetching.session import FINAL_EPOCH, NO_SESSION
-from regency.kafka.fetching.values import CONSUMER, FetchedPartition, FetchPartition
+from regency.kafka.fetching.values import CONSUMER, FetchedPartition, FetcherLimits, FetchPartition, FetchPlan
 from regency.kafka.fetching.wire import FETCH_VERSION, fetch_reply, fetch_request
 from regency.kafka.peer import PeerUnavailable
 from regency.model.ids import NO_BROKER_EPOCH, LeaderEpoch, Offset, TopicId, TopicPartition

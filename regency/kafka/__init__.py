@@ -5,7 +5,7 @@ connection; `record_batch` the batch format; `fetching` a fetch as facts and on 
 formats of log files; `admin_answers` the rows of answers that the controller or an agent gives.
 
 Comes in:   bytes, or values to encode.
-Goes out:   values, or bytes; `errors` where bytes are malformed: no input may cost more than its size allows.
+Goes out:   values, or bytes; `decoder` has errors for malformed bytes; no input costs more than its size allows.
 Imports:    `regency.model` and `regency.runtime`; only this room and the command line import kafka-python.
 Is used by: the agent's listener and fetchers, the controller's `admin`, the clients, the command line, the pipeline.
 """

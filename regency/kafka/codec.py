@@ -8,6 +8,7 @@ read and written here, because kafka-python copies the whole message to read one
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -56,10 +57,12 @@ from regency.kafka.decoder import (
     MAX_ANSWER_ELEMENTS,
     MAX_ELEMENTS,
     Decoder,
+    FrameMalformed,
+    TooManyElements,
+    UnsupportedApi,
     compile_decoder,
     skip_tags,
 )
-from regency.kafka.errors import FrameMalformed, TooManyElements, UnsupportedApi
 from regency.model.kafka_errors import ErrorCode
 
 __all__ = [
@@ -139,48 +142,14 @@ class ListOffsetsResponse(api_message.ApiMessage):  # type: ignore[misc]
         return schema
 
 
-_REQUESTS: Final[dict[ApiKey, Any]] = {
-    ApiKey.PRODUCE: ProduceRequest,
-    ApiKey.FETCH: FetchRequest,
-    ApiKey.LIST_OFFSETS: ListOffsetsRequest,
-    ApiKey.METADATA: MetadataRequest,
-    ApiKey.API_VERSIONS: ApiVersionsRequest,
-    ApiKey.CREATE_TOPICS: CreateTopicsRequest,
-    ApiKey.DELETE_TOPICS: DeleteTopicsRequest,
-    ApiKey.INIT_PRODUCER_ID: InitProducerIdRequest,
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochRequest,
-    ApiKey.DESCRIBE_CONFIGS: DescribeConfigsRequest,
-    ApiKey.ALTER_CONFIGS: AlterConfigsRequest,
-    ApiKey.ALTER_REPLICA_LOG_DIRS: AlterReplicaLogDirsRequest,
-    ApiKey.DESCRIBE_LOG_DIRS: DescribeLogDirsRequest,
-    ApiKey.CREATE_PARTITIONS: CreatePartitionsRequest,
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: IncrementalAlterConfigsRequest,
-    ApiKey.ELECT_LEADERS: ElectLeadersRequest,
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: AlterPartitionReassignmentsRequest,
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: ListPartitionReassignmentsRequest,
-    ApiKey.DESCRIBE_CLUSTER: DescribeClusterRequest,
-}
-_RESPONSES: Final[dict[ApiKey, Any]] = {
-    ApiKey.PRODUCE: ProduceResponse,
-    ApiKey.FETCH: FetchResponse,
-    ApiKey.LIST_OFFSETS: ListOffsetsResponse,
-    ApiKey.METADATA: MetadataResponse,
-    ApiKey.API_VERSIONS: ApiVersionsResponse,
-    ApiKey.CREATE_TOPICS: CreateTopicsResponse,
-    ApiKey.DELETE_TOPICS: DeleteTopicsResponse,
-    ApiKey.INIT_PRODUCER_ID: InitProducerIdResponse,
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochResponse,
-    ApiKey.DESCRIBE_CONFIGS: DescribeConfigsResponse,
-    ApiKey.ALTER_CONFIGS: AlterConfigsResponse,
-    ApiKey.ALTER_REPLICA_LOG_DIRS: AlterReplicaLogDirsResponse,
-    ApiKey.DESCRIBE_LOG_DIRS: DescribeLogDirsResponse,
-    ApiKey.CREATE_PARTITIONS: CreatePartitionsResponse,
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: IncrementalAlterConfigsResponse,
-    ApiKey.ELECT_LEADERS: ElectLeadersResponse,
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: AlterPartitionReassignmentsResponse,
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: ListPartitionReassignmentsResponse,
-    ApiKey.DESCRIBE_CLUSTER: DescribeClusterResponse,
-}
+def _by_api(kind: str) -> dict[ApiKey, Any]:
+    """The message classes of this module whose names end so, by the API they are of."""
+    named = [each for name, each in globals().items() if name.endswith(kind)]
+    return {ApiKey(each.API_KEY): each for each in named}
+
+
+_REQUESTS: Final = _by_api("Request")
+_RESPONSES: Final = _by_api("Response")
 _REQUEST_HEADER: Final = struct.Struct(">hhih")
 
 
@@ -313,3 +282,43 @@ def _framed(header: bytes, body: bytes | bytearray) -> bytearray:
 @cache
 def _decoder(message_class: Any, version: int) -> Decoder:
     return compile_decoder(message_class, version, flexible=message_class.flexible_version_q(version))
+
+
+class FetchedRow(msgspec.Struct, kw_only=True):
+    """PartitionData of a FetchResponse."""
+
+    partition_index: int
+    error_code: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    records: bytes | memoryview
+    aborted_transactions: Sequence[Message] | None = None
+    preferred_read_replica: int = -1
+    diverging_epoch: Message = None
+    current_leader: Message = None
+    snapshot_id: None = None
+
+
+class ProducedRow(msgspec.Struct, kw_only=True):
+    """PartitionProduceResponse of a ProduceResponse."""
+
+    index: int
+    error_code: int
+    base_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+    error_message: str | None
+    record_errors: Sequence[Message] = ()
+
+
+class LeaderRow(msgspec.Struct, kw_only=True):
+    """MetadataResponsePartition of a MetadataResponse."""
+
+    error_code: int
+    partition_index: int
+    leader_id: int
+    leader_epoch: int
+    replica_nodes: Sequence[int]
+    isr_nodes: Sequence[int]
+    offline_replicas: Sequence[int]

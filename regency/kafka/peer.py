@@ -12,7 +12,7 @@ import time
 from typing import Final
 
 from regency.kafka.apis import ApiKey, Message
-from regency.kafka.errors import FrameMalformed
+from regency.kafka.decoder import FrameMalformed
 from regency.model.errors import RegencyError
 
 MAX_RESPONSE_BYTES: Final = 256 << 20

@@ -20,7 +20,7 @@ from regency.broker_agent.listener.stats import Closing, ListenerStats
 from regency.broker_agent.listener.turns import Aside, Turns
 from regency.kafka.apis import ApiKey
 from regency.kafka.codec import ApiVersionsRequest, MetadataRequest, ProduceRequest, encode_request
-from regency.kafka.errors import UnsupportedApi
+from regency.kafka.decoder import UnsupportedApi
 from regency.model.clock import ManualClock
 
 LIMIT = 200

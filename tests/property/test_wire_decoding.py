@@ -14,8 +14,7 @@ from regency.broker_agent.listener.buffers import FrameReader
 from regency.kafka import codec
 from regency.kafka.apis import OFFERED, ApiKey
 from regency.kafka.codec import Request, decode_response, encode_request, encode_response, parse_request
-from regency.kafka.decoder import read_uvarint
-from regency.kafka.errors import FrameMalformed, UnsupportedApi
+from regency.kafka.decoder import FrameMalformed, UnsupportedApi, read_uvarint
 
 NAMES = {
     ApiKey.PRODUCE: "Produce",

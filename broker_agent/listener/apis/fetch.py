@@ -17,9 +17,8 @@ from regency.broker_agent.listener.stats import FETCH_CONSUMER, FETCH_FOLLOWER
 from regency.broker_agent.listener.turns import FEW_ROWS
 from regency.broker_agent.replication.fetch_sessions import FetchContext
 from regency.broker_agent.steps import Steps
-from regency.kafka.codec import FetchResponse, Message, Request
+from regency.kafka.codec import FetchedRow, FetchResponse, Message, Request
 from regency.kafka.fetching.values import NO_RECORDS, FetchedPartition, FetchParams, FetchPartition
-from regency.kafka.rows import FetchedRow
 from regency.model.ids import (
     NO_BROKER_EPOCH,
     ZERO_TOPIC_ID,

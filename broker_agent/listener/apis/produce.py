@@ -11,8 +11,7 @@ from regency.broker_agent.listener.exchange import LONGEST_WAIT_MS, Exchange, gu
 from regency.broker_agent.listener.stats import Closing, records_in
 from regency.broker_agent.replication.api import ProduceResult
 from regency.broker_agent.steps import Steps
-from regency.kafka.codec import Message, ProduceResponse, Request
-from regency.kafka.rows import ProducedRow
+from regency.kafka.codec import Message, ProducedRow, ProduceResponse, Request
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from regency.model.topic_names import is_internal

@@ -17,7 +17,7 @@ import msgspec
 from regency.broker_agent.replication.api import LeaderAddress
 from regency.kafka.codec import Message
 from regency.kafka.fetching import wire as fetch_wire
-from regency.kafka.fetching.plans import FetchPlan, Pause, Plan, Reply
+from regency.kafka.fetching.values import FetchPlan, Pause, Plan, Reply
 from regency.kafka.peer import PeerConnection, PeerUnavailable
 from regency.model.ids import BrokerId
 

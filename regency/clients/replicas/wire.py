@@ -14,9 +14,16 @@ import msgspec
 
 from regency.clients.nodes import Node
 from regency.kafka.codec import DescribeLogDirsRequest
-from regency.kafka.fetching.plans import FetcherLimits, FetchPlan, OffsetsPlan
 from regency.kafka.fetching.session import FINAL_EPOCH, NO_SESSION
-from regency.kafka.fetching.values import DEBUGGING, FetchedPartition, FetchPartition, ListedOffset
+from regency.kafka.fetching.values import (
+    DEBUGGING,
+    FetchedPartition,
+    FetcherLimits,
+    FetchPartition,
+    FetchPlan,
+    ListedOffset,
+    OffsetsPlan,
+)
 from regency.kafka.fetching.wire import (
     FETCH_VERSION,
     LIST_OFFSETS_VERSION,

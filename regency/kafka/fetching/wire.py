@@ -6,9 +6,17 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from regency.kafka.codec import FetchRequest, ListOffsetsRequest, Message
-from regency.kafka.fetching.plans import FetchPlan, FetchReply, OffsetsPlan, OffsetsReply
 from regency.kafka.fetching.session import grouped
-from regency.kafka.fetching.values import EpochEndOffset, FetchedPartition, FetchPartition, ListedOffset
+from regency.kafka.fetching.values import (
+    EpochEndOffset,
+    FetchedPartition,
+    FetchPartition,
+    FetchPlan,
+    FetchReply,
+    ListedOffset,
+    OffsetsPlan,
+    OffsetsReply,
+)
 from regency.model.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 

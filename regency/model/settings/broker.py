@@ -9,8 +9,7 @@ from typing import Annotated, Final, get_type_hints
 
 import msgspec
 
-from regency.model.endpoints import PLAINTEXT, is_wildcard
-from regency.model.facts import Endpoint
+from regency.model.facts import PLAINTEXT, Endpoint, is_wildcard
 from regency.model.ids import BrokerId
 from regency.model.settings.keys import (
     BOOLEAN,
@@ -24,6 +23,7 @@ from regency.model.settings.keys import (
     SYSTEM_DEFAULT,
     TEXT,
     TIMESTAMP_TYPE,
+    TOPIC_KEY_OF,
     Key,
 )
 from regency.model.settings.log_config import NEVER, LogConfig
@@ -118,8 +118,7 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
         Key(
             long(-1, "-1: no bound"),
             "Requests that have not come in whole, over all connections; where they are more, large ones are "
-            "received one "
-            "after another, and slow ones end their connections.",
+            "received one after another, and slow ones end their connections.",
             "bytes",
         ),
     ] = 256 << 20
@@ -215,8 +214,8 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
         int,
         Key(
             long(),
-            "Most that this broker sends of the replicas in leader.replication.throttled.replicas that are not "
-            "in sync.",
+            "Most that this broker sends of the replicas in leader.replication.throttled.replicas that are not in "
+            "sync.",
             "bytes/s",
         ),
     ] = NEVER
@@ -372,8 +371,8 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
         int,
         Key(
             Number(0, special="0: never; else 5000 or more"),
-            "An agent whose data loop hangs for so long, as in a disk that does not answer, writes all stacks "
-            "and ends.",
+            "An agent whose data loop hangs for so long, as in a disk that does not answer, writes all stacks and "
+            "ends.",
             "ms",
         ),
     ] = 30_000
@@ -381,11 +380,9 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
         int,
         Key(
             long(1 << 20),
-            "Answers that clients have not read yet, over all connections; where they are more, consumers get "
-            "no records; "
-            "what is read as a follower is held back by nothing but this: at twice as many those that have read "
-            "nothing "
-            "for the longest lose their connections.",
+            "Answers that clients have not read yet, over all connections; where they are more, consumers get no "
+            "records; what is read as a follower is held back by nothing but this: at twice as many those that have "
+            "read nothing for the longest lose their connections.",
             "bytes",
         ),
     ] = 256 << 20
@@ -443,25 +440,8 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def log_config(self) -> LogConfig:
         """What a topic's log is configured with where the topic says nothing."""
-        return LogConfig(
-            segment_bytes=self.log_segment_bytes,
-            segment_ms=self.log_roll_ms,
-            segment_jitter_ms=self.log_roll_jitter_ms,
-            segment_index_bytes=self.log_index_size_max_bytes,
-            index_interval_bytes=self.log_index_interval_bytes,
-            flush_messages=self.log_flush_interval_messages,
-            flush_ms=self.log_flush_interval_ms,
-            retention_ms=self.log_retention_ms,
-            retention_bytes=self.log_retention_bytes,
-            file_delete_delay_ms=self.log_segment_delete_delay_ms,
-            max_message_bytes=self.message_max_bytes,
-            cleanup_policy=self.log_cleanup_policy,
-            min_insync_replicas=self.min_insync_replicas,
-            unclean_leader_election_enable=self.unclean_leader_election_enable,
-            message_timestamp_type=self.log_message_timestamp_type,
-            compression_type=self.compression_type,
-            preallocate=self.log_preallocate,
-        )
+        own = {topic_key: getattr(self, key.replace(".", "_")) for key, topic_key in TOPIC_KEY_OF.items()}
+        return LogConfig(**{topic_key.replace(".", "_"): value for topic_key, value in own.items()})
 
 
 KEYS: Final[dict[str, Key]] = {

@@ -14,8 +14,7 @@ from regency.model.settings.dynamic import DYNAMIC_KEYS
 from regency.model.settings.keys import TOPIC_KEY_OF, TOPIC_KEYS, Key
 from regency.model.settings.log_config import LogConfig
 from regency.model.settings.parse import describe_settings
-from regency.model.settings.problems import SECRETS
-from regency.model.settings.values import Kind, format_value
+from regency.model.settings.values import SECRETS, Kind, format_value
 
 
 class Source(IntEnum):

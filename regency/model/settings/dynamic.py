@@ -18,8 +18,7 @@ from regency.model.settings.broker import KEYS
 from regency.model.settings.foreign import is_ignored, refusal
 from regency.model.settings.keys import CLEANUP_POLICY, TOPIC_KEY_OF, TOPIC_KEYS, WITHOUT_EFFECT
 from regency.model.settings.log_config import COMPACT, NEVER, NO_COMPACTION, LogConfig, applicable_log_config
-from regency.model.settings.problems import Problems
-from regency.model.settings.values import Kind, ListOf, ReplicaList, format_value, nearest
+from regency.model.settings.values import Kind, ListOf, Problems, ReplicaList, format_value, nearest
 
 LEADER_RATE: Final = "leader.replication.throttled.rate"
 FOLLOWER_RATE: Final = "follower.replication.throttled.rate"

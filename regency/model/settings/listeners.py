@@ -7,10 +7,8 @@ from typing import Final
 
 import msgspec
 
-from regency.model.endpoints import PLAINTEXT, is_wildcard, parse_endpoint
-from regency.model.facts import Endpoint
-from regency.model.settings.problems import Problems
-from regency.model.settings.values import nearest
+from regency.model.facts import PLAINTEXT, Endpoint, is_wildcard, parse_endpoint
+from regency.model.settings.values import Problems, nearest
 
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _DEFAULT_LISTENERS: Final = ("PLAINTEXT://:9092",)

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from regency.model.settings.keys import TOPIC_KEYS
-from regency.model.settings.problems import Problems
-from regency.model.settings.values import SettingsInvalid, nearest
+from regency.model.settings.values import Problems, SettingsInvalid, nearest
 
 UNLIMITED = -1
 NEVER = 2**63 - 1

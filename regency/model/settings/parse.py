@@ -14,8 +14,7 @@ from regency.model.settings.foreign import is_ignored, refusal
 from regency.model.settings.keys import TOPIC_KEY_OF, WITHOUT_EFFECT, Key
 from regency.model.settings.listeners import read_listeners
 from regency.model.settings.log_config import COMPACT, NEVER, NO_COMPACTION
-from regency.model.settings.problems import Problems
-from regency.model.settings.values import SettingsInvalid, format_value, nearest
+from regency.model.settings.values import Problems, SettingsInvalid, format_value, nearest
 
 _HOUR_MS: Final = 3_600_000
 _MINUTE_MS: Final = 60_000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import ClassVar, Final, Protocol
 
@@ -224,3 +224,36 @@ def nearest(word: str, words: Sequence[str]) -> str:
     """`; did you mean X?` for the most similar of `words`, or nothing."""
     matches = get_close_matches(word[:100], words, n=1, cutoff=0.6)
     return f"; did you mean {matches[0]}?" if matches else ""
+
+
+_SHOWN = 200
+SECRETS = frozenset({"regency.zookeeper.digest.auth"})
+"""Keys whose values are never shown."""
+
+
+class Problems:
+    """Values being read, and what was wrong with them. `origins` says where keys stand, such as `line 12`."""
+
+    def __init__(self, properties: Mapping[str, str], origins: Mapping[str, str]) -> None:
+        self._properties = properties
+        self._origins = origins
+        self.found: list[str] = []
+
+    def add(self, key: str, why: str) -> None:
+        """Note a problem of a key: where it stands, and its value unless that is a secret."""
+        origin = self._origins.get(key)
+        place = f"{origin}: " if origin else ""
+        value = "…" if key in SECRETS else self._properties.get(key, " (the default)")[:_SHOWN]
+        self.found.append(f"{place}{key}={value}: {why}")
+
+    def add_missing(self, key: str, why: str) -> None:
+        """Note that a key is not there."""
+        self.found.append(f"{key} is missing: {why}")
+
+    def read(self, key: str, kind: Kind) -> object | None:
+        """The value of a key that is there; None, and a problem, where it is not one of `kind`."""
+        try:
+            return kind.parse(self._properties[key].strip())
+        except ValueError as error:
+            self.add(key, str(error))
+            return None

@@ -10,9 +10,8 @@ from uuid import UUID
 
 import msgspec
 
-from regency.model.endpoints import PLAINTEXT, format_endpoint, parse_endpoint
 from regency.model.errors import ZnodeMalformed
-from regency.model.facts import Broker, Endpoint
+from regency.model.facts import PLAINTEXT, Broker, Endpoint, format_endpoint, parse_endpoint
 from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch, ProducerId
 from regency.model.topic_ids import encode_uuid
 from regency.model.znodes import paths as znode_paths

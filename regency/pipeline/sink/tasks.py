@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -37,29 +38,20 @@ class TaskPlace(NamedTuple):
     attempt: int
 
 
+@dataclass
 class TaskWrote(WriterCommitMessage):
     """What a task tells the driver. Every one of its rows is acknowledged."""
 
-    def __init__(
-        self,
-        rows: int,
-        *,
-        query: UUID | None = None,
-        repeated: int = 0,
-        changed: int = 0,
-        doubled: int = 0,
-        highest_task: int = -1,
-    ) -> None:
-        self.rows = rows
-        self.query = query
-        self.repeated = repeated
-        """Of `rows`, those that were there already."""
-        self.changed = changed
-        """Records of earlier attempts that are none of `rows`."""
-        self.doubled = doubled
-        """Records that are there more often than they should be."""
-        self.highest_task = highest_task
-        """Highest Spark partition that earlier attempts of the batch had, -1 if none was looked for."""
+    rows: int
+    query: UUID | None = None
+    repeated: int = 0
+    """Of `rows`, those that were there already."""
+    changed: int = 0
+    """Records of earlier attempts that are none of `rows`."""
+    doubled: int = 0
+    """Records that are there more often than they should be."""
+    highest_task: int = -1
+    """Highest Spark partition that earlier attempts of the batch had, -1 if none was looked for."""
 
 
 def write_at_least_once(batches: Iterable[pa.RecordBatch], options: WriteOptions) -> TaskWrote:

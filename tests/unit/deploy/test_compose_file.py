@@ -10,7 +10,7 @@ from compose_test import files
 from compose_test.files import ROOT, agents, instructions, mounts, published, seconds, services, settings
 
 from regency.cli.data.load import load
-from regency.model.endpoints import format_endpoint
+from regency.model.facts import format_endpoint
 
 STATE = "/var/lib/regency"
 AGENTS = ["agent-1", "agent-2", "agent-3", "agent-4"]

@@ -9,8 +9,7 @@ import pytest
 from regency.kafka import codec
 from regency.kafka.apis import OFFERED, ApiKey
 from regency.kafka.codec import decode_response, encode_request, encode_response, parse_request
-from regency.kafka.decoder import MAX_ELEMENTS
-from regency.kafka.errors import FrameMalformed, UnsupportedApi
+from regency.kafka.decoder import MAX_ELEMENTS, FrameMalformed, UnsupportedApi
 
 NAMES = {
     ApiKey.PRODUCE: "Produce",

@@ -20,8 +20,16 @@ from regency.broker_agent.replication.fetcher.throttle import Throttles
 from regency.broker_agent.replication.partition import Partition
 from regency.broker_agent.replication.replica_manager import ReplicaManager
 from regency.broker_agent.steps import at_once
-from regency.kafka.fetching.plans import FetchPlan, OffsetsPlan, Pause
-from regency.kafka.fetching.values import CONSUMER, FetchedPartition, FetchParams, FetchPartition, ListedOffset
+from regency.kafka.fetching.values import (
+    CONSUMER,
+    FetchedPartition,
+    FetchParams,
+    FetchPartition,
+    FetchPlan,
+    ListedOffset,
+    OffsetsPlan,
+    Pause,
+)
 from regency.kafka.record_batch import iter_batches
 from regency.model.clock import ManualClock
 from regency.model.ids import (

@@ -16,8 +16,14 @@ from regency.broker_agent.ports import IsrChange, IsrUnknown, IsrWritten
 from regency.broker_agent.replication.api import AppliedState, LeaderAddress, PartitionState
 from regency.broker_agent.replication.fetcher.fetcher_thread import Failed, Rested
 from regency.broker_agent.steps import at_once
-from regency.kafka.fetching.plans import FetchPlan, FetchReply, OffsetsPlan, OffsetsReply
-from regency.kafka.fetching.values import FetchedPartition, FetchParams
+from regency.kafka.fetching.values import (
+    FetchedPartition,
+    FetchParams,
+    FetchPlan,
+    FetchReply,
+    OffsetsPlan,
+    OffsetsReply,
+)
 from regency.model.clock import ManualClock
 from regency.model.ids import BrokerId, ControllerEpoch, LeaderEpoch, TopicId, TopicPartition, ZkVersion
 from regency.model.kafka_errors import ErrorCode

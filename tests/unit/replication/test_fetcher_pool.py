@@ -7,7 +7,7 @@ import pytest
 from regency.broker_agent.replication.api import LeaderAddress
 from regency.broker_agent.replication.fetcher.fetcher_pool import FetcherPool, FollowTask, java_hash, slot
 from regency.broker_agent.replication.fetcher.fetcher_thread import Failed, Rested
-from regency.kafka.fetching.plans import FetchPlan, FetchReply, Pause
+from regency.kafka.fetching.values import FetchPlan, FetchReply, Pause
 from regency.model.clock import ManualClock
 from regency.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode

@@ -13,15 +13,18 @@ import pytest
 from regency.broker_agent.replication.api import LeaderAddress
 from regency.broker_agent.replication.fetcher.fetcher_thread import Failed, FetcherThread, Rested
 from regency.kafka.codec import FetchResponse, ListOffsetsResponse, encode_response, parse_request
-from regency.kafka.fetching.plans import (
+from regency.kafka.fetching.values import (
+    EpochEndOffset,
+    FetchedPartition,
     FetcherLimits,
+    FetchPartition,
     FetchPlan,
     FetchReply,
+    ListedOffset,
     OffsetsPlan,
     OffsetsReply,
     Pause,
 )
-from regency.kafka.fetching.values import EpochEndOffset, FetchedPartition, FetchPartition, ListedOffset
 from regency.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 

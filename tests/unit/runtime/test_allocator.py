@@ -10,7 +10,7 @@ import pytest
 
 FAULTS = """
 import resource
-from regency.runtime.allocator import keep_large_buffers
+from regency.runtime.descriptors import keep_large_buffers
 if {keep}:
     assert keep_large_buffers()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
+from operator import attrgetter
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession, Window
@@ -35,6 +36,8 @@ EXCERPT = 200
 """Characters of a malformed line that are kept."""
 LATEST_MS = 4_102_444_800_000
 """Year 2100: a time from then on is no time in milliseconds, and a span so long none of a failover."""
+_NAMES = [each.partition(" ")[0].replace("`from`", "from_").strip("`") for each in RECORD.split(", ")]
+_decided = attrgetter(*_NAMES[: _NAMES.index("phases")])
 _INT32, _INT64 = 1 << 31, 1 << 63
 _DIGITS = 10
 """Of the largest number with 31 bits."""
@@ -86,25 +89,8 @@ def parsed_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _fields(decision: Decision) -> Sequence[object]:
-    phases = decision.phases
-    return (
-        decision.controller_epoch,
-        decision.number,
-        decision.event,
-        decision.subject,
-        decision.from_,
-        decision.to,
-        decision.why,
-        decision.time_ms,
-        decision.source,
-        decision.role,
-        decision.leader,
-        decision.isr,
-        decision.leader_epoch,
-        decision.version,
-        None if phases is None else [(name, str(ms)) for name, ms in phases],
-        *_about(decision),
-    )
+    phases = None if decision.phases is None else [(name, str(ms)) for name, ms in decision.phases]
+    return (*_decided(decision), phases, *_about(decision))
 
 
 def _about(decision: Decision) -> tuple[str, int] | tuple[None, None]:

@@ -49,8 +49,10 @@ _FEW = 10_000
 """So many ends of topics are sent to all executors; more are joined as any table."""
 _TOLD = ", ".join(f"{name} binary" for name in TABLES)
 _place = itemgetter(0, 1)
-_NEXT = ("version", "leader", "isr", "leader_epoch", "event", "why", "role", "controller_epoch", "number")
-_next = attrgetter(*_NEXT)
+_NAMES = [each.partition(" ")[0] for each in _STATE.split(", ")]
+_LIFE, _NEXT, _ENDED = (_NAMES.index(first) for first in ("life", "next_version", "ended_ms"))
+_own, _known = attrgetter(*_NAMES[:_LIFE]), attrgetter(*_NAMES[_LIFE:_NEXT])
+_next = attrgetter(*(name.removeprefix("next_") for name in _NAMES[_NEXT:_ENDED]))
 
 
 def told(decisions: DataFrame, noticed: Noticed, end_ms: int, topic_notes: int) -> DataFrame:
@@ -136,30 +138,6 @@ def _batch(states: Sequence[State], without: Sequence[Interval], out: Sequence[A
 
 def _row(state: State) -> Sequence[object]:
     """A row of table `states`, without `time`."""
-    own, after = state.noted, state.following
-    return (
-        own.controller_epoch,
-        own.number,
-        own.event,
-        own.why,
-        own.time_ms,
-        own.source,
-        own.role,
-        own.leader,
-        own.isr,
-        own.leader_epoch,
-        own.version,
-        own.topic,
-        own.partition,
-        state.life,
-        state.was_leader,
-        state.was_isr,
-        state.was_epoch,
-        state.replicas,
-        state.began_ms,
-        state.place,
-        *((None,) * len(_NEXT) if after is None else _next(after.noted)),
-        state.ended_ms,
-        state.ended_by,
-        state.complete,
-    )
+    after = state.following
+    following = (None,) * (_ENDED - _NEXT) if after is None else _next(after.noted)
+    return (*_own(state.noted), *_known(state), *following, state.ended_ms, state.ended_by, state.complete)

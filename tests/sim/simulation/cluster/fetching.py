@@ -12,8 +12,17 @@ from regency.broker_agent.replication.fetcher.fetcher_pool import TransportSpec
 from regency.broker_agent.replication.fetcher.fetcher_thread import Command, Failed, Outcome, Rested
 from regency.broker_agent.replication.replica_manager import ReplicaManager
 from regency.broker_agent.steps import at_once
-from regency.kafka.fetching.plans import FetchPlan, FetchReply, OffsetsPlan, OffsetsReply, Pause
-from regency.kafka.fetching.values import FetchedPartition, FetchParams, FetchPartition, ListedOffset
+from regency.kafka.fetching.values import (
+    FetchedPartition,
+    FetchParams,
+    FetchPartition,
+    FetchPlan,
+    FetchReply,
+    ListedOffset,
+    OffsetsPlan,
+    OffsetsReply,
+    Pause,
+)
 from regency.model.ids import BrokerId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from simulation.kernel.scheduler import Process, Scheduler, Timer

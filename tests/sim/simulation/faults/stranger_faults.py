@@ -6,8 +6,7 @@ import random
 from functools import partial
 from typing import Any, Final
 
-from regency.kafka.fetching.plans import FetcherLimits, FetchPlan
-from regency.kafka.fetching.values import FetchPartition
+from regency.kafka.fetching.values import FetcherLimits, FetchPartition, FetchPlan
 from regency.model.ids import BrokerEpoch, BrokerId
 from regency.protos import control_pb2 as pb
 from simulation.cluster.agent import SimAgent

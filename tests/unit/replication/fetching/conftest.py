@@ -8,8 +8,7 @@ from uuid import UUID
 import pytest
 
 from regency.broker_agent.replication.fetcher.fetcher_logic import FetcherLogic
-from regency.kafka.fetching.plans import FetcherLimits, FetchPlan, FetchReply
-from regency.kafka.fetching.values import EpochEndOffset, FetchedPartition
+from regency.kafka.fetching.values import EpochEndOffset, FetchedPartition, FetcherLimits, FetchPlan, FetchReply
 from regency.model.clock import ManualClock
 from regency.model.ids import BrokerEpoch, LeaderEpoch, Offset, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode

@@ -5,8 +5,14 @@ from __future__ import annotations
 import pytest
 
 from regency.broker_agent.replication.fetcher.fetcher_logic import FetcherLogic
-from regency.kafka.fetching.plans import OffsetsPlan, OffsetsReply, Pause
-from regency.kafka.fetching.values import EpochEndOffset, FetchedPartition, ListedOffset
+from regency.kafka.fetching.values import (
+    EpochEndOffset,
+    FetchedPartition,
+    ListedOffset,
+    OffsetsPlan,
+    OffsetsReply,
+    Pause,
+)
 from regency.model.ids import LeaderEpoch, Offset, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from regency.broker_agent.log.errors import RecordsRejected
-from regency.kafka.fetching.plans import OffsetsPlan, OffsetsReply, Pause
-from regency.kafka.fetching.values import FetchedPartition, ListedOffset
+from regency.kafka.fetching.values import FetchedPartition, ListedOffset, OffsetsPlan, OffsetsReply, Pause
 from regency.model.ids import LeaderEpoch, Offset, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 

@@ -9,8 +9,16 @@ import pytest
 from regency.broker_agent.log.errors import CutNotPrepared
 from regency.broker_agent.replication.fetcher import fetcher_logic
 from regency.broker_agent.replication.fetcher.fetcher_logic import FetcherLogic
-from regency.kafka.fetching.plans import FetcherLimits, FetchPlan, FetchReply, OffsetsReply, Pause
-from regency.kafka.fetching.values import EpochEndOffset, FetchedPartition, ListedOffset
+from regency.kafka.fetching.values import (
+    EpochEndOffset,
+    FetchedPartition,
+    FetcherLimits,
+    FetchPlan,
+    FetchReply,
+    ListedOffset,
+    OffsetsReply,
+    Pause,
+)
 from regency.model.clock import ManualClock
 from regency.model.ids import BrokerEpoch, LeaderEpoch, Offset, TopicPartition
 from regency.model.kafka_errors import ErrorCode

@@ -6,8 +6,7 @@ import pytest
 
 from regency.broker_agent.replication.fetcher.fetcher_logic import FetcherLogic
 from regency.broker_agent.replication.fetcher.throttle import ByteRate, ReplicationThrottle
-from regency.kafka.fetching.plans import FetcherLimits, FetchPlan, FetchReply, Pause
-from regency.kafka.fetching.values import FetchedPartition
+from regency.kafka.fetching.values import FetchedPartition, FetcherLimits, FetchPlan, FetchReply, Pause
 from regency.model.clock import ManualClock
 from regency.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicPartition
 from regency.model.kafka_errors import ErrorCode
