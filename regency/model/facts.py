@@ -121,5 +121,5 @@ def parse_endpoint(text: str, protocols: Mapping[str, str]) -> Endpoint:
 
 
 def is_wildcard(host: str) -> bool:
-    """Whether a socket bound to this host listens on every interface: an address nobody can be told to connect to."""
+    """Whether a socket bound to this host listens on every interface: an address that no client can connect to."""
     return host in _WILDCARDS

@@ -96,7 +96,7 @@ class BatchBehindSink(PipelineError):
 
 
 class TailGone(PipelineError):
-    """Records that an earlier attempt may have written are gone from the topic: nobody can tell what is missing."""
+    """Records that an earlier attempt may have written are gone from the topic: what is missing is not known."""
 
     code = "pipeline_sink_tail_gone"
 

@@ -66,7 +66,7 @@ def service_links(environment: Mapping[str, str]) -> frozenset[str]:
     """Variables that Kubernetes sets in every container for a service called kafka or kafka-something.
 
     A service is known by a port whose variables agree: KAFKA_PORT_9092_TCP=tcp://10.0.0.1:9092 and
-    KAFKA_PORT_9092_TCP_ADDR=10.0.0.1. Where somebody has set KAFKA_PORT to something else, that stays.
+    KAFKA_PORT_9092_TCP_ADDR=10.0.0.1. A KAFKA_PORT that was set to something else stays.
     """
     services = set()
     for variable, value in environment.items():

@@ -89,7 +89,8 @@ def as_listed(way: Crossed, replaced: Sequence[str]) -> str:
             if path not in seen:
                 folders.setdefault(folder, []).append(name.removesuffix(".py"))
         seen.update(paths)
-        lines += [stage, *(f"    {folder}: {', '.join(names)}" for folder, names in folders.items())]
+        lines += [stage] if folders else []
+        lines += [f"    {folder}: {', '.join(names)}" for folder, names in folders.items()]
     return "\n".join([*lines, f"{len(seen)} files"])
 
 

@@ -18,10 +18,7 @@ FAILURE = (
     Stage("the agent's data loop", ("ReplicaManager.apply_states",)),
 )
 NOT_IN_SIMULATION = (
-    *(
-        f"regency/runtime/zookeeper/{name}.py"
-        for name in ("io", "tcp", "link", "core", "records", "watches", "dispatcher")
-    ),
+    *(f"regency/runtime/zookeeper/{name}.py" for name in ("io", "link", "core", "wire", "client")),
     "regency/runtime/grpc/servers.py",
     "broker_agent/process/data_loop.py",
     "regency/runtime/disk.py",

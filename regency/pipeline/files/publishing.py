@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class Occupied(Exception):
     """Another process made, moved or removed a directory at this very moment; `why` says so behind its name."""
 
-    def __init__(self, why: str = "was made, replaced or removed by somebody else meanwhile") -> None:
+    def __init__(self, why: str = "was made, replaced or removed by another process meanwhile") -> None:
         super().__init__(why)
         self.why = why
 
@@ -72,7 +72,7 @@ def alone(places: Places, target: str) -> Iterator[None]:
     parent, slash, name = target.rpartition("/")
     lock = f"{parent}{slash}.{name}.lock"
     if not places.claim(lock):
-        raise Occupied(f"is being written by somebody else, as {lock} says; should nobody be, remove that")
+        raise Occupied(f"is being written by another process, as {lock} says; should there be none, remove that")
     try:
         places.delete_when_java_ends(lock)
         yield

@@ -106,7 +106,7 @@ _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 def speak_up() -> None:
     """Have Regency's warnings written to stderr, which Spark shows on the driver and keeps in an executor's log.
 
-    Does nothing where somebody listens already: a handler of the user, or that of Spark's own worker logging.
+    Does nothing where there is a listener already: a handler of the user, or that of Spark's own worker logging.
     """
     regency = logging.getLogger("regency")
     listening = (*regency.handlers, *logging.getLogger().handlers)

@@ -48,7 +48,7 @@ class TaskLife:
     def of_this_task(cls) -> Self:
         """Call it inside of a task. Where no connection is found, as outside of Spark, a task lives for ever.
 
-        PySpark (4.2, 4.3) hands the connection to nobody; it is a local variable of who calls the worker's main.
+        PySpark (4.2, 4.3) hands out no connection; it is a local variable of the caller of the worker's main.
         """
         frame = inspect.currentframe()
         while frame is not None:

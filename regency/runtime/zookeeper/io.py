@@ -147,7 +147,7 @@ class CredentialsRefused(Exception):
 
 
 class Interrupted(Exception):
-    """Nobody wants the connection any more."""
+    """The connection is not wanted any more."""
 
 
 class Handshake:
