@@ -20,7 +20,7 @@ from regency.controller.topics.partition_creation import CreatePartitions, MoreP
 from regency.kafka.admin_answers import FIRST_WITH_ERROR, FIRST_WITH_FACTOR, Row, answer, topics_to_delete
 from regency.kafka.apis import ApiKey, Message
 from regency.kafka.codec import ListPartitionReassignmentsResponse, Request, encode_body, parse_forwarded
-from regency.kafka.errors import FrameMalformed, UnsupportedApi
+from regency.kafka.decoder import FrameMalformed, UnsupportedApi
 from regency.model.errors import RegencyError
 from regency.model.facts import ReplicaAssignment
 from regency.model.ids import BrokerId, TopicId, TopicPartition

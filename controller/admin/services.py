@@ -36,8 +36,7 @@ from regency.protos import admin_pb2 as admin
 from regency.protos import control_pb2 as control
 from regency.protos import controller_pb2 as pb
 from regency.protos import inspection_pb2 as inspection
-from regency.runtime.grpc.channels import RpcFailed, call, open_channel
-from regency.runtime.grpc.clients import AgentControlClient
+from regency.runtime.grpc.channels import AgentControlClient, RpcFailed, call, open_channel
 from regency.runtime.grpc.servers import ServiceHandler, service, unary
 
 ADMIN: Final = "regency.admin.v1.Admin"

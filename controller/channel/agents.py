@@ -10,8 +10,7 @@ from grpc import insecure_channel
 from regency.controller.channel.sender import Message
 from regency.model.facts import Endpoint
 from regency.protos import control_pb2 as pb
-from regency.runtime.grpc.channels import Dial, Method, RenewedChannel
-from regency.runtime.grpc.clients import AgentControlClient
+from regency.runtime.grpc.channels import AgentControlClient, Dial, Method, RenewedChannel
 
 Request = TypeVar("Request")
 Reply = TypeVar("Reply")
