@@ -8,8 +8,7 @@ from typing import TypeVar
 import grpc
 
 from regency.protos import inspection_pb2 as pb
-from regency.runtime.grpc.channels import Method, call, open_channel
-from regency.runtime.grpc.clients import InspectionClient
+from regency.runtime.grpc.channels import InspectionClient, Method, call, open_channel
 
 REQUEST_TIMEOUT_MS = 30_000
 

@@ -28,8 +28,8 @@ from regency.judge.operations import (
     printable,
 )
 from regency.judge.parts import Claims
-from regency.judge.pieces import Producers, judge_piece
 from regency.judge.table import Anomaly
+from regency.judge.verdict import Producers, judge_piece
 from regency.pipeline.files.history_files import Found, damaged, file_name, text_of, unread
 
 if TYPE_CHECKING:

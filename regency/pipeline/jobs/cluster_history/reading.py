@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as f
 
-from regency.clients.histories import history_lines
+from regency.clients.controllers import history_lines
 from regency.history.records import Decision, decode_decision
 from regency.pipeline.files.history_files import Found, file_name, text_of
 from regency.pipeline.jobs.cluster_history.packed import batch_of, packed, uncollected, unpacked
