@@ -12,7 +12,7 @@ from light_java import SMALL
 
 from regency.pipeline.files import publishing
 from regency.pipeline.files.files import OutputUnwritable, located
-from regency.pipeline.files.publishing import HadoopPlaces, PlaceTaken, published
+from regency.pipeline.files.publishing import PlaceTaken, _HadoopPlaces, published
 
 pytestmark = pytest.mark.spark
 
@@ -67,8 +67,8 @@ def test_what_spark_writes_goes_where_a_link_leads(spark: Any, tmp_path: Path) -
 def test_what_hadoop_moves_is_replaced_too(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On this machine's files: what is done on all others."""
 
-    def places(session: Any, path: str) -> tuple[HadoopPlaces, str]:
-        return HadoopPlaces(session, located(session, path)[1]), path
+    def places(session: Any, path: str) -> tuple[_HadoopPlaces, str]:
+        return _HadoopPlaces(session, located(session, path)[1]), path
 
     monkeypatch.setattr(publishing, "_places", places)
     report = tmp_path / "report"

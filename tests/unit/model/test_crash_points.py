@@ -11,6 +11,10 @@ from regency.model.crash_points import crash_point, observe
 AT_LEAST = 60
 
 
+pytestmark = pytest.mark.timeout(60)
+"""Every file of the code is parsed: seconds on a busy machine."""
+
+
 @pytest.fixture
 def reached() -> Iterator[list[str]]:
     names: list[str] = []

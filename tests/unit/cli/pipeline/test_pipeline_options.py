@@ -10,11 +10,11 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
-from regency.pipeline.jobs.cluster_history.report import Summary
 
 from regency.cli.main import cli
 from regency.cli.pipeline.cluster_history import told
 from regency.cli.pipeline.spark import _COLLECTOR, _QUICK_JAVA, SparkChoice, blamed, job_session, quickly, spark_options
+from regency.pipeline.jobs.cluster_history.report import Summary
 from regency.pipeline.session import SparkMissing
 
 
