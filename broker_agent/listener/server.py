@@ -37,7 +37,7 @@ from regency.broker_agent.replication.fetch_sessions import FetchSessionCache
 from regency.broker_agent.replication.replica_manager import ReplicaManager
 from regency.kafka.apis import FORWARDED, ApiKey
 from regency.kafka.codec import Message, Request
-from regency.kafka.errors import UnsupportedApi
+from regency.kafka.decoder import UnsupportedApi
 from regency.model.clock import Clock
 from regency.model.facts import Endpoint
 from regency.model.settings import BrokerSettings

@@ -35,8 +35,16 @@ from regency.broker_agent.replication.fetcher.fetcher_pool import FetcherPool, F
 from regency.broker_agent.replication.fetcher.fetcher_thread import Command, Outcome, Rested
 from regency.broker_agent.replication.followers import ReplicationRules
 from regency.broker_agent.replication.partition import Partition
-from regency.kafka.fetching.plans import FetchPlan, FetchReply, OffsetsPlan, OffsetsReply, Pause
-from regency.kafka.fetching.values import EpochEndOffset, FetchedPartition, ListedOffset
+from regency.kafka.fetching.values import (
+    EpochEndOffset,
+    FetchedPartition,
+    FetchPlan,
+    FetchReply,
+    ListedOffset,
+    OffsetsPlan,
+    OffsetsReply,
+    Pause,
+)
 from regency.kafka.logfiles.file_names import RECOVERY_POINTS
 from regency.model.clock import SystemClock
 from regency.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition

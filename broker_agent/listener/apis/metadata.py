@@ -16,8 +16,7 @@ from regency.broker_agent.listener.apis.cluster import CLUSTER_OPERATIONS, FIRST
 from regency.broker_agent.listener.apis.services import Services
 from regency.broker_agent.listener.exchange import Answer, Exchange
 from regency.broker_agent.listener.turns import FEW_ROWS
-from regency.kafka.codec import Message, MetadataResponse, Request, encode_body
-from regency.kafka.rows import LeaderRow
+from regency.kafka.codec import LeaderRow, Message, MetadataResponse, Request, encode_body
 from regency.model.ids import NO_LEADER, BrokerId, TopicId
 from regency.model.kafka_errors import ErrorCode
 from regency.model.principals import RequestContext

@@ -25,20 +25,23 @@ from regency.broker_agent.replication.fetcher.follow_state import (
 )
 from regency.broker_agent.replication.fetcher.throttle import ReplicationThrottle
 from regency.broker_agent.replication.partition import Partition
-from regency.kafka.fetching.plans import (
+from regency.kafka.fetching.session import ClientFetchSession
+from regency.kafka.fetching.values import (
     NOT_LISTED,
     NOT_READY,
     SESSION_LOST,
+    EpochEndOffset,
+    FetchedPartition,
     FetcherLimits,
+    FetchPartition,
     FetchPlan,
+    ListedOffset,
     OffsetsPlan,
     OffsetsReply,
     Pause,
     Plan,
     Reply,
 )
-from regency.kafka.fetching.session import ClientFetchSession
-from regency.kafka.fetching.values import EpochEndOffset, FetchedPartition, FetchPartition, ListedOffset
 from regency.model.clock import Clock
 from regency.model.crash_points import crash_point
 from regency.model.ids import BrokerEpoch, LeaderEpoch, Offset, TopicPartition

@@ -16,7 +16,7 @@ from regency.broker_agent.replication.fetcher.fetcher_thread import Failed, Fetc
 from regency.broker_agent.replication.fetcher.follow_state import ReceivedBytes
 from regency.broker_agent.replication.fetcher.throttle import ReplicationThrottle, unlimited
 from regency.broker_agent.replication.partition import Partition
-from regency.kafka.fetching.plans import FetcherLimits, Pause, Plan
+from regency.kafka.fetching.values import FetcherLimits, Pause, Plan
 from regency.model.clock import Clock
 from regency.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, TopicPartition
 from regency.model.settings import BrokerSettings

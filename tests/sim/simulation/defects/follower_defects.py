@@ -14,8 +14,7 @@ from regency.broker_agent.replication.fetcher.fetcher_logic import FetcherLogic
 from regency.broker_agent.replication.fetcher.fetcher_pool import FetcherPool
 from regency.broker_agent.replication.fetcher.follow_state import FollowState
 from regency.broker_agent.replication.partition import Partition
-from regency.kafka.fetching.plans import Plan, Reply
-from regency.kafka.fetching.values import FetchedPartition, FetchPartition
+from regency.kafka.fetching.values import FetchedPartition, FetchPartition, Plan, Reply
 from regency.model.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicPartition
 from simulation.defects.patching import Defects, Patch
 

@@ -8,8 +8,7 @@ import pytest
 
 from regency.broker_agent.log.errors import LogBusy, LogStorageError, RecordsRejected
 from regency.broker_agent.replication.fetcher.follow_state import truncation_point
-from regency.kafka.fetching.plans import FetchReply, Pause
-from regency.kafka.fetching.values import EpochEndOffset, FetchedPartition
+from regency.kafka.fetching.values import EpochEndOffset, FetchedPartition, FetchReply, Pause
 from regency.model.ids import LeaderEpoch, Offset, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 
