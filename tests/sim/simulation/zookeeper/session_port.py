@@ -8,8 +8,15 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from regency.model.crash_points import crash_point
-from regency.runtime.zookeeper.client import WINDOW, ChunkPlan
-from regency.runtime.zookeeper.ops import MAX_MULTI_BYTES, MAX_MULTI_OPS, MAX_REQUEST_BYTES, below, error_of
+from regency.runtime.zookeeper.ops import (
+    MAX_MULTI_BYTES,
+    MAX_MULTI_OPS,
+    MAX_REQUEST_BYTES,
+    WINDOW,
+    ChunkPlan,
+    below,
+    error_of,
+)
 from regency.runtime.zookeeper.session import (
     Children,
     Create,
