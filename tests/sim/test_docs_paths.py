@@ -47,7 +47,7 @@ PRODUCE_NOT_IN_SIMULATION = (
     *(f"broker_agent/listener/{name}.py" for name in ("connection", "buffers", "turns", "exchange", "stats", "places")),
     *(f"broker_agent/listener/{name}.py" for name in ("server", "apis/produce", "apis/fetch")),
     "broker_agent/replication/fetcher/fetcher_thread.py",
-    *(f"regency/kafka/{name}.py" for name in ("codec", "decoder", "rows", "peer", "fetching/wire")),
+    *(f"regency/kafka/{name}.py" for name in ("codec", "decoder", "peer", "fetching/wire")),
     "regency/runtime/disk.py",
 )
 
