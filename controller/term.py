@@ -16,6 +16,7 @@ from regency.controller.events import (
     ControllerState,
     Event,
     EventQueue,
+    IsrsChanged,
     ReplicasDeleted,
     Request,
     SnapshotWanted,
@@ -155,6 +156,12 @@ class Term:
         self.inquiries.end_event()
         self.decisions.commit()
         self._give_answers()
+        self._judge_next()
+
+    def _judge_next(self) -> None:
+        """Let the ISRs that were read be judged soon: what tells of them may be lost."""
+        if self.context.unjudged:
+            self.queue.put(IsrsChanged())
 
     def hand_over_leaders(self, still_to_write: int) -> None:
         """Send what is committed already if much is still to be written: new leaders shall not wait for it."""

@@ -28,9 +28,12 @@ from regency.model.znodes import paths
 
 
 def on_isrs_changed(term: Term) -> None:
-    """Read the states the notifications name into the context, then delete exactly the notifications that were read."""
+    """Read the states the notifications name into the context, then delete exactly the notifications that were read.
+
+    What was read before, of which no notification told yet, is judged with them.
+    """
     listed = term.store.isr_notifications()
-    if not listed:
+    if not listed and not term.context.unjudged:
         return
     named = term.store.read_isr_notifications(listed)
     known = [each for each in named if _is_known(term, each)]
@@ -44,8 +47,7 @@ def on_isrs_changed(term: Term) -> None:
 def judge_isrs(term: Term, named: Iterable[TopicPartition] = ()) -> None:
     """Take out of the ISRs that others wrote and that were read since who does not work, and finish reassignments.
 
-    Also of partitions `named`. Notifications bring it about, and reconciling where they are lost. Raises
-    ControllerMoved, ZkError.
+    Also of partitions `named`. Raises ControllerMoved, ZkError.
     """
     read, term.context.unjudged = term.context.unjudged, {}
     judged = {each: mzxid for each, mzxid in read.items() if _is_known(term, each)}

@@ -12,7 +12,6 @@ from itertools import islice
 from typing import NamedTuple
 
 from regency.controller.brokers.membership import tell_leaders
-from regency.controller.brokers.notifications import judge_isrs
 from regency.controller.events import ControllerState, OfTerm
 from regency.controller.machines.state_machine import refresh_leadership
 from regency.controller.reassignment.requests import finish
@@ -85,7 +84,6 @@ class Reconciler:
         queue.put_later(again, confirm_ms if self._suspects else interval_ms)
 
     def _look(self) -> Iterator[None]:
-        judge_isrs(self._term)
         yield from self._go_on_reassigning()
         yield from self._refresh()
         context = self._term.context
@@ -164,7 +162,6 @@ class Reconciler:
         read = [each for each in confirmed if each.difference.repair is Repair.READ]
         self._count_and_note([*told, *stopped, *read])
         self._read(read)
-        judge_isrs(self._term)
 
     def _refresh_led(self, suspects: list[Suspect]) -> None:
         """Read what these brokers shall lead: one that lost its role may have written an ISR without notice.

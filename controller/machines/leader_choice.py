@@ -90,13 +90,14 @@ class LeaderChoice:
             if leader is not None:
                 elections[partition] = leader
                 del failed[partition]
-        if self._context.restarted:
-            steady = self._context.steady
-            elections = {
-                each: msgspec.structs.replace(election, isr=steady(election.isr))
-                for each, election in elections.items()
-            }
-        return elections
+        return {each: self._without_restarted(each, election) for each, election in elections.items()}
+
+    def _without_restarted(self, partition: TopicPartition, election: Election) -> Election:
+        """The same leader with an ISR that hides no restart. Who leads out of sync leads alone, restarted or not."""
+        isr = self._context.steady(partition, election.isr)
+        if isr == election.isr or election.leader not in isr:
+            return election
+        return msgspec.structs.replace(election, isr=isr)
 
     def recover(
         self, partitions: Sequence[TopicPartition], failed: Failed, *, kind: ElectionKind, forced: bool
@@ -150,14 +151,15 @@ class LeaderChoice:
     def _elect_one(self, partition: TopicPartition, now: LeaderAndIsr, kind: ElectionKind) -> Election:
         context = self._context
         assignment = context.assignment(partition)
-        online = context.online(partition)
+        online, former = context.online(partition), context.former_members(partition)
+        unsure = (*context.unsure_members(partition), *former)
         match kind:
             case ElectionKind.OFFLINE | ElectionKind.LONGEST_LOG:
-                return elect_offline(assignment.replicas, now.isr, online, context.unsure_members(partition))
+                return elect_offline(assignment.replicas, now.isr, online, unsure)
             case ElectionKind.PREFERRED:
-                return elect_preferred(assignment.replicas, now.isr, online, context.unsure_members(partition))
+                return elect_preferred(assignment.replicas, now.isr, online, unsure)
             case ElectionKind.CONTROLLED_SHUTDOWN:
-                live = context.online(partition, including_shutting_down=True)
+                live = set(context.online(partition, including_shutting_down=True)).difference(former)
                 return elect_for_shutdown(assignment.replicas, now.isr, live, context.shutting_down)
 
     def _allowed(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:

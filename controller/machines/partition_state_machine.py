@@ -128,6 +128,8 @@ class PartitionStateMachine(StateMachine):
             leadership = self._context.leadership(partition)
             if leadership is None or epoch <= leadership.leader_and_isr.leader_epoch:
                 continue
+            if self._context.former_members(partition):
+                continue  # they leave its ISR first; the broker refuses that, and so this comes up again
             now = leadership.leader_and_isr
             if epoch > min(now.leader_epoch + LARGEST_LEAP, LAST_LEADER_EPOCH - 1):
                 unbelievable.append(partition)

@@ -133,13 +133,13 @@ class ReplicaStateMachine(StateMachine):
             if leadership is None:
                 continue
             now = leadership.leader_and_isr
-            replicas = self._context.assignment(partition).replicas
+            former = self._context.former_members(partition)
             removal = remove_from_isr(
-                replicas,
+                self._context.assignment(partition).replicas,
                 now.leader,
                 now.isr,
-                {*going[partition], *self._context.restarted, *self._context.former_members(partition)},
-                back=self._context.returning,
+                {*going[partition], *self._context.restarted, *former},
+                back={*self._context.returning, *former},
                 unsure=self._context.unsure_members(partition),
             )
             if removal is not None:

@@ -95,14 +95,16 @@ def _decide(term: Term, partition: TopicPartition, target: Target) -> Step | Non
         context.assignment(partition),
         target,
         context.leader(partition),
-        context.steady(context.isr(partition)),
-        frozenset(context.online(partition)).difference(context.unsure_members(partition)),
+        context.steady(partition, context.isr(partition)),
+        frozenset(context.online(partition)).difference(
+            context.unsure_members(partition), context.former_members(partition)
+        ),
     )
 
 
 def _has_lost_its_isr(context: ControllerContext, partition: TopicPartition) -> bool:
     """Whether all who are in sync have restarted, which is yet to be handled."""
-    return context.leadership(partition) is not None and not context.steady(context.isr(partition))
+    return context.leadership(partition) is not None and not context.steady(partition, context.isr(partition))
 
 
 class _Plan(msgspec.Struct, frozen=True):

@@ -70,7 +70,7 @@ class ControllerContext:
         """Topics of which something has changed that brokers host by; a reader takes out those it has looked at."""
         self.unjudged: dict[TopicPartition, int] = {}
         """States that others wrote and that were read again, by the zxid of their last write: whether all members of
-        their ISRs still work is looked at when the leader's notification comes."""
+        their ISRs still work is looked at in an event of its own (see brokers/notifications.py)."""
         self.trace: StateTrace | None = None
         """Gets every change of a state, where they are traced."""
         self.usable: frozenset[BrokerId] = frozenset()
@@ -141,9 +141,12 @@ class ControllerContext:
             return ()
         return tuple([broker for broker in sorted(self.unsure) if partition in self.unsure[broker]])
 
-    def steady(self, isr: tuple[BrokerId, ...]) -> tuple[BrokerId, ...]:
-        """Members that are registered as they are known here."""
-        return tuple([each for each in isr if each not in self.restarted]) if self.restarted else isr
+    def steady(self, partition: TopicPartition, isr: tuple[BrokerId, ...]) -> tuple[BrokerId, ...]:
+        """Members that are still what was in sync: their brokers have not registered again since."""
+        if not self.restarted and partition not in self.unjudged:
+            return isr
+        former = self.former_members(partition)
+        return tuple([each for each in isr if each not in self.restarted and each not in former])
 
     def former_members(self, partition: TopicPartition) -> tuple[BrokerId, ...]:
         """Members of an ISR that was read since ISRs were judged, which registered after it was written.

@@ -10,6 +10,7 @@ from regency.broker_agent.replication.partition import Partition
 from regency.broker_agent.replication.replica_manager import ReplicaManager
 from regency.controller import failover
 from regency.controller.brokers import reconcile
+from regency.controller.term import Term
 from regency.model.hosting import HostedRole
 from simulation.defects.patching import Defects, Patch
 
@@ -33,8 +34,8 @@ def reconciled_isrs_unjudged(patch: Patch) -> None:
     def nothing(*_: Any) -> None:
         """What is read goes into the context, and that is all."""
 
-    for each in ("judge_isrs", "finish"):
-        patch.set(reconcile, each, nothing)
+    patch.set(reconcile, "finish", nothing)
+    patch.set(Term, "_judge_next", nothing)
 
 
 @DEFECTS.of("own rule")
