@@ -214,6 +214,7 @@ class Controller:
             self._resign("/controller is no longer this session's, or the epoch has moved")
         early_ms = self._race_at_ms - self._clock.monotonic_ms()
         if early_ms > 0:
+            self._block("")  # something changed: it may have been mended, and others may rule by now
             self._queue.put_later(ControllerChanged(), early_ms)
             return
         try:

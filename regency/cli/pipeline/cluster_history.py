@@ -12,8 +12,6 @@ from regency.cli.context import current, print_json, say
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.pipeline.spark import Directory, SparkChoice, job_session, quickly, spark_options
 from regency.judge.files import SUFFIXES
-from regency.pipeline.jobs.cluster_history.page import many
-from regency.pipeline.jobs.cluster_history.report import Summary
 
 
 @click.command("cluster-history")
@@ -62,9 +60,15 @@ def cluster_history(paths: tuple[str, ...], to: str, overwrite: bool, ask: bool,
         "regency cluster-history", quickly(spark), stopped=f"{to} is as it was, or has all of the new results."
     ) as session:
         from regency.pipeline.jobs.cluster_history.job import cluster_history as run
+        from regency.pipeline.jobs.cluster_history.report import told
 
         summary = run(session, paths=paths, agents=agents, to=to, overwrite=overwrite, top=top)
-        _tell(summary)
+        if current().json:
+            print_json(summary)
+        else:
+            for each in summary.problems:
+                say(f"{each.origin}: {each.why}")
+            say(told(summary))
     return Exit.UNHEALTHY if summary.problems else Exit.DONE
 
 
@@ -86,24 +90,3 @@ def _check_plots() -> None:
         raise CommandFailed(
             f"The report needs matplotlib: {error}.", hint="Install it with: pip install 'regency[pipeline]'"
         ) from error
-
-
-def _tell(summary: Summary) -> None:
-    if current().json:
-        print_json(summary)
-        return
-    for each in summary.problems:
-        say(f"{each.origin}: {each.why}")
-    say(told(summary))
-
-
-def told(summary: Summary) -> str:
-    """The summary in one line."""
-    times = many(summary.leaderless_intervals, "time", "times")
-    return (
-        f"{many(summary.decisions, 'decision', 'decisions')} about "
-        f"{many(summary.partitions, 'partition', 'partitions')}: {times} without a leader, "
-        f"{summary.leaderless_ms / 1000:.1f} s in all, {summary.leaderless_now} still so; "
-        f"{many(summary.failovers, 'failover', 'failovers')}, {many(summary.elections, 'election', 'elections')}; "
-        f"report: {summary.report}"
-    )

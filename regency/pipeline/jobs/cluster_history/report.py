@@ -55,12 +55,25 @@ MOST_KINDS = 8
 _OTHERS = "others"
 
 
+def told(summary: Summary) -> str:
+    """The summary in one line."""
+    times = html.many(summary.leaderless_intervals, "time", "times")
+    return (
+        f"{html.many(summary.decisions, 'decision', 'decisions')} about "
+        f"{html.many(summary.partitions, 'partition', 'partitions')}: {times} without a leader, "
+        f"{summary.leaderless_ms / 1000:.1f} s in all, {summary.leaderless_now} still so; "
+        f"{html.many(summary.failovers, 'failover', 'failovers')}, "
+        f"{html.many(summary.elections, 'election', 'elections')}; "
+        f"report: {summary.report}"
+    )
+
+
 def page(summary: Summary, tables: Mapping[str, DataFrame], top: int) -> str:
     """The report. `top`: rows of each list."""
     parts = [
         html.note(
             f"Decisions from {html.moment(summary.begin_ms)} to {html.moment(summary.end_ms)} (UTC), from "
-            f"{html.many(summary.origins, 'file or agent', 'files and agents')}. Lists show the first {top}; the "
+            f"{html.html.many(summary.origins, 'file or agent', 'files and agents')}. Lists show the first {top}; the "
             "tables beside this file have all."
         ),
         *(html.problem(f"{each.origin}: {each.why}") for each in summary.problems[:top]),

@@ -12,9 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from regency.cli.main import cli
-from regency.cli.pipeline.cluster_history import told
 from regency.cli.pipeline.spark import _COLLECTOR, _QUICK_JAVA, SparkChoice, blamed, job_session, quickly, spark_options
-from regency.pipeline.jobs.cluster_history.report import Summary
+from regency.pipeline.jobs.cluster_history.report import Summary, told
 from regency.pipeline.session import SparkMissing
 
 

@@ -131,6 +131,8 @@ def test_where_nobody_can_be_elected_the_answer_names_the_znode_and_what_to_do(
         ruled.ensemble.delete(path)
     else:
         ruled.ensemble.put(path, mended)
+    ruled.settle()
+    assert candidate.controller.view.blocked == ""  # also while it waits to race again
     ruled.clock.advance(20_000)
     ruled.settle()
     assert candidate.rules
