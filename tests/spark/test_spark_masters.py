@@ -44,7 +44,8 @@ WITHIN_S = 160
 SCRIPT = """
 import json, os, sys
 from regency.pipeline.jobs.cluster_history.job import cluster_history
-from regency.pipeline.jobs.judge import judge_history
+from regency.pipeline.files.history_files import find_files
+from regency.pipeline.jobs.judge import judge_files, readable
 from regency.pipeline.session import spark_session
 
 servers, topic, history, to, judged = sys.argv[1:]
@@ -68,7 +69,7 @@ with spark_session("masters", master="local-cluster[2,1,1024]", settings=setting
     rows = sorted(tuple(row) for row in frame.selectExpr("partition", "offset", "cast(value as string)").collect())
     told = cluster_history(spark, paths=[history], to=to)
     problems = [[each.origin, each.why] for each in told.problems]
-    verdict = judge_history(spark, [judged]).to_json().decode()
+    verdict = judge_files(spark, [judged], readable(find_files(spark, [judged]))).to_json().decode()
     found = {"rows": rows, "java": java, "duplicates": told.duplicates, "problems": problems, "verdict": verdict}
     print(json.dumps(found))
 """

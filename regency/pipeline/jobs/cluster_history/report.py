@@ -73,7 +73,7 @@ def page(summary: Summary, tables: Mapping[str, DataFrame], top: int) -> str:
     parts = [
         html.note(
             f"Decisions from {html.moment(summary.begin_ms)} to {html.moment(summary.end_ms)} (UTC), from "
-            f"{html.html.many(summary.origins, 'file or agent', 'files and agents')}. Lists show the first {top}; the "
+            f"{html.many(summary.origins, 'file or agent', 'files and agents')}. Lists show the first {top}; the "
             "tables beside this file have all."
         ),
         *(html.problem(f"{each.origin}: {each.why}") for each in summary.problems[:top]),
