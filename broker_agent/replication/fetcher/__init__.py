@@ -6,7 +6,7 @@ partitions among threads by leader. Truncation by leader epochs (KIP-101, KIP-27
 
 Comes in:   orders to follow, answers of leaders, throttles.
 Goes out:   fetches over `regency.kafka.fetching`, appends and truncations of followers' logs.
-Hands out:  FetcherPool, Throttle.
+Hands out:  FetcherPool, Throttles.
 Imports:    the kafka room; `replication.partition`, whose log is appended to and cut.
 Threads:    one per fetcher for the wire; the logic on the data loop.
 """
