@@ -118,6 +118,9 @@ class Agent:
         self._recovery = Recovery()
         self._http_port = -1
         self._endpoints: list[Endpoint] = []
+        """As they are told to others."""
+        self._bound: dict[str, tuple[str, int]] = {}
+        """Where it listens itself: host and port by listener."""
         self._registered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.stop_asked = asyncio.Event()
         self._hurried = asyncio.Event()
@@ -155,7 +158,10 @@ class Agent:
         ports = {endpoint.listener: endpoint.port for endpoint in self._endpoints}
         ports |= {"HTTP": self._http_port, "CONTROLLER_HTTP": self._child.http_port}
         ports = {name: port for name, port in ports.items() if port > 0}
-        ready = say_ready_once_known(self._broker_id, ports, parts.metadata, parts.registration.epoch)
+        bound = dict(self._bound)
+        for name in ports.keys() - bound.keys():  # those of HTTP
+            bound[name] = (serving_host(self._settings), ports[name])
+        ready = say_ready_once_known(self._broker_id, ports, bound, parts.metadata, parts.registration.epoch)
         stack.callback(asyncio.ensure_future(ready).cancel)
 
     async def _start_parts(self, stack: AsyncExitStack) -> Parts:
@@ -354,6 +360,7 @@ class Agent:
         return (*fixed, "--override", "listeners=" + ",".join(format_endpoint(end) for end in (*others, own)))
 
     def _announce(self, endpoint: Endpoint, port: int) -> None:
+        self._bound[endpoint.listener] = (endpoint.host, port)
         self._endpoints.append(self._advertised(endpoint, port))
 
     def _advertised(self, endpoint: Endpoint, port: int) -> Endpoint:

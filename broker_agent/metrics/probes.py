@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from regency.broker_agent.assembly import Parts
 from regency.broker_agent.control.metadata_cache import MetadataCache, MetadataSnapshot
 from regency.broker_agent.process.data_loop import DataLoop, LoopClosed
+from regency.model.facts import is_wildcard
 from regency.model.ids import BrokerEpoch, BrokerId
 from regency.runtime.http.probes import Condition
 
@@ -97,9 +98,16 @@ def is_known(view: MetadataSnapshot, broker: BrokerId, epoch: BrokerEpoch) -> bo
 
 
 async def say_ready_once_known(
-    broker: BrokerId, ports: Mapping[str, int], metadata: MetadataCache, broker_epoch: Callable[[], BrokerEpoch]
+    broker: BrokerId,
+    ports: Mapping[str, int],
+    bound: Mapping[str, tuple[str, int]],
+    metadata: MetadataCache,
+    broker_epoch: Callable[[], BrokerEpoch],
 ) -> None:
-    """Write one JSON line to stdout when metadata names this incarnation of the broker. `ports` by listener."""
+    """Write one JSON line to stdout when metadata names this incarnation of the broker.
+
+    `ports` are those that others connect to; the log gets the hosts and ports that are `bound`. Both by listener.
+    """
 
     def known(view: MetadataSnapshot) -> bool:
         return is_known(view, broker, broker_epoch())
@@ -112,4 +120,5 @@ async def say_ready_once_known(
     with contextlib.suppress(OSError):  # there is no listener any more
         sys.stdout.write(json.dumps({"ready": True, "broker": broker, "ports": dict(ports)}) + "\n")
         sys.stdout.flush()
-    logger.info("ready: %s", ", ".join(f"{listener} on port {port}" for listener, port in ports.items()))
+    places = [f"{name} on {'*' if is_wildcard(host) else host}:{port}" for name, (host, port) in bound.items()]
+    logger.info("ready: %s", ", ".join(places))

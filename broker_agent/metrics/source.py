@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from pathlib import Path
 from time import perf_counter_ns
@@ -50,6 +50,8 @@ class AgentMetrics:
         self._recovery = recovery
         self._clock = clock
         self._texts = replica_families.PartitionTexts()
+        self._space: Mapping[Path, tuple[int, int]] = {}
+        self._measuring = False
 
     def collect(self, wanted: Wanted) -> Iterable[Family]:
         """Everything that there is at this moment."""
@@ -89,6 +91,7 @@ class AgentMetrics:
         yield from timers(names.FLUSHES, {(): logs.flushes}, now_ms)
         put_off = sum(logs_of.directory.shortages for logs_of in logs.directories)
         yield value(names.SHORTAGES, put_off + self._disk_worker.retries)
+        yield from self._volumes(logs)
         began = perf_counter_ns()
         found = look(self._loop, replicas, logs, now_ms)
         yield value(names.SCRAPE_WAIT, (perf_counter_ns() - began) / 1e9)
@@ -98,6 +101,18 @@ class AgentMetrics:
         if listener is not None:
             topics = {row.topic for row in found.hosted}
             self._loop.post(lambda: listener.traffic.keep(topics))
+
+    def _volumes(self, logs: LogManager) -> Iterable[Family]:
+        """Sizes as they were measured for the scrape before: a volume that hangs holds up no scrape."""
+        space = self._space
+        if not self._measuring:
+            self._measuring = True
+            self._loop.post(lambda: logs.measure_space(self._measured))
+        yield values(names.DIRECTORY_TOTAL, [((str(path),), total) for path, (total, _) in space.items()])
+        yield values(names.DIRECTORY_USABLE, [((str(path),), usable) for path, (_, usable) in space.items()])
+
+    def _measured(self, space: Mapping[Path, tuple[int, int]]) -> None:
+        self._space, self._measuring = space, False
 
 
 def _steps(meter: LoopMeter) -> Iterable[tuple[Labels, float]]:

@@ -254,7 +254,7 @@ def _traffic() -> Iterator[PanelBuilder]:
             "Records in",
             (("records", "messagesin", TOTAL),),
             "Records a second that producers wrote. Good: what you expect; a fall to 0 is producers that stopped.",
-            "cps",
+            "si:records/s",
         ),
     ):
         yield graph(
@@ -338,6 +338,13 @@ def _storage() -> Iterator[PanelBuilder]:
         "Size of the logs",
         {"{{instance}}": total("kafka_log_log_size", BROKER, by="instance")},
         "Good: levels off once retention deletes as much as comes in.",
+        unit="bytes",
+    )
+    yield graph(
+        "Room left",
+        {"{{instance}} {{directory}}": lowest("regency_log_directory_usable_bytes", BROKER, by="instance, directory")},
+        "What can still be written to the volume of each log directory. Good: levels off above a tenth of its size; a "
+        "line that falls to zero says when: move replicas, or shorten retention, before.",
         unit="bytes",
     )
     yield graph(

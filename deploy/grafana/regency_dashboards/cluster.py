@@ -10,6 +10,7 @@ from regency_dashboards.kit import (
     CLUSTER,
     GREEN,
     NEUTRAL,
+    ONE_IS_BETTER,
     ONE_IS_GOOD,
     RED,
     ZERO_IS_BETTER,
@@ -61,6 +62,13 @@ def _health() -> Iterator[PanelBuilder]:
         "Brokers that the ruling controller sees in ZooKeeper. Good: all that you run. If one is missing while its "
         "process runs, its agent has no ZooKeeper session: see the Broker dashboard.",
         NEUTRAL,
+    )
+    yield stat_panel(
+        "Versions running",
+        f"count(count by (version) (regency_build_info{{{CLUSTER}}}))",
+        "Different versions among agents and controllers. Good: 1, and 2 while an upgrade goes from broker to broker. "
+        "Otherwise `regency_build_info` names who was left behind.",
+        ONE_IS_BETTER,
     )
     yield stat_panel(
         "Processes not answering",
@@ -202,7 +210,7 @@ def _traffic() -> Iterator[PanelBuilder]:
     for title, name, unit, what in (
         ("Bytes in", "bytesin", "Bps", "produced to"),
         ("Bytes out", "bytesout", "Bps", "consumed from"),
-        ("Records in", "messagesin", "cps", "produced to"),
+        ("Records in", "messagesin", "si:records/s", "produced to"),
     ):
         yield graph(
             title,

@@ -46,6 +46,7 @@ Steps = Sequence[tuple[float | None, str]]
 ZERO_IS_GOOD: Steps = ((None, GREEN), (1, RED))
 ZERO_IS_BETTER: Steps = ((None, GREEN), (1, ORANGE))
 ONE_IS_GOOD: Steps = ((None, RED), (1, GREEN), (2, RED))
+ONE_IS_BETTER: Steps = ((None, GREEN), (2, ORANGE))
 NEUTRAL: Steps = ((None, "blue"),)
 
 

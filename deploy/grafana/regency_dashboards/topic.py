@@ -104,7 +104,7 @@ def _traffic() -> Iterator[PanelBuilder]:
         (
             "Records in",
             "messagesin",
-            "cps",
+            "si:records/s",
             "Records a second that producers wrote. Good: what you expect; 0 is producers that stopped.",
         ),
         ("Bytes in", "bytesin", "Bps", "What producers wrote, compressed as they sent it. Good: what you expect."),

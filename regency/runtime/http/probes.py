@@ -18,10 +18,12 @@ from prometheus_client.exposition import generate_latest as write_text
 from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST as OPENMETRICS_TYPE
 from prometheus_client.openmetrics.exposition import generate_latest as write_openmetrics
 
+from regency import __version__
 from regency.model.clock import Clock
 from regency.model.settings import BrokerSettings
 from regency.runtime.http.server import Handler, HttpServer, Request, Response, qualities
-from regency.runtime.metrics.families import Block, MetricName, Source, Wanted, head
+from regency.runtime.metrics.families import Block, MetricName, Source, Wanted, head, values
+from regency.runtime.metrics.table import BUILD_INFO
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +76,10 @@ class Exposition:
         wanted = _wanted(names)
         families = [family for source in self._sources for family in source.collect(wanted)]
         metrics = [family for family in families if isinstance(family, Metric)]
-        metrics += [metric for collector in _OF_PYTHON for metric in collector.collect()]
+        metrics += [
+            values(BUILD_INFO, [((__version__,), 1)]),
+            *(metric for collector in _OF_PYTHON for metric in collector.collect()),
+        ]
         if names:
             metrics = [metric for metric in metrics if _names(metric) & names]
         written = (write_openmetrics if openmetrics else write_text)(_Collected(metrics))

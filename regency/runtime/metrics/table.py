@@ -1,6 +1,6 @@
 """Every metric there is, but for prometheus_client's own (process_*, python_*): what docs and tests go by.
 
-Those of the session with ZooKeeper, which agents and controllers have alike, are named here.
+What agents and controllers have alike is named here: their version, and the session with ZooKeeper.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ SESSION_AGE = own(
     "regency_zookeeper_session_age_seconds", Kind.GAUGE, "Age of the session with ZooKeeper; 0 without one."
 )
 
-COMMON_METRICS: Final = (ZK_DISCONNECTS, ZK_CONNECTS, ZK_EXPIRES, ZK_AUTH_FAILURES, ZK_LATENCY, SESSION_AGE)
+BUILD_INFO = own("regency_build_info", Kind.GAUGE, "1; the version of Regency that this process runs.", ("version",))
+
+COMMON_METRICS: Final = (BUILD_INFO, ZK_DISCONNECTS, ZK_CONNECTS, ZK_EXPIRES, ZK_AUTH_FAILURES, ZK_LATENCY, SESSION_AGE)
 
 
 def _named(table: ModuleType) -> tuple[MetricName, ...]:

@@ -181,6 +181,15 @@ DISK_WRITE = MetricName(
 )
 
 
+DIRECTORY_TOTAL = own(
+    "regency_log_directory_size_bytes", _GAUGE, "Size of the volume of a log directory that works.", ("directory",)
+)
+DIRECTORY_USABLE = own(
+    "regency_log_directory_usable_bytes",
+    _GAUGE,
+    "Bytes this process can still write to that volume, as measured for the scrape before.",
+    ("directory",),
+)
 CONTROLLER_EPOCH = own("regency_controller_epoch_seen", _GAUGE, "Newest controller epoch that this agent has seen.")
 BROKER_EPOCH = own("regency_broker_epoch", _GAUGE, "Epoch of this broker's registration; -1 before the first.")
 LOOP_LAG = own(

@@ -15,11 +15,16 @@ def names(*epochs: tuple[int, int]) -> MetadataUpdate:
     return MetadataUpdate(ControllerEpoch(1), BrokerId(1), [MetadataChange(brokers)], 1, True, True, True)
 
 
-def test_ready_is_said_once_metadata_names_this_incarnation(capsys) -> None:
+def test_ready_is_said_once_metadata_names_this_incarnation(capsys, caplog) -> None:
+    caplog.set_level("INFO")
+    bound = {"PLAINTEXT": ("", 19092), "HTTP": ("127.0.0.1", 9404)}
+
     async def scenario() -> list[str]:
         metadata = MetadataCache()
         said: list[str] = []
-        task = asyncio.ensure_future(say_ready_once_known(ME, {"PLAINTEXT": 9092}, metadata, lambda: BrokerEpoch(7)))
+        task = asyncio.ensure_future(
+            say_ready_once_known(ME, {"PLAINTEXT": 9092}, bound, metadata, lambda: BrokerEpoch(7))
+        )
         for update in (names((1, 5)), names((1, 5), (3, 6)), names((1, 5), (3, 7))):
             await asyncio.sleep(0)
             metadata.apply(update)
@@ -32,6 +37,7 @@ def test_ready_is_said_once_metadata_names_this_incarnation(capsys) -> None:
     nothing, earlier, ready = asyncio.run(scenario())
     assert (nothing, earlier) == ("", "")
     assert json.loads(ready) == {"ready": True, "broker": 3, "ports": {"PLAINTEXT": 9092}}
+    assert "ready: PLAINTEXT on *:19092, HTTP on 127.0.0.1:9404" in caplog.text
 
 
 def test_a_broker_nobody_counts_on_says_so_once_and_waits_on(caplog, monkeypatch) -> None:
@@ -50,7 +56,7 @@ def test_a_broker_nobody_counts_on_says_so_once_and_waits_on(caplog, monkeypatch
             return await wait_for(predicate, timeout_ms)
 
         monkeypatch.setattr(metadata, "wait_for", counted)
-        await say_ready_once_known(ME, {}, metadata, lambda: BrokerEpoch(7))
+        await say_ready_once_known(ME, {}, {}, metadata, lambda: BrokerEpoch(7))
 
     asyncio.run(scenario())
     assert caplog.text.count("not ready") == 1
