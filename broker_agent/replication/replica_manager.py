@@ -42,7 +42,10 @@ from regency.model.hosting import HostedRole
 from regency.model.ids import NO_LEADER, BrokerId, LeaderEpoch, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from regency.model.settings import BrokerSettings
-from regency.model.settings.log_config import LogConfig
+from regency.model.settings.log_config import NEVER, LogConfig
+
+FLUSH_LOOKS_MS = 1_000
+"""How often logs with a flush.ms are looked at where log.flush.scheduler.interval.ms is not set. Kafka: never."""
 
 
 class ReplicaManager:
@@ -270,7 +273,8 @@ class ReplicaManager:
         schedule.every(
             settings.producer_id_expiration_check_interval_ms, lambda _: logs.expire_producers(clock.wall_ms())
         )
-        schedule.every(settings.log_flush_scheduler_interval_ms, lambda _: logs.flush_dirty_logs())
+        looks_ms = settings.log_flush_scheduler_interval_ms
+        schedule.every(FLUSH_LOOKS_MS if looks_ms == NEVER else looks_ms, lambda _: logs.flush_dirty_logs())
         schedule.every(max(1_000, settings.log_segment_delete_delay_ms), lambda _: logs.remove_deleted_files())
         schedule.every(settings.log_flush_offset_checkpoint_interval_ms, lambda _: logs.checkpoint_recovery_points())
         schedule.every(

@@ -29,7 +29,7 @@ from regency.kafka.logfiles.file_names import DirectoryKind
 from regency.model.clock import Clock
 from regency.model.crash_points import crash_point
 from regency.model.ids import BrokerId, Offset, TopicId, TopicPartition
-from regency.model.settings.log_config import LogConfig
+from regency.model.settings.log_config import NEVER, LogConfig
 from regency.runtime.descriptors import log_share
 from regency.runtime.disk import Disk, OsDisk
 from regency.runtime.metrics.recent import RecentTimes
@@ -361,6 +361,8 @@ class LogManager:
         """Flush, in the background, logs whose flush.ms has passed; in steps."""
         for logs in self._working():
             for log in self._still_held(logs):
+                if log.config.flush_ms == NEVER:
+                    continue  # most: one look costs nothing worth a step
                 if log.is_flush_due and not self._tried(log.flush_in_background):
                     break
                 yield

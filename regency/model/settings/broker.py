@@ -315,7 +315,7 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
         int, Key(long(), "Time after which a log is forced to disk. Default: log.flush.scheduler.interval.ms.", "ms")
     ] = NEVER
     log_flush_scheduler_interval_ms: Annotated[
-        int, Key(long(1), "How often it is looked for logs to be forced to disk.", "ms")
+        int, Key(long(1), "How often it is looked for logs to be forced to disk. Default: every second.", "ms")
     ] = NEVER
     log_flush_offset_checkpoint_interval_ms: Annotated[
         int, Key(POSITIVE, "How often recovery points go to disk.", "ms")

@@ -223,3 +223,11 @@ def test_an_answer_that_cannot_be_delivered_does_not_keep_others_from_theirs(clu
     cluster.run()
     assert errors(results) == [ErrorCode.NONE]
     assert "could not be delivered" in caplog.text
+
+
+def test_flush_ms_of_a_topic_syncs_its_logs_though_the_broker_says_nothing_about_it(make_cluster) -> None:
+    cluster = make_cluster(flush_ms=500)
+    cluster.lead(1)
+    cluster[1].produce("a", "b")
+    cluster.advance(2_000)
+    assert [cluster[number].log().recovery_point for number in (1, 2, 3)] == [2, 2, 2]
