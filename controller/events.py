@@ -21,6 +21,8 @@ from regency.model.clock import Clock
 from regency.model.errors import RegencyError
 from regency.model.ids import ControllerEpoch
 
+logger = logging.getLogger(__name__)
+
 T = TypeVar("T")
 
 
@@ -205,9 +207,6 @@ class ReplicasDeleted(OfTerm):
     def __init__(self, deleted: Deleted, epoch: ControllerEpoch) -> None:
         super().__init__(epoch)
         self.deleted = deleted
-
-
-logger = logging.getLogger(__name__)
 
 
 class EventQueue:

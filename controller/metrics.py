@@ -29,6 +29,8 @@ from regency.runtime.metrics import table_controller as names
 from regency.runtime.metrics.families import Block, Family, Wanted, block, timers, value, values
 from regency.runtime.metrics.recent import RecentTimes
 
+logger = logging.getLogger(__name__)
+
 LONGEST_EVENT_MS = 300_000
 """An event that takes longer will never end. Not even a failover of millions of partitions does, and contact with
 ZooKeeper is waited for only as long as a session lasts: who killed a slow failover would begin it again."""
@@ -195,8 +197,6 @@ def _address(broker: Broker) -> str:
     """Where clients reach it: its first listener, as Kafka's stand before others."""
     return f"{broker.endpoints[0].host}:{broker.endpoints[0].port}" if broker.endpoints else ""
 
-
-logger = logging.getLogger(__name__)
 
 LEFT_OUT = (
     "%d partitions have no series of their own at /metrics, there are more than %d: set "

@@ -20,6 +20,8 @@ from regency.model.kafka_errors import ErrorCode
 from regency.runtime.logging import is_power_of_ten
 from regency.runtime.metrics.recent import RecentTimes
 
+logger = logging.getLogger(__name__)
+
 _EVERYDAY_PRODUCES: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -210,9 +212,6 @@ class Timing:
         if found is None:
             found = self.kinds[kind] = RequestTimes()
         return found
-
-
-logger = logging.getLogger(__name__)
 
 
 class Closing(Enum):

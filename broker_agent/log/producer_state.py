@@ -23,6 +23,8 @@ from regency.model.ids import Offset
 from regency.model.kafka_errors import ErrorCode
 from regency.runtime.disk import Disk
 
+logger = logging.getLogger(__name__)
+
 REMEMBERED_BATCHES = 5
 """How far back a retry is recognized as a duplicate."""
 
@@ -219,9 +221,6 @@ def decode_snapshot(path: Path, content: bytes) -> dict[int, Producer]:
                 ProducedBatch(entry.last_sequence, Offset(entry.last_offset), entry.offset_delta, entry.timestamp)
             )
     return producers
-
-
-logger = logging.getLogger(__name__)
 
 
 def snapshot_offsets(disk: Disk, directory: Path) -> list[Offset]:

@@ -61,7 +61,7 @@ STATE_GONE = "the partition's state is gone"
 Done = Callable[[IsrOutcome], None]
 
 
-class _Pending(msgspec.Struct):
+class _Submitted(msgspec.Struct):
     change: IsrChange
     done: Done
     generation: int
@@ -106,7 +106,7 @@ class IsrWriter:
         self._quiet_ms = quiet_ms
         self._latest_ms = latest_ms
         self._wake = threading.Condition()
-        self._waiting: deque[_Pending] = deque()
+        self._waiting: deque[_Submitted] = deque()
         self._stopping = False
         self._held_back = False
         self._asked: list[TopicPartition] = []
@@ -127,7 +127,7 @@ class IsrWriter:
             LeaderAndIsr(change.leader, change.leader_epoch, change.isr, change.zk_version), change.controller_epoch
         )
         with self._wake:
-            self._waiting.append(_Pending(change, done, generation, state))
+            self._waiting.append(_Submitted(change, done, generation, state))
             self._wake.notify()
 
     def ask(self, topic_partition: TopicPartition) -> None:
@@ -158,7 +158,7 @@ class IsrWriter:
             self._held_back = False
             self._wake.notify()
 
-    def _next_batch(self) -> list[_Pending] | None:
+    def _next_batch(self) -> list[_Submitted] | None:
         with self._wake:
             while not self._stopping:
                 for topic_partition in self._asked:
@@ -178,8 +178,8 @@ class IsrWriter:
         with self._wake:
             self._held_back = not self._session.connected
 
-    def _write(self, batch: Sequence[_Pending]) -> None:
-        again: list[_Pending] = []
+    def _write(self, batch: Sequence[_Submitted]) -> None:
+        again: list[_Submitted] = []
         for generation in sorted({pending.generation for pending in batch}):
             of_generation = [pending for pending in batch if pending.generation == generation]
             crash_point("agent.isr.before_write")
@@ -196,12 +196,12 @@ class IsrWriter:
                 self._waiting.extendleft(reversed(again))
             self._hold_back()
 
-    def _withdraw(self, pending: _Pending, why: str) -> IsrOutcome | None:
+    def _withdraw(self, pending: _Submitted, why: str) -> IsrOutcome | None:
         """What became of a change that cannot be written any more; None: not known, look when there is contact."""
         return self._read_back(pending) if pending.sent else IsrNotWritten(why)
 
     def _send(
-        self, batch: Sequence[_Pending], generation: int
+        self, batch: Sequence[_Submitted], generation: int
     ) -> Sequence[MultiOutcome | ZkError | _NotSent | Refused]:
         try:
             guards = incarnations.guards(self._session, [pending.change for pending in batch], self._peer_epoch)
@@ -216,7 +216,7 @@ class IsrWriter:
             return [_NotSent(error)] * len(batch)
         return [guard if isinstance(guard, Refused) else next(outcomes) for guard in guards]
 
-    def _multi(self, pending: _Pending, checks: Sequence[Check]) -> Sequence[Op]:
+    def _multi(self, pending: _Submitted, checks: Sequence[Check]) -> Sequence[Op]:
         change = pending.change
         path = znode_paths.partition_state(change.topic_partition)
         return (
@@ -225,7 +225,7 @@ class IsrWriter:
             *checks,
         )
 
-    def _resolve(self, pending: _Pending, outcome: MultiOutcome | ZkError | _NotSent | Refused) -> IsrOutcome | None:
+    def _resolve(self, pending: _Submitted, outcome: MultiOutcome | ZkError | _NotSent | Refused) -> IsrOutcome | None:
         """The outcome to report, or None: not known, send again when there is contact."""
         if isinstance(outcome, MultiOutcome):
             return self._resolve_reply(pending, outcome)
@@ -242,7 +242,7 @@ class IsrWriter:
             return IsrUnknown(why) if pending.sent else IsrNotWritten(why)
         return self._withdraw(pending, str(error))
 
-    def _resolve_reply(self, pending: _Pending, outcome: MultiOutcome) -> IsrOutcome | None:
+    def _resolve_reply(self, pending: _Submitted, outcome: MultiOutcome) -> IsrOutcome | None:
         if outcome.ok:
             stat = outcome.results[1].stat
             return IsrWritten(ZkVersion(pending.change.zk_version + 1 if stat is None else stat.version))
@@ -257,7 +257,7 @@ class IsrWriter:
             return self._withdraw(pending, f"ZooKeeper refused to write the state: {code.value}")
         return self._read_back(pending)
 
-    def _read_back(self, pending: _Pending) -> IsrOutcome | None:
+    def _read_back(self, pending: _Submitted) -> IsrOutcome | None:
         try:
             return self._compare(pending)
         except ZkConnectionLost:
@@ -265,7 +265,7 @@ class IsrWriter:
         except (ZkError, ZnodeMalformed) as error:
             return IsrUnknown(str(error))
 
-    def _compare(self, pending: _Pending) -> IsrOutcome:
+    def _compare(self, pending: _Submitted) -> IsrOutcome:
         path = znode_paths.partition_state(pending.change.topic_partition)
         self._session.sync(path)
         held = self._session.read(path)
@@ -286,7 +286,7 @@ class IsrWriter:
             f"isr {list(found.isr)}, version {version} instead of {pending.change.zk_version}"
         )
 
-    def _finish(self, pending: _Pending, outcome: IsrOutcome) -> None:
+    def _finish(self, pending: _Submitted, outcome: IsrOutcome) -> None:
         change = pending.change
         wanted = list(change.isr)
         if isinstance(outcome, IsrWritten):

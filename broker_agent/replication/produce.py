@@ -96,7 +96,7 @@ class ProducePath:
 
 
 class _DelayedProduce(DelayedOperation):
-    """A produce with acks=all. Completes by the high watermark, by losing the leadership, or at its timeout."""
+    """A produce with acks=all. Completes by the high watermark, or when the leadership, its time or the broker ends."""
 
     def __init__(
         self,

@@ -15,6 +15,8 @@ from itertools import count
 
 from regency.model.ids import TopicPartition
 
+logger = logging.getLogger(__name__)
+
 _COMPACT_ABOVE = 256
 """Dead deadlines are swept when the heap is longer than this and mostly dead."""
 
@@ -151,6 +153,3 @@ class Purgatory:
     def _forget(self, operation: DelayedOperation) -> None:
         self._size -= 1
         self.leave(operation)
-
-
-logger = logging.getLogger(__name__)

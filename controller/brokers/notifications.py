@@ -26,6 +26,8 @@ from regency.model.errors import ZnodeMalformed
 from regency.model.ids import BrokerId, PartitionReplica, TopicPartition
 from regency.model.znodes import paths
 
+logger = logging.getLogger(__name__)
+
 
 def on_isrs_changed(term: Term) -> None:
     """Read the states the notifications name into the context, then delete exactly the notifications that were read.
@@ -104,9 +106,6 @@ def _gone_members(term: Term, changed: Iterable[TopicPartition]) -> list[Partiti
             and not (member == leader and member in term.context.shutting_down)
         ]
     return gone
-
-
-logger = logging.getLogger(__name__)
 
 
 class LogDirsFailed(Notification):

@@ -76,7 +76,7 @@ def elect_leaders(term: Term, event: ElectLeaders) -> tuple[ElectionOutcome, ...
     if event.partitions is None:
         wanted = electable
     if event.election is ElectionType.PREFERRED:
-        failed = elect_preferred(term, electable)
+        failed = hand_back(term, electable)
         return _outcomes(term, wanted, refused, failed, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
     crash_point("controller.elections.before_unclean")
     failed = term.partitions.handle(electable, PartitionState.ONLINE, ElectionKind.OFFLINE, unclean=True)
@@ -89,7 +89,7 @@ def elect_leaders(term: Term, event: ElectLeaders) -> tuple[ElectionOutcome, ...
     return _outcomes(term, wanted, refused, failed, unavailable)
 
 
-def elect_preferred(term: Term, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, str]:
+def hand_back(term: Term, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, str]:
     """Let the preferred replicas lead, all in one batch. Returns why, for those that do not."""
     crash_point("controller.elections.before_preferred")
     failed = term.partitions.handle(partitions, PartitionState.ONLINE, ElectionKind.PREFERRED)
@@ -107,7 +107,7 @@ def on_elections_asked(term: Term) -> None:
         return
     outcomes = [_refusal(term.context, each, ElectionType.PREFERRED) for each in asked.partitions]
     electable = [each for each, refusal in zip(asked.partitions, outcomes, strict=True) if refusal is None]
-    failed = elect_preferred(term, electable)
+    failed = hand_back(term, electable)
     refused = {each.partition: each.message for each in outcomes if each is not None and each.error in _TO_REPORT}
     _report({**refused, **failed})
     term.decisions.note_each(
@@ -262,7 +262,7 @@ def on_leader_balance_due(term: Term, _event: LeaderBalanceDue) -> None:
     if not chosen:
         return
     crash_point("controller.balance.before_elections")
-    failed = elect_preferred(term, chosen)
+    failed = hand_back(term, chosen)
     logger.info("gave %d partitions back to their preferred leaders, %d not", len(chosen) - len(failed), len(failed))
 
 

@@ -38,6 +38,8 @@ from regency.model.ids import (
     ZkVersion,
 )
 
+logger = logging.getLogger(__name__)
+
 
 class ReassignmentsWait(Notification):
     """A step could not be written some time ago: everything is looked at again."""
@@ -45,8 +47,6 @@ class ReassignmentsWait(Notification):
     state = ControllerState.ALTER_PARTITION_REASSIGNMENT
     cause = "partition_reassignment"
 
-
-logger = logging.getLogger(__name__)
 
 AGAIN_MS = 1_000
 """How long after a step that could not be written everything is looked at again."""

@@ -25,6 +25,8 @@ from regency.model.ids import BrokerId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from regency.model.znodes import paths
 
+logger = logging.getLogger(__name__)
+
 
 class ReassignmentsAsked(Notification):
     """/admin/reassign_partitions changed."""
@@ -63,8 +65,6 @@ class ListReassignments(Request[tuple[tuple[TopicPartition, ReplicaAssignment], 
     state = ControllerState.LIST_PARTITION_REASSIGNMENT
     cause = "list_reassignments"
 
-
-logger = logging.getLogger(__name__)
 
 ROUNDS: Final = 10
 """How often the znode is read again because it was written meanwhile; its watch brings the rest."""

@@ -34,6 +34,8 @@ from regency.runtime.zookeeper.session import (
     Znode,
 )
 
+logger = logging.getLogger(__name__)
+
 
 class Counters:
     """Counters that only grow; where the process restarts, from 0."""
@@ -102,8 +104,6 @@ class Retry:
     def _on_session_event(self, _event: SessionEvent, _generation: int) -> None:
         self._changed.set()
 
-
-logger = logging.getLogger(__name__)
 
 LEFT_OUT = "It is left out until it is corrected; everything else goes on."
 """What comes of a znode that stays and cannot be read."""

@@ -22,6 +22,8 @@ from regency.runtime.zookeeper.fenced import MAX_BATCH_BYTES, MAX_BATCH_OPS, Fen
 from regency.runtime.zookeeper.ops import MAX_MULTI_BYTES, op_size
 from regency.runtime.zookeeper.session import Delete, Op, SetData
 
+logger = logging.getLogger(__name__)
+
 MOST_STATES: Final = MAX_BATCH_OPS - 1
 """States that can be written together with their topic."""
 
@@ -115,9 +117,6 @@ def replace_asked(access: StoreAccess, asked: Asked, remaining: AskedMoves) -> b
     )
     (outcome,) = access.write([FencedItem((op,))])
     return outcome.ok
-
-
-logger = logging.getLogger(__name__)
 
 
 class AskedElection(msgspec.Struct, frozen=True):

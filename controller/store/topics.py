@@ -28,6 +28,8 @@ from regency.runtime.zookeeper.session import (
     Znode,
 )
 
+logger = logging.getLogger(__name__)
+
 
 class StoredTopic(msgspec.Struct, frozen=True):
     """A topic znode: what is understood of it, and its bytes, of which unknown fields must survive."""
@@ -66,9 +68,6 @@ def write_assignments(
         data = znodes.encode_topic(after, previous=before.content)
         writes[name] = (SetData(paths.topic(name), data, before.assignment.zk_version),)
     return access.write_each(writes, too_large="its znode would be too large")
-
-
-logger = logging.getLogger(__name__)
 
 
 class TopicWatches:

@@ -25,6 +25,8 @@ from regency.model.topic_names import InvalidTopicName, colliding_topic, validat
 from regency.planning.placement import PlacementImpossible, place_replicas
 from regency.runtime.zookeeper.session import ZkRequestTooLarge
 
+logger = logging.getLogger(__name__)
+
 
 class NewTopic(msgspec.Struct, frozen=True):
     """A topic that a client wants. -1 for the broker's default, or where `assignments` has it."""
@@ -58,9 +60,6 @@ class CreateTopics(Request[tuple[CreatedTopic, ...]]):
 
     state = ControllerState.TOPIC_CHANGE
     cause = "create_topics"
-
-
-logger = logging.getLogger(__name__)
 
 
 class TopicRefused(RegencyError):

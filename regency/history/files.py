@@ -14,6 +14,8 @@ import msgspec
 
 from regency.history.records import Decision, decode_decision, encode_decisions, merge_decisions
 
+logger = logging.getLogger(__name__)
+
 
 class HistoryFile(msgspec.Struct, frozen=True):
     """Content of one file: its decisions as written, and how many lines were not decisions."""
@@ -37,9 +39,6 @@ def read_history(directories: Iterable[Path]) -> list[Decision]:
     """Every decision in the `*.jsonl` files of the directories, merged into one order (see merge_decisions)."""
     files = [path for directory in directories if directory.is_dir() for path in sorted(directory.glob("*.jsonl"))]
     return merge_decisions(read_file(path).decisions for path in files)
-
-
-logger = logging.getLogger(__name__)
 
 
 class HistoryWriter:

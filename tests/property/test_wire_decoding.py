@@ -16,27 +16,6 @@ from regency.kafka.apis import OFFERED, ApiKey
 from regency.kafka.codec import Request, decode_response, encode_request, encode_response, parse_request
 from regency.kafka.decoder import FrameMalformed, UnsupportedApi, read_uvarint
 
-NAMES = {
-    ApiKey.PRODUCE: "Produce",
-    ApiKey.FETCH: "Fetch",
-    ApiKey.LIST_OFFSETS: "ListOffsets",
-    ApiKey.METADATA: "Metadata",
-    ApiKey.API_VERSIONS: "ApiVersions",
-    ApiKey.CREATE_TOPICS: "CreateTopics",
-    ApiKey.DELETE_TOPICS: "DeleteTopics",
-    ApiKey.INIT_PRODUCER_ID: "InitProducerId",
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: "OffsetForLeaderEpoch",
-    ApiKey.DESCRIBE_CONFIGS: "DescribeConfigs",
-    ApiKey.ALTER_REPLICA_LOG_DIRS: "AlterReplicaLogDirs",
-    ApiKey.DESCRIBE_LOG_DIRS: "DescribeLogDirs",
-    ApiKey.ALTER_CONFIGS: "AlterConfigs",
-    ApiKey.CREATE_PARTITIONS: "CreatePartitions",
-    ApiKey.ELECT_LEADERS: "ElectLeaders",
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: "IncrementalAlterConfigs",
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: "AlterPartitionReassignments",
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: "ListPartitionReassignments",
-    ApiKey.DESCRIBE_CLUSTER: "DescribeCluster",
-}
 API_AND_VERSION = st.sampled_from(sorted(OFFERED)).flatmap(
     lambda api: st.tuples(st.just(api), st.integers(OFFERED[api].lowest, OFFERED[api].highest))
 )
@@ -75,7 +54,7 @@ def fields_of(message: Any, version: int) -> dict[str, st.SearchStrategy[Any]]:
 def messages(draw: st.DrawFn, kind: str) -> tuple[ApiKey, int, Any]:
     """An API, a version of it, and a message of that version."""
     api, version = draw(API_AND_VERSION)
-    message = getattr(codec, NAMES[api] + kind)
+    message = getattr(codec, "".join(word.capitalize() for word in api.name.split("_")) + kind)
     return api, version, message(version=version, **draw(st.fixed_dictionaries(fields_of(message, version))))
 
 

@@ -49,6 +49,8 @@ def test_files_that_a_page_for_maintainers_names_are_there(name):
     named = re.findall(rf"`((?:{'|'.join(FOLDERS)})/[\w/.-]+)`", text)
     assert named
     assert [each for each in named if not (ROOT / each).exists()] == []
+    there = {path.name for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")}
+    assert set(re.findall(r"(?<![/\w.])(\w+\.py)\b", text)) - there == set()
 
 
 @pytest.mark.timeout(30)  # it reads some thousand files

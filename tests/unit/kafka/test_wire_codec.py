@@ -11,29 +11,14 @@ from regency.kafka.apis import OFFERED, ApiKey
 from regency.kafka.codec import decode_response, encode_request, encode_response, parse_request
 from regency.kafka.decoder import MAX_ELEMENTS, FrameMalformed, UnsupportedApi
 
-NAMES = {
-    ApiKey.PRODUCE: "Produce",
-    ApiKey.FETCH: "Fetch",
-    ApiKey.LIST_OFFSETS: "ListOffsets",
-    ApiKey.METADATA: "Metadata",
-    ApiKey.API_VERSIONS: "ApiVersions",
-    ApiKey.CREATE_TOPICS: "CreateTopics",
-    ApiKey.DELETE_TOPICS: "DeleteTopics",
-    ApiKey.INIT_PRODUCER_ID: "InitProducerId",
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: "OffsetForLeaderEpoch",
-    ApiKey.DESCRIBE_CONFIGS: "DescribeConfigs",
-    ApiKey.ALTER_CONFIGS: "AlterConfigs",
-    ApiKey.ALTER_REPLICA_LOG_DIRS: "AlterReplicaLogDirs",
-    ApiKey.DESCRIBE_LOG_DIRS: "DescribeLogDirs",
-    ApiKey.CREATE_PARTITIONS: "CreatePartitions",
-    ApiKey.ELECT_LEADERS: "ElectLeaders",
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: "IncrementalAlterConfigs",
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: "AlterPartitionReassignments",
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: "ListPartitionReassignments",
-    ApiKey.DESCRIBE_CLUSTER: "DescribeCluster",
-}
+
+def class_name(api: ApiKey) -> str:
+    """Kafka's name of the messages."""
+    return "".join(word.capitalize() for word in api.name.split("_"))
+
+
 EVERY_VERSION = [
-    pytest.param(api, version, id=f"{NAMES[api]}-v{version}")
+    pytest.param(api, version, id=f"{class_name(api)}-v{version}")
     for api, offered in OFFERED.items()
     for version in range(offered.lowest, offered.highest + 1)
 ]
@@ -41,11 +26,11 @@ Filled = Callable[[Any, int], Any]
 
 
 def request_class(api: ApiKey) -> Any:
-    return getattr(codec, NAMES[api] + "Request")
+    return getattr(codec, class_name(api) + "Request")
 
 
 def response_class(api: ApiKey) -> Any:
-    return getattr(codec, NAMES[api] + "Response")
+    return getattr(codec, class_name(api) + "Response")
 
 
 def test_the_offered_versions_are_the_promised_ones() -> None:

@@ -10,7 +10,7 @@ import msgspec
 from regency.broker_agent.ports import IsrChange, IsrUnknown, IsrWritten
 from regency.broker_agent.registry import incarnations, registration
 from regency.broker_agent.registry.incarnations import Guard, PeerEpoch, Refused
-from regency.broker_agent.registry.isr_store import IsrWriter, _Pending
+from regency.broker_agent.registry.isr_store import IsrWriter, _Submitted
 from regency.broker_agent.registry.registration import Registered, Registration, SessionFile, register
 from regency.controller.machines.partition_state_machine import PartitionStateMachine
 from regency.controller.store.access import StoreAccess
@@ -97,7 +97,7 @@ def lost_isr_write_is_success(patch: Patch) -> None:
     """An ISR change whose reply was lost counts as written."""
     resolve = IsrWriter._resolve
 
-    def hopeful(self: IsrWriter, pending: _Pending, outcome: MultiOutcome | ZkError) -> object:
+    def hopeful(self: IsrWriter, pending: _Submitted, outcome: MultiOutcome | ZkError) -> object:
         return resolve(self, pending, outcome) or IsrWritten(ZkVersion(pending.change.zk_version + 1))
 
     patch.set(IsrWriter, "_resolve", hopeful)
@@ -108,7 +108,7 @@ def lost_isr_write_is_failure(patch: Patch) -> None:
     """An ISR change whose reply was lost is given up, and waits for the controller."""
     resolve = IsrWriter._resolve
 
-    def gloomy(self: IsrWriter, pending: _Pending, outcome: MultiOutcome | ZkError) -> object:
+    def gloomy(self: IsrWriter, pending: _Submitted, outcome: MultiOutcome | ZkError) -> object:
         return resolve(self, pending, outcome) or IsrUnknown("no answer")
 
     patch.set(IsrWriter, "_resolve", gloomy)
@@ -119,7 +119,7 @@ def isr_conflict_overwritten(patch: Patch) -> None:
     """An ISR change that met another version is written again on the version just read."""
     read_back = IsrWriter._read_back
 
-    def insist(self: IsrWriter, pending: _Pending) -> object:
+    def insist(self: IsrWriter, pending: _Submitted) -> object:
         outcome = read_back(self, pending)
         if not isinstance(outcome, IsrUnknown):
             return outcome
@@ -138,7 +138,7 @@ def isr_by_the_unregistered(patch: Patch) -> None:
     """An ISR change is written without the check of the own registration."""
     send = IsrWriter._send
 
-    def anybody(self: IsrWriter, batch: Sequence[_Pending], generation: int) -> object:
+    def anybody(self: IsrWriter, batch: Sequence[_Submitted], generation: int) -> object:
         own, self._own_path = self._own_path, paths.BROKER_IDS
         try:
             return send(self, batch, generation)
@@ -153,7 +153,7 @@ def isr_in_any_session(patch: Patch) -> None:
     """An ISR change is written under whichever session there is."""
     send = IsrWriter._send
 
-    def whichever(self: IsrWriter, batch: Sequence[_Pending], generation: int) -> object:
+    def whichever(self: IsrWriter, batch: Sequence[_Submitted], generation: int) -> object:
         del generation
         return send(self, batch, self._session.generation)
 
