@@ -9,6 +9,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Sequence
+from importlib.metadata import version
 from pathlib import Path
 
 import msgspec
@@ -18,7 +19,6 @@ from prometheus_client.exposition import generate_latest as write_text
 from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST as OPENMETRICS_TYPE
 from prometheus_client.openmetrics.exposition import generate_latest as write_openmetrics
 
-from regency import __version__
 from regency.model.clock import Clock
 from regency.model.settings import BrokerSettings
 from regency.runtime.http.server import Handler, HttpServer, Request, Response, qualities
@@ -43,6 +43,7 @@ class Exposition:
 
     def __init__(self, sources: Sequence[Source], clock: Clock) -> None:
         self._sources = sources
+        self._version = version("regency")
         self._clock = clock
         self._lock = threading.Lock()
         self._kept: dict[tuple[bool, frozenset[str]], tuple[int, bytes]] = {}
@@ -77,7 +78,7 @@ class Exposition:
         families = [family for source in self._sources for family in source.collect(wanted)]
         metrics = [family for family in families if isinstance(family, Metric)]
         metrics += [
-            values(BUILD_INFO, [((__version__,), 1)]),
+            values(BUILD_INFO, [((self._version,), 1)]),
             *(metric for collector in _OF_PYTHON for metric in collector.collect()),
         ]
         if names:
