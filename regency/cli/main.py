@@ -43,6 +43,8 @@ _COMMANDS = {
     "cluster": Lazy(
         "regency.cli.cluster.command:cluster", "Tell whether the cluster is healthy, and wait until it is."
     ),
+    "docs": Lazy("regency.cli.shipped:docs", "Print a page of the documents."),
+    "deploy-files": Lazy("regency.cli.shipped:deploy_files", "Copy what runs and watches a cluster of machines."),
     "zookeeper": Lazy("regency.cli.lab.daemons:zookeeper", "Run a ZooKeeper in the foreground."),
     "agent": Lazy("regency.cli.lab.daemons:agent", "Run a broker agent in the foreground."),
     "controller": Lazy(

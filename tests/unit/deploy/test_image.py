@@ -21,6 +21,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from regency.cli.lab.daemons import agent
+from regency.cli.shipped import DEPLOYED
 from regency.runtime.http.probes import NOT_SERVED, remove_probe_file, write_probe_file
 from regency.runtime.settings_loader import load_settings
 
@@ -87,7 +88,8 @@ def test_what_the_command_names_is_copied_there() -> None:
 
 
 def test_what_is_copied_from_a_checkout_of_any_umask_is_readable_for_the_user() -> None:
-    places = {words[-1] for words in instructions("COPY") if words[0].startswith("deploy/")}
+    copied = [words for words in instructions("COPY") if words[0].startswith("deploy/")]
+    places = {words[-1] for words in copied if words[-1].startswith("/")}  # others go into the wheel
     [chmod] = [words for words in instructions("RUN") if words[0] == "chmod"]
     assert chmod[1] == "0644"
     assert set(chmod[2:]) == places
@@ -122,10 +124,13 @@ def test_its_wheel_holds_what_a_wheel_of_the_checkout_holds(tmp_path: Path) -> N
             ignored = shutil.ignore_patterns("__pycache__")
             shutil.copytree(ROOT / name, context / name, symlinks=True, ignore=ignored)
         else:
+            (context / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, context / name)
     of_image, of_checkout = built(context, tmp_path / "image"), built(ROOT, tmp_path / "checkout")
     assert of_image == of_checkout
     assert {"regency/controller/controller.py", "pyspark_regency/__init__.py"} <= of_image
+    shares = {f"regency/share/{name}" for name in ("docs/README.md", *(f"deploy/{each}" for each in DEPLOYED))}
+    assert {each for each in shares if not any(name.startswith(each) for name in of_image)} == set()
 
 
 class Answers(BaseHTTPRequestHandler):
