@@ -145,6 +145,11 @@ def say(words: str) -> None:
     click.echo(words, err=True)
 
 
+def conclude(words: str) -> None:
+    """A verdict in a line on stdout, beside its data; with -o json on stderr, for the document says it too."""
+    click.echo(words, err=current().json)
+
+
 def show(rows: Sequence[msgspec.Struct], columns: Sequence[str]) -> None:
     """Print facts as a JSON array of objects, or as a table of `columns`."""
     if current().json:

@@ -15,6 +15,13 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from regency.cli.asking.controllers import (
+    ControllerFacts,
+    describe_controllers,
+    newest_ruler,
+    nobody_rules,
+    zookeeper_is_away,
+)
 from regency.cli.asking.refusals import refusal
 from regency.cli.exits import CommandFailed, Exit
 from regency.clients.controllers import ask_controller
@@ -23,15 +30,15 @@ from regency.kafka.apis import Message
 from regency.kafka.peer import PeerConnection, PeerUnavailable
 from regency.model.ids import BrokerId, TopicId
 from regency.model.kafka_errors import ErrorCode
-from regency.protos import controller_pb2
-from regency.runtime.grpc.channels import AdminClient, ControllerClient, Method, RpcFailed
+from regency.runtime.grpc.channels import AdminClient, Method, RpcFailed
 
 ANSWER_TIMEOUT_S: Final = 10.0
 """How long all brokers may take until the first of them says anything."""
 CONNECT_TIMEOUT_MS: Final = 5_000
 REQUEST_TIMEOUT_MS: Final = 30_000
 MARGIN_MS: Final = 5_000
-DESCRIBE_TIMEOUT_MS: Final = 3_000
+SILENT_AFTER_S: Final = 2.0
+"""A live broker that takes longer for its first word is taken for frozen. A whole cluster is asked at once."""
 LOOK_EVERY_S: Final = 0.3
 RULER_WITHIN_S: Final = 20.0
 """For so long another controller may be elected before a request for it is given up."""
@@ -40,21 +47,6 @@ _WHICH_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 0, -1)
 """ApiVersions version 0, correlation id 0, no client id, with its length before it: any broker answers that."""
 
 RequestT = TypeVar("RequestT")
-
-
-class ControllerFacts(msgspec.Struct, frozen=True):
-    """A controller process; None for what is unknown because it did not answer, or is only known to who rules."""
-
-    broker: int
-    address: str
-    rules: bool | None = None
-    epoch: int | None = None
-    state: str | None = None
-    live_brokers: int | None = None
-    topics: int | None = None
-    partitions: int | None = None
-    offline_partitions: int | None = None
-    unacknowledged: int | None = None
 
 
 class PartitionFacts(msgspec.Struct):
@@ -153,19 +145,26 @@ class ClusterWire:
                     return answer
                 if time.monotonic() >= deadline:
                     if ruling is None:
-                        raise _none_rules()
+                        raise none_rules(self.controller_facts())
                     return answer
             time.sleep(LOOK_EVERY_S)
 
+    def silent_brokers(self) -> list[BrokerId]:
+        """Live brokers that do not answer: frozen, or cut off, and not given up by ZooKeeper yet."""
+        nodes = self.brokers()
+        answered = set(_answering([node.address for node in nodes.values()], SILENT_AFTER_S))
+        return [broker for broker, node in nodes.items() if node.address not in answered]
+
     def controller_facts(self) -> list[ControllerFacts]:
         """What every controller process says of itself."""
-        return [_facts(node) for _, node in sorted(self.controllers().items())]
+        return describe_controllers(self.controllers())
 
     def ruling(self) -> ControllerFacts:
         """The controller that rules; of two that say so the one of the newer epoch. Raises CommandFailed."""
-        found = newest_ruler(self.controller_facts())
+        facts = self.controller_facts()
+        found = newest_ruler(facts)
         if found is None:
-            raise _none_rules()
+            raise none_rules(facts)
         return found
 
     def _live_ruler(self) -> BrokerId | None:
@@ -224,11 +223,6 @@ def tell_controller(
     return answer
 
 
-def newest_ruler(controllers: Collection[ControllerFacts]) -> ControllerFacts | None:
-    """The controller that rules, if any does; of two that say so the one of the newer epoch."""
-    return max((each for each in controllers if each.rules), key=lambda each: each.epoch or 0, default=None)
-
-
 def find(nodes: dict[BrokerId, Node], broker: BrokerId) -> Node:
     """A live broker. Raises CommandFailed naming those there are."""
     if broker not in nodes:
@@ -242,44 +236,90 @@ def first_that_answers(servers: str) -> str:
 
     Raises CommandFailed when none does in 10 s, and for what is no address.
     """
-    deadline = time.monotonic() + ANSWER_TIMEOUT_S
+    named = [server.strip() for server in servers.split(",")]
+    for server in named:
+        _, colon, port = server.rpartition(":")
+        if not colon or not port.isdecimal():
+            raise CommandFailed(
+                f"{server!r} is not HOST:PORT.", hint="Name brokers such as localhost:9092.", status=Exit.USAGE
+            )
+    found = next(_answering(named, ANSWER_TIMEOUT_S), None)
+    if found is None:
+        raise unreachable(servers)
+    return found
+
+
+def _answering(servers: Collection[str], within_s: float) -> Iterator[str]:
+    """Those of these `host:port` that answer, the fastest first; all are asked at once, at each of their addresses."""
+    deadline = time.monotonic() + within_s
     with ExitStack() as stack, selectors.DefaultSelector() as waiting:
-        for server in [server.strip() for server in servers.split(",")]:
-            host, colon, port = server.rpartition(":")
-            if not colon or not port.isdecimal():
-                raise CommandFailed(
-                    f"{server!r} is not HOST:PORT.", hint="Name brokers such as localhost:9092.", status=Exit.USAGE
-                )
-            with suppress(OSError, OverflowError):
-                link = stack.enter_context(socket.create_connection((host.strip("[]"), int(port)), ANSWER_TIMEOUT_S))
-                link.sendall(_WHICH_VERSIONS)
-                waiting.register(link, selectors.EVENT_READ, server)
+        for server in servers:
+            for begun in _links(server):
+                waiting.register(stack.enter_context(begun), selectors.EVENT_WRITE, server)
         while waiting.get_map() and (left_s := deadline - time.monotonic()) > 0:
-            for key, _ in waiting.select(left_s):
-                if _has_answered(key.fileobj):
-                    return str(key.data)
-                waiting.unregister(key.fileobj)
-    raise unreachable(servers)
+            for key, events in waiting.select(left_s):
+                link = key.fileobj
+                assert isinstance(link, socket.socket), "only links are registered"
+                if events & selectors.EVENT_WRITE and _has_asked(link):
+                    waiting.modify(link, selectors.EVENT_READ, key.data)
+                    continue
+                waiting.unregister(link)
+                if events & selectors.EVENT_READ and _has_answered(link):
+                    yield str(key.data)
+
+
+def _links(server: str) -> Iterator[socket.socket]:
+    """A connection that is being made to each address of `host:port`."""
+    host, _, port = server.rpartition(":")
+    with suppress(OSError, OverflowError, UnicodeError):
+        for family, kind, protocol, _, address in socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM):
+            with suppress(OSError, OverflowError):
+                link = socket.socket(family, kind, protocol)
+                link.setblocking(False)
+                link.connect_ex(address)
+                yield link
+
+
+def _has_asked(link: socket.socket) -> bool:
+    """Whether the connection was made, and the question is on its way."""
+    try:
+        return link.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0 and link.send(_WHICH_VERSIONS) > 0
+    except OSError:
+        return False
 
 
 def unreachable(servers: str) -> CommandFailed:
-    """None of these brokers answered."""
+    """None of these brokers answered; names that have no address are named."""
+    unknown = [
+        host
+        for host in dict.fromkeys(each.rpartition(":")[0].strip(" []") for each in servers.split(","))
+        if not _has_address(host)
+    ]
+    why = f": {', '.join(unknown)} cannot be resolved" if unknown else ""
     return CommandFailed(
-        f"No broker answers at {servers}.",
+        f"No broker answers at {servers}{why}.",
         hint="Check the address, or start a cluster with `regency up --detach`.",
         status=Exit.TIMED_OUT,
     )
 
 
-def _none_rules() -> CommandFailed:
-    return CommandFailed(
-        "No controller rules now.", hint="Try again; one is perhaps being elected.", status=Exit.IN_PROGRESS
-    )
+def none_rules(facts: Collection[ControllerFacts]) -> CommandFailed:
+    """No controller rules: why, and what to do."""
+    hint = "Try again in a moment."
+    if zookeeper_is_away(facts):
+        hint = "Bring ZooKeeper back; until then partitions keep their leaders, and nothing can be changed."
+    return CommandFailed(nobody_rules(facts), hint=hint, status=Exit.IN_PROGRESS)
 
 
-def _has_answered(link: object) -> bool:
+def _has_address(host: str) -> bool:
+    try:
+        return bool(socket.getaddrinfo(host, None))
+    except (OSError, UnicodeError):
+        return False
+
+
+def _has_answered(link: socket.socket) -> bool:
     """Whether there is something to read, and not only the end."""
-    assert isinstance(link, socket.socket)
     try:
         return bool(link.recv(1))
     except OSError:
@@ -290,32 +330,6 @@ def _errors(answer: Message) -> set[int]:
     """Error codes of the whole answer, or of the topics it is about."""
     rows = [row for field in ("topics", "responses", "results") for row in getattr(answer, field, ())]
     return {getattr(each, "error_code", ErrorCode.NONE) for each in (answer, *rows)}
-
-
-def _facts(node: Node) -> ControllerFacts:
-    try:
-        told = ask_controller(
-            node.address,
-            lambda channel: ControllerClient(channel).describe,
-            controller_pb2.DescribeControllerRequest(),
-            timeout_ms=DESCRIBE_TIMEOUT_MS,
-        )
-    except RpcFailed:
-        return ControllerFacts(node.id, node.address)
-    if not told.active:
-        return ControllerFacts(node.id, node.address, rules=False, state=told.state)
-    return ControllerFacts(
-        node.id,
-        node.address,
-        told.active,
-        told.controller_epoch,
-        told.state,
-        told.live_brokers,
-        told.topics,
-        told.partitions,
-        told.offline_partitions,
-        told.unacknowledged,
-    )
 
 
 def _peer(host: str, port: int) -> PeerConnection:

@@ -9,7 +9,8 @@ import click
 import msgspec
 
 from regency.cli.asking.config_requests import BROKER, Resource, describe
-from regency.cli.asking.wire import ControllerFacts, TopicFacts, cluster_wire, newest_ruler
+from regency.cli.asking.controllers import ControllerFacts, newest_ruler
+from regency.cli.asking.wire import TopicFacts, cluster_wire
 from regency.cli.brokers.leaving import drain_broker, forget_broker, shut_down_broker
 from regency.cli.context import ID, cluster_options, current, print_json, print_rows, say, show
 from regency.cli.exits import CommandFailed

@@ -8,7 +8,8 @@ from collections.abc import Collection, Mapping, Sequence
 import click
 import msgspec
 
-from regency.cli.asking.wire import ControllerFacts, TopicFacts, cluster_wire, newest_ruler
+from regency.cli.asking.controllers import ControllerFacts, newest_ruler, nobody_rules
+from regency.cli.asking.wire import TopicFacts, cluster_wire
 from regency.cli.context import Seconds, cluster_options, current, print_json, say
 from regency.cli.exits import CommandFailed, Exit
 from regency.clients.nodes import Node
@@ -54,8 +55,8 @@ def health(wait: bool, timeout: float) -> int:
     With --wait: exit status 5 when it is not healthy within --timeout.
 
     Healthy: a controller rules and every broker has acknowledged what it decided, every broker that partitions are
-    assigned to is live (and every broker of the cluster in --dir), every partition is led and all of its replicas are
-    in sync.
+    assigned to is live (and every broker of the cluster in --dir) and answers within 2 s, every partition is led and
+    all of its replicas are in sync.
 
     \b
     Examples:
@@ -90,9 +91,10 @@ def look() -> Health:
     try:
         with cluster_wire(servers) as wire:
             nodes, controllers, topics = wire.brokers(), wire.controller_facts(), wire.topics()
+            silent = wire.silent_brokers()
     except CommandFailed as error:
         return Health(False, [error.message.rstrip(".")])
-    return judge(nodes, controllers, topics, _expected())
+    return judge(nodes, controllers, topics, _expected(), silent)
 
 
 def judge(
@@ -100,14 +102,20 @@ def judge(
     controllers: Sequence[ControllerFacts],
     topics: Sequence[TopicFacts],
     expected: Collection[int] = (),
+    silent: Collection[int] = (),
 ) -> Health:
     """What is missing before the cluster is healthy. Pure."""
     rule = [facts for facts in controllers if facts.rules]
-    problems = [] if rule else ["no controller rules"]
+    problems = [] if rule else [nobody_rules(controllers).rstrip(".").replace("No controller", "no controller", 1)]
     if len(rule) > 1:
         problems.append(f"the controllers of brokers {', '.join(str(each.broker) for each in rule)} say that they rule")
     partitions = [(topic.name, partition) for topic in topics for partition in topic.partitions]
     named = {replica for _, partition in partitions for replica in partition.replica_nodes}
+    if rule:
+        problems += [
+            f"broker {each.broker} has no contact with ZooKeeper" for each in controllers if each.in_contact is False
+        ]
+    problems += [f"broker {broker} does not answer (frozen, or cut off)" for broker in silent]
     problems += [f"broker {broker} is not live" for broker in sorted({*named, *expected} - {*map(int, nodes)})]
     leaderless = [(name, each) for name, each in partitions if each.leader_id < 0]
     behind = [(name, each) for name, each in partitions if each.out_of_sync]

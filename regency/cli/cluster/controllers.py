@@ -8,8 +8,9 @@ from pathlib import Path
 import click
 import msgspec
 
-from regency.cli.asking.wire import ClusterWire, ControllerFacts, cluster_wire, newest_ruler, tell_controller
-from regency.cli.context import Seconds, cluster_options, current, print_json, say, show
+from regency.cli.asking.controllers import ControllerFacts, newest_ruler, nobody_rules
+from regency.cli.asking.wire import ClusterWire, cluster_wire, tell_controller
+from regency.cli.context import Seconds, cluster_options, conclude, current, print_json, say, show
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.lab.daemons import become
 from regency.protos import admin_pb2
@@ -64,16 +65,18 @@ def status() -> int:
     """
     with cluster_wire(current().bootstrap_servers()) as wire:
         facts = wire.controller_facts()
-    show(facts, [field.name for field in msgspec.structs.fields(ControllerFacts)])
+    show(facts, [field.name for field in msgspec.structs.fields(ControllerFacts) if field.name != "blocked"])
     for each in facts:
         if each.rules is None:
-            say(f"The controller of broker {each.broker} does not answer at {each.address}.")
+            conclude(f"The controller of broker {each.broker} does not answer at {each.address}.")
     rule = [each for each in facts if each.rules]
     for each in rule:
-        say(f"The controller of broker {each.broker} rules in epoch {each.epoch}.")
+        conclude(f"The controller of broker {each.broker} rules in epoch {each.epoch}.")
+    cut_off = [str(each.broker) for each in facts if each.in_contact is False]
     if not rule:
-        silent = any(each.rules is None for each in facts)
-        say(f"No controller rules now; {'one is perhaps being elected' if silent else 'an election is under way'}.")
+        conclude(nobody_rules(facts))
+    elif cut_off:
+        conclude(f"No contact with ZooKeeper: broker {', '.join(cut_off)}.")
     return Exit.DONE if len(rule) == 1 else Exit.UNHEALTHY
 
 

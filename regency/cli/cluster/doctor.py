@@ -7,7 +7,7 @@ import msgspec
 
 from regency.cli.asking.refusals import refusal
 from regency.cli.asking.wire import cluster_wire
-from regency.cli.context import Seconds, cluster_options, current, print_json, print_table, say
+from regency.cli.context import Seconds, cluster_options, conclude, current, print_json, print_table
 from regency.cli.exits import CommandFailed, Exit
 from regency.clients.controllers import ask_controller
 from regency.model.kafka_errors import ErrorCode
@@ -40,15 +40,15 @@ class FindingFacts(msgspec.Struct, frozen=True):
 class Diagnosis(msgspec.Struct, frozen=True):
     """What `regency doctor -o json` prints."""
 
-    well: bool
+    healthy: bool
     controller: int
     controller_epoch: int
     topics: int
     partitions: int
     offline_partitions: int
     brokers: list[BrokerFacts]
-    findings: list[FindingFacts]
-    more_findings: int
+    problems: list[FindingFacts]
+    more_problems: int
     repairs: dict[str, int]
 
 
@@ -62,14 +62,14 @@ class Diagnosis(msgspec.Struct, frozen=True):
 def doctor(full: bool, confirm: float, timeout: float) -> int:
     """Compare ZooKeeper, the ruling controller and every agent, and check what must hold. Changes nothing.
 
-    What differs is looked at twice, and told if it still differs then. Exit status 0: all is well; 1: something
+    What differs is looked at twice, and told if it still differs then. Exit status 0: healthy; 1: something
     differs, or no controller could be asked; 4: no controller rules now; 5: no answer in time.
 
     \b
     Examples:
       regency doctor
       regency doctor --full
-      regency doctor -o json | jq -r '.findings[] | .subject + ": " + .what'
+      regency doctor -o json | jq -r '.problems[] | .subject + ": " + .what'
     """
     with cluster_wire(current().bootstrap_servers()) as wire:
         ruling = wire.ruling()
@@ -90,12 +90,12 @@ def doctor(full: bool, confirm: float, timeout: float) -> int:
         print_json(diagnosis)
     else:
         _tell(diagnosis)
-    return Exit.DONE if diagnosis.well else Exit.FAILED
+    return Exit.DONE if diagnosis.healthy else Exit.FAILED
 
 
 def _diagnosis(answer: pb.ExamineResponse) -> Diagnosis:
     return Diagnosis(
-        well=not answer.findings,
+        healthy=not answer.findings,
         controller=answer.broker_id,
         controller_epoch=answer.controller_epoch,
         topics=answer.topics,
@@ -113,16 +113,16 @@ def _diagnosis(answer: pb.ExamineResponse) -> Diagnosis:
             )
             for each in answer.brokers
         ],
-        findings=[
+        problems=[
             FindingFacts(each.subject, each.kind, each.where, each.what, each.advice) for each in answer.findings
         ],
-        more_findings=answer.more_findings,
+        more_problems=answer.more_findings,
         repairs=dict(sorted(answer.repairs.items())),
     )
 
 
 def _tell(diagnosis: Diagnosis) -> None:
-    say(
+    conclude(
         f"Controller {diagnosis.controller} rules in epoch {diagnosis.controller_epoch}: {diagnosis.topics} topics, "
         f"{diagnosis.partitions} partitions, {diagnosis.offline_partitions} offline."
     )
@@ -135,13 +135,13 @@ def _tell(diagnosis: Diagnosis) -> None:
     print_table(table)
     if diagnosis.repairs:
         told = ", ".join(f"{count} {kind}" for kind, count in diagnosis.repairs.items())
-        say(f"Differences that this controller has put right by itself: {told}.")
-    for found in diagnosis.findings:
+        conclude(f"Differences that this controller has put right by itself: {told}.")
+    for found in diagnosis.problems:
         click.echo(f"\n{found.subject} ({found.kind}), {found.where}:\n  {found.what}\n  {found.advice}")
-    if diagnosis.more_findings:
-        click.echo(f"\nand {diagnosis.more_findings} more")
-    if diagnosis.well:
-        say("ZooKeeper, the controller and all agents agree.")
+    if diagnosis.more_problems:
+        click.echo(f"\nand {diagnosis.more_problems} more")
+    if diagnosis.healthy:
+        conclude("ZooKeeper, the controller and all agents agree.")
     else:
-        count = len(diagnosis.findings) + diagnosis.more_findings
-        say(f"{count} {'thing differs' if count == 1 else 'things differ'}.")
+        count = len(diagnosis.problems) + diagnosis.more_problems
+        conclude(f"{count} {'thing differs' if count == 1 else 'things differ'}.")

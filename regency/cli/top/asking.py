@@ -7,11 +7,12 @@ known last is shown as old: nothing here raises because something is away.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 
 import grpc
 import msgspec
 
+from regency.cli.asking.controllers import ask_controllers, newest_ruler, nobody_rules
 from regency.cli.asking.wire import cluster_wire
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.top.reading import Reader, Snapshot
@@ -20,7 +21,7 @@ from regency.model.ids import BrokerId
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import controller_pb2
 from regency.protos import inspection_pb2 as pb
-from regency.runtime.grpc.channels import ControllerClient, InspectionClient, RpcFailed, call, failure, open_channel
+from regency.runtime.grpc.channels import ControllerClient, InspectionClient, RpcFailed, call, open_channel
 
 WORST, DECISIONS = 50, 50
 SUMMARY_TIMEOUT_MS = 4_000
@@ -35,16 +36,6 @@ DISK_VERSION = 4
 
 class Away(Exception):
     """No controller rules, or the one that does cannot be asked; the message says what is known."""
-
-
-class _Told(msgspec.Struct, frozen=True):
-    """What a controller process says of itself; `in_contact` with ZooKeeper: None where it is too old to tell."""
-
-    rules: bool
-    epoch: int
-    in_contact: bool | None
-    why: str = ""
-    """Why no controller can rule, where it knows."""
 
 
 class Asker:
@@ -138,14 +129,14 @@ class Asker:
         with cluster_wire(self._addresses()) as wire:
             nodes = wire.controllers()
         channels = {broker: open_channel(node.address) for broker, node in nodes.items()}
-        told = _ask_all(channels)
-        rule = [(each.epoch, broker) for broker, each in told.items() if each is not None and each.rules]
-        best = max(rule)[1] if rule else None
+        facts = ask_controllers(nodes, channels, timeout_ms=SEARCH_TIMEOUT_MS)
+        ruler = newest_ruler(facts)
+        best = None if ruler is None else BrokerId(ruler.broker)
         for broker, channel in channels.items():
             if broker != best:
                 channel.close()
         if best is None:
-            raise Away(nobody_rules(told))
+            raise Away(nobody_rules(facts))
         return nodes[best].address, channels[best]
 
     def _addresses(self) -> str:
@@ -181,68 +172,9 @@ def disk_used(host: str, port: int) -> float | None:
     )
 
 
-def _ask_all(channels: Mapping[BrokerId, grpc.Channel]) -> dict[BrokerId, _Told | None]:
-    """What every controller process says of itself; None for those that do not answer."""
-    summary = pb.SummariseRequest()
-    calls = {
-        broker: InspectionClient(channel).summarise.future(summary, timeout=SEARCH_TIMEOUT_MS / 1000)
-        for broker, channel in channels.items()
-    }
-    told: dict[BrokerId, _Told | None] = {}
-    for broker, answer in calls.items():
-        try:
-            said = answer.result()
-            told[broker] = _Told(
-                said.error_code == ErrorCode.NONE, said.controller_epoch, said.in_contact, said.message
-            )
-        except grpc.RpcError as error:
-            told[broker] = _ask_old(channels[broker]) if _is_too_old(failure(error, "it")) else None
-        except grpc.FutureCancelledError:
-            told[broker] = None
-    return told
-
-
 def _is_too_old(error: RpcFailed) -> bool:
     """Whether the controller is of a version that has no summary."""
     return "unimplemented" in str(error)
-
-
-def _ask_old(channel: grpc.Channel) -> _Told | None:
-    request = controller_pb2.DescribeControllerRequest()
-    try:
-        said = call(ControllerClient(channel).describe, request, timeout_ms=SEARCH_TIMEOUT_MS, target="a controller")
-    except RpcFailed:
-        return None
-    return _Told(said.active, said.controller_epoch, None)
-
-
-def nobody_rules(told: Mapping[BrokerId, _Told | None]) -> str:
-    """Why that may be, in words."""
-    if not told:
-        return "No controller rules: no broker is live."
-    silent = [broker for broker, each in told.items() if each is None]
-    cut_off = [broker for broker, each in told.items() if each is not None and each.in_contact is False]
-    waiting = [broker for broker, each in told.items() if each is not None and each.in_contact is not False]
-    blocked = next((each.why for each in told.values() if each is not None and each.why), "")
-    if blocked:
-        words = f"No controller rules: {blocked.rstrip('.')}"
-    elif cut_off and not waiting:
-        words = f"ZooKeeper is away, so no controller rules: {_those_of(cut_off)} no contact with it"
-    else:
-        words = "No controller rules now"
-        words += f": one is being elected, {_those_of(waiting)} contact with ZooKeeper" if waiting else ""
-        words += f"; {_those_of(cut_off)} none" if cut_off else ""
-    if silent:
-        words += f"; the controller process{'es' if len(silent) > 1 else ''} of {_listed(silent)} did not answer"
-    return f"{words}."
-
-
-def _those_of(brokers: Sequence[BrokerId]) -> str:
-    return f"{_listed(brokers)} {'have' if len(brokers) > 1 else 'has'}"
-
-
-def _listed(brokers: Sequence[BrokerId]) -> str:
-    return f"broker{'s' if len(brokers) > 1 else ''} {', '.join(map(str, brokers))}"
 
 
 def _wall_ms() -> int:

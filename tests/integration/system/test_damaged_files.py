@@ -115,7 +115,7 @@ def test_a_byte_that_flips_under_a_leader_is_refused_named_and_healed_by_a_new_c
     def damage() -> dict[str, tuple[str, str]]:
         _, told = ask(cluster, "doctor", "--confirm", "1.5")
         return {
-            each["subject"]: (each["where"], each["what"]) for each in told["findings"] if each["kind"] == "damaged"
+            each["subject"]: (each["where"], each["what"]) for each in told["problems"] if each["kind"] == "damaged"
         }
 
     where, what = eventually(damage, what="the doctor names the damage")["t-0"]

@@ -115,7 +115,7 @@ def test_a_plan_that_waits_for_a_dead_broker_is_told_cancelled_and_the_broker_dr
     listed = json.loads(regency("partitions", "list", "-o", "json").stdout)
     assert [(row["adding"], row["removing"]) for row in listed] == [([3], [1]), ([4], [1])]
     regency("partitions", "execute", "plan.json", "--wait", "--timeout", "0", status=Exit.TIMED_OUT)
-    findings = json.loads(regency("doctor", "-o", "json", status=Exit.FAILED).stdout)["findings"]
+    findings = json.loads(regency("doctor", "-o", "json", status=Exit.FAILED).stdout)["problems"]
     waits = {(each["subject"], each["where"]) for each in findings if each["kind"] == "reassignment_waits"}
     assert waits == {("t-0", "broker 2"), ("t-1", "broker 2")}
 

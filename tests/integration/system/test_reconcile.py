@@ -68,7 +68,7 @@ def doctor(cluster: Cluster) -> tuple[int, dict[tuple[str, str], str], dict[str,
     """Its status, what it found by subject and kind, and all of it."""
     status, told = ask(cluster, "doctor", "--confirm", "1.5")
     assert isinstance(told, dict), told
-    return status, {(each["subject"], each["kind"]): each["where"] for each in told["findings"]}, told
+    return status, {(each["subject"], each["kind"]): each["where"] for each in told["problems"]}, told
 
 
 def test_a_replica_a_role_and_a_fetcher_that_agents_forget_come_back(
@@ -199,5 +199,5 @@ def _port(cluster: Cluster, broker: int) -> int:
 
 def _dead(servers: str, broker: int) -> bool:
     done = CliRunner().invoke(cli, ["doctor", "--confirm", "0.5", "-o", "json", "--bootstrap-server", servers])
-    told = json.loads(done.stdout) if done.stdout else {"findings": []}
-    return (f"broker {broker}", "broker_dead") in {(each["subject"], each["kind"]) for each in told["findings"]}
+    told = json.loads(done.stdout) if done.stdout else {"problems": []}
+    return (f"broker {broker}", "broker_dead") in {(each["subject"], each["kind"]) for each in told["problems"]}

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from regency.cli.asking.wire import ClusterWire, ControllerFacts, PartitionFacts, TopicFacts
+from regency.cli.asking.controllers import ControllerFacts
+from regency.cli.asking.wire import ClusterWire, PartitionFacts, TopicFacts
 from regency.clients.nodes import Node
 from regency.model.ids import BrokerId
 from regency.model.kafka_errors import ErrorCode
@@ -21,6 +22,7 @@ class FakeCluster(ClusterWire):
     def __init__(self) -> None:
         self.nodes = dict(NODES)
         self.facts = [facts(1), facts(2, rules=True, epoch=7), facts(3)]
+        self.silent: list[BrokerId] = []
         self.known: list[TopicFacts] = []
         self.asked: list[tuple[Any, int | None]] = []
         """Messages, and which broker was asked; None for any."""
@@ -34,6 +36,9 @@ class FakeCluster(ClusterWire):
 
     def controllers(self) -> dict[BrokerId, Node]:
         return self.nodes
+
+    def silent_brokers(self) -> list[BrokerId]:
+        return self.silent
 
     def controller_facts(self) -> list[ControllerFacts]:
         return self.facts
@@ -60,10 +65,17 @@ class FakeCluster(ClusterWire):
 
 
 def facts(
-    broker: int, *, rules: bool | None = False, epoch: int | None = None, unacknowledged: int = 0, offline: int = 0
+    broker: int,
+    *,
+    rules: bool | None = False,
+    epoch: int | None = None,
+    unacknowledged: int = 0,
+    offline: int = 0,
+    in_contact: bool = True,
 ) -> ControllerFacts:
     if not rules:
-        return ControllerFacts(broker, f"c{broker}:1", rules, state=None if rules is None else "Idle")
+        state, contact = (None, None) if rules is None else ("Idle", in_contact)
+        return ControllerFacts(broker, f"c{broker}:1", rules, state=state, in_contact=contact)
     return ControllerFacts(broker, f"c{broker}:1", rules, epoch, "Idle", 0, 0, 0, offline, unacknowledged)
 
 

@@ -11,12 +11,13 @@ from click.testing import Result
 from fake_cluster import AT, NODES, FakeCluster, facts, partition
 
 from regency.cli.asking import wire
-from regency.cli.asking.wire import ControllerFacts, TopicFacts
+from regency.cli.asking.controllers import ControllerFacts
+from regency.cli.asking.wire import TopicFacts
 from regency.cli.cluster import command as cluster
 from regency.cli.exits import CommandFailed
 from regency.clients.nodes import Node
 from regency.model.ids import BrokerId
-from regency.protos import admin_pb2, controller_pb2
+from regency.protos import admin_pb2
 
 Run = Callable[..., Result]
 
@@ -61,30 +62,33 @@ def test_who_rules_is_shown_and_anything_but_one_ruler_is_status_3(run: Run, fak
     fake.facts = [facts(1), facts(2, rules=None)]
     result = run(*AT, "controller", "status")
     assert result.exit_code == 3
-    assert "The controller of broker 2 does not answer at c2:1." in result.stderr
-    assert "No controller rules now; one is perhaps being elected." in result.stderr
+    assert "The controller of broker 2 does not answer at c2:1." in result.stdout
+    assert (
+        "one is being elected, broker 1 has contact with ZooKeeper; the controller process of broker 2 did not answer."
+        in result.stdout
+    )
 
 
-def test_nobody_rules_while_an_election_is_under_way(run: Run, fake: FakeCluster) -> None:
-    fake.facts = [facts(1), facts(2), facts(3)]
+def test_while_zookeeper_is_away_all_verdicts_say_so(run: Run, fake: FakeCluster) -> None:
+    fake.facts = [facts(each, in_contact=False) for each in (1, 2, 3)]
+    away = "ZooKeeper is away, so no controller rules: brokers 1, 2, 3 have no contact with it"
 
-    result = run(*AT, "controller", "status")
+    status, health, doctor = (
+        run(*AT, *words) for words in (("controller", "status"), ("cluster", "health"), ("doctor",))
+    )
 
-    assert (result.exit_code, result.stderr) == (3, "No controller rules now; an election is under way.\n")
+    assert (status.exit_code, status.stdout.splitlines()[-1]) == (3, f"{away}.")
+    assert (health.exit_code, health.stdout) == (3, f"not healthy: {away}\n")
+    assert (doctor.exit_code, doctor.stderr.startswith(f"Error: {away}. Bring ZooKeeper back;")) == (4, True)
 
 
-def test_only_who_rules_has_an_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = {
-        "h1:9001": controller_pb2.DescribeControllerResponse(broker_id=1, active=False, controller_epoch=7),
-        "h2:9002": controller_pb2.DescribeControllerResponse(broker_id=2, active=True, controller_epoch=8),
-    }
-    monkeypatch.setattr(wire, "ask_controller", lambda address, *_, **__: told[address])
-    monkeypatch.setattr(wire, "first_that_answers", lambda servers: servers)
-    monkeypatch.setattr(wire.ClusterWire, "controllers", lambda _: {each: NODES[BrokerId(each)] for each in (1, 2)})
-
-    found = wire.ClusterWire("nobody:1").controller_facts()
-
-    assert [(each.broker, each.rules, each.epoch) for each in found] == [(1, False, None), (2, True, 8)]
+def test_a_broker_without_contact_and_one_that_is_frozen_are_not_healthy(run: Run, fake: FakeCluster) -> None:
+    fake.facts = [facts(1, in_contact=False), facts(2, rules=True, epoch=7), facts(3)]
+    fake.silent = [BrokerId(3)]
+    health = run(*AT, "-o", "json", "cluster", "health")
+    problems = ["broker 1 has no contact with ZooKeeper", "broker 3 does not answer (frozen, or cut off)"]
+    assert (health.exit_code, json.loads(health.stdout)["problems"]) == (3, problems)
+    assert run(*AT, "controller", "status").stdout.endswith("No contact with ZooKeeper: broker 1.\n")
 
 
 HEALTHY = [TopicFacts("t", [partition(0, 1, [1, 2]), partition(1, 2, [2, 3])])]
@@ -101,7 +105,7 @@ def test_a_cluster_is_healthy_when_all_is_led_in_sync_and_acknowledged() -> None
 @pytest.mark.parametrize(
     ("rulers", "topics", "expected", "problem"),
     [
-        ([facts(1)], HEALTHY, [], "no controller rules"),
+        ([facts(1)], HEALTHY, [], "no controller rules now: one is being elected, broker 1 has contact with ZooKeeper"),
         (
             [facts(1, rules=True, epoch=6), facts(2, rules=True, epoch=7)],
             HEALTHY,

@@ -13,7 +13,8 @@ import pytest
 from click.testing import Result
 from fake_cluster import AT, FakeCluster, partition
 
-from regency.cli.asking.wire import ControllerFacts, TopicFacts
+from regency.cli.asking.controllers import ControllerFacts
+from regency.cli.asking.wire import TopicFacts
 from regency.cli.cluster import doctor
 from regency.cli.cluster.explain import Moment
 from regency.cli.exits import Exit
@@ -182,8 +183,8 @@ def test_doctor_is_status_0_or_1_and_says_what_differs_where_and_what_to_do(run:
     fake.examined.brokers.add(broker_id=2, broker_epoch=8, report_age_ms=-1, unacknowledged=4, oldest_attempt_ms=12_000)
     well = run("doctor", "--confirm", "0.5", *AT)
     assert (well.exit_code, fake.questions[0].confirm_ms, fake.questions[0].full) == (0, 500, False)
-    assert well.stdout.splitlines()[1].split() == ["1", "7", "1.5", "s", "ago", "2", "0", "-", "-"]
-    assert well.stdout.splitlines()[2].split() == ["2", "8", "never", "0", "4", "12.0", "s", "-"]
+    assert well.stdout.splitlines()[2].split() == ["1", "7", "1.5", "s", "ago", "2", "0", "-", "-"]
+    assert well.stdout.splitlines()[3].split() == ["2", "8", "never", "0", "4", "12.0", "s", "-"]
 
     fake.examined.findings.add(subject="t-0", kind="state_differs", where="w", what="it differs", advice="Do this.")
     fake.examined.more_findings = 3
@@ -191,11 +192,11 @@ def test_doctor_is_status_0_or_1_and_says_what_differs_where_and_what_to_do(run:
     ill = run("doctor", "--full", *AT)
     assert ill.exit_code == 1
     assert "t-0 (state_differs), w:\n  it differs\n  Do this." in ill.stdout
-    assert "4 things differ" in ill.stderr and "2 told again" in ill.stderr
+    assert "4 things differ" in ill.stdout and "2 told again" in ill.stdout and not ill.stderr
     told = json.loads(run("doctor", "-o", "json", *AT).stdout)
-    assert (told["well"], told["controller_epoch"], told["more_findings"]) == (False, 3, 3)
+    assert (told["healthy"], told["controller_epoch"], told["more_problems"]) == (False, 3, 3)
     assert told["brokers"][1]["report_age_s"] is None
-    assert [each["kind"] for each in told["findings"]] == ["state_differs"]
+    assert [each["kind"] for each in told["problems"]] == ["state_differs"]
 
 
 def test_doctor_says_why_it_cannot_tell(run: Run, fake: Cluster) -> None:

@@ -7,6 +7,7 @@ from typing import Self
 
 import pytest
 
+from regency.cli.asking.controllers import describe_controllers
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.top import asking
 from regency.cli.top.asking import Asker
@@ -154,3 +155,20 @@ def test_no_broker_answers(played, asker, monkeypatch):
     assert (found.notes, asker.status) == (["No broker answers at nowhere:1."], Exit.TIMED_OUT)
     assert found.controller.broker == 1
     assert found.age_s is not None and found.age_s >= 0
+
+
+def test_every_controller_tells_of_itself_also_an_old_one_and_only_the_ruler_has_an_epoch(played):
+    played.start(1)
+    played.start(2)
+    played.start(3, old=True)
+    played.ruling(2)
+    played.answers[1] = inspection_pb2.SummariseResponse(error_code=ErrorCode.NOT_CONTROLLER, message="Blocked.")
+    played.nodes[4] = Node(4, "127.0.0.1", 1)
+    found = describe_controllers(played.nodes)
+    told = [(each.broker, each.rules, each.epoch, each.in_contact, each.blocked, each.partitions) for each in found]
+    assert told == [
+        (1, False, None, False, "Blocked.", None),
+        (2, True, 7, True, None, 40),
+        (3, False, None, None, None, None),
+        (4, None, None, None, None, None),
+    ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from regency.cli.top.asking import _Told, nobody_rules
+from regency.cli.asking.controllers import ControllerFacts, nobody_rules
 from regency.cli.top.reading import OLD_CONTROLLER, SILENT_MS, WINDOW_S, Rates, Reader
 from regency.history.records import Decision, encode_decisions
 from regency.protos import controller_pb2
@@ -127,31 +127,38 @@ def test_a_controller_of_an_older_version_tells_less():
     assert found.partitions.partitions == 40
 
 
+def host(broker: int, in_contact: bool | None, blocked: str | None = None) -> ControllerFacts:
+    return ControllerFacts(broker, "", rules=False, in_contact=in_contact, blocked=blocked)
+
+
+SILENT = ControllerFacts(3, "")
+
+
 @pytest.mark.parametrize(
     ("told", "words"),
     [
-        ({}, "No controller rules: no broker is live."),
+        ([], "No controller rules: no broker is live."),
         (
-            {1: _Told(False, 3, False), 2: _Told(False, 3, False)},
+            [host(1, False), host(2, False)],
             "ZooKeeper is away, so no controller rules: brokers 1, 2 have no contact with it.",
         ),
         (
-            {1: _Told(False, 3, True), 2: _Told(False, 3, False), 3: None},
+            [host(1, True), host(2, False), SILENT],
             (
                 "No controller rules now: one is being elected, broker 1 has contact with ZooKeeper; "
                 "broker 2 has none; the controller process of broker 3 did not answer."
             ),
         ),
-        ({1: None, 2: None}, "No controller rules now; the controller processes of brokers 1, 2 did not answer."),
+        ([SILENT, SILENT], "No controller rules now; the controller processes of brokers 3, 3 did not answer."),
         (
-            {1: _Told(False, 3, True), 2: _Told(False, 3, True, "/controller holds what is no controller's."), 3: None},
+            [host(1, True), host(2, True, "/controller holds what is no controller's."), SILENT],
             (
                 "No controller rules: /controller holds what is no controller's; the controller process of broker 3 "
                 "did not answer."
             ),
         ),
         (
-            {1: _Told(False, 3, None)},
+            [host(1, None)],
             "No controller rules now: one is being elected, broker 1 has contact with ZooKeeper.",
         ),
     ],
