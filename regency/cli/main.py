@@ -11,7 +11,8 @@ from typing import Any, NoReturn
 import click
 
 from regency import __version__
-from regency.cli.context import Lazy, LazyGroup, cluster_options, say
+from regency.cli.asking.refusals import TopicMissing
+from regency.cli.context import Lazy, LazyGroup, cluster_options, current, say
 from regency.cli.exits import Exit, exit_on_termination, status_of
 from regency.model.errors import RegencyError
 
@@ -62,6 +63,10 @@ class RegencyGroup(LazyGroup):
             result: object = super().invoke(ctx)
             if sys.stdout is not None:  # closed by the parent: its data is not wanted
                 sys.stdout.flush()
+        except TopicMissing as error:
+            from regency.cli.asking.missing import explained
+
+            raise explained(current().bootstrap_servers(), error) from error
         except BrokenPipeError:
             _forget_stdout()
             return Exit.DONE
@@ -78,6 +83,8 @@ class RegencyGroup(LazyGroup):
         """Run, and end the process with the status of what happened."""
         with exit_on_termination() as ending:
             try:
+                args = list(sys.argv[1:] if args is None else args)
+                _refuse_undecoded(args)
                 status = self._status(args, prog_name, complete_var, **extra)
             except Exception:
                 # confluent-kafka answers a signal that comes while it reads its arguments with an error about them
@@ -97,6 +104,11 @@ class RegencyGroup(LazyGroup):
         except RegencyError as error:
             say(f"Error: {error}")
             status = status_of(error)
+        except UnicodeEncodeError as error:
+            if not _is_undecoded(error.object[error.start : error.end]):
+                raise
+            say(f"Error: {error.object!a} is not UTF-8.")
+            status = Exit.USAGE
         except (click.Abort, KeyboardInterrupt):
             status = Exit.INTERRUPTED
         except OSError as error:
@@ -109,6 +121,19 @@ class RegencyGroup(LazyGroup):
             say(f"Error: {os.fsdecode(error.filename)}: {error.strerror}.")
             status = Exit.FAILED
         return status
+
+
+def _refuse_undecoded(arguments: Sequence[str]) -> None:
+    """End with one line where an argument is not UTF-8; names of files may be any bytes."""
+    for word in arguments:
+        if _is_undecoded(word) and not os.path.lexists(word):
+            say(f"Error: The argument {word!a} is not UTF-8.")
+            sys.exit(Exit.USAGE)
+
+
+def _is_undecoded(text: str) -> bool:
+    """Whether bytes that are not UTF-8 stand in it, as the operating system handed them over."""
+    return any("\ud800" <= character <= "\udfff" for character in text)
 
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -3,136 +3,228 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import click
 import confluent_kafka
 import msgspec
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, KafkaException, TopicPartition
 
-from regency.cli.asking.deletions import refuse_if_going
 from regency.cli.asking.refusals import check_partition
-from regency.cli.asking.wire import ANSWER_TIMEOUT_S
-from regency.cli.context import ID, INT64_MAX, TOPIC_NAME, Seconds, cluster_options, current, encoding_of, say, spelled
+from regency.cli.asking.trouble import existing, why_unread
+from regency.cli.asking.wire import ANSWER_TIMEOUT_S, cluster_wire
+from regency.cli.context import ID, TOPIC_NAME, Seconds, cluster_options, current, say
+from regency.cli.data.formats import as_line, describe_record, formatted, number_of, parse_format
 from regency.cli.data.librdkafka import check_reachable, client_config
+from regency.cli.data.starts import Offset, Start, places
 from regency.cli.exits import CommandFailed, Exit
 from regency.clients.topic_ends import EndsUnknown, ends_of
 from regency.model.topic_names import validate_topic_name
 
 _POLL_S = 0.2
-
-
-class ConsumedRecord(msgspec.Struct, frozen=True):
-    """One line of `regency consume -o json`. What is not UTF-8 stands in base64, and `encoding` says so."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int | None
-    """Milliseconds since 1970."""
-    key: str | None
-    value: str | None
-    headers: list[tuple[str, str | None]]
-    encoding: str = "utf-8"
+IDLE_S = 2.0
+"""When nothing came for so long, it is looked whether anything can come."""
+NO_LEADER_S = 30.0
+"""Longer than a leader's failover takes: partitions that had no leader all that time are not waited for."""
 
 
 @click.command()
 @click.argument("topic", type=TOPIC_NAME)
 @click.option("--from-beginning", is_flag=True, help="Start at the oldest records.  [default: only new ones]")
 @click.option("--partition", "partitions", type=ID, multiple=True, help="Only this one; repeatable.")
-@click.option("--offset", type=click.IntRange(0, INT64_MAX), help="Start there; needs one --partition.")
+@click.option(
+    "--offset",
+    "start",
+    type=Offset(),
+    help="Start there: N (of one --partition), -N (the last N of each), @TIME (such as @10m, @14:30, "
+    "@2026-05-04T14:30), beginning, end.",
+)
 @click.option("--max-messages", type=click.IntRange(min=1), help="End after so many.")
+@click.option("--until-end", is_flag=True, help="End after the last record that is there.")
 @click.option("--timeout", type=Seconds(0.1), help="End when no record came for so many seconds.")
 @click.option("--key-separator", metavar="TEXT", help="Print KEY, TEXT, VALUE.  [default: the value alone]")
+@click.option(
+    "--format",
+    "layout",
+    metavar="TEXT",
+    help=r"Print that: %t topic, %p partition, %o offset, %k key, %v value, %T timestamp, %h headers, %%, \n, \t.",
+)
 @cluster_options
 def consume(
     topic: str,
     from_beginning: bool,
     partitions: tuple[int, ...],
-    offset: int | None,
+    start: Start | None,
     max_messages: int | None,
+    until_end: bool,
     timeout: float | None,
     key_separator: str | None,
+    layout: str | None,
 ) -> int:
-    """Print the records of a topic until Ctrl-C, --max-messages or --timeout; with -o json one object a line.
+    r"""Print the records of a topic until Ctrl-C, --max-messages, --until-end or --timeout; with -o json one object a
+    line.
 
-    Exit status 5 when --timeout ended it before --max-messages were there.
+    Exit status 5 when it ended before --max-messages were there; 1 when a partition could not be read because it has
+    no leader, or its leader does not answer. Without --timeout that is waited for, 30 s if it is so of all partitions.
 
     \b
     Examples:
       regency consume flights --from-beginning --max-messages 5
+      regency consume flights --offset -10 --until-end
+      regency consume flights --offset @10m --format '%p %o %T %k=%v\n'
       regency consume flights --partition 2 --offset 0 -o json | jq .value
     """
-    if offset is not None and len(set(partitions)) != 1:
-        raise click.UsageError("--offset needs exactly one --partition.")
-    if offset is not None and from_beginning:
+    if start is not None and start.of_one and len(set(partitions)) != 1:
+        raise click.UsageError("--offset N needs exactly one --partition.")
+    if start is not None and from_beginning:
         raise click.UsageError("--offset and --from-beginning exclude each other.")
+    if layout is not None and key_separator is not None:
+        raise click.UsageError("--format and --key-separator exclude each other.")
     validate_topic_name(topic)
+    printer = _printer(layout, key_separator)
     servers = current().bootstrap_servers()
+    chosen = _choose(servers, topic, partitions)
     consumer = confluent_kafka.Consumer(
         {
             **client_config(servers),
             "group.id": "regency-cli",
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
+            "enable.partition.eof": until_end,
             "auto.offset.reset": "error",
             "allow.auto.create.topics": False,
         }
     )
     try:
         check_reachable(consumer, servers)
-        start = offset if offset is not None else OFFSET_BEGINNING if from_beginning else OFFSET_END
-        chosen = _choose(consumer, topic, partitions)
-        consumer.assign([TopicPartition(topic, partition, start) for partition in chosen])
-        count = _print_records(consumer, max_messages, timeout, key_separator)
+        watch = _Watch(servers, topic, chosen)
+        watch.look()  # before its offsets are asked for, which a partition without a leader does not tell
+        wanted = start or (Start(OFFSET_BEGINNING) if from_beginning else Start())
+        consumer.assign(places(consumer, topic, chosen, wanted))
+        reader = _Reader(consumer, printer, watch, chosen, until_end=until_end)
+        count = reader.run(max_messages, timeout)
     finally:
         consumer.close()
-    if max_messages is not None and count < max_messages:
-        say(f"Only {count} of {max_messages} records came.")
+    return _verdict(watch, count, max_messages)
+
+
+def _verdict(watch: _Watch, count: int, most: int | None) -> int:
+    if most is not None and count >= most:
+        return Exit.DONE
+    watch.look()
+    if watch.trouble:
+        raise CommandFailed(
+            f"Not everything could be read: {'; '.join(watch.trouble.values())}.",
+            hint="`regency cluster health` shows what is missing.",
+        )
+    if most is not None:
+        say(f"Only {count} of {most} records came.")
         return Exit.TIMED_OUT
     return Exit.DONE
 
 
-def _choose(consumer: confluent_kafka.Consumer, topic: str, wanted: Sequence[int]) -> list[int]:
-    found = consumer.list_topics(topic, timeout=ANSWER_TIMEOUT_S).topics[topic]
-    if found.error is not None and not found.partitions:
-        refuse_if_going(current().bootstrap_servers(), topic)
-        raise CommandFailed(
-            f"Topic {topic} cannot be read: {found.error.str()}.",
-            hint=f"`regency topics list` shows what there is; `regency topics create {topic}` makes it.",
-        )
+def _choose(servers: str, topic: str, wanted: Sequence[int]) -> list[int]:
+    with cluster_wire(servers) as wire:
+        there = [each.partition_index for each in existing(wire, topic).partitions]
     for partition in wanted:
-        check_partition(topic, found.partitions, partition)
-    return sorted(set(wanted or found.partitions))
+        check_partition(topic, there, partition)
+    return sorted(set(wanted or there))
 
 
-def _print_records(
-    consumer: confluent_kafka.Consumer, most: int | None, timeout_s: float | None, separator: str | None
-) -> int:
-    """Print until `most` or until nothing came for `timeout_s` seconds; how many were printed."""
-    count = 0
-    last = time.monotonic()
-    while most is None or count < most:
-        message = consumer.poll(_POLL_S)
-        if message is None:
-            if timeout_s is not None and time.monotonic() - last >= timeout_s:
-                break
-            continue
-        if (error := message.error()) is not None:
-            if error.retriable() or error.code() == confluent_kafka.KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
+def _printer(layout: str | None, separator: str | None) -> Callable[[confluent_kafka.Message], None]:
+    if current().json:
+        return lambda message: click.echo(msgspec.json.encode(describe_record(message)))
+    if layout is None:
+        return lambda message: click.echo(as_line(message, separator))
+    parts = parse_format(layout)
+    return lambda message: click.echo(formatted(parts, message), nl=False)
+
+
+class _Watch:
+    """Which of the partitions cannot be read now, and why; what is new of that is said."""
+
+    def __init__(self, servers: str, topic: str, partitions: Sequence[int]) -> None:
+        self.trouble: dict[int, str] = {}
+        self._servers, self._topic, self._partitions = servers, topic, partitions
+        self._since: dict[int, float] = {}
+
+    def look(self) -> None:
+        """Ask the cluster; where it does not answer, what was known stays."""
+        try:
+            found = why_unread(self._servers, self._topic, self._partitions)
+        except CommandFailed as error:
+            found = dict.fromkeys(self._partitions, str(error).rstrip("."))
+        new = dict.fromkeys(words for number, words in found.items() if self.trouble.get(number) != words)
+        for words in new:
+            say(f"Note: {words}; nothing can be read of it until that ends.")
+        now = time.monotonic()
+        self._since = {number: self._since.get(number, now) for number in found}
+        self.trouble = found
+
+    def hopeless(self, partitions: Collection[int]) -> bool:
+        """Whether none of these could be read for so long that waiting makes no sense."""
+        now = time.monotonic()
+        return all(now - self._since.get(number, now) >= NO_LEADER_S for number in partitions)
+
+
+class _Reader:
+    """Reads these partitions and prints; with `until_end` until each has come to its end."""
+
+    def __init__(
+        self,
+        consumer: confluent_kafka.Consumer,
+        printer: Callable[[confluent_kafka.Message], None],
+        watch: _Watch,
+        partitions: Sequence[int],
+        *,
+        until_end: bool,
+    ) -> None:
+        self._consumer, self._print, self._watch = consumer, printer, watch
+        self._partitions = partitions
+        self._until_end = until_end
+        self._ends = set(partitions) if until_end else set()
+        """Whose end is still to come."""
+
+    def run(self, most: int | None, timeout_s: float | None) -> int:
+        """Print until `most`, the end, or until nothing came for `timeout_s` seconds; how many were printed."""
+        count = 0
+        last = looked = time.monotonic()
+        while most is None or count < most:
+            message = self._consumer.poll(_POLL_S)
+            if message is not None and message.error() is None:
+                self._print(message)
+                count += 1
+                last = looked = time.monotonic()
                 continue
-            raise _unreadable(consumer, message, error) from KafkaException(error)
-        click.echo(_line(message, separator))
-        count += 1
-        last = time.monotonic()
-    return count
+            if message is not None and self._ended(message):
+                break
+            now = time.monotonic()
+            if timeout_s is not None and now - last >= timeout_s:
+                break
+            if now - looked >= IDLE_S:
+                self._watch.look()
+                looked = time.monotonic()
+                if timeout_s is None and self._watch.hopeless(self._ends or self._partitions):
+                    break
+        return count
+
+    def _ended(self, message: confluent_kafka.Message) -> bool:
+        """Whether an error says that all ends are reached. Raises CommandFailed for one that does not pass."""
+        error = message.error()
+        assert error is not None, "a record is no error"
+        if error.code() == confluent_kafka.KafkaError._PARTITION_EOF:  # noqa: SLF001
+            self._ends.discard(number_of(message.partition()))
+            return self._until_end and not self._ends
+        if error.retriable() or error.code() == confluent_kafka.KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
+            return False
+        raise _unreadable(self._consumer, message, error) from KafkaException(error)
 
 
 def _unreadable(
     consumer: confluent_kafka.Consumer, message: confluent_kafka.Message, error: confluent_kafka.KafkaError
 ) -> CommandFailed:
     """A record could not be read; says which offsets there are where another was asked for."""
-    place = TopicPartition(message.topic() or "", _number(message.partition()))
+    place = TopicPartition(message.topic() or "", number_of(message.partition()))
     where = f"{place.topic}-{place.partition}"
     if error.code() != confluent_kafka.KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001
         return CommandFailed(f"{where}: {error.str()}.")
@@ -152,43 +244,3 @@ def _unreadable(
         f"{where} has no record at this offset.",
         hint=f"It has {low} to {high - 1}." if low < high else f"It is empty; the next is {high}.",
     )
-
-
-def _line(message: confluent_kafka.Message, separator: str | None) -> bytes:
-    if current().json:
-        return msgspec.json.encode(describe_record(message))
-    value = message.value() or b""
-    if separator is None:
-        return bytes(value)
-    return (message.key() or b"") + separator.encode() + bytes(value)
-
-
-def describe_record(message: confluent_kafka.Message) -> ConsumedRecord:
-    """A record as `-o json` prints it."""
-    kind, timestamp = message.timestamp()
-    headers = [(name, _bytes(value)) for name, value in _headers(message)]
-    key, value = _bytes(message.key()), _bytes(message.value())
-    encoding = encoding_of([key, value, *(content for _, content in headers)])
-    return ConsumedRecord(
-        topic=message.topic() or "",
-        partition=_number(message.partition()),
-        offset=_number(message.offset()),
-        timestamp=None if kind == confluent_kafka.TIMESTAMP_NOT_AVAILABLE else timestamp,
-        key=spelled(key, encoding),
-        value=spelled(value, encoding),
-        headers=[(name, spelled(content, encoding)) for name, content in headers],
-        encoding=encoding,
-    )
-
-
-def _headers(message: confluent_kafka.Message) -> list[tuple[str, str | bytes | None]]:
-    headers = message.headers()
-    return list(headers.items()) if isinstance(headers, dict) else list(headers or [])
-
-
-def _bytes(content: str | bytes | None) -> bytes | None:
-    return content.encode() if isinstance(content, str) else content
-
-
-def _number(value: int | None) -> int:
-    return -1 if value is None else value

@@ -12,13 +12,15 @@ import confluent_kafka
 import msgspec
 from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
 
-from regency.cli.asking.wire import ANSWER_TIMEOUT_S, unreachable
+from regency.cli.asking.trouble import existing, never_writable, why_unwritten
+from regency.cli.asking.wire import ANSWER_TIMEOUT_S, cluster_wire, unreachable
 from regency.cli.context import TOPIC_NAME, Seconds, cluster_options, current, print_json, say
 from regency.cli.data.librdkafka import Deliveries, check_reachable, client_config
 from regency.cli.data.load_history import VALUE_BYTES, LoadHistory, content_of, value_of
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.topics.making import WantedTopic, ensure_topic
 from regency.model.topic_names import validate_topic_name
+from regency.model.words import counted
 
 TICK_S = 0.02
 """How long is read before the next records are sent."""
@@ -50,20 +52,27 @@ class Pace:
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """What `regency load -o json` prints. `errors` counts failed records by reason; `read` may count others' too."""
+    """What `regency load -o json` prints. `read` may count others' records too.
+
+    `errors` counts failed records by reason, `problems` say what stood in the way, and `unanswered` are not known to
+    have been written or not when it ended.
+    """
 
     topic: str
     seconds: float
     delivered: int
     failed: int
+    unanswered: int
     read: int
     errors: dict[str, int]
+    problems: list[str]
 
 
 class _Counts(Deliveries):
     def __init__(self, history: LoadHistory | None = None) -> None:
         super().__init__()
         self.read = 0
+        self.problems: list[str] = []
         self._history = history
 
     def __call__(self, error: confluent_kafka.KafkaError | None, message: confluent_kafka.Message) -> None:
@@ -93,7 +102,8 @@ def load(
 ) -> int:
     """Write records to a topic at a steady rate, with acks=all, and read them along. Exit status 1 if any failed.
 
-    A topic that is not there is created with the brokers' defaults, and keeps 100 MiB of each partition. What a cluster
+    A topic that is not there is created with default.replication.factor replicas (three, where nobody has set that),
+    and keeps 100 MiB of each partition. What a cluster
     that stands still could not take is not made up for.
 
     With --history everything is read once more at the end, and the file tells what became of each record
@@ -114,6 +124,10 @@ def load(
     validate_topic_name(topic)
     servers = current().bootstrap_servers()
     ensure_topic(servers, topic, WantedTopic(configs=OWN_TOPIC))
+    with cluster_wire(servers) as wire:
+        never = never_writable(wire, topic, existing(wire, topic).replication_factor)
+    if never is not None:
+        raise CommandFailed(never)
     producer = confluent_kafka.Producer(
         {**client_config(servers), **WATCHFUL, "acks": "all", "enable.idempotence": True}
     )
@@ -128,25 +142,42 @@ def load(
     try:
         _run(producer, consumer, topic, _values(size), Pace(rate, started), counts, seconds, every, kept)
     finally:
-        producer.flush(FLUSH_S)
+        unanswered = producer.flush(FLUSH_S)
+        failed = counts.errors.total()
+        if failed or unanswered:
+            counts.problems = why_unwritten(servers, topic, "all") or counts.problems
         result = Loaded(
             topic,
             round(time.monotonic() - started, 3),
             counts.delivered,
-            counts.errors.total() + len(producer),
+            failed,
+            unanswered,
             counts.read,
             dict(sorted(counts.errors.items())),
+            counts.problems,
         )
-        if current().json:
-            print_json(result)
-        say(f"Wrote {result.delivered} records to {topic} in {result.seconds:.1f} s, {result.failed} failed.")
+        _tell(result)
         if consumer is not None:
             if kept is not None:
                 producer.purge()
                 producer.poll(0)
                 kept.close(consumer, client_config(servers))
             consumer.close()
-    return Exit.FAILED if result.failed else Exit.DONE
+    return Exit.FAILED if result.failed or result.unanswered else Exit.DONE
+
+
+def _tell(result: Loaded) -> None:
+    if current().json:
+        print_json(result)
+    left = f", {result.unanswered} without an answer" if result.unanswered else ""
+    say(
+        f"Wrote {counted(result.delivered, 'record')} to {result.topic} in {result.seconds:.1f} s, "
+        f"{result.failed} failed{left}."
+    )
+    for reason, count in result.errors.items():
+        say(f"Error: {count} failed: {reason}.")
+    if result.problems and (result.failed or result.unanswered):
+        say(f"Why: {'; '.join(result.problems)}.")
 
 
 def _run(
@@ -194,6 +225,10 @@ def _run(
             after = (counts.delivered, counts.read, counts.errors.total())
             wrote, read, failed = (new - old for new, old in zip(after, before, strict=True))
             say(f"{wrote / (now - told):.0f} records/s written, {read / (now - told):.0f} read, {failed} failed")
+            if not wrote and number:  # it stands still, so there is time to ask
+                counts.problems = why_unwritten(current().bootstrap_servers(), topic, "all") or counts.problems
+                if counts.problems:
+                    say(f"Why: {'; '.join(counts.problems)}.")
             told, before = now, after
 
 

@@ -12,10 +12,12 @@ import click
 import msgspec
 
 from regency.cli.asking.config_requests import note_what_is_vain
-from regency.cli.asking.deletions import refuse_if_going
-from regency.cli.asking.refusals import refusal
+from regency.cli.asking.missing import explained
+from regency.cli.asking.refusals import TopicMissing, refusal
+from regency.cli.asking.trouble import never_writable
 from regency.cli.asking.wire import PartitionFacts, TopicFacts, cluster_wire
 from regency.cli.context import INT32_MAX, TOPIC_NAME, cluster_options, current, parse_pairs, print_json, say, show
+from regency.cli.exits import CommandFailed, Exit
 from regency.cli.topics.alter import alter_topic, set_rf
 from regency.cli.topics.delete import delete_topics
 from regency.cli.topics.making import BROKERS_DEFAULT, WantedTopic, create_topic, parse_assignment, wait_for_leaders
@@ -144,6 +146,7 @@ def create(
             raise reply.refusal
         if not no_wait:
             wait_for_leaders(servers, name, _LEADERS_TIMEOUT_MS)
+        never = None if reply.existed or no_wait else never_writable(wire, name, reply.replication_factor)
         numbers = reply.num_partitions, reply.replication_factor, reply.topic_id
         if reply.existed and current().json:
             [there] = wire.topics([name])
@@ -151,6 +154,8 @@ def create(
     say(f"Topic {name} is there already." if reply.existed else f"Created topic {name}.")
     if not reply.existed:
         note_what_is_vain(wanted.configs)
+    if never is not None:
+        say(f"Warning: {never}")
     if current().json:
         partitions, replication_factor, topic_id = numbers
         print_json(CreatedRow(name, _id_text(topic_id), partitions, replication_factor, not reply.existed))
@@ -177,7 +182,7 @@ def list_topics() -> None:
             partitions=len(each.partitions),
             replication_factor=each.replication_factor,
         )
-        for each in _describe(None)
+        for each in _look(None)[0]
     ]
     show(rows, ["topic", "partitions", "replication_factor", "topic_id"])
 
@@ -188,7 +193,7 @@ def list_topics() -> None:
 @click.option("--leaderless", is_flag=True, help="Only partitions without a leader.")
 @click.option("--no-offsets", is_flag=True, help="Leave out HW, LEO and LAG, for which every broker is asked.")
 @cluster_options
-def describe(names: tuple[str, ...], under_replicated: bool, leaderless: bool, no_offsets: bool) -> None:
+def describe(names: tuple[str, ...], under_replicated: bool, leaderless: bool, no_offsets: bool) -> int:
     """Show leader, epoch, replicas and ISR of each partition, of all topics or of those named, and how far they are.
 
     HW is the leader's high watermark. LEO, where each replica's log ends, and LAG, how many offsets that is before the
@@ -202,7 +207,7 @@ def describe(names: tuple[str, ...], under_replicated: bool, leaderless: bool, n
       regency topics describe --under-replicated
       regency topics describe flights -o json | jq '.[] | .live[] | select(.lag > 1000)'
     """
-    found = _describe(names or None)
+    found, missing = _look(names or None)
     rows = [_row(topic.name, partition) for topic in found for partition in topic.partitions]
     if under_replicated:
         rows = [row for row in rows if set(row.replicas) - set(row.isr)]
@@ -213,7 +218,11 @@ def describe(names: tuple[str, ...], under_replicated: bool, leaderless: bool, n
         live = ask_replicas(rows, {each.name: each.topic_id for each in found if each.topic_id is not None})
         rows = [msgspec.structs.replace(row, live=live.get(row.name, [])) for row in rows]
         columns += ["hw", "leo", "lag"]
-    show(rows, columns)
+    if rows or not missing or current().json:
+        show(rows, columns)
+    for error in missing:
+        say(f"Error: {error}")
+    return max((error.status for error in missing), default=Exit.DONE)
 
 
 def ask_replicas(rows: Sequence[PartitionRow], ids: Mapping[str, TopicId]) -> dict[TopicPartition, list[LiveReplica]]:
@@ -265,15 +274,19 @@ def _row(topic: str, partition: PartitionFacts) -> PartitionRow:
     )
 
 
-def _describe(names: Collection[str] | None) -> list[TopicFacts]:
-    with cluster_wire(current().bootstrap_servers()) as wire:
+def _look(names: Collection[str] | None) -> tuple[list[TopicFacts], list[CommandFailed]]:
+    """The topics, and what is to be said of those that are not there. Raises CommandFailed for any other error."""
+    servers = current().bootstrap_servers()
+    with cluster_wire(servers) as wire:
         topics = wire.topics(names)
+    missing = []
     for each in topics:
-        if each.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            refuse_if_going(current().bootstrap_servers(), each.name)
         if each.error_code not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
-            raise refusal(f"topic {each.name}", each.error_code)
-    return topics
+            error = refusal(f"topic {each.name}", each.error_code)
+            if not isinstance(error, TopicMissing):
+                raise error
+            missing.append(explained(servers, error))
+    return [each for each in topics if each.partitions], missing
 
 
 def _id_text(topic_id: object) -> str:

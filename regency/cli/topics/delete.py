@@ -10,7 +10,8 @@ import click
 import msgspec
 
 from regency.cli.asking.deletions import ongoing, progress
-from regency.cli.asking.refusals import refusal
+from regency.cli.asking.missing import explained
+from regency.cli.asking.refusals import TopicMissing, refusal
 from regency.cli.asking.wire import REQUEST_TIMEOUT_MS, RULER_WITHIN_S, ClusterWire, cluster_wire
 from regency.cli.context import TOPIC_NAME, Seconds, cluster_options, current, print_json, say
 from regency.cli.exits import CommandFailed, Exit
@@ -97,12 +98,16 @@ def _ask(wire: ClusterWire, names: Sequence[str]) -> tuple[dict[str, CommandFail
     topics = [DeleteTopicsRequest.DeleteTopicState(name=name, topic_id=ZERO_TOPIC_ID) for name in names]
     answer = wire.ask_ruler(DeleteTopicsRequest(topics=topics, timeout_ms=REQUEST_TIMEOUT_MS), _VERSION)
     failed = {
-        str(each.name): refusal(f"topic {each.name}", each.error_code, each.error_message)
+        str(each.name): _refused(refusal(f"topic {each.name}", each.error_code, each.error_message))
         for each in answer.responses
         if each.error_code != ErrorCode.NONE
     }
     late = {name: error for name, error in failed.items() if error.status is Exit.TIMED_OUT}
     return {name: error for name, error in failed.items() if name not in late}, late
+
+
+def _refused(error: CommandFailed) -> CommandFailed:
+    return explained(current().bootstrap_servers(), error) if isinstance(error, TopicMissing) else error
 
 
 def _unknown(late: Mapping[str, CommandFailed]) -> CommandFailed:

@@ -9,14 +9,19 @@ from uuid import UUID
 import click
 import msgspec
 
+from regency.cli.asking.config_requests import BROKER, Resource, describe
 from regency.cli.asking.deletions import refuse_if_going
 from regency.cli.asking.refusals import refusal
 from regency.cli.asking.wire import REQUEST_TIMEOUT_MS, ClusterWire, cluster_wire
 from regency.cli.context import INT32_MAX, say
 from regency.cli.exits import CommandFailed, Exit
 from regency.model.kafka_errors import ErrorCode
+from regency.model.settings.described import Source
+from regency.model.words import counted, listed
 
 BROKERS_DEFAULT = -1
+MOST_COPIES = 3
+"""Of a topic that a command makes by the way, where the cluster has no default of its own."""
 _VERSION = 7
 """The first whose answer has the topic's id and its numbers."""
 _LOOK_EVERY_S = 0.1
@@ -91,12 +96,29 @@ def wait_for_leaders(servers: str, topic: str, timeout_ms: int) -> None:
         time.sleep(_LOOK_EVERY_S)
 
 
-def ensure_topic(servers: str, topic: str, wanted: WantedTopic) -> None:
-    """Create the topic where it is not there, and wait for its leaders. Raises CommandFailed."""
+def ensure_topic(servers: str, topic: str, wanted: WantedTopic | None = None) -> None:
+    """Create the topic where it is not there, and wait for its leaders. Raises CommandFailed.
+
+    Where none are wanted in particular it has default.replication.factor replicas; where nobody has set that, three, or
+    as many as there are brokers.
+    """
     with cluster_wire(servers) as wire:
-        if not create_topic(wire, servers, topic, wanted).existed:
-            say(f"Created topic {topic}.")
+        wanted = wanted or WantedTopic()
+        if wanted.replication_factor == BROKERS_DEFAULT and not wanted.assignments:
+            wanted = msgspec.structs.replace(wanted, replication_factor=_default_factor(wire))
+        reply = create_topic(wire, servers, topic, wanted)
+        if not reply.existed:
+            numbers = counted(reply.num_partitions, "partition"), counted(reply.replication_factor, "replica")
+            say(f"Created topic {topic}: {numbers[0]}, {numbers[1]}.")
     wait_for_leaders(servers, topic, REQUEST_TIMEOUT_MS)
+
+
+def _default_factor(wire: ClusterWire) -> int:
+    live = wire.brokers()
+    rows = describe(wire, Resource(BROKER, str(min(live))), ["default.replication.factor"]) if live else []
+    if any(row.source != Source.DEFAULT_CONFIG.name for row in rows):
+        return BROKERS_DEFAULT
+    return min(MOST_COPIES, len(live))
 
 
 def parse_assignment(text: str) -> dict[int, list[int]]:
@@ -122,4 +144,4 @@ def _without_leader(servers: str, topic: str) -> str | None:
     if found.error_code != ErrorCode.NONE:
         return refusal(f"topic {topic}", found.error_code).message.rstrip(".")
     leaderless = [str(each.partition_index) for each in found.partitions if each.leader is None]
-    return f"{', '.join(leaderless)} have none" if leaderless else None
+    return f"without one: {listed(leaderless)}" if leaderless else None

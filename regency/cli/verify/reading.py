@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from regency.cli.asking.deletions import refuse_if_going
 from regency.cli.asking.refusals import check_partition, refusal
 from regency.cli.asking.wire import ClusterWire, TopicFacts, cluster_wire
 from regency.cli.context import current, stderr_is_terminal
@@ -28,7 +27,7 @@ def verify_replicas(topic: str, numbers: Collection[int], wait_s: float, timeout
     """
     servers = current().bootstrap_servers()
     with cluster_wire(servers) as cluster:
-        facts, topic_id = _describe(cluster, servers, topic)
+        facts, topic_id = _describe(cluster, topic)
         nodes = cluster.brokers()
     for number in numbers:
         check_partition(topic, [each.partition_index for each in facts.partitions], number)
@@ -48,10 +47,8 @@ def verify_replicas(topic: str, numbers: Collection[int], wait_s: float, timeout
     return report(results)
 
 
-def _describe(wire: ClusterWire, servers: str, topic: str) -> tuple[TopicFacts, TopicId]:
+def _describe(wire: ClusterWire, topic: str) -> tuple[TopicFacts, TopicId]:
     [facts] = wire.topics([topic])
-    if facts.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        refuse_if_going(servers, topic)
     if facts.error_code not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
         raise refusal(f"topic {topic}", facts.error_code)
     if facts.topic_id is None:

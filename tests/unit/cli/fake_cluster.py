@@ -8,11 +8,13 @@ from typing import Any
 from regency.cli.asking.controllers import ControllerFacts
 from regency.cli.asking.wire import ClusterWire, PartitionFacts, TopicFacts
 from regency.clients.nodes import Node
+from regency.kafka.codec import DescribeConfigsRequest, DescribeConfigsResponse
 from regency.model.ids import BrokerId
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import admin_pb2
 
 AT = ("--bootstrap-server", "nobody:1")
+MIN_ISR = "min.insync.replicas"
 NODES = {BrokerId(broker): Node(BrokerId(broker), f"h{broker}", 9000 + broker) for broker in (1, 2, 3)}
 
 
@@ -22,6 +24,8 @@ class FakeCluster(ClusterWire):
     def __init__(self) -> None:
         self.nodes = dict(NODES)
         self.facts = [facts(1), facts(2, rules=True, epoch=7), facts(3)]
+        self.min_isr = 1
+        """What any topic has for min.insync.replicas; commands may ask for that."""
         self.silent: list[BrokerId] = []
         self.known: list[TopicFacts] = []
         self.asked: list[tuple[Any, int | None]] = []
@@ -51,6 +55,8 @@ class FakeCluster(ClusterWire):
         ]
 
     def ask(self, message: Any, version: int, *, broker: int | None = None) -> Any:
+        if isinstance(message, DescribeConfigsRequest) and message.resources[0].configuration_keys == [MIN_ISR]:
+            return _configs(message.resources[0], MIN_ISR, self.min_isr)
         self.asked.append((message, broker))
         return self.answer(message, version, broker)
 
@@ -62,6 +68,15 @@ class FakeCluster(ClusterWire):
         """What a controller answers to a call."""
         assert isinstance(request, admin_pb2.ListDeletionsRequest), request
         return admin_pb2.ListDeletionsResponse(deletions=self.deletions)
+
+
+def _configs(asked: Any, key: str, value: int) -> DescribeConfigsResponse:
+    result = DescribeConfigsResponse.DescribeConfigsResult
+    entry = result.DescribeConfigsResourceResult(
+        version=4, name=key, value=str(value), config_source=5, read_only=False, is_sensitive=False, synonyms=[]
+    )
+    named = result(resource_type=asked.resource_type, resource_name=asked.resource_name, configs=[entry], version=4)
+    return DescribeConfigsResponse(version=4, results=[named])
 
 
 def facts(

@@ -8,7 +8,9 @@ from collections.abc import Callable
 import confluent_kafka
 import pytest
 from click.testing import Result
+from fake_cluster import FakeCluster, partition
 
+from regency.cli.asking.wire import TopicFacts
 from regency.cli.data import load
 from regency.cli.data.load import MOST_BEHIND_S, Pace
 
@@ -71,7 +73,7 @@ class FullProducer(FakeProducer):
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> list[FakeProducer]:
+def made(monkeypatch: pytest.MonkeyPatch, connect: Callable[[FakeCluster], None]) -> list[FakeProducer]:
     producers: list[FakeProducer] = []
 
     def make(config: dict[str, object]) -> FakeProducer:
@@ -81,6 +83,10 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[FakeProducer]:
     monkeypatch.setattr(load.confluent_kafka, "Producer", make)
     monkeypatch.setattr(load, "check_reachable", lambda *_: None)
     monkeypatch.setattr(load, "ensure_topic", lambda *_, **__: None)
+    fake = FakeCluster()
+    fake.known = [TopicFacts("t", [partition(0, 1, [1, 2, 3], [1])])]
+    fake.min_isr = 2
+    connect(fake)
     return producers
 
 
@@ -106,6 +112,8 @@ def test_what_failed_is_counted_and_is_the_exit_status(run: Run, made: list[Fake
     assert result.exit_code == 1
     assert told["delivered"] + told["failed"] == len(producer.sent) > 10
     assert told["failed"] == len(producer.sent) // 10 == told["errors"][TIMED_OUT.str()]
+    assert told["problems"] == ["NOT_ENOUGH_REPLICAS: t-0 has 1 in sync, min.insync.replicas is 2"]
+    assert f"Why: {told['problems'][0]}." in result.stderr
     assert {len(value) for _, value in producer.sent} == {7}
     assert (producer.config["acks"], producer.config["enable.idempotence"]) == ("all", True)
     assert "records/s written, 0 read, " in result.stderr

@@ -139,7 +139,9 @@ def test_topic_without_leaders_is_still_in_progress(run: Run, admin: Cluster) ->
     admin.leaderless = True
     result = run("topics", "create", "flights", *AT)
     assert result.exit_code == 4
-    assert "Topic flights is there, but not every partition got a leader within 0.001 s: 0 have none." in result.stderr
+    assert (
+        "Topic flights is there, but not every partition got a leader within 0.001 s: without one: 0." in result.stderr
+    )
     assert run("topics", "create", "flights", *AT, "--no-wait").exit_code == 0
 
 
@@ -212,8 +214,23 @@ def test_describe_of_an_unknown_topic_says_where_to_look(run: Run, admin: Cluste
     result = run("topics", "describe", "ghost", *AT)
     assert (result.exit_code, result.stderr) == (
         1,
-        "Error: topic ghost: UNKNOWN_TOPIC_OR_PARTITION. `regency topics list` shows what there is.\n",
+        "Error: There is no topic ghost. `regency topics list` shows what there is.\n",
     )
+
+
+def test_a_misspelt_topic_has_the_nearest_name_and_does_not_hide_the_others(run: Run, admin: Cluster) -> None:
+    admin.known = [topic("flights", held(0, 2, [1, 2, 3]))]
+    result = run("topics", "describe", "flights", "fligths", "--no-offsets", *AT)
+    assert (result.exit_code, result.stderr) == (1, "Error: There is no topic fligths. Did you mean flights?\n")
+    assert result.stdout.splitlines()[1].split()[0] == "flights"
+
+
+def test_a_topic_that_can_never_be_written_is_told_of_when_it_is_made(run: Run, admin: Cluster) -> None:
+    admin.min_isr = 4
+    assert (
+        "Warning: Topic flights has 3 replicas and min.insync.replicas=4: nothing can ever be written to it with "
+        "acks=all. Say `regency configs set topic flights min.insync.replicas=2`.\n"
+    ) in run("topics", "create", "flights", *AT).stderr
 
 
 def test_address_that_is_none_is_named(run: Run) -> None:

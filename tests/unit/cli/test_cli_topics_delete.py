@@ -118,7 +118,7 @@ def test_what_was_refused_is_said_and_the_others_go(cluster: Cluster, run: Run) 
     cluster.replies = {"gone": (3, "Topic 'gone' does not exist.")}
     done = run("topics", "delete", "gone", "t", "--yes", *AT)
     assert done.exit_code == Exit.FAILED
-    assert "Error: Topic 'gone' does not exist." in done.stderr
+    assert "Error: There is no topic gone. " in done.stderr
     assert "Deleted topic t." in done.stderr
 
 
